@@ -1,0 +1,62 @@
+"""The official RocketMQ jars of one version, brought once by Maven into a cache folder outside the repository."""
+
+import fcntl
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+POM = Path(__file__).with_name("pom.xml")
+SERVER_VERSION = "5.5.0"
+OLD_CLIENT_VERSION = "4.9.8"
+
+
+class JarsUnavailable(RuntimeError):
+    """Java or Maven is missing, or Maven could not resolve the jars; the text says which and what to do."""
+
+
+def jars(version: str = SERVER_VERSION) -> Path:
+    """The folder that holds the jars of ``version`` with all they depend on.
+
+    5.x brings broker, name server, tools and client; 4.x tools and client, since its broker was never published. The folder
+    is ``$ROCKETLENS_JARS/<version>`` (default ``~/.cache/rocketlens/jars/<version>``), filled on the first call by whichever
+    process comes first. Raises `JarsUnavailable`.
+    """
+    folder = _cache_root() / version
+    if folder.is_dir():
+        return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with (folder.parent / f".{version}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not folder.is_dir():
+            _download(version, folder)
+    return folder
+
+
+def tool(name: str) -> str:
+    """The path of ``java``, ``javac`` or ``mvn``: in ``$JAVA_HOME/bin`` if it is there, else on the PATH."""
+    home = os.environ.get("JAVA_HOME")
+    found = (shutil.which(name, path=f"{home}/bin") if home else None) or shutil.which(name)
+    if found is None:
+        raise JarsUnavailable(f"{name} is not on the PATH: the interop tests need a JDK (17 or later) and Maven")
+    return found
+
+
+def _cache_root() -> Path:
+    configured = os.environ.get("ROCKETLENS_JARS")
+    return Path(configured) if configured else Path.home() / ".cache" / "rocketlens" / "jars"
+
+
+def _download(version: str, folder: Path) -> None:
+    """Fills a neighbour folder and renames it, so that a folder that exists is complete."""
+    partial = folder.with_name(f".{version}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    command = [tool("mvn"), "-q", "-B", "-f", str(POM), "dependency:copy-dependencies"]
+    command += [f"-Drocketmq.version={version}", f"-DoutputDirectory={partial}"]
+    if not version.startswith("4."):
+        command.append("-Pserver")
+    tool("java")
+    outcome = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    if outcome.returncode != 0 or not any(partial.glob("rocketmq-client-*.jar")):
+        raise JarsUnavailable(f"Maven brought no RocketMQ {version} jars:\n{outcome.stdout[-3000:]}")
+    partial.rename(folder)

@@ -1,0 +1,230 @@
+"""Official RocketMQ name servers and brokers as processes on free ports of a loopback address.
+
+    with official_pair(store, work) as pair:
+        ask(pair.broker.address, 33, {"offset": "0"})
+
+Leaving a ``with`` block kills the process, which is quick and right for a copy of a store that nobody reads afterwards; for a
+store that is kept call `OfficialProcess.stop` before: SIGTERM, upon which a broker takes some 17 s to close cleanly. What the process printed and logged is in `OfficialProcess.log_text` and is part of every failure message.
+"""
+
+import contextlib
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from interop.jars import SERVER_VERSION, jars, tool
+from interop.wire import ask
+
+GET_BROKER_RUNTIME_INFO = 28
+GET_BROKER_CLUSTER_INFO = 106
+GET_NAMESRV_CONFIG = 319
+START_SECONDS = 90
+STOP_SECONDS = 60
+
+G1_PROPERTIES = {
+    "mappedFileSizeCommitLog": "131072",
+    "mappedFileSizeConsumeQueue": "2000",
+    "maxHashSlotNum": "97",
+    "maxIndexNum": "150",
+    "enablePropertyFilter": "true",
+    "traceTopicEnable": "true",
+}
+"""The broker properties the golden store g1 was written with; a broker that opens it needs the same sizes."""
+
+OPEN_MODULES = [
+    *(f"--add-exports=java.base/{package}=ALL-UNNAMED" for package in ("jdk.internal.ref", "sun.nio.ch")),
+    *(
+        f"--add-opens=java.base/{package}=ALL-UNNAMED"
+        for package in ("java.nio", "sun.nio.ch", "java.lang", "java.util")
+    ),
+]
+SMALL_JVM = ["-Xms128m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"]
+
+
+class OfficialProcess:
+    """A running Java process of the official distribution: its address, its logs, and how to end it."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", address: tuple[str, int], logs: Path) -> None:
+        """Wraps a started process that listens, or will, on ``address``; ``logs`` is the folder of its logs."""
+        self.process = process
+        self.address = address
+        self._logs = logs
+
+    @property
+    def text_address(self) -> str:
+        """The address as RocketMQ's options take it: ``host:port``, IPv6 in brackets."""
+        host, port = self.address
+        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+    def log_text(self, limit: int = 4000) -> str:
+        """The end of what it printed and logged."""
+        texts = [
+            f"--- {path.name}\n{path.read_text(errors='replace')[-limit:]}"
+            for path in sorted(self._logs.rglob("*.log"))
+        ]
+        return "\n".join(texts)
+
+    def stop(self) -> None:
+        """SIGTERM, then waits until the store is closed; a process that hangs is killed and reported."""
+        self._end(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """SIGKILL: the store is left as a crash leaves it."""
+        self._end(signal.SIGKILL)
+
+    def _end(self, number: signal.Signals) -> None:
+        if self.process.poll() is not None:
+            return
+        self.process.send_signal(number)
+        try:
+            self.process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise RuntimeError(f"did not stop within {STOP_SECONDS} s\n{self.log_text()}") from None
+
+
+@dataclass(frozen=True)
+class OfficialPair:
+    """A name server and the broker that is registered with it."""
+
+    name_server: OfficialProcess
+    broker: OfficialProcess
+
+
+@contextlib.contextmanager
+def official_name_server(
+    work: Path, *, host: str = "127.0.0.1", version: str = SERVER_VERSION
+) -> Iterator[OfficialProcess]:
+    """A name server; ``work`` gets its configuration and logs."""
+    address = (host, free_port(host))
+    home = _home(work / "namesrv")
+    configuration = home / "namesrv.conf"
+    configuration.write_text(f"bindAddress={host}\nlistenPort={address[1]}\nkvConfigPath={home}/kvConfig.json\n")
+    process = _start("org.apache.rocketmq.namesrv.NamesrvStartup", ["-c", str(configuration)], home, version)
+    with _running(
+        OfficialProcess(process, address, home), lambda: ask(address, GET_NAMESRV_CONFIG).code == 0
+    ) as running:
+        yield running
+
+
+@contextlib.contextmanager
+def official_broker(
+    store: Path,
+    work: Path,
+    *,
+    properties: Mapping[str, str] | None = None,
+    name_server: OfficialProcess | None = None,
+    host: str = "127.0.0.1",
+    port: int | None = None,
+    version: str = SERVER_VERSION,
+) -> Iterator[OfficialProcess]:
+    """A broker over the store directory ``store`` (made when missing; the broker writes in it), ready to answer.
+
+    ``properties`` are broker.conf lines, by default those of g1; ``port`` a fixed port instead of a free one.
+    """
+    address = (host, free_port(host, below=2) if port is None else port)
+    home = _home(work / "broker")
+    settings = _broker_settings(store, address, name_server) | dict(G1_PROPERTIES if properties is None else properties)
+    configuration = home / "broker.conf"
+    configuration.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    process = _start("org.apache.rocketmq.broker.BrokerStartup", ["-c", str(configuration)], home, version)
+
+    def is_ready() -> bool:
+        if ask(address, GET_BROKER_RUNTIME_INFO).code != 0:
+            return False
+        wanted = f'"{settings["brokerName"]}"'.encode()
+        return name_server is None or wanted in ask(name_server.address, GET_BROKER_CLUSTER_INFO).body
+
+    with _running(OfficialProcess(process, address, home), is_ready) as running:
+        yield running
+
+
+@contextlib.contextmanager
+def official_pair(
+    store: Path,
+    work: Path,
+    *,
+    properties: Mapping[str, str] | None = None,
+    host: str = "127.0.0.1",
+    port: int | None = None,
+) -> Iterator[OfficialPair]:
+    """A name server and a broker over ``store`` that is registered with it."""
+    with (
+        official_name_server(work, host=host) as name_server,
+        official_broker(store, work, properties=properties, name_server=name_server, host=host, port=port) as broker,
+    ):
+        yield OfficialPair(name_server, broker)
+
+
+def free_port(host: str = "127.0.0.1", *, below: int = 0) -> int:
+    """A port that nobody has on ``host``; with ``below`` the port that many lower is free too (a broker's VIP port)."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    while True:
+        with socket.socket(family) as first, socket.socket(family) as second:
+            first.bind((host, 0))
+            port: int = first.getsockname()[1]
+            with contextlib.suppress(OSError):
+                if below:
+                    second.bind((host, port - below))
+                return port
+
+
+def _broker_settings(store: Path, address: tuple[str, int], name_server: OfficialProcess | None) -> dict[str, str]:
+    host, port = address
+    ip = f"[{host}]" if ":" in host else host
+    settings = {
+        "brokerClusterName": "DefaultCluster",
+        "brokerName": "broker-a",
+        "brokerId": "0",
+        "brokerIP1": ip,
+        "brokerIP2": ip,
+        "listenPort": str(port),
+        "haListenPort": str(free_port(host)),
+        "storePathRootDir": str(store),
+        "storePathCommitLog": str(store / "commitlog"),
+    }
+    return settings | ({"namesrvAddr": name_server.text_address} if name_server else {})
+
+
+def _home(path: Path) -> Path:
+    """A fresh ``rocketmq.home.dir`` that is ``user.home`` as well: logs land under it and nowhere else."""
+    number = 0
+    while (home := path.with_name(f"{path.name}-{number}")).exists():
+        number += 1
+    (home / "conf").mkdir(parents=True)
+    return home
+
+
+def _start(main_class: str, arguments: list[str], home: Path, version: str) -> "subprocess.Popen[bytes]":
+    command = [tool("java"), *SMALL_JVM, *OPEN_MODULES, f"-Drocketmq.home.dir={home}", f"-Duser.home={home}"]
+    command += ["-cp", f"{jars(version)}/*", main_class, *arguments]
+    with (home / "output.log").open("wb") as output:
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, cwd=home)
+
+
+@contextlib.contextmanager
+def _running(started: OfficialProcess, is_ready: Callable[[], bool]) -> Iterator[OfficialProcess]:
+    try:
+        _wait_until_ready(started, is_ready)
+        yield started
+    finally:
+        started.kill()
+
+
+def _wait_until_ready(started: OfficialProcess, is_ready: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        if started.process.poll() is not None:
+            raise RuntimeError(
+                f"ended with exit code {started.process.returncode} instead of starting\n{started.log_text()}"
+            )
+        with contextlib.suppress(OSError):
+            if is_ready():
+                return
+        time.sleep(0.1)
+    raise RuntimeError(f"does not answer on {started.text_address} after {START_SECONDS} s\n{started.log_text()}")
