@@ -1,0 +1,74 @@
+# make demo and make test are all a newcomer needs; .ci/run calls make lint and make test, nothing else.
+
+PORT    ?= 10911
+VENV    ?= .venv
+BIN     := $(VENV)/bin
+# Compiled numba kernels: seconds the first time, nothing after that.
+export NUMBA_CACHE_DIR ?= $(abspath $(VENV))/cache/numba
+export VENV
+
+.PHONY: help demo test lint format soak fuzz bench docs lock wheel clean
+
+help:
+	@echo 'make demo    serve a sample store and say what to type next (PORT=10911, PYTHON=python3)'
+	@echo 'make test    all tests but the long ones; a JDK 17 or later and Maven are checked, or installed where we can'
+	@echo 'make lint    ruff, mypy --strict, the import contracts'
+	@echo 'make format  ruff format, and the fixes ruff is sure of'
+	@echo 'make soak    the tests that take minutes'
+	@echo 'make fuzz    the property and fuzz tests with many more examples'
+	@echo 'make bench   speed, beside the official Java broker on the same store'
+	@echo 'make docs    write docs/cli.md anew from the commands'
+	@echo 'make lock    choose versions anew: requirements*.lock'
+	@echo 'make clean   remove what make made'
+
+demo:
+	@tests/setup.sh venv requirements.lock
+	@exec $(BIN)/python docs/demo.py --port $(PORT)
+
+# The kernels run twice: as plain Python, which coverage can see, and compiled with all the rest.
+test: .dev
+	@tests/setup.sh java
+	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q --cov --cov-report= tests/storage/kernels
+	$(BIN)/python -m pytest -m 'not soak' --cov --cov-append --cov-report=term --cov-fail-under=85
+
+lint: .dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo
+
+format: .dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+soak: .dev
+	@tests/setup.sh java
+	$(BIN)/python -m pytest -m soak
+
+fuzz: .dev
+	$(BIN)/python -m pytest --hypothesis-profile=fuzz tests/fuzz
+
+bench: .dev
+	@tests/setup.sh java
+	$(BIN)/python -m benchmarks
+
+docs: .dev
+	$(BIN)/python tests/cli_reference.py >docs/cli.md
+
+# Universal locks (every platform, every Python from 3.11) with hashes. Nothing of this machine's configuration gets in.
+LOCK := $(BIN)/uv pip compile --quiet --no-config --universal --generate-hashes --python-version 3.11 \
+	--no-emit-package rocketlens --custom-compile-command 'make lock' --upgrade --group build pyproject.toml
+lock: .dev
+	env -u UV_INDEX_URL -u UV_FIND_LINKS $(LOCK) -o requirements.lock
+	env -u UV_INDEX_URL -u UV_FIND_LINKS $(LOCK) --extra spark -c requirements.lock -o requirements-spark.lock
+	env -u UV_INDEX_URL -u UV_FIND_LINKS $(LOCK) --extra dev -c requirements-spark.lock -o requirements-dev.lock
+
+wheel: .dev
+	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+
+clean:
+	rm -rf $(VENV) .demo build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+.PHONY: .dev
+.dev:
+	@tests/setup.sh venv requirements-dev.lock

@@ -1,0 +1,1 @@
+"""The `rocketlens` command, one module a subcommand; nothing else imports this package."""

@@ -1,0 +1,4 @@
+"""Spark jobs that rebuild and compact IndexFiles and ConsumeQueues in bulk from CommitLog segments.
+
+Imports `storage` and `protocol`, never `broker`; needs the extra `rocketlens[spark]`.
+"""

@@ -1,0 +1,25 @@
+"""Fixtures that every test module may ask for."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+from golden_store import unpack
+
+# How long an example takes says nothing about right or wrong, and CI machines pause.
+settings.register_profile("default", deadline=None, print_blob=True)
+settings.register_profile("fuzz", settings.get_profile("default"), max_examples=20_000)
+settings.load_profile("default")
+
+
+@pytest.fixture(scope="session")
+def g1_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The recorded store g1 after a clean stop, unpacked once; no test may change it (copy it first)."""
+    return unpack("store", tmp_path_factory.mktemp("g1"))
+
+
+@pytest.fixture(scope="session")
+def g1_crashed_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The recorded store g1 copied from under its running broker, unpacked once; no test may change it."""
+    return unpack("store-crashed", tmp_path_factory.mktemp("g1-crashed"))

@@ -1,0 +1,32 @@
+"""The recorded stores of `tests/golden`, unpacked where a test or the demo wants them.
+
+Run as a program, `python tests/golden_store.py NAME DIRECTORY` unpacks one and prints its path.
+"""
+
+import sys
+import tarfile
+from pathlib import Path
+
+GOLDEN = Path(__file__).with_name("golden")
+G1 = GOLDEN / "g1"
+
+
+def unpack(name: str, directory: Path, *, archives: Path = G1) -> Path:
+    """Unpack `archives/NAME.tar.xz` under `directory` and return the store's root.
+
+    The archives are sparse (GNU): holes stay holes, sizes and modification times are the recorded ones. Raises
+    `FileNotFoundError` for a name that is none, and `ValueError` for an archive that holds more than one folder.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    with tarfile.open(archives / f"{name}.tar.xz") as archive:
+        # Python before 3.11.4 has no filters, and no parameter to ask for one.
+        archive.extraction_filter = getattr(tarfile, "data_filter", lambda member, _path: member)
+        roots = {member.name.split("/", 1)[0] for member in archive.getmembers()}
+        if len(roots) != 1:
+            raise ValueError(f"{name}.tar.xz holds {len(roots)} folders at its top, expected one: {sorted(roots)}")
+        archive.extractall(directory)
+    return directory / roots.pop()
+
+
+if __name__ == "__main__":
+    print(unpack(sys.argv[1], Path(sys.argv[2])))

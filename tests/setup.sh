@@ -1,0 +1,117 @@
+#!/usr/bin/env bash
+# What make needs before it can run anything. Three steps, each quick when there is nothing to do:
+#
+#   tests/setup.sh venv LOCK    a virtual environment in $VENV (default .venv) with exactly what LOCK pins, and RocketLens itself
+#   tests/setup.sh java         a JDK 17 or later and Maven: checked, and installed where we can (root on Debian or Ubuntu)
+#   tests/setup.sh python       prints the Python that a new virtual environment would use
+#
+# PYTHON=... chooses the interpreter; otherwise the first of python3, python3.13, python3.12, python3.11 that is new enough.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+VENV=${VENV:-.venv}
+
+fail() { # every line of the message on its own, and the exit code of make is not 0
+    printf 'setup: %s\n' "$@" >&2
+    exit 1
+}
+
+can_install() { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; }
+
+apt_install() {
+    echo "setup: installing $* with apt-get" >&2
+    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends "$@"; } </dev/null >&2
+}
+
+new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
+
+find_python() {
+    if [ -n "${PYTHON:-}" ]; then
+        new_enough "$PYTHON" || fail "PYTHON=$PYTHON is no Python 3.11 or later"
+        echo "$PYTHON"
+        return
+    fi
+    local candidate
+    for candidate in python3 python3.13 python3.12 python3.11; do
+        if new_enough "$candidate"; then
+            echo "$candidate"
+            return
+        fi
+    done
+    fail "no Python 3.11 or later among python3, python3.13, python3.12, python3.11" \
+        "install one, or name it: make PYTHON=/path/to/python3.12 ..."
+}
+
+make_venv() {
+    local python version
+    python=$(find_python)
+    version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+    if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then # Debian packs venv apart from Python
+        if can_install; then apt_install "python$version-venv"; fi
+        "$python" -c 'import ensurepip, venv' 2>/dev/null ||
+            fail "$python has no venv module; on Debian or Ubuntu: apt-get install python$version-venv"
+    fi
+    # An environment of another Python, or one whose Python is gone, or that was moved, is made anew.
+    if [ "$("$VENV/bin/python" -c 'import sys; print("%d.%d" % sys.version_info[:2], sys.prefix)' 2>/dev/null)" \
+        != "$version $(realpath -m "$VENV")" ]; then
+        echo "setup: making $VENV with Python $version" >&2
+        rm -rf "$VENV"
+        "$python" -m venv "$VENV"
+    fi
+}
+
+# One stamp holds what is installed: the lock's checksum and, since the dev lock contains the runtime lock, which of them.
+install_lock() {
+    local lock=$1 stamp="$VENV/installed" wanted
+    [ -f "$lock" ] || fail "no lock file $lock"
+    make_venv
+    wanted="$lock $(cat "$lock" pyproject.toml | cksum)"
+    if [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then return; fi
+    if [ "$lock" = requirements.lock ] &&
+        [ "$(cat "$stamp" 2>/dev/null)" = "requirements-dev.lock $(cat requirements-dev.lock pyproject.toml | cksum)" ]; then
+        return # what the tests need holds all that the demo needs
+    fi
+    echo "setup: installing $lock into $VENV" >&2
+    rm -f "$stamp"
+    pip_install --require-hashes -r "$lock"
+    pip_install --no-deps --no-build-isolation --editable .
+    echo "$wanted" >"$stamp"
+}
+
+pip_install() {
+    PIP_DISABLE_PIP_VERSION_CHECK=1 "$VENV/bin/python" -m pip install --quiet --no-input "$@" </dev/null ||
+        fail "pip could not install: $* (see above)"
+}
+
+java_release() { # 17 for "17.0.15", 0 where there is no javac
+    local found
+    found=$("${JAVA_HOME:+$JAVA_HOME/bin/}javac" -version 2>&1 | sed -n 's/^javac \([0-9]*\).*/\1/p') || true
+    echo "${found:-0}"
+}
+
+java_is_ready() { [ "$(java_release)" -ge 17 ] && command -v mvn >/dev/null; }
+
+check_java() {
+    if java_is_ready; then return; fi
+    if can_install; then
+        local packages=() jdk
+        if [ "$(java_release)" -lt 17 ]; then
+            [ -n "${JAVA_HOME:-}" ] && fail "JAVA_HOME=$JAVA_HOME is no JDK 17 or later: unset it or point it at one"
+            apt-get update -qq </dev/null >&2 || true
+            for jdk in openjdk-17-jdk-headless openjdk-21-jdk-headless openjdk-25-jdk-headless; do
+                if apt-cache policy "$jdk" 2>/dev/null | grep -q 'Candidate: [0-9]'; then packages=("$jdk"); break; fi
+            done
+        fi
+        command -v mvn >/dev/null || packages+=(maven)
+        apt_install "${packages[@]}" || true
+    fi
+    java_is_ready || fail "the tests run the official RocketMQ jars and need a JDK 17 or later (javac: $(java_release)) and Maven ($(command -v mvn || echo none))" \
+        "on Debian or Ubuntu: sudo apt-get install openjdk-17-jdk-headless maven" \
+        "on Fedora: sudo dnf install java-21-openjdk-devel maven;  on macOS: brew install openjdk@17 maven"
+}
+
+case "${1:-}" in
+venv) install_lock "${2:?usage: tests/setup.sh venv LOCK}" ;;
+java) check_java ;;
+python) find_python ;;
+*) fail "usage: tests/setup.sh venv LOCK | java | python" ;;
+esac
