@@ -1,0 +1,56 @@
+"""What every processor is given: the store, and who this server says it is."""
+
+import time
+from dataclasses import dataclass, field
+
+from broker.config import Endpoint, ServeOptions
+from broker.dispatcher import ClientConnection
+from storage.message_store import MessageStore
+
+
+def _now_timestamp() -> int:
+    return time.time_ns() // 1_000_000
+
+
+@dataclass(slots=True)
+class BrokerService:
+    """One served store under one broker name; processors take this alone.
+
+    `advertise` is the address that routes name, None for the local address of the asking connection, never one read
+    from the store; `advertise_ip` is the same with its host name resolved. `started_timestamp` in milliseconds.
+    """
+
+    store: MessageStore
+    broker_name: str
+    cluster: str
+    options: ServeOptions
+    advertise: Endpoint | None = None
+    advertise_ip: Endpoint | None = None
+    started_timestamp: int = field(default_factory=_now_timestamp)
+
+    @classmethod
+    def of(cls, store: MessageStore, options: ServeOptions) -> "BrokerService":
+        """Name the service by the options, else by what the store's system topics and properties tell.
+
+        Raises `ConfigError` when our address shall go into records and its host name has no IP.
+        """
+        return cls(
+            store=store,
+            broker_name=options.broker_name or store.identity.broker_name,
+            cluster=options.cluster or store.identity.cluster,
+            options=options,
+            advertise=options.advertise,
+            advertise_ip=options.advertise.resolved() if options.advertise and options.rewrite_store_host else None,
+        )
+
+    def advertised_address(self, connection: ClientConnection) -> str:
+        """The `host:port` under which the client of `connection` can reach this server."""
+        return str(self.advertise or connection.local_address)
+
+
+def build_processors(service: BrokerService) -> list[object]:
+    """One processor of each family in `broker.request_families`, all answering for `service`."""
+    # Imported here: each family imports this module for BrokerService.
+    from broker.request_families import PROCESSORS
+
+    return [processor(service) for processor in PROCESSORS]

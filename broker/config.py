@@ -1,0 +1,124 @@
+"""What a server is told: addresses and options, parsed and checked once, before anything opens.
+
+Nothing here is read from the store. Every error is a `ConfigError` of one clear sentence; the command line prints it.
+"""
+
+import ipaddress
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from protocol.errors import ConfigError
+
+DEFAULT_PORT = 10911
+"""The port of a RocketMQ broker."""
+
+VIP_PORT_DISTANCE = 2
+"""Old clients and the dashboard dial this much below the port they were told (remoting-protocol §8.7)."""
+
+FRAME_LIMIT = 16 * 1024 * 1024
+"""Bytes of one frame, its length field included, that Java clients accept (remoting-protocol §1.1)."""
+
+SMALLEST_FRAME_LIMIT = 64 * 1024
+"""Below this not even one heartbeat of a large client fits."""
+
+
+class Endpoint(NamedTuple):
+    """A host name or IP address, and a TCP port; `str()` is `host:port`, an IPv6 host in brackets."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Endpoint":
+        """Read `host:port` or `[IPv6]:port`; the host must be there (only what is told is bound), port 0 is allowed.
+
+        Raises `ConfigError` naming what is wrong.
+        """
+        host, colon, port = text.strip().rpartition(":")
+        if not colon or not host:
+            raise ConfigError(f"address {text!r}: expected HOST:PORT, for example 127.0.0.1:{DEFAULT_PORT}")
+        if not (port.isascii() and port.isdigit()) or len(port) > 5 or int(port) > 65535:
+            raise ConfigError(f"address {text!r}: port {port!r} is no number from 0 to 65535")
+        return cls(_parse_host(text, host), int(port))
+
+    def resolved(self) -> "Endpoint":
+        """Return the same with the host as an IP address; asks the resolver, so not on the event loop."""
+        try:
+            found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
+        except OSError as error:
+            raise ConfigError(f"address {self}: {self.host!r} has no IP address ({error.strerror})") from error
+        return Endpoint.of_socket(found[0][4])
+
+    @classmethod
+    def of_socket(cls, name: object) -> "Endpoint":
+        """Read what `getsockname` or `getpeername` answered; an IPv4 address mapped into IPv6 becomes IPv4 again."""
+        if not isinstance(name, tuple) or len(name) < 2:
+            return cls("0.0.0.0", 0)
+        host = str(name[0]).partition("%")[0]
+        if host.startswith("::ffff:") and "." in host:
+            host = host.removeprefix("::ffff:")
+        return cls(host, int(name[1]))
+
+
+def _parse_host(text: str, host: str) -> str:
+    """Return the host without brackets; an IPv6 address must have them, else its last group reads as a port."""
+    if host.startswith("[") and host.endswith("]"):
+        try:
+            return str(ipaddress.IPv6Address(host[1:-1]))
+        except ValueError as error:
+            raise ConfigError(f"address {text!r}: {host[1:-1]!r} is no IPv6 address") from error
+    if ":" in host:
+        raise ConfigError(f"address {text!r}: write an IPv6 address in brackets, for example [::1]:{DEFAULT_PORT}")
+    if not host.isprintable() or any(character in " /[]@" for character in host):
+        raise ConfigError(f"address {text!r}: {host!r} is no host")
+    return host
+
+
+@dataclass(frozen=True, slots=True)
+class ServeOptions:
+    """The options of `rocketlens serve`; the defaults are those of the command line.
+
+    `advertise` None: clients are told the local address of their own connection. `broker_name`, `cluster` None: as the
+    store tells. `commit_log_directories` empty: `STORE/commitlog`. `index_slots` and `index_entries` go together.
+    `frame_limit` in bytes, `idle_timeout_seconds` and `stop_timeout_seconds` in seconds, `workers` in threads.
+    """
+
+    store: Path
+    listen: tuple[Endpoint, ...] = (Endpoint("127.0.0.1", DEFAULT_PORT),)
+    advertise: Endpoint | None = None
+    broker_name: str | None = None
+    cluster: str | None = None
+    state_directory: Path | None = None
+    commit_log_directories: tuple[Path, ...] = ()
+    index_slots: int | None = None
+    index_entries: int | None = None
+    vip: bool = False
+    rewrite_store_host: bool = False
+    loop: str = "uvloop"
+    frame_limit: int = FRAME_LIMIT
+    workers: int = 4
+    idle_timeout_seconds: float = 120.0
+    stop_timeout_seconds: float = 4.5
+
+    def check(self) -> "ServeOptions":
+        """Return itself, or raise `ConfigError` for options that contradict each other or are out of range."""
+        if not self.listen:
+            raise ConfigError("no address to listen on")
+        if (self.index_slots is None) != (self.index_entries is None):
+            raise ConfigError("--index-slots and --index-entries are given together or not at all")
+        for name, value in (("--index-slots", self.index_slots), ("--index-entries", self.index_entries)):
+            if value is not None and not 0 < value < 2**31:
+                raise ConfigError(f"{name} {value}: expected a number from 1 to {2**31 - 1}")
+        if not SMALLEST_FRAME_LIMIT <= self.frame_limit < 2**31:
+            raise ConfigError(f"--frame-limit {self.frame_limit}: expected {SMALLEST_FRAME_LIMIT} to {2**31 - 1} bytes")
+        if self.advertise is not None and not self.advertise.port:
+            raise ConfigError(f"--advertise {self.advertise}: clients cannot dial port 0")
+        for endpoint in self.listen if self.vip else ():
+            if 0 < endpoint.port <= VIP_PORT_DISTANCE:
+                raise ConfigError(f"--vip: there is no port {VIP_PORT_DISTANCE} below {endpoint}")
+        return self

@@ -1,0 +1,223 @@
+"""From a decoded command to the method that answers it.
+
+A processor is a plain object; each of its methods under `@handles(code, HeaderType)` answers one request code. The
+dispatcher collects them into one table, so that a request costs a dict look-up, a typed header and a call. A method
+returns a `Response`, or an awaitable of one when it must wait; only then the connection makes a Task.
+
+Only this module turns an error into a response: a `RocketLensError` is answered with its own sentence, anything else
+is logged with its traceback and answered without inner details. `Cold` alone passes through: storage raises it on the
+event loop instead of waiting, and the connection runs the same request again with `dispatch_in_pool`.
+"""
+
+import asyncio
+import inspect
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
+
+import msgspec
+
+from broker.config import Endpoint
+from protocol.codes import RequestCode, ResponseCode
+from protocol.command import Command, Response, decode_header
+from protocol.errors import RocketLensError
+from storage.residency import Cold
+
+logger = logging.getLogger(__name__)
+
+Answer: TypeAlias = Response | Awaitable[Response]
+Method = TypeVar("Method", bound=Callable[..., Answer])
+
+READ_ONLY = "this broker is read-only"
+BUSY = "[OVERLOAD]system busy, start flow control for a while"
+INTERNAL_ERROR = "internal error, the broker's log says more"
+
+WAITING_LIMIT = 1024
+"""Requests that may wait for a thread of the pool, all connections together; more are answered SYSTEM_BUSY."""
+
+WRITING_CODES = frozenset(
+    {
+        RequestCode.SEND_MESSAGE,
+        RequestCode.SEND_MESSAGE_V2,
+        RequestCode.SEND_BATCH_MESSAGE,
+        RequestCode.SEND_REPLY_MESSAGE,
+        RequestCode.SEND_REPLY_MESSAGE_V2,
+        RequestCode.CONSUMER_SEND_MSG_BACK,
+        RequestCode.END_TRANSACTION,
+        RequestCode.RECALL_MESSAGE,
+        RequestCode.RESUME_CHECK_HALF_MESSAGE,
+        RequestCode.UPDATE_AND_CREATE_TOPIC,
+        RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,
+        RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC,
+        RequestCode.DELETE_TOPIC_IN_BROKER,
+        RequestCode.DELETE_TOPIC_IN_NAMESRV,
+        RequestCode.REGISTER_TOPIC_IN_NAMESRV,
+        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
+        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
+        RequestCode.DELETE_SUBSCRIPTIONGROUP,
+        RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN,
+        RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
+        RequestCode.CLONE_GROUP_OFFSET,
+        RequestCode.SET_MESSAGE_REQUEST_MODE,
+        RequestCode.UPDATE_BROKER_CONFIG,
+        RequestCode.UPDATE_NAMESRV_CONFIG,
+        RequestCode.PUT_KV_CONFIG,
+        RequestCode.DELETE_KV_CONFIG,
+        RequestCode.WIPE_WRITE_PERM_OF_BROKER,
+        RequestCode.ADD_WRITE_PERM_OF_BROKER,
+        RequestCode.REGISTER_BROKER,
+        RequestCode.UNREGISTER_BROKER,
+        RequestCode.TRIGGER_DELETE_FILES,
+        RequestCode.DELETE_EXPIRED_COMMITLOG,
+        RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE,
+        RequestCode.CLEAN_UNUSED_TOPIC,
+        RequestCode.RESET_MASTER_FLUSH_OFFSET,
+        RequestCode.UPDATE_AND_CREATE_ACL_CONFIG,
+        RequestCode.DELETE_ACL_CONFIG,
+        RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG,
+        RequestCode.UPDATE_COLD_DATA_FLOW_CTR_CONFIG,
+        RequestCode.REMOVE_COLD_DATA_FLOW_CTR_CONFIG,
+        RequestCode.SET_COMMITLOG_READ_MODE,
+        RequestCode.AUTH_CREATE_USER,
+        RequestCode.AUTH_UPDATE_USER,
+        RequestCode.AUTH_DELETE_USER,
+        RequestCode.AUTH_CREATE_ACL,
+        RequestCode.AUTH_UPDATE_ACL,
+        RequestCode.AUTH_DELETE_ACL,
+        RequestCode.SWITCH_TIMER_ENGINE,
+    }
+)
+"""Codes that change something on a real broker or name server; a processor may still answer one of them better."""
+
+
+class ClientConnection(Protocol):
+    """What a processor may know of the connection that asks."""
+
+    @property
+    def local_address(self) -> Endpoint:
+        """Our address as this client reached it, to be told to it (the main port, also on the VIP port)."""
+
+    @property
+    def peer_address(self) -> Endpoint:
+        """The client's own address."""
+
+
+class Request(msgspec.Struct):
+    """One request as a processor method sees it that declares a second parameter."""
+
+    command: Command
+    connection: ClientConnection
+
+
+class Handler(NamedTuple):
+    """One row of the dispatcher's table: a bound method, the type of its header, whether it takes the `Request` too."""
+
+    method: Callable[..., Answer]
+    header_type: type[Any]
+    wants_request: bool
+
+
+def handles(code: RequestCode, header_type: type[Any]) -> Callable[[Method], Method]:
+    """Mark a processor method as the one that answers `code`; its header arrives decoded as `header_type`.
+
+    The method takes `(self, header)` or `(self, header, request)` and returns a `Response` or an awaitable of one. It
+    may bear the decorator several times, for codes that share one answer.
+    """
+
+    def mark(method: Method) -> Method:
+        rows: list[tuple[RequestCode, type[Any]]] = method.__dict__.setdefault("handled_codes", [])
+        rows.append((code, header_type))
+        return method
+
+    return mark
+
+
+def handled_methods(processor: type[Any]) -> Iterator[tuple[RequestCode, type[Any], str]]:
+    """Yield (code, header type, method name) for each `@handles` of a processor class."""
+    for name, member in inspect.getmembers(processor, inspect.isfunction):
+        for code, header_type in getattr(member, "handled_codes", ()):
+            yield code, header_type, name
+
+
+def check_families(processors: Iterable[type[Any]]) -> None:
+    """Raise `TypeError` when two methods answer one code; called where the families are listed, so at import."""
+    owners: dict[int, str] = {}
+    for processor in processors:
+        for code, _, name in handled_methods(processor):
+            owner = f"{processor.__name__}.{name}"
+            if owners.setdefault(code, owner) != owner:
+                raise TypeError(f"request code {code} has two handlers: {owners[code]} and {owner}")
+
+
+class Dispatcher:
+    """The table of all request codes, and the thread pool for the requests that would make the event loop wait."""
+
+    def __init__(self, processors: Iterable[object], workers: int = 4) -> None:
+        """Collect the methods of `processors`; `workers` threads at most, started when first needed."""
+        processors = list(processors)
+        check_families([type(processor) for processor in processors])
+        self._handlers = dict(_rows_of(processors))
+        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="lookup")
+        self._waiting = 0
+
+    @property
+    def codes(self) -> frozenset[int]:
+        """The request codes that have a handler."""
+        return frozenset(self._handlers)
+
+    def dispatch(self, command: Command, connection: ClientConnection) -> Answer:
+        """Answer one request; raises `Cold` alone, and only on a thread that may not wait."""
+        handler = self._handlers.get(command.code)
+        if handler is None:
+            return _refusal(command.code)
+        method, header_type, wants_request = handler
+        try:
+            header = decode_header(command, header_type)
+            if wants_request:
+                return method(header, Request(command, connection))
+            return method(header)
+        except Cold:
+            raise
+        except Exception as error:
+            return self.failure(command, error)
+
+    def dispatch_in_pool(self, command: Command, connection: ClientConnection) -> "asyncio.Future[Answer]":
+        """Answer one request on a thread that may wait; the future's result is what `dispatch` returns there."""
+        loop = asyncio.get_running_loop()
+        if self._waiting >= WAITING_LIMIT:
+            refused: asyncio.Future[Answer] = loop.create_future()
+            refused.set_result(Response(ResponseCode.SYSTEM_BUSY, remark=BUSY))
+            return refused
+        self._waiting += 1
+        future = loop.run_in_executor(self._pool, self.dispatch, command, connection)
+        future.add_done_callback(self._pool_done)
+        return future
+
+    def _pool_done(self, _future: "asyncio.Future[Answer]") -> None:
+        self._waiting -= 1
+
+    def failure(self, command: Command, error: BaseException) -> Response:
+        """Turn an error of a handler into its answer; what is not ours is logged with its traceback."""
+        if isinstance(error, RocketLensError):
+            return Response(ResponseCode.SYSTEM_ERROR, remark=str(error))
+        logger.error("request code %d failed", command.code, exc_info=error)
+        return Response(ResponseCode.SYSTEM_ERROR, remark=INTERNAL_ERROR)
+
+    def close(self) -> None:
+        """Start no further look-up in the pool; those under way end by themselves."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _rows_of(processors: Iterable[object]) -> Iterator[tuple[int, Handler]]:
+    for processor in processors:
+        for code, header_type, name in handled_methods(type(processor)):
+            method = getattr(processor, name)
+            yield int(code), Handler(method, header_type, len(inspect.signature(method).parameters) > 1)
+
+
+def _refusal(code: int) -> Response:
+    """The answer to a code that has no handler, in a Java broker's words (remoting-protocol §1.7)."""
+    if code in WRITING_CODES:
+        return Response(ResponseCode.NO_PERMISSION, remark=READ_ONLY)
+    return Response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=f" request type {code} not supported")

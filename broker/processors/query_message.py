@@ -1,0 +1,212 @@
+"""Find messages: the one at a physical offset, or those with a key, a unique key or a tag.
+
+Request and answer as remoting-protocol §2.1 and store-format §4.4, 4.5 have them, with exact answers where a broker's
+are only hash matches, and three things of our own: an empty answer explains itself in its remark; an answer that leaves
+out older matches says so (`rocketlensTruncated`) and names where to go on (`rocketlensCursor`, sent back as `lastKey`);
+an answer that may lack something says what (`rocketlensIncomplete`). Java clients ignore all of these.
+"""
+
+import dataclasses
+from collections.abc import Iterator
+
+from broker.broker_service import BrokerService
+from broker.dispatcher import Request, handles
+from protocol.codes import RequestCode, ResponseCode
+from protocol.command import Response, ext_fields_of
+from protocol.errors import BadHeader
+from protocol.headers import QueryMessageRequestHeader, ViewMessageRequestHeader
+from protocol.message import HostAddress, with_store_host, without_property
+from protocol.message_id import MessageId, decode_message_id, is_offset_message_id_candidate
+from protocol.properties import UNIQ_KEY
+from storage.message_store import KeyKind, KeyQuery, MessageStore, QueryAnswer
+
+NOT_FOUND = "can not find message, maybe time range not correct"
+NOT_FOUND_BY_OFFSET = "can not find message by the offset"
+
+MAXIMUM_BY_KEY = 64
+"""Messages of one answer, as a broker caps them (maxMsgsNumBatch)."""
+
+MAXIMUM_BY_UNIQUE_KEY = 32
+"""The same for unique keys, whatever maxNum says (defaultQueryMaxNum)."""
+
+HEADER_RESERVE = 8 * 1024
+"""Bytes of a frame kept for its header; the texts in it are cut below that."""
+
+LONGEST_TEXT = 2_000
+"""Characters of a remark or of `rocketlensIncomplete`, at most three bytes each."""
+
+FIRST_PAGE = 2**63 - 1
+"""A physical offset that every match lies below."""
+
+KINDS = {"K": KeyKind.KEY, "U": KeyKind.UNIQUE, "T": KeyKind.TAG}
+"""indexType on the wire; absent, empty or anything else looks up keys and unique keys alike, as a broker does."""
+
+
+class QueryMessageProcessor:
+    """VIEW_MESSAGE_BY_ID and QUERY_MESSAGE."""
+
+    def __init__(self, service: BrokerService) -> None:
+        self._service = service
+        self._store = service.store
+        self._rewrite = service.options.rewrite_store_host
+        self._body_limit = service.options.frame_limit - HEADER_RESERVE
+
+    @handles(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageRequestHeader)
+    def view_message_by_id(self, header: ViewMessageRequestHeader, request: Request) -> Response:
+        """The one record that starts at a physical offset, byte for byte; else why none starts there."""
+        record = self._store.record_at(header.offset)
+        if record is None:
+            reason = self._store.explain_absence(header.offset)
+            remark = _cut(f"{NOT_FOUND_BY_OFFSET}, {header.offset}: {reason}")
+            return Response(ResponseCode.SYSTEM_ERROR, remark)
+        if len(record) > self._body_limit:
+            return self._too_long(header.offset, len(record))
+        if self._rewrite:
+            return Response(body=with_store_host(record, self._own_address(request)))
+        return Response(body=record)
+
+    @handles(RequestCode.QUERY_MESSAGE, QueryMessageRequestHeader)
+    def query_message(self, header: QueryMessageRequestHeader, request: Request) -> Response:
+        """The newest messages with a key, unique key or tag, in ascending order of their physical offsets."""
+        query = _key_query(header, self._body_limit)
+        unique = query.kind is KeyKind.UNIQUE
+        if unique and is_offset_message_id_candidate(header.key):
+            record = self._record_of_offset_id(decode_message_id(header.key), request)
+            if record is not None:
+                return self._found(bytes(record), {})
+        answer = self._store.query(query)
+        if not answer.records:
+            answer = self._query_in_namespace(query, request) or answer
+        if not answer.records:
+            return self._none(header, answer)
+        records = self._rewritten(answer.records, request) if self._rewrite else answer.records
+        return self._found(records, _disclosures(answer))
+
+    def _found(self, records: bytes, disclosures: dict[str, str]) -> Response:
+        timestamp, physical_offset = self._store.index_last_update()
+        fields = {"indexLastUpdatePhyoffset": str(physical_offset), "indexLastUpdateTimestamp": str(timestamp)}
+        if not disclosures:
+            return Response(ext_fields=fields, body=records)
+        return Response(remark=_remark(disclosures), ext_fields=fields | disclosures, body=records)
+
+    def _none(self, header: QueryMessageRequestHeader, answer: QueryAnswer) -> Response:
+        """Say that nothing was found, in the broker's words, then why."""
+        if answer.truncated:
+            return Response(ResponseCode.SYSTEM_ERROR, f"the newest match is longer than {self._body_limit} bytes")
+        fields = {"indexLastUpdatePhyoffset": "0", "indexLastUpdateTimestamp": "0"}
+        remark = f"{NOT_FOUND}; {explain_nothing(self._store, header.topic, answer)}"
+        return Response(ResponseCode.QUERY_NOT_FOUND, _cut(remark), fields | _disclosures(answer))
+
+    def _too_long(self, physical_offset: int, size: int) -> Response:
+        return Response(
+            ResponseCode.SYSTEM_ERROR,
+            f"the record at physical offset {physical_offset} has {size} bytes, one answer at most {self._body_limit}",
+        )
+
+    def _query_in_namespace(self, query: KeyQuery, request: Request) -> QueryAnswer | None:
+        """Ask again for the topic that a client means which leaves wrapping to the server (remoting-protocol §7)."""
+        fields = ext_fields_of(request.command)
+        namespace = fields.get("ns")
+        if not namespace or fields.get("nsd", "").lower() != "true" or query.topic.startswith(f"{namespace}%"):
+            return None
+        answer = self._store.query(dataclasses.replace(query, topic=f"{namespace}%{query.topic}"))
+        return answer if answer.records else None
+
+    def _record_of_offset_id(self, message_id: MessageId, request: Request) -> bytes | memoryview | None:
+        """The record an offset id names, in the form in which Java clients take it for an answer to that id.
+
+        They keep a hit whose UNIQ_KEY equals the id, and one without UNIQ_KEY if the id computed from the record does
+        (remoting-protocol §8.3); so the property goes, and the store host stays unless the id names our own address.
+        """
+        record = self._store.message_by_offset_id(message_id)
+        if record is None and self._rewrite and message_id.address == self._own_address(request):
+            record = self._store.record_at(message_id.physical_offset)
+            record = record and with_store_host(record, message_id.address)
+        if record is None:
+            return None
+        plain = without_property(record, UNIQ_KEY)
+        return plain if len(plain) <= self._body_limit else None
+
+    def _rewritten(self, records: bytes, request: Request) -> bytes:
+        """Copy the records with our own address as their store host."""
+        address = self._own_address(request)
+        return b"".join(with_store_host(record, address) for record in split_records(records))
+
+    def _own_address(self, request: Request) -> HostAddress:
+        """Our address as an IP, which is all that a record can hold."""
+        host, port = self._service.advertise_ip or request.connection.local_address
+        return HostAddress(host, port)
+
+
+def explain_nothing(store: MessageStore, topic: str, answer: QueryAnswer) -> str:
+    """Say in one or two sentences what was searched in vain; the command line prints the same."""
+    sentence = answer.search.sentence()
+    return sentence if topic in store.queues.topics() else f"this store has no queue of topic {topic}; {sentence}"
+
+
+def _key_query(header: QueryMessageRequestHeader, max_bytes: int) -> KeyQuery:
+    """Turn a header into the store's own question; raises `BadHeader` for what cannot be one."""
+    kind = KeyKind.UNIQUE if header.unique_key_query else KINDS.get(header.index_type or "", KeyKind.ANY)
+    if header.unique_key_query:
+        maximum = MAXIMUM_BY_UNIQUE_KEY
+    elif header.max_num < 0:
+        raise BadHeader("maxNum", str(header.max_num), "expected 0 or more")
+    else:
+        maximum = min(header.max_num, MAXIMUM_BY_UNIQUE_KEY if kind is KeyKind.UNIQUE else MAXIMUM_BY_KEY)
+    return KeyQuery(
+        topic=header.topic,
+        key=header.key,
+        kind=kind,
+        maximum=maximum,
+        begin_timestamp=header.begin_timestamp,
+        end_timestamp=header.end_timestamp,
+        before_physical_offset=parse_cursor(header.last_key),
+        max_bytes=max_bytes,
+    )
+
+
+def parse_cursor(last_key: str | None) -> int:
+    """Read the physical offset below which a page lies: the last `@` field of a `lastKey`, or a bare number.
+
+    None and "" mean the first page. Raises `BadHeader` naming a field that is no offset.
+    """
+    if not last_key:
+        return FIRST_PAGE
+    digits = last_key.rpartition("@")[2]
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > 19 or int(digits) > FIRST_PAGE:
+        raise BadHeader("lastKey", last_key, "its last @ field is no physical offset")
+    return int(digits)
+
+
+def split_records(records: bytes | memoryview) -> Iterator[memoryview]:
+    """Yield each of several records that lie one after the other."""
+    rest = memoryview(records)
+    while rest:
+        size = int.from_bytes(rest[:4])
+        yield rest[:size]
+        rest = rest[size:]
+
+
+def _disclosures(answer: QueryAnswer) -> dict[str, str]:
+    """The header fields that tell programs what an answer leaves out; mostly none."""
+    fields = {}
+    if answer.truncated and answer.physical_offsets:
+        fields = {"rocketlensTruncated": "true", "rocketlensCursor": str(answer.physical_offsets[0])}
+    if answer.incomplete:
+        fields["rocketlensIncomplete"] = _cut(answer.incomplete)
+    return fields
+
+
+def _remark(disclosures: dict[str, str]) -> str:
+    """The same for people."""
+    sentences = []
+    if "rocketlensCursor" in disclosures:
+        sentences.append(f"older matches are left out, the next page is at lastKey {disclosures['rocketlensCursor']}")
+    if "rocketlensIncomplete" in disclosures:
+        sentences.append(f"something may be missing: {disclosures['rocketlensIncomplete']}")
+    return _cut("; ".join(sentences))
+
+
+def _cut(text: str) -> str:
+    """Keep a text short enough for a header."""
+    return text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 1]}…"
