@@ -1,0 +1,105 @@
+"""The one table that tells kernels where everything lies: ``catalog``, an int64 array that a snapshot owns.
+
+| index | field | meaning |
+|---|---|---|
+| 0 | probe | address of the page probe (:data:`storage.kernels.memory.PROBE_ADDRESS`) |
+| 1 | segment_count | rows of the segment part |
+| 2 | index_count | rows of the index part |
+| 3 | tail_count | entries found by scanning the log, sorted by (hash, physical offset) |
+| 4 | tail_hashes | address of their hashes, native i32 |
+| 5 | tail_offsets | address of their physical offsets, native i64 |
+| 6 | segment_size | the size that all segments share and by which they adjoin, or 0 |
+
+Rows of six for each segment, ascending, from index 8; then rows of eight for each index file, by falling ``maximum``.
+"""
+
+import numpy as np
+from numba import njit
+
+from storage.kernels.memory import is_hot
+from storage.kernels.record import COLD, NO_SEGMENT, check_checksums, check_head, check_shape
+
+PROBE = 0
+SEGMENT_COUNT = 1
+INDEX_COUNT = 2
+TAIL_COUNT = 3
+TAIL_HASHES = 4
+TAIL_OFFSETS = 5
+SEGMENT_SIZE = 6
+HEADER = 8
+
+SEGMENT_ROW = 6
+BASE_OFFSET = 0
+ADDRESS = 1
+VALID_LENGTH = 2
+HEAT = 3
+DESCRIPTOR = 4
+FILE_SIZE = 5
+
+INDEX_ROW = 8
+INDEX_ADDRESS = 0
+INDEX_SIZE = 1
+INDEX_SLOTS = 2
+INDEX_ENTRIES = 3
+INDEX_HEAT = 4
+INDEX_DESCRIPTOR = 5
+INDEX_MAXIMUM = 6
+INDEX_FLAGS = 7
+
+ASCENDING = 1
+"""Flag: physical offsets never fall from one entry of the file to the next."""
+HAS_TAGS = 2
+"""Flag: the file keeps an entry for each tagged record."""
+
+
+@njit("int64(int64[::1], int64)", cache=True, nogil=True)
+def find_segment(catalog: np.ndarray, physical_offset: int) -> int:
+    """Index in ``catalog`` of the row of the segment that holds a physical offset, or −1."""
+    count = catalog[SEGMENT_COUNT]
+    if count == 0 or physical_offset < catalog[HEADER]:
+        return -1
+    if catalog[SEGMENT_SIZE] > 0:
+        number = min((physical_offset - catalog[HEADER]) // catalog[SEGMENT_SIZE], count - 1)
+    else:
+        low, high = 0, count - 1
+        while low < high:
+            middle = (low + high + 1) >> 1
+            if catalog[HEADER + middle * SEGMENT_ROW] <= physical_offset:
+                low = middle
+            else:
+                high = middle - 1
+        number = low
+    row = HEADER + number * SEGMENT_ROW
+    return row if physical_offset - catalog[row] < catalog[row + VALID_LENGTH] else -1
+
+
+@njit("boolean(int64[::1], int64, int64, int64, int64)", cache=True, nogil=True)
+def segment_is_hot(catalog: np.ndarray, row: int, position: int, length: int, tick: int) -> bool:
+    """Whether bytes of the segment of a row are in memory; see :func:`storage.kernels.memory.is_hot`."""
+    return is_hot(
+        catalog[PROBE], catalog[row + HEAT], catalog[row + DESCRIPTOR], catalog[row + FILE_SIZE], position, length, tick
+    )
+
+
+@njit("int64(int64[::1], int64, int64)", cache=True, nogil=True)
+def check_record(catalog: np.ndarray, physical_offset: int, tick: int) -> int:
+    """The record that starts at a physical offset: its segment's number times 2³² plus its size, or a negative code.
+
+    Codes are those of :mod:`storage.kernels.record`; COLD where its pages are not known to be in memory.
+    """
+    row = find_segment(catalog, physical_offset)
+    if row < 0:
+        return NO_SEGMENT
+    position = physical_offset - catalog[row]
+    available = catalog[row + VALID_LENGTH] - position
+    if not segment_is_hot(catalog, row, position, min(available, 64), tick):
+        return COLD
+    size = check_head(catalog[row + ADDRESS] + position, available)
+    if size < 0:
+        return size
+    if not segment_is_hot(catalog, row, position, size, tick):
+        return COLD
+    size = check_shape(catalog[row + ADDRESS] + position, available, physical_offset)
+    if size > 0:
+        size = check_checksums(catalog[row + ADDRESS] + position, size)
+    return size if size < 0 else (((row - HEADER) // SEGMENT_ROW) << 32) | size

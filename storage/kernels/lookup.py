@@ -1,0 +1,355 @@
+"""One query, one call: walk the chains of a key in every index file, check each record, copy the hits out.
+
+The index is only a hint. An entry proposes a physical offset; what lies there counts only if it is an intact record whose topic,
+key (or unique key, or tag) and store time match, so hash collisions, whole seconds, wild pointers and stale entries can neither
+hide nor invent a message. A chain may only go down, which bounds every walk by the number of entries.
+
+Scratch memory of a call, by address (:class:`storage.lookup_call.Scratch`):
+
+| position | content |
+|---|---|
+| 0 | the needle: UTF-8 of ``topic#key`` or ``topic#T#tag`` |
+| NEEDLE_BYTES | i64 results, see the ``RESULT_`` constants |
+| NEEDLE_BYTES + 8 · RESULT_HITS | hits, three i64 each: physical offset, address, size; ascending |
+| NEEDLE_BYTES + RESULT_BYTES | the hits' bytes, up to BODY_BYTES |
+"""
+
+import numpy as np
+from numba import njit
+
+from storage.kernels import catalog as c
+from storage.kernels.catalog import find_segment, segment_is_hot
+from storage.kernels.java_string import fold_hash, hash_utf8
+from storage.kernels.memory import (
+    copy_bytes,
+    equal_bytes,
+    is_hot,
+    load_i16,
+    load_i32,
+    load_i64,
+    load_native_i32,
+    load_native_i64,
+    store_native_i64,
+)
+from storage.kernels.record import (
+    KEYS_NAME,
+    TAGS_NAME,
+    UNIQUE_KEY_NAME,
+    check_checksums,
+    check_head,
+    check_shape,
+    find_property,
+    has_piece,
+    store_timestamp,
+    topic_length,
+    topic_position,
+)
+
+NEEDLE_BYTES = 65536
+RESULT_BYTES = 16384
+BODY_BYTES = 1 << 20
+MAXIMUM_HITS = 512
+
+RESULT_COUNT = 0
+RESULT_TOTAL = 1
+RESULT_WALKED = 2
+RESULT_REFUSED = 3
+RESULT_MORE = 4
+RESULT_CUT = 5
+RESULT_COLD_HEAT = 6
+RESULT_COLD_POSITION = 7
+RESULT_COLD_LENGTH = 8
+RESULT_BAD_POINTERS = 9
+RESULT_FILES = 10
+RESULT_HITS = 16
+
+FOUND = 0
+FOUND_UNCOPIED = 1
+STOPPED_COLD = -1
+STOPPED_LONG = -2
+
+KIND_ANY = 0
+KIND_KEY = 1
+KIND_UNIQUE = 2
+KIND_TAG = 3
+
+INDEX_HEADER = 40
+SLOT_BYTES = 4
+ENTRY_BYTES = 20
+
+MATCH_COLD = -1
+NO_MATCH = 0
+
+
+@njit("boolean(int64, int64, int64, int64, int64)", cache=True, nogil=True)
+def matches_key(properties: int, length: int, key: int, key_length: int, kind: int) -> bool:
+    """Whether a record's property block carries the key in the way that the kind of query asks for."""
+    if kind == KIND_TAG:
+        found = find_property(properties, length, 4, TAGS_NAME)
+        return found >= 0 and (found & 0xFFFF) == key_length and equal_bytes(properties + (found >> 16), key, key_length)
+    if kind != KIND_KEY:
+        found = find_property(properties, length, 8, UNIQUE_KEY_NAME)
+        if found >= 0 and (found & 0xFFFF) == key_length and equal_bytes(properties + (found >> 16), key, key_length):
+            return True
+        if kind == KIND_UNIQUE:
+            return False
+    found = find_property(properties, length, 4, KEYS_NAME)
+    return found >= 0 and has_piece(properties + (found >> 16), found & 0xFFFF, key, key_length)
+
+
+@njit("int64(int64[::1], int64, int64, int64)", cache=True, nogil=True)
+def stop_cold(results: np.ndarray, heat: int, position: int, length: int) -> int:
+    """Note which bytes of which file were not in memory."""
+    results[RESULT_COLD_HEAT] = heat
+    results[RESULT_COLD_POSITION] = position
+    results[RESULT_COLD_LENGTH] = length
+    return STOPPED_COLD
+
+
+@njit("int64(int64[::1], int64[::1], int64, int64[::1], int64)", cache=True, nogil=True)
+def match_record(catalog: np.ndarray, query: np.ndarray, physical_offset: int, results: np.ndarray, tick: int) -> int:
+    """Size of the record at a physical offset if it is intact and matches the query, NO_MATCH, or MATCH_COLD."""
+    row = find_segment(catalog, physical_offset)
+    if row < 0:
+        return NO_MATCH
+    position = physical_offset - catalog[row]
+    available = catalog[row + c.VALID_LENGTH] - position
+    if not segment_is_hot(catalog, row, position, min(available, 64), tick):
+        stop_cold(results, catalog[row + c.HEAT], position, min(available, 64))
+        return MATCH_COLD
+    record = catalog[row + c.ADDRESS] + position
+    size = check_head(record, available)
+    if size < 0:
+        return NO_MATCH
+    if not segment_is_hot(catalog, row, position, size, tick):
+        stop_cold(results, catalog[row + c.HEAT], position, size)
+        return MATCH_COLD
+    if check_shape(record, available, physical_offset) < 0:
+        return NO_MATCH
+    needle, topic, key, key_length, kind = query[0], query[1], query[2], query[3], query[4]
+    at = topic_position(record)
+    length = topic_length(record)
+    if length != topic or not equal_bytes(record + at, needle, length):
+        return NO_MATCH
+    if kind != KIND_UNIQUE:
+        stored = store_timestamp(record)
+        if stored < query[5] or stored > query[6]:
+            return NO_MATCH
+    at += length
+    if not matches_key(record + at + 2, load_i16(record + at), key, key_length, kind):
+        return NO_MATCH
+    return size if check_checksums(record, size) > 0 else NO_MATCH
+
+
+@njit("int64(int64, int64[::1], int64, int64, int64, int64)", cache=True, nogil=True)
+def keep_hit(hits: int, results: np.ndarray, capacity: int, physical_offset: int, address: int, size: int) -> int:
+    """Insert a hit among the ``capacity`` newest, ascending; the oldest falls out of a full list, a double is dropped."""
+    count = results[RESULT_COUNT]
+    place = count
+    while place > 0 and load_native_i64(hits + 24 * (place - 1)) > physical_offset:
+        place -= 1
+    if place > 0 and load_native_i64(hits + 24 * (place - 1)) == physical_offset:
+        return count
+    if count == capacity:
+        place -= 1
+        for i in range(place):
+            copy_bytes(hits + 24 * i, hits + 24 * (i + 1), 24)
+    else:
+        for i in range(count, place, -1):
+            copy_bytes(hits + 24 * i, hits + 24 * (i - 1), 24)
+        count += 1
+    store_native_i64(hits + 24 * place, physical_offset)
+    store_native_i64(hits + 24 * place + 8, address)
+    store_native_i64(hits + 24 * place + 16, size)
+    results[RESULT_COUNT] = count
+    return count
+
+
+@njit("boolean(int64, int64[::1], int64, int64)", cache=True, nogil=True)
+def is_wanted(hits: int, results: np.ndarray, capacity: int, physical_offset: int) -> bool:
+    """Whether a hit at this offset could still be among the newest: newer than the oldest kept, and not kept already."""
+    count = results[RESULT_COUNT]
+    if count == 0:
+        return True
+    oldest = load_native_i64(hits)
+    if count == capacity and physical_offset <= oldest:
+        return False
+    for i in range(count):
+        if load_native_i64(hits + 24 * i) == physical_offset:
+            return False
+    return True
+
+
+@njit("int64(int64[::1], int64[::1], int64, int64[::1], int64, int64)", cache=True, nogil=True)
+def propose(
+    catalog: np.ndarray, query: np.ndarray, physical_offset: int, results: np.ndarray, hits: int, tick: int
+) -> int:
+    """Check one proposed offset and keep it when it matches; STOPPED_COLD when its record is not in memory."""
+    capacity = query[7] + 1
+    if physical_offset >= query[8] or not is_wanted(hits, results, capacity, physical_offset):
+        return FOUND
+    size = match_record(catalog, query, physical_offset, results, tick)
+    if size == MATCH_COLD:
+        return STOPPED_COLD
+    if size == NO_MATCH:
+        results[RESULT_REFUSED] += 1
+        return FOUND
+    row = find_segment(catalog, physical_offset)
+    keep_hit(hits, results, capacity, physical_offset, catalog[row + c.ADDRESS] + physical_offset - catalog[row], size)
+    return FOUND
+
+
+@njit("int64(int64[::1], int64[::1], int64, int64, int64[::1], int64, int64)", cache=True, nogil=True)
+def search_tail(
+    catalog: np.ndarray, query: np.ndarray, key_hash: int, tick: int, results: np.ndarray, hits: int, steps: int
+) -> int:
+    """Propose, newest first, what the scan of the log noted for a hash; steps left, or a ``STOPPED_`` code."""
+    hashes, offsets = catalog[c.TAIL_HASHES], catalog[c.TAIL_OFFSETS]
+    low, high = 0, catalog[c.TAIL_COUNT]
+    while low < high:
+        middle = (low + high) >> 1
+        if load_native_i32(hashes + 4 * middle) <= key_hash:
+            low = middle + 1
+        else:
+            high = middle
+    at = low - 1
+    while at >= 0 and load_native_i32(hashes + 4 * at) == key_hash:
+        if results[RESULT_COUNT] > query[7] and load_native_i64(offsets + 8 * at) < load_native_i64(hits):
+            break
+        if steps <= 0:
+            return STOPPED_LONG
+        steps -= 1
+        results[RESULT_WALKED] += 1
+        if propose(catalog, query, load_native_i64(offsets + 8 * at), results, hits, tick) == STOPPED_COLD:
+            return STOPPED_COLD
+        at -= 1
+    return steps
+
+
+@njit("int64(int64[::1], int64[::1], int64, int64, int64, int64[::1], int64, int64)", cache=True, nogil=True)
+def walk_chain(
+    catalog: np.ndarray,
+    query: np.ndarray,
+    row: int,
+    key_hash: int,
+    tick: int,
+    results: np.ndarray,
+    hits: int,
+    steps: int,
+) -> int:
+    """Follow the chain of a hash in the index file of a row, newest entry first; steps left, or a ``STOPPED_`` code."""
+    address, size, heat, descriptor = (
+        catalog[row + c.INDEX_ADDRESS],
+        catalog[row + c.INDEX_SIZE],
+        catalog[row + c.INDEX_HEAT],
+        catalog[row + c.INDEX_DESCRIPTOR],
+    )
+    slots, entries = catalog[row + c.INDEX_SLOTS], catalog[row + c.INDEX_ENTRIES]
+    ascending = (catalog[row + c.INDEX_FLAGS] & c.ASCENDING) != 0
+    position = INDEX_HEADER + SLOT_BYTES * (key_hash % slots)
+    if not is_hot(catalog[c.PROBE], heat, descriptor, size, position, SLOT_BYTES, tick):
+        return stop_cold(results, heat, position, SLOT_BYTES)
+    number = load_i32(address + position)
+    if number > entries:
+        results[RESULT_BAD_POINTERS] += 1
+    while 0 < number <= entries:
+        if steps <= 0:
+            return STOPPED_LONG
+        steps -= 1
+        position = INDEX_HEADER + SLOT_BYTES * slots + ENTRY_BYTES * number
+        if not is_hot(catalog[c.PROBE], heat, descriptor, size, position, ENTRY_BYTES, tick):
+            return stop_cold(results, heat, position, ENTRY_BYTES)
+        results[RESULT_WALKED] += 1
+        entry = address + position
+        if load_i32(entry) == key_hash:
+            physical_offset = load_i64(entry + 4)
+            if ascending and results[RESULT_COUNT] > query[7] and physical_offset < load_native_i64(hits):
+                return steps
+            if propose(catalog, query, physical_offset, results, hits, tick) == STOPPED_COLD:
+                return STOPPED_COLD
+        previous = load_i32(entry + 16)
+        if previous >= number:
+            results[RESULT_BAD_POINTERS] += 1
+            return steps
+        number = previous
+    return steps
+
+
+@njit("int64(int64, int64, int64[::1], int64[::1])", cache=True, nogil=True)
+def copy_hits(hits: int, body: int, query: np.ndarray, results: np.ndarray) -> int:
+    """Keep the newest hits within the query's number and bytes, note what was cut, and copy the rest out if it fits."""
+    first, count = 0, results[RESULT_COUNT]
+    if count > query[7]:
+        results[RESULT_MORE] = 1
+        first = count - query[7]
+    total = 0
+    kept = count
+    while kept > first and total + load_native_i64(hits + 24 * (kept - 1) + 16) <= query[9]:
+        kept -= 1
+        total += load_native_i64(hits + 24 * kept + 16)
+    if kept > first:
+        results[RESULT_CUT] = 1
+        first = kept
+    results[RESULT_TOTAL] = total
+    results[RESULT_COUNT] = count - first
+    fits = total <= BODY_BYTES
+    for i in range(first, count):
+        if fits:
+            size = load_native_i64(hits + 24 * i + 16)
+            copy_bytes(body, load_native_i64(hits + 24 * i + 8), size)
+            body += size
+        if first > 0:
+            copy_bytes(hits + 24 * (i - first), hits + 24 * i, 24)
+    return FOUND if fits else FOUND_UNCOPIED
+
+
+@njit(
+    "int64(int64[::1], int64[::1], int64[::1], int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64,"
+    " int64, int64)",
+    cache=True,
+    nogil=True,
+)
+def lookup(
+    catalog: np.ndarray,
+    query: np.ndarray,
+    results: np.ndarray,
+    scratch: int,
+    topic: int,
+    key: int,
+    needle: int,
+    kind: int,
+    maximum: int,
+    begin: int,
+    end: int,
+    before: int,
+    limit: int,
+    tick: int,
+    steps: int,
+    tags_only: int,
+) -> int:
+    """Answer one query into scratch memory; FOUND, FOUND_UNCOPIED (more than BODY_BYTES: slice it yourself) or ``STOPPED_``.
+
+    ``topic`` is the topic's length in bytes, ``key`` where the key starts in the needle and ``needle`` its whole length;
+    ``maximum`` ≤ MAXIMUM_HITS; times in ms, ``before`` an exclusive physical offset, ``limit`` in bytes, ``steps`` the entries
+    that may be walked. With ``tags_only`` index files without tag entries are left out.
+    """
+    results[:RESULT_HITS] = 0
+    query[0], query[1], query[2], query[3], query[4] = scratch, topic, scratch + key, needle - key, kind
+    query[5], query[6], query[7], query[8], query[9] = begin, end, maximum, before, limit
+    hits = scratch + NEEDLE_BYTES + 8 * RESULT_HITS
+    key_hash = fold_hash(hash_utf8(0, scratch, needle))
+    steps = search_tail(catalog, query, key_hash, tick, results, hits, steps)
+    if steps < 0:
+        return steps
+    first = c.HEADER + catalog[c.SEGMENT_COUNT] * c.SEGMENT_ROW
+    for file in range(catalog[c.INDEX_COUNT]):
+        row = first + file * c.INDEX_ROW
+        if results[RESULT_COUNT] > maximum and load_native_i64(hits) >= catalog[row + c.INDEX_MAXIMUM]:
+            break
+        if tags_only and not catalog[row + c.INDEX_FLAGS] & c.HAS_TAGS:
+            continue
+        results[RESULT_FILES] += 1
+        steps = walk_chain(catalog, query, row, key_hash, tick, results, hits, steps)
+        if steps < 0:
+            return steps
+    return copy_hits(hits, scratch + NEEDLE_BYTES + RESULT_BYTES, query, results)

@@ -1,0 +1,167 @@
+"""Read a segment from record to record: where its valid data end, what its records are indexed under, where it goes on after damage.
+
+These loops read headers, topics and properties, never bodies, so a segment is scanned at memory speed; whoever needs the body's
+checksum asks for it record by record.
+"""
+
+import numpy as np
+from numba import njit
+
+from storage.kernels.java_string import fold_hash, hash_utf8
+from storage.kernels.memory import load_i8, load_i16, load_i32, load_i64
+from storage.kernels.record import (
+    KEYS_NAME,
+    MAGIC,
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    MINIMUM_SIZE,
+    PHYSICAL_OFFSET,
+    ROLLBACK,
+    SPACE,
+    SYS_FLAG,
+    TAGS_NAME,
+    TRANSACTION_MASK,
+    UNIQUE_KEY_NAME,
+    check_checksums,
+    check_shape,
+    find_property,
+    topic_length,
+    topic_position,
+)
+
+AT_LIMIT = 0
+AT_BLANK = 1
+AT_DAMAGE = 2
+OUTPUT_FULL = 3
+
+MAGIC_FIRST_BYTE = MAGIC_V1 >> 24
+HASH = ord("#")
+TAG_INFIX = ord("T")
+MAXIMUM_PIECES = 32768
+"""More keys than one property block of 32,767 bytes can hold."""
+
+
+@njit("int64(int64, int64, int64, int64, boolean, int64[::1])", cache=True, nogil=True)
+def walk_records(address: int, position: int, stop: int, base: int, checksums: bool, result: np.ndarray) -> int:
+    """Step over the records of a segment from ``position``; where the walk ended.
+
+    ``address`` maps the segment's first byte, ``stop`` bounds reading, ``base`` is its physical offset. ``result`` gets: why
+    it ended (``AT_`` codes), records stepped over, position of the last one (−1 for none), store-independent code of the check.
+    """
+    result[0], result[1], result[2], result[3] = AT_LIMIT, 0, -1, 0
+    while position + 8 <= stop:
+        if load_i32(address + position + MAGIC) == MAGIC_BLANK:
+            result[0] = AT_BLANK
+            return position
+        size = check_shape(address + position, stop - position, base + position)
+        if size > 0 and checksums:
+            size = check_checksums(address + position, size)
+        if size < 0:
+            result[0], result[3] = AT_DAMAGE, size
+            return position
+        result[1] += 1
+        result[2] = position
+        position += size
+    return position
+
+
+@njit("int64(int64, int64, int64, int64)", cache=True, nogil=True)
+def find_record(address: int, position: int, stop: int, base: int) -> int:
+    """Position of the first intact record at or after ``position``, or ``stop``: shape, own offset and checksums must hold."""
+    while position + MINIMUM_SIZE <= stop:
+        if load_i8(address + position + MAGIC) == MAGIC_FIRST_BYTE:
+            magic = load_i32(address + position + MAGIC)
+            if (magic == MAGIC_V1 or magic == MAGIC_V2) and load_i64(
+                address + position + PHYSICAL_OFFSET
+            ) == base + position:
+                size = check_shape(address + position, stop - position, base + position)
+                if size > 0 and check_checksums(address + position, size) > 0:
+                    return position
+        position += 1
+    return stop
+
+
+@njit("int64(int64, int64, int64)", cache=True, nogil=True)
+def find_record_backwards(address: int, position: int, base: int) -> int:
+    """Position of the last record of sound shape that starts before ``position``, not below 0; −1 for none.
+
+    ``address + position`` itself is not read beyond the record's own size; the caller bounds how far back to look by ``address``.
+    """
+    at = position - 1
+    while at >= 0:
+        magic = load_i32(address + at + MAGIC)
+        if (magic == MAGIC_V1 or magic == MAGIC_V2) and load_i64(address + at + PHYSICAL_OFFSET) == base + at:
+            return at
+        at -= 1
+    return -1
+
+
+@njit("int64(int64, int64, int64, int64, int32[::1], int64[::1])", cache=True, nogil=True)
+def emit(hash_: int, physical_offset: int, first: int, count: int, hashes: np.ndarray, offsets: np.ndarray) -> int:
+    """Append one (hash, physical offset) unless the record has it already; the new count."""
+    for i in range(first, count):
+        if hashes[i] == hash_:
+            return count
+    hashes[count] = hash_
+    offsets[count] = physical_offset
+    return count + 1
+
+
+@njit("int64(int64, int64, int64, int32[::1], int64[::1])", cache=True, nogil=True)
+def emit_record(record: int, physical_offset: int, count: int, hashes: np.ndarray, offsets: np.ndarray) -> int:
+    """Append what one record is found under: ``topic#unique key``, ``topic#piece`` of KEYS, ``topic#T#tag``; the new count."""
+    at = topic_position(record)
+    length = topic_length(record)
+    prefix = (hash_utf8(0, record + at, length) * 31 + HASH) & 0xFFFFFFFF
+    properties = record + at + length + 2
+    length = load_i16(record + at + length)
+    first = count
+    found = find_property(properties, length, 8, UNIQUE_KEY_NAME)
+    if found >= 0:
+        key_hash = fold_hash(hash_utf8(prefix, properties + (found >> 16), found & 0xFFFF))
+        count = emit(key_hash, physical_offset, first, count, hashes, offsets)
+    found = find_property(properties, length, 4, KEYS_NAME)
+    if found >= 0:
+        start, left = properties + (found >> 16), found & 0xFFFF
+        piece = 0
+        for position in range(left + 1):
+            if position == left or load_i8(start + position) == SPACE:
+                if position > piece:
+                    key_hash = fold_hash(hash_utf8(prefix, start + piece, position - piece))
+                    count = emit(key_hash, physical_offset, first, count, hashes, offsets)
+                piece = position + 1
+    found = find_property(properties, length, 4, TAGS_NAME)
+    if found >= 0:
+        prefix = ((prefix * 31 + TAG_INFIX) * 31 + HASH) & 0xFFFFFFFF
+        key_hash = fold_hash(hash_utf8(prefix, properties + (found >> 16), found & 0xFFFF))
+        count = emit(key_hash, physical_offset, first, count, hashes, offsets)
+    return count
+
+
+@njit("int64(int64, int64, int64, int64, int32[::1], int64[::1], int64[::1])", cache=True, nogil=True)
+def scan_keys(
+    address: int, position: int, stop: int, base: int, hashes: np.ndarray, offsets: np.ndarray, result: np.ndarray
+) -> int:
+    """Note what the records from ``position`` on are found under, until ``stop``, damage, or a full output.
+
+    Where the scan ended; ``result`` gets the ``AT_`` code, entries written and records read. Rolled-back records are in no index.
+    """
+    result[0], result[1], result[2] = AT_LIMIT, 0, 0
+    room = hashes.shape[0] - MAXIMUM_PIECES
+    while position + 8 <= stop:
+        if load_i32(address + position + MAGIC) == MAGIC_BLANK:
+            result[0] = AT_BLANK
+            return position
+        size = check_shape(address + position, stop - position, base + position)
+        if size < 0:
+            result[0] = AT_DAMAGE
+            return position
+        if result[1] > room:
+            result[0] = OUTPUT_FULL
+            return position
+        if load_i32(address + position + SYS_FLAG) & TRANSACTION_MASK != ROLLBACK:
+            result[1] = emit_record(address + position, base + position, result[1], hashes, offsets)
+        result[2] += 1
+        position += size
+    return position

@@ -1,0 +1,172 @@
+"""One file of a store, mapped read-only, and the list of such files in a directory.
+
+A file is opened with O_RDONLY and mapped once, whole. The map is never closed by hand: whoever holds a slice of it keeps it alive,
+and the last one lets it go. How hot its pages are is remembered per 64 KiB for a second (:mod:`storage.residency`).
+"""
+
+import ctypes
+import errno
+import mmap
+import os
+import weakref
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from protocol.errors import StoreError, TruncatedFile
+from storage.kernels.memory import PROBE_ADDRESS, PROBE_BYTES, PROBE_SHIFT, RWF_NOWAIT, is_hot
+from storage.residency import Cold, current_tick
+
+SEGMENT_NAME_DIGITS = 20
+"""Digits in the name of a file of a logical stream: the byte offset of its first byte (store-format §1.2)."""
+
+
+class FileIdentity(NamedTuple):
+    """What tells one state of a file from another without reading it."""
+
+    device: int
+    inode: int
+    size: int
+    modified_ns: int
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> "FileIdentity":
+        """Identity from the result of a ``stat``."""
+        return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+def open_read_only(path: Path) -> int:
+    """A descriptor of a regular file, opened for reading only; raises StoreError naming the path and the cause."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        raise StoreError(path, what=f"cannot be opened: {os.strerror(error.errno or errno.EIO)}") from error
+    if not os.path.isfile(f"/proc/self/fd/{descriptor}") and not os.path.isfile(path):
+        os.close(descriptor)
+        raise StoreError(path, what="is not a regular file")
+    return descriptor
+
+
+class MappedFile:
+    """A read-only map of one whole file.
+
+    ``address`` is where kernels find its first byte (0 for an empty file), ``heat_address`` a native i32 for each 64 KiB,
+    ``descriptor`` what page probes ask (−1 where the file system cannot tell).
+    """
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        """Map an open file; the descriptor is owned from here on."""
+        self.path = path
+        weakref.finalize(self, os.close, descriptor)
+        self.identity = FileIdentity.of(os.fstat(descriptor))
+        self.size = self.identity.size
+        self.view = memoryview(b"")
+        self.address = 0
+        if self.size:
+            try:
+                self.view = memoryview(mmap.mmap(descriptor, self.size, access=mmap.ACCESS_READ))
+            except (OSError, ValueError) as error:
+                raise StoreError(path, what=f"cannot be mapped: {error}") from error
+            self.address = np.frombuffer(self.view, dtype=np.uint8).ctypes.data
+        self._heat = np.zeros((self.size >> PROBE_SHIFT) + 1, dtype=np.int32)
+        self.heat_address: int = self._heat.ctypes.data
+        self.descriptor = descriptor if _can_be_probed(descriptor, self.size) else -1
+        self._descriptor = descriptor
+
+    @classmethod
+    def open(cls, path: Path) -> "MappedFile":
+        """Open and map a file; raises StoreError where that is not possible."""
+        return cls(path, open_read_only(path))
+
+    def read(self, position: int, length: int) -> memoryview:
+        """Bytes ``[position, position + length)`` as a slice of the map, nothing copied.
+
+        Raises TruncatedFile outside the file, and Cold on a thread that may not wait when they are not in memory.
+        """
+        if position < 0 or length < 0 or position + length > self.size:
+            raise TruncatedFile(
+                self.path, expected=f"{length} bytes at position {position}", found=f"a file of {self.size} bytes"
+            )
+        self.require_hot(position, length)
+        return self.view[position : position + length]
+
+    def require_hot(self, position: int, length: int) -> None:
+        """Raise Cold if this thread may not wait and these bytes are not in memory."""
+        tick = current_tick()
+        if tick and length and not self.is_hot(position, length, tick):
+            raise Cold(f"{self.path.name} is cold at {position}", lambda: self.warm(position, length))
+
+    def is_hot(self, position: int, length: int, tick: int) -> bool:
+        """Whether bytes are in memory, as of a tick of :func:`storage.residency.current_tick`."""
+        return bool(is_hot(PROBE_ADDRESS, self.heat_address, self.descriptor, self.size, position, length, tick))
+
+    def warm(self, position: int, length: int) -> None:
+        """Read the 64 KiB units around some bytes into the page cache; waits for the disk."""
+        start = position >> PROBE_SHIFT << PROBE_SHIFT
+        stop = min(self.size, -(-(position + length) >> PROBE_SHIFT) << PROBE_SHIFT)
+        buffer = bytearray(PROBE_BYTES)
+        for at in range(start, max(stop, start + 1), PROBE_BYTES):
+            os.preadv(self._descriptor, [buffer], at)
+
+    def current_size(self) -> int:
+        """The size that the file has now; smaller than ``size`` once somebody truncated it."""
+        return os.fstat(self._descriptor).st_size
+
+    def first_data(self, position: int) -> int:
+        """Position of the first byte at or after ``position`` that is no hole, or ``size`` (SEEK_DATA)."""
+        try:
+            return os.lseek(self._descriptor, position, os.SEEK_DATA)
+        except OSError:
+            return self.size if position >= self.size else self._no_holes_known(position)
+
+    def first_hole(self, position: int) -> int:
+        """Position of the first hole at or after ``position``, or ``size`` (SEEK_HOLE)."""
+        try:
+            return os.lseek(self._descriptor, position, os.SEEK_HOLE)
+        except OSError:
+            return self.size
+
+    def _no_holes_known(self, position: int) -> int:
+        """What SEEK_DATA's failure means: nothing but hole to the end, or a file system that cannot say."""
+        try:
+            os.lseek(self._descriptor, position, os.SEEK_HOLE)
+        except OSError:
+            return position
+        return self.size
+
+
+def _can_be_probed(descriptor: int, size: int) -> bool:
+    """Whether the file system answers reads with RWF_NOWAIT; tmpfs does not, and there everything is hot."""
+    if not size or not ctypes.c_int64.from_address(PROBE_ADDRESS).value:
+        return False
+    try:
+        os.preadv(descriptor, [bytearray(1)], 0, RWF_NOWAIT)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def list_segment_files(directory: Path) -> tuple[list[tuple[int, Path]], list[Path]]:
+    """Files of a logical stream in a directory, as (byte offset, path) in numerical order, and what else lies there.
+
+    Names in other digits count by their value (a broker under some locales writes such). A missing directory has no files.
+    """
+    files: list[tuple[int, Path]] = []
+    foreign: list[Path] = []
+    try:
+        entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
+    except FileNotFoundError:
+        return [], []
+    except OSError as error:
+        raise StoreError(directory, what=f"cannot be listed: {os.strerror(error.errno or errno.EIO)}") from error
+    for entry in entries:
+        numeric = len(entry.name) == SEGMENT_NAME_DIGITS and entry.name.isdecimal()
+        if numeric and entry.is_file():
+            files.append((int(entry.name), Path(entry.path)))
+        else:
+            foreign.append(Path(entry.path))
+    files.sort()
+    return files, foreign
