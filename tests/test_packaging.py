@@ -1,0 +1,153 @@
+"""What is built and installed is what stands in the folders, and the locks fit what pyproject.toml asks for."""
+
+import configparser
+import email
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("broker", "protocol", "spark_jobs", "storage")
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+LOCKS = ("requirements.lock", "requirements-spark.lock", "requirements-dev.lock")
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[zipfile.ZipFile]:
+    """The project's wheel, built without a network from a copy (a build folder left behind would be packed too)."""
+    copy = tmp_path_factory.mktemp("source")
+    for name in (*PACKAGES, "pyproject.toml", "README.md", "LICENSE"):
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(source, copy / name)
+    command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "--no-index", "."]
+    outcome = subprocess.run(command, cwd=copy, capture_output=True, text=True, check=False)
+    assert outcome.returncode == 0, outcome.stdout + outcome.stderr
+    (built,) = copy.glob("*.whl")
+    with zipfile.ZipFile(built) as archive:
+        yield archive
+
+
+def files_of(wheel: zipfile.ZipFile) -> set[str]:
+    """Every file outside the wheel's own metadata folder."""
+    return {name for name in wheel.namelist() if ".dist-info/" not in name}
+
+
+def metadata_file(wheel: zipfile.ZipFile, name: str) -> str:
+    """The text of one file of the metadata folder."""
+    return wheel.read(f"rocketlens-{PROJECT['project']['version']}.dist-info/{name}").decode()
+
+
+def pins(lock: str) -> dict[str, set[str]]:
+    """Project name to its pinned versions (more than one where they depend on the Python version)."""
+    found: dict[str, set[str]] = {}
+    for name, version in re.findall(r"^([A-Za-z0-9._-]+)==([^ ;\\]+)", (ROOT / lock).read_text(), re.M):
+        found.setdefault(canonicalize_name(name), set()).add(version)
+    return found
+
+
+def wanted_by(*extras: str) -> list[Requirement]:
+    """The requirements of the project itself, its build and some of its extras; extras of ours are left out."""
+    texts = [*PROJECT["project"]["dependencies"], *PROJECT["dependency-groups"]["build"]]
+    for extra in extras:
+        texts += PROJECT["project"]["optional-dependencies"][extra]
+    requirements = [Requirement(text) for text in texts]
+    return [requirement for requirement in requirements if requirement.name != "rocketlens"]
+
+
+def test_the_wheel_holds_exactly_the_files_of_the_four_folders(wheel: zipfile.ZipFile) -> None:
+    in_folders = {
+        str(path.relative_to(ROOT))
+        for package in PACKAGES
+        for path in (ROOT / package).rglob("*")
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+    assert files_of(wheel) == in_folders
+
+
+def test_the_wheel_has_no_top_level_name_but_the_four(wheel: zipfile.ZipFile) -> None:
+    assert {name.split("/", 1)[0] for name in files_of(wheel)} == set(PACKAGES)
+    assert sorted(metadata_file(wheel, "top_level.txt").split()) == sorted(PACKAGES)
+
+
+def test_the_wheel_says_what_it_is(wheel: zipfile.ZipFile) -> None:
+    metadata = email.message_from_string(metadata_file(wheel, "METADATA"))
+    assert (metadata["Name"], metadata["License-Expression"]) == ("rocketlens", "Apache-2.0")
+    assert metadata["Requires-Python"] == ">=3.11"
+    assert "Apache License" in metadata_file(wheel, "licenses/LICENSE")
+    assert metadata.get_payload() == (ROOT / "README.md").read_text()
+    entry_points = configparser.ConfigParser()
+    entry_points.read_string(metadata_file(wheel, "entry_points.txt"))
+    assert dict(entry_points["console_scripts"]) == {"rocketlens": "broker.cli.main:main"}
+
+
+def test_spark_is_an_extra_and_nothing_that_is_always_installed(wheel: zipfile.ZipFile) -> None:
+    metadata = email.message_from_string(metadata_file(wheel, "METADATA"))
+    requirements = [Requirement(text) for text in metadata.get_all("Requires-Dist", [])]
+    spark = [one for one in requirements if one.name in {"pyspark", "pyarrow"}]
+    assert {one.name for one in spark} == {"pyspark", "pyarrow"}
+    assert all(one.marker is not None and not one.marker.evaluate({"extra": ""}) for one in spark)
+
+
+def test_the_command_runs_from_the_wheel_alone(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
+    wheel.extractall(tmp_path / "site")
+    code = "import sys; from broker.cli.main import main; sys.argv = ['rocketlens', '--help']; main()"
+    environment = dict(os.environ, PYTHONPATH=str(tmp_path / "site"))
+    outcome = subprocess.run(
+        [sys.executable, "-P", "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert outcome.returncode == 0, outcome.stderr
+    assert "serve" in outcome.stdout
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_every_requirement_of_a_lock_is_pinned_and_hashed(lock: str) -> None:
+    requirements = re.sub(r"\s*\\\n\s*", " ", (ROOT / lock).read_text()).splitlines()
+    for line in requirements:
+        if line and not line.lstrip().startswith("#"):
+            assert re.match(
+                r"[a-z0-9._-]+==\S+ (; .+ )?--hash=sha256:[0-9a-f]{64}( --hash=sha256:[0-9a-f]{64})*$", line
+            )
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_no_lock_names_a_host_or_a_path(lock: str) -> None:
+    assert not re.search(r"://|--index|--find-links|--extra-index|@ file|^-e|^/", (ROOT / lock).read_text(), re.M)
+
+
+@pytest.mark.parametrize(
+    ("lock", "extras"),
+    [("requirements.lock", ()), ("requirements-spark.lock", ("spark",)), ("requirements-dev.lock", ("test", "dev"))],
+)
+def test_each_lock_fits_what_the_project_asks_for(lock: str, extras: tuple[str, ...]) -> None:
+    pinned = pins(lock)
+    for requirement in wanted_by(*extras):
+        versions = pinned.get(canonicalize_name(requirement.name), set())
+        assert versions, f"{lock} does not pin {requirement.name}: make lock"
+        assert all(version in requirement.specifier for version in versions), f"{lock}: {requirement}, {versions}"
+
+
+def test_the_larger_locks_hold_the_smaller_ones_at_the_same_versions() -> None:
+    smallest, middle, largest = (pins(lock) for lock in LOCKS)
+    assert smallest.items() <= middle.items()
+    assert middle.items() <= largest.items()
+
+
+def test_the_serving_lock_is_free_of_spark_and_of_test_tools() -> None:
+    assert not {"pyspark", "pyarrow", "pytest", "ruff", "mypy"} & set(pins("requirements.lock"))
+
+
+def test_the_changelog_speaks_of_the_version_that_is_built() -> None:
+    assert f"\n## {PROJECT['project']['version']}" in (ROOT / "CHANGELOG.md").read_text()
