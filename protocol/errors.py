@@ -1,0 +1,193 @@
+"""Every error RocketLens raises on purpose, as a tree; the text of each is one sentence for the person who reads it.
+
+    RocketLensError
+    ├── ProtocolError                  the peer's bytes are no command
+    │   ├── BadFrame, FrameTooLarge    the stream cannot be trusted: close the connection
+    │   ├── BadCommand, BadHeader      answered, naming the field; the connection lives
+    │   └── BadMessageId               a text is no offset message id
+    ├── StoreError                     path, physical_offset, expected, found
+    │   ├── CorruptRecord
+    │   ├── TruncatedFile
+    │   └── NotAStore
+    ├── FilterSyntaxError              source and span, drawn under the text
+    ├── FilterEvaluationError          the message counts as not matching
+    └── ConfigError
+
+Absence is not an error: a look-up returns `None` or an empty sequence.
+"""
+
+from os import PathLike, fspath
+from pathlib import PurePath
+from typing import ClassVar
+
+LONGEST_QUOTE = 80
+"""Characters of a peer's text that an error repeats."""
+
+
+def quote(text: str) -> str:
+    """A peer's text in quotes, printable and cut to `LONGEST_QUOTE` characters."""
+    if len(text) > LONGEST_QUOTE:
+        return f"{text[:LONGEST_QUOTE]!r}… ({len(text)} characters)"
+    return repr(text)
+
+
+class RocketLensError(Exception):
+    """The root of all errors below."""
+
+
+class ProtocolError(RocketLensError):
+    """What the peer sent is against the remoting protocol."""
+
+
+class BadFrame(ProtocolError):
+    """A frame's lengths contradict each other; nothing after it can be trusted, so the connection is closed.
+
+    `frames` are the whole frames that the same bytes held before the bad one: they are answered first.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.frames: list[tuple[int, bytes, bytes]] = []
+
+
+class FrameTooLarge(BadFrame):
+    """A frame announces more bytes than the limit; like `BadFrame`, which see, it ends the connection."""
+
+    def __init__(self, size: int, limit: int) -> None:
+        super().__init__(f"a frame of {size} bytes, more than the limit of {limit}")
+        self.size = size
+        self.limit = limit
+
+
+class BadCommand(ProtocolError):
+    """A frame's header is no command: no JSON, a field of a wrong type, lengths beyond its end."""
+
+
+class BadHeader(ProtocolError):
+    """A request's header field is missing (`value` None) or malformed; `field` is its name on the wire.
+
+    `reason` completes the sentence: ``maxNum: 'abc' is no 32-bit integer``, ``maxNum: '-1', expected 0 or more``.
+    """
+
+    def __init__(self, field: str, value: str | None = None, reason: str = "") -> None:
+        super().__init__(field, value, reason)
+        self.field = field
+        self.value = value
+        self.reason = reason
+
+    def __str__(self) -> str:
+        if self.value is None:
+            return f"{self.field} {self.reason or 'is missing'}"
+        glue = " " if self.reason.startswith("is ") else ", " if self.reason else ""
+        return f"{self.field}: {quote(self.value)}{glue}{self.reason}"
+
+
+class BadMessageId(ProtocolError):
+    """A text is no offset message id; `reason` names the length, the digit or the port that is wrong."""
+
+    def __init__(self, text: str, reason: str) -> None:
+        super().__init__(text, reason)
+        self.text = text
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return f"message id {quote(self.text)}: {self.reason}"
+
+
+class StoreError(RocketLensError):
+    """A file of the store is not what it should be.
+
+    `path` of the file, `physical_offset` in the commit log where one is known, `what` was looked at, `expected` and
+    `found` as values. Integers are written in hexadecimal where `what` is a magic number or a CRC, else in decimal.
+    `what` alone may be the whole reason.
+    """
+
+    default_what: ClassVar[str] = ""
+
+    def __init__(
+        self,
+        path: str | PathLike[str],
+        physical_offset: int | None = None,
+        expected: object = None,
+        found: object = None,
+        what: str = "",
+    ) -> None:
+        super().__init__(path, physical_offset, expected, found, what)
+        self.path = path
+        self.physical_offset = physical_offset
+        self.expected = expected
+        self.found = found
+        self.what = what or self.default_what
+
+    def __str__(self) -> str:
+        return f"{self._place()}: {self._reason()}"
+
+    def _place(self) -> str:
+        """Name the place: a segment by its name, which is an offset already; any other file by its whole path."""
+        if self.physical_offset is None:
+            return fspath(self.path)
+        return f"{PurePath(self.path).name} at physical offset {self.physical_offset}"
+
+    def _reason(self) -> str:
+        found = f"{self.what} {self._text(self.found)}".strip() if self.found is not None else self.what
+        expected = f"expected {self._text(self.expected)}" if self.expected is not None else ""
+        return ", ".join(part for part in (found, expected) if part) or "cannot be read"
+
+    def _text(self, value: object) -> str:
+        is_bits = "magic" in self.what or "CRC" in self.what
+        return f"0x{value:08x}" if is_bits and isinstance(value, int) else str(value)
+
+
+class CorruptRecord(StoreError):
+    """Bytes that should be a record are none: ``…: magic 0x00000000, expected 0xdaa320a7``."""
+
+    default_what = "magic"
+
+
+class TruncatedFile(StoreError):
+    """Fewer bytes are there than something needs; with integers, `expected` and `found` are numbers of bytes.
+
+    `what` is read before the bytes: ``…: record of 300 bytes, but only 40 are there``.
+    """
+
+    default_what = "needs"
+
+    def _reason(self) -> str:
+        if isinstance(self.expected, int) and isinstance(self.found, int):
+            return f"{self.what} {self.expected} bytes, but only {self.found} are there"
+        return super()._reason()
+
+
+class NotAStore(StoreError):
+    """A path holds no RocketMQ store that can be served; `found` and `expected` are phrases."""
+
+    default_what = "found"
+
+    def _place(self) -> str:
+        return f"{fspath(self.path)} is no store that can be served"
+
+
+class FilterSyntaxError(RocketLensError):
+    """A subscription's expression cannot be parsed; the text draws the span under the source.
+
+    `start` and `end` are positions in `source`, in characters, `end` exclusive.
+    """
+
+    def __init__(self, reason: str, source: str, start: int, end: int | None = None) -> None:
+        super().__init__(reason, source, start, end)
+        self.reason = reason
+        self.source = source
+        self.start = start
+        self.end = start + 1 if end is None else end
+
+    def __str__(self) -> str:
+        marker = " " * self.start + "^" * max(self.end - self.start, 1)
+        return f"{self.reason}\n    {self.source}\n    {marker}"
+
+
+class FilterEvaluationError(RocketLensError):
+    """An expression cannot be evaluated for a message, which then counts as not matching."""
+
+
+class ConfigError(RocketLensError):
+    """An option, or a combination of options, that cannot work."""
