@@ -38,6 +38,9 @@ OUTPUT_FULL = 3
 MAGIC_FIRST_BYTE = MAGIC_V1 >> 24
 HASH = ord("#")
 TAG_INFIX = ord("T")
+RECENT_PIECES = 64
+"""How far back a repeated key of one record is looked for; a double beyond costs a few bytes, a full search would be quadratic."""
+
 MAXIMUM_PIECES = 32768
 """More keys than one property block of 32,767 bytes can hold."""
 
@@ -99,8 +102,8 @@ def find_record_backwards(address: int, position: int, base: int) -> int:
 
 @njit("int64(int64, int64, int64, int64, int32[::1], int64[::1])", cache=True, nogil=True)
 def emit(hash_: int, physical_offset: int, first: int, count: int, hashes: np.ndarray, offsets: np.ndarray) -> int:
-    """Append one (hash, physical offset) unless the record has it already; the new count."""
-    for i in range(first, count):
+    """Append one (hash, physical offset) unless the record has it already among its last few; the new count."""
+    for i in range(max(first, count - RECENT_PIECES), count):
         if hashes[i] == hash_:
             return count
     hashes[count] = hash_

@@ -1,0 +1,311 @@
+"""The CommitLog: segments of one or several directories as one stream of records, as they lie on the disk at one moment.
+
+A :class:`CommitLog` is an immutable snapshot. Opening lists the segments, checks how they adjoin, and finds where the valid data
+end by parsing the last segment that holds anything (store-format §6.6); nothing on disk says it. Bytes beyond that end may be
+well-formed old records and are never served.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from protocol.errors import StoreError
+from storage.kernels import catalog as table
+from storage.kernels import record as codes
+from storage.kernels.catalog import check_record
+from storage.kernels.memory import PROBE_ADDRESS
+from storage.kernels.record import check_checksums, check_shape, store_timestamp
+from storage.kernels.scan import AT_BLANK, walk_records
+from storage.mapped_file import MappedFile, list_segment_files
+from storage.residency import Cold, current_tick
+
+WALK_STEP = 16 * 1024 * 1024
+"""Bytes stepped over before the position is noted, when the end of valid data is looked for."""
+
+SIZE_MASK = 0xFFFFFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One file of the log; ``valid_length`` bytes of it may hold records."""
+
+    base_offset: int
+    file: MappedFile
+    valid_length: int
+
+    @property
+    def end(self) -> int:
+        """Physical offset behind the last valid byte."""
+        return self.base_offset + self.valid_length
+
+
+class CommitLog:
+    """All segments of a store at one moment; ``minimum`` and ``end`` bound the physical offsets that may hold records."""
+
+    def __init__(self, segments: list[Segment], problems: list[str]) -> None:
+        """Build the lookup table over segments that are sorted by base offset and do not overlap."""
+        self.segments = tuple(segments)
+        self.problems = tuple(problems)
+        self.minimum = segments[0].base_offset if segments else 0
+        self.end = segments[-1].end if segments else 0
+        self._views = [segment.file.view for segment in segments]
+        self._bases = [segment.base_offset for segment in segments]
+        self.files_by_heat = {segment.file.heat_address: segment.file for segment in segments}
+        self.catalog = _make_catalog(self.segments)
+
+    @classmethod
+    def open(cls, directories: Iterable[Path], previous: "CommitLog | None" = None, known_end: int = 0) -> "CommitLog":
+        """The log as it is now. Maps of ``previous`` are taken over where the files are the same.
+
+        ``known_end`` is a physical offset up to which the data are known to be valid (a cached one is checked before it is
+        believed). Raises StoreError when a directory cannot be listed or no segment can be read.
+        """
+        problems: list[str] = []
+        files = _open_files(_list_segments(directories, problems), previous, problems)
+        return cls(_trim(files, known_end, problems), problems)
+
+    def record(self, physical_offset: int, size: int) -> memoryview | None:
+        """``size`` bytes at a physical offset, unchecked, or None when they do not lie in one segment's valid part."""
+        number = self._segment_number(physical_offset)
+        if number is None or size < 0 or physical_offset + size > self.segments[number].end:
+            return None
+        return self.segments[number].file.read(physical_offset - self._bases[number], size)
+
+    def record_at(self, physical_offset: int) -> memoryview | None:
+        """The intact record that starts at a physical offset (magic, own offset, lengths, checksums), or None.
+
+        A slice of the map, exactly as long as the record. Raises Cold on a thread that may not wait.
+        """
+        found = check_record(self.catalog, physical_offset, current_tick())
+        if found > 0:
+            number, size = found >> 32, found & SIZE_MASK
+            position = physical_offset - self._bases[number]
+            return self._views[number][position : position + size]
+        if found == codes.COLD:
+            raise self.cold(physical_offset)
+        return None
+
+    def damaged_record_at(self, physical_offset: int) -> memoryview | None:
+        """The record whose shape is sound at a physical offset, its checksums unseen, or None."""
+        place = self._available(physical_offset)
+        if place is None:
+            return None
+        segment, position, available = place
+        segment.file.require_hot(position, min(available, codes.MINIMUM_SIZE))
+        size = check_shape(segment.file.address + position, available, physical_offset)
+        return segment.file.read(position, size) if size > 0 else None
+
+    def check(self, physical_offset: int) -> int:
+        """Size of the record at a physical offset, or the code of :mod:`storage.kernels.record` that says why there is none."""
+        place = self._available(physical_offset)
+        if place is None:
+            return codes.NO_SEGMENT
+        segment, position, available = place
+        address = segment.file.address + position
+        size = check_shape(address, available, physical_offset)
+        return int(check_checksums(address, size)) if size > 0 else int(size)
+
+    def store_timestamp_at(self, physical_offset: int, size: int) -> int:
+        """Store time in ms of the record at a physical offset, or −1 when ``size`` bytes from there are not in the log."""
+        place = self._available(physical_offset)
+        if place is None or size > place[2] or place[2] < codes.MINIMUM_SIZE:
+            return -1
+        segment, position, _ = place
+        segment.file.require_hot(position, codes.MINIMUM_SIZE)
+        return int(store_timestamp(segment.file.address + position))
+
+    def segment_of(self, physical_offset: int) -> Segment | None:
+        """The segment whose valid part holds a physical offset."""
+        number = self._segment_number(physical_offset)
+        return None if number is None else self.segments[number]
+
+    def next_segment_start(self, physical_offset: int) -> int | None:
+        """Base offset of the first segment that starts behind a physical offset, or None."""
+        return next((base for base in self._bases if base > physical_offset), None)
+
+    def holes(self) -> Iterator[tuple[int, int]]:
+        """Ranges of physical offsets, [from, to), that no segment covers although later ones do."""
+        for left, right in zip(self.segments, self.segments[1:], strict=False):
+            if left.base_offset + left.file.size < right.base_offset:
+                yield left.base_offset + left.file.size, right.base_offset
+
+    def cold(self, physical_offset: int) -> Cold:
+        """The exception that asks for a record's pages to be brought in first."""
+        segment = self.segment_of(physical_offset)
+        if segment is None:
+            return Cold(f"physical offset {physical_offset} is cold")
+        file, position = segment.file, physical_offset - segment.base_offset
+
+        def warm() -> None:
+            size = check_shape(file.address + position, segment.valid_length - position, physical_offset)
+            file.warm(position, max(size, codes.MINIMUM_SIZE))
+
+        return Cold(f"physical offset {physical_offset} is cold", warm)
+
+    def _available(self, physical_offset: int) -> tuple[Segment, int, int] | None:
+        """Segment, position in it, and bytes from there to the end of its valid part."""
+        segment = self.segment_of(physical_offset)
+        if segment is None:
+            return None
+        position = physical_offset - segment.base_offset
+        return segment, position, segment.valid_length - position
+
+    def _segment_number(self, physical_offset: int) -> int | None:
+        row = table.find_segment(self.catalog, physical_offset) if -(2**63) <= physical_offset < 2**63 else -1
+        return None if row < 0 else (row - table.HEADER) // table.SEGMENT_ROW
+
+
+def _list_segments(directories: Iterable[Path], problems: list[str]) -> list[tuple[int, Path]]:
+    """Segment files of all directories in order; of two with one name the longer counts, the first of equals."""
+    found: dict[int, Path] = {}
+    for directory in directories:
+        files, foreign = list_segment_files(directory)
+        problems.extend(f"{path} is no segment and is ignored" for path in foreign if not path.is_dir())
+        for base_offset, path in files:
+            other = found.get(base_offset)
+            if other is None:
+                found[base_offset] = path
+                continue
+            keep, drop = (path, other) if _size(path) > _size(other) else (other, path)
+            found[base_offset] = keep
+            problems.append(f"{drop} repeats the segment {keep}, which is used")
+    return sorted(found.items())
+
+
+def _size(path: Path) -> int:
+    try:
+        return os.stat(path).st_size
+    except OSError:
+        return -1
+
+
+def _open_files(
+    paths: list[tuple[int, Path]], previous: CommitLog | None, problems: list[str]
+) -> list[tuple[int, MappedFile]]:
+    """Map the segments, taking over maps of files that are the same; an unreadable one is a problem, all of them an error."""
+    known = {segment.file.path: segment.file for segment in previous.segments} if previous else {}
+    files: list[tuple[int, MappedFile]] = []
+    failure: StoreError | None = None
+    for base_offset, path in paths:
+        try:
+            file = _take_over(known.get(path), path)
+        except StoreError as error:
+            failure = error
+            problems.append(f"{error}; it is served without")
+            continue
+        if file.size:
+            files.append((base_offset, file))
+        else:
+            problems.append(f"{path} is empty")
+    if failure is not None and not files:
+        raise failure
+    return files
+
+
+def _take_over(known: MappedFile | None, path: Path) -> MappedFile:
+    """The map there is already, if the path still leads to the same file of the same size; else a new one."""
+    if known is not None:
+        try:
+            status = os.stat(path)
+        except OSError:
+            return MappedFile.open(path)
+        same = (status.st_dev, status.st_ino, status.st_size)
+        if same == (known.identity.device, known.identity.inode, known.size):
+            return known
+    return MappedFile.open(path)
+
+
+def _trim(files: list[tuple[int, MappedFile]], known_end: int, problems: list[str]) -> list[Segment]:
+    """Segments with what of each may hold records: whole files, but the last one that holds data only to their end."""
+    _report_adjacency(files, problems)
+    last = len(files) - 1
+    while last > 0 and not any(files[last][1].view[:8]):
+        last -= 1
+    position = 0
+    while last >= 0:
+        position, full = find_end(files[last][0], files[last][1], known_end)
+        if position > 0 or last == 0:
+            break
+        if any(files[last][1].view[:8]):
+            problems.append(f"{files[last][1].path} starts with no record: the log ends before it")
+        last -= 1
+    segments = []
+    for number, (base_offset, file) in enumerate(files[: last + 1]):
+        length = file.size if number < last else position
+        if number + 1 < len(files):
+            length = min(length, files[number + 1][0] - base_offset)
+        segments.append(Segment(base_offset, file, length))
+    if segments and full and last + 1 < len(files) and files[last + 1][0] == files[last][0] + files[last][1].size:
+        segments[-1] = Segment(files[last][0], files[last][1], files[last][1].size)
+    return segments
+
+
+def _report_adjacency(files: list[tuple[int, MappedFile]], problems: list[str]) -> None:
+    for (base_offset, file), (following, after) in zip(files, files[1:], strict=False):
+        end = base_offset + file.size
+        if end < following:
+            problems.append(f"hole in the log: no segment holds physical offsets {end} to {following}")
+        elif end > following:
+            problems.append(f"{file.path} reaches beyond the start of {after.path}; the overlap is ignored")
+
+
+def find_end(base_offset: int, file: MappedFile, known_end: int = 0) -> tuple[int, bool]:
+    """Position behind the last valid record of a segment, and whether a BLANK there declares it full.
+
+    Records are stepped over by their shape; checksums are verified in the last 16 to 32 MiB, where a crash tears.
+    """
+    result = np.zeros(4, dtype=np.int64)
+    starts = [0]
+    position = known_end - base_offset
+    if 0 < position <= file.size and known_end > base_offset and _is_boundary(base_offset, file, position):
+        starts.append(position)
+    while True:
+        before = starts[-1]
+        stop = min(file.size, before + WALK_STEP)
+        position = int(walk_records(file.address, before, stop, base_offset, False, result))
+        if position == before and stop < file.size and result[0] != AT_BLANK:
+            position = int(walk_records(file.address, before, file.size, base_offset, False, result))
+        if position == before:
+            break
+        starts.append(position)
+    checked = starts[-3] if len(starts) > 2 else starts[0]
+    position = int(walk_records(file.address, checked, starts[-1], base_offset, True, result))
+    if position < starts[-1]:
+        return position, False
+    walk_records(file.address, position, file.size, base_offset, False, result)
+    return position, bool(result[0] == AT_BLANK)
+
+
+def _is_boundary(base_offset: int, file: MappedFile, position: int) -> bool:
+    """Whether a cached end is still credible: an intact record, a BLANK, or nothing at all starts there."""
+    head = bytes(file.view[position : position + 8])
+    if not any(head):
+        return True
+    size = check_shape(file.address + position, file.size - position, base_offset + position)
+    return bool(size > 0) or int.from_bytes(head[4:], "big", signed=True) == codes.MAGIC_BLANK
+
+
+def _make_catalog(segments: tuple[Segment, ...]) -> np.ndarray:
+    """The table of :mod:`storage.kernels.catalog` for segments alone; int64."""
+    catalog = np.zeros(table.HEADER + len(segments) * table.SEGMENT_ROW, dtype=np.int64)
+    catalog[table.PROBE] = PROBE_ADDRESS
+    catalog[table.SEGMENT_COUNT] = len(segments)
+    sizes = {segment.file.size for segment in segments}
+    if len(sizes) == 1 and all(
+        left.base_offset + left.file.size == right.base_offset for left, right in zip(segments, segments[1:], strict=False)
+    ):
+        catalog[table.SEGMENT_SIZE] = sizes.pop()
+    for number, segment in enumerate(segments):
+        file = segment.file
+        catalog[table.HEADER + number * table.SEGMENT_ROW :][: table.SEGMENT_ROW] = (
+            segment.base_offset,
+            file.address,
+            segment.valid_length,
+            file.heat_address,
+            file.descriptor,
+            file.size,
+        )
+    return catalog
