@@ -83,15 +83,7 @@ class BadHeader(ProtocolError):
 
 
 class BadMessageId(ProtocolError):
-    """A text is no offset message id; `reason` names the length, the digit or the port that is wrong."""
-
-    def __init__(self, text: str, reason: str) -> None:
-        super().__init__(text, reason)
-        self.text = text
-        self.reason = reason
-
-    def __str__(self) -> str:
-        return f"message id {quote(self.text)}: {self.reason}"
+    """A text is no offset message id; the message names the length, the digit or the port that is wrong."""
 
 
 class StoreError(RocketLensError):
@@ -170,19 +162,18 @@ class NotAStore(StoreError):
 class FilterSyntaxError(RocketLensError):
     """A subscription's expression cannot be parsed; the text draws the span under the source.
 
-    `start` and `end` are positions in `source`, in characters, `end` exclusive.
+    `span` is (start, end) in characters of `source`, end exclusive.
     """
 
-    def __init__(self, reason: str, source: str, start: int, end: int | None = None) -> None:
-        super().__init__(reason, source, start, end)
-        self.reason = reason
+    def __init__(self, source: str, span: tuple[int, int], reason: str) -> None:
+        super().__init__(source, span, reason)
         self.source = source
-        self.start = start
-        self.end = start + 1 if end is None else end
+        self.span = span
+        self.reason = reason
 
     def __str__(self) -> str:
-        marker = " " * self.start + "^" * max(self.end - self.start, 1)
-        return f"{self.reason}\n    {self.source}\n    {marker}"
+        start, end = self.span
+        return f"{self.reason}\n    {self.source}\n    {' ' * start}{'^' * max(end - start, 1)}"
 
 
 class FilterEvaluationError(RocketLensError):
