@@ -1,0 +1,221 @@
+"""A stored message, decoded: the one record type of the commit log, which goes out to clients byte for byte.
+
+The layout stands in `protocol.message_layout`. Both versions (V1 and V2, which differ in the width of the topic's
+length) and all combinations of IPv4 and IPv6 hosts are read; what the parts mean follows the Java client: store-format
+§2, remoting-protocol §2.1 and §8.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from protocol import properties as names
+from protocol.checksum import body_crc, property_crc, verify_property_crc
+from protocol.compression import DECOMPRESSED_LIMIT, decompress
+from protocol.errors import CorruptRecord
+from protocol.host_address import HostAddress
+from protocol.java_hash import decode_java
+from protocol.message_edit import encode_message, with_store_host, without_property
+from protocol.message_id import encode_message_id
+from protocol.message_layout import (
+    INNER_HEAD,
+    MINIMUM_SIZE,
+    PROPERTIES_LENGTH,
+    RECORD,
+    V1_MAGIC,
+    V2_MAGIC,
+    locate,
+)
+from protocol.sys_flag import COMPRESSION_TYPE_MASK, CompressionType, SysFlag, compression_type, has_inner_messages
+
+__all__ = [
+    "MINIMUM_SIZE",
+    "V1_MAGIC",
+    "V2_MAGIC",
+    "CompressionType",
+    "HostAddress",
+    "Message",
+    "SysFlag",
+    "decode_message",
+    "decode_messages",
+    "encode_message",
+    "property_crc",
+    "verify_property_crc",
+    "with_store_host",
+    "without_property",
+]
+
+_COMPRESSED: Final = int(SysFlag.COMPRESSED)
+_OUTER_BITS: Final = int(SysFlag.COMPRESSED | SysFlag.NEED_UNWRAP | SysFlag.INNER_BATCH) | COMPRESSION_TYPE_MASK
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """All 17 fields of a record. `body` is as stored and, decoded from a memoryview, a view of the same memory.
+
+    A body or a property block of negative length decodes as empty.
+    """
+
+    total_size: int
+    magic: int
+    body_crc: int
+    queue_id: int
+    flag: int
+    queue_offset: int
+    physical_offset: int
+    sys_flag: int
+    born_timestamp: int
+    born_host: HostAddress
+    store_timestamp: int
+    store_host: HostAddress
+    reconsume_times: int
+    prepared_transaction_offset: int
+    body: bytes | memoryview
+    topic: str
+    properties_bytes: bytes | memoryview
+    _properties: dict[str, str] | None = field(default=None, init=False, repr=False, compare=False)
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """All properties by name, parsed once; not to be changed."""
+        if self._properties is None:
+            object.__setattr__(self, "_properties", names.parse_properties(self.properties_bytes))
+        return self._properties  # type: ignore[return-value]
+
+    @property
+    def keys(self) -> list[str]:
+        """The business keys, repeats included."""
+        return names.split_keys(self.properties.get(names.KEYS, ""))
+
+    @property
+    def tags(self) -> str | None:
+        """The tag; a message has at most one, whatever the name says."""
+        return self.properties.get(names.TAGS)
+
+    @property
+    def unique_key(self) -> str | None:
+        """The id that the producer gave the message."""
+        return self.properties.get(names.UNIQ_KEY)
+
+    @property
+    def offset_message_id(self) -> str:
+        """The id that encodes store host and physical offset: 32 or 56 upper-case hex digits."""
+        return encode_message_id(self.store_host, self.physical_offset)
+
+    @property
+    def message_id(self) -> str:
+        """What a Java client's `getMsgId()` returns: the unique key, without one the offset message id."""
+        return self.unique_key or self.offset_message_id
+
+    def decoded_body(self, limit: int = DECOMPRESSED_LIMIT) -> bytes | memoryview:
+        """The body, decompressed if it is compressed.
+
+        Raises `CorruptRecord` for an unknown compression, for what cannot be decompressed, and beyond `limit` bytes.
+        """
+        if not self.sys_flag & _COMPRESSED or not len(self.body):
+            return self.body
+        kind = compression_type(self.sys_flag)
+        if kind is None:
+            raise CorruptRecord(
+                RECORD, self.physical_offset, expected="0 to 3", found=self.sys_flag >> 8 & 7, what="compression type"
+            )
+        return decompress(self.body, kind, limit=limit)
+
+    def inner_messages(self, limit: int = DECOMPRESSED_LIMIT) -> list["Message"]:
+        """The messages inside an inner batch as a Java consumer sees them; for any other message, itself alone.
+
+        Number i has queue offset `queue_offset + i`, its own flag, body and properties, and the record's other fields;
+        `total_size` is its size inside the body, and the sysFlag bits that speak of the whole body are cleared. Raises
+        `CorruptRecord` when the body is no batch.
+        """
+        if not has_inner_messages(self.sys_flag):
+            return [self]
+        return [
+            replace(
+                self,
+                total_size=INNER_HEAD.size + len(body) + PROPERTIES_LENGTH.size + len(properties),
+                body_crc=body_crc(body),
+                flag=flag,
+                queue_offset=self.queue_offset + number,
+                sys_flag=self.sys_flag & ~_OUTER_BITS,
+                body=body,
+                properties_bytes=properties,
+            )
+            for number, (flag, body, properties) in enumerate(_split_batch(self.decoded_body(limit)))
+        ]
+
+
+def decode_message(
+    record: bytes | memoryview, *, physical_offset: int | None = None, check_crc: bool = True
+) -> Message:
+    """Decode the record at the start of `record`; what follows it is ignored.
+
+    With `physical_offset`, the record must say that it stands there. With `check_crc`, a body must have the CRC that
+    the record carries. Raises `CorruptRecord`, or `TruncatedFile` when `record` ends before the record does.
+    """
+    places = locate(record, physical_offset)
+    (
+        total_size, magic, crc, queue_id, flag, queue_offset, own_offset, sys_flag, born_timestamp, born_ip, born_port,
+        store_timestamp, store_ip, store_port, reconsume_times, prepared_transaction_offset, _body_length,
+    ) = places.fixed.unpack_from(record)  # fmt: skip
+    if physical_offset is not None and own_offset != physical_offset:
+        raise CorruptRecord(
+            RECORD, physical_offset, expected=physical_offset, found=own_offset, what="the record's own physical offset"
+        )
+    body = record[places.body : places.body + places.body_length]
+    if check_crc and places.body_length and body_crc(body) != crc:
+        raise CorruptRecord(RECORD, own_offset, expected=crc & 0xFFFFFFFF, found=body_crc(body), what="body CRC")
+    return Message(
+        total_size,
+        magic,
+        crc,
+        queue_id,
+        flag,
+        queue_offset,
+        own_offset,
+        sys_flag,
+        born_timestamp,
+        HostAddress.from_raw(born_ip, born_port),
+        store_timestamp,
+        HostAddress.from_raw(store_ip, store_port),
+        reconsume_times,
+        prepared_transaction_offset,
+        body,
+        decode_java(record[places.topic : places.topic + places.topic_length]),
+        record[places.properties : places.total_size],
+    )
+
+
+def decode_messages(body: bytes | memoryview, *, check_crc: bool = True) -> Iterator[Message]:
+    """Decode records that follow one another, as in the body of a PULL or QUERY answer; errors as `decode_message`."""
+    view = memoryview(body)
+    position = 0
+    while position < len(view):
+        message = decode_message(view[position:], check_crc=check_crc)
+        yield message
+        position += message.total_size
+
+
+def _split_batch(body: bytes | memoryview) -> Iterator[tuple[int, bytes | memoryview, bytes | memoryview]]:
+    """Flag, body and properties of each sub-message."""
+    position = 0
+    while position < len(body):
+        start = position + INNER_HEAD.size
+        if start > len(body):
+            raise _broken_batch(position, len(body))
+        *_ignored, flag, body_length = INNER_HEAD.unpack_from(body, position)
+        end = start + body_length
+        if body_length < 0 or end + PROPERTIES_LENGTH.size > len(body):
+            raise _broken_batch(position, len(body))
+        (properties_length,) = PROPERTIES_LENGTH.unpack_from(body, end)
+        properties = end + PROPERTIES_LENGTH.size
+        position = properties + properties_length
+        if properties_length < 0 or position > len(body):
+            raise _broken_batch(start, len(body))
+        yield flag, body[start:end], body[properties:position]
+
+
+def _broken_batch(position: int, size: int) -> CorruptRecord:
+    return CorruptRecord(
+        RECORD, expected=f"to end within the batch of {size} bytes", found="longer", what=f"sub-message at {position}"
+    )
