@@ -1,0 +1,40 @@
+# Two images from one file: the server (the default, and the last stage) and `--target spark`, whose executors need the same
+# NumPy, numba and RocketLens plus a Java runtime. Everything installed is pinned with hashes.
+
+FROM python:3.12-slim-bookworm AS build
+WORKDIR /src
+RUN python -m venv /opt/rocketlens
+COPY requirements.lock ./
+RUN /opt/rocketlens/bin/pip install --no-cache-dir --require-hashes -r requirements.lock
+COPY pyproject.toml README.md LICENSE ./
+COPY protocol protocol
+COPY storage storage
+COPY broker broker
+COPY spark_jobs spark_jobs
+RUN /opt/rocketlens/bin/pip install --no-cache-dir --no-deps --no-build-isolation .
+
+FROM build AS spark-build
+COPY requirements-spark.lock ./
+RUN /opt/rocketlens/bin/pip install --no-cache-dir --require-hashes -r requirements-spark.lock
+
+# Stores are read with the rights of an unprivileged user; all it may write is /state, compiled kernels included.
+FROM python:3.12-slim-bookworm AS base
+RUN useradd --uid 10001 --create-home rocketlens && install -d -o rocketlens -g rocketlens /state /work
+ENV PATH=/opt/rocketlens/bin:$PATH NUMBA_CACHE_DIR=/state/numba PYTHONUNBUFFERED=1
+
+FROM base AS spark
+RUN apt-get update \
+    && apt-get install -y --no-install-recommends openjdk-17-jre-headless procps \
+    && rm -rf /var/lib/apt/lists/*
+COPY --from=spark-build /opt/rocketlens /opt/rocketlens
+USER rocketlens
+WORKDIR /work
+EXPOSE 7077 8080
+CMD ["spark-class", "org.apache.spark.deploy.master.Master"]
+
+FROM base AS server
+COPY --from=build /opt/rocketlens /opt/rocketlens
+USER rocketlens
+EXPOSE 10911
+ENTRYPOINT ["rocketlens"]
+CMD ["serve", "/store", "--listen", "0.0.0.0:10911", "--state-dir", "/state"]

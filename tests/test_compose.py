@@ -1,0 +1,237 @@
+"""docker-compose.yml fits the compose specification, and each service's own command starts what it says it starts."""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import compose
+from compose import COMPOSE_FILE, ROOT, Composition, dockerfile_stages, entry_point, image_environment
+from interop.jars import jars
+from interop.official_broker import OPEN_MODULES
+from interop.wire import ask
+
+VIEW_MESSAGE_BY_ID = 33
+GET_ROUTE_INFO_BY_TOPIC = 105
+GET_BROKER_CLUSTER_INFO = 106
+START_SECONDS = 90
+SERVICES = ("rocketlens", "namesrv", "broker", "spark-master", "spark-worker")
+
+CLUSTER_JOB = """
+import sys
+from pyspark.sql import SparkSession
+
+def versions(_: int) -> tuple[str, str, str]:
+    import numba, numpy, storage
+    return numpy.__version__, numba.__version__, storage.__name__
+
+session = SparkSession.builder.master(sys.argv[1]).config("spark.driver.host", "127.0.0.1").getOrCreate()
+print(*session.sparkContext.parallelize([0], 1).map(versions).first())
+session.stop()
+"""
+
+
+def wait_until(is_ready: Callable[[], bool], process: "subprocess.Popen[str]", log_text: Callable[[], str]) -> None:
+    """Polls a condition until it holds; a process that ends first, or a minute and a half, fails the test."""
+    deadline = time.monotonic() + START_SECONDS
+    while time.monotonic() < deadline:
+        assert process.poll() is None, f"ended with exit code {process.returncode}\n{log_text()}"
+        with contextlib.suppress(OSError):
+            if is_ready():
+                return
+        time.sleep(0.1)
+    pytest.fail(f"not ready after {START_SECONDS} s\n{log_text()}")
+
+
+def schema_check(path: Path) -> subprocess.CompletedProcess[str]:
+    """Checks a file against the compose specification's schema, which check-jsonschema brings with it."""
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.compose-spec", str(path)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_the_file_fits_the_compose_specification() -> None:
+    outcome = schema_check(COMPOSE_FILE)
+    assert outcome.returncode == 0, outcome.stdout + outcome.stderr
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("    healthcheck:\n", "    healthchek:\n"),
+        ("    cap_drop: [ALL]\n", "    cap_drop: ALL\n"),
+        ("volumes:\n  state:\n", "volume:\n  state:\n"),
+        ("      test: [CMD,", "      tests: [CMD,"),
+    ],
+)
+def test_the_schema_notices_a_key_or_a_value_that_is_wrong(right: str, wrong: str, tmp_path: Path) -> None:
+    text = COMPOSE_FILE.read_text()
+    assert text.count(right) == 1
+    (tmp_path / "docker-compose.yml").write_text(text.replace(right, wrong))
+    assert schema_check(tmp_path / "docker-compose.yml").returncode == 1
+
+
+def test_every_service_has_a_test_here_and_a_profile_unless_it_is_ours() -> None:
+    services = compose.load({})["services"]
+    assert tuple(services) == SERVICES
+    assert {name: tuple(service.get("profiles", ())) for name, service in services.items()} == {
+        "rocketlens": (),
+        "namesrv": ("official",),
+        "broker": ("official",),
+        "spark-master": ("spark",),
+        "spark-worker": ("spark",),
+    }
+
+
+def test_every_named_volume_and_config_is_declared_and_used() -> None:
+    document = compose.load({})
+    sources = [
+        volume.split(":")[0] for service in document["services"].values() for volume in service.get("volumes", [])
+    ]
+    assert {source for source in sources if not source.startswith((".", "/"))} == set(document["volumes"])
+    configs = [config["source"] for service in document["services"].values() for config in service.get("configs", [])]
+    assert set(configs) == set(document["configs"])
+
+
+def test_stores_are_mounted_read_only_and_ports_published_on_the_loopback_address() -> None:
+    for name, service in compose.load({})["services"].items():
+        stores = [
+            volume for volume in service.get("volumes", []) if "/store" in volume and "broker-store" not in volume
+        ]
+        assert all(volume.endswith(":/store:ro") for volume in stores), name
+        assert all(entry.startswith("127.0.0.1:") for entry in service["ports"]), name
+
+
+def test_the_images_have_what_they_copy_and_run_as_an_unprivileged_user() -> None:
+    stages = dockerfile_stages()
+    ignored = (ROOT / ".dockerignore").read_text().splitlines()
+    for line in (
+        line for stage in stages.values() for line in stage if line.startswith("COPY ") and "--from" not in line
+    ):
+        for name in line.split()[1:-1]:
+            assert (ROOT / name).exists(), line
+            assert f"!{name}" in ignored or ("!requirements*.lock" in ignored and name.endswith(".lock")), line
+    for target in ("server", "spark"):
+        assert [line for line in stages[target] if line.startswith("USER")] == ["USER rocketlens"]
+    assert list(stages)[-1] == "server"
+
+
+def test_the_image_by_itself_starts_the_server_as_compose_does(tmp_path: Path) -> None:
+    (line,) = [line for line in dockerfile_stages()["server"] if line.startswith("CMD")]
+    command = json.loads(line.split(maxsplit=1)[1])
+    service = compose.load({})["services"]["rocketlens"]
+    advertised = service["command"].index("--advertise")
+    assert command == service["command"][:advertised] + service["command"][advertised + 2 :]
+    assert entry_point(service) == ["rocketlens"]
+
+
+def test_a_path_that_no_volume_provides_is_noticed(tmp_path: Path, g1_store: Path) -> None:
+    composition = Composition(tmp_path, {"STORE": str(g1_store)})
+    command = composition.services["rocketlens"]["command"]
+    command[command.index("/state")] = "/stat"
+    with pytest.raises(AssertionError, match="nothing provides /stat"):
+        composition.command("rocketlens")
+
+
+def test_our_server_serves_the_mounted_store_and_knows_its_health(tmp_path: Path, g1_store: Path) -> None:
+    composition = Composition(tmp_path, {"STORE": str(g1_store)})
+    address = ("127.0.0.1", composition.port(10911))
+    healthcheck = composition.healthcheck("rocketlens")
+    assert subprocess.run(healthcheck, env=image_environment(), capture_output=True, check=False).returncode != 0
+    with composition.running("rocketlens") as server:
+        assert server.stdout is not None
+        line = server.stdout.readline()
+        assert line == f"rocketlens: serving {g1_store} on 127.0.0.1:{address[1]}\n", composition.log_text("rocketlens")
+        assert subprocess.run(healthcheck, env=image_environment(), capture_output=True, check=False).returncode == 0
+        route = json.loads(ask(address, GET_ROUTE_INFO_BY_TOPIC, {"topic": "TopicTest"}).body)
+        assert route["brokerDatas"][0]["brokerAddrs"] == {"0": f"127.0.0.1:{address[1]}"}
+        assert ask(address, VIEW_MESSAGE_BY_ID, {"offset": "0"}).code == 0
+        server.terminate()
+        assert server.wait(composition_grace_seconds(composition)) == 0
+    assert list((tmp_path / "volume-state").iterdir())
+
+
+def composition_grace_seconds(composition: Composition) -> float:
+    """What compose gives our server to stop before it is killed."""
+    return float(composition.services["rocketlens"]["stop_grace_period"].removesuffix("s"))
+
+
+@pytest.mark.interop
+def test_the_official_broker_registers_with_the_official_name_server(tmp_path: Path) -> None:
+    version = compose.load({})["services"]["broker"]["image"].removeprefix("apache/rocketmq:")
+    provided = {f"/home/rocketmq/rocketmq-{version}/lib": jars(version), "/tmp": tmp_path}
+    composition = Composition(tmp_path, {}, provided=provided)
+    # What the image sets, and what a Java newer than the image's 8 must be told.
+    environment = {
+        "ROCKETMQ_HOME": str(tmp_path),
+        "JDK_JAVA_OPTIONS": " ".join([*OPEN_MODULES, f"-Duser.home={tmp_path}"]),
+    }
+    name_server = ("127.0.0.1", composition.port(9876))
+    with composition.running("namesrv", environment) as namesrv:
+        wait_until(
+            lambda: ask(name_server, GET_BROKER_CLUSTER_INFO).code == 0,
+            namesrv,
+            lambda: composition.log_text("namesrv"),
+        )
+        with composition.running("broker", environment) as broker:
+            wait_until(
+                lambda: b"broker-a" in ask(name_server, GET_BROKER_CLUSTER_INFO).body,
+                broker,
+                lambda: composition.log_text("broker"),
+            )
+            assert f"127.0.0.1:{composition.port(10921)}".encode() in ask(name_server, GET_BROKER_CLUSTER_INFO).body
+            assert (tmp_path / "volume-broker-store" / "commitlog").is_dir()
+            broker.kill()
+            broker.wait()
+
+
+@pytest.mark.interop
+def test_executors_of_the_spark_worker_have_numpy_numba_and_our_packages(tmp_path: Path, g1_store: Path) -> None:
+    composition = Composition(tmp_path, {"STORE": str(g1_store)})
+    environment = {"SPARK_LOCAL_HOSTNAME": "127.0.0.1", "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOG_DIR": str(tmp_path)}
+    with (
+        composition.running("spark-master", environment) as master,
+        composition.running("spark-worker", environment) as worker,
+    ):
+        wait_until(
+            lambda: [one["state"] for one in master_state(composition)["workers"]] == ["ALIVE"],
+            worker,
+            lambda: composition.log_text("spark-master") + composition.log_text("spark-worker"),
+        )
+        assert master.poll() is None
+        printed = run_cluster_job(tmp_path, f"spark://127.0.0.1:{composition.port(7077)}", environment)
+    import numba
+    import numpy as np
+
+    assert printed.split() == [np.__version__, numba.__version__, "storage"]
+
+
+def master_state(composition: Composition) -> dict[str, Any]:
+    """What the Spark master's page says of its workers, as JSON."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{composition.port(8080)}/json/", timeout=5) as answer:
+        state: dict[str, Any] = json.load(answer)
+    return state
+
+
+def run_cluster_job(folder: Path, master: str, environment: dict[str, str]) -> str:
+    """Runs the job against a cluster and returns what it printed."""
+    script = folder / "cluster_job.py"
+    script.write_text(CLUSTER_JOB)
+    outcome = subprocess.run(
+        [sys.executable, str(script), master],
+        cwd=folder,
+        env=image_environment() | environment | {"PYSPARK_PYTHON": sys.executable, "PYTHONPATH": os.fspath(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=START_SECONDS,
+        check=False,
+    )
+    assert outcome.returncode == 0, outcome.stderr
+    return outcome.stdout

@@ -1,0 +1,202 @@
+"""What the documents tell a reader to type works, and what they point at is there."""
+
+import os
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from broker.cli.main import main
+from cli_reference import command_line_reference
+from compose import image_environment, load
+from interop.jars import jars, tool
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "tests").rglob("*.md")])
+TYPED = re.compile(r"^ {4}(?:\$ )?(.+)$", re.M)
+LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)\s]*)?\)")
+START_SECONDS = 60
+
+
+def typed_commands(document: Path) -> list[list[str]]:
+    """Every indented line of a document as words, without comments."""
+    return [shlex.split(line, comments=True) for line in TYPED.findall(document.read_text())]
+
+
+def our_commands(document: Path) -> list[list[str]]:
+    """The arguments of every `rocketlens ...` line of a document."""
+    lines = [words for words in typed_commands(document) if words and Path(words[0]).name == "rocketlens"]
+    return [words[1:] for words in lines]
+
+
+def subcommands() -> dict[str, click.Command]:
+    assert isinstance(main, click.Group)
+    return dict(main.commands)
+
+
+def test_the_command_line_reference_is_what_the_commands_say() -> None:
+    assert (ROOT / "docs" / "cli.md").read_text() == command_line_reference(), "make docs"
+
+
+@pytest.mark.parametrize("name", ["serve", "view", "query"])
+def test_every_option_has_help_and_stands_in_the_reference(name: str) -> None:
+    text = (ROOT / "docs" / "cli.md").read_text()
+    section = text.split(f"\n## rocketlens {name}\n", 1)[1].split("\n## ", 1)[0]
+    for parameter in subcommands()[name].params:
+        if isinstance(parameter, click.Option) and not parameter.hidden:
+            assert parameter.help, parameter.name
+            assert all(spelling in section for spelling in parameter.opts), parameter.opts
+
+
+def test_every_command_says_what_it_does() -> None:
+    for name, command in subcommands().items():
+        assert command.help, name
+        outcome = CliRunner().invoke(main, [name, "--help"])
+        assert outcome.exit_code == 0, outcome.output
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_what_a_document_points_at_is_there(document: Path) -> None:
+    for target in LINK.findall(document.read_text()):
+        if "://" not in target and not target.startswith("mailto:"):
+            assert (document.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_the_make_targets_and_services_a_document_names_exist(document: Path) -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M))
+    for words in typed_commands(document):
+        if words[:1] == ["make"]:
+            assert {word for word in words[1:] if "=" not in word} <= targets, words
+        if "compose" in words and words[-2] == "up":
+            assert words[-1] in load({})["services"], words
+
+
+def test_our_commands_in_the_documents_have_options_that_exist(g1_store: Path) -> None:
+    found = [arguments for document in DOCUMENTS for arguments in our_commands(document)]
+    assert found
+    for arguments in found:
+        command = subcommands()[arguments[0]]
+        existing = [str(g1_store) if "/" in word and ":" not in word else word for word in arguments[1:]]
+        with click.Context(command, info_name=arguments[0]) as context:
+            command.parse_args(context, existing)
+
+
+def test_the_contributing_guide_is_short() -> None:
+    assert len((ROOT / "CONTRIBUTING.md").read_text().splitlines()) < 80
+
+
+@dataclass(frozen=True)
+class Demo:
+    """A running demo: what it printed, and where its commands are to be typed."""
+
+    printed: str
+    folder: Path
+    process: "subprocess.Popen[str]"
+
+    @property
+    def commands(self) -> list[list[str]]:
+        """The commands it says to type next."""
+        lines = [line.strip() for line in self.printed.split("Now type", 1)[1].splitlines()[1:-1]]
+        return [shlex.split(line) for line in lines if line and not line.startswith("#")]
+
+    def run(self, command: list[str]) -> "subprocess.CompletedProcess[str]":
+        """Types one of them."""
+        return subprocess.run(
+            command, cwd=self.folder, env=image_environment(), capture_output=True, text=True, timeout=60, check=False
+        )
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
+    """`docs/demo.py` as `make demo` runs it, in an empty folder and on a free port."""
+    folder = tmp_path_factory.mktemp("demo")
+    command = [sys.executable, str(ROOT / "docs" / "demo.py"), "--port", str(free_port())]
+    process = subprocess.Popen(
+        command,
+        cwd=folder,
+        env=image_environment(),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    watchdog = threading.Timer(START_SECONDS, os.killpg, (process.pid, signal.SIGKILL))
+    watchdog.start()
+    assert process.stdout is not None
+    printed = ""
+    for line in process.stdout:
+        printed += line
+        if line.startswith("Ctrl-C"):
+            break
+    watchdog.cancel()
+    yield Demo(printed, folder, process)
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    process.stdout.close()
+
+
+def test_the_demo_says_where_it_serves_and_what_to_type(demo: Demo) -> None:
+    assert re.search(r"^rocketlens: serving \.demo/g1 on 127\.0\.0\.1:\d+$", demo.printed, re.M), demo.printed
+    names = [Path(command[0]).name for command in demo.commands]
+    assert names.count("rocketlens") >= 4
+    assert names.count("mqadmin") == 1
+
+
+def test_what_the_demo_says_to_type_finds_what_it_promises(demo: Demo) -> None:
+    ours = [command for command in demo.commands if Path(command[0]).name == "rocketlens"]
+    for command in ours:
+        outcome = demo.run(command)
+        if "nosuchkey" in command:
+            assert outcome.returncode == 1, outcome
+        else:
+            assert outcome.returncode == 0, outcome
+            assert "FD000000000000000000000000000002708C30946E0968721" in outcome.stdout, command
+
+
+@pytest.mark.interop
+def test_the_mqadmin_line_of_the_demo_works_with_the_official_mqadmin(demo: Demo) -> None:
+    (command,) = [command for command in demo.commands if command[0] == "mqadmin"]
+    java = [tool("java"), f"-Duser.home={demo.folder}", "-cp", f"{jars()}/*"]
+    outcome = demo.run([*java, "org.apache.rocketmq.tools.command.MQAdminStartup", *command[1:]])
+    assert outcome.stdout.count("FD000000000000000000000000000002708C30946E0968721") == 40, outcome
+
+
+def test_the_readme_shows_commands_that_the_sample_store_answers(demo: Demo) -> None:
+    shown = [arguments for arguments in our_commands(ROOT / "README.md") if any(".demo/" in word for word in arguments)]
+    assert len(shown) >= 2
+    for arguments in shown:
+        outcome = demo.run([str(Path(sys.executable).with_name("rocketlens")), *arguments])
+        assert outcome.returncode == 0, outcome
+
+
+def test_a_second_demo_on_the_same_port_is_refused_in_one_line(demo: Demo) -> None:
+    match = re.search(r"on 127\.0\.0\.1:(\d+)$", demo.printed, re.M)
+    assert match is not None
+    outcome = demo.run([sys.executable, str(ROOT / "docs" / "demo.py"), "--port", match[1]])
+    assert outcome.returncode == 1
+    assert outcome.stderr == f"demo: port {match[1]} of 127.0.0.1 is in use; choose another: make demo PORT=10921\n"
+
+
+def test_ctrl_c_ends_the_demo_with_exit_code_0(demo: Demo) -> None:
+    os.killpg(demo.process.pid, signal.SIGINT)
+    assert demo.process.wait(START_SECONDS) == 0
