@@ -1,0 +1,6 @@
+"""Speed, beside the official Java broker, on the same store, in the same run.
+
+``python -m benchmarks.serve_query`` is the whole measurement; ``python -m benchmarks.make_store`` only makes its
+store; ``python -m benchmarks.load`` is the load generator alone. How it measures, and what each figure means:
+docs/benchmarks.md.
+"""
