@@ -1,0 +1,438 @@
+"""What the code is compared with: the same answers by loops and dictionaries, from the reference documents alone.
+
+Nothing here imports the project. Speed does not matter; being obvious does. Section numbers are those of the
+store-format reference.
+"""
+
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+V1_MAGIC, V2_MAGIC, BLANK_MAGIC = 0xDAA320A7, 0xDAA320AB, 0xCBD43194
+ROLLBACK = 0xC
+END_OF_TIME = 2**63 - 1
+
+
+# --- integers -------------------------------------------------------------------------------------------------------
+
+
+def signed(data: bytes, position: int, size: int) -> int:
+    """The big-endian signed integer of `size` bytes at `position`."""
+    return int.from_bytes(data[position : position + size], "big", signed=True)
+
+
+def packed(value: int, size: int) -> bytes:
+    """`value` as a big-endian signed integer of `size` bytes."""
+    return value.to_bytes(size, "big", signed=True)
+
+
+# --- Java strings (§2.5, §3.3) --------------------------------------------------------------------------------------
+
+
+def java_hash(text: str) -> int:
+    """`String.hashCode`: one step a UTF-16 code unit, wrapped at every step."""
+    units: list[int] = []
+    for character in text:
+        code = ord(character)
+        if code > 0xFFFF:
+            code -= 0x10000
+            units += [0xD800 + (code >> 10), 0xDC00 + (code & 0x3FF)]
+        else:
+            units.append(code)
+    value = 0
+    for unit in units:
+        value = (31 * value + unit) % 2**32
+    return value - 2**32 if value >= 2**31 else value
+
+
+def index_hash(text: str) -> int:
+    """What an index entry holds for the string `text`."""
+    value = java_hash(text)
+    if value == -(2**31):
+        return 0
+    return -value if value < 0 else value
+
+
+def decode_java(data: bytes) -> str:
+    """`new String(data, UTF_8)`: a sequence is its character, or as far as it may be the start of one a single U+FFFD.
+
+    In Java the start of a three-byte sequence does not yet rule out surrogates; that is where Python differs.
+    """
+    text, position = "", 0
+    while position < len(data):
+        taken, character = _java_step(data, position)
+        text += character
+        position += taken
+    return text
+
+
+def _java_step(data: bytes, position: int) -> tuple[int, str]:
+    """How many bytes the next character takes, and which it is."""
+    first = data[position]
+    if first < 0x80:
+        return 1, chr(first)
+    if 0xC2 <= first <= 0xDF:
+        size = 2
+    elif 0xE0 <= first <= 0xEF:
+        size = 3
+    elif 0xF0 <= first <= 0xF4:
+        size = 4
+    else:
+        return 1, "\ufffd"
+    taken = 1
+    while taken < size:
+        if position + taken >= len(data) or not 0x80 <= (byte := data[position + taken]) <= 0xBF:
+            return taken, "\ufffd"
+        if taken == 1 and (
+            (first == 0xE0 and byte < 0xA0) or (first == 0xF0 and byte < 0x90) or (first == 0xF4 and byte > 0x8F)
+        ):
+            return 1, "\ufffd"
+        taken += 1
+    code = first & (0xFF >> (size + 1))
+    for byte in data[position + 1 : position + size]:
+        code = code << 6 | byte & 0x3F
+    return size, "\ufffd" if 0xD800 <= code <= 0xDFFF else chr(code)
+
+
+# --- properties (§2.5) ----------------------------------------------------------------------------------------------
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """The broker's parser, line by line, on the decoded string."""
+    properties: dict[str, str] = {}
+    index = 0
+    while index < len(text):
+        end = text.find("\x02", index)
+        if end < 0:
+            end = len(text)
+        if end - index >= 3:
+            separator = text.find("\x01", index)
+            if index < separator < end - 1:
+                properties[text[index:separator]] = text[separator + 1 : end]
+        index = end + 1
+    return properties
+
+
+def split_keys(keys: str) -> list[str]:
+    """KEYS by single spaces, without empty pieces."""
+    pieces, piece = [], ""
+    for character in keys + " ":
+        if character != " ":
+            piece += character
+        elif piece:
+            pieces.append(piece)
+            piece = ""
+    return pieces
+
+
+# --- records (§2.2, §2.8) -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Record:
+    """One record of the log, all 17 fields; hosts as (raw address, port), topic and properties undecoded too."""
+
+    total_size: int
+    magic: int
+    body_crc: int
+    queue_id: int
+    flag: int
+    queue_offset: int
+    physical_offset: int
+    sys_flag: int
+    born_timestamp: int
+    born_host: tuple[bytes, int]
+    store_timestamp: int
+    store_host: tuple[bytes, int]
+    reconsume_times: int
+    prepared_transaction_offset: int
+    body: bytes
+    topic_bytes: bytes
+    properties_bytes: bytes
+
+    @property
+    def topic(self) -> str:
+        return decode_java(self.topic_bytes)
+
+    @property
+    def properties(self) -> dict[str, str]:
+        return parse_properties(decode_java(self.properties_bytes))
+
+
+def read_record(
+    data: bytes, position: int, physical_offset: int | None = None, *, check_crc: bool = True
+) -> Record | None:
+    """The record at `position` of `data` if there is a valid one: magic, own offset, all lengths, body CRC."""
+    if len(data) - position < 91:
+        return None
+    size, magic = signed(data, position, 4), signed(data, position + 4, 4) % 2**32
+    if magic not in (V1_MAGIC, V2_MAGIC) or not 91 <= size <= len(data) - position:
+        return None
+    try:
+        record = _read_fields(data[position : position + size], magic)
+    except _TooShort:
+        return None
+    if physical_offset is not None and record.physical_offset != physical_offset:
+        return None
+    if check_crc and record.body and zlib.crc32(record.body) & 0x7FFFFFFF != record.body_crc:
+        return None
+    return record
+
+
+class _TooShort(Exception):
+    """A length leads out of the record, or is negative where Java fails on it."""
+
+
+class _Cursor:
+    """Takes bytes from the front."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+        self.position = 0
+
+    def raw(self, size: int) -> bytes:
+        if size < 0 or self.position + size > len(self.data):
+            raise _TooShort
+        self.position += size
+        return self.data[self.position - size : self.position]
+
+    def integer(self, size: int) -> int:
+        return signed(self.raw(size), 0, size)
+
+
+def _read_fields(data: bytes, magic: int) -> Record:
+    cursor = _Cursor(data)
+    total_size, _, crc, queue_id, flag = (cursor.integer(4) for _ in range(5))
+    queue_offset, physical_offset = cursor.integer(8), cursor.integer(8)
+    sys_flag, born_timestamp = cursor.integer(4), cursor.integer(8)
+    born_host = cursor.raw(16 if sys_flag & 0x10 else 4), cursor.integer(4)
+    store_timestamp = cursor.integer(8)
+    store_host = cursor.raw(16 if sys_flag & 0x20 else 4), cursor.integer(4)
+    reconsume_times, prepared_transaction_offset = cursor.integer(4), cursor.integer(8)
+    body = cursor.raw(max(0, cursor.integer(4)))
+    topic = cursor.raw(cursor.integer(1 if magic == V1_MAGIC else 2))
+    properties = cursor.raw(max(0, cursor.integer(2)))
+    if cursor.position != total_size:
+        raise _TooShort
+    return Record(
+        total_size, magic, crc, queue_id, flag, queue_offset, physical_offset, sys_flag, born_timestamp, born_host,
+        store_timestamp, store_host, reconsume_times, prepared_transaction_offset, body, topic, properties,
+    )  # fmt: skip
+
+
+def scan_segment(data: bytes, base_offset: int) -> Iterator[Record]:
+    """The records of one segment, up to its BLANK or to the first thing that is none."""
+    position = 0
+    while record := read_record(data, position, base_offset + position):
+        yield record
+        position += record.total_size
+
+
+def read_log(directories: Path | Iterable[Path]) -> list[Record]:
+    """All records of a commit log in one or several directories, segment by segment."""
+    found = [directories] if isinstance(directories, Path) else list(directories)
+    segments = {int(path.name): path for directory in found for path in directory.iterdir() if path.name.isdigit()}
+    return [record for base, path in sorted(segments.items()) for record in scan_segment(path.read_bytes(), base)]
+
+
+# --- index build (§3.2 to §3.9, §10) --------------------------------------------------------------------------------
+
+
+def index_keys(record: Record, profile: str = "5.5") -> list[str]:
+    """The strings that a broker puts into the index for a record, in order."""
+    if record.sys_flag & ROLLBACK == ROLLBACK:
+        return []
+    properties, topic = record.properties, record.topic
+    keys = [f"{topic}#{properties['UNIQ_KEY']}"] if "UNIQ_KEY" in properties else []
+    keys += [f"{topic}#{key}" for key in split_keys(properties.get("KEYS", ""))]
+    if profile == "5.5" and properties.get("TAGS"):
+        keys.append(f"{topic}#T#{properties['TAGS']}")
+    return keys
+
+
+@dataclass
+class IndexImage:
+    """One index file while it is built: slot → entry number, and the entries from number 1 on."""
+
+    slot_count: int
+    entry_count: int
+    begin_timestamp: int = 0
+    end_timestamp: int = 0
+    begin_physical_offset: int = 0
+    end_physical_offset: int = 0
+    hash_slot_count: int = 0
+
+    def __post_init__(self) -> None:
+        self.slots: dict[int, int] = {}
+        self.entries: list[tuple[int, int, int, int]] = []
+
+    @property
+    def index_count(self) -> int:
+        return len(self.entries) + 1
+
+    @property
+    def is_full(self) -> bool:
+        return self.index_count >= self.entry_count
+
+    @property
+    def size(self) -> int:
+        return 40 + 4 * self.slot_count + 20 * self.entry_count
+
+    def successor(self) -> "IndexImage":
+        """The file after this one, seeded with where this one ends."""
+        return IndexImage(
+            self.slot_count, self.entry_count, self.end_timestamp, self.end_timestamp, self.end_physical_offset,
+            self.end_physical_offset,
+        )  # fmt: skip
+
+    def put(self, text: str, physical_offset: int, store_timestamp: int) -> None:
+        """One entry. The first one's time difference still counts from the seed: that is the broker's seed quirk."""
+        hash_value = index_hash(text)
+        slot = hash_value % self.slot_count
+        previous = self.slots.get(slot, 0)
+        seconds = 0
+        if self.begin_timestamp > 0:
+            difference = store_timestamp - self.begin_timestamp
+            seconds = min(max(difference // 1000 if difference >= 0 else 0, 0), 2**31 - 1)
+        number = self.index_count
+        self.entries.append((hash_value, physical_offset, seconds, previous))
+        self.slots[slot] = number
+        if number == 1:
+            self.begin_physical_offset, self.begin_timestamp = physical_offset, store_timestamp
+        if previous == 0:
+            self.hash_slot_count += 1
+        self.end_physical_offset, self.end_timestamp = physical_offset, store_timestamp
+
+    def header(self) -> bytes:
+        numbers = (self.begin_timestamp, self.end_timestamp, self.begin_physical_offset, self.end_physical_offset)
+        counts = packed(self.hash_slot_count, 4) + packed(self.index_count, 4)
+        return b"".join(packed(number, 8) for number in numbers) + counts
+
+    def entry_bytes(self) -> bytes:
+        """Entries 1 … as they stand in the file."""
+        return b"".join(
+            packed(hash_value, 4) + packed(physical_offset, 8) + packed(seconds, 4) + packed(previous, 4)
+            for hash_value, physical_offset, seconds, previous in self.entries
+        )
+
+    def to_bytes(self) -> bytes:
+        slots = b"".join(packed(self.slots.get(slot, 0), 4) for slot in range(self.slot_count))
+        return (self.header() + slots + bytes(20) + self.entry_bytes()).ljust(self.size, b"\0")
+
+
+class IndexBuilder:
+    """The chain of index files that a broker makes of the records it dispatches, one after the other."""
+
+    def __init__(self, slot_count: int, entry_count: int, profile: str = "5.5") -> None:
+        self.slot_count, self.entry_count, self.profile = slot_count, entry_count, profile
+        self.files: list[IndexImage] = []
+
+    def dispatch(self, record: Record) -> None:
+        """One record: even one without keys makes the broker open the next file when the last one is full."""
+        current = self._open_file()
+        if record.physical_offset < current.end_physical_offset:
+            return
+        for text in index_keys(record, self.profile):
+            self._open_file().put(text, record.physical_offset, record.store_timestamp)
+
+    def _open_file(self) -> IndexImage:
+        if not self.files:
+            self.files.append(IndexImage(self.slot_count, self.entry_count))
+        elif self.files[-1].is_full:
+            self.files.append(self.files[-1].successor())
+        return self.files[-1]
+
+
+def build_index(records: Iterable[Record], slot_count: int, entry_count: int, profile: str = "5.5") -> list[bytes]:
+    """The bytes of every index file, in order, for a log that a broker indexed from its first record on."""
+    builder = IndexBuilder(slot_count, entry_count, profile)
+    for record in records:
+        builder.dispatch(record)
+    return [image.to_bytes() for image in builder.files]
+
+
+# --- index look-up --------------------------------------------------------------------------------------------------
+
+
+def walk_chain(index_file: bytes, slot_count: int, hash_value: int) -> list[int]:
+    """The physical offsets of the entries with `hash_value`, newest first; the chain must strictly descend."""
+    count = min(signed(index_file, 36, 4), (len(index_file) - 40 - 4 * slot_count) // 20)
+    number = signed(index_file, 40 + 4 * (hash_value % slot_count), 4)
+    offsets, bound = [], max(count, 1)
+    while 0 < number < bound:
+        entry = 40 + 4 * slot_count + 20 * number
+        if signed(index_file, entry, 4) == hash_value:
+            offsets.append(signed(index_file, entry + 4, 8))
+        bound, number = number, signed(index_file, entry + 16, 4)
+    return offsets
+
+
+def has_key(record: Record, key: str, kind: str) -> bool:
+    """Whether `key` names the record: kind K (a piece of KEYS), U (unique key), T (tag), or ANY (K or U)."""
+    properties = record.properties
+    is_key = key in split_keys(properties.get("KEYS", ""))
+    is_unique = properties.get("UNIQ_KEY") == key
+    return {"K": is_key, "U": is_unique, "T": properties.get("TAGS") == key, "ANY": is_key or is_unique}[kind]
+
+
+def query(
+    records: Sequence[Record],
+    topic: str,
+    key: str,
+    *,
+    kind: str = "ANY",
+    maximum: int = 64,
+    begin: int = 0,
+    end: int = END_OF_TIME,
+    before_offset: int = END_OF_TIME,
+) -> list[int]:
+    """The exact answer by scanning everything: physical offsets, ascending, of the newest `maximum` matches.
+
+    A match has the topic and the key, starts below `before_offset` and, but for unique keys, was stored within
+    [begin, end]. Rolled-back messages are not indexed and not found.
+    """
+    offsets = {
+        record.physical_offset
+        for record in records
+        if record.topic == topic
+        and record.sys_flag & ROLLBACK != ROLLBACK
+        and has_key(record, key, kind)
+        and (kind == "U" or begin <= record.store_timestamp <= end)
+        and record.physical_offset < before_offset
+    }
+    return sorted(offsets)[-maximum:] if maximum > 0 else []
+
+
+# --- queues (§2.13, §5.1) -------------------------------------------------------------------------------------------
+
+DEFAULT_DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+
+
+def delay_milliseconds(level: int, levels: str = DEFAULT_DELAY_LEVELS) -> int:
+    """How long a message of a delay level waits; an unknown level waits a second."""
+    items = levels.split(" ")
+    if not 1 <= level <= len(items):
+        return 1000
+    return int(items[level - 1][:-1]) * {"s": 1, "m": 60, "h": 3600, "d": 86400}[items[level - 1][-1]] * 1000
+
+
+def tags_code(record: Record, levels: str = DEFAULT_DELAY_LEVELS) -> int:
+    """The 64-bit tag code of a queue unit: the tag's hash, or for a scheduled message when it is due."""
+    properties = record.properties
+    if record.topic == SCHEDULE_TOPIC and "DELAY" in properties:
+        level = min(int(properties["DELAY"]), len(levels.split(" ")))
+        if level > 0:
+            return record.store_timestamp + delay_milliseconds(level, levels)
+    return java_hash(properties["TAGS"]) if properties.get("TAGS") else 0
+
+
+def is_queued(record: Record) -> bool:
+    """Whether a record gets a queue unit: plain and committed messages do."""
+    return record.sys_flag & 0xC in (0, 0x8)
+
+
+def queue_unit(record: Record, levels: str = DEFAULT_DELAY_LEVELS) -> bytes:
+    """The 20 bytes of a ConsumeQueue unit."""
+    return packed(record.physical_offset, 8) + packed(record.total_size, 4) + packed(tags_code(record, levels), 8)
