@@ -1,5 +1,12 @@
 """Where everything stands in a stored message, and how long it may be: the byte layout of CommitLog records.
 
+Whatever stands in the log begins alike, a BLANK, which fills a segment up to its end, consisting of nothing more:
+
+RECORD_START
+offset  size  type   field       meaning
+0       4     i32    total_size  of the record; of a BLANK, all that is left of the segment
+4       4     u32    magic       V1_MAGIC, V2_MAGIC or BLANK_MAGIC
+
 A record is a fixed part, whose host fields are 8 or 20 bytes long as sysFlag says, then body, topic and properties,
 each behind its signed length. With two IPv4 hosts, the fixed part is
 
@@ -54,7 +61,7 @@ V4_V6_FIXED: Final = Struct(">iIiiiqqiq4siq16siiqi")
 V6_V6_FIXED: Final = Struct(">iIiiiqqiq16siq16siiqi")
 INNER_HEAD: Final = Struct(">iiiii")
 
-RECORD_START: Final = Struct(">iI")  # total_size and magic
+RECORD_START: Final = Struct(">iI")
 INT: Final = Struct(">i")
 V1_TOPIC_LENGTH: Final = Struct(">b")
 V2_TOPIC_LENGTH: Final = Struct(">h")
