@@ -1,0 +1,119 @@
+"""Frames: the length-prefixed envelopes of the remoting protocol, over any split of the byte stream.
+
+PREFIX
+offset  size  type  field        meaning
+0       4     i32   length       bytes that follow this field: 4 + header length + body length
+4       4     u32   header_word  serialize type in the high byte, header length in the other three
+
+then the header, then the body. Source: remoting-protocol §1.1.
+"""
+
+from struct import Struct
+from typing import Final, TypeAlias
+
+from protocol.errors import BadFrame, FrameTooLarge
+
+Frame: TypeAlias = tuple[int, bytes, bytes]
+"""Serialize type, header bytes, body bytes."""
+
+PREFIX: Final = Struct(">iI")
+LENGTH_SIZE: Final = 4
+"""Bytes of the length field, which does not count itself."""
+HEADER_LENGTH_MASK: Final = 0xFFFFFF
+SERIALIZE_TYPE_SHIFT: Final = 24
+
+FRAME_LIMIT: Final = 16 * 1024 * 1024
+"""Bytes of a whole frame, length field included, that a Java peer accepts unless told otherwise."""
+
+_unpack = PREFIX.unpack_from
+
+
+class FrameDecoder:
+    """Cuts a byte stream into frames; `limit` is the largest whole frame in bytes, its length field included.
+
+    A stream that is found bad stays bad: its error is raised again by every later `feed`.
+    """
+
+    def __init__(self, limit: int = FRAME_LIMIT) -> None:
+        self._limit = limit
+        self._longest = limit - LENGTH_SIZE
+        self._buffer = bytearray()
+        self._wanted = 0
+        self._error: BadFrame | None = None
+
+    @property
+    def needs_more(self) -> bool:
+        """Whether a frame has begun and is not complete: the end of the stream would cut it off."""
+        return bool(self._buffer)
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """Return the frames that `data` completes, in order; their parts are slices of it, the rest is kept.
+
+        Raises `BadFrame` (lengths that contradict each other) or `FrameTooLarge`; whole frames that came before the
+        bad one are in the error's `frames`.
+        """
+        if self._buffer or self._error is not None:
+            joined = self._joined(data)
+            if joined is None:
+                return []
+            data = joined
+        frames: list[Frame] = []
+        position = 0
+        end = len(data)
+        while end - position >= PREFIX.size:
+            length, word = _unpack(data, position)
+            body = position + 8 + (word & 0xFFFFFF)
+            stop = position + 4 + length
+            if body > stop or length > self._longest:
+                raise self._refusal(length, word, frames)
+            if stop > end:
+                self._wanted = stop - position
+                break
+            frames.append((word >> 24, data[position + 8 : body], data[body:stop]))
+            position = stop
+        else:
+            self._wanted = PREFIX.size
+        if position < end:
+            self._buffer += data[position:]
+        return frames
+
+    def _joined(self, data: bytes) -> bytes | None:
+        """What is kept and `data` in one piece, once that completes a frame or a prefix.
+
+        Bytes are appended to one growing buffer and leave it once, so that a frame in many pieces costs its length.
+        """
+        if self._error is not None:
+            self._error.frames = []
+            raise self._error
+        self._buffer += data
+        if len(self._buffer) < self._wanted:
+            return None
+        joined = bytes(self._buffer)
+        self._buffer = bytearray()
+        return joined
+
+    def _refusal(self, length: int, word: int, frames: list[Frame]) -> BadFrame:
+        """The error for a prefix, which the decoder keeps."""
+        header_length = word & HEADER_LENGTH_MASK
+        left = length - LENGTH_SIZE
+        if length > self._longest:
+            self._error = FrameTooLarge(length + LENGTH_SIZE, self._limit)
+        elif length < LENGTH_SIZE:
+            self._error = BadFrame(f"frame length {length}, expected at least {LENGTH_SIZE}")
+        else:
+            self._error = BadFrame(f"header length {header_length}, but only {left} bytes are left for it")
+        self._error.frames = frames
+        return self._error
+
+
+def encode_frame_prefix(serialize_type: int, header_length: int, body_length: int) -> bytes:
+    """The eight bytes before a header and a body of these lengths.
+
+    Raises `FrameTooLarge` when the lengths do not fit their fields; what a peer accepts is the caller's business.
+    """
+    length = LENGTH_SIZE + header_length + body_length
+    if header_length > HEADER_LENGTH_MASK:
+        raise FrameTooLarge(header_length, HEADER_LENGTH_MASK)
+    if length > 0x7FFFFFFF:
+        raise FrameTooLarge(length, 0x7FFFFFFF)
+    return PREFIX.pack(length, serialize_type << SERIALIZE_TYPE_SHIFT | header_length)
