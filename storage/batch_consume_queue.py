@@ -1,0 +1,264 @@
+"""BatchConsumeQueue: the queue of a topic whose records hold whole batches, a 46-byte pointer for each record.
+
+UNIT
+offset  size  type   field              meaning
+0       8     i64    physical_offset    where the record starts in the commit log
+8       4     i32    size               of the whole record
+12      8     i64    tags_code          the tag's hash
+20      8     i64    store_timestamp    the broker's clock, ms
+28      8     i64    base_offset        queue offset of the batch's first message
+36      2     i16    batch_size         number of messages
+38      4     i32    compacted_offset   −1
+42      4     i32    reserved           0
+
+Where a unit stands says nothing about its queue offset; units ascend by base offset. Source: store-format §5.8.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from struct import Struct
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.commit_log import CommitLog
+from storage.consume_queue_ext import ConsumeQueueExtUnit
+from storage.open_files import OpenFiles
+from storage.queue import NO_TIMESTAMP, BoundaryType, ConsumeQueueEntry, Unit
+from storage.queue_end import count_leading, refuse_long_scan
+from storage.queue_files import QueueFiles
+from storage.queue_record import QueueName
+
+__all__ = ["UNIT", "UNIT_DTYPE", "BatchConsumeQueue"]
+
+UNIT: Final = Struct(">qiqqqhii")
+UNIT_DTYPE: Final = np.dtype(
+    [
+        ("physical_offset", ">i8"),
+        ("size", ">i4"),
+        ("tags_code", ">i8"),
+        ("store_timestamp", ">i8"),
+        ("base_offset", ">i8"),
+        ("batch_size", ">i2"),
+        ("compacted_offset", ">i4"),
+        ("reserved", ">i4"),
+    ]
+)
+NO_OFFSET: Final = -1
+RECOVERED_FILES: Final = 3
+
+Units = npt.NDArray[np.void]
+UnitFields = tuple[int, int, int, int, int, int, int, int]
+
+
+class BatchConsumeQueue:
+    """One queue of batches as its files are now; its units are numbered from the first one in the first file."""
+
+    __slots__ = ("_bounds", "_commit_log", "_files", "_first_numbers", "_name")
+    unit_size = UNIT.size
+
+    def __init__(self, name: QueueName, directory: Path, commit_log: CommitLog, open_files: OpenFiles) -> None:
+        self._name = name
+        self._commit_log = commit_log
+        self._files = QueueFiles(directory, UNIT.size, open_files)
+        self._first_numbers = _numbers_of_first_units(self._files)
+        self._bounds: tuple[int, int, int] | None = None
+
+    @property
+    def topic(self) -> str:
+        """The topic, as its directory is named."""
+        return self._name.topic
+
+    @property
+    def queue_id(self) -> int:
+        """The number of this queue in its topic."""
+        return self._name.queue_id
+
+    @property
+    def min_offset(self) -> int:
+        """Base offset of the first batch that the log still has; −1 for a queue without units, as a broker answers."""
+        return (self._bounds or self._measure())[0]
+
+    @property
+    def max_offset(self) -> int:
+        """The queue offset behind the last batch, 0 for a queue without units."""
+        return (self._bounds or self._measure())[1]
+
+    @property
+    def newest_physical_offset(self) -> int:
+        """Where the record of the last unit starts, or −1 for a queue without units."""
+        unit_count = self._unit_count()
+        return self._unit(unit_count - 1)[0] if unit_count else NO_OFFSET
+
+    def entry_at(self, queue_offset: int) -> ConsumeQueueEntry | None:
+        """The entry of the batch that holds one message, or None where the queue has none."""
+        return next(iter(self.entries(queue_offset, 1)), None)
+
+    def entries(self, queue_offset: int, count: int) -> list[ConsumeQueueEntry]:
+        """The batches that hold any of `count` queue offsets from one on."""
+        found: list[ConsumeQueueEntry] = []
+        number = self._number_at(queue_offset)
+        while number is not None and number < self._unit_count():
+            physical_offset, size, tags_code, _, base_offset, batch_size, _, _ = self._unit(number)
+            if base_offset - queue_offset >= count:
+                break
+            found.append(ConsumeQueueEntry(base_offset, physical_offset, size, tags_code, None, batch_size))
+            number += 1
+        return found
+
+    def walk(self, queue_offset: int, maximum: int) -> Iterable[Unit] | None:
+        """Up to `maximum` units within one file from the batch that holds `queue_offset`; None where there is none."""
+        number = self._number_at(queue_offset)
+        if number is None:
+            return None
+        file = bisect_right(self._first_numbers, number) - 1
+        stop = min(self._unit_count(), self._first_numbers[file + 1])
+        position = (number - self._first_numbers[file]) * UNIT.size
+        data = self._files.read_file(file, position, min(maximum, stop - number) * UNIT.size)
+        return (
+            (base, base + batch_size, physical_offset, size, tags_code)
+            for physical_offset, size, tags_code, _, base, batch_size, _, _ in UNIT.iter_unpack(data)
+        )
+
+    def next_file_offset(self, queue_offset: int) -> int:
+        """The end of the queue: from `queue_offset` on there is no unit."""
+        return self.max_offset
+
+    def extension_at(self, tags_code: int) -> ConsumeQueueExtUnit | None:
+        """None: queues of batches have no extension."""
+        return None
+
+    def store_timestamp_at(self, queue_offset: int) -> int:
+        """When the batch that holds a message was stored (ms), or −1 where its record cannot be read."""
+        entry = self.entry_at(queue_offset)
+        if entry is None:
+            return NO_TIMESTAMP
+        return self._commit_log.store_timestamp_at(entry.physical_offset, entry.size)
+
+    def offset_by_timestamp(self, timestamp: int, boundary: BoundaryType) -> int:
+        """The base offset of a batch for a time (ms), by the times in the units.
+
+        LOWER: the first batch at that time or after it; behind the last one that one, where a plain queue answers the
+        end. UPPER: the last batch at that time or before it; before the first one `min_offset`. Where several have
+        one time the broker's own search may choose the wrong one of them; this one does not.
+        """
+        minimum, end, count = self._bounds or self._measure()
+        if not count:
+            return max(minimum, 0)
+        find = bisect_left if boundary is BoundaryType.LOWER else bisect_right
+        number = find(range(count), timestamp, key=self._time_of)
+        if boundary is BoundaryType.UPPER:
+            number -= 1
+        found = self._unit(min(number, count - 1))[4] if number >= 0 else minimum
+        return min(max(found, minimum), end)
+
+    def units(self) -> Units:
+        """All units, expired ones included, as one array of `UNIT_DTYPE`; a copy."""
+        blocks = list(self.unit_blocks())
+        return np.concatenate(blocks) if blocks else np.empty(0, UNIT_DTYPE)
+
+    def unit_blocks(self) -> Iterator[Units]:
+        """The units of each file as a view of the map, expired ones included."""
+        count = self._unit_count()
+        for file, first in enumerate(self._first_numbers[:-1]):
+            length = (min(count, self._first_numbers[file + 1]) - first) * UNIT.size
+            if length > 0:
+                yield np.frombuffer(self._files.read_file(file, 0, length), UNIT_DTYPE)
+
+    def offsets_with_tag(self, tag_hash: int, from_physical: int, to_physical: int) -> npt.NDArray[np.int64]:
+        """Physical offsets in [from, to) of the records whose tag has a hash, in the queue's order."""
+        refuse_long_scan(self._unit_count() * UNIT.size, f"all units of {self.topic} {self.queue_id}")
+        found = [np.empty(0, np.int64)]
+        for units in self.unit_blocks():
+            offsets = units["physical_offset"]
+            wanted = units["tags_code"].astype(np.int64) & 0xFFFFFFFF == tag_hash & 0xFFFFFFFF
+            wanted &= (offsets >= from_physical) & (offsets < to_physical)
+            found.append(offsets[wanted].astype(np.int64))
+        return np.concatenate(found)
+
+    def _unit(self, number: int) -> UnitFields:
+        """One unit by its number, which must be one of those that stand in the files."""
+        file = bisect_right(self._first_numbers, number) - 1
+        data = self._files.read_file(file, (number - self._first_numbers[file]) * UNIT.size, UNIT.size)
+        fields: UnitFields = UNIT.unpack(data)
+        return fields
+
+    def _unit_count(self) -> int:
+        return (self._bounds or self._measure())[2]
+
+    def _number_at(self, queue_offset: int) -> int | None:
+        """The unit that holds a queue offset or, where batches leave one out, the next; None outside min and max."""
+        minimum, end, count = self._bounds or self._measure()
+        if not minimum <= queue_offset < end:
+            return None
+        number = max(bisect_right(range(count), queue_offset, key=self._base_of) - 1, 0)
+        return number if self._end_of(number) > queue_offset else number + 1
+
+    def _base_of(self, number: int) -> int:
+        return self._unit(number)[4]
+
+    def _end_of(self, number: int) -> int:
+        unit = self._unit(number)
+        return unit[4] + unit[5]
+
+    def _time_of(self, number: int) -> int:
+        return self._unit(number)[3]
+
+    def _physical_of(self, number: int) -> int:
+        return self._unit(number)[0]
+
+    def _measure(self) -> tuple[int, int, int]:
+        """Find min, max and the number of units; two threads that do so at once come to the same."""
+        first_file = max(0, len(self._files.files) - RECOVERED_FILES)
+        count = self._without_strays(self._first_numbers[first_file], self._written_count(first_file))
+        self._bounds = bounds = self._bounds_of(count)
+        return bounds
+
+    def _bounds_of(self, count: int) -> tuple[int, int, int]:
+        if not count:
+            return NO_OFFSET, 0, 0
+        end = self._end_of(count - 1)
+        first = bisect_left(range(count), self._commit_log.minimum, key=self._physical_of)
+        return (self._base_of(first) if first < count else end), end, count
+
+    def _written_count(self, first_file: int) -> int:
+        """How many units stand before the first invalid one, looked for in the last three files as a broker does."""
+        count = self._first_numbers[first_file]
+        for number, file in enumerate(self._files.files[first_file:], first_file):
+            in_file = count_leading(self._files.map_of(number), file.size, UNIT_DTYPE, _are_valid)
+            count = self._first_numbers[number] + in_file
+            if in_file < file.size // UNIT.size:
+                break
+        return count
+
+    def _without_strays(self, start: int, count: int) -> int:
+        """Leave out the units at the end that point beyond the log or to what is no batch of this queue."""
+        while count > start and self._is_stray(count - 1):
+            count -= 1
+        return count
+
+    def _is_stray(self, number: int) -> bool:
+        physical_offset, size, _, _, base_offset, _, _, _ = self._unit(number)
+        if physical_offset >= self._commit_log.end:
+            return True
+        record = self._commit_log.record(physical_offset, size)
+        if record is None:
+            return self._commit_log.segment_of(physical_offset) is not None
+        return self._name.offset_in(record, physical_offset) != base_offset
+
+
+def _numbers_of_first_units(files: QueueFiles) -> list[int]:
+    """For each file the number of its first unit, and behind them the number of all units that fit."""
+    numbers = [0]
+    for file in files.files:
+        numbers.append(numbers[-1] + file.size // UNIT.size)
+    return numbers
+
+
+def _are_valid(units: Units) -> npt.NDArray[np.bool_]:
+    """Which units a broker takes as written."""
+    valid: npt.NDArray[np.bool_] = (units["physical_offset"] >= 0) & (units["size"] > 0)
+    valid &= (units["base_offset"] >= 0) & (units["batch_size"] > 0)
+    return valid

@@ -1,0 +1,268 @@
+"""ConsumeQueue: the plain queue of a topic, a 20-byte pointer for each message, placed by its queue offset.
+
+UNIT
+offset  size  type   field            meaning
+0       8     i64    physical_offset  where the record starts in the commit log
+8       4     i32    size             of the whole record
+12      8     i64    tags_code        the tag's hash, a delivery time, or the address of an extension unit
+
+The unit of queue offset q is at byte 20·q of the queue's files. A queue whose first message had an offset above 0
+starts with filler units (physical offset 0, size 0x7FFFFFFF, tags code 0). The files are zero where nothing was
+written, and nothing says where that begins. Source: store-format §5.1–§5.3, §5.5, §6.2, §6.6.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from struct import Struct
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.commit_log import CommitLog
+from storage.consume_queue_ext import LARGEST_ADDRESS, ConsumeQueueExt, ConsumeQueueExtUnit, is_extension_address
+from storage.open_files import OpenFiles
+from storage.queue import FILLER_SIZE, NO_TIMESTAMP, BoundaryType, ConsumeQueueEntry, Queue, Unit
+from storage.queue_end import count_leading, refuse_long_scan
+from storage.queue_files import QueueFiles
+from storage.queue_record import QueueName
+from storage.time_search import FileOfUnits, offset_by_timestamp
+
+__all__ = ["UNIT", "UNIT_DTYPE", "BoundaryType", "ConsumeQueue", "ConsumeQueueEntry", "Queue"]
+
+UNIT: Final = Struct(">qiq")
+UNIT_DTYPE: Final = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
+FILLER: Final = (0, FILLER_SIZE, 0)
+RECOVERED_FILES: Final = 3
+"""A broker looks for the end of a queue in its last three files."""
+
+Units = npt.NDArray[np.void]
+
+
+class ConsumeQueue:
+    """One plain queue as its files are now; the end and the beginning are found when first asked for."""
+
+    __slots__ = ("_bounds", "_commit_log", "_extension", "_extension_directory", "_files", "_name", "_open_files")
+    unit_size = UNIT.size
+
+    def __init__(
+        self,
+        name: QueueName,
+        directory: Path,
+        extension_directory: Path | None,
+        commit_log: CommitLog,
+        open_files: OpenFiles,
+    ) -> None:
+        self._name = name
+        self._commit_log = commit_log
+        self._open_files = open_files
+        self._files = QueueFiles(directory, UNIT.size, open_files)
+        self._extension_directory = extension_directory
+        self._extension: ConsumeQueueExt | None = None
+        self._bounds: tuple[int, int] | None = None
+
+    @property
+    def topic(self) -> str:
+        """The topic, as its directory is named."""
+        return self._name.topic
+
+    @property
+    def queue_id(self) -> int:
+        """The number of this queue in its topic."""
+        return self._name.queue_id
+
+    @property
+    def min_offset(self) -> int:
+        """The first queue offset whose message the log still has, past any filler; `max_offset` where there is none."""
+        return (self._bounds or self._measure())[0]
+
+    @property
+    def max_offset(self) -> int:
+        """The queue offset behind the last unit that holds."""
+        return (self._bounds or self._measure())[1]
+
+    @property
+    def newest_physical_offset(self) -> int:
+        """Where the record of the last unit starts, or −1 for a queue without units."""
+        unit = self._unit(self.max_offset - 1)
+        return -1 if unit is None else unit[0]
+
+    def entry_at(self, queue_offset: int) -> ConsumeQueueEntry | None:
+        """The entry of one message, or None where the queue has none."""
+        return next(iter(self.entries(queue_offset, 1)), None)
+
+    def entries(self, queue_offset: int, count: int) -> list[ConsumeQueueEntry]:
+        """The entries of up to `count` queue offsets from one on; empty where there is none at the first."""
+        found: list[ConsumeQueueEntry] = []
+        while len(found) < count and (units := self.walk(queue_offset + len(found), count - len(found))) is not None:
+            found.extend(self._entry(*unit) for unit in units)
+        return found
+
+    def walk(self, queue_offset: int, maximum: int) -> Iterable[Unit] | None:
+        """Up to `maximum` units from one on, within one file; None where there is no unit at `queue_offset`."""
+        minimum, end = self._bounds or self._measure()
+        number = self._files.number_at(queue_offset * UNIT.size)
+        if number is None or not minimum <= queue_offset < end:
+            return None
+        file = self._files.files[number]
+        position = queue_offset * UNIT.size
+        length = min(maximum * UNIT.size, min(file.end, end * UNIT.size) - position)
+        units = self._files.read_file(number, position - file.start, length)
+        return (
+            (offset, offset + 1, physical_offset, size, tags_code)
+            for offset, (physical_offset, size, tags_code) in enumerate(UNIT.iter_unpack(units), queue_offset)
+        )
+
+    def next_file_offset(self, queue_offset: int) -> int:
+        """The first queue offset of the next file, or the end of the queue behind the last one."""
+        start = self._files.start_after(queue_offset * UNIT.size)
+        return self.max_offset if start is None else start // UNIT.size
+
+    def extension_at(self, tags_code: int) -> ConsumeQueueExtUnit | None:
+        """The extension unit whose address stands in a unit's tags code; None where it is lost."""
+        if not is_extension_address(tags_code) or self._extension_directory is None:
+            return None
+        if self._extension is None:
+            self._extension = ConsumeQueueExt(self._extension_directory, self._open_files)
+        return self._extension.unit_at(tags_code)
+
+    def store_timestamp_at(self, queue_offset: int) -> int:
+        """When the message at a queue offset was stored (ms), or −1 where it cannot be read."""
+        minimum, end = self._bounds or self._measure()
+        unit = self._unit(queue_offset) if minimum <= queue_offset < end else None
+        return NO_TIMESTAMP if unit is None else self._commit_log.store_timestamp_at(unit[0], unit[1])
+
+    def offset_by_timestamp(self, timestamp: int, boundary: BoundaryType) -> int:
+        """The queue offset for a time (ms), as the broker searches for it (store-format §5.5), within min and max."""
+        minimum, end = self._bounds or self._measure()
+        files = [FileOfUnits(first, last) for first, last in self._ranges(end)]
+        found = offset_by_timestamp(files, minimum, timestamp, boundary, self._time_of, self._is_expired)
+        return min(max(found, minimum), end)
+
+    def units(self) -> Units:
+        """All units from `min_offset` to `max_offset` as one array of `UNIT_DTYPE`; a copy."""
+        blocks = [units for _, units in self.unit_blocks()]
+        return np.concatenate(blocks) if blocks else np.empty(0, UNIT_DTYPE)
+
+    def unit_blocks(self) -> Iterator[tuple[int, Units]]:
+        """For each file: the queue offset of its first unit between min and max, and its units as a view of the map."""
+        minimum, end = self._bounds or self._measure()
+        for first, last in self._ranges(end):
+            if last >= minimum:
+                start = max(first, minimum)
+                yield start, self._array(start, last + 1 - start)
+
+    def offsets_with_tag(self, tag_hash: int, from_physical: int, to_physical: int) -> npt.NDArray[np.int64]:
+        """Physical offsets in [from, to) of the messages whose tag may have a hash, in the queue's order."""
+        minimum, end = self._bounds or self._measure()
+        refuse_long_scan((end - minimum) * UNIT.size, f"all units of {self.topic} {self.queue_id}")
+        found = [np.empty(0, np.int64)]
+        for _, units in self.unit_blocks():
+            offsets, codes = units["physical_offset"], units["tags_code"]
+            low = codes.astype(np.int64) & 0xFFFFFFFF
+            wanted = (low == tag_hash & 0xFFFFFFFF) & (codes > LARGEST_ADDRESS)
+            for number in np.flatnonzero(codes <= LARGEST_ADDRESS):
+                extension = self.extension_at(int(codes[number]))
+                wanted[number] = extension is None or (extension.tags_code ^ tag_hash) & 0xFFFFFFFF == 0
+            wanted &= (offsets >= from_physical) & (offsets < to_physical) & (units["size"] > 0)
+            found.append(offsets[wanted].astype(np.int64))
+        return np.concatenate(found)
+
+    def _entry(self, offset: int, _after: int, physical_offset: int, size: int, tags_code: int) -> ConsumeQueueEntry:
+        extension = self.extension_at(tags_code)
+        code = tags_code if extension is None else extension.tags_code
+        return ConsumeQueueEntry(offset, physical_offset, size, code, extension)
+
+    def _unit(self, queue_offset: int) -> tuple[int, int, int] | None:
+        """One unit as it stands in a file, whether it is valid or not."""
+        data = self._files.read(queue_offset * UNIT.size, UNIT.size)
+        return None if data is None else UNIT.unpack(data)
+
+    def _array(self, queue_offset: int, count: int) -> Units:
+        data = self._files.read(queue_offset * UNIT.size, count * UNIT.size)
+        return np.frombuffer(data or b"", UNIT_DTYPE)
+
+    def _time_of(self, queue_offset: int) -> int:
+        unit = self._unit(queue_offset)
+        return NO_TIMESTAMP if unit is None else self._commit_log.store_timestamp_at(unit[0], unit[1])
+
+    def _is_expired(self, queue_offset: int) -> bool:
+        unit = self._unit(queue_offset)
+        return unit is not None and unit[0] < self._commit_log.minimum
+
+    def _ranges(self, end: int) -> list[tuple[int, int]]:
+        """First and last queue offset of each file that holds units before `end`."""
+        return [
+            (file.start // UNIT.size, min(file.end // UNIT.size, end) - 1)
+            for file in self._files.files
+            if file.start < end * UNIT.size
+        ]
+
+    def _measure(self) -> tuple[int, int]:
+        """Find min and max; two threads that do so at once come to the same."""
+        first_file = max(0, len(self._files.files) - RECOVERED_FILES)
+        end = self._without_strays(first_file, self._written_end(first_file))
+        self._bounds = bounds = (self._first_live(end), end)
+        return bounds
+
+    def _written_end(self, first_file: int) -> int:
+        """Behind the last unit before the first invalid one, looked for in the last three files as a broker does."""
+        end = 0
+        for number, file in enumerate(self._files.files[first_file:], first_file):
+            count = count_leading(self._files.map_of(number), file.size, UNIT_DTYPE, _are_valid)
+            if count or number == first_file:
+                end = file.start // UNIT.size + count
+            if count < file.size // UNIT.size:
+                break
+        return end
+
+    def _without_strays(self, first_file: int, end: int) -> int:
+        """Leave out the units at the end that point beyond the log or to what is no message of this queue."""
+        if not end:
+            return 0
+        start = self._files.files[first_file].start // UNIT.size
+        limit = self._commit_log.end
+        while end > start and self._is_stray(end - 1, limit):
+            end -= 1
+        return end
+
+    def _is_stray(self, queue_offset: int, log_end: int) -> bool:
+        unit = self._unit(queue_offset)
+        if unit is None or unit == FILLER:
+            return False
+        physical_offset, size, _ = unit
+        if physical_offset >= log_end:
+            return True
+        record = self._commit_log.record(physical_offset, size)
+        if record is None:
+            # Expired, or in a hole of the log: nothing speaks against the unit. Else it runs out of what the log holds.
+            return self._commit_log.segment_of(physical_offset) is not None
+        claimed = self._name.offset_in(record, physical_offset)
+        if claimed is None or claimed == queue_offset:
+            return claimed is None
+        # After a lost unit, later ones stand at other places than their records say (§5.2). They are strays only if the
+        # record's own unit stands where it says.
+        own = self._unit(claimed)
+        return own is not None and own[0] == physical_offset
+
+    def _first_live(self, end: int) -> int:
+        """What a broker's correctMinOffset finds once expired files are gone: the first unit that the log has."""
+        ranges = self._ranges(end)
+        minimum = self._commit_log.minimum
+        number = bisect_left(ranges, minimum, key=lambda units: self._live_offset(units[1]))
+        if number == len(ranges):
+            return end
+        first, last = ranges[number]
+        return bisect_left(range(last + 1), minimum, lo=first, key=self._live_offset)
+
+    def _live_offset(self, queue_offset: int) -> int:
+        """The physical offset of a unit to search by; a filler counts as expired."""
+        unit = self._unit(queue_offset)
+        return -1 if unit is None or unit == FILLER else unit[0]
+
+
+def _are_valid(units: Units) -> npt.NDArray[np.bool_]:
+    """Which units a broker takes as written: a filler counts, a zero unit does not."""
+    valid: npt.NDArray[np.bool_] = (units["physical_offset"] >= 0) & (units["size"] > 0)
+    return valid

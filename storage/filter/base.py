@@ -1,0 +1,35 @@
+"""What decides, of the messages of one queue, which a consumer wants.
+
+A pull asks a filter twice, as the broker does: first with what the queue unit holds, before the message is read;
+then, only if the filter says that it needs them, with the message's properties. Source: filter.md §1.4, §3.3.
+"""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from storage.consume_queue_ext import ConsumeQueueExtUnit
+
+
+class MessageFilter(Protocol):
+    """One consumer's choice of messages; filters are stateless and shared between threads."""
+
+    @property
+    def matches_everything(self) -> bool:
+        """Whether both stages always say yes, so that nobody need ask."""
+        ...
+
+    @property
+    def needs_properties(self) -> bool:
+        """Whether the second stage looks at the properties; if not, they are never parsed."""
+        ...
+
+    def matches_consume_queue_entry(self, tags_code: int | None, extension: ConsumeQueueExtUnit | None) -> bool:
+        """Whether the message behind a queue unit may match.
+
+        `tags_code` is None where the unit points to an extension unit that is lost: nothing is known, so it may match.
+        """
+        ...
+
+    def matches_commit_log(self, properties: Mapping[str, str]) -> bool:
+        """Whether a message with these properties matches."""
+        ...

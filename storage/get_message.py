@@ -1,0 +1,187 @@
+"""What a pull reads: from one offset of a queue on, the messages that a filter lets through, up to the broker's limits.
+
+Statuses, order of checks, limits and the offset to go on from are those of the broker's getMessage (store-format
+§5.4), with two differences that keep answers exact: a record that is damaged, or is no message of the queue, is left
+out like one that cannot be read, and only a record whose segment is missing makes the pull jump to the next segment.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from protocol.errors import FilterEvaluationError
+from protocol.message_layout import locate
+from protocol.properties import parse_properties
+from storage.commit_log import CommitLog
+from storage.consume_queue_ext import LARGEST_ADDRESS
+from storage.filter.base import MessageFilter
+from storage.queue import FILLER_SIZE, Queue, Unit
+from storage.queue_end import refuse_long_scan
+from storage.queue_record import QueueName
+from storage.queue_store import QueueStore
+
+LARGEST_FILTER_SCAN: Final = 16_000
+"""Bytes of units that one pull looks through (`maxFilterMessageSize`), unless it asks for more messages than that."""
+TRANSFER_BYTES: Final = 262_144
+TRANSFER_COUNT: Final = 32
+"""One pull returns no more from memory (`maxTransferBytesOnMessageInMemory`, `maxTransferCountOnMessageInMemory`)."""
+SMALLEST_PULL: Final = 100
+PATIENT_SCAN: Final = 4096
+"""Units that a thread which may not wait goes through in one pull."""
+
+
+class GetMessageStatus(IntEnum):
+    """How a pull ended; the names are remarks of the answer."""
+
+    FOUND = 0
+    NO_MATCHED_MESSAGE = 1
+    MESSAGE_WAS_REMOVING = 2
+    OFFSET_FOUND_NULL = 3
+    OFFSET_OVERFLOW_BADLY = 4
+    OFFSET_OVERFLOW_ONE = 5
+    OFFSET_TOO_SMALL = 6
+    NO_MATCHED_LOGIC_QUEUE = 7
+    NO_MESSAGE_IN_QUEUE = 8
+    OFFSET_RESET = 9
+
+
+@dataclass(frozen=True, slots=True)
+class GetMessageResult:
+    """What a pull found; `records` are whole records, slices of the log's maps, in the queue's order."""
+
+    status: GetMessageStatus
+    next_begin_offset: int
+    min_offset: int
+    max_offset: int
+    records: list[memoryview]
+
+
+def get_message(
+    queue_store: QueueStore,
+    commit_log: CommitLog,
+    topic: str,
+    queue_id: int,
+    queue_offset: int,
+    max_messages: int,
+    max_bytes: int,
+    message_filter: MessageFilter | None = None,
+) -> GetMessageResult:
+    """Read messages of one queue from `queue_offset` on; without a filter all of them.
+
+    The first message is returned however long it is. A queue that does not exist is an empty one: a broker makes it
+    when it is asked for. Raises Cold on a thread that may not wait for the disk.
+    """
+    queue = queue_store.queue(topic, queue_id)
+    if queue is None or not queue.max_offset:
+        return GetMessageResult(
+            GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0, 0 if queue is None else queue.min_offset, 0, []
+        )
+    minimum, end = queue.min_offset, queue.max_offset
+    outside = _outside(queue_offset, minimum, end)
+    if outside is not None:
+        return GetMessageResult(*outside, minimum, end, [])
+    scan_bytes = max(LARGEST_FILTER_SCAN, max_messages * queue.unit_size)
+    stop = queue_offset + -(-scan_bytes // queue.unit_size)
+    refuse_long_scan(min(stop, end) - queue_offset, f"a pull of {max_messages} messages", PATIENT_SCAN)
+    units = queue.walk(queue_offset, stop - queue_offset)
+    if units is None:
+        following = queue.next_file_offset(queue_offset)
+        return GetMessageResult(GetMessageStatus.OFFSET_FOUND_NULL, following, minimum, end, [])
+    limits = _Limits(stop, max_messages, min(max(max_bytes, SMALLEST_PULL), TRANSFER_BYTES))
+    return _collect(_Messages(commit_log, queue, message_filter), units, limits, queue_offset, minimum, end)
+
+
+def _outside(queue_offset: int, minimum: int, end: int) -> tuple[GetMessageStatus, int] | None:
+    """Status and offset to go on from for a pull that starts at no message of the queue."""
+    if queue_offset < minimum:
+        return GetMessageStatus.OFFSET_TOO_SMALL, minimum
+    if queue_offset == end:
+        return GetMessageStatus.OFFSET_OVERFLOW_ONE, end
+    if queue_offset > end:
+        return GetMessageStatus.OFFSET_OVERFLOW_BADLY, end
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """Where a pull ends: before the unit of `stop`, and before more messages or bytes than this."""
+
+    stop: int
+    messages: int
+    record_bytes: int
+
+
+def _collect(
+    messages: "_Messages", units: Iterable[Unit], limits: _Limits, queue_offset: int, minimum: int, end: int
+) -> GetMessageResult:
+    """Walk over the units until a limit is reached; one unit always goes through, so that a pull moves on."""
+    records: list[memoryview] = []
+    count = total = 0
+    status, next_offset = GetMessageStatus.NO_MATCHED_MESSAGE, queue_offset
+    for offset, after, physical_offset, size, tags_code in units:
+        if offset >= limits.stop:
+            break
+        if count and (
+            count + after - offset > limits.messages or total + size > limits.record_bytes or count >= TRANSFER_COUNT
+        ):
+            break
+        next_offset = after
+        if physical_offset < messages.skip_to:
+            continue
+        found = messages.find(physical_offset, size, tags_code)
+        if isinstance(found, memoryview):
+            records.append(found)
+            count += after - offset
+            total += len(found)
+        elif not records:
+            status = found
+    return GetMessageResult(GetMessageStatus.FOUND if records else status, next_offset, minimum, end, records)
+
+
+class _Messages:
+    """The messages of one queue as one pull reads them; `skip_to` is where the log goes on behind a missing segment."""
+
+    __slots__ = ("_filter", "_log", "_name", "_queue", "skip_to")
+
+    def __init__(self, commit_log: CommitLog, queue: Queue, message_filter: MessageFilter | None) -> None:
+        self._log = commit_log
+        self._queue = queue
+        self._name = QueueName(queue.topic, queue.queue_id)
+        self._filter = None if message_filter is None or message_filter.matches_everything else message_filter
+        self.skip_to = 0
+
+    def find(self, physical_offset: int, size: int, tags_code: int) -> memoryview | GetMessageStatus:
+        """The record of a unit, or what the pull's status becomes if nothing else is found."""
+        chosen = self._filter
+        if chosen is not None and not self._may_match(chosen, tags_code):
+            return GetMessageStatus.NO_MATCHED_MESSAGE
+        record = self._log.record_at(physical_offset)
+        if record is None or size == FILLER_SIZE or not self._name.owns(record):
+            return self._unreadable(physical_offset)
+        if chosen is not None and chosen.needs_properties and not _match_properties(chosen, record):
+            return GetMessageStatus.NO_MATCHED_MESSAGE
+        self.skip_to = 0
+        return record
+
+    def _may_match(self, chosen: MessageFilter, tags_code: int) -> bool:
+        """Ask the filter's first stage, with the extension unit where there is one."""
+        if tags_code > LARGEST_ADDRESS:
+            return chosen.matches_consume_queue_entry(tags_code, None)
+        extension = self._queue.extension_at(tags_code)
+        return chosen.matches_consume_queue_entry(None if extension is None else extension.tags_code, extension)
+
+    def _unreadable(self, physical_offset: int) -> GetMessageStatus:
+        if self._log.segment_of(physical_offset) is None:
+            following = self._log.next_segment_start(physical_offset)
+            self.skip_to = physical_offset + 1 if following is None else following
+        return GetMessageStatus.MESSAGE_WAS_REMOVING
+
+
+def _match_properties(chosen: MessageFilter, record: memoryview) -> bool:
+    """Ask the filter's second stage; a message that it cannot evaluate does not match."""
+    places = locate(record)
+    try:
+        return chosen.matches_commit_log(parse_properties(record[places.properties : places.total_size]))
+    except FilterEvaluationError:
+        return False

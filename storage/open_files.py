@@ -1,0 +1,52 @@
+"""At most so many queue files open at a time, those read last.
+
+A store can hold hundreds of thousands of queue files, each of which costs descriptors and a map, so they are opened
+when first read and forgotten when 1,024 others were read since. Forgetting drops a reference and closes nothing: a
+reader that still holds a slice of a map keeps it until it is done.
+"""
+
+import errno
+from pathlib import Path
+from typing import Final
+
+from protocol.errors import StoreError
+from storage.mapped_file import MappedFile
+from storage.recently_used import RecentlyUsed
+
+QUEUE_FILE_LIMIT: Final = 1024
+_NO_DESCRIPTOR_LEFT: Final = (errno.EMFILE, errno.ENFILE)
+
+
+class OpenFiles:
+    """Queue files by path and inode, mapped when first asked for; shared by the threads and snapshots of one store."""
+
+    __slots__ = ("_files",)
+
+    def __init__(self, limit: int = QUEUE_FILE_LIMIT) -> None:
+        self._files: RecentlyUsed[MappedFile] = RecentlyUsed(limit)
+
+    def __len__(self) -> int:
+        return len(self._files)
+
+    def get(self, path: str, inode: int) -> MappedFile:
+        """The map of a file, opened now if it is not open; raises StoreError where that is not possible.
+
+        The inode tells a file from a later one of the same name, of which an older snapshot knows nothing.
+        """
+        return self._files.get((path, inode), lambda: self._open(Path(path)))
+
+    def _open(self, path: Path) -> MappedFile:
+        try:
+            return MappedFile.open(path)
+        except StoreError as error:
+            if not _lacks_descriptors(error):
+                raise
+        # Better some files open than an error: the process may be allowed fewer descriptors than the limit asks for.
+        self._files.forget_to(len(self._files) // 2)
+        return MappedFile.open(path)
+
+
+def _lacks_descriptors(error: StoreError) -> bool:
+    """Whether a file could not be opened because the process or the system has no descriptor left."""
+    cause = error.__cause__
+    return isinstance(cause, OSError) and cause.errno in _NO_DESCRIPTOR_LEFT

@@ -1,0 +1,88 @@
+"""The files of one queue's directory, as one logical stream of bytes: named by byte offset, opened when read.
+
+A broker writes files of equal size and refuses to start on any other; here every file counts with the size it has, so
+that a copy cut short, or a queue whose file size was changed, is read as far as it goes (store-format §1.2, §1.4).
+"""
+
+import os
+from bisect import bisect_right
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from storage.mapped_file import MappedFile, list_segment_files
+from storage.open_files import OpenFiles
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFile:
+    """One file: `start` is the stream's byte offset of its first byte; `size` counts whole units only."""
+
+    path: str
+    inode: int
+    start: int
+    size: int
+
+    @property
+    def end(self) -> int:
+        """The stream's byte offset behind this file."""
+        return self.start + self.size
+
+
+class QueueFiles:
+    """The non-empty files of a directory in order; immutable, a missing directory has none.
+
+    Ignored are foreign names and files that hold no whole unit or start within one; a file that reaches into the next
+    one counts up to there. Raises StoreError when the directory cannot be listed.
+    """
+
+    __slots__ = ("_open_files", "_starts", "files")
+
+    def __init__(self, directory: Path, unit_size: int, open_files: OpenFiles) -> None:
+        self._open_files = open_files
+        self.files = _list_files(directory, unit_size)
+        self._starts = [file.start for file in self.files]
+
+    def number_at(self, position: int) -> int | None:
+        """The number of the file that holds a byte offset of the stream."""
+        number = bisect_right(self._starts, position) - 1
+        return number if number >= 0 and position < self.files[number].end else None
+
+    def start_after(self, position: int) -> int | None:
+        """Where the first file that starts behind a byte offset starts; None behind the last one's start."""
+        number = bisect_right(self._starts, position)
+        return self._starts[number] if number < len(self._starts) else None
+
+    def read(self, position: int, length: int) -> memoryview | None:
+        """Bytes of the stream that lie in one file, as a slice of its map, or None where they do not.
+
+        Raises StoreError when the file cannot be opened, and Cold on a thread that may not wait.
+        """
+        number = self.number_at(position)
+        if number is None or position + length > self.files[number].end:
+            return None
+        return self.read_file(number, position - self.files[number].start, length)
+
+    def read_file(self, number: int, position: int, length: int) -> memoryview:
+        """Bytes of one file by its number; raises TruncatedFile where it was cut since it was listed."""
+        return self.map_of(number).read(position, length)
+
+    def map_of(self, number: int) -> MappedFile:
+        """The map of one file by its number."""
+        file = self.files[number]
+        return self._open_files.get(file.path, file.inode)
+
+
+def _list_files(directory: Path, unit_size: int) -> tuple[QueueFile, ...]:
+    files: list[QueueFile] = []
+    for start, path in list_segment_files(directory)[0]:
+        try:
+            status = os.stat(path)
+        except OSError:  # expired since the directory was listed
+            continue
+        size = status.st_size - status.st_size % unit_size
+        if not size or start % unit_size:
+            continue
+        if files and start < files[-1].end:
+            files[-1] = replace(files[-1], size=start - files[-1].start)
+        files.append(QueueFile(str(path), status.st_ino, start, size))
+    return tuple(files)
