@@ -167,25 +167,26 @@ def drive(lanes: Sequence[Lane], beside: Sequence[Lane] = ()) -> float:
     """Runs ``lanes`` to their end, and ``beside`` for as long; the seconds it took."""
     everyone = {lane.socket.fileno(): lane for lane in (*lanes, *beside)}
     started = time.perf_counter()
-    for lane in everyone.values():
-        lane.begin()
-    if len(everyone) == 1:
-        (only,) = everyone.values()
-        while only.unanswered:
-            only.turn()
-    else:
-        _drive_many(everyone, lanes)
-    seconds = time.perf_counter() - started
-    for lane in everyone.values():
-        lane.socket.close()
-    return seconds
+    try:
+        for lane in everyone.values():
+            lane.begin()
+        if len(everyone) == 1:
+            (only,) = everyone.values()
+            while only.unanswered > 0:
+                only.turn()
+        else:
+            _drive_many(everyone, lanes)
+        return time.perf_counter() - started
+    finally:
+        for lane in everyone.values():
+            lane.socket.close()
 
 
 def _drive_many(everyone: dict[int, Lane], lanes: Sequence[Lane]) -> None:
     with select.epoll() as poll:
         for descriptor in everyone:
             poll.register(descriptor, select.EPOLLIN)
-        while any(lane.unanswered for lane in lanes):
+        while any(lane.unanswered > 0 for lane in lanes):
             ready = poll.poll(_STALL_SECONDS)
             if not ready:
                 raise LoadFailed(f"no answer for {_STALL_SECONDS} s")
