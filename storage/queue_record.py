@@ -4,12 +4,11 @@ A unit only points; what it points to says itself where it belongs. The two disa
 an older log that was cut and written anew survive behind a queue's end (store-format §6.3, §6.6).
 """
 
-from struct import Struct
 from typing import Final
 
 from protocol.errors import StoreError
 from protocol.message_layout import (
-    PHYSICAL_OFFSET_POSITION,
+    INT,
     SYS_FLAG_POSITION,
     V1_MAGIC,
     V1_TOPIC_LENGTH,
@@ -19,11 +18,7 @@ from protocol.message_layout import (
 )
 from protocol.properties import INNER_MULTI_DISPATCH, INNER_MULTI_QUEUE_OFFSET, property_value
 
-LONG: Final = Struct(">q")
-BODY_LENGTH: Final = Struct(">i")
-QUEUE_ID: Final = Struct(">i")
 QUEUE_ID_POSITION: Final = 12
-QUEUE_OFFSET_POSITION: Final = 20
 _MAGIC_LOW_BYTE: Final = 7
 _SYS_FLAG_LOW_BYTE: Final = SYS_FLAG_POSITION + 3
 _V1_LOW_BYTE: Final = V1_MAGIC & 0xFF
@@ -43,11 +38,11 @@ class QueueName:
         self.queue_id = queue_id
         self._topic = topic.encode("utf-8", "surrogateescape")
         self._topic_length = len(self._topic) & 0xFF
-        self._queue_id = QUEUE_ID.pack(queue_id)
+        self._queue_id = INT.pack(queue_id)
 
     def owns(self, record: memoryview) -> bool:
         """Whether an intact record is a message of this queue, directly or dispatched to it as one of several."""
-        if record[QUEUE_ID_POSITION : QUEUE_ID_POSITION + QUEUE_ID.size] == self._queue_id:
+        if record[QUEUE_ID_POSITION : QUEUE_ID_POSITION + INT.size] == self._queue_id:
             topic = _topic_position(record)
             # The low byte of the length tells equal prefixes apart: no topic has more than 255 bytes.
             if record[topic - 1] == self._topic_length and record[topic : topic + len(self._topic)] == self._topic:
@@ -57,14 +52,15 @@ class QueueName:
     def offset_in(self, record: memoryview, physical_offset: int) -> int | None:
         """The queue offset that the bytes at a physical offset claim in this queue, or None: no message of it."""
         try:
-            locate(record, physical_offset)
+            fixed = locate(record, physical_offset).fixed
         except StoreError:
             return None
-        if LONG.unpack_from(record, PHYSICAL_OFFSET_POSITION)[0] != physical_offset or not self.owns(record):
+        own_offset: int
+        _, _, _, _, _, own_offset, own_place, *_ = fixed.unpack_from(record)
+        if own_place != physical_offset or not self.owns(record):
             return None
         dispatched = self._dispatched_offset(record)
-        own: int = LONG.unpack_from(record, QUEUE_OFFSET_POSITION)[0]
-        return own if dispatched is None else dispatched
+        return own_offset if dispatched is None else dispatched
 
     def _dispatched_offset(self, record: memoryview) -> int | None:
         """The offset in this queue of a message that names it among several (store-format §2.10), or None."""
@@ -82,6 +78,6 @@ class QueueName:
 def _topic_position(record: memoryview) -> int:
     """Where the topic of a record of sound shape starts; `protocol.message_layout.locate` for the hot path."""
     body = _BODY_POSITIONS[record[_SYS_FLAG_LOW_BYTE] >> 4 & 3]
-    length: int = BODY_LENGTH.unpack_from(record, body - BODY_LENGTH.size)[0]
+    length: int = INT.unpack_from(record, body - INT.size)[0]
     length_field = V1_TOPIC_LENGTH.size if record[_MAGIC_LOW_BYTE] == _V1_LOW_BYTE else V2_TOPIC_LENGTH.size
     return body + max(length, 0) + length_field

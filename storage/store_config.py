@@ -1,0 +1,259 @@
+"""What a store's `config/*.json` say: topics, subscription groups, consumer offsets, delay offsets and registered
+filters.
+
+A broker writes them with Java's fastjson (integer keys without quotes), moving the old file to `NAME.json.bak` first;
+a copy of a live store may have caught only that one. Nothing here is fatal: a file that cannot be read, and an entry
+that is none, are told in `StoreConfig.problems`, and the store is served without it. Source: store-format §9.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Final, Self, TypeVar
+
+import msgspec
+
+from protocol.errors import RocketLensError
+from protocol.fastjson import parse_fastjson
+
+DIRECTORY: Final = "config"
+GROUP_SEPARATOR: Final = "@"
+READ, WRITE, INHERIT = 4, 2, 1
+"""Bits of a topic's permission."""
+_MOST_PROBLEMS: Final = 10  # told of one file
+_LIGHT_QUEUE_ID: Final = 0
+
+Decoded = TypeVar("Decoded")
+Int = Annotated[int, msgspec.Meta(ge=-(1 << 31), lt=1 << 31)]
+Long = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+QueueOffsets = dict[Int, Long]
+
+
+class DataVersion(msgspec.Struct, frozen=True, rename="camel"):
+    """How often a table was changed, and when last (ms)."""
+
+    counter: Long = 0
+    state_version: Long = 0
+    timestamp: Long = 0
+
+
+class TopicConfig(msgspec.Struct, frozen=True, rename="camel"):
+    """One topic; `perm` is 4 to read and 2 to write and 1 to inherit, `attributes` hold `queue.type` and the like."""
+
+    topic_name: str
+    read_queue_nums: Int = 16
+    write_queue_nums: Int = 16
+    perm: Int = READ | WRITE
+    topic_filter_type: str = "SINGLE_TAG"
+    topic_sys_flag: Int = 0
+    order: bool = False
+    attributes: dict[str, str] = {}
+
+
+class GroupRetryPolicy(msgspec.Struct, frozen=True, rename="camel"):
+    """How long a message that failed waits; the details of the other policies are not kept."""
+
+    type: str = "CUSTOMIZED"
+
+
+class SubscriptionGroup(msgspec.Struct, frozen=True, rename="camel"):
+    """One consumer group, with a broker's defaults for what its entry leaves out."""
+
+    group_name: str
+    consume_enable: bool = True
+    consume_from_min_enable: bool = True
+    consume_broadcast_enable: bool = True
+    consume_message_orderly: bool = False
+    retry_queue_nums: Int = 1
+    retry_max_times: Int = 16
+    group_retry_policy: GroupRetryPolicy = GroupRetryPolicy()
+    broker_id: Long = 0
+    which_broker_when_consume_slowly: Long = 1
+    notify_consumer_ids_changed_enable: bool = True
+    group_sys_flag: Int = 0
+    consume_timeout_minute: Int = 15
+    attributes: dict[str, str] = {}
+
+
+class BloomFilterData(msgspec.Struct, frozen=True, rename="camel"):
+    """Which bits of a message's bitmap stand for a filter, and how many bits such a bitmap has."""
+
+    bit_num: Int
+    bit_pos: list[Int]
+
+
+class ConsumerFilter(msgspec.Struct, frozen=True, rename="camel"):
+    """One registered SQL filter of a group on a topic; times in ms, `dead_time` 0 while the group was online."""
+
+    consumer_group: str
+    topic: str
+    expression: str | None = None
+    expression_type: str | None = None
+    born_time: Long = 0
+    dead_time: Long = 0
+    client_version: Long = 0
+    bloom_filter_data: BloomFilterData | None = None
+
+
+class StoreConfig(msgspec.Struct, frozen=True):
+    """All of it. Offsets are the next to consume, by (group, topic) and queue id; `delay_offsets` by delay level."""
+
+    topics: dict[str, TopicConfig]
+    topics_version: DataVersion
+    groups: dict[str, SubscriptionGroup]
+    groups_version: DataVersion
+    forbidden: dict[str, dict[str, int]]
+    consumer_offsets: dict[tuple[str, str], dict[int, int]]
+    pull_offsets: dict[tuple[str, str], dict[int, int]]
+    consumer_offsets_version: DataVersion
+    delay_offsets: dict[int, int]
+    filters: dict[str, dict[str, ConsumerFilter]]
+    problems: list[str]
+
+    @classmethod
+    def load(cls, root: Path) -> Self:
+        """Read `config/` under a store's root; never fails. Waits for the disk."""
+        reader = _Reader(root / DIRECTORY)
+        topics = reader.read("topics.json", required=True)
+        groups = reader.read("subscriptionGroup.json")
+        offsets = reader.read("consumerOffset.json")
+        light = reader.read("lmqConsumerOffset.json")
+        delays = reader.read("delayOffset.json")
+        filters = reader.read("consumerFilter.json")
+        return cls(
+            topics=topics.entries("topicConfigTable", TopicConfig, "topicName"),
+            topics_version=topics.version(),
+            groups=groups.entries("subscriptionGroupTable", SubscriptionGroup, "groupName"),
+            groups_version=groups.version(),
+            forbidden=groups.values("forbiddenTable", dict[str, Int]),
+            consumer_offsets=_by_group(light.light_offsets() | offsets.values("offsetTable", QueueOffsets)),
+            pull_offsets=_by_group(offsets.values("pullOffsetTable", QueueOffsets)),
+            consumer_offsets_version=offsets.version(),
+            delay_offsets=delays.numbers("offsetTable"),
+            filters=filters.filters(),
+            problems=reader.problems,
+        )
+
+
+def _by_group(table: Mapping[str, dict[int, int]]) -> dict[tuple[str, str], dict[int, int]]:
+    """A table whose keys are `topic@group`, by (group, topic)."""
+    found = {}
+    for key, offsets in table.items():
+        topic, separator, group = key.partition(GROUP_SEPARATOR)
+        if separator:
+            found[group, topic] = offsets
+    return found
+
+
+class _Reader:
+    """Reads files of one directory and collects what is wrong with them."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self.problems: list[str] = []
+        if (directory / "rdb").is_dir() or (directory / "topics").is_dir():
+            self.problems.append(f"{directory} is kept in RocksDB and not read; JSON files in it may be old")
+
+    def read(self, name: str, *, required: bool = False) -> "_File":
+        """One file, or its `.bak` where it is missing, empty or no JSON object; an empty table where both are."""
+        path = self._directory / name
+        for candidate in (path, path.with_name(f"{name}.bak")):
+            found = self._parse(candidate)
+            if found is not None:
+                if candidate is not path:
+                    self.problems.append(f"{path} is missing or unreadable, {candidate.name} is used instead")
+                return _File(path, found, self.problems)
+        if required and self._directory.is_dir():
+            self.problems.append(f"{path} is missing")
+        return _File(path, {}, self.problems)
+
+    def _parse(self, path: Path) -> dict[object, object] | None:
+        try:
+            text = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            self.problems.append(f"{path} cannot be read: {error.strerror}")
+            return None
+        try:
+            value = parse_fastjson(text) if text.strip() else None
+        except RocketLensError as error:
+            self.problems.append(f"{path} is no JSON: {error}")
+            return None
+        if not isinstance(value, dict):
+            self.problems.append(f"{path} holds no JSON object")
+            return None
+        return value
+
+
+class _File:
+    """One parsed file; its tables convert entry by entry, and what does not is a problem and left out."""
+
+    def __init__(self, path: Path, content: dict[object, object], problems: list[str]) -> None:
+        self._path = path
+        self._content = content
+        self._problems = problems
+        self._told = 0
+
+    def version(self) -> DataVersion:
+        """The table's version, zeros where there is none."""
+        return self._convert(self._content.get("dataVersion", {}), DataVersion, "dataVersion") or DataVersion()
+
+    def entries(self, table: str, kind: type[Decoded], name_field: str) -> dict[str, Decoded]:
+        """A table of objects by name; the key counts as the name where an object does not say its own."""
+        named = {
+            name: {name_field: name, **value} if isinstance(value, dict) else value
+            for name, value in self._table(table).items()
+        }
+        return self._converted(table, named, kind)
+
+    def values(self, table: str, kind: type[Decoded]) -> dict[str, Decoded]:
+        """A table of values by name."""
+        return self._converted(table, self._table(table), kind)
+
+    def numbers(self, table: str) -> dict[int, int]:
+        """A table of numbers by number."""
+        return self._convert(self._table(table), QueueOffsets, table) or {}
+
+    def light_offsets(self) -> dict[str, dict[int, int]]:
+        """The offsets of light queues, which have one queue each."""
+        found = self.values("lmqOffsetTable", Long)
+        return {name: {_LIGHT_QUEUE_ID: offset} for name, offset in found.items()}
+
+    def filters(self) -> dict[str, dict[str, ConsumerFilter]]:
+        """Filters by topic and group."""
+        found = {}
+        for topic, value in self._table("filterDataByTopic").items():
+            groups = value.get("groupFilterData") if isinstance(value, dict) else None
+            found[topic] = self._converted(topic, groups if isinstance(groups, dict) else {}, ConsumerFilter)
+        return found
+
+    def _table(self, name: str) -> dict[str, object]:
+        value = self._content.get(name)
+        if isinstance(value, dict):
+            return {str(key): entry for key, entry in value.items()}
+        if value is not None:
+            self._tell(f"{name} is no object")
+        return {}
+
+    def _converted(self, table: str, values: Mapping[str, object], kind: type[Decoded]) -> dict[str, Decoded]:
+        found = {}
+        for name, value in values.items():
+            converted = self._convert(value, kind, f"{table}, {name!r}")
+            if converted is not None:
+                found[name] = converted
+        return found
+
+    def _convert(self, value: object, kind: type[Decoded], place: str) -> Decoded | None:
+        try:
+            # Not strict: an integer key is text after parsing, and foreign writers quote their numbers.
+            return msgspec.convert(value, kind, strict=False)
+        except msgspec.ValidationError as error:
+            self._tell(f"{place}: {error}")
+            return None
+
+    def _tell(self, problem: str) -> None:
+        self._told += 1
+        if self._told <= _MOST_PROBLEMS:
+            self._problems.append(f"{self._path}, {problem}; left out")
+        elif self._told == _MOST_PROBLEMS + 1:
+            self._problems.append(f"{self._path}: there are more such entries")

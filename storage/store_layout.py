@@ -1,0 +1,155 @@
+"""Whether a directory is a store that can be served, and where its pieces lie.
+
+The log is what makes a store; every other piece may be missing, and what it would have answered is then found without
+it or not at all. Refused, with what was found and what is expected, are directories without a log and stores whose
+log or queues are in a form that is not read here: DLedger entries and RocksDB tables. Source: store-format §1.
+"""
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from struct import Struct
+from typing import Final
+
+from protocol.errors import NotAStore, StoreError
+from protocol.message_layout import V1_MAGIC, V2_MAGIC
+from storage.mapped_file import list_segment_files, open_read_only
+from storage.queue_store import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
+
+COMMIT_LOG: Final = "commitlog"
+INDEX: Final = "index"
+CONFIG: Final = "config"
+CHECKPOINT: Final = "checkpoint"
+ROCKSDB_CONSUME_QUEUE: Final = "consumequeue_rocksdb"
+EXPECTED: Final = f"a RocketMQ store: a directory with {COMMIT_LOG}/ and in it segments named by 20 digits"
+
+DLEDGER_HEAD: Final = Struct(">i48xI")
+"""Magic of a DLedger entry, which is 1; at byte 52, behind the entry's head and the record's size, a record's."""
+_DLEDGER_MAGIC: Final = 1
+_DLEDGER_DIRECTORY: Final = re.compile("dledger-.+")
+_NAMES_TOLD: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class StoreLayout:
+    """Paths of a store's pieces, whether they are there or not; `missing` names those that are not."""
+
+    root: Path
+    commit_log_directories: tuple[Path, ...]
+    consume_queue: Path
+    batch_consume_queue: Path
+    index: Path
+    config: Path
+    checkpoint: Path
+    missing: tuple[str, ...]
+
+    @property
+    def problems(self) -> list[str]:
+        """What is missing, as sentences."""
+        return [f"{self.root / name} is missing; the store is served without it" for name in self.missing]
+
+
+def recognise_store(root: Path, commit_log_directories: Sequence[Path] = ()) -> StoreLayout:
+    """Look at a directory; raises NotAStore, saying what was found and what is expected. Nothing is written.
+
+    `commit_log_directories` are where the log lies if not in `commitlog/` below the root.
+    """
+    names = _list(root)
+    _refuse_rocksdb(root, names)
+    logs = tuple(Path(path) for path in commit_log_directories) or (root / COMMIT_LOG,)
+    if not commit_log_directories and COMMIT_LOG not in names:
+        raise NotAStore(root, expected=EXPECTED, found=_describe(root, names))
+    segments = [path for directory in logs for path in _segments(root, directory)]
+    if not segments:
+        _refuse_dledger(root, names, segments)
+        raise NotAStore(root, expected=EXPECTED, found=f"no segment in {', '.join(map(str, logs))}")
+    _refuse_dledger(root, names, segments)
+    present = {INDEX, CONFIG, CHECKPOINT} & names
+    # A store whose topics all hold batches has no plain queues, and the other way round.
+    present |= {CONSUME_QUEUE} if names & {CONSUME_QUEUE, BATCH_CONSUME_QUEUE} else set()
+    return StoreLayout(
+        root=root,
+        commit_log_directories=logs,
+        consume_queue=root / CONSUME_QUEUE,
+        batch_consume_queue=root / BATCH_CONSUME_QUEUE,
+        index=root / INDEX,
+        config=root / CONFIG,
+        checkpoint=root / CHECKPOINT,
+        missing=tuple(name for name in (CONSUME_QUEUE, INDEX, CONFIG, CHECKPOINT) if name not in present),
+    )
+
+
+def _list(root: Path) -> set[str]:
+    """Names in the store's root."""
+    try:
+        names = set(os.listdir(root))
+    except FileNotFoundError:
+        raise NotAStore(root, expected=EXPECTED, found="nothing there") from None
+    except NotADirectoryError:
+        raise NotAStore(root, expected=EXPECTED, found="a file") from None
+    except OSError as error:
+        raise NotAStore(root, expected=EXPECTED, found=f"a directory that cannot be read: {error.strerror}") from error
+    if not names:
+        raise NotAStore(root, expected=EXPECTED, found="an empty directory")
+    return names
+
+
+def _describe(root: Path, names: set[str]) -> str:
+    """What a directory without a log is, in a few words that help."""
+    if list_segment_files(root)[0]:
+        return f"segments, as if it were a store's {COMMIT_LOG}/ itself"
+    inner = sorted(name for name in names if (root / name / COMMIT_LOG).is_dir())
+    if inner:
+        return f"no {COMMIT_LOG}/, but a store in {root / inner[0]}"
+    if any(map(_DLEDGER_DIRECTORY.fullmatch, names)):
+        return "a DLedger log, which is not supported"
+    told = ", ".join(sorted(names)[:_NAMES_TOLD]) + (", …" if len(names) > _NAMES_TOLD else "")
+    return f"no {COMMIT_LOG}/ among {told}"
+
+
+def _segments(root: Path, directory: Path) -> list[Path]:
+    """Segment files in one directory of the log."""
+    if not directory.is_dir():
+        found = "a file" if directory.exists() else "nothing there"
+        raise NotAStore(root, expected=f"a directory of the commit log in {directory}", found=found)
+    try:
+        return [path for _, path in list_segment_files(directory)[0]]
+    except StoreError as error:
+        raise NotAStore(root, expected=EXPECTED, found=f"a commit log that cannot be read: {error}") from error
+
+
+def _refuse_rocksdb(root: Path, names: set[str]) -> None:
+    for name in (CONSUME_QUEUE, ROCKSDB_CONSUME_QUEUE):
+        if name in names and _is_rocksdb(root / name):
+            raise NotAStore(
+                root, expected=f"queues as files under {CONSUME_QUEUE}/", found=f"queues in RocksDB ({name}/CURRENT)"
+            )
+
+
+def _is_rocksdb(path: Path) -> bool:
+    return (path / "CURRENT").is_file() or any(path.glob("MANIFEST-*"))
+
+
+def _refuse_dledger(root: Path, names: set[str], segments: list[Path]) -> None:
+    """Refuse a log of DLedger entries, in the log's place or beside an empty one."""
+    beside = not segments and any(map(_DLEDGER_DIRECTORY.fullmatch, names))
+    if beside or any(_holds_dledger(path) for path in segments[:1]):
+        found = "a DLedger log, which is not supported"
+        raise NotAStore(root, expected="a commit log of plain records (enableDLegerCommitLog=false)", found=found)
+
+
+def _holds_dledger(path: Path) -> bool:
+    try:
+        descriptor = open_read_only(path)
+    except StoreError:  # told when the log is opened
+        return False
+    try:
+        head = os.pread(descriptor, DLEDGER_HEAD.size, 0)
+    finally:
+        os.close(descriptor)
+    if len(head) < DLEDGER_HEAD.size:
+        return False
+    magic, record_magic = DLEDGER_HEAD.unpack(head)
+    return magic == _DLEDGER_MAGIC and record_magic in (V1_MAGIC, V2_MAGIC)
