@@ -60,7 +60,7 @@ class FrameTooLarge(BadFrame):
 
 
 class BadCommand(ProtocolError):
-    """A frame's header is no command: no JSON, a field of a wrong type, lengths beyond its end."""
+    """A frame holds no command: its header, or the body it needs, is no JSON or has wrong types or lengths."""
 
 
 class BadHeader(ProtocolError):
