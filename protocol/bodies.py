@@ -215,7 +215,7 @@ class SubscriptionData(_Body):
     topic: str
     sub_string: str = "*"
     class_filter_mode: bool = False
-    code_set: list[I32] = []
+    code_set: list[int] = []
     expression_type: str = "TAG"
     filter_class_source: str | UnsetType = UNSET
     sub_version: I64 = 0

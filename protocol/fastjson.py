@@ -1,8 +1,8 @@
 """JSON as Java's fastjson writes it: beside JSON proper, integers and flat objects stand as keys without quotes.
 
 `{0:"127.0.0.1:10911"}` comes from name servers and from a broker's `config/*.json`;
-`{{"brokerName":"a","queueId":0,"topic":"T"}:{…}}` is any map whose keys are MessageQueues. One pass over the tokens puts
-such keys into quotes, and Python's own parser does the rest. Source: remoting-protocol §4.0, store-format §9.
+`{{"brokerName":"a","queueId":0,"topic":"T"}:{…}}` is any map whose keys are MessageQueues. One pass over the tokens
+puts such keys into quotes, and Python's own parser does the rest. Source: remoting-protocol §4.0, store-format §9.
 """
 
 import json
