@@ -6,7 +6,7 @@ well-formed old records and are never served.
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from storage.kernels.catalog import check_record
 from storage.kernels.memory import PROBE_ADDRESS
 from storage.kernels.record import check_checksums, check_shape, store_timestamp
 from storage.kernels.scan import AT_BLANK, walk_records
-from storage.mapped_file import MappedFile, list_segment_files
+from storage.mapped_file import FileIdentity, MappedFile, list_segment_files
 from storage.residency import Cold, current_tick
 
 WALK_STEP = 16 * 1024 * 1024
@@ -57,15 +57,19 @@ class CommitLog:
         self.catalog = _make_catalog(self.segments)
 
     @classmethod
-    def open(cls, directories: Iterable[Path], previous: "CommitLog | None" = None, known_end: int = 0) -> "CommitLog":
+    def open(
+        cls,
+        directories: Iterable[Path],
+        previous: "CommitLog | None" = None,
+        known_ends: Mapping[FileIdentity, int] | None = None,
+    ) -> "CommitLog":
         """The log as it is now. Maps of ``previous`` are taken over where the files are the same.
 
-        ``known_end`` is a physical offset up to which the data are known to be valid (a cached one is checked before it is
-        believed). Raises StoreError when a directory cannot be listed or no segment can be read.
+        ``known_ends`` are physical offsets up to which a segment in that very state was found valid. Raises StoreError when a directory cannot be listed or no segment can be read.
         """
         problems: list[str] = []
         files = _open_files(_list_segments(directories, problems), previous, problems)
-        return cls(_trim(files, known_end, problems), problems)
+        return cls(_trim(files, known_ends or {}, problems), problems)
 
     def record(self, physical_offset: int, size: int) -> memoryview | None:
         """``size`` bytes at a physical offset, unchecked, or None when they do not lie in one segment's valid part."""
@@ -218,7 +222,9 @@ def _take_over(known: MappedFile | None, path: Path) -> MappedFile:
     return MappedFile.open(path)
 
 
-def _trim(files: list[tuple[int, MappedFile]], known_end: int, problems: list[str]) -> list[Segment]:
+def _trim(
+    files: list[tuple[int, MappedFile]], known_ends: Mapping[FileIdentity, int], problems: list[str]
+) -> list[Segment]:
     """Segments with what of each may hold records: whole files, but the last one that holds data only to their end."""
     _report_adjacency(files, problems)
     last = len(files) - 1
@@ -226,7 +232,7 @@ def _trim(files: list[tuple[int, MappedFile]], known_end: int, problems: list[st
         last -= 1
     position = 0
     while last >= 0:
-        position, full = find_end(files[last][0], files[last][1], known_end)
+        position, full = find_end(*files[last], known_ends.get(files[last][1].identity, 0))
         if position > 0 or last == 0:
             break
         if any(files[last][1].view[:8]):
@@ -295,7 +301,8 @@ def _make_catalog(segments: tuple[Segment, ...]) -> np.ndarray:
     catalog[table.SEGMENT_COUNT] = len(segments)
     sizes = {segment.file.size for segment in segments}
     if len(sizes) == 1 and all(
-        left.base_offset + left.file.size == right.base_offset for left, right in zip(segments, segments[1:], strict=False)
+        left.base_offset + left.file.size == right.base_offset
+        for left, right in zip(segments, segments[1:], strict=False)
     ):
         catalog[table.SEGMENT_SIZE] = sizes.pop()
     for number, segment in enumerate(segments):

@@ -86,7 +86,9 @@ def matches_key(properties: int, length: int, key: int, key_length: int, kind: i
     """Whether a record's property block carries the key in the way that the kind of query asks for."""
     if kind == KIND_TAG:
         found = find_property(properties, length, 4, TAGS_NAME)
-        return found >= 0 and (found & 0xFFFF) == key_length and equal_bytes(properties + (found >> 16), key, key_length)
+        return (
+            found >= 0 and (found & 0xFFFF) == key_length and equal_bytes(properties + (found >> 16), key, key_length)
+        )
     if kind != KIND_KEY:
         found = find_property(properties, length, 8, UNIQUE_KEY_NAME)
         if found >= 0 and (found & 0xFFFF) == key_length and equal_bytes(properties + (found >> 16), key, key_length):

@@ -103,6 +103,7 @@ def check_head(record: int, available: int) -> int:
 def check_shape(record: int, available: int, physical_offset: int) -> int:
     """Size of the record at an address if its parts add up, else one of the ``BAD_`` codes; reads no body.
 
+    As the broker sees it, a negative length of body or properties counts as 0 and one of the topic is an error.
     ``available`` bytes may be read; ``physical_offset`` is what the record must say of itself, or −1 for any.
     """
     size = check_head(record, available)
@@ -114,9 +115,8 @@ def check_shape(record: int, available: int, physical_offset: int) -> int:
     position = body_length_position(record)
     if position + 4 > size:
         return BAD_LENGTHS
-    length = load_i32(record + position)
-    position += 4 + length
-    if length < 0 or position + 2 > size:
+    position += 4 + max(load_i32(record + position), 0)
+    if position + 2 > size:
         return BAD_LENGTHS
     if magic == MAGIC_V1:
         length = load_i8(record + position)
@@ -127,8 +127,7 @@ def check_shape(record: int, available: int, physical_offset: int) -> int:
     position += length
     if length < 0 or position + 2 > size:
         return BAD_LENGTHS
-    length = load_i16(record + position)
-    if length < 0 or position + 2 + length != size:
+    if position + 2 + max(load_i16(record + position), 0) != size:
         return BAD_LENGTHS
     return size
 

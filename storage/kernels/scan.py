@@ -111,6 +111,21 @@ def emit(hash_: int, physical_offset: int, first: int, count: int, hashes: np.nd
     return count + 1
 
 
+@njit("int64(int64)", cache=True, nogil=True)
+def tag_entry_hash(record: int) -> int:
+    """Hash of ``topic#T#tag``, under which the tag of a record is indexed since 5.4, or −1 for a record without tag."""
+    at = topic_position(record)
+    length = topic_length(record)
+    properties = record + at + length + 2
+    found = find_property(properties, load_i16(record + at + length), 4, TAGS_NAME)
+    if found < 0:
+        return -1
+    prefix = hash_utf8(0, record + at, length)
+    for unit in (HASH, TAG_INFIX, HASH):
+        prefix = (prefix * 31 + unit) & 0xFFFFFFFF
+    return fold_hash(hash_utf8(prefix, properties + (found >> 16), found & 0xFFFF))
+
+
 @njit("int64(int64, int64, int64, int32[::1], int64[::1])", cache=True, nogil=True)
 def emit_record(record: int, physical_offset: int, count: int, hashes: np.ndarray, offsets: np.ndarray) -> int:
     """Append what one record is found under: ``topic#unique key``, ``topic#piece`` of KEYS, ``topic#T#tag``; the new count."""
@@ -134,29 +149,33 @@ def emit_record(record: int, physical_offset: int, count: int, hashes: np.ndarra
                     key_hash = fold_hash(hash_utf8(prefix, start + piece, position - piece))
                     count = emit(key_hash, physical_offset, first, count, hashes, offsets)
                 piece = position + 1
-    found = find_property(properties, length, 4, TAGS_NAME)
-    if found >= 0:
-        prefix = ((prefix * 31 + TAG_INFIX) * 31 + HASH) & 0xFFFFFFFF
-        key_hash = fold_hash(hash_utf8(prefix, properties + (found >> 16), found & 0xFFFF))
-        count = emit(key_hash, physical_offset, first, count, hashes, offsets)
-    return count
+    key_hash = tag_entry_hash(record)
+    return emit(key_hash, physical_offset, first, count, hashes, offsets) if key_hash >= 0 else count
 
 
-@njit("int64(int64, int64, int64, int64, int32[::1], int64[::1], int64[::1])", cache=True, nogil=True)
+@njit("int64(int64, int64, int64, int64, int64, int32[::1], int64[::1], int64[::1])", cache=True, nogil=True)
 def scan_keys(
-    address: int, position: int, stop: int, base: int, hashes: np.ndarray, offsets: np.ndarray, result: np.ndarray
+    address: int,
+    position: int,
+    stop: int,
+    readable: int,
+    base: int,
+    hashes: np.ndarray,
+    offsets: np.ndarray,
+    result: np.ndarray,
 ) -> int:
-    """Note what the records from ``position`` on are found under, until ``stop``, damage, or a full output.
+    """Note what the records that start in [position, stop) are found under, until damage or a full output.
 
-    Where the scan ended; ``result`` gets the ``AT_`` code, entries written and records read. Rolled-back records are in no index.
+    ``readable`` bounds reading. Returns where the scan ended; ``result`` gets the ``AT_`` code, entries written and records
+    read. Rolled-back records are in no index.
     """
     result[0], result[1], result[2] = AT_LIMIT, 0, 0
     room = hashes.shape[0] - MAXIMUM_PIECES
-    while position + 8 <= stop:
+    while position < stop and position + 8 <= readable:
         if load_i32(address + position + MAGIC) == MAGIC_BLANK:
             result[0] = AT_BLANK
             return position
-        size = check_shape(address + position, stop - position, base + position)
+        size = check_shape(address + position, readable - position, base + position)
         if size < 0:
             result[0] = AT_DAMAGE
             return position

@@ -1,0 +1,215 @@
+"""One IndexFile: header, slots, entries; and how its slot and entry counts are found out.
+
+Layout (store-format §3.4), big-endian:
+
+    offset  size  type  field              meaning
+    0       8     i64   begin_timestamp    store time of the first entry's message, ms
+    8       8     i64   end_timestamp      store time of the last entry's message, ms
+    16      8     i64   begin_physical_offset  of the first entry
+    24      8     i64   end_physical_offset    of the last entry
+    32      4     i32   slot_count         slots that are not empty
+    36      4     i32   index_count        entries + 1
+
+Behind it S slots of i32, the newest entry of each; then N entries of 20 bytes, of which number 0 is never used:
+
+    offset  size  type  field              meaning
+    0       4     i32   key_hash           ≥ 0
+    4       8     i64   physical_offset    of the record
+    12      4     i32   time_difference    whole seconds since begin_timestamp
+    16      4     i32   previous           entry of the same slot before this one, 0 = none
+
+S and N stand nowhere. Candidates for S come from the last byte that is not zero, which lies in the last entry; those stay for which
+recomputing slots and pointers from the hashes reproduces the file, and the length 40 + 4S + 20N breaks ties. A length alone
+proves nothing: after a change of configuration it can be consistent and wrong.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from struct import Struct
+
+import numpy as np
+
+from storage.kernels.lookup import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
+from storage.kernels.structure import (
+    STATS_ASCENDING,
+    STATS_GAPS,
+    STATS_MAXIMUM,
+    STATS_MINIMUM,
+    check_structure,
+    measure_entries,
+)
+from storage.mapped_file import MappedFile
+
+HEADER = Struct(">qqqqii")
+ENTRY = Struct(">iqii")
+SLOT = Struct(">i")
+
+DEFAULT_SLOTS = 5_000_000
+DEFAULT_ENTRIES = 20_000_000
+MAXIMUM_GAPS = 64
+SEARCH_CHUNK = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class IndexHeader:
+    """The 40 bytes at the start of an index file; they may lag or lie and are never trusted alone."""
+
+    begin_timestamp: int
+    end_timestamp: int
+    begin_physical_offset: int
+    end_physical_offset: int
+    slot_count: int
+    index_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class IndexEntry:
+    """One entry; ``previous`` is the number of the one before it in the same slot."""
+
+    key_hash: int
+    physical_offset: int
+    time_difference: int
+    previous: int
+
+
+@dataclass(frozen=True, slots=True)
+class IndexShape:
+    """What a structural check found out about a file.
+
+    ``entries`` are numbered from 1; ``minimum`` and ``maximum`` are the physical offsets among them, ``ascending`` says that they
+    never fall from one entry to the next; ``gaps`` are (from, to) offsets of neighbouring entries more than 8 MiB apart.
+    """
+
+    slots: int
+    entries: int
+    minimum: int
+    maximum: int
+    ascending: bool
+    gaps: tuple[tuple[int, int], ...]
+
+
+class IndexFile:
+    """A mapped index file whose shape is known. ``shape.entries`` may be 0."""
+
+    def __init__(self, file: MappedFile, shape: IndexShape) -> None:
+        """Combine a map with its shape; nothing is read."""
+        self.file = file
+        self.shape = shape
+        self.name = file.path.name
+
+    @property
+    def header(self) -> IndexHeader:
+        """The header as it stands in the file now."""
+        return read_header(self.file)
+
+    def entry(self, number: int) -> IndexEntry:
+        """The entry of a number from 1 to ``shape.entries``."""
+        position = INDEX_HEADER + SLOT_BYTES * self.shape.slots + ENTRY_BYTES * number
+        return IndexEntry(*ENTRY.unpack_from(self.file.view, position))
+
+    def slot(self, key_hash: int) -> int:
+        """Number of the newest entry in the slot of a hash, 0 for none."""
+        newest: int = SLOT.unpack_from(self.file.view, INDEX_HEADER + SLOT_BYTES * (key_hash % self.shape.slots))[0]
+        return newest
+
+    def chain(self, key_hash: int) -> Iterator[tuple[int, IndexEntry]]:
+        """Entries of a hash's slot, newest first, as (number, entry); ends at any pointer that does not go down."""
+        number = self.slot(key_hash)
+        while 0 < number <= self.shape.entries:
+            entry = self.entry(number)
+            yield number, entry
+            if entry.previous >= number:
+                return
+            number = entry.previous
+
+
+def read_header(file: MappedFile) -> IndexHeader:
+    """The header of a file of at least 40 bytes."""
+    return IndexHeader(*HEADER.unpack_from(file.view, 0))
+
+
+def last_data_position(file: MappedFile) -> int:
+    """Position of the last byte that is not zero, −1 for none. Holes are skipped (SEEK_DATA) before anything is read."""
+    extents = []
+    position = 0
+    while position < file.size and len(extents) < 65536:
+        start = file.first_data(position)
+        if start >= file.size:
+            break
+        position = max(file.first_hole(start), start + 1)
+        extents.append((start, min(position, file.size)))
+    if position < file.size and len(extents) >= 65536:
+        extents.append((position, file.size))
+    for start, stop in reversed(extents):
+        while stop > start:
+            chunk = max(start, stop - SEARCH_CHUNK)
+            found = np.flatnonzero(np.frombuffer(file.view[chunk:stop], dtype=np.uint8))
+            if found.size:
+                return chunk + int(found[-1])
+            stop = chunk
+    return -1
+
+
+def candidate_slot_counts(last_data: int, index_count: int, hints: Iterable[int]) -> Iterator[int]:
+    """Slot counts under which the last non-zero byte lies in a last entry: hinted ones first, then by the header's count."""
+    seen = set()
+    for slots in hints:
+        if slots > 0 and INDEX_HEADER + SLOT_BYTES * slots + ENTRY_BYTES <= last_data and slots not in seen:
+            seen.add(slots)
+            yield slots
+    for inside in range(ENTRY_BYTES):
+        rest = last_data - inside - INDEX_HEADER - ENTRY_BYTES * (index_count - 1)
+        if index_count > 1 and rest > 0 and rest % SLOT_BYTES == 0 and rest // SLOT_BYTES not in seen:
+            yield rest // SLOT_BYTES
+
+
+def determine_shape(file: MappedFile, hints: Iterable[int] = ()) -> IndexShape | None:
+    """Find slot and entry counts of a file; None where none, or more than one, explains its bytes.
+
+    ``hints`` are slot counts to try first: those asked for, those of neighbouring files, the default.
+    A file without entries has the shape of no entries with the first hint's slots.
+    """
+    hints = list(hints)
+    last_data = last_data_position(file)
+    if file.size < INDEX_HEADER:
+        return None
+    header = read_header(file)
+    if last_data < INDEX_HEADER and header.index_count <= 1:
+        return IndexShape(hints[0] if hints else DEFAULT_SLOTS, 0, 0, 0, True, ())
+    survivors = [
+        (slots, entries)
+        for slots in candidate_slot_counts(last_data, header.index_count, hints)
+        if (entries := _reproduces(file, slots, last_data)) > 0
+    ]
+    if len(survivors) > 1:
+        survivors = [(slots, entries) for slots, entries in survivors if _length_agrees(file.size, slots, entries)]
+    if len(survivors) != 1:
+        return None
+    return _measure(file, *survivors[0])
+
+
+def _reproduces(file: MappedFile, slots: int, last_data: int) -> int:
+    """Number of entries under a slot count if slots and pointers can be recomputed from the hashes, else 0."""
+    entries = (last_data - INDEX_HEADER - SLOT_BYTES * slots) // ENTRY_BYTES
+    if entries < 1 or INDEX_HEADER + SLOT_BYTES * slots + ENTRY_BYTES * (entries + 1) > file.size:
+        return 0
+    sample = np.zeros(slots, dtype=np.int32)
+    return entries if check_structure(file.address, slots, entries, sample) == 0 else 0
+
+
+def _length_agrees(size: int, slots: int, entries: int) -> bool:
+    room = size - INDEX_HEADER - SLOT_BYTES * slots
+    return room % ENTRY_BYTES == 0 and room // ENTRY_BYTES > entries
+
+
+def _measure(file: MappedFile, slots: int, entries: int) -> IndexShape:
+    stats = np.zeros(4, dtype=np.int64)
+    gaps = np.zeros((MAXIMUM_GAPS, 2), dtype=np.int64)
+    measure_entries(file.address, slots, entries, stats, gaps)
+    count = int(stats[STATS_GAPS])
+    rows = [(int(start), int(stop)) for start, stop in gaps[: min(count, MAXIMUM_GAPS)]]
+    if count > MAXIMUM_GAPS:
+        rows.append((rows[-1][1], int(stats[STATS_MAXIMUM])))
+    return IndexShape(
+        slots, entries, int(stats[STATS_MINIMUM]), int(stats[STATS_MAXIMUM]), bool(stats[STATS_ASCENDING]), tuple(rows)
+    )

@@ -1,0 +1,175 @@
+"""All index files of a store at one moment: which are sound, what of the log they cover, and what is left to be scanned.
+
+Coverage is a matter of physical offsets. A sound file covers the records between its first and its last entry, except where
+neighbouring entries lie so far apart that the index may have been off; the records at both ends may have keys in the file before or
+after. Whatever lies between two covered ranges, both ends included, is scanned from the log instead: nothing is taken on trust.
+"""
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from protocol.errors import StoreError
+from storage.commit_log import CommitLog
+from storage.index_file import DEFAULT_SLOTS, IndexFile, determine_shape, read_header
+from storage.index_probe import probe_index_file
+from storage.kernels import catalog as table
+from storage.mapped_file import MappedFile
+from storage.state_cache import StateCache
+
+HEADER_BYTES = 40
+NAME_DIGITS = 17
+
+
+@dataclass(frozen=True, slots=True)
+class CoveringFile:
+    """A sound index file that belongs to the log; ``has_tags``: it keeps an entry for each tagged record."""
+
+    index: IndexFile
+    has_tags: bool
+
+
+class IndexSet:
+    """The index files of a store, in name order; immutable."""
+
+    def __init__(self, files: list[CoveringFile], problems: list[str], last_update: tuple[int, int]) -> None:
+        """Sound files in name order; see :meth:`open`."""
+        self.files = tuple(files)
+        self.problems = tuple(problems)
+        self.last_update = last_update
+
+    @classmethod
+    def open(cls, directory: Path, commit_log: CommitLog, slots: int | None, cache: StateCache) -> "IndexSet":
+        """Check every file of a directory; a file that is not sound is a problem and covers nothing.
+
+        ``slots`` is the slot count that the user vouches for. A missing directory has no files. Waits for the disk.
+        """
+        problems: list[str] = []
+        opened = list(_open_files(directory, problems))
+        files: list[CoveringFile] = []
+        hints = [slots] if slots else []
+        for file in opened:
+            found = _examine(file, commit_log, hints, cache, problems)
+            if found is not None:
+                files.append(found)
+                if found.index.shape.entries and found.index.shape.slots not in hints:
+                    hints.insert(0 if not slots else 1, found.index.shape.slots)
+        return cls([file for file in files if file.index.shape.entries], problems, _last_update(opened))
+
+    def uncovered(self, minimum: int, end: int) -> list[tuple[int, int]]:
+        """Ranges of physical offsets, [from, to), in which the keys of a record that starts there may be missing here."""
+        covered = sorted(
+            (start, stop)
+            for file in self.files
+            for start, stop in _covered(file.index)
+            if stop > minimum and start < end
+        )
+        ranges: list[tuple[int, int]] = []
+        reached = minimum
+        for start, stop in covered:
+            if start >= reached:
+                ranges.append((reached, min(start + 1, end)))
+            reached = max(reached, stop)
+        if reached < end:
+            ranges.append((max(reached, minimum), end))
+        return [(start, stop) for start, stop in ranges if start < stop]
+
+    def without_tags(self) -> list[tuple[int, int]]:
+        """Ranges of physical offsets, both ends included, of the files that keep no tag entries."""
+        return [(file.index.shape.minimum, file.index.shape.maximum) for file in self.files if not file.has_tags]
+
+    @property
+    def untagged(self) -> bool:
+        """Whether any file keeps no tag entries."""
+        return any(not file.has_tags for file in self.files)
+
+    def catalog_rows(self) -> np.ndarray:
+        """Rows of :mod:`storage.kernels.catalog`, shape (files, 8), int64, by falling largest physical offset."""
+        rows = np.zeros((len(self.files), table.INDEX_ROW), dtype=np.int64)
+        ordered = sorted(self.files, key=lambda file: file.index.shape.maximum, reverse=True)
+        for row, covering in zip(rows, ordered, strict=True):
+            shape, file = covering.index.shape, covering.index.file
+            flags = (table.ASCENDING if shape.ascending else 0) | (table.HAS_TAGS if covering.has_tags else 0)
+            row[:] = (
+                file.address,
+                file.size,
+                shape.slots,
+                shape.entries,
+                file.heat_address,
+                file.descriptor,
+                shape.maximum,
+                flags,
+            )
+        return rows
+
+
+def _open_files(directory: Path, problems: list[str]) -> Iterator[MappedFile]:
+    """Files of an index directory in name order; what is none is a problem."""
+    try:
+        names = sorted(os.listdir(directory))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        problems.append(
+            f"{directory} cannot be listed: {os.strerror(error.errno or 0)}; every key is looked for in the log"
+        )
+        return
+    for name in names:
+        path = directory / name
+        if not (len(name) == NAME_DIGITS and name.isdecimal()):
+            problems.append(f"{path} is no index file and is ignored")
+            continue
+        try:
+            file = MappedFile.open(path)
+        except StoreError as error:
+            problems.append(f"{error}; its range is scanned from the log")
+            continue
+        if file.size < HEADER_BYTES:
+            problems.append(f"{path} has {file.size} bytes, an index file at least {HEADER_BYTES}; it is ignored")
+            continue
+        yield file
+
+
+def _examine(
+    file: MappedFile, commit_log: CommitLog, hints: list[int], cache: StateCache, problems: list[str]
+) -> CoveringFile | None:
+    """Shape and soundness of one file, from the cache if it is still the same; None where it can cover nothing."""
+    known = cache.shape_of(file.path, file.identity)
+    if known is not None:
+        shape, sound, has_tags = known
+    else:
+        found = determine_shape(file, [*hints, DEFAULT_SLOTS])
+        if found is None:
+            problems.append(
+                f"{file.path}: no slot count reproduces its slots and pointers; its range is scanned from the log "
+                "(--index-slots and --index-entries tell the counts if you know them)"
+            )
+            return None
+        shape = found
+        probe = probe_index_file(IndexFile(file, shape), commit_log) if shape.entries else None
+        sound, has_tags = (True, False) if probe is None else (probe.fits, probe.has_tags)
+        cache.note_shape(file.path, file.identity, shape, sound, has_tags)
+    if not sound:
+        problems.append(f"{file.path}: its entries do not belong to this log; its range is scanned from the log")
+        return None
+    return CoveringFile(IndexFile(file, shape), has_tags)
+
+
+def _last_update(files: list[MappedFile]) -> tuple[int, int]:
+    """End timestamp (ms) and end physical offset that the newest file's header states; zeros without a file."""
+    if not files:
+        return 0, 0
+    header = read_header(files[-1])
+    return header.end_timestamp, header.end_physical_offset
+
+
+def _covered(index: IndexFile) -> Iterator[tuple[int, int]]:
+    """Parts of the log a file covers, as (first, last) physical offsets of records that may be covered in part only."""
+    start = index.shape.minimum
+    for gap_start, gap_stop in index.shape.gaps:
+        yield start, gap_start
+        start = gap_stop
+    yield start, index.shape.maximum

@@ -1,0 +1,67 @@
+"""Does an index file hold together? Its slots and pointers follow from its hashes alone, if one knows how many slots it has.
+
+Neither count stands in the file, so a candidate is tried by recomputing: going over the entries in order, each must point at the
+entry that its slot held before, and in the end the slots must hold what the file says. The broker's own files satisfy this, and
+compacted ones too; a wrong candidate fails within a few entries.
+"""
+
+import numpy as np
+from numba import njit
+
+from storage.kernels.lookup import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
+from storage.kernels.memory import load_i32, load_i64
+
+STATS_MINIMUM = 0
+STATS_MAXIMUM = 1
+STATS_ASCENDING = 2
+STATS_GAPS = 3
+GAP_BYTES = 8 * 1024 * 1024
+"""A distance between neighbouring entries above which the index may have been switched off in between."""
+
+
+@njit("int64(int64, int64, int64, int32[::1])", cache=True, nogil=True)
+def check_structure(address: int, slots: int, entries: int, heads: np.ndarray) -> int:
+    """0 if slots and pointers of the file are what its hashes make of them, else the number of the first bad entry.
+
+    ``heads`` is zeroed scratch of ``slots`` int32; a bad slot counts as entry ``entries + 1 + slot``.
+    """
+    first = address + INDEX_HEADER + SLOT_BYTES * slots
+    for number in range(1, entries + 1):
+        entry = first + ENTRY_BYTES * number
+        key_hash = load_i32(entry)
+        if key_hash < 0:
+            return number
+        slot = key_hash % slots
+        if load_i32(entry + 16) != heads[slot]:
+            return number
+        heads[slot] = number
+    for slot in range(slots):
+        if load_i32(address + INDEX_HEADER + SLOT_BYTES * slot) != heads[slot]:
+            return entries + 1 + slot
+    return 0
+
+
+@njit("int64(int64, int64, int64, int64[::1], int64[:, ::1])", cache=True, nogil=True)
+def measure_entries(address: int, slots: int, entries: int, stats: np.ndarray, gaps: np.ndarray) -> int:
+    """Smallest and largest physical offset, whether they never fall, and gaps above GAP_BYTES as (from, to) rows.
+
+    Returns the number of gaps found, which may exceed the rows there are.
+    """
+    first = address + INDEX_HEADER + SLOT_BYTES * slots
+    stats[STATS_ASCENDING] = 1
+    stats[STATS_GAPS] = 0
+    previous = -1
+    for number in range(1, entries + 1):
+        offset = load_i64(first + ENTRY_BYTES * number + 4)
+        if number == 1:
+            stats[STATS_MINIMUM], stats[STATS_MAXIMUM] = offset, offset
+        elif offset < previous:
+            stats[STATS_ASCENDING] = 0
+        elif offset - previous > GAP_BYTES:
+            if stats[STATS_GAPS] < gaps.shape[0]:
+                gaps[stats[STATS_GAPS], 0], gaps[stats[STATS_GAPS], 1] = previous, offset
+            stats[STATS_GAPS] += 1
+        stats[STATS_MINIMUM] = min(stats[STATS_MINIMUM], offset)
+        stats[STATS_MAXIMUM] = max(stats[STATS_MAXIMUM], offset)
+        previous = offset
+    return stats[STATS_GAPS]

@@ -1,0 +1,60 @@
+"""What a key query searched, in numbers and as one sentence: an empty answer explains itself."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+
+@dataclass(frozen=True, slots=True)
+class SearchReport:
+    """What one query looked at.
+
+    ``refused``: entries with the key's hash whose record is damaged, gone, or does not match. Timestamps in ms and physical
+    offsets are what the index files cover, 0 without any; ``log_beyond_index`` are bytes of log behind the last record that an
+    index file knows, and ``unscanned`` bytes that no file covers and whose keys are not known yet.
+    """
+
+    files_searched: int
+    entries_walked: int
+    refused: int
+    bad_pointers: int
+    index_begin_timestamp: int
+    index_end_timestamp: int
+    index_begin_physical_offset: int
+    index_end_physical_offset: int
+    log_minimum: int
+    log_end: int
+    log_beyond_index: int
+    unscanned: int
+
+    def sentence(self) -> str:
+        """The report for people, without a full stop."""
+        parts = [
+            f"searched {_count(self.files_searched, 'index file')}, walked {_count(self.entries_walked, 'entry', 'entries')}, "
+            f"refused {_count(self.refused, 'hash hit')}"
+        ]
+        if self.bad_pointers:
+            parts.append(f"met {_count(self.bad_pointers, 'bad pointer')}")
+        if self.index_end_timestamp:
+            parts.append(
+                f"index covers {format_timestamp(self.index_begin_timestamp)} to {format_timestamp(self.index_end_timestamp)},"
+                f" physical offsets {self.index_begin_physical_offset} to {self.index_end_physical_offset}"
+            )
+        else:
+            parts.append("there is no usable index file")
+        beyond = f"the log holds {self.log_minimum} to {self.log_end}"
+        if self.log_beyond_index:
+            beyond += f", {_count(self.log_beyond_index, 'byte')} of it beyond the index"
+            beyond += f" with {self.unscanned} still to be scanned" if self.unscanned else ", scanned instead"
+        return "; ".join([*parts, beyond])
+
+
+def format_timestamp(timestamp: int) -> str:
+    """A timestamp in ms as ISO 8601 UTC, or the bare number where it is no date."""
+    try:
+        return datetime.fromtimestamp(timestamp / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except (OverflowError, ValueError, OSError):
+        return str(timestamp)
+
+
+def _count(number: int, one: str, many: str = "") -> str:
+    return f"{number} {one if number == 1 else many or one + 's'}"

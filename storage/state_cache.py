@@ -1,0 +1,101 @@
+"""What a start had to find out, kept for the next one: counts and coverage of index files, the end of valid data.
+
+A msgpack file in the state directory, written atomically. Everything in it is keyed by the identity (device, inode, size,
+modification time) of the file that it was found in; what does not fit is thrown away, and so is a cache that cannot be read.
+"""
+
+import os
+import tempfile
+from dataclasses import astuple
+from pathlib import Path
+from typing import Any
+
+import msgpack
+
+from storage.index_file import IndexShape
+from storage.mapped_file import FileIdentity
+
+VERSION = 1
+FILE_NAME = "store-cache.msgpack"
+END_OF_DATA = "end of data"
+
+
+class StateCache:
+    """Found facts by file. ``save`` writes only what was looked up or noted since ``load``."""
+
+    def __init__(self, directory: Path | None, content: dict[str, Any] | None = None) -> None:
+        """A cache in a state directory; None keeps nothing."""
+        self._directory = directory
+        self._old: dict[str, Any] = content or {}
+        self._new: dict[str, Any] = {}
+
+    @classmethod
+    def load(cls, directory: Path | None) -> "StateCache":
+        """The cache of a state directory; an absent, foreign or damaged one is empty."""
+        if directory is None:
+            return cls(None)
+        try:
+            content = msgpack.unpackb((directory / FILE_NAME).read_bytes(), strict_map_key=False)
+        except (OSError, ValueError, msgpack.UnpackException):
+            return cls(directory)
+        if (
+            not isinstance(content, dict)
+            or content.get("version") != VERSION
+            or not isinstance(content.get("files"), dict)
+        ):
+            return cls(directory)
+        return cls(directory, content["files"])
+
+    def shape_of(self, path: Path, identity: FileIdentity) -> tuple[IndexShape, bool, bool] | None:
+        """Shape, soundness and tag-keeping of an index file, as :meth:`note_shape` got them for the same state of the file."""
+        found = self._fitting(path, identity)
+        try:
+            slots, entries, minimum, maximum, ascending, gaps, sound, has_tags = found or ()
+            shape = IndexShape(
+                int(slots),
+                int(entries),
+                int(minimum),
+                int(maximum),
+                bool(ascending),
+                tuple((int(a), int(b)) for a, b in gaps),
+            )
+        except (TypeError, ValueError):
+            return None
+        self.note_shape(path, identity, shape, bool(sound), bool(has_tags))
+        return shape, bool(sound), bool(has_tags)
+
+    def note_shape(self, path: Path, identity: FileIdentity, shape: IndexShape, sound: bool, has_tags: bool) -> None:
+        """Remember what was found out about an index file."""
+        self._new[str(path)] = [list(identity), [*astuple(shape), sound, has_tags]]
+
+    def known_ends(self) -> dict[FileIdentity, int]:
+        """Where the valid data ended in the last segment, by the state it was in; a start walks on from there."""
+        try:
+            identity, end = self._old[END_OF_DATA]
+            return {FileIdentity(*identity): int(end)}
+        except (KeyError, TypeError, ValueError):
+            return {}
+
+    def note_end_of_data(self, identity: FileIdentity, end: int) -> None:
+        """Remember the physical offset at which the valid data of the last segment end."""
+        self._new[END_OF_DATA] = [list(identity), end]
+
+    def save(self) -> None:
+        """Write the cache, unless nothing changed; a directory that cannot be written costs only the next start's time."""
+        if self._directory is None or self._new == self._old:
+            return
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            descriptor, name = tempfile.mkstemp(dir=self._directory, prefix=FILE_NAME)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(msgpack.packb({"version": VERSION, "files": self._new}))
+            os.replace(name, self._directory / FILE_NAME)
+        except OSError:
+            return
+        self._old = dict(self._new)
+
+    def _fitting(self, path: Path, identity: FileIdentity) -> Any:
+        entry = self._old.get(str(path))
+        if not isinstance(entry, list) or len(entry) != 2 or entry[0] != list(identity):
+            return None
+        return entry[1]
