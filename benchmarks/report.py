@@ -129,6 +129,8 @@ def _other_table(results: Results, by_name: Mapping[str, Aim]) -> str:
         (f"start to first answer, {kind} state directory, s", _median_start(starts[OURS][kind]), java_start, 2, aim)
         for kind, aim in ((kind, f"first answer, {kind} state directory") for kind in ("cold", "warm"))
     ]
+    ours, java = _median_wait(starts[OURS]["warm"]), _median_wait(starts[JAVA])
+    rows.append(("of that with the port open already, s", ours, java, 3, ""))
     rows.append(("private memory (RssAnon), MB", memory[OURS]["RssAnon"], memory[JAVA]["RssAnon"], 0, "RssAnon"))
     rows.append(("resident memory, mapped files too, MB", memory[OURS]["VmRSS"], memory[JAVA]["VmRSS"], 0, ""))
     for label, run, figure, aim in (
@@ -155,6 +157,10 @@ def _correctness(results: Results) -> str:
         for entry in results["comparisons"]
     ]
     return "\n".join([*lines, f"Errors under load: {results['errors']}."]) + "\n"
+
+
+def _median_wait(starts: Sequence[Mapping[str, float]]) -> float:
+    return statistics.median(start["answered_seconds"] - start["port_opened_seconds"] for start in starts)
 
 
 def _ratio(reports: Mapping[str, Any], figure: str) -> float:
