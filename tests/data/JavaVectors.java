@@ -164,7 +164,7 @@ public class JavaVectors {
             MessageDecoder.decodeMessage(MessageDecoder.clientDecode(ByteBuffer.wrap(record), true), inner);
             for (MessageExt each : inner) {
                 print("inner", each.getQueueOffset(), each.getFlag(), hex(each.getBody()), pairs(each.getProperties()),
-                    each.getTopic(), each.getCommitLogOffset());
+                    hex(each.getTopic()), each.getCommitLogOffset());
             }
         }
     }
@@ -222,7 +222,7 @@ public class JavaVectors {
             message.getStoreTimestamp(), hex(address(message.getStoreHost()).getAddress().getAddress()),
             address(message.getStoreHost()).getPort(), message.getReconsumeTimes(),
             message.getPreparedTransactionOffset(), hex(message.getBody()), hex(message.getTopic()),
-            pairs(message.getProperties()), message.getOffsetMsgId(), message.getMsgId());
+            pairs(message.getProperties()), message.getOffsetMsgId(), hex(message.getMsgId()));
     }
 
     private static InetSocketAddress address(java.net.SocketAddress address) {

@@ -1,0 +1,62 @@
+"""Strings as Java sees them, against a JDK's answers and against the loop-by-loop oracle."""
+
+from itertools import product
+from zlib import crc32
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import oracles
+from java_vectors import text, vectors
+from protocol.java_hash import decode_java, index_hash, java_hash
+from strategies import texts, utf8_like
+
+
+@pytest.mark.parametrize(
+    ("string", "expected"),
+    [("", 0), ("TagA", 2598919), ("polygenelubricants", -(2**31)), ("\U0001f600", 1772899), ("Aa", 2112), ("BB", 2112)],
+)
+def test_reference_hashes(string: str, expected: int) -> None:
+    assert java_hash(string) == expected
+
+
+def test_the_smallest_int_is_stored_as_zero() -> None:
+    assert index_hash("polygenelubricants") == 0
+
+
+def test_hashes_and_decoding_are_those_of_the_jdk() -> None:
+    for data, string, expected in vectors("string"):
+        decoded = decode_java(bytes.fromhex(data))
+        assert decoded == text(string), data
+        assert java_hash(decoded) == int(expected), data
+
+
+@pytest.mark.parametrize("vector", vectors("exhaustive"), ids=lambda vector: f"length-{vector[1]}")
+def test_all_short_strings_of_critical_bytes_decode_as_in_the_jdk(vector: list[str]) -> None:
+    alphabet, length, expected = bytes.fromhex(vector[0]), int(vector[1]), int(vector[2])
+    decoded = (decode_java(bytes(data)) for data in product(alphabet, repeat=length))
+    assert crc32(b"".join(string.encode("utf-16-be") + b"\0" for string in decoded)) == expected
+
+
+@given(st.one_of(utf8_like, st.binary()))
+def test_decoding_equals_the_oracle(data: bytes) -> None:
+    assert decode_java(data) == decode_java(memoryview(data)) == oracles.decode_java(data)
+
+
+@given(st.one_of(texts, st.text(), st.text("aé标😀\udc00", min_size=200, max_size=1100)))
+def test_hashing_equals_the_oracle(string: str) -> None:
+    assert java_hash(string) == oracles.java_hash(string)
+    assert index_hash(string) == oracles.index_hash(string)
+
+
+@pytest.mark.parametrize("length", [255, 256, 257, 511, 512, 513, 5000])
+def test_long_strings_hash_alike_around_the_block_size(length: int) -> None:
+    for character in "a标":
+        assert java_hash(character * length) == oracles.java_hash(character * length)
+
+
+def test_hashes_fit_an_int_and_index_hashes_are_never_negative() -> None:
+    for _, string, _ in vectors("string"):
+        assert -(2**31) <= java_hash(text(string)) < 2**31
+        assert 0 <= index_hash(text(string)) < 2**31

@@ -1,0 +1,37 @@
+"""The bits of sysFlag."""
+
+import pytest
+
+from protocol.sys_flag import CompressionType, SysFlag, compression_type, has_inner_messages
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (0x000, CompressionType.ZLIB),
+        (0x101, CompressionType.LZ4),
+        (0x201, CompressionType.ZSTD),
+        (0x301, CompressionType.ZLIB),
+        (0x401, None),
+        (0x501, None),
+        (0x601, None),
+        (0x701, None),
+        (0x901, CompressionType.LZ4),
+        (-1, None),
+    ],
+)
+def test_compression_is_read_off_bits_8_to_10(value: int, expected: CompressionType | None) -> None:
+    assert compression_type(value) is expected
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [(0x40, False), (0x80, False), (0xC0, True), (0xFF, True), (0x3F, False)]
+)
+def test_a_batch_is_split_only_if_both_bits_say_so(value: int, expected: bool) -> None:
+    assert has_inner_messages(value) is expected
+
+
+def test_the_masks_are_those_of_the_format() -> None:
+    assert [int(flag) for flag in SysFlag.__members__.values()] == [
+        0x1, 0x2, 0x4, 0x8, 0xC, 0x10, 0x20, 0x40, 0x80, 0x100, 0x200, 0x300,
+    ]  # fmt: skip
