@@ -157,7 +157,7 @@ class BatchConsumeQueue:
     def units(self) -> Units:
         """All units, expired ones included, as one array of `UNIT_DTYPE`; a copy."""
         blocks = list(self.unit_blocks())
-        return np.concatenate(blocks) if blocks else np.empty(0, UNIT_DTYPE)
+        return np.concatenate(blocks, dtype=UNIT_DTYPE) if blocks else np.empty(0, UNIT_DTYPE)
 
     def unit_blocks(self) -> Iterator[Units]:
         """The units of each file as a view of the map, expired ones included."""

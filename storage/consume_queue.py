@@ -143,7 +143,7 @@ class ConsumeQueue:
     def units(self) -> Units:
         """All units from `min_offset` to `max_offset` as one array of `UNIT_DTYPE`; a copy."""
         blocks = [units for _, units in self.unit_blocks()]
-        return np.concatenate(blocks) if blocks else np.empty(0, UNIT_DTYPE)
+        return np.concatenate(blocks, dtype=UNIT_DTYPE) if blocks else np.empty(0, UNIT_DTYPE)
 
     def unit_blocks(self) -> Iterator[tuple[int, Units]]:
         """For each file: the queue offset of its first unit between min and max, and its units as a view of the map."""

@@ -69,5 +69,8 @@ class ConsumeQueueExt:
             return None
         if bitmap_size <= 0:
             return ConsumeQueueExtUnit(size, tags_code, store_timestamp, None)
-        bitmap = self._files.read(position + HEAD.size, bitmap_size)
-        return None if bitmap is None else ConsumeQueueExtUnit(size, tags_code, store_timestamp, bytes(bitmap))
+        # Read from the start again: a unit lies in one file, a bitmap in the next file is another unit's.
+        unit = self._files.read(position, HEAD.size + bitmap_size)
+        if unit is None:
+            return None
+        return ConsumeQueueExtUnit(size, tags_code, store_timestamp, bytes(unit[HEAD.size :]))

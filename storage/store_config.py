@@ -99,8 +99,8 @@ class StoreConfig(msgspec.Struct, frozen=True):
 
     topics: dict[str, TopicConfig]
     topics_version: DataVersion
-    groups: dict[str, SubscriptionGroup]
-    groups_version: DataVersion
+    subscription_groups: dict[str, SubscriptionGroup]
+    subscription_groups_version: DataVersion
     forbidden: dict[str, dict[str, int]]
     consumer_offsets: dict[tuple[str, str], dict[int, int]]
     pull_offsets: dict[tuple[str, str], dict[int, int]]
@@ -122,8 +122,8 @@ class StoreConfig(msgspec.Struct, frozen=True):
         return cls(
             topics=topics.entries("topicConfigTable", TopicConfig, "topicName"),
             topics_version=topics.version(),
-            groups=groups.entries("subscriptionGroupTable", SubscriptionGroup, "groupName"),
-            groups_version=groups.version(),
+            subscription_groups=groups.entries("subscriptionGroupTable", SubscriptionGroup, "groupName"),
+            subscription_groups_version=groups.version(),
             forbidden=groups.values("forbiddenTable", dict[str, Int]),
             consumer_offsets=_by_group(light.light_offsets() | offsets.values("offsetTable", QueueOffsets)),
             pull_offsets=_by_group(offsets.values("pullOffsetTable", QueueOffsets)),
