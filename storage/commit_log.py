@@ -1,10 +1,11 @@
-"""The CommitLog: segments of one or several directories as one stream of records, as they lie on the disk at one moment.
+"""The CommitLog: segments of one or several directories as one stream of records, at one moment.
 
-A :class:`CommitLog` is an immutable snapshot. Opening lists the segments, checks how they adjoin, and finds where the valid data
-end by parsing the last segment that holds anything (store-format §6.6); nothing on disk says it. Bytes beyond that end may be
-well-formed old records and are never served.
+A :class:`CommitLog` is an immutable snapshot. Opening lists the segments, checks how they adjoin, and finds where the
+valid data end by parsing the last segment that holds anything (store-format §6.6); nothing on disk says it. Bytes
+beyond that end may be well-formed old records and are never served.
 """
 
+import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -43,7 +44,7 @@ class Segment:
 
 
 class CommitLog:
-    """All segments of a store at one moment; ``minimum`` and ``end`` bound the physical offsets that may hold records."""
+    """All segments of a store at one moment; ``minimum`` and ``end`` bound where records may start."""
 
     def __init__(self, segments: list[Segment], problems: list[str]) -> None:
         """Build the lookup table over segments that are sorted by base offset and do not overlap."""
@@ -65,7 +66,8 @@ class CommitLog:
     ) -> "CommitLog":
         """The log as it is now. Maps of ``previous`` are taken over where the files are the same.
 
-        ``known_ends`` are physical offsets up to which a segment in that very state was found valid. Raises StoreError when a directory cannot be listed or no segment can be read.
+        ``known_ends`` are physical offsets up to which a segment in that very state was found valid. Raises
+        StoreError when a directory cannot be listed or no segment can be read.
         """
         problems: list[str] = []
         files = _open_files(_list_segments(directories, problems), previous, problems)
@@ -103,7 +105,7 @@ class CommitLog:
         return segment.file.read(position, size) if size > 0 else None
 
     def check(self, physical_offset: int) -> int:
-        """Size of the record at a physical offset, or the code of :mod:`storage.kernels.record` that says why there is none."""
+        """Size of the record at a physical offset, or a negative code of :mod:`storage.kernels.record`."""
         place = self._available(physical_offset)
         if place is None:
             return codes.NO_SEGMENT
@@ -113,7 +115,7 @@ class CommitLog:
         return int(check_checksums(address, size)) if size > 0 else int(size)
 
     def store_timestamp_at(self, physical_offset: int, size: int) -> int:
-        """Store time in ms of the record at a physical offset, or −1 when ``size`` bytes from there are not in the log."""
+        """Store time in ms of the record at a physical offset, −1 when ``size`` bytes are not in the log."""
         place = self._available(physical_offset)
         if place is None or size > place[2] or place[2] < codes.MINIMUM_SIZE:
             return -1
@@ -132,7 +134,7 @@ class CommitLog:
 
     def holes(self) -> Iterator[tuple[int, int]]:
         """Ranges of physical offsets, [from, to), that no segment covers although later ones do."""
-        for left, right in zip(self.segments, self.segments[1:], strict=False):
+        for left, right in itertools.pairwise(self.segments):
             if left.base_offset + left.file.size < right.base_offset:
                 yield left.base_offset + left.file.size, right.base_offset
 
@@ -189,7 +191,7 @@ def _size(path: Path) -> int:
 def _open_files(
     paths: list[tuple[int, Path]], previous: CommitLog | None, problems: list[str]
 ) -> list[tuple[int, MappedFile]]:
-    """Map the segments, taking over maps of files that are the same; an unreadable one is a problem, all of them an error."""
+    """Map the segments, or take over maps of the same files; one unreadable is a problem, all are an error."""
     known = {segment.file.path: segment.file for segment in previous.segments} if previous else {}
     files: list[tuple[int, MappedFile]] = []
     failure: StoreError | None = None
@@ -250,7 +252,7 @@ def _trim(
 
 
 def _report_adjacency(files: list[tuple[int, MappedFile]], problems: list[str]) -> None:
-    for (base_offset, file), (following, after) in zip(files, files[1:], strict=False):
+    for (base_offset, file), (following, after) in itertools.pairwise(files):
         end = base_offset + file.size
         if end < following:
             problems.append(f"hole in the log: no segment holds physical offsets {end} to {following}")
@@ -301,8 +303,7 @@ def _make_catalog(segments: tuple[Segment, ...]) -> np.ndarray:
     catalog[table.SEGMENT_COUNT] = len(segments)
     sizes = {segment.file.size for segment in segments}
     if len(sizes) == 1 and all(
-        left.base_offset + left.file.size == right.base_offset
-        for left, right in zip(segments, segments[1:], strict=False)
+        left.base_offset + left.file.size == right.base_offset for left, right in itertools.pairwise(segments)
     ):
         catalog[table.SEGMENT_SIZE] = sizes.pop()
     for number, segment in enumerate(segments):

@@ -1,7 +1,7 @@
 """Key queries by decoded strings, for the rare key that holds U+FFFD.
 
-Java hashes a key after decoding it, and bytes that are no UTF-8 decode to U+FFFD, so such a key may be written in more than one
-way and bytes cannot be compared. This path decodes each candidate instead; it is slow and exact.
+Java hashes a key after decoding it, and bytes that are no UTF-8 decode to U+FFFD, so such a key may be written in
+more than one way and bytes cannot be compared. This path decodes each candidate instead; it is slow and exact.
 """
 
 from collections.abc import Iterator

@@ -18,9 +18,9 @@ Behind it S slots of i32, the newest entry of each; then N entries of 20 bytes, 
     12      4     i32   time_difference    whole seconds since begin_timestamp
     16      4     i32   previous           entry of the same slot before this one, 0 = none
 
-S and N stand nowhere. Candidates for S come from the last byte that is not zero, which lies in the last entry; those stay for which
-recomputing slots and pointers from the hashes reproduces the file, and the length 40 + 4S + 20N breaks ties. A length alone
-proves nothing: after a change of configuration it can be consistent and wrong.
+S and N stand nowhere. Candidates for S come from the last byte that is not zero, which lies in the last entry; those
+stay for which recomputing slots and pointers from the hashes reproduces the file, and the length 40 + 4S + 20N breaks
+ties. A length alone proves nothing: after a change of configuration it can be consistent and wrong.
 """
 
 from collections.abc import Iterable, Iterator
@@ -76,8 +76,9 @@ class IndexEntry:
 class IndexShape:
     """What a structural check found out about a file.
 
-    ``entries`` are numbered from 1; ``minimum`` and ``maximum`` are the physical offsets among them, ``ascending`` says that they
-    never fall from one entry to the next; ``gaps`` are (from, to) offsets of neighbouring entries more than 8 MiB apart.
+    ``entries`` are numbered from 1; ``minimum`` and ``maximum`` are the physical offsets among them, ``ascending``
+    says that they never fall from one entry to the next; ``gaps`` are (from, to) offsets of neighbouring entries more
+    than 8 MiB apart.
     """
 
     slots: int
@@ -129,8 +130,8 @@ def read_header(file: MappedFile) -> IndexHeader:
 
 
 def last_data_position(file: MappedFile) -> int:
-    """Position of the last byte that is not zero, −1 for none. Holes are skipped (SEEK_DATA) before anything is read."""
-    extents = []
+    """Position of the last byte that is not zero, −1 for none. Holes are skipped (SEEK_DATA), not read."""
+    extents: list[tuple[int, int]] = []
     position = 0
     while position < file.size and len(extents) < 65536:
         start = file.first_data(position)
@@ -151,7 +152,7 @@ def last_data_position(file: MappedFile) -> int:
 
 
 def candidate_slot_counts(last_data: int, index_count: int, hints: Iterable[int]) -> Iterator[int]:
-    """Slot counts under which the last non-zero byte lies in a last entry: hinted ones first, then by the header's count."""
+    """Slot counts under which the last non-zero byte lies in a last entry: hints first, then by the header."""
     seen = set()
     for slots in hints:
         if slots > 0 and INDEX_HEADER + SLOT_BYTES * slots + ENTRY_BYTES <= last_data and slots not in seen:

@@ -1,8 +1,9 @@
 """Hold an index file against the log: do its entries belong to these records, and does it keep tag entries?
 
-A file can be sound in itself and still speak of another log (one that was cut and written on, or copied together from two
-stores). So a sample of entries, the newest ones above all, is compared with the records they point to. On the way the tagged
-records among them show whether the file has an entry for each tag, as brokers since 5.4 write, or none (store-format §10).
+A file can be sound in itself and still speak of another log (one that was cut and written on, or copied together from
+two stores). So a sample of entries, the newest ones above all, is compared with the records they point to. On the way
+the tagged records among them show whether the file has an entry for each tag, as brokers since 5.4 write, or none
+(store-format §10).
 """
 
 from collections.abc import Iterator
@@ -24,7 +25,7 @@ NEIGHBOURS = 8
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
-    """``fits``: the sampled entries belong to the log. ``has_tags``: every tagged record among them has its tag entry."""
+    """``fits``: sampled entries belong to the log. ``has_tags``: every tagged record among them has its tag entry."""
 
     fits: bool
     has_tags: bool
@@ -70,7 +71,7 @@ def _record_address(commit_log: CommitLog, physical_offset: int) -> int | None:
 
 
 def _has_entry(index_file: IndexFile, number: int, key_hash: int, physical_offset: int) -> bool:
-    """Whether a file has an entry for a hash and an offset: beside a known entry of the record, or in the hash's chain."""
+    """Whether a file has an entry for a hash and an offset: beside a known one, or in the hash's chain."""
     first, last = max(1, number - NEIGHBOURS), min(index_file.shape.entries, number + NEIGHBOURS)
     if any(_is(index_file.entry(near), key_hash, physical_offset) for near in range(first, last + 1)):
         return True

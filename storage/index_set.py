@@ -1,8 +1,9 @@
-"""All index files of a store at one moment: which are sound, what of the log they cover, and what is left to be scanned.
+"""All index files of a store at one moment: which are sound, what they cover, what is left to be scanned.
 
-Coverage is a matter of physical offsets. A sound file covers the records between its first and its last entry, except where
-neighbouring entries lie so far apart that the index may have been off; the records at both ends may have keys in the file before or
-after. Whatever lies between two covered ranges, both ends included, is scanned from the log instead: nothing is taken on trust.
+Coverage is a matter of physical offsets. A sound file covers the records between its first and its last entry, except
+where neighbouring entries lie so far apart that the index may have been off; the records at both ends may have keys
+in the file before or after. Whatever lies between two covered ranges, both ends included, is scanned from the log
+instead: nothing is taken on trust.
 """
 
 import os
@@ -60,7 +61,7 @@ class IndexSet:
         return cls([file for file in files if file.index.shape.entries], problems, _last_update(opened))
 
     def uncovered(self, minimum: int, end: int) -> list[tuple[int, int]]:
-        """Ranges of physical offsets, [from, to), in which the keys of a record that starts there may be missing here."""
+        """Ranges of physical offsets, [from, to), where the keys of a record that starts there may be missing."""
         covered = sorted(
             (start, stop)
             for file in self.files

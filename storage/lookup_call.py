@@ -31,8 +31,8 @@ class KeyKind(IntEnum):
 class KeyQuery:
     """Which messages are wanted: the newest ``maximum`` of a topic that carry a key.
 
-    ``begin_timestamp`` ≤ store time ≤ ``end_timestamp`` in ms (unique keys have no window); only records that start below
-    ``before_physical_offset``; at most ``maximum_bytes`` of records, the oldest dropped first.
+    ``begin_timestamp`` ≤ store time ≤ ``end_timestamp`` in ms (unique keys have no window); only records that start
+    below ``before_physical_offset``; at most ``maximum_bytes`` of records, the oldest dropped first.
     """
 
     topic: str
@@ -59,11 +59,12 @@ class Scratch(threading.local):
         body = kernel.NEEDLE_BYTES + kernel.RESULT_BYTES
         self.memory = np.zeros(body + kernel.BODY_BYTES, dtype=np.uint8)
         self.address: int = self.memory.ctypes.data
-        self.needle = memoryview(self.memory)[: kernel.NEEDLE_BYTES]
         self.results = self.memory[kernel.NEEDLE_BYTES : body].view(np.int64)
-        self.results_bytes = memoryview(self.memory)[kernel.NEEDLE_BYTES : body]
+        view = self.memory.data
+        self.needle = view[: kernel.NEEDLE_BYTES]
+        self.results_bytes = view[kernel.NEEDLE_BYTES : body]
         self.hits = self.results_bytes[8 * kernel.RESULT_HITS :]
-        self.body = memoryview(self.memory)[body:]
+        self.body = view[body:]
         self.query = np.zeros(16, dtype=np.int64)
 
 
@@ -73,7 +74,7 @@ scratch = Scratch()
 def run_lookup(
     catalog: np.ndarray, query: KeyQuery, needle: bytes, topic: int, key: int, tick: int, tags_only: int
 ) -> int:
-    """Run the kernel into this thread's scratch; its status. The needle must fit NEEDLE_BYTES, ``maximum`` MAXIMUM_HITS."""
+    """Run the kernel into this thread's scratch; its status. The needle must fit, ``maximum`` ≤ MAXIMUM_HITS."""
     mine = scratch
     length = len(needle)
     mine.needle[:length] = needle

@@ -1,7 +1,8 @@
 """One file of a store, mapped read-only, and the list of such files in a directory.
 
-A file is opened with O_RDONLY and mapped once, whole. The map is never closed by hand: whoever holds a slice of it keeps it alive,
-and the last one lets it go. How hot its pages are is remembered per 64 KiB for a second (:mod:`storage.residency`).
+A file is opened with O_RDONLY and mapped once, whole. The map is never closed by hand: whoever holds a slice of it
+keeps it alive, and the last one lets it go. How hot its pages are is remembered per 64 KiB for a second
+(:mod:`storage.residency`).
 """
 
 import ctypes
@@ -51,8 +52,8 @@ def open_read_only(path: Path) -> int:
 class MappedFile:
     """A read-only map of one whole file.
 
-    ``address`` is where kernels find its first byte (0 for an empty file), ``heat_address`` a native i32 for each 64 KiB,
-    ``descriptor`` what page probes ask (−1 where the file system cannot tell).
+    ``address`` is where kernels find its first byte (0 for an empty file), ``heat_address`` a native i32 for each 64
+    KiB, ``descriptor`` what page probes ask (−1 where the file system cannot tell).
     """
 
     def __init__(self, path: Path, descriptor: int) -> None:
@@ -152,7 +153,8 @@ def _can_be_probed(descriptor: int, size: int) -> bool:
 def list_segment_files(directory: Path) -> tuple[list[tuple[int, Path]], list[Path]]:
     """Files of a logical stream in a directory, as (byte offset, path) in numerical order, and what else lies there.
 
-    Names in other digits count by their value (a broker under some locales writes such). A missing directory has no files.
+    Names in other digits count by their value (a broker under some locales writes such). A missing directory has no
+    files.
     """
     files: list[tuple[int, Path]] = []
     foreign: list[Path] = []

@@ -1,7 +1,7 @@
 """The store as the processors see it: messages by offset, by key, by unique key, by tag, by queue, by time.
 
-Everything is answered from one immutable :class:`Snapshot`; :meth:`MessageStore.refresh` makes a new one and swaps it in whole.
-Whoever still reads from the old one keeps its maps alive, so nothing is ever closed under a reader.
+Everything is answered from one immutable :class:`Snapshot`; :meth:`MessageStore.refresh` makes a new one and swaps it
+in whole. Whoever still reads from the old one keeps its maps alive, so nothing is ever closed under a reader.
 """
 
 import threading
@@ -47,9 +47,9 @@ NO_NUMBERS = (0,) * (kernel.RESULT_FILES + 1)
 class StoreOptions:
     """How a store is opened.
 
-    ``commit_log_directories`` replace ``commitlog/``; ``index_slots`` and ``index_entries`` are the counts the user vouches for;
-    ``state_directory`` keeps what a start finds out; ``scan_budget`` bounds the bytes of log scanned before :meth:`open`
-    returns (None: all of it).
+    ``commit_log_directories`` replace ``commitlog/``; ``index_slots`` and ``index_entries`` are the counts the user
+    vouches for; ``state_directory`` keeps what a start finds out; ``scan_budget`` bounds the bytes of log scanned
+    before :meth:`open` returns (None: all of it).
     """
 
     commit_log_directories: tuple[Path, ...] = ()
@@ -121,7 +121,7 @@ class MessageStore:
 
     @classmethod
     def open(cls, path: Path | str, options: StoreOptions | None = None) -> "MessageStore":
-        """Open a store directory. Raises NotAStore, or StoreError where nothing of it can be read. Waits for the disk."""
+        """Open a store directory; NotAStore, or StoreError where nothing of it can be read. Waits for the disk."""
         return cls(Path(path), options or StoreOptions())
 
     @property
@@ -201,7 +201,7 @@ class MessageStore:
         return self._snapshot.index.last_update
 
     def query(self, query: KeyQuery) -> QueryAnswer:
-        """The newest messages that carry a key, each checked; Cold on a thread that may not wait for pages or a long chain."""
+        """The newest messages that carry a key, each checked; Cold where the thread may not wait."""
         snapshot = self._snapshot
         needle, topic, key = query.needle()
         if len(needle) > kernel.NEEDLE_BYTES or query.maximum <= 0:
@@ -308,7 +308,7 @@ def _incompleteness(commit_log: CommitLog, tail: TailIndex) -> str | None:
 
 
 def _with_tagged_units(snapshot: Snapshot, query: KeyQuery, needle: bytes) -> tuple[TailIndex, np.ndarray]:
-    """A catalog whose tail also proposes the topic's queue units with the tag's hash, where index files keep no tags."""
+    """A catalog whose tail also proposes queue units with the tag's hash, where index files keep no tags."""
     tag = java_hash(query.key)
     found = [
         snapshot.queues.offsets_with_tag(query.topic, tag, start, stop) for start, stop in snapshot.index.without_tags()

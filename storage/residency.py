@@ -1,8 +1,9 @@
 """Whether the calling thread may wait for the disk, and how storage says that it would have to.
 
-The server answers from one thread, its event loop, which must never stand still for a cold page or a long walk. That thread
-declares itself with :func:`forbid_waiting`; from then on storage raises :class:`Cold` there instead of waiting, and the
-dispatcher runs the same lookup again in a thread pool, where waiting is allowed. Every other thread simply waits.
+The server answers from one thread, its event loop, which must never stand still for a cold page or a long walk. That
+thread declares itself with :func:`forbid_waiting`; from then on storage raises :class:`Cold` there instead of
+waiting, and the dispatcher runs the same lookup again in a thread pool, where waiting is allowed. Every other thread
+simply waits.
 """
 
 import threading

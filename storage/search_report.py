@@ -8,9 +8,9 @@ from datetime import UTC, datetime
 class SearchReport:
     """What one query looked at.
 
-    ``refused``: entries with the key's hash whose record is damaged, gone, or does not match. Timestamps in ms and physical
-    offsets are what the index files cover, 0 without any; ``log_beyond_index`` are bytes of log behind the last record that an
-    index file knows, and ``unscanned`` bytes that no file covers and whose keys are not known yet.
+    ``refused``: entries with the key's hash whose record is damaged, gone, or does not match. Timestamps in ms and
+    physical offsets are what the index files cover, 0 without any; ``log_beyond_index`` are bytes of log behind the
+    last record that an index file knows, and ``unscanned`` bytes that no file covers and whose keys are not known yet.
     """
 
     files_searched: int
@@ -28,17 +28,16 @@ class SearchReport:
 
     def sentence(self) -> str:
         """The report for people, without a full stop."""
-        parts = [
-            f"searched {_count(self.files_searched, 'index file')}, walked {_count(self.entries_walked, 'entry', 'entries')}, "
-            f"refused {_count(self.refused, 'hash hit')}"
-        ]
+        files = _count(self.files_searched, "index file")
+        entries = _count(self.entries_walked, "entry", "entries")
+        parts = [f"searched {files}, walked {entries}, refused {_count(self.refused, 'hash hit')}"]
         if self.bad_pointers:
             parts.append(f"met {_count(self.bad_pointers, 'bad pointer')}")
         if self.index_end_timestamp:
-            parts.append(
-                f"index covers {format_timestamp(self.index_begin_timestamp)} to {format_timestamp(self.index_end_timestamp)},"
-                f" physical offsets {self.index_begin_physical_offset} to {self.index_end_physical_offset}"
-            )
+            begin = format_timestamp(self.index_begin_timestamp)
+            end = format_timestamp(self.index_end_timestamp)
+            offsets = f"{self.index_begin_physical_offset} to {self.index_end_physical_offset}"
+            parts.append(f"index covers {begin} to {end}, physical offsets {offsets}")
         else:
             parts.append("there is no usable index file")
         beyond = f"the log holds {self.log_minimum} to {self.log_end}"

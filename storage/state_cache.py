@@ -1,7 +1,8 @@
 """What a start had to find out, kept for the next one: counts and coverage of index files, the end of valid data.
 
-A msgpack file in the state directory, written atomically. Everything in it is keyed by the identity (device, inode, size,
-modification time) of the file that it was found in; what does not fit is thrown away, and so is a cache that cannot be read.
+A msgpack file in the state directory, written atomically. Everything in it is keyed by the identity (device, inode,
+size, modification time) of the file that it was found in; what does not fit is thrown away, and so is a cache that
+cannot be read.
 """
 
 import os
@@ -47,10 +48,10 @@ class StateCache:
         return cls(directory, content["files"])
 
     def shape_of(self, path: Path, identity: FileIdentity) -> tuple[IndexShape, bool, bool] | None:
-        """Shape, soundness and tag-keeping of an index file, as :meth:`note_shape` got them for the same state of the file."""
+        """Shape, soundness and tag-keeping of an index file, as noted for the same state of the file."""
         found = self._fitting(path, identity)
         try:
-            slots, entries, minimum, maximum, ascending, gaps, sound, has_tags = found or ()
+            slots, entries, minimum, maximum, ascending, gaps, sound, has_tags = found
             shape = IndexShape(
                 int(slots),
                 int(entries),
@@ -81,7 +82,7 @@ class StateCache:
         self._new[END_OF_DATA] = [list(identity), end]
 
     def save(self) -> None:
-        """Write the cache, unless nothing changed; a directory that cannot be written costs only the next start's time."""
+        """Write the cache, unless nothing changed; failing to costs only the next start's time."""
         if self._directory is None or self._new == self._old:
             return
         try:

@@ -1,7 +1,8 @@
 """Entries for what the index files do not cover: scanned from the log by a kernel, kept in memory, answered like files.
 
-A broker's index lags, loses its last file in every crash, and may be missing altogether; a file whose counts cannot be found out
-counts as missing. The ranges of physical offsets that no sound file covers are scanned here. An entry takes 12 bytes.
+A broker's index lags, loses its last file in every crash, and may be missing altogether; a file whose counts cannot
+be found out counts as missing. The ranges of physical offsets that no sound file covers are scanned here. An entry
+takes 12 bytes.
 """
 
 from collections.abc import Iterable, Sequence
@@ -77,7 +78,7 @@ class _Scan:
         self.skipped: list[Range] = []
 
     def run(self, start: int, stop: int) -> int:
-        """Scan records that start in [start, stop); the physical offset of the first record not scanned (≥ stop), or stop."""
+        """Scan records that start in [start, stop); where the first record behind them starts (≥ stop)."""
         at = start
         for segment in _overlapping(self._log.segments, start, stop):
             at = max(at, segment.base_offset)
@@ -92,7 +93,7 @@ class _Scan:
         return segment.base_offset + int(position)
 
     def _run_segment(self, segment: Segment, at: int, stop: int) -> int:
-        """Scan one segment from a record's start; where the scan stands when it leaves the segment or reaches ``stop``."""
+        """Scan one segment from a record's start; where the scan stands at the segment's end or ``stop``."""
         base, address = segment.base_offset, segment.file.address
         while at < stop and at < segment.end:
             position = at - base

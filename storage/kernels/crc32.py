@@ -29,7 +29,7 @@ TABLES = _make_tables()
 @njit("int64(int64, int64)", cache=True, nogil=True)
 def crc32(address: int, length: int) -> int:
     """CRC-32 of ``length`` bytes at ``address``, unsigned; a record keeps its low 31 bits."""
-    crc = 0xFFFFFFFF
+    crc = np.int64(0xFFFFFFFF)
     position = 0
     while position + SLICES <= length:
         at = address + position
@@ -59,4 +59,4 @@ def crc32(address: int, length: int) -> int:
     while position < length:
         crc = (crc >> 8) ^ np.int64(TABLES[0, (crc ^ load_u8(address + position)) & 0xFF])
         position += 1
-    return crc ^ 0xFFFFFFFF
+    return int(crc ^ 0xFFFFFFFF)

@@ -1,8 +1,9 @@
 """Java's string hash of UTF-8 bytes, without building the string.
 
-Keys are hashed over the UTF-16 units of the decoded string (store-format §3.3), and what Java makes of malformed bytes decides where
-a key lies in the index. The branches below follow the observable rules of ``new String(bytes, UTF_8)``: one U+FFFD for each
-maximal malformed piece, and one for a whole encoded surrogate, where Python would give three.
+Keys are hashed over the UTF-16 units of the decoded string (store-format §3.3), and what Java makes of malformed
+bytes decides where a key lies in the index. The branches below follow the observable rules of ``new String(bytes,
+UTF_8)``: one U+FFFD for each maximal malformed piece, and one for a whole encoded surrogate, where Python would give
+three.
 """
 
 from numba import njit
@@ -60,7 +61,7 @@ def decode_sequence(address: int, left: int, lead: int) -> int:
 
 @njit("int64(int64, int64, int64)", cache=True, nogil=True)
 def hash_utf8(start: int, address: int, length: int) -> int:
-    """Go on with a Java string hash (unsigned 32 bits) over ``length`` UTF-8 bytes; ``start`` is the hash so far, 0 at first."""
+    """Go on from the hash ``start`` (unsigned, 0 at first) over ``length`` UTF-8 bytes."""
     result = start
     position = 0
     while position < length:

@@ -1,8 +1,9 @@
 """One query, one call: walk the chains of a key in every index file, check each record, copy the hits out.
 
-The index is only a hint. An entry proposes a physical offset; what lies there counts only if it is an intact record whose topic,
-key (or unique key, or tag) and store time match, so hash collisions, whole seconds, wild pointers and stale entries can neither
-hide nor invent a message. A chain may only go down, which bounds every walk by the number of entries.
+The index is only a hint. An entry proposes a physical offset; what lies there counts only if it is an intact record
+whose topic, key (or unique key, or tag) and store time match, so hash collisions, whole seconds, wild pointers and
+stale entries can neither hide nor invent a message. A chain may only go down, which bounds every walk by the number
+of entries.
 
 Scratch memory of a call, by address (:class:`storage.lookup_call.Scratch`):
 
@@ -145,8 +146,8 @@ def match_record(catalog: np.ndarray, query: np.ndarray, physical_offset: int, r
 
 @njit("int64(int64, int64[::1], int64, int64, int64, int64)", cache=True, nogil=True)
 def keep_hit(hits: int, results: np.ndarray, capacity: int, physical_offset: int, address: int, size: int) -> int:
-    """Insert a hit among the ``capacity`` newest, ascending; the oldest falls out of a full list, a double is dropped."""
-    count = results[RESULT_COUNT]
+    """Insert a hit among the ``capacity`` newest, ascending; the oldest falls out of a full list."""
+    count = int(results[RESULT_COUNT])
     place = count
     while place > 0 and load_native_i64(hits + 24 * (place - 1)) > physical_offset:
         place -= 1
@@ -169,14 +170,14 @@ def keep_hit(hits: int, results: np.ndarray, capacity: int, physical_offset: int
 
 @njit("boolean(int64, int64[::1], int64, int64)", cache=True, nogil=True)
 def is_wanted(hits: int, results: np.ndarray, capacity: int, physical_offset: int) -> bool:
-    """Whether a hit at this offset could still be among the newest: newer than the oldest kept, and not kept already."""
+    """Whether a hit at this offset could still be among the newest, and is not kept already."""
     count = results[RESULT_COUNT]
     if count == 0:
         return True
     oldest = load_native_i64(hits)
     if count == capacity and physical_offset <= oldest:
         return False
-    for i in range(count):
+    for i in range(count):  # noqa: SIM110 — compiled: a generator would not be
         if load_native_i64(hits + 24 * i) == physical_offset:
             return False
     return True
@@ -306,8 +307,8 @@ def copy_hits(hits: int, body: int, query: np.ndarray, results: np.ndarray) -> i
 
 
 @njit(
-    "int64(int64[::1], int64[::1], int64[::1], int64, int64, int64, int64, int64, int64, int64, int64, int64, int64, int64,"
-    " int64, int64)",
+    "int64(int64[::1], int64[::1], int64[::1], int64, int64, int64, int64, int64, int64, int64, int64, int64, int64,"
+    " int64, int64, int64)",
     cache=True,
     nogil=True,
 )
@@ -329,11 +330,11 @@ def lookup(
     steps: int,
     tags_only: int,
 ) -> int:
-    """Answer one query into scratch memory; FOUND, FOUND_UNCOPIED (more than BODY_BYTES: slice it yourself) or ``STOPPED_``.
+    """Answer one query into scratch memory; FOUND, FOUND_UNCOPIED (too long: slice it yourself) or ``STOPPED_``.
 
-    ``topic`` is the topic's length in bytes, ``key`` where the key starts in the needle and ``needle`` its whole length;
-    ``maximum`` ≤ MAXIMUM_HITS; times in ms, ``before`` an exclusive physical offset, ``limit`` in bytes, ``steps`` the entries
-    that may be walked. With ``tags_only`` index files without tag entries are left out.
+    ``topic`` is the topic's length in bytes, ``key`` where the key starts in the needle and ``needle`` its whole
+    length; ``maximum`` ≤ MAXIMUM_HITS; times in ms, ``before`` an exclusive physical offset, ``limit`` in bytes,
+    ``steps`` the entries that may be walked. With ``tags_only`` index files without tag entries are left out.
     """
     results[:RESULT_HITS] = 0
     query[0], query[1], query[2], query[3], query[4] = scratch, topic, scratch + key, needle - key, kind

@@ -1,4 +1,4 @@
-"""A CommitLog record checked where it lies: its shape, its checksums, its topic and its keys (store-format §2.2, §2.5, §2.6).
+"""A CommitLog record checked where it lies: shape, checksums, topic, keys (store-format §2.2, §2.5, §2.6).
 
 The positions below are those of the record with two IPv4 hosts; a 16-byte host moves everything behind it by 12.
 A test holds them against the layout table of :mod:`protocol.message`.
@@ -149,7 +149,7 @@ def property_crc(record: int, size: int) -> int:
 
 @njit("int64(int64, int64)", cache=True, nogil=True)
 def check_checksums(record: int, size: int) -> int:
-    """``size`` if the body's CRC, and the property CRC where there is one, hold; else the ``BAD_`` code. Shape is given."""
+    """``size`` if body CRC and property CRC, where there is one, hold; else the ``BAD_`` code. Shape is given."""
     at = body_length_position(record)
     length = load_i32(record + at)
     if length > 0 and (crc32(record + at + 4, length) & CRC_MASK) != load_i32(record + BODY_CRC):
@@ -164,8 +164,8 @@ def check_checksums(record: int, size: int) -> int:
 def find_property(start: int, length: int, name_length: int, name: int) -> int:
     """The value of a property by the broker's parsing rules: its position times 65536 plus its length, or −1.
 
-    ``name`` is the name's 4 or 8 bytes as a big-endian number. Of several the last one counts; a segment whose first 0x01 is
-    missing, leads, or closes it is no property (§2.5; an empty value therefore is none).
+    ``name`` is the name's 4 or 8 bytes as a big-endian number. Of several the last one counts; a segment whose first
+    0x01 is missing, leads, or closes it is no property (§2.5; an empty value therefore is none).
     """
     found = -1
     segment = 0

@@ -1,7 +1,7 @@
-"""Read a segment from record to record: where its valid data end, what its records are indexed under, where it goes on after damage.
+"""Read a segment from record to record: where its data end, what its records are found under.
 
-These loops read headers, topics and properties, never bodies, so a segment is scanned at memory speed; whoever needs the body's
-checksum asks for it record by record.
+These loops read headers, topics and properties, never bodies, so a segment is scanned at memory speed; whoever needs
+the body's checksum asks for it record by record.
 """
 
 import numpy as np
@@ -39,7 +39,7 @@ MAGIC_FIRST_BYTE = MAGIC_V1 >> 24
 HASH = ord("#")
 TAG_INFIX = ord("T")
 RECENT_PIECES = 64
-"""How far back a repeated key of one record is looked for; a double beyond costs a few bytes, a full search would be quadratic."""
+"""How far back a repeated key of one record is looked for: a double costs bytes, a full search a square."""
 
 MAXIMUM_PIECES = 32768
 """More keys than one property block of 32,767 bytes can hold."""
@@ -49,8 +49,9 @@ MAXIMUM_PIECES = 32768
 def walk_records(address: int, position: int, stop: int, base: int, checksums: bool, result: np.ndarray) -> int:
     """Step over the records of a segment from ``position``; where the walk ended.
 
-    ``address`` maps the segment's first byte, ``stop`` bounds reading, ``base`` is its physical offset. ``result`` gets: why
-    it ended (``AT_`` codes), records stepped over, position of the last one (−1 for none), store-independent code of the check.
+    ``address`` maps the segment's first byte, ``stop`` bounds reading, ``base`` is its physical offset. ``result``
+    gets: why it ended (``AT_`` codes), records stepped over, position of the last one (−1 for none),
+    store-independent code of the check.
     """
     result[0], result[1], result[2], result[3] = AT_LIMIT, 0, -1, 0
     while position + 8 <= stop:
@@ -71,13 +72,11 @@ def walk_records(address: int, position: int, stop: int, base: int, checksums: b
 
 @njit("int64(int64, int64, int64, int64)", cache=True, nogil=True)
 def find_record(address: int, position: int, stop: int, base: int) -> int:
-    """Position of the first intact record at or after ``position``, or ``stop``: shape, own offset and checksums must hold."""
+    """Position of the first intact record (shape, own offset, checksums) at or after ``position``, or ``stop``."""
     while position + MINIMUM_SIZE <= stop:
         if load_i8(address + position + MAGIC) == MAGIC_FIRST_BYTE:
             magic = load_i32(address + position + MAGIC)
-            if (magic == MAGIC_V1 or magic == MAGIC_V2) and load_i64(
-                address + position + PHYSICAL_OFFSET
-            ) == base + position:
+            if magic in (MAGIC_V1, MAGIC_V2) and load_i64(address + position + PHYSICAL_OFFSET) == base + position:
                 size = check_shape(address + position, stop - position, base + position)
                 if size > 0 and check_checksums(address + position, size) > 0:
                     return position
@@ -89,12 +88,13 @@ def find_record(address: int, position: int, stop: int, base: int) -> int:
 def find_record_backwards(address: int, position: int, base: int) -> int:
     """Position of the last record of sound shape that starts before ``position``, not below 0; −1 for none.
 
-    ``address + position`` itself is not read beyond the record's own size; the caller bounds how far back to look by ``address``.
+    ``address + position`` itself is not read beyond the record's own size; the caller bounds how far back to look by
+    ``address``.
     """
     at = position - 1
     while at >= 0:
         magic = load_i32(address + at + MAGIC)
-        if (magic == MAGIC_V1 or magic == MAGIC_V2) and load_i64(address + at + PHYSICAL_OFFSET) == base + at:
+        if magic in (MAGIC_V1, MAGIC_V2) and load_i64(address + at + PHYSICAL_OFFSET) == base + at:
             return at
         at -= 1
     return -1
@@ -128,7 +128,7 @@ def tag_entry_hash(record: int) -> int:
 
 @njit("int64(int64, int64, int64, int32[::1], int64[::1])", cache=True, nogil=True)
 def emit_record(record: int, physical_offset: int, count: int, hashes: np.ndarray, offsets: np.ndarray) -> int:
-    """Append what one record is found under: ``topic#unique key``, ``topic#piece`` of KEYS, ``topic#T#tag``; the new count."""
+    """Append what one record is found under: its unique key, each piece of KEYS, its tag; the new count."""
     at = topic_position(record)
     length = topic_length(record)
     prefix = (hash_utf8(0, record + at, length) * 31 + HASH) & 0xFFFFFFFF
@@ -166,8 +166,8 @@ def scan_keys(
 ) -> int:
     """Note what the records that start in [position, stop) are found under, until damage or a full output.
 
-    ``readable`` bounds reading. Returns where the scan ended; ``result`` gets the ``AT_`` code, entries written and records
-    read. Rolled-back records are in no index.
+    ``readable`` bounds reading. Returns where the scan ended; ``result`` gets the ``AT_`` code, entries written and
+    records read. Rolled-back records are in no index.
     """
     result[0], result[1], result[2] = AT_LIMIT, 0, 0
     room = hashes.shape[0] - MAXIMUM_PIECES

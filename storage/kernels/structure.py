@@ -1,8 +1,8 @@
-"""Does an index file hold together? Its slots and pointers follow from its hashes alone, if one knows how many slots it has.
+"""Does an index file hold together? Its slots and pointers follow from its hashes and its slot count.
 
-Neither count stands in the file, so a candidate is tried by recomputing: going over the entries in order, each must point at the
-entry that its slot held before, and in the end the slots must hold what the file says. The broker's own files satisfy this, and
-compacted ones too; a wrong candidate fails within a few entries.
+Neither count stands in the file, so a candidate is tried by recomputing: going over the entries in order, each must
+point at the entry that its slot held before, and in the end the slots must hold what the file says. The broker's own
+files satisfy this, and compacted ones too; a wrong candidate fails within a few entries.
 """
 
 import numpy as np
@@ -64,4 +64,4 @@ def measure_entries(address: int, slots: int, entries: int, stats: np.ndarray, g
         stats[STATS_MINIMUM] = min(stats[STATS_MINIMUM], offset)
         stats[STATS_MAXIMUM] = max(stats[STATS_MAXIMUM], offset)
         previous = offset
-    return stats[STATS_GAPS]
+    return int(stats[STATS_GAPS])

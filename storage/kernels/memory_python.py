@@ -1,0 +1,61 @@
+"""Loads and stores on raw addresses in plain Python, over ctypes: what kernels run on without the compiler."""
+
+import ctypes
+
+
+def load_i8(address: int) -> int:
+    """Signed byte at an address."""
+    return ctypes.c_int8.from_address(int(address)).value
+
+
+def load_i16(address: int) -> int:
+    """Big-endian i16 at an address."""
+    return int.from_bytes(ctypes.string_at(int(address), 2), "big", signed=True)
+
+
+def load_i32(address: int) -> int:
+    """Big-endian i32 at an address."""
+    return int.from_bytes(ctypes.string_at(int(address), 4), "big", signed=True)
+
+
+def load_i64(address: int) -> int:
+    """Big-endian i64 at an address."""
+    return int.from_bytes(ctypes.string_at(int(address), 8), "big", signed=True)
+
+
+def load_native_i32(address: int) -> int:
+    """i32 at an address in the machine's byte order."""
+    return ctypes.c_int32.from_address(int(address)).value
+
+
+def load_native_i64(address: int) -> int:
+    """i64 at an address in the machine's byte order."""
+    return ctypes.c_int64.from_address(int(address)).value
+
+
+def store_u8(address: int, value: int) -> None:
+    """Write one byte."""
+    ctypes.c_uint8.from_address(int(address)).value = int(value) & 0xFF
+
+
+def store_native_i32(address: int, value: int) -> None:
+    """Write an i32 in the machine's byte order."""
+    ctypes.c_int32.from_address(int(address)).value = int(value)
+
+
+def store_native_i64(address: int, value: int) -> None:
+    """Write an i64 in the machine's byte order."""
+    ctypes.c_int64.from_address(int(address)).value = int(value)
+
+
+def copy_bytes(target: int, source: int, length: int) -> None:
+    """Copy ``length`` bytes between two addresses that do not overlap."""
+    ctypes.memmove(int(target), int(source), int(length))
+
+
+def call_preadv2(function: int, descriptor: int, iovec: int, offset: int, flags: int) -> int:
+    """One ``preadv2`` into the iovec; bytes read, or −1."""
+    prototype = ctypes.CFUNCTYPE(
+        ctypes.c_int64, ctypes.c_int32, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64, ctypes.c_int32
+    )
+    return int(prototype(int(function))(int(descriptor), int(iovec), 1, int(offset), int(flags)))
