@@ -134,7 +134,7 @@ _header_decoders: dict[type[msgspec.Struct], _HeaderDecoder] = {}
 def decode_header(command: Command, header_type: type[Header]) -> Header:
     """Decode a command's own fields as `header_type`; fields it does not know are ignored.
 
-    Raises `BadHeader` naming a field that is missing, or malformed with its value.
+    What Java converts converts to the same; besides, integers may be written `1.0` or `1e3`. Raises `BadHeader` naming a field that is missing, or malformed with its value.
     """
     decode, booleans, check_booleans = _header_decoders.get(header_type) or _header_decoder(header_type)
     raw = command.ext_fields

@@ -1,0 +1,105 @@
+"""The texts of errors are read by people, so each is compared whole."""
+
+import inspect
+import pickle
+from pathlib import Path
+
+import pytest
+
+from protocol import errors
+from protocol.errors import (
+    BadCommand,
+    BadFrame,
+    BadHeader,
+    BadMessageId,
+    ConfigError,
+    CorruptRecord,
+    FilterEvaluationError,
+    FilterSyntaxError,
+    FrameTooLarge,
+    NotAStore,
+    ProtocolError,
+    RocketLensError,
+    StoreError,
+    TruncatedFile,
+)
+
+SEGMENT = Path("/data/store/commitlog/00000000000000000000")
+
+SENTENCES = [
+    (FrameTooLarge(2**24 + 1, 2**24), "a frame of 16777217 bytes, more than the limit of 16777216"),
+    (BadHeader("beginTimestamp"), "beginTimestamp is missing"),
+    (BadHeader("maxNum", "abc", "is no 32-bit integer"), "maxNum: 'abc' is no 32-bit integer"),
+    (BadHeader("maxNum", "-1", "expected 0 or more"), "maxNum: '-1', expected 0 or more"),
+    (BadHeader("maxNum", ""), "maxNum: ''"),
+    (BadHeader("key", "k" * 200, "is too long"), f"key: '{'k' * 80}'… (200 characters) is too long"),
+    (BadHeader("key", "a\n\0", "is odd"), r"key: 'a\n\x00' is odd"),
+    (
+        CorruptRecord(SEGMENT, 4096, expected=0xDAA320A7, found=0),
+        "00000000000000000000 at physical offset 4096: magic 0x00000000, expected 0xdaa320a7",
+    ),
+    (
+        CorruptRecord("record", 7, expected=0x0102, found=3, what="body CRC"),
+        "record at physical offset 7: body CRC 0x00000003, expected 0x00000102",
+    ),
+    (
+        CorruptRecord("record", 7, expected="at least 91", found=3, what="total size"),
+        "record at physical offset 7: total size 3, expected at least 91",
+    ),
+    (
+        TruncatedFile(SEGMENT, 4096, expected=300, found=40, what="record of"),
+        "00000000000000000000 at physical offset 4096: record of 300 bytes, but only 40 are there",
+    ),
+    (
+        TruncatedFile("/s/index/20260101000000000", expected=40, found=0),
+        "/s/index/20260101000000000: needs 40 bytes, but only 0 are there",
+    ),
+    (
+        TruncatedFile("/s/checkpoint", expected="a header", found="nothing"),
+        "/s/checkpoint: needs nothing, expected a header",
+    ),
+    (StoreError("/s/lock", what="permission denied"), "/s/lock: permission denied"),
+    (StoreError("/s/lock"), "/s/lock: cannot be read"),
+    (
+        NotAStore(Path("/s"), expected="commitlog/ with segments", found="an empty directory"),
+        "/s is no store that can be served: found an empty directory, expected commitlog/ with segments",
+    ),
+    (
+        FilterSyntaxError("a > ) b", (4, 5), "expected a value"),
+        "expected a value\n    a > ) b\n        ^",
+    ),
+    (FilterSyntaxError("a >", (3, 3), "expected a value"), "expected a value\n    a >\n       ^"),
+    (FilterSyntaxError("abc def", (4, 7), "unknown word"), "unknown word\n    abc def\n        ^^^"),
+]
+
+
+@pytest.mark.parametrize(("error", "sentence"), SENTENCES, ids=lambda value: type(value).__name__)
+def test_an_error_reads_as_one_sentence(error: RocketLensError, sentence: str) -> None:
+    assert str(error) == sentence
+
+
+def test_the_tree_is_the_one_in_the_docstring() -> None:
+    tree = {
+        RocketLensError: (ProtocolError, StoreError, FilterSyntaxError, FilterEvaluationError, ConfigError),
+        ProtocolError: (BadFrame, BadCommand, BadHeader, BadMessageId),
+        BadFrame: (FrameTooLarge,),
+        StoreError: (CorruptRecord, TruncatedFile, NotAStore),
+    }
+    for parent, children in tree.items():
+        assert all(child.__bases__ == (parent,) for child in children)
+    public = {member for _, member in inspect.getmembers(errors, inspect.isclass) if issubclass(member, Exception)}
+    assert public == {RocketLensError, *(child for children in tree.values() for child in children)}
+    assert all(member.__name__ in (errors.__doc__ or "") for member in public)
+
+
+def test_no_error_is_caught_as_one_of_python() -> None:
+    assert RocketLensError.__bases__ == (Exception,)
+
+
+def test_a_bad_frame_starts_without_frames() -> None:
+    assert BadFrame("lengths").frames == []
+
+
+@pytest.mark.parametrize("error", [error for error, _ in SENTENCES if not isinstance(error, FrameTooLarge)])
+def test_an_error_survives_the_way_to_another_process(error: RocketLensError) -> None:
+    assert str(pickle.loads(pickle.dumps(error))) == str(error)

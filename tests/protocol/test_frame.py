@@ -1,0 +1,164 @@
+"""Frames, in the manner of h11: one table of cases drives the decoder whole, byte by byte and with trailing bytes."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.errors import BadFrame, FrameTooLarge
+from protocol.frame import FRAME_LIMIT, Frame, FrameDecoder, encode_frame_prefix
+
+# Written by RemotingCommand.encode() of 5.5.0.
+JAVA_JSON = bytes.fromhex(
+    "000000680000005f7b22636f6465223a302c22666c6167223a312c226c616e6775616765223a224a415641222c226f7061717565223a372c2273657269"
+    "616c697a655479706543757272656e74525043223a224a534f4e222c2276657273696f6e223a3437397d68656c6c6f"
+)
+JAVA_BINARY = bytes.fromhex(
+    "0000002c0100002300000001df0000000700000001000000000000000e00066f666673657400000002313268656c6c6f"
+)
+
+CASES: list[tuple[Frame, bytes]] = [
+    ((0, JAVA_JSON[8:-5], b"hello"), JAVA_JSON),
+    ((1, JAVA_BINARY[8:-5], b"hello"), JAVA_BINARY),
+    ((0, b"{}", b""), bytes.fromhex("00000006 00000002") + b"{}"),
+    ((0, b"", b""), bytes.fromhex("00000004 00000000")),
+    ((0, b"", b"body"), bytes.fromhex("00000008 00000000") + b"body"),
+    ((255, b"h", b"b"), bytes.fromhex("00000006 ff000001") + b"hb"),
+    ((0, b"h" * 70_000, b"b" * 70_000), bytes.fromhex("000222e4 00011170") + b"h" * 70_000 + b"b" * 70_000),
+]
+
+BAD_PREFIXES = [
+    ("ffffffff 00000000", BadFrame, "frame length -1, expected at least 4"),
+    ("80000000 00000000", BadFrame, "frame length -2147483648, expected at least 4"),
+    ("00000000 00000000", BadFrame, "frame length 0, expected at least 4"),
+    ("00000003 00000000", BadFrame, "frame length 3, expected at least 4"),
+    ("00000004 00000001", BadFrame, "header length 1, but only 0 bytes are left for it"),
+    ("00000010 00ffffff", BadFrame, "header length 16777215, but only 12 bytes are left for it"),
+    ("00fffffd 00000000", FrameTooLarge, "a frame of 16777217 bytes, more than the limit of 16777216"),
+    ("7fffffff 00000000", FrameTooLarge, "a frame of 2147483651 bytes, more than the limit of 16777216"),
+    ("16030100 c8010000", FrameTooLarge, "a frame of 369295620 bytes, more than the limit of 16777216"),
+    ("47455420 2f204854", FrameTooLarge, "a frame of 1195725860 bytes, more than the limit of 16777216"),
+]
+
+
+def in_pieces(data: bytes, size: int) -> Iterator[bytes]:
+    return (data[start : start + size] for start in range(0, len(data), size))
+
+
+@pytest.mark.parametrize(("frame", "data"), CASES)
+def test_a_whole_frame_is_decoded_at_once(frame: Frame, data: bytes) -> None:
+    decoder = FrameDecoder()
+    assert decoder.feed(data) == [frame]
+    assert not decoder.needs_more
+
+
+@pytest.mark.parametrize(("frame", "data"), CASES[:-1])
+def test_a_frame_is_decoded_byte_by_byte(frame: Frame, data: bytes) -> None:
+    decoder = FrameDecoder()
+    for byte in in_pieces(data[:-1], 1):
+        assert decoder.feed(byte) == []
+        assert decoder.needs_more
+    assert decoder.feed(data[-1:]) == [frame]
+    assert not decoder.needs_more
+
+
+@pytest.mark.parametrize(("frame", "data"), CASES)
+@pytest.mark.parametrize("trailing", [JAVA_BINARY[:length] for length in (1, 7, 8, -1)])
+def test_trailing_bytes_stay_in_the_buffer(frame: Frame, data: bytes, trailing: bytes) -> None:
+    decoder = FrameDecoder()
+    assert decoder.feed(data + trailing) == [frame]
+    assert decoder.needs_more
+    assert decoder.feed(JAVA_BINARY[len(trailing) :]) == [CASES[1][0]]
+
+
+@pytest.mark.parametrize(("frame", "data"), CASES)
+def test_the_prefix_is_encoded_as_java_does(frame: Frame, data: bytes) -> None:
+    serialize_type, header, body = frame
+    assert encode_frame_prefix(serialize_type, len(header), len(body)) == data[:8]
+
+
+def test_many_frames_in_one_read_come_in_order() -> None:
+    frames, stream = [case[0] for case in CASES], b"".join(case[1] for case in CASES)
+    assert FrameDecoder().feed(stream) == frames
+
+
+@given(st.lists(st.sampled_from(CASES[:-1]), max_size=6), st.lists(st.integers(0, 300), max_size=12))
+def test_any_split_of_the_stream_gives_the_same_frames(cases: list[tuple[Frame, bytes]], cuts: list[int]) -> None:
+    stream = b"".join(data for _, data in cases)
+    places = [0, *sorted(min(cut, len(stream)) for cut in cuts), len(stream)]
+    decoder = FrameDecoder()
+    found = [frame for start, stop in pairwise(places) for frame in decoder.feed(stream[start:stop])]
+    assert found == [frame for frame, _ in cases]
+    assert not decoder.needs_more
+
+
+def test_an_empty_read_changes_nothing() -> None:
+    decoder = FrameDecoder()
+    assert decoder.feed(b"") == []
+    assert not decoder.needs_more
+    decoder.feed(JAVA_JSON[:20])
+    assert decoder.feed(b"") == []
+    assert decoder.feed(JAVA_JSON[20:]) == [CASES[0][0]]
+
+
+@pytest.mark.parametrize(("prefix", "kind", "sentence"), BAD_PREFIXES)
+@pytest.mark.parametrize("size", [8, 1])
+def test_a_bad_prefix_is_refused_as_soon_as_it_is_there(
+    prefix: str, kind: type[BadFrame], sentence: str, size: int
+) -> None:
+    decoder = FrameDecoder()
+    *begin, end = in_pieces(bytes.fromhex(prefix), size)
+    for piece in begin:
+        assert decoder.feed(piece) == []
+    with pytest.raises(BadFrame) as caught:
+        decoder.feed(end)
+    assert type(caught.value) is kind
+    assert str(caught.value) == sentence
+    assert caught.value.frames == []
+
+
+def test_frames_before_a_bad_one_are_carried_by_its_error() -> None:
+    decoder = FrameDecoder()
+    decoder.feed(JAVA_JSON[:30])
+    with pytest.raises(BadFrame) as caught:
+        decoder.feed(JAVA_JSON[30:] + JAVA_BINARY + b"\0" * 8)
+    assert caught.value.frames == [CASES[0][0], CASES[1][0]]
+
+
+def test_a_bad_stream_stays_bad_and_repeats_no_frame() -> None:
+    decoder = FrameDecoder()
+    with pytest.raises(BadFrame):
+        decoder.feed(JAVA_JSON + b"\0" * 8)
+    with pytest.raises(BadFrame) as again:
+        decoder.feed(JAVA_JSON)
+    assert again.value.frames == []
+
+
+@pytest.mark.parametrize("limit", [8, 64, FRAME_LIMIT])
+def test_the_limit_counts_the_whole_frame_with_its_length_field(limit: int) -> None:
+    longest = encode_frame_prefix(0, 0, limit - 8) + bytes(limit - 8)
+    assert FrameDecoder(limit).feed(longest) == [(0, b"", bytes(limit - 8))]
+    with pytest.raises(FrameTooLarge) as caught:
+        FrameDecoder(limit).feed(encode_frame_prefix(0, 0, limit - 7))
+    assert (caught.value.size, caught.value.limit) == (limit + 1, limit)
+
+
+def test_a_frame_in_many_pieces_is_put_together() -> None:
+    body = bytes(range(256)) * 16_384
+    decoder = FrameDecoder()
+    found = [
+        frame
+        for piece in in_pieces(encode_frame_prefix(0, 2, len(body)) + b"{}" + body, 4_001)
+        for frame in decoder.feed(piece)
+    ]
+    assert found == [(0, b"{}", body)]
+
+
+def test_lengths_beyond_their_fields_are_not_encoded() -> None:
+    assert encode_frame_prefix(1, 0xFFFFFF, 0) == bytes.fromhex("01000003 01ffffff")
+    with pytest.raises(FrameTooLarge):
+        encode_frame_prefix(0, 0x1000000, 0)
+    with pytest.raises(FrameTooLarge):
+        encode_frame_prefix(0, 0, 0x7FFFFFFC)
