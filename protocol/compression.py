@@ -49,8 +49,6 @@ def _decompress_lz4(data: bytes | memoryview, limit: int) -> bytes:
     while rest and len(body) <= limit:
         decoder = lz4.frame.LZ4FrameDecompressor()
         body += decoder.decompress(rest, limit + 1 - len(body))
-        while not decoder.eof and not decoder.needs_input and len(body) <= limit:
-            body += decoder.decompress(b"", limit + 1 - len(body))
         if not decoder.eof and len(body) <= limit:
             raise EOFError("the frame ends early")
         rest = decoder.unused_data or b""

@@ -57,6 +57,7 @@ def test_repeat_counts_are_items_of_their_own() -> None:
         (DOCSTRING, {"ENTRY": Struct(">i2sQ")}),
         (DOCSTRING, {"ENTRY": Struct(">i2s")}),
         (DOCSTRING, {"ENTRY": Struct("<i2sq")}),
+        (DOCSTRING, {"ENTRY": Struct("=i2sq")}),
         (DOCSTRING.replace("6       8", "8       8"), {"ENTRY": ENTRY}),
         (DOCSTRING.replace("where", "hash"), {"ENTRY": ENTRY}),
         (DOCSTRING.replace("i64", "long"), {"ENTRY": ENTRY}),
