@@ -53,7 +53,7 @@ bench: .dev
 	$(BIN)/python -m benchmarks
 
 docs: .dev
-	$(BIN)/python tests/cli_reference.py >docs/cli.md
+	PYTHONPATH=. $(BIN)/python tests/cli_reference.py >docs/cli.md
 
 # Universal locks (every platform, every Python from 3.11) with hashes. Nothing of this machine's configuration gets in.
 LOCK := $(BIN)/uv pip compile --quiet --no-config --universal --generate-hashes --python-version 3.11 \

@@ -1,5 +1,6 @@
 """What the documents tell a reader to type works, and what they point at is there."""
 
+import itertools
 import os
 import re
 import shlex
@@ -23,20 +24,34 @@ from interop.jars import jars, tool
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "tests").rglob("*.md")])
-TYPED = re.compile(r"^ {4}(?:\$ )?(.+)$", re.M)
+FENCED = re.compile(r"^```(\w*)$(.*?)^```$", re.M | re.S)
+TYPED = re.compile(r"^ {4}(?:\$ )?((?:\w+=\S+ )*(?:\S*/)?(?:make|rocketlens|docker|mqadmin) .+)$", re.M)
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)\s]*)?\)")
 START_SECONDS = 60
 
 
 def typed_commands(document: Path) -> list[list[str]]:
-    """Every indented line of a document as words, without comments."""
-    return [shlex.split(line, comments=True) for line in TYPED.findall(document.read_text())]
+    """Every line of a document that is to be typed, as words, without comments and without `NAME=value` in front.
+
+    Such lines are indented or fenced; what is fenced as text (output, help) is not for typing.
+    """
+    text = FENCED.sub(
+        lambda match: "" if match[1] == "text" else match[2].replace("\n", "\n    "), document.read_text()
+    )
+    lines = [shlex.split(line, comments=True) for line in TYPED.findall(text)]
+    return [list(itertools.dropwhile(lambda word: re.match(r"\w+=", word), words)) for words in lines]
 
 
 def our_commands(document: Path) -> list[list[str]]:
     """The arguments of every `rocketlens ...` line of a document."""
-    lines = [words for words in typed_commands(document) if words and Path(words[0]).name == "rocketlens"]
-    return [words[1:] for words in lines]
+    return [words[1:] for words in typed_commands(document) if Path(words[0]).name == "rocketlens"]
+
+
+def test_the_readme_is_read_line_by_line() -> None:
+    commands = typed_commands(ROOT / "README.md")
+    assert ["make", "demo"] in commands
+    assert ["make", "test"] in commands
+    assert ["docker", "compose", "up", "rocketlens"] in commands
 
 
 def subcommands() -> dict[str, click.Command]:
@@ -76,10 +91,10 @@ def test_what_a_document_points_at_is_there(document: Path) -> None:
 def test_the_make_targets_and_services_a_document_names_exist(document: Path) -> None:
     targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M))
     for words in typed_commands(document):
-        if words[:1] == ["make"]:
+        if words[0] == "make":
             assert {word for word in words[1:] if "=" not in word} <= targets, words
-        if "compose" in words and words[-2] == "up":
-            assert words[-1] in load({})["services"], words
+        if words[:2] == ["docker", "compose"]:
+            assert set(words[words.index("up") + 1 :]) <= set(load({})["services"]), words
 
 
 def test_our_commands_in_the_documents_have_options_that_exist(g1_store: Path) -> None:
