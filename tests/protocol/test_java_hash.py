@@ -1,5 +1,6 @@
 """Strings as Java sees them, against a JDK's answers and against the loop-by-loop oracle."""
 
+import json
 from itertools import product
 from zlib import crc32
 
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import oracles
+from golden_store import GOLDEN
 from java_vectors import text, vectors
 from protocol.java_hash import decode_java, index_hash, java_hash
 from strategies import texts, utf8_like
@@ -23,6 +25,11 @@ def test_reference_hashes(string: str, expected: int) -> None:
 
 def test_the_smallest_int_is_stored_as_zero() -> None:
     assert index_hash("polygenelubricants") == 0
+
+
+def test_tags_hash_as_the_brokers_own_classes_hash_them() -> None:
+    recorded = json.loads((GOLDEN / "filter" / "tag-bloom-vectors.json").read_text())["tag_hash"]
+    assert [java_hash(vector["tag"]) for vector in recorded] == [vector["tagsCode"] for vector in recorded]
 
 
 def test_hashes_and_decoding_are_those_of_the_jdk() -> None:
