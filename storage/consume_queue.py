@@ -250,6 +250,8 @@ class ConsumeQueue:
         """What a broker's correctMinOffset finds once expired files are gone: the first unit that the log has."""
         ranges = self._ranges(end)
         minimum = self._commit_log.minimum
+        if ranges and self._live_offset(ranges[0][0]) >= minimum:
+            return ranges[0][0]  # nothing expired: as in a broker, no damaged unit can mislead a search then
         number = bisect_left(ranges, minimum, key=lambda units: self._live_offset(units[1]))
         if number == len(ranges):
             return end
