@@ -5,6 +5,7 @@ that turns them into the typed header of one request code, once the dispatcher k
 has its fields turned into the same JSON, so that all after it is one way. Source: remoting-protocol §1.2–1.4, §7.
 """
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Literal, NamedTuple, TypeVar, get_args
 
@@ -15,6 +16,7 @@ from protocol.codes import VERSION_5_3_3, LanguageCode, SerializeType
 from protocol.errors import BadCommand, FrameTooLarge
 from protocol.frame import HEADER_LENGTH_MASK, LENGTH_SIZE, PREFIX, Frame, encode_frame_prefix
 from protocol.header_fields import I32, header_from_texts, parse_ext_fields, well_formed
+from protocol.java_hash import decode_java
 
 Header = TypeVar("Header", bound=msgspec.Struct)
 
@@ -87,8 +89,10 @@ def decode_command(frame: Frame) -> Command:
     if serialize_type == 0:
         try:
             command = _decode_json(header)
-        except _REFUSED as error:
+        except msgspec.ValidationError as error:
             raise BadCommand(f"the header is no command: {error}") from error
+        except _REFUSED as error:
+            command = _decode_ill_formed(header, error)
         command.serialize_type = 0
     elif serialize_type == 1:
         command = _decode_binary(header)
@@ -100,6 +104,15 @@ def decode_command(frame: Frame) -> Command:
 
 decode_response = decode_command
 """The same for a client: whether a command is a request or a response is a bit of its flag."""
+
+
+def _decode_ill_formed(header: bytes, error: Exception) -> Command:
+    """Decode a header with texts that UTF-8 cannot hold, or that are none, as Java does: with replacements."""
+    try:
+        members = json.loads(decode_java(header))
+        return _decode_json(json.dumps(members, ensure_ascii=False).encode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        raise BadCommand(f"the header is no command: {error}") from error
 
 
 def _decode_binary(data: bytes) -> Command:
@@ -134,7 +147,8 @@ _header_decoders: dict[type[msgspec.Struct], _HeaderDecoder] = {}
 def decode_header(command: Command, header_type: type[Header]) -> Header:
     """Decode a command's own fields as `header_type`; fields it does not know are ignored.
 
-    What Java converts converts to the same; besides, integers may be written `1.0` or `1e3`. Raises `BadHeader` naming a field that is missing, or malformed with its value.
+    What Java converts converts to the same; besides, integers may be written `1.0` or `1e3`. Raises `BadHeader` naming
+    a field that is missing, or malformed with its value.
     """
     decode, booleans, check_booleans = _header_decoders.get(header_type) or _header_decoder(header_type)
     raw = command.ext_fields

@@ -1,0 +1,159 @@
+"""How texts become fields: expected values are those of RemotingCommand.decodeCommandCustomHeader 5.5.0."""
+
+from enum import StrEnum
+
+import msgspec
+import pytest
+
+from protocol.errors import BadHeader
+from protocol.header_fields import I32, I64, field_plans, header_from_texts, parse_ext_fields, well_formed
+
+
+class Choice(StrEnum):
+    LOWER = "LOWER"
+    UPPER = "UPPER"
+
+
+class Needed(msgspec.Struct, rename="camel"):
+    some_int: I32
+    some_long: I64
+    some_text: str
+
+
+class Optional(msgspec.Struct, rename="camel"):
+    some_int: I32 | None = None
+    some_long: I64 = -1
+    some_text: str | None = None
+    some_flag: bool = True
+    other_flag: bool | None = None
+    choice: Choice = Choice.LOWER
+
+
+GOOD = {"someInt": "1", "someLong": "2", "someText": "x"}
+
+# (text, Integer.parseInt, Long.parseLong): None where Java leaves the field null.
+NUMBERS = [
+    ("1", 1, 1),
+    ("+1", 1, 1),
+    ("-0", 0, 0),
+    ("007", 7, 7),
+    (" 1", None, None),
+    ("1 ", None, None),
+    ("1_0", None, None),
+    ("1e3", None, None),
+    ("1.0", None, None),
+    ("0x10", None, None),
+    ("--1", None, None),
+    ("", None, None),
+    ("true", None, None),
+    ("2147483647", 2**31 - 1, 2**31 - 1),
+    ("2147483648", None, 2**31),
+    ("-2147483648", -(2**31), -(2**31)),
+    ("9223372036854775807", None, 2**63 - 1),
+    ("9223372036854775808", None, None),
+    ("-9223372036854775808", None, -(2**63)),
+    ("9" * 100_000, None, None),
+]
+
+
+@pytest.mark.parametrize(("text", "as_int", "as_long"), NUMBERS, ids=[text[:20] for text, *_ in NUMBERS])
+def test_numbers_are_what_java_parses(text: str, as_int: int | None, as_long: int | None) -> None:
+    for name, expected, bits in (("someInt", as_int, 32), ("someLong", as_long, 64)):
+        if expected is None:
+            with pytest.raises(BadHeader) as caught:
+                header_from_texts(Needed, GOOD | {name: text})
+            assert (caught.value.field, caught.value.value) == (name, text)
+            assert caught.value.reason == f"is no {bits}-bit integer"
+        else:
+            header = header_from_texts(Needed, GOOD | {name: text})
+            assert getattr(header, "some_" + name[4:].lower()) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("true", True), ("TRUE", True), ("tRuE", True)]
+    + [(text, False) for text in ("false", "1", "0", "yes", " true", "t")],
+)
+def test_only_true_in_any_case_is_true(text: str, expected: bool) -> None:
+    header = header_from_texts(Optional, {"someFlag": text, "otherFlag": text})
+    assert (header.some_flag, header.other_flag) == (expected, expected)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("UPPER", "UPPER"), ("upper", "UPPER"), ("LOWER", "LOWER"), ("x", "LOWER")]
+)
+def test_an_unknown_boundary_is_the_lower_one(text: str, expected: str) -> None:
+    assert header_from_texts(Optional, {"choice": text}).choice == Choice(expected)
+
+
+def test_what_is_absent_keeps_its_default() -> None:
+    assert header_from_texts(Optional, {"unknown": "x"}) == Optional()
+
+
+def test_an_empty_number_or_boolean_is_absent_but_an_empty_text_is_a_text() -> None:
+    empty = dict.fromkeys(("someInt", "someLong", "someText", "someFlag", "otherFlag", "choice"), "")
+    assert header_from_texts(Optional, empty) == Optional(some_text="")
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_a_missing_field_is_named_as_on_the_wire(name: str) -> None:
+    with pytest.raises(BadHeader) as caught:
+        header_from_texts(Needed, {key: text for key, text in GOOD.items() if key != name})
+    assert str(caught.value) == f"{name} is missing"
+
+
+def test_a_malformed_optional_field_is_an_error_too() -> None:
+    with pytest.raises(BadHeader, match=r"^someLong: 'x' is no 64-bit integer$"):
+        header_from_texts(Optional, {"someLong": "x"})
+
+
+def test_a_type_without_conversion_is_a_mistake_of_ours() -> None:
+    class Wrong(msgspec.Struct):
+        number: float
+
+    with pytest.raises(TypeError, match="no conversion"):
+        field_plans(Wrong)
+
+
+def test_members_become_the_texts_that_java_sees() -> None:
+    raw = (
+        b'{"a":1,"b":true,"c":null,"d":1.50,"e":{"x":1},"f":[1,"y"],"g":12345678901234567890,"h":false,'
+        b'"i":"\\ud800x","j":"\\ud83d\\ude00","k":-0}'
+    )
+    assert parse_ext_fields(raw) == {
+        "a": "1",
+        "b": "true",
+        "d": "1.50",
+        "g": "12345678901234567890",
+        "h": "false",
+        "i": "?x",
+        "j": "😀",
+        "k": "-0",
+        # Nested values keep their digits as texts; no header has such a field.
+        "e": '{"x":"1"}',
+        "f": '["1","y"]',
+    }
+
+
+def test_a_number_of_any_length_is_a_text() -> None:
+    assert parse_ext_fields(b'{"a":%b}' % (b"9" * 100_000)) == {"a": "9" * 100_000}
+
+
+def test_bytes_that_are_no_utf8_are_replaced() -> None:
+    assert parse_ext_fields(b'{"a":"\xffb"}') == {"a": "\ufffdb"}
+
+
+def test_null_is_no_fields() -> None:
+    assert parse_ext_fields(b"null") == {}
+
+
+@pytest.mark.parametrize("raw", [b"", b"[]", b"1", b'"x"', b"{", b'{"a":}', b"[" * 100_000, b'{"a":' * 100_000])
+def test_what_is_no_object_is_refused(raw: bytes) -> None:
+    with pytest.raises(BadHeader, match="is no JSON object") as caught:
+        parse_ext_fields(raw)
+    assert caught.value.field == "extFields"
+
+
+def test_well_formed_text_stays_as_it_is() -> None:
+    assert well_formed("标签😀") == "标签😀"
+    assert well_formed("a\ud800标\udfff") == "a?标?"
