@@ -134,7 +134,7 @@ def free_port(neighbours: Sequence[int] = ()) -> int:
 def rocketlens_command(store: Path, port: int, state_directory: Path) -> list[str]:
     """How the benchmark starts our server: one worker, defaults."""
     options = ["--listen", f"127.0.0.1:{port}", "--state-dir", str(state_directory)]
-    return [sys.executable, "-m", "broker.cli.main", "serve", str(store), *options]
+    return [str(Path(sys.executable).with_name("rocketlens")), "serve", str(store), *options]
 
 
 def _is_open(port: int) -> bool:

@@ -253,7 +253,18 @@ def test_a_closed_connection_ends_the_run() -> None:
 
 
 def test_a_run_beside_another_ends_with_the_first() -> None:
-    with scripted_server(answer) as port:
+    second_requests: list[int] = []
+    both_have_an_answer = threading.Event()
+
+    def reply(opaque: int) -> bytes:
+        if opaque == 1:
+            second_requests.append(opaque)
+        if len(second_requests) == 2:
+            both_have_an_answer.set()
+        assert opaque < 49 or both_have_an_answer.wait(30)
+        return answer(opaque)
+
+    with scripted_server(reply) as port:
         outcome, beside = run_beside(port, some_requests(50), some_requests(100_000))
     assert (outcome.requests, outcome.errors, beside.errors) == (50, 0, 0)
     assert 0 < beside.requests < 100_000
