@@ -3,7 +3,23 @@
 from typing import Any
 
 from broker.dispatcher import check_families
+from broker.processors.broker_admin import BrokerAdminProcessor
+from broker.processors.client_manage import ClientManageProcessor
+from broker.processors.consume_stats import ConsumeStatsProcessor
+from broker.processors.consumer_manage import ConsumerManageProcessor
+from broker.processors.name_server import NameServerProcessor
+from broker.processors.pull_message import PullMessageProcessor
 from broker.processors.query_message import QueryMessageProcessor
+from broker.processors.topic_admin import TopicAdminProcessor
 
-PROCESSORS: tuple[type[Any], ...] = (QueryMessageProcessor,)
+PROCESSORS: tuple[type[Any], ...] = (
+    QueryMessageProcessor,
+    PullMessageProcessor,
+    NameServerProcessor,
+    TopicAdminProcessor,
+    ConsumerManageProcessor,
+    ConsumeStatsProcessor,
+    ClientManageProcessor,
+    BrokerAdminProcessor,
+)
 check_families(PROCESSORS)

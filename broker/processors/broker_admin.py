@@ -1,0 +1,209 @@
+"""The broker about itself: runtime figures, configuration, statistics, replication.
+
+What a reading server has no figure for is 0, in the forms that the tools parse: a missing or odd value costs them
+whole rows. Source: remoting-protocol §2.2, §2.3, §4.16, §4.17.
+"""
+
+import shutil
+import time
+
+from broker.broker_service import BrokerService
+from broker.dispatcher import Request, handles
+from broker.processors.name_server import encode_properties_text
+from broker.topic_catalog import READ_ONLY_PERM, find_topic
+from protocol.bodies import BrokerStatsData, BrokerStatsItem, HARuntimeInfo, KVTable, encode_json
+from protocol.codes import RequestCode, ResponseCode
+from protocol.command import Response
+from protocol.headers import EmptyRequestHeader, ViewBrokerStatsDataRequestHeader
+
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+"""Delayed messages wait here; those of delay level n in queue n − 1."""
+
+HEAD_BYTES = 1024
+"""Enough of a record to hold its store time, whatever its hosts are."""
+
+NOTHING_A_SECOND = "0.0 0.0 0.0"
+"""Rates over 10, 60 and 600 seconds."""
+
+POOLS = ("ack", "litePull", "pull", "query", "send")
+"""Thread pools of a Java broker, whose queues the tools print; nothing queues here."""
+
+DAYS = ("YesterdayMorning", "TodayMorning", "TodayNow")
+
+DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+"""A broker's default; which levels a store was written with is not in it."""
+
+
+VERSION = "V5_3_3"
+"""The release whose behaviour our answers follow, as the version in our headers says it in numbers."""
+
+
+class BrokerAdminProcessor:
+    """Figures and configuration of this server in a broker's form."""
+
+    def __init__(self, service: BrokerService) -> None:
+        self._service = service
+        self._store = service.store
+
+    @handles(RequestCode.GET_BROKER_RUNTIME_INFO, EmptyRequestHeader)
+    def get_runtime_info(self, _header: EmptyRequestHeader) -> Response:
+        """The table behind clusterList and brokerStatus."""
+        table = _idle_figures() | self._figures_of_process() | self._figures_of_store() | self._schedule_offsets()
+        return Response(body=encode_json(KVTable(dict(sorted(table.items())))))
+
+    def _figures_of_process(self) -> dict[str, str]:
+        disk = shutil.disk_usage(self._store.layout.root)
+        ratio = f"{disk.used / disk.total:.2f}" if disk.total else "0.00"
+        return {
+            "bootTimestamp": str(self._service.started_timestamp),
+            "brokerActive": "true",
+            "brokerVersionDesc": VERSION,
+            "commitLogDirCapacity": f"Total : {_gibibytes(disk.total)}, Free : {_gibibytes(disk.free)}.",
+            "commitLogDiskRatio": ratio,
+            "consumeQueueDiskRatio": ratio,
+            "runtime": _format_duration(time.time_ns() // 1_000_000 - self._service.started_timestamp),
+        }
+
+    def _figures_of_store(self) -> dict[str, str]:
+        log = self._store.commit_log
+        first = log.store_timestamp_at(log.minimum, min(HEAD_BYTES, log.end - log.minimum))
+        return {
+            "commitLogMinOffset": str(log.minimum),
+            "commitLogMaxOffset": str(log.end),
+            "earliestMessageTimeStamp": str(first),
+        }
+
+    def _schedule_offsets(self) -> dict[str, str]:
+        """Of each delay level, the next message to deliver and the next to come."""
+        figures = {}
+        for level, offset in self._store.config.delay_offsets.items():
+            queue = self._store.queues.queue(SCHEDULE_TOPIC, level - 1)
+            figures[f"scheduleMessageOffset_{level}"] = f"{offset},{0 if queue is None else queue.max_offset}"
+        return figures
+
+    @handles(RequestCode.GET_BROKER_CONFIG, EmptyRequestHeader)
+    def get_broker_config(self, _header: EmptyRequestHeader, request: Request) -> Response:
+        """What of a broker's configuration is true of us, as Java properties; exporting tools need all of these."""
+        address = request.connection.local_address
+        properties = {
+            "autoCreateSubscriptionGroup": "false",
+            "autoCreateTopicEnable": "false",
+            "brokerClusterName": self._service.cluster,
+            "brokerIP1": address.host,
+            "brokerId": "0",
+            "brokerName": self._service.broker_name,
+            "brokerPermission": str(READ_ONLY_PERM),
+            "brokerRole": "ASYNC_MASTER",
+            "enablePropertyFilter": "false",
+            "fileReservedTime": "72",
+            "filterServerNums": "0",
+            "flushDiskType": "ASYNC_FLUSH",
+            "listenPort": str(address.port),
+            "maxMessageSize": str(4 * 1024 * 1024),
+            "messageDelayLevel": DELAY_LEVELS,
+            "msgTraceTopicName": "RMQ_SYS_TRACE_TOPIC",
+            "slaveReadEnable": "false",
+            "storePathRootDir": str(self._store.layout.root),
+            "traceOn": "true",
+            "traceTopicEnable": "false",
+            "useTLS": "false",
+        }
+        version = {"counter": 0, "stateVersion": 0, "timestamp": self._service.started_timestamp}
+        return Response(
+            ext_fields={"version": encode_json(version).decode("ascii")}, body=encode_properties_text(properties)
+        )
+
+    @handles(RequestCode.VIEW_BROKER_STATS_DATA, ViewBrokerStatsDataRequestHeader)
+    def view_stats(self, header: ViewBrokerStatsDataRequestHeader) -> Response:
+        """How many messages came and went lately: none, for a topic, or a topic and a group, that there is."""
+        if not self._counts(header.stats_name, header.stats_key):
+            remark = f"The stats <{header.stats_name}> <{header.stats_key}> not exist"
+            return Response(ResponseCode.SYSTEM_ERROR, remark)
+        nothing = BrokerStatsItem()
+        return Response(body=encode_json(BrokerStatsData(nothing, nothing, nothing)))
+
+    def _counts(self, name: str, key: str) -> bool:
+        """Whether a broker would count this: messages put into a topic, or got from it by a group."""
+        topic, _, group = key.partition("@")
+        if find_topic(self._store, topic) is None:
+            return False
+        if name.startswith("TOPIC_PUT_"):
+            return not group
+        return name.startswith("GROUP_GET_") and topic in self._service.offsets.topics_of(group)
+
+    @handles(RequestCode.GET_BROKER_HA_STATUS, EmptyRequestHeader)
+    def get_ha_status(self, _header: EmptyRequestHeader) -> Response:
+        """A master without slaves, at the end of the log."""
+        return Response(body=encode_json(HARuntimeInfo(master_commit_log_max_offset=self._store.commit_log.end)))
+
+    @handles(RequestCode.GET_BROKER_EPOCH_CACHE, EmptyRequestHeader)
+    def get_epoch_cache(self, _header: EmptyRequestHeader) -> Response:
+        """Refused in the words of a broker that no controller runs."""
+        return Response(ResponseCode.SYSTEM_ERROR, "this request only for controllerMode ")
+
+    @handles(RequestCode.GET_COLD_DATA_FLOW_CTR_INFO, EmptyRequestHeader)
+    def get_cold_data_flow(self, _header: EmptyRequestHeader) -> Response:
+        """Nothing is held back here; the thresholds are a broker's defaults."""
+        body = {
+            "runtimeTable": {},
+            "configTable": {},
+            "cgColdReadThreshold": 3 * 1024 * 1024,
+            "globalColdReadThreshold": 100 * 1024 * 1024,
+            "globalAcc": 0,
+        }
+        return Response(body=encode_json(body))
+
+    @handles(RequestCode.GET_ALL_DELAY_OFFSET, EmptyRequestHeader)
+    def get_all_delay_offsets(self, _header: EmptyRequestHeader) -> Response:
+        """How far the delivery of delayed messages had come, by delay level."""
+        offsets = {str(level): offset for level, offset in sorted(self._store.config.delay_offsets.items())}
+        return Response(body=encode_json({"offsetTable": offsets}))
+
+
+def _idle_figures() -> dict[str, str]:
+    """What a server that only reads has none of."""
+    figures = {
+        "EndTransactionQueueSize": "0",
+        "EndTransactionThreadPoolQueueCapacity": "0",
+        "dispatchBehindBytes": "0",
+        "dispatchMaxBuffer": "0",
+        "getFoundTps": NOTHING_A_SECOND,
+        "getMessageEntireTimeMax": "0",
+        "getMissTps": NOTHING_A_SECOND,
+        "getTotalTps": NOTHING_A_SECOND,
+        # Clients up to 4.9 know the name with one r.
+        "getTransferedTps": NOTHING_A_SECOND,
+        "getTransferredTps": NOTHING_A_SECOND,
+        "pageCacheLockTimeMills": "0",
+        "putLatency99": "0.00",
+        "putLatency999": "0.00",
+        "putMessageAverageSize": "0.0",
+        "putMessageDistributeTime": "",
+        "putMessageEntireTimeMax": "0",
+        "putMessageFailedTimes": "0",
+        "putMessageSizeTotal": "0",
+        "putMessageTimesTotal": "0",
+        "putTps": NOTHING_A_SECOND,
+        "remainHowManyDataToFlush": "0 B",
+        "remainTransientStoreBufferNumbs": "2147483647",
+        "startAcceptSendRequestTimeStamp": "0",
+        "timerCongestNum": "0",
+        "timerDequeueTps": "0.0",
+        "timerEnqueueTps": "0.0",
+        "timerOffsetBehind": "0",
+        "timerReadBehind": "0",
+    }
+    for pool in POOLS:
+        figures |= {f"{pool}ThreadPoolQueue{figure}": "0" for figure in ("Capacity", "HeadWaitTimeMills", "Size")}
+    figures |= {f"msg{what}Total{day}": "0" for what in ("Get", "Put") for day in DAYS}
+    return figures
+
+
+def _gibibytes(size: int) -> str:
+    return f"{size / 2**30:.1f} GiB"
+
+
+def _format_duration(milliseconds: int) -> str:
+    seconds = max(milliseconds, 0) // 1000
+    days, hours, minutes = seconds // 86400, seconds // 3600 % 24, seconds // 60 % 60
+    return f"[ {days} days, {hours} hours, {minutes} minutes, {seconds % 60} seconds ]"

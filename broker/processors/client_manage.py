@@ -1,0 +1,92 @@
+"""Clients: their heartbeats and leave-takings, what they subscribe to, which producers there are.
+
+Source: remoting-protocol §3.2, §4.10, §4.18.
+"""
+
+from broker.broker_service import BrokerService
+from broker.client_registry import Member, as_connection
+from broker.dispatcher import Request, handles
+from protocol.bodies import (
+    CheckClientRequestBody,
+    HeartbeatData,
+    ProducerConnection,
+    ProducerInfo,
+    ProducerTableInfo,
+    decode_json,
+    encode_json,
+)
+from protocol.codes import RequestCode, ResponseCode
+from protocol.command import Response
+from protocol.errors import FilterSyntaxError
+from protocol.headers import (
+    EmptyRequestHeader,
+    GetProducerConnectionListRequestHeader,
+    UnregisterClientRequestHeader,
+)
+from storage.filter.tag import is_tag_type, parse_tag_expression
+
+NO_SUCH_FILTER = "The broker does not support consumer to filter message by {}"
+"""A broker's words to subscriptions that are not by tags."""
+
+
+class ClientManageProcessor:
+    """Heartbeats, and lists of who sent them."""
+
+    def __init__(self, service: BrokerService) -> None:
+        self._clients = service.clients
+
+    @handles(RequestCode.HEART_BEAT, EmptyRequestHeader)
+    def heart_beat(self, _header: EmptyRequestHeader, request: Request) -> Response:
+        """Take in which groups a client belongs to, and what they subscribe to.
+
+        The answer names no features, so that clients keep sending all they have to say (remoting-protocol §4.18).
+        """
+        data = decode_json(request.command.body, HeartbeatData)
+        language = request.command.language_code.name
+        if not self._clients.heartbeat(request.connection, data, language, request.command.version):
+            return Response(ResponseCode.SYSTEM_BUSY, "too many groups have members already")
+        return Response()
+
+    @handles(RequestCode.UNREGISTER_CLIENT, UnregisterClientRequestHeader)
+    def unregister_client(self, header: UnregisterClientRequestHeader, request: Request) -> Response:
+        """Forget a client that takes leave of a group."""
+        self._clients.unregister(request.connection, header.consumer_group, header.producer_group)
+        return Response(ext_fields={})
+
+    @handles(RequestCode.CHECK_CLIENT_CONFIG, EmptyRequestHeader)
+    def check_client_config(self, _header: EmptyRequestHeader, request: Request) -> Response:
+        """Whether a subscription could be served; only those by tags can."""
+        subscription = decode_json(request.command.body, CheckClientRequestBody).subscription_data
+        if not is_tag_type(subscription.expression_type):
+            remark = NO_SUCH_FILTER.format(subscription.expression_type)
+            return Response(ResponseCode.SYSTEM_ERROR, remark)
+        try:
+            parse_tag_expression(subscription.sub_string, subscription.expression_type)
+        except FilterSyntaxError as error:
+            return Response(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error))
+        return Response()
+
+    @handles(RequestCode.GET_PRODUCER_CONNECTION_LIST, GetProducerConnectionListRequestHeader)
+    def get_producer_connections(self, header: GetProducerConnectionListRequestHeader) -> Response:
+        """The connections of a producer group."""
+        members = self._clients.producers(header.producer_group)
+        if not members:
+            return Response(ResponseCode.SYSTEM_ERROR, f"the producer group[{header.producer_group}] not exist")
+        return Response(body=encode_json(ProducerConnection([as_connection(member) for member in members])))
+
+    @handles(RequestCode.GET_ALL_PRODUCER_INFO, EmptyRequestHeader)
+    def get_all_producers(self, _header: EmptyRequestHeader) -> Response:
+        """All producer groups with their connections."""
+        groups = self._clients.producer_groups()
+        table = {group: [_as_producer(member) for member in groups[group]] for group in sorted(groups)}
+        return Response(body=encode_json(ProducerTableInfo(table)))
+
+
+def _as_producer(member: Member) -> ProducerInfo:
+    return ProducerInfo(
+        client_id=member.client_id,
+        language=member.language,
+        last_update_timestamp=member.last_update_timestamp,
+        version=member.version,
+        remote_ip=str(member.connection.peer_address),
+    )

@@ -1,0 +1,178 @@
+"""Pull messages of one queue from an offset on, filtered by tags.
+
+Answers come at once: a client that asked to be held until a message arrives is told that there is none. Statuses and
+codes are a broker's (store-format §5.4, remoting-protocol §3.4), but for two things that only help (remoting-protocol
+§3.2, §9): consumers that poll are led back into a queue's range by *no match* instead of *illegal offset*, which would
+have them wait and rebalance; and a pull whose messages all fail the filter looks on until one passes, since tools take
+the first *no match* for the end.
+"""
+
+from broker.broker_service import BrokerService
+from broker.dispatcher import Request, handles
+from broker.topic_catalog import find_topic
+from protocol.codes import RequestCode, ResponseCode
+from protocol.command import Response
+from protocol.errors import FilterSyntaxError
+from protocol.headers import PullMessageRequestHeader
+from storage.filter.tag import TagFilter, is_tag_type, parse_tag_expression
+from storage.get_message import GetMessageResult, GetMessageStatus, get_message
+from storage.residency import Cold, may_wait
+
+COMMIT_OFFSET_FLAG = 1
+SUSPEND_FLAG = 2
+SUBSCRIPTION_FLAG = 4
+"""Bits of sysFlag: commitOffset is meant, the answer may wait for messages, the subscription is in the request."""
+
+DEFAULT_MAX_BYTES = 256 * 1024
+"""Bytes of one answer unless the request says otherwise, as in 5.x clients."""
+
+HEADER_RESERVE = 8 * 1024
+"""Bytes of a frame kept for its header."""
+
+SCANS_ON_LOOP = 4
+"""Scans of 16,000 bytes of queue units, without a match, that the event loop is spent on."""
+
+SCANS_IN_POOL = 4096
+"""The same on a thread, some three million messages; then the client is told where to go on."""
+
+FAQ = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
+
+CODES = {
+    GetMessageStatus.FOUND: ResponseCode.SUCCESS,
+    GetMessageStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetMessageStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetMessageStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
+    GetMessageStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+    GetMessageStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+    GetMessageStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+    GetMessageStatus.OFFSET_RESET: ResponseCode.PULL_OFFSET_MOVED,
+    GetMessageStatus.NO_MATCHED_LOGIC_QUEUE: ResponseCode.PULL_OFFSET_MOVED,
+    GetMessageStatus.NO_MESSAGE_IN_QUEUE: ResponseCode.PULL_OFFSET_MOVED,
+}
+"""Where a queue is empty, offset 0 is no illegal one: PULL_NOT_FOUND."""
+
+LOOK_ON = (GetMessageStatus.NO_MATCHED_MESSAGE, GetMessageStatus.MESSAGE_WAS_REMOVING)
+
+
+class Refused(Exception):
+    """This pull is answered with `response`."""
+
+    def __init__(self, response: Response) -> None:
+        super().__init__(response.remark)
+        self.response = response
+
+
+class PullMessageProcessor:
+    """PULL_MESSAGE and LITE_PULL_MESSAGE, which differ in nothing that concerns an archive."""
+
+    def __init__(self, service: BrokerService) -> None:
+        self._service = service
+        self._store = service.store
+        self._body_limit = service.options.frame_limit - HEADER_RESERVE
+
+    @handles(RequestCode.PULL_MESSAGE, PullMessageRequestHeader)
+    @handles(RequestCode.LITE_PULL_MESSAGE, PullMessageRequestHeader)
+    def pull_message(self, header: PullMessageRequestHeader, request: Request) -> Response:
+        """The messages from a queue offset on; the header fields say where to go on."""
+        try:
+            self._check(header, request)
+            message_filter = self._filter(header)
+        except Refused as refused:
+            return refused.response
+        result = self._look(header, message_filter)
+        self._commit(header)
+        return self._answer(header, result)
+
+    def _check(self, header: PullMessageRequestHeader, request: Request) -> None:
+        """Refuse what a broker refuses: a closed group, an unknown topic, a queue that the topic does not have."""
+        group = self._store.config.subscription_groups.get(header.consumer_group)
+        if group is not None and not group.consume_enable:
+            remark = f"subscription group no permission, {header.consumer_group}"
+            raise Refused(Response(ResponseCode.NO_PERMISSION, remark))
+        topic = find_topic(self._store, header.topic)
+        if topic is None:
+            remark = f"topic[{header.topic}] not exist, apply first please!\n{FAQ}"
+            raise Refused(Response(ResponseCode.TOPIC_NOT_EXIST, remark))
+        if not 0 <= header.queue_id < topic.read_queue_nums:
+            remark = (
+                f"queueId[{header.queue_id}] is illegal, topic:[{header.topic}] "
+                f"topicConfig.readQueueNums:[{topic.read_queue_nums}] consumer:[{request.connection.peer_address}]"
+            )
+            raise Refused(Response(ResponseCode.INVALID_PARAMETER, remark))
+
+    def _filter(self, header: PullMessageRequestHeader) -> TagFilter:
+        """The subscription in the request, else the one that the group's members told with their heartbeats."""
+        if header.sys_flag & SUBSCRIPTION_FLAG:
+            return _tag_filter(header.subscription, header.expression_type)
+        group = self._service.clients.consumer_group(header.consumer_group)
+        if group is None:
+            raise Refused(Response(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's group info not exist\n{FAQ}"))
+        subscription = group.subscriptions.get(header.topic)
+        if subscription is None:
+            raise Refused(
+                Response(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's subscription not exist\n{FAQ}")
+            )
+        if subscription.sub_version < header.sub_version:
+            raise Refused(Response(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest"))
+        return _tag_filter(subscription.sub_string, subscription.expression_type)
+
+    def _look(self, header: PullMessageRequestHeader, message_filter: TagFilter) -> GetMessageResult:
+        """Scan until a message passes the filter, the queue ends, or it takes too long."""
+        snapshot = self._store.snapshot
+        wanted = header.max_msg_bytes if header.max_msg_bytes is not None else DEFAULT_MAX_BYTES
+        queue_offset = header.queue_offset
+        for _ in range(SCANS_IN_POOL if may_wait() else SCANS_ON_LOOP):
+            result = get_message(
+                snapshot.queues,
+                snapshot.commit_log,
+                header.topic,
+                header.queue_id,
+                queue_offset,
+                max(header.max_msg_nums, 1),
+                min(wanted, self._body_limit),
+                message_filter,
+            )
+            if result.status not in LOOK_ON or not queue_offset < result.next_begin_offset < result.max_offset:
+                break
+            queue_offset = result.next_begin_offset
+        else:
+            if not may_wait():
+                raise Cold("no message of many passes the filter")
+        return result
+
+    def _commit(self, header: PullMessageRequestHeader) -> None:
+        """Remember the offset that the request commits on the way, if its group is alive."""
+        wants = header.sys_flag & COMMIT_OFFSET_FLAG and header.commit_offset > 0
+        if wants and self._service.clients.consumer_group(header.consumer_group) is not None:
+            self._service.offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+
+    def _answer(self, header: PullMessageRequestHeader, result: GetMessageResult) -> Response:
+        code = CODES[result.status]
+        if result.status is GetMessageStatus.NO_MESSAGE_IN_QUEUE and header.queue_offset == 0:
+            code = ResponseCode.PULL_NOT_FOUND
+        if code is ResponseCode.PULL_OFFSET_MOVED and header.sys_flag & SUSPEND_FLAG:
+            code = ResponseCode.PULL_RETRY_IMMEDIATELY
+        fields = {
+            "suggestWhichBrokerId": "0",
+            "groupSysFlag": "0",
+            "nextBeginOffset": str(result.next_begin_offset),
+            "maxOffset": str(result.max_offset),
+            "minOffset": str(result.min_offset),
+            "topicSysFlag": "0",
+        }
+        body = result.records[0] if len(result.records) == 1 else b"".join(result.records)
+        if len(body) > self._body_limit:
+            remark = f"the record at queue offset {result.next_begin_offset - 1} has {len(body)} bytes, more than fit"
+            return Response(ResponseCode.PULL_RETRY_IMMEDIATELY, remark, fields)
+        return Response(code, result.status.name, fields, body)
+
+
+def _tag_filter(subscription: str | None, expression_type: str | None) -> TagFilter:
+    if not is_tag_type(expression_type):
+        remark = f"The broker does not support consumer to filter message by {expression_type}"
+        raise Refused(Response(ResponseCode.SYSTEM_ERROR, remark))
+    try:
+        return TagFilter(parse_tag_expression(subscription, expression_type))
+    except FilterSyntaxError as error:
+        remark = f"parse the consumer's subscription failed: {error}"
+        raise Refused(Response(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark)) from error
