@@ -1,0 +1,149 @@
+"""Every recorded session, played against our server on the store that its broker left behind.
+
+Codes, remarks, header fields and bodies must be as recorded (JSON by its values, records byte for byte), except where a
+rule of `golden_deviations` says otherwise. The server is told to advertise the address that the recorded broker had.
+"""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+
+import pytest
+
+from broker.config import Endpoint
+from broker.dispatcher import WRITING_CODES, handled_methods
+from broker.request_families import PROCESSORS
+from broker_harness import service_of, serving
+from golden_deviations import DEVIATIONS, LARGEST_NUMBER, expected_of, is_same, refusal_of
+from golden_frames import Answer, Exchange, Session, sessions, value_of
+from golden_replay import Outcome, replay
+from golden_store import unpack
+from protocol.codes import VERSION_5_3_3
+from storage.message_store import MessageStore, StoreOptions
+
+SESSIONS = {session.name: session for session in sessions()}
+ANSWERED = frozenset(code for family in PROCESSORS for code, _, _ in handled_methods(family)) | WRITING_CODES
+PROCESS_CODES = {21, 26, 28, 202, 319}
+"""Answers that tell of the process too; their own tests say what they must hold."""
+
+
+@cache
+def exchanges_of(name: str) -> list[Exchange]:
+    return SESSIONS[name].exchanges()
+
+
+def advertised_address(exchanges: list[Exchange]) -> Endpoint:
+    """The address under which the recorded broker was known."""
+    cluster_info = next(exchange for exchange in exchanges if exchange.code == 106)
+    assert cluster_info.recorded is not None
+    (broker,) = value_of(cluster_info.recorded.body)["brokerAddrTable"].values()
+    return Endpoint.parse(broker["brokerAddrs"]["0"])
+
+
+def play(session: Session, exchanges: list[Exchange], tmp_path_factory: pytest.TempPathFactory) -> list[Outcome]:
+    root = unpack("store", tmp_path_factory.mktemp(session.archive.parent.name), archives=session.archive.parent)
+    log_directories = tuple(sorted(path for path in root.glob("commitlog*") if path.is_dir()))
+    store = MessageStore.open(root, StoreOptions(commit_log_directories=log_directories))
+
+    async def run() -> list[Outcome]:
+        service = service_of(store, advertise=advertised_address(exchanges))
+        async with serving(service) as server:
+            return await replay(exchanges, *server.addresses[0])
+
+    return asyncio.run(run())
+
+
+@pytest.fixture(scope="session")
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Outcome]]:
+    """Our answers to each session, in its order."""
+    return {name: play(session, exchanges_of(name), tmp_path_factory) for name, session in SESSIONS.items()}
+
+
+def answered(outcomes: dict[str, list[Outcome]]) -> list[tuple[Exchange, Answer]]:
+    """What was asked and answered in all sessions, but for oneway requests and those that are not answered yet."""
+    return [
+        (outcome.exchange, outcome.ours)
+        for session in outcomes.values()
+        for outcome in session
+        if outcome.ours is not None and refusal_of(outcome.exchange, ANSWERED) is None
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [(name, code) for name in SESSIONS for code in sorted({exchange.code for exchange in exchanges_of(name)})],
+)
+def test_recorded_requests_are_answered_as_recorded(name: str, code: int, outcomes: dict[str, list[Outcome]]) -> None:
+    for outcome in outcomes[name]:
+        exchange, ours = outcome.exchange, outcome.ours
+        if exchange.code != code or exchange.recorded is None:
+            continue
+        assert ours is not None
+        refusal = refusal_of(exchange, ANSWERED)
+        expected, rules = (refusal, ["refusal"]) if refusal is not None else expected_of(exchange, ours)
+        if not is_same(expected, ours):
+            told = f"{exchange}, by {', '.join(rules)}" if rules else f"{exchange}, as recorded"
+            assert replace(expected, body=b"") == replace(ours, body=b""), told
+            assert value_of(expected.body) == value_of(ours.body), told
+
+
+def test_every_rule_is_needed_and_there_are_at_most_twelve(outcomes: dict[str, list[Outcome]]) -> None:
+    used = {name for exchange, ours in answered(outcomes) for name in expected_of(exchange, ours)[1]}
+    assert sorted(used) == sorted(rule.name for rule in DEVIATIONS)
+    assert len(DEVIATIONS) <= LARGEST_NUMBER
+
+
+def test_every_answer_is_a_response_of_ours_to_its_request(outcomes: dict[str, list[Outcome]]) -> None:
+    for session in outcomes.values():
+        for outcome in session:
+            if outcome.header is not None:
+                assert outcome.header["flag"] == 1
+                assert outcome.header["opaque"] == outcome.exchange.header["opaque"]
+                assert outcome.header["language"] == "JAVA"
+                assert outcome.header["version"] == VERSION_5_3_3
+
+
+def changed_values(value: object) -> Iterator[object]:
+    """The same JSON value with one scalar of it changed, each in turn."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from ({**value, key: changed} for changed in changed_values(inner))
+    elif isinstance(value, list):
+        for position, inner in enumerate(value):
+            yield from ([*value[:position], changed, *value[position + 1 :]] for changed in changed_values(inner))
+    else:
+        yield f"{value}?"
+
+
+def changed_answers(ours: Answer) -> Iterator[Answer]:
+    """Our answer with one thing changed, each in turn."""
+    yield replace(ours, code=ours.code + 1)
+    yield replace(ours, remark="something else")
+    yield replace(ours, ext_fields=ours.ext_fields | {"added": "1"})
+    for name, text in ours.ext_fields.items():
+        yield replace(ours, ext_fields=ours.ext_fields | {name: f"{text}1"})
+    if ours.body[:1] == b"{":
+        value = value_of(ours.body)
+        yield from (replace(ours, body=json.dumps(changed).encode()) for changed in changed_values(value))
+    else:
+        yield replace(ours, body=ours.body + b"\0")
+        if ours.body:
+            yield replace(ours, body=ours.body[:-1] + bytes([ours.body[-1] ^ 1]))
+
+
+@pytest.mark.parametrize("code", sorted(code for code in ANSWERED if code not in PROCESS_CODES))
+def test_a_difference_that_no_rule_describes_is_noticed(code: int, outcomes: dict[str, list[Outcome]]) -> None:
+    """One answer of each kind is changed in one place after another; facts of the process are the one exception."""
+    kinds: dict[tuple[int, bool], tuple[Exchange, Answer]] = {}
+    for exchange, ours in sorted(answered(outcomes), key=lambda pair: len(pair[1].body)):
+        if exchange.code == code:
+            kinds.setdefault((ours.code, bool(ours.body)), (exchange, ours))
+    for exchange, ours in kinds.values():
+        for changed in changed_answers(ours):
+            try:
+                expected, _ = expected_of(exchange, changed)
+            except (AssertionError, KeyError):
+                continue
+            assert not is_same(expected, changed), (str(exchange), changed)

@@ -1,0 +1,210 @@
+"""The recorded remoting sessions of `tests/golden`: which there are, their exchanges, and bodies as values.
+
+Written apart from `protocol`, so that it can judge it: the JSON reader here accepts what Java's fastjson writes (bare
+integers and whole objects as keys) and gives plain values that compare equal whatever their order on the wire was.
+"""
+
+import base64
+import json
+import lzma
+import tarfile
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from golden_store import GOLDEN
+
+RESPONSE_FLAG = 1
+ONEWAY_FLAG = 2
+QUEUE_FOLDERS = ("consumequeue", "batchconsumequeue")
+SET_MEMBERS = frozenset({"topicList", "groupList", "consumerIdList", "connectionSet", "consumeStatsList"})
+"""Members that Java fills from a set or from the values of a hash map: their order says nothing."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a response says: code, remark (None when absent or empty), header fields, body."""
+
+    code: int
+    remark: str | None = None
+    ext_fields: dict[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """One recorded request (`header` as its JSON object) with its recorded answer, None for a oneway request.
+
+    `connection` is the pair of ports that tells the session's TCP connections apart; `number` counts from 0 by time.
+    `stored_topics` are the topics that have queues in the session's store.
+    """
+
+    number: int
+    connection: tuple[int, int]
+    header: dict[str, Any]
+    body: bytes
+    recorded: Answer | None
+    stored_topics: frozenset[str] = field(default=frozenset(), repr=False)
+
+    @property
+    def code(self) -> int:
+        return int(self.header["code"])
+
+    @property
+    def ext_fields(self) -> dict[str, str]:
+        return dict(self.header.get("extFields") or {})
+
+    def __str__(self) -> str:
+        return f"exchange {self.number}, code {self.code} {self.ext_fields}"
+
+
+@dataclass(frozen=True)
+class Session:
+    """One recorded session: the frames file, and the archive of the store that the broker left behind."""
+
+    name: str
+    frames: Path
+    archive: Path
+
+    def exchanges(self) -> list[Exchange]:
+        """Every request of a client in order, each with its answer; requests that the broker sends are left out."""
+        with lzma.open(self.frames, "rt", encoding="utf-8") as lines:
+            exchanges = pair_up([json.loads(line) for line in lines])
+        topics = self.stored_topics()
+        return [replace(exchange, stored_topics=topics) for exchange in exchanges]
+
+    def stored_topics(self) -> frozenset[str]:
+        """The topics that have a folder of queues in the archive."""
+        with tarfile.open(self.archive) as archive:
+            paths = [name.split("/") for name in archive.getnames()]
+        return frozenset(path[2] for path in paths if len(path) > 2 and path[1] in QUEUE_FOLDERS)
+
+
+def sessions() -> list[Session]:
+    """Every folder under `tests/golden` that holds both frames (`*frames.jsonl.xz`) and the store they are about."""
+    found = []
+    for frames in sorted(GOLDEN.rglob("*frames.jsonl.xz")):
+        archive = frames.with_name("store.tar.xz")
+        if archive.exists():
+            found.append(Session(str(frames.parent.relative_to(GOLDEN)), frames, archive))
+    return found
+
+
+def pair_up(frames: list[dict[str, Any]]) -> list[Exchange]:
+    """Match requests and responses by connection and opaque; a request without a response must be a oneway one."""
+    return [
+        Exchange(number, (frame["src"], frame["dst"]), frame["header"], _body_of(frame), answer)
+        for number, (frame, answer) in enumerate(_requests_of_clients(frames))
+    ]
+
+
+def _requests_of_clients(frames: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], Answer | None]]:
+    servers = {frame["src"] for frame in frames if frame["header"]["flag"] & RESPONSE_FLAG}
+    for position, frame in enumerate(frames):
+        flag = frame["header"]["flag"]
+        if flag & RESPONSE_FLAG or frame["src"] in servers:
+            continue
+        answer = next((later for later in frames[position + 1 :] if _answers(later, frame)), None)
+        if answer is None and not flag & ONEWAY_FLAG:
+            raise ValueError(f"no answer was recorded to {frame['header']}")
+        yield frame, None if answer is None else answer_of(answer["header"], _body_of(answer))
+
+
+def _answers(later: dict[str, Any], request: dict[str, Any]) -> bool:
+    return bool(
+        later["header"]["flag"] & RESPONSE_FLAG
+        and (later["src"], later["dst"]) == (request["dst"], request["src"])
+        and later["header"]["opaque"] == request["header"]["opaque"]
+    )
+
+
+def answer_of(header: dict[str, Any], body: bytes) -> Answer:
+    """The comparable part of a response header, with its body."""
+    return Answer(header["code"], header.get("remark") or None, header.get("extFields") or {}, body)
+
+
+def _body_of(frame: dict[str, Any]) -> bytes:
+    return base64.b64decode(frame["body"] or "")
+
+
+def value_of(body: bytes) -> Any:
+    """A body as what is compared: JSON as values with its sets sorted, properties text as a dict, else the bytes."""
+    if body[:1] in (b"{", b"["):
+        return in_any_order(parse_java_json(body.decode("utf-8")))
+    if body[:1].isalpha() and b"\0" not in body:
+        return dict(line.split("=", 1) for line in body.decode("utf-8").splitlines() if "=" in line)
+    return body
+
+
+def in_any_order(value: Any, member: str = "") -> Any:
+    """The same value with every list sorted that Java fills from a set."""
+    if isinstance(value, dict):
+        is_table_of_sets = member == "clusterAddrTable"
+        return {key: in_any_order(inner, "set" if is_table_of_sets else key) for key, inner in value.items()}
+    if isinstance(value, list):
+        items = [in_any_order(item) for item in value]
+        return sorted(items, key=repr) if member in SET_MEMBERS or member == "set" else items
+    return value
+
+
+def parse_java_json(text: str) -> Any:
+    """JSON as fastjson writes it; a key that is a number becomes its digits, an object its JSON text, sorted."""
+    value, end = _value(text, 0)
+    if text[end:].strip():
+        raise ValueError(f"text after the JSON value at {end}: {text[end : end + 40]!r}")
+    return value
+
+
+def _value(text: str, position: int) -> tuple[Any, int]:
+    position = _skip_blanks(text, position)
+    if text[position] == "{":
+        return _object(text, position + 1)
+    if text[position] == "[":
+        return _array(text, position + 1)
+    return json.JSONDecoder().raw_decode(text, position)
+
+
+def _object(text: str, position: int) -> tuple[dict[str, Any], int]:
+    members: dict[str, Any] = {}
+    position = _skip_blanks(text, position)
+    while text[position] != "}":
+        key, position = _value(text, position)
+        position = _expect(text, position, ":")
+        value, position = _value(text, position)
+        name = key if isinstance(key, str) else json.dumps(key, sort_keys=True)
+        if name in members:
+            raise ValueError(f"the key {name} appears twice")
+        members[name] = value
+        position = _skip_comma(text, position, "}")
+    return members, position + 1
+
+
+def _array(text: str, position: int) -> tuple[list[Any], int]:
+    items: list[Any] = []
+    position = _skip_blanks(text, position)
+    while text[position] != "]":
+        item, position = _value(text, position)
+        items.append(item)
+        position = _skip_comma(text, position, "]")
+    return items, position + 1
+
+
+def _skip_blanks(text: str, position: int) -> int:
+    while text[position].isspace():
+        position += 1
+    return position
+
+
+def _expect(text: str, position: int, character: str) -> int:
+    position = _skip_blanks(text, position)
+    if text[position] != character:
+        raise ValueError(f"expected {character!r} at {position}, found {text[position]!r}")
+    return position + 1
+
+
+def _skip_comma(text: str, position: int, closing: str) -> int:
+    position = _skip_blanks(text, position)
+    if text[position] == closing:
+        return position
+    return _skip_blanks(text, _expect(text, position, ","))
