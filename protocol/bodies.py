@@ -76,7 +76,7 @@ def _as_java_reads(value: Any) -> Any:
 
 def _named(member: str, value: object) -> object:
     names = _ORDINALS.get(member, ())
-    return names[value] if isinstance(value, int) and 0 <= value < len(names) else value
+    return names[value] if type(value) is int and 0 <= value < len(names) else value
 
 
 class _Body(msgspec.Struct, rename="camel"):
