@@ -42,7 +42,7 @@ class QueueStore:
     def __init__(self, root: Path, commit_log: CommitLog, open_files: OpenFiles | None = None) -> None:
         self._root = root
         self._commit_log = commit_log
-        self._open_files = open_files or OpenFiles()
+        self._open_files = OpenFiles() if open_files is None else open_files
         self._plain = frozenset(_directories(root / CONSUME_QUEUE))
         self._batch = frozenset(_directories(root / BATCH_CONSUME_QUEUE))
         self._has_extension = (root / CONSUME_QUEUE_EXT).is_dir()

@@ -122,14 +122,25 @@ def _segments(root: Path, directory: Path) -> list[Path]:
 
 def _refuse_rocksdb(root: Path, names: set[str]) -> None:
     for name in (CONSUME_QUEUE, ROCKSDB_CONSUME_QUEUE):
-        if name in names and _is_rocksdb(root / name):
-            raise NotAStore(
-                root, expected=f"queues as files under {CONSUME_QUEUE}/", found=f"queues in RocksDB ({name}/CURRENT)"
-            )
+        table = _rocksdb_file(root / name) if name in names else None
+        if table is not None:
+            found = f"queues in RocksDB ({name}/{table})"
+            raise NotAStore(root, expected=f"queues as files under {CONSUME_QUEUE}/", found=found)
 
 
-def _is_rocksdb(path: Path) -> bool:
-    return (path / "CURRENT").is_file() or any(path.glob("MANIFEST-*"))
+def _rocksdb_file(directory: Path) -> str | None:
+    """A file by which a RocksDB is known, if the directory is one."""
+    if (directory / "CURRENT").is_file():
+        return "CURRENT"
+    try:
+        with os.scandir(directory) as entries:
+            return next((entry.name for entry in entries if _is_manifest(entry)), None)
+    except OSError:  # told by whoever needs what is in it
+        return None
+
+
+def _is_manifest(entry: "os.DirEntry[str]") -> bool:
+    return entry.name.startswith("MANIFEST-") and entry.is_file()
 
 
 def _refuse_dledger(root: Path, names: set[str], segments: list[Path]) -> None:

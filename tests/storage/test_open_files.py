@@ -1,0 +1,77 @@
+"""Queue files open at a time: bounded, shared, and released only when nobody reads them any more."""
+
+import gc
+import os
+import resource
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from protocol.errors import StoreError
+from storage.open_files import OpenFiles
+
+
+def make_files(directory: Path, count: int) -> list[tuple[str, int]]:
+    found = []
+    for number in range(count):
+        path = directory / str(number)
+        path.write_bytes(b"file %d" % number)
+        found.append((str(path), path.stat().st_ino))
+    return found
+
+
+def test_a_file_is_opened_once(tmp_path: Path) -> None:
+    files = OpenFiles()
+    (place,) = make_files(tmp_path, 1)
+    assert files.get(*place) is files.get(*place)
+    assert bytes(files.get(*place).view) == b"file 0"
+
+
+def test_a_slice_outlives_the_files_place_among_the_open_ones(tmp_path: Path) -> None:
+    files = OpenFiles(limit=1)
+    places = make_files(tmp_path, 3)
+    held = files.get(*places[0]).read(0, 6)
+    for place in places[1:]:
+        files.get(*place)
+    gc.collect()
+    assert bytes(held) == b"file 0"
+
+
+def test_no_more_files_are_open_than_the_limit(tmp_path: Path) -> None:
+    files = OpenFiles(limit=3)
+    for place in make_files(tmp_path, 20):
+        files.get(*place)
+    assert len(files) == 3
+
+
+def test_a_later_file_of_the_same_name_is_another_file(tmp_path: Path) -> None:
+    files = OpenFiles()
+    (place,) = make_files(tmp_path, 1)
+    files.get(*place)
+    other = tmp_path / "other"
+    other.write_bytes(b"replaced")
+    other.replace(place[0])
+    assert bytes(files.get(place[0], os.stat(place[0]).st_ino).view) == b"replaced"
+    assert bytes(files.get(*place).view) == b"file 0"
+
+
+def test_a_missing_file_is_a_store_error(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="nowhere: cannot be opened: No such file"):
+        OpenFiles().get(str(tmp_path / "nowhere"), 1)
+
+
+@pytest.fixture
+def few_descriptors() -> Iterator[None]:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 20, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.mark.usefixtures("few_descriptors")
+def test_when_descriptors_run_out_files_read_long_ago_are_let_go(tmp_path: Path) -> None:
+    files = OpenFiles()
+    for number, place in enumerate(make_files(tmp_path, 60)):
+        assert bytes(files.get(*place).view) == b"file %d" % number
+    assert 0 < len(files) < 20
