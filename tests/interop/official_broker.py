@@ -3,8 +3,9 @@
     with official_pair(store, work) as pair:
         ask(pair.broker.address, 33, {"offset": "0"})
 
-Leaving a ``with`` block kills the process, which is quick and right for a copy of a store that nobody reads afterwards; for a
-store that is kept call `OfficialProcess.stop` before: SIGTERM, upon which a broker takes some 17 s to close cleanly. What the process printed and logged is in `OfficialProcess.log_text` and is part of every failure message.
+Leaving a ``with`` block kills the process, which is quick and right for a copy of a store that nobody reads afterwards;
+for a store that is kept call `OfficialProcess.stop` before: SIGTERM, upon which a broker takes some 17 s to close cleanly.
+What the process printed and logged is in `OfficialProcess.log_text` and is part of every failure message.
 """
 
 import contextlib
@@ -19,7 +20,7 @@ from pathlib import Path
 from interop.jars import SERVER_VERSION, jars, tool
 from interop.wire import ask
 
-GET_BROKER_RUNTIME_INFO = 28
+GET_BROKER_CONFIG = 26
 GET_BROKER_CLUSTER_INFO = 106
 GET_NAMESRV_CONFIG = 319
 START_SECONDS = 90
@@ -98,10 +99,10 @@ class OfficialPair:
 
 @contextlib.contextmanager
 def official_name_server(
-    work: Path, *, host: str = "127.0.0.1", version: str = SERVER_VERSION
+    work: Path, *, host: str = "127.0.0.1", port: int | None = None, version: str = SERVER_VERSION
 ) -> Iterator[OfficialProcess]:
     """A name server; ``work`` gets its configuration and logs."""
-    address = (host, free_port(host))
+    address = (host, free_port(host) if port is None else port)
     home = _home(work / "namesrv")
     configuration = home / "namesrv.conf"
     configuration.write_text(f"bindAddress={host}\nlistenPort={address[1]}\nkvConfigPath={home}/kvConfig.json\n")
@@ -135,7 +136,7 @@ def official_broker(
     process = _start("org.apache.rocketmq.broker.BrokerStartup", ["-c", str(configuration)], home, version)
 
     def is_ready() -> bool:
-        if ask(address, GET_BROKER_RUNTIME_INFO).code != 0:
+        if ask(address, GET_BROKER_CONFIG).code != 0:
             return False
         wanted = f'"{settings["brokerName"]}"'.encode()
         return name_server is None or wanted in ask(name_server.address, GET_BROKER_CLUSTER_INFO).body
@@ -181,6 +182,7 @@ def _broker_settings(store: Path, address: tuple[str, int], name_server: Officia
         "brokerClusterName": "DefaultCluster",
         "brokerName": "broker-a",
         "brokerId": "0",
+        "bindAddress": host,
         "brokerIP1": ip,
         "brokerIP2": ip,
         "listenPort": str(port),

@@ -1,0 +1,151 @@
+"""Asks a running broker and name server everything the replay proofs need, and keeps question and answer as frames."""
+
+import base64
+import json
+import lzma
+import socket
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from golden.record.records import Record
+from interop.wire import Frame, FrameSplitter, decode_frame, encode_request
+
+NAME_SERVER_PORT = 9876
+BROKER_PORT = 10911
+ROUTE_SECONDS = 90
+LONGEST = str(2**63 - 1)
+SUBSCRIPTION_IN_HEADER = "4"
+"""Pull sysFlag: no offset commit, no suspension, the subscription stands in the header."""
+MAX_PULL_MESSAGES = "32"
+FILTERS = {
+    "ExtTopic": [("TAG", "TagA || Aa"), ("SQL92", "a > 10 AND a <= 30"), ("SQL92", "missing = 'x'")],
+    "LightParent": [("TAG", "TagB")],
+}
+"""Pulls of these topics are repeated with these filters."""
+
+Question = tuple[int, int, dict[str, str]]
+"""Port, request code, header fields."""
+
+
+class Asker:
+    """Puts questions over one connection a port and notes them in the form of golden's mqadmin-frames."""
+
+    def __init__(self, hosts: dict[int, str]) -> None:
+        """``hosts`` tells the host of each port."""
+        self._connections = {port: socket.create_connection((host, port), timeout=30) for port, host in hosts.items()}
+        self._opaque = 0
+        self.lines: list[str] = []
+
+    def ask(self, question: Question) -> Frame:
+        """One request and its answer, noted."""
+        port, code, fields = question
+        self._opaque += 1
+        connection, splitter = self._connections[port], FrameSplitter()
+        request = encode_request(code, self._opaque, fields)
+        client_port = connection.getsockname()[1]
+        self._note(client_port, port, decode_frame(request[4:]))
+        connection.sendall(request)
+        while True:
+            for frame in splitter.feed(connection.recv(1 << 16)):
+                if frame.is_response:
+                    self._note(port, client_port, frame)
+                    return frame
+
+    def save(self, path: Path) -> None:
+        """Writes what was noted."""
+        text = "".join(self.lines).encode()
+        path.write_bytes(lzma.compress(text, preset=9 | lzma.PRESET_EXTREME))
+
+    def close(self) -> None:
+        """Ends the connections."""
+        for connection in self._connections.values():
+            connection.close()
+
+    def _note(self, source: int, target: int, frame: Frame) -> None:
+        line = {"t": round(time.time(), 6), "src": source, "dst": target, "header": dict(sorted(frame.header.items()))}
+        line["body"] = base64.b64encode(frame.body).decode()
+        self.lines.append(json.dumps(line, ensure_ascii=False) + "\n")
+
+
+def ask_everything(asker: Asker, records: Iterable[Record]) -> None:
+    """Lists, then every topic, queue, record, key, unique key and tag."""
+    known = list(records)
+    _wait_for_routes(asker, {record.topic for record in known})
+    for question in [*_lists(known), *_queues(known), *_views(known), *_keys(known)]:
+        asker.ask(question)
+    for topic, queue_id in _queue_ids(known):
+        for kind, expression in [("TAG", "*"), *FILTERS.get(topic, [])]:
+            _pull_all(asker, topic, queue_id, kind, expression)
+
+
+def _wait_for_routes(asker: Asker, topics: set[str]) -> None:
+    """The broker tells the name server late about topics that it made itself; until then lists and routes lack them."""
+    deadline = time.monotonic() + ROUTE_SECONDS
+    while not topics <= set(json.loads(asker.ask((NAME_SERVER_PORT, 206, {})).body)["topicList"]):
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"the name server does not know all of {sorted(topics)} after {ROUTE_SECONDS} s")
+        time.sleep(1)
+    asker.lines.clear()
+
+
+def _lists(records: list[Record]) -> Iterator[Question]:
+    yield NAME_SERVER_PORT, 106, {}
+    yield NAME_SERVER_PORT, 206, {}
+    for topic in [*sorted({topic for topic, _ in _queue_ids(records)}), "NoSuchTopic"]:
+        yield NAME_SERVER_PORT, 105, {"topic": topic}
+        yield BROKER_PORT, 202, {"topic": topic}
+
+
+def _queues(records: list[Record]) -> Iterator[Question]:
+    times = sorted({record.store_timestamp for record in records})
+    for topic, queue_id in _queue_ids(records):
+        queue = {"topic": topic, "queueId": str(queue_id)}
+        yield BROKER_PORT, 30, queue
+        yield BROKER_PORT, 31, queue
+        yield BROKER_PORT, 32, queue
+        yield BROKER_PORT, 321, queue | {"index": "0", "count": "200"}
+        for timestamp in (0, times[0], times[len(times) // 2], times[-1], times[-1] + 1):
+            yield BROKER_PORT, 29, queue | {"timestamp": str(timestamp)}
+
+
+def _views(records: list[Record]) -> Iterator[Question]:
+    for record in records:
+        yield BROKER_PORT, 33, {"offset": str(record.physical_offset), "topic": record.topic}
+    yield BROKER_PORT, 33, {"offset": "16777215", "topic": "HostsTopic"}
+
+
+def _keys(records: list[Record]) -> Iterator[Question]:
+    seen: dict[tuple[str, str, str], None] = {}
+    for record in records:
+        properties = record.properties
+        seen |= {(record.topic, key, "K"): None for key in properties.get("KEYS", "").split(" ") if key}
+        seen |= {(record.topic, properties[name], "U"): None for name in ("UNIQ_KEY",) if name in properties}
+        seen |= {(record.topic, properties[name], "T"): None for name in ("TAGS",) if name in properties}
+    for topic, key, index_type in [*seen, ("HostsTopic", "no such key", "K"), ("NoSuchTopic", "shared", "K")]:
+        fields = {"topic": topic, "key": key, "maxNum": "32" if index_type == "U" else "64"}
+        fields |= {"beginTimestamp": "0", "endTimestamp": LONGEST, "indexType": index_type}
+        yield BROKER_PORT, 12, fields | ({"_UNIQUE_KEY_QUERY": "true"} if index_type == "U" else {})
+        if index_type == "K":
+            yield BROKER_PORT, 12, {name: text for name, text in fields.items() if name != "indexType"}
+
+
+def _queue_ids(records: list[Record]) -> list[tuple[str, int]]:
+    queues = {(record.topic, record.queue_id) for record in records}
+    light = {
+        name for record in records for name in record.properties.get("INNER_MULTI_DISPATCH", "").split(",") if name
+    }
+    return sorted(queues | {(name, 0) for name in light})
+
+
+def _pull_all(asker: Asker, topic: str, queue_id: int, kind: str, expression: str) -> None:
+    offset = "0"
+    while True:
+        fields = {"consumerGroup": "CG_REPLAY", "topic": topic, "queueId": str(queue_id), "queueOffset": offset}
+        fields |= {"maxMsgNums": MAX_PULL_MESSAGES, "sysFlag": SUBSCRIPTION_IN_HEADER, "commitOffset": "0"}
+        fields |= {"suspendTimeoutMillis": "0", "subscription": expression, "subVersion": "0", "expressionType": kind}
+        answer = asker.ask((BROKER_PORT, 11, fields))
+        following = answer.header.get("extFields", {}).get("nextBeginOffset", offset)
+        if following == offset:
+            return
+        offset = following

@@ -1,0 +1,160 @@
+"""Makes the recorded stores of tests/golden/g2 with an official broker; see README.md beside this file.
+
+python tests/golden/record/record.py [STORE ...]
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parents[1]))
+
+from golden.record.questions import BROKER_PORT, NAME_SERVER_PORT, Asker, ask_everything  # noqa: E402
+from golden.record.records import walk  # noqa: E402
+from interop.jars import jars, tool  # noqa: E402
+from interop.official_broker import OfficialProcess, official_broker, official_name_server  # noqa: E402
+from interop.proxy import recording_proxy  # noqa: E402
+
+OUTPUT = HERE.parent / "g2"
+LEFT_OUT = ("abort.bak", "compaction", "rocksdbstore", "timerlog", "timerwheel")
+"""Pieces of a store that say nothing about messages, and are large or of no format of ours."""
+SMALL_FILES = {
+    "mappedFileSizeCommitLog": "131072",
+    "mappedFileSizeConsumeQueue": "2000",
+    "mapperFileSizeBatchConsumeQueue": "460",
+    "maxHashSlotNum": "97",
+    "maxIndexNum": "150",
+    "messageDelayLevel": "1s 1s 1s 1s",
+    "enablePropertyFilter": "true",
+    "mappedFileSizeTimerLog": "131072",
+    "reviveQueueNum": "1",
+    "reviveAckWaitMs": "1000",
+    "reviveScanTime": "1000",
+}
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One run of the broker: where it listens, the host that its records name, what is sent meanwhile."""
+
+    scenario: tuple[str, ...]
+    bound: str = "127.0.0.1"
+    advertised: str = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class Recording:
+    """One store: the broker's properties beside `SMALL_FILES`, the runs, the commit log folders."""
+
+    name: str
+    stages: tuple[Stage, ...]
+    properties: Mapping[str, str] = field(default_factory=dict)
+    commit_logs: tuple[str, ...] = ("commitlog",)
+
+
+RECORDINGS = (
+    Recording(
+        "g2-hosts",
+        (
+            Stage(("hosts", "v6v6", "true"), bound="::1", advertised="::1"),
+            Stage(("hosts", "v6v4", "false"), bound="::1", advertised="127.0.0.1"),
+            Stage(("hosts", "v4v6", "false"), bound="127.0.0.1", advertised="::1"),
+        ),
+        {"maxHashSlotNum": "50", "maxIndexNum": "60", "mappedFileSizeCommitLog": "16384"},
+    ),
+    Recording(
+        "g2-queues",
+        (Stage(("queues",)),),
+        {"enableLmq": "true", "enableMultiDispatch": "true"},
+    ),
+    Recording(
+        "g2-ext",
+        (Stage(("ext",)),),
+        {
+            "enableConsumeQueueExt": "true",
+            "enableCalcFilterBitMap": "true",
+            "mappedFileSizeConsumeQueueExt": "2048",
+            "enabledAppendPropCRC": "true",
+            "mappedFileSizeCommitLog": "16384",
+            "maxHashSlotNum": "31",
+            "maxIndexNum": "400",
+        },
+        ("commitlog-a", "commitlog-b"),
+    ),
+)
+
+
+def record(recording: Recording, work: Path) -> None:
+    """Runs the stages of one recording and writes its archive, tables and frames."""
+    store, output = work / recording.name, OUTPUT / recording.name
+    shutil.rmtree(output, ignore_errors=True)
+    output.mkdir(parents=True)
+    for stage in recording.stages:
+        # A name server of its own: one that remembers the broker under its former address refuses the new one.
+        with official_name_server(work, port=NAME_SERVER_PORT) as name_server:
+            _run(recording, stage, name_server, work, output, ask=stage is recording.stages[-1])
+    _pack(store, output / "store.tar.xz")
+    description = {"commit_logs": list(recording.commit_logs), "properties": SMALL_FILES | dict(recording.properties)}
+    (output / "store.json").write_text(json.dumps(description, indent=2) + "\n")
+
+
+def _run(
+    recording: Recording, stage: Stage, name_server: OfficialProcess, work: Path, output: Path, *, ask: bool
+) -> None:
+    store = work / recording.name
+    folders = [store / name for name in recording.commit_logs]
+    named = f"[{stage.advertised}]" if ":" in stage.advertised else stage.advertised
+    properties = SMALL_FILES | dict(recording.properties)
+    properties |= {"brokerIP1": named, "storePathCommitLog": ",".join(map(str, folders))}
+    with ExitStack() as stack:
+        broker = stack.enter_context(
+            official_broker(
+                store, work, properties=properties, name_server=name_server, host=stage.bound, port=BROKER_PORT
+            )
+        )
+        if stage.advertised != stage.bound:
+            stack.enter_context(recording_proxy(broker.address, (stage.advertised, BROKER_PORT)))
+        _produce(name_server.text_address, output, stage.scenario, work)
+        if ask:
+            asker = Asker({NAME_SERVER_PORT: name_server.address[0], BROKER_PORT: stage.bound})
+            ask_everything(asker, walk(folders))
+            asker.close()
+            asker.save(output / "frames.jsonl.xz")
+        broker.stop()
+
+
+def _produce(name_server: str, output: Path, scenario: tuple[str, ...], work: Path) -> None:
+    command = [tool("java"), f"-Duser.home={work}", "-cp", f"{jars()}/*", str(HERE / "Recorder.java")]
+    command += [name_server, str(output), *scenario]
+    outcome = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    if outcome.returncode != 0:
+        raise RuntimeError(f"Recorder {' '.join(scenario)} failed:\n{outcome.stdout[-2000:]}{outcome.stderr[-4000:]}")
+
+
+def _pack(store: Path, archive: Path) -> None:
+    command = ["tar", "--create", "--sparse", "--sort=name", "--owner=root", "--group=root", "--format=gnu"]
+    command += [f"--exclude={store.name}/{piece}" for piece in LEFT_OUT]
+    command += ["-I", "xz -9e", "-f", str(archive), "-C", str(store.parent), store.name]
+    subprocess.run(command, check=True)
+
+
+def main(names: list[str]) -> None:
+    """Records the stores of these names, all when there are none."""
+    with tempfile.TemporaryDirectory() as work:
+        for recording in RECORDINGS:
+            if not names or recording.name in names:
+                folder = Path(work) / f"work-{recording.name}"
+                folder.mkdir()
+                record(recording, folder)
+                print(f"recorded {OUTPUT / recording.name}")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,194 @@
+import com.alibaba.fastjson.JSON;
+import com.alibaba.fastjson.JSONObject;
+import java.io.BufferedReader;
+import java.io.ByteArrayOutputStream;
+import java.io.InputStreamReader;
+import java.io.PrintStream;
+import java.lang.reflect.Field;
+import java.lang.reflect.InvocationTargetException;
+import java.net.InetSocketAddress;
+import java.net.SocketAddress;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.Base64;
+import java.util.Collection;
+import java.util.HashMap;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.TreeMap;
+import org.apache.rocketmq.client.QueryResult;
+import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
+import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
+import org.apache.rocketmq.tools.command.MQAdminStartup;
+
+/**
+ * Runs mqadmin commands and official Java clients, of any version from 4.9 on, for tests: reads one command as a line of
+ * JSON from stdin, answers one line of JSON on stdout, ends with its input. Compiled and driven by java_client.py.
+ */
+@SuppressWarnings("deprecation")
+public final class Harness {
+    private final Map<String, Clients> clients = new HashMap<>();
+
+    private static final class Clients {
+        final DefaultMQAdminExt admin = new DefaultMQAdminExt();
+        final DefaultMQProducer producer = new DefaultMQProducer("PG_INTEROP");
+        final DefaultMQPullConsumer consumer = new DefaultMQPullConsumer("CG_INTEROP");
+
+        Clients(String nameServer) throws Exception {
+            String instance = "interop-" + System.nanoTime();
+            producer.setNamesrvAddr(nameServer);
+            producer.setInstanceName(instance);
+            producer.start();
+            consumer.setNamesrvAddr(nameServer);
+            consumer.setInstanceName(instance);
+            consumer.start();
+            admin.setNamesrvAddr(nameServer);
+            admin.setInstanceName(instance);
+            admin.start();
+        }
+
+        Object of(String kind) {
+            return switch (kind) {
+                case "admin" -> admin;
+                case "producer" -> producer;
+                case "consumer" -> consumer;
+                default -> throw new IllegalArgumentException("no client " + kind);
+            };
+        }
+
+        void shutdown() {
+            admin.shutdown();
+            consumer.shutdown();
+            producer.shutdown();
+        }
+    }
+
+    public static void main(String[] arguments) throws Exception {
+        PrintStream answers = System.out;
+        System.setOut(System.err);
+        Harness harness = new Harness();
+        BufferedReader commands = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
+        for (String line = commands.readLine(); line != null; line = commands.readLine()) {
+            String answer = JSON.toJSONString(harness.answer(JSON.parseObject(line))) + "\n";
+            answers.write(answer.getBytes(StandardCharsets.UTF_8));
+            answers.flush();
+        }
+        System.exit(0);
+    }
+
+    private Map<String, Object> answer(JSONObject command) {
+        Map<String, Object> answer = new LinkedHashMap<>();
+        try {
+            switch (command.getString("command")) {
+                case "mqadmin" -> answer.put("output", mqadmin(command.getJSONArray("arguments").toArray(new String[0])));
+                case "view" -> answer.put("messages", List.of(describe(view(command))));
+                case "query" -> answer.put("messages", describe(query(command).getMessageList()));
+                case "disconnect" -> disconnect(command.getString("nameServer"));
+                default -> throw new IllegalArgumentException("no command " + command);
+            }
+        } catch (Throwable failure) {
+            Throwable cause = failure instanceof InvocationTargetException ? failure.getCause() : failure;
+            answer.put("error", cause.toString());
+        }
+        return answer;
+    }
+
+    /** What the command prints on stdout and stderr, in the order of printing. */
+    private String mqadmin(String[] arguments) throws Exception {
+        forgetCommands();
+        ByteArrayOutputStream printed = new ByteArrayOutputStream();
+        PrintStream stream = new PrintStream(printed, true, StandardCharsets.UTF_8);
+        PrintStream out = System.out;
+        PrintStream err = System.err;
+        System.setOut(stream);
+        System.setErr(stream);
+        try {
+            MQAdminStartup.main(arguments);
+        } finally {
+            System.setOut(out);
+            System.setErr(err);
+        }
+        return printed.toString(StandardCharsets.UTF_8);
+    }
+
+    /** Commands keep the client of their last run, and start-up adds them all once more each time. */
+    private static void forgetCommands() throws Exception {
+        for (Field field : MQAdminStartup.class.getDeclaredFields()) {
+            if (List.class.isAssignableFrom(field.getType())) {
+                field.setAccessible(true);
+                ((Collection<?>) field.get(null)).clear();
+            }
+        }
+    }
+
+    private MessageExt view(JSONObject command) throws Exception {
+        Object client = client(command);
+        String id = command.getString("id");
+        String topic = command.getString("topic");
+        if (topic == null) {
+            return (MessageExt) client.getClass().getMethod("viewMessage", String.class).invoke(client, id);
+        }
+        return (MessageExt) client.getClass().getMethod("viewMessage", String.class, String.class).invoke(client, topic, id);
+    }
+
+    private QueryResult query(JSONObject command) throws Exception {
+        Object client = client(command);
+        return (QueryResult) client.getClass()
+            .getMethod("queryMessage", String.class, String.class, int.class, long.class, long.class)
+            .invoke(client, command.getString("topic"), command.getString("key"), command.getIntValue("maximum"),
+                command.getLongValue("begin"), command.getLongValue("end"));
+    }
+
+    private Object client(JSONObject command) throws Exception {
+        String nameServer = command.getString("nameServer");
+        if (!clients.containsKey(nameServer)) {
+            clients.put(nameServer, new Clients(nameServer));
+        }
+        return clients.get(nameServer).of(command.getString("client"));
+    }
+
+    private void disconnect(String nameServer) {
+        Clients connected = clients.remove(nameServer);
+        if (connected != null) {
+            connected.shutdown();
+        }
+    }
+
+    private static List<Map<String, Object>> describe(List<MessageExt> messages) throws Exception {
+        List<Map<String, Object>> described = new ArrayList<>();
+        for (MessageExt message : messages) {
+            described.add(describe(message));
+        }
+        return described;
+    }
+
+    private static Map<String, Object> describe(MessageExt message) throws Exception {
+        Map<String, Object> fields = new LinkedHashMap<>();
+        fields.put("messageId", message.getMsgId());
+        fields.put("offsetMessageId", message.getClass().getMethod("getOffsetMsgId").invoke(message));
+        fields.put("topic", message.getTopic());
+        fields.put("queueId", message.getQueueId());
+        fields.put("queueOffset", message.getQueueOffset());
+        fields.put("physicalOffset", message.getCommitLogOffset());
+        fields.put("storeTimestamp", message.getStoreTimestamp());
+        fields.put("bornTimestamp", message.getBornTimestamp());
+        fields.put("storeHost", describe(message.getStoreHost()));
+        fields.put("bornHost", describe(message.getBornHost()));
+        fields.put("keys", message.getKeys());
+        fields.put("tags", message.getTags());
+        fields.put("flag", message.getFlag());
+        fields.put("sysFlag", message.getSysFlag());
+        fields.put("reconsumeTimes", message.getReconsumeTimes());
+        fields.put("properties", new TreeMap<>(message.getProperties()));
+        fields.put("body", Base64.getEncoder().encodeToString(message.getBody()));
+        return fields;
+    }
+
+    private static String describe(SocketAddress address) {
+        InetSocketAddress host = (InetSocketAddress) address;
+        return host.getAddress().getHostAddress() + " " + host.getPort();
+    }
+}

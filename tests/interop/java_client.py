@@ -1,0 +1,105 @@
+"""Official Java clients and mqadmin, driven from Python: one JVM a version and header form, one line of JSON a command."""
+
+import json
+import os
+import selectors
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+from interop.jars import jars, tool
+
+SOURCE = Path(__file__).with_name("Harness.java")
+ANSWER_SECONDS = 90
+SMALL_JVM = ["-Xms32m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"]
+TOOLS_LOGBACK = "<configuration><root level='OFF'/></configuration>\n"
+
+
+class JavaError(Exception):
+    """What a Java client threw: its class and message."""
+
+
+class JavaClient:
+    """A JVM with the jars of one version; ``form`` is JSON or ROCKETMQ, the form in which it writes its headers."""
+
+    def __init__(self, version: str, form: str, work: Path) -> None:
+        """Compiles the harness against that version's jars and starts it; ``work`` is its home and gets its logs."""
+        self.version, self.form = version, form
+        self._used: set[str] = set()
+        classes, home = work / "classes", work / "home"
+        (home / "conf").mkdir(parents=True)
+        (home / "conf" / "logback_tools.xml").write_text(TOOLS_LOGBACK)
+        class_path = f"{jars(version)}/*"
+        subprocess.run([tool("javac"), "-d", str(classes), "-cp", class_path, str(SOURCE)], check=True)
+        command = [tool("java"), *SMALL_JVM, "-Duser.timezone=UTC", "-Dfile.encoding=UTF-8", f"-Duser.home={home}"]
+        command += [f"-Drocketmq.home.dir={home}", f"-Drocketmq.serialize.type={form}"]
+        command += ["-cp", f"{classes}{os.pathsep}{class_path}", "Harness"]
+        self._log = home / "stderr.log"
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, cwd=home
+            )
+        self._pending = b""
+
+    def mqadmin(self, *arguments: str) -> str:
+        """What ``mqadmin`` prints for these arguments, without the stack frames of the harness beneath it."""
+        printed: str = self._ask({"command": "mqadmin", "arguments": arguments})["output"]
+        return "".join(line for line in printed.splitlines(keepends=True) if not line.startswith("\tat Harness."))
+
+    def view(self, name_server: str, client: str, message_id: str, topic: str | None) -> dict[str, Any]:
+        """``viewMessage(topic, id)`` of the admin, producer or consumer; without a topic the one-argument form of 4.x."""
+        command = {"command": "view", "nameServer": name_server, "client": client, "id": message_id, "topic": topic}
+        message: dict[str, Any] = self._use(name_server, command)["messages"][0]
+        return message
+
+    def query(
+        self, name_server: str, client: str, topic: str, key: str, window: tuple[int, int] = (0, 2**63 - 1)
+    ) -> list[dict[str, Any]]:
+        """``queryMessage(topic, key, 64, begin, end)``."""
+        command = {"command": "query", "nameServer": name_server, "client": client, "topic": topic, "key": key}
+        command |= {"maximum": 64, "begin": window[0], "end": window[1]}
+        messages: list[dict[str, Any]] = self._use(name_server, command)["messages"]
+        return messages
+
+    def disconnect(self, name_server: str) -> None:
+        """Ends the clients that were started with this name server, if any."""
+        if name_server in self._used:
+            self._ask({"command": "disconnect", "nameServer": name_server})
+            self._used.remove(name_server)
+
+    def close(self) -> None:
+        """Ends the JVM."""
+        self._process.kill()
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                pipe.close()
+
+    def _use(self, name_server: str, command: dict[str, Any]) -> dict[str, Any]:
+        self._used.add(name_server)
+        return self._ask(command)
+
+    def _ask(self, command: dict[str, Any]) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(command).encode() + b"\n")
+        self._process.stdin.flush()
+        answer: dict[str, Any] = json.loads(self._read_line(command))
+        if "error" in answer:
+            raise JavaError(answer["error"])
+        return answer
+
+    def _read_line(self, command: dict[str, Any]) -> bytes:
+        assert self._process.stdout is not None
+        deadline = time.monotonic() + ANSWER_SECONDS
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            while b"\n" not in self._pending:
+                if not selector.select(max(0.0, deadline - time.monotonic())):
+                    raise TimeoutError(f"no answer from Java {self.version} to {command} after {ANSWER_SECONDS} s")
+                chunk = os.read(self._process.stdout.fileno(), 1 << 20)
+                if not chunk:
+                    raise RuntimeError(f"Java {self.version} ended at {command}:\n{self._log.read_text()[-4000:]}")
+                self._pending += chunk
+        line, _, self._pending = self._pending.partition(b"\n")
+        return line

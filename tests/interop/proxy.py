@@ -1,0 +1,101 @@
+"""A TCP proxy that notes every remoting frame it passes on, for tests that assert what a client asked."""
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from interop.wire import Frame, FrameSplitter
+
+
+@dataclass(frozen=True)
+class Passed:
+    """One frame that went through: when, by the wall clock in seconds, and whether to the server or from it."""
+
+    timestamp_seconds: float
+    to_server: bool
+    frame: Frame
+
+
+class RecordingProxy:
+    """Listens on ``address`` and passes connections on to ``target``; what went through is in ``passed``."""
+
+    def __init__(self, address: tuple[str, int], target: tuple[str, int]) -> None:
+        """Binds at once (OSError when the address is taken); `recording_proxy` serves and closes."""
+        self.target = target
+        self.passed: list[Passed] = []
+        self._listener = socket.create_server(address, family=_family(address))
+        self.address: tuple[str, int] = self._listener.getsockname()[:2]
+        self._open: set[socket.socket] = set()
+        self._lock = threading.Lock()
+
+    def request_codes(self) -> list[int]:
+        """The codes of the requests that clients sent so far, in order."""
+        return [passed.frame.code for passed in self.passed if passed.to_server and not passed.frame.is_response]
+
+    def forget(self) -> None:
+        """Starts a new record."""
+        self.passed = []
+
+    def serve(self) -> None:
+        """Accepts connections until `close`."""
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                threading.Thread(target=self._connect, args=(client,), daemon=True).start()
+
+    def close(self) -> None:
+        """Stops listening and ends all connections."""
+        with contextlib.suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        with self._lock:
+            connections = list(self._open)
+        for connection in connections:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+
+    def _connect(self, client: socket.socket) -> None:
+        with client:
+            try:
+                server = socket.create_connection(self.target)
+            except OSError:
+                return
+            with server:
+                with self._lock:
+                    self._open |= {client, server}
+                back = threading.Thread(target=self._pump, args=(server, client, False), daemon=True)
+                back.start()
+                self._pump(client, server, True)
+                back.join()
+                with self._lock:
+                    self._open -= {client, server}
+
+    def _pump(self, source: socket.socket, sink: socket.socket, to_server: bool) -> None:
+        """Frames are noted before they are passed on, so that who has the answer finds the request in the record."""
+        splitter = FrameSplitter()
+        with contextlib.suppress(OSError):
+            while chunk := source.recv(1 << 16):
+                self.passed += [Passed(time.time(), to_server, frame) for frame in splitter.feed(chunk)]
+                sink.sendall(chunk)
+        with contextlib.suppress(OSError):
+            sink.shutdown(socket.SHUT_WR)
+
+
+@contextlib.contextmanager
+def recording_proxy(target: tuple[str, int], address: tuple[str, int] = ("127.0.0.1", 0)) -> Iterator[RecordingProxy]:
+    """A `RecordingProxy` that serves while the ``with`` block runs; port 0 takes a free one (see ``.address``)."""
+    proxy = RecordingProxy(address, target)
+    thread = threading.Thread(target=proxy.serve, daemon=True)
+    thread.start()
+    try:
+        yield proxy
+    finally:
+        proxy.close()
+        thread.join()
+
+
+def _family(address: tuple[str, int]) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in address[0] else socket.AF_INET
