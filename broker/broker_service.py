@@ -2,10 +2,15 @@
 
 import time
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
+from broker.client_registry import ClientRegistry
 from broker.config import Endpoint, ServeOptions
+from broker.consumer_offsets import ConsumerOffsets
 from broker.dispatcher import ClientConnection
-from storage.message_store import MessageStore
+
+if TYPE_CHECKING:
+    from storage.message_store import MessageStore
 
 
 def _now_timestamp() -> int:
@@ -18,18 +23,25 @@ class BrokerService:
 
     `advertise` is the address that routes name, None for the local address of the asking connection, never one read
     from the store; `advertise_ip` is the same with its host name resolved. `started_timestamp` in milliseconds.
+    `clients` and `offsets` are what the families share: who is connected, and how far consumer groups have come.
     """
 
-    store: MessageStore
+    store: "MessageStore"
     broker_name: str
     cluster: str
     options: ServeOptions
     advertise: Endpoint | None = None
     advertise_ip: Endpoint | None = None
     started_timestamp: int = field(default_factory=_now_timestamp)
+    clients: ClientRegistry = field(default_factory=ClientRegistry)
+    offsets: ConsumerOffsets = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Lay the offsets of live groups over those of the store."""
+        self.offsets = ConsumerOffsets(self.store)
 
     @classmethod
-    def of(cls, store: MessageStore, options: ServeOptions) -> "BrokerService":
+    def of(cls, store: "MessageStore", options: ServeOptions) -> "BrokerService":
         """Name the service by the options, else by what the store's system topics and properties tell.
 
         Raises `ConfigError` when our address shall go into records and its host name has no IP.

@@ -24,6 +24,10 @@ SMALLEST_FRAME_LIMIT = 64 * 1024
 """Below this not even one heartbeat of a large client fits."""
 
 
+class CannotListen(ConfigError):
+    """An address to listen on cannot be had."""
+
+
 class Endpoint(NamedTuple):
     """A host name or IP address, and a TCP port; `str()` is `host:port`, an IPv6 host in brackets."""
 
@@ -116,6 +120,8 @@ class ServeOptions:
                 raise ConfigError(f"{name} {value}: expected a number from 1 to {2**31 - 1}")
         if not SMALLEST_FRAME_LIMIT <= self.frame_limit < 2**31:
             raise ConfigError(f"--frame-limit {self.frame_limit}: expected {SMALLEST_FRAME_LIMIT} to {2**31 - 1} bytes")
+        if self.state_directory and self.state_directory.resolve().is_relative_to(self.store.resolve()):
+            raise ConfigError(f"--state-dir {self.state_directory} lies inside the store, which is never written to")
         if self.advertise is not None and not self.advertise.port:
             raise ConfigError(f"--advertise {self.advertise}: clients cannot dial port 0")
         for endpoint in self.listen if self.vip else ():

@@ -102,6 +102,10 @@ class ClientConnection(Protocol):
     def peer_address(self) -> Endpoint:
         """The client's own address."""
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the client is still there."""
+
 
 class Request(msgspec.Struct):
     """One request as a processor method sees it that declares a second parameter."""
@@ -166,6 +170,11 @@ class Dispatcher:
         """The request codes that have a handler."""
         return frozenset(self._handlers)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no thread of the pool is at work and nothing waits for one."""
+        return self._waiting == 0
+
     def dispatch(self, command: Command, connection: ClientConnection) -> Answer:
         """Answer one request; raises `Cold` alone, and only on a thread that may not wait."""
         handler = self._handlers.get(command.code)
@@ -182,17 +191,21 @@ class Dispatcher:
         except Exception as error:
             return self.failure(command, error)
 
-    def dispatch_in_pool(self, command: Command, connection: ClientConnection) -> "asyncio.Future[Answer]":
-        """Answer one request on a thread that may wait; the future's result is what `dispatch` returns there."""
+    def dispatch_in_pool(self, command: Command, connection: ClientConnection, cold: Cold) -> "asyncio.Future[Answer]":
+        """Answer a request that was `cold` on a thread that may wait; the result is what `dispatch` returns there."""
         loop = asyncio.get_running_loop()
         if self._waiting >= WAITING_LIMIT:
             refused: asyncio.Future[Answer] = loop.create_future()
             refused.set_result(Response(ResponseCode.SYSTEM_BUSY, remark=BUSY))
             return refused
         self._waiting += 1
-        future = loop.run_in_executor(self._pool, self.dispatch, command, connection)
+        future = loop.run_in_executor(self._pool, self._dispatch_patiently, command, connection, cold)
         future.add_done_callback(self._pool_done)
         return future
+
+    def _dispatch_patiently(self, command: Command, connection: ClientConnection, cold: Cold) -> Answer:
+        cold.warm()
+        return self.dispatch(command, connection)
 
     def _pool_done(self, _future: "asyncio.Future[Answer]") -> None:
         self._waiting -= 1

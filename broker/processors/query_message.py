@@ -18,7 +18,8 @@ from protocol.headers import QueryMessageRequestHeader, ViewMessageRequestHeader
 from protocol.message import HostAddress, with_store_host, without_property
 from protocol.message_id import MessageId, decode_message_id, is_offset_message_id_candidate
 from protocol.properties import UNIQ_KEY
-from storage.message_store import KeyKind, KeyQuery, MessageStore, QueryAnswer
+from storage.lookup_call import KeyKind, KeyQuery
+from storage.message_store import MessageStore, QueryAnswer
 
 NOT_FOUND = "can not find message, maybe time range not correct"
 NOT_FOUND_BY_OFFSET = "can not find message by the offset"
@@ -118,14 +119,13 @@ class QueryMessageProcessor:
         They keep a hit whose UNIQ_KEY equals the id, and one without UNIQ_KEY if the id computed from the record does
         (remoting-protocol §8.3); so the property goes, and the store host stays unless the id names our own address.
         """
-        record = self._store.message_by_offset_id(message_id)
+        record: bytes | memoryview | None = self._store.message_by_offset_id(message_id)
         if record is None and self._rewrite and message_id.address == self._own_address(request):
             record = self._store.record_at(message_id.physical_offset)
-            record = record and with_store_host(record, message_id.address)
-        if record is None:
+            record = None if record is None else with_store_host(record, message_id.address)
+        if record is None or len(record) > self._body_limit:
             return None
-        plain = without_property(record, UNIQ_KEY)
-        return plain if len(plain) <= self._body_limit else None
+        return without_property(record, UNIQ_KEY)
 
     def _rewritten(self, records: bytes, request: Request) -> bytes:
         """Copy the records with our own address as their store host."""
@@ -144,7 +144,7 @@ def explain_nothing(store: MessageStore, topic: str, answer: QueryAnswer) -> str
     return sentence if topic in store.queues.topics() else f"this store has no queue of topic {topic}; {sentence}"
 
 
-def _key_query(header: QueryMessageRequestHeader, max_bytes: int) -> KeyQuery:
+def _key_query(header: QueryMessageRequestHeader, maximum_bytes: int) -> KeyQuery:
     """Turn a header into the store's own question; raises `BadHeader` for what cannot be one."""
     kind = KeyKind.UNIQUE if header.unique_key_query else KINDS.get(header.index_type or "", KeyKind.ANY)
     if header.unique_key_query:
@@ -161,7 +161,7 @@ def _key_query(header: QueryMessageRequestHeader, max_bytes: int) -> KeyQuery:
         begin_timestamp=header.begin_timestamp,
         end_timestamp=header.end_timestamp,
         before_physical_offset=parse_cursor(header.last_key),
-        max_bytes=max_bytes,
+        maximum_bytes=maximum_bytes,
     )
 
 

@@ -1,0 +1,319 @@
+"""One client's TCP connection: frames in, answers out, and a bound on what it can cost.
+
+One read may hold many frames; their answers go out in one write. Only a request that has to wait gets a future, so
+answers may leave in another order than their requests came: clients match them by `opaque`.
+
+A connection is *held* while its client does not read what it was sent, or while too many of its requests wait. A held
+connection answers nothing further and reads nothing further; frames it has already received stay in the backlog.
+"""
+
+import asyncio
+import contextlib
+import logging
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import cast
+
+import msgspec
+
+from broker.config import FRAME_LIMIT, Endpoint
+from broker.dispatcher import Answer, Dispatcher
+from protocol.codes import ResponseCode
+from protocol.command import ONEWAY_FLAG, RESPONSE_FLAG, Command, Response, decode_command, encode_response
+from protocol.errors import BadFrame, ProtocolError
+from protocol.frame import Frame, FrameDecoder
+from storage.residency import Cold
+
+logger = logging.getLogger(__name__)
+
+JOIN_LIMIT = 64 * 1024
+"""Bytes up to which the answers of one turn are joined into one buffer; longer ones are not copied."""
+
+TURN_BYTES = 256 * 1024
+"""Bytes of answers after which a turn is over: they are written, and a slow reader is noticed."""
+
+TURN_FRAMES = 128
+"""Frames after which a turn is over, so that one client's burst does not delay the others."""
+
+WRITE_BUFFER_LIMIT = 1024 * 1024
+"""Bytes that may wait for a client to read them; with more, its connection is held."""
+
+LOOKUPS_LIMIT = 16
+"""Requests of one connection that may be in the thread pool at once; each may end in an answer of a whole frame."""
+
+WAITING_LIMIT = 4096
+"""Requests of one connection that may wait for anything at all."""
+
+IDLE_SWEEPS = 2
+"""Sweeps without a sign of life after which a connection is closed."""
+
+
+@dataclass(slots=True)
+class ConnectionSettings:
+    """What all connections of a server share: `frame_limit` in bytes, `open` the connections there are.
+
+    `all_closed` is set while there are none.
+    """
+
+    dispatcher: Dispatcher
+    frame_limit: int = FRAME_LIMIT
+    open: "set[Connection]" = field(default_factory=set)
+    all_closed: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        self.all_closed.set()
+
+    def add(self, connection: "Connection") -> None:
+        """Count a new connection in."""
+        self.open.add(connection)
+        self.all_closed.clear()
+
+    def discard(self, connection: "Connection") -> None:
+        """Count a lost connection out."""
+        self.open.discard(connection)
+        if not self.open:
+            self.all_closed.set()
+
+
+class Connection(asyncio.Protocol):
+    """The protocol object of one connection.
+
+    `local_address` is our address as this client reached it, `peer_address` the client's own. `port_distance` is what
+    to add to the local port to get the main port, for connections to the VIP port.
+    """
+
+    local_address: Endpoint
+    peer_address: Endpoint
+    _transport: asyncio.Transport
+
+    def __init__(self, settings: ConnectionSettings, port_distance: int = 0) -> None:
+        self._settings = settings
+        self._dispatcher = settings.dispatcher
+        self._port_distance = port_distance
+        self._decoder = FrameDecoder(settings.frame_limit)
+        self._backlog: list[Frame] = []
+        self._waiting: dict[asyncio.Future[Answer], Command] = {}
+        self._lookups: set[asyncio.Future[Answer]] = set()
+        self._reader_is_slow = False
+        self._ending = False
+        self._lost = False
+        self._sweeps = 0
+        self._unread_bytes = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the client is still there."""
+        return not self._lost
+
+    # ------------------------------------------------------------------ what the event loop calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Remember both addresses; they cannot be asked for once the client is gone."""
+        # uvloop's transports are no subclass of asyncio's.
+        self._transport = transport = cast(asyncio.Transport, transport)
+        transport.set_write_buffer_limits(high=WRITE_BUFFER_LIMIT)
+        host, port = Endpoint.of_socket(transport.get_extra_info("sockname"))
+        self.local_address = Endpoint(host, port + self._port_distance)
+        self.peer_address = Endpoint.of_socket(transport.get_extra_info("peername"))
+        self._settings.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget what waits: nobody is there to be answered."""
+        self._lost = self._ending = True
+        self._settings.discard(self)
+        self._backlog.clear()
+        for future in list(self._waiting):
+            future.cancel()
+
+    def pause_writing(self) -> None:
+        """The client does not read as fast as it asks."""
+        self._reader_is_slow = True
+        self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        """The client has read most of what it was sent."""
+        self._reader_is_slow = False
+        self._go_on()
+
+    def eof_received(self) -> bool:
+        """The client will ask no more, but may still read: finish its look-ups, then close.
+
+        What waits for something else, for a message to arrive perhaps, is given up: the client may be gone altogether.
+        """
+        for future in self._waiting.keys() - self._lookups:
+            future.cancel()
+        self.end()
+        return True
+
+    def data_received(self, data: bytes) -> None:
+        """Answer all frames that are complete, in one write."""
+        self._sweeps = 0
+        if self._ending:
+            return
+        try:
+            frames = self._decoder.feed(data)
+        except BadFrame as error:
+            frames = self._give_up(error)
+        if self._backlog:
+            # Read before reading could be paused; the turn that empties the backlog answers these too.
+            self._backlog += frames
+        else:
+            self._answer_all(frames)
+        if self._ending:
+            self._close_when_done()
+
+    # ------------------------------------------------------------------ what the server calls
+
+    def end(self) -> None:
+        """Read nothing further, finish what is in flight, then close."""
+        if not self._ending:
+            self._ending = True
+            self._transport.pause_reading()
+        self._close_when_done()
+
+    def abort(self) -> None:
+        """Close at once; what was not sent is lost."""
+        self._transport.abort()
+
+    def sweep(self) -> None:
+        """Close after `IDLE_SWEEPS` calls in a row without a request, a look-up under way or a byte that left."""
+        unread_bytes = self._transport.get_write_buffer_size()
+        if self._waiting or unread_bytes != self._unread_bytes:
+            self._sweeps = 0
+        self._unread_bytes = unread_bytes
+        self._sweeps += 1
+        if self._sweeps > IDLE_SWEEPS:
+            self._transport.abort()
+
+    # ------------------------------------------------------------------ answering
+
+    @property
+    def _is_held(self) -> bool:
+        return self._reader_is_slow or len(self._lookups) >= LOOKUPS_LIMIT or len(self._waiting) >= WAITING_LIMIT
+
+    def _answer_all(self, frames: list[Frame]) -> None:
+        """Answer frames until the turn is over or the connection is held; the rest waits in the backlog."""
+        remaining = iter(frames)
+        output: list[bytes | memoryview] = []
+        size = 0
+        for frame in islice(remaining, TURN_FRAMES):
+            size += self._answer(frame, output)
+            if size >= TURN_BYTES or (self._waiting and self._is_held):
+                break
+        if output:
+            self._write(output, size)
+        self._backlog = list(remaining)
+        if self._backlog or self._is_held:
+            self._transport.pause_reading()
+            if not self._is_held:
+                asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _answer(self, frame: Frame, output: list[bytes | memoryview]) -> int:
+        """Answer one frame, at once if that can be; returns the bytes appended to `output`."""
+        try:
+            command = decode_command(frame)
+        except ProtocolError as error:
+            return self._append(*_unreadable(frame, error), output)
+        if command.flag & RESPONSE_FLAG:
+            return 0
+        try:
+            answer = self._dispatcher.dispatch(command, self)
+        except Cold as cold:
+            future = self._dispatcher.dispatch_in_pool(command, self, cold)
+            self._lookups.add(future)
+            future.add_done_callback(self._lookups.discard)
+            self._wait_for(command, future)
+            return 0
+        if isinstance(answer, Response):
+            return self._append(command, answer, output)
+        self._wait_for(command, asyncio.ensure_future(answer))
+        return 0
+
+    def _append(self, command: Command, response: Response, output: list[bytes | memoryview]) -> int:
+        """Encode an answer into `output` unless its request wants none; returns its bytes."""
+        if command.flag & ONEWAY_FLAG:
+            return 0
+        try:
+            prefix = encode_response(command, response)
+        except Exception as error:
+            response = self._dispatcher.failure(command, error)
+            prefix = encode_response(command, response)
+        output.append(prefix)
+        if not response.body:
+            return len(prefix)
+        output.append(response.body)
+        return len(prefix) + len(response.body)
+
+    def _write(self, output: list[bytes | memoryview], size: int) -> None:
+        if size < JOIN_LIMIT:
+            self._transport.write(b"".join(output))
+        else:
+            self._transport.writelines(output)
+
+    # ------------------------------------------------------------------ waiting
+
+    def _wait_for(self, command: Command, future: asyncio.Future[Answer]) -> None:
+        self._waiting[future] = command
+        future.add_done_callback(self._waited)
+
+    def _waited(self, future: asyncio.Future[Answer]) -> None:
+        """Send an answer that had to wait, and take up what was held because of it."""
+        command = self._waiting.pop(future)
+        if self._lost:
+            return
+        if future.cancelled():
+            self._go_on()
+            return
+        error = future.exception()
+        answer = self._dispatcher.failure(command, error) if error is not None else future.result()
+        if isinstance(answer, Response):
+            output: list[bytes | memoryview] = []
+            size = self._append(command, answer, output)
+            if output:
+                self._write(output, size)
+        else:
+            self._wait_for(command, asyncio.ensure_future(answer))
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Take up the backlog, then reading, unless the connection is held."""
+        if self._is_held or self._lost:
+            return
+        backlog, self._backlog = self._backlog, []
+        if backlog:
+            self._answer_all(backlog)
+        if self._ending:
+            self._close_when_done()
+        elif not self._backlog and not self._is_held:
+            self._transport.resume_reading()
+
+    # ------------------------------------------------------------------ ending
+
+    def _give_up(self, error: BadFrame) -> list[Frame]:
+        """Trust nothing further of this stream; returns the frames before the bad one."""
+        logger.warning("%s: %s; connection closed", self.peer_address, error)
+        self._ending = True
+        self._transport.pause_reading()
+        return error.frames
+
+    def _close_when_done(self) -> None:
+        """Close once everything received is answered; the transport sends what it still holds first."""
+        if not self._backlog and not self._waiting:
+            self._transport.close()
+
+
+class _OnlyOpaque(msgspec.Struct):
+    opaque: int = 0
+
+
+_decode_opaque = msgspec.json.Decoder(_OnlyOpaque, strict=False).decode
+
+
+def _unreadable(frame: Frame, error: ProtocolError) -> tuple[Command, Response]:
+    """The answer to a header that is no command: to its `opaque` where that can be read, else to 0."""
+    opaque = 0
+    with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        opaque = _decode_opaque(frame[1]).opaque
+    if not -(2**31) <= opaque < 2**31:
+        opaque = 0
+    return Command(code=0, opaque=opaque), Response(ResponseCode.SYSTEM_ERROR, remark=str(error))

@@ -1,0 +1,57 @@
+"""Where compiled kernels are kept between starts.
+
+numba reads NUMBA_CACHE_DIR when a kernel's module is imported, so `use_numba_cache` comes before the first import of
+`storage.message_store`. Without it numba would write beside the installed modules, or not at all.
+"""
+
+import os
+import stat
+import tempfile
+from pathlib import Path
+
+from protocol.errors import ConfigError
+
+VARIABLE = "NUMBA_CACHE_DIR"
+
+
+def use_numba_cache(option: Path | None = None) -> Path:
+    """Choose the directory and tell numba: `option`, else NUMBA_CACHE_DIR, else the user's cache, else a temporary one.
+
+    Raises `ConfigError` for an `option` that cannot be written to.
+    """
+    directory = _choose(option)
+    os.environ[VARIABLE] = str(directory)
+    return directory
+
+
+def _choose(option: Path | None) -> Path:
+    if option is not None:
+        if not _is_writable(option):
+            raise ConfigError(f"--numba-cache {option}: cannot be written to")
+        return option.absolute()
+    if told := os.environ.get(VARIABLE):
+        return Path(told)
+    for directory in (_user_cache(), Path(tempfile.gettempdir()) / f"rocketlens-numba-{os.getuid()}"):
+        if _is_writable(directory) and _is_ours_alone(directory):
+            return directory
+    return Path(tempfile.mkdtemp(prefix="rocketlens-numba-"))
+
+
+def _user_cache() -> Path:
+    root = os.environ.get("XDG_CACHE_HOME")
+    return (Path(root) if root else Path("~/.cache").expanduser()) / "rocketlens" / "numba"
+
+
+def _is_writable(directory: Path) -> bool:
+    """Whether the directory is there or can be made, and takes files."""
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except (OSError, RuntimeError):
+        return False
+    return os.access(directory, os.W_OK | os.X_OK)
+
+
+def _is_ours_alone(directory: Path) -> bool:
+    """Whether nobody else may write there: cached kernels are code that will run as us."""
+    status = directory.stat()
+    return status.st_uid == os.getuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)

@@ -1,0 +1,142 @@
+"""The server's life: listen, serve until a signal, finish what is in flight, stop.
+
+Stopping is five steps in order: close the listening sockets; read nothing further; answer what was received; after the
+timeout cut off who has not read his answers; let go of the thread pool.
+"""
+
+import asyncio
+import contextlib
+import gc
+import logging
+import signal
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from broker.broker_service import BrokerService, build_processors
+from broker.config import Endpoint
+from broker.connection import Connection, ConnectionSettings
+from broker.dispatcher import Dispatcher
+from broker.listeners import Listener, cannot_listen
+from storage.residency import allow_waiting, forbid_waiting
+
+logger = logging.getLogger(__name__)
+
+BACKLOG = 1024
+"""Connections the kernel may hold for us to accept."""
+
+Announce = Callable[[Sequence[Endpoint]], None]
+
+
+class Server:
+    """One served store on its listening sockets, for one event loop."""
+
+    def __init__(
+        self, service: BrokerService, listeners: Sequence[Listener], dispatcher: Dispatcher | None = None
+    ) -> None:
+        """Take over bound `listeners`; `dispatcher` None means one of all request families."""
+        self._service = service
+        self._options = service.options
+        self._listeners = listeners
+        self._dispatcher = dispatcher or Dispatcher(build_processors(service), self._options.workers)
+        self._settings = ConnectionSettings(self._dispatcher, self._options.frame_limit)
+        self._servers: list[asyncio.Server] = []
+        self._stop_asked = asyncio.Event()
+        self._refresh: asyncio.Task[None] | None = None
+        self._sweep_timer: asyncio.TimerHandle | None = None
+        self._scan_must_stop = threading.Event()
+
+    @property
+    def addresses(self) -> tuple[Endpoint, ...]:
+        """All addresses listened on, VIP ports last, with their real ports."""
+        return tuple(listener.endpoint for listener in self._listeners)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no thread of the pool is at work."""
+        return self._dispatcher.is_idle
+
+    async def serve(self, announce: Announce) -> None:
+        """Serve until SIGTERM or SIGINT, refresh at SIGHUP; `announce` is called once clients can connect."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self.ask_to_stop)
+        loop.add_signal_handler(signal.SIGHUP, self.refresh)
+        try:
+            await self.start()
+            # What lives as long as the server need not be looked at by every collection.
+            gc.collect()
+            gc.freeze()
+            announce(self.addresses)
+            await self._stop_asked.wait()
+        finally:
+            await self.stop()
+
+    async def start(self) -> None:
+        """Accept connections. Raises `ConfigError` when an address went to somebody else since it was bound."""
+        loop = asyncio.get_running_loop()
+        forbid_waiting()
+        for listener in self._listeners:
+            endpoint = listener.endpoint
+            factory = partial(Connection, self._settings, listener.port_distance)
+            try:
+                self._servers.append(await loop.create_server(factory, sock=listener.socket, backlog=BACKLOG))
+            except OSError as error:
+                raise cannot_listen(endpoint, error) from error
+        self._sweep_later()
+        # A daemon: a step of the scan cannot be interrupted, and must not keep a stopped process alive.
+        threading.Thread(target=self._finish_scan, name="scan", daemon=True).start()
+
+    def ask_to_stop(self) -> None:
+        """Make `serve` return, soon."""
+        self._stop_asked.set()
+
+    def refresh(self) -> None:
+        """Look at the store's files anew, on a thread; a refresh under way is left alone."""
+        if self._refresh is None or self._refresh.done():
+            self._refresh = asyncio.get_running_loop().create_task(self._refresh_store())
+
+    async def stop(self) -> None:
+        """Stop within the options' timeout; see the module's docstring for the steps."""
+        self._scan_must_stop.set()
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+        for server in self._servers:
+            server.close()
+        for connection in list(self._settings.open):
+            connection.end()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._options.stop_timeout_seconds):
+                await self._settings.all_closed.wait()
+        if self._settings.open:
+            logger.warning("cut off %d connections that had not read their answers", len(self._settings.open))
+            for connection in list(self._settings.open):
+                connection.abort()
+            await self._settings.all_closed.wait()
+        self._dispatcher.close()
+        allow_waiting()
+
+    def _finish_scan(self) -> None:
+        """Look for the keys of what no index file covers, as far as opening the store has left that."""
+        try:
+            self._service.store.finish_scan(self._scan_must_stop.is_set)
+        except Exception:
+            logger.exception("the log beyond the index could not be scanned; answers say that they may be incomplete")
+
+    async def _refresh_store(self) -> None:
+        try:
+            await asyncio.to_thread(self._service.store.refresh)
+            await asyncio.to_thread(self._finish_scan)
+        except Exception:
+            logger.exception("the store could not be read anew; what was read before is served on")
+        else:
+            logger.info("the store was read anew")
+
+    def _sweep_later(self) -> None:
+        interval = self._options.idle_timeout_seconds / 2
+        self._sweep_timer = asyncio.get_running_loop().call_later(interval, self._sweep)
+
+    def _sweep(self) -> None:
+        for connection in list(self._settings.open):
+            connection.sweep()
+        self._sweep_later()

@@ -1,0 +1,102 @@
+"""Addresses and options of the server."""
+
+from pathlib import Path
+
+import pytest
+
+from broker.config import Endpoint, ServeOptions
+from protocol.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("text", "host", "port"),
+    [
+        ("127.0.0.1:10911", "127.0.0.1", 10911),
+        ("0.0.0.0:0", "0.0.0.0", 0),
+        ("[::1]:10911", "::1", 10911),
+        ("[0:0:0:0:0:0:0:1]:1", "::1", 1),
+        ("broker.example.org:65535", "broker.example.org", 65535),
+        (" localhost:9876 ", "localhost", 9876),
+    ],
+)
+def test_an_address_is_a_host_and_a_port(text: str, host: str, port: int) -> None:
+    assert Endpoint.parse(text) == (host, port)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "expected HOST:PORT"),
+        ("10911", "expected HOST:PORT"),
+        (":10911", "expected HOST:PORT"),
+        ("localhost", "expected HOST:PORT"),
+        ("localhost:", "port ''"),
+        ("localhost:-1", "port '-1'"),
+        ("localhost:65536", "port '65536'"),
+        ("localhost:１", "port"),
+        ("localhost:99999999999999999999", "port"),
+        ("::1:10911", "in brackets"),
+        ("[::g]:1", "no IPv6 address"),
+        ("a b:1", "no host"),
+        ("http://a:1", "in brackets"),
+        ("a/b:1", "no host"),
+    ],
+)
+def test_what_is_no_address_is_refused_with_its_reason(text: str, says: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Endpoint.parse(text)
+    assert says in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["127.0.0.1:10911", "[::1]:10911", "localhost:1"])
+def test_an_address_prints_as_it_is_written(text: str) -> None:
+    assert str(Endpoint.parse(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        (("10.0.0.1", 1), ("10.0.0.1", 1)),
+        (("::1", 1, 0, 0), ("::1", 1)),
+        (("::ffff:10.0.0.1", 1, 0, 0), ("10.0.0.1", 1)),
+        (("fe80::1%eth0", 1, 0, 2), ("fe80::1", 1)),
+        ("", ("0.0.0.0", 0)),
+        (None, ("0.0.0.0", 0)),
+    ],
+)
+def test_a_socket_name_of_any_family_is_an_address(name: object, expected: tuple[str, int]) -> None:
+    assert Endpoint.of_socket(name) == expected
+
+
+def test_the_default_is_the_brokers_port_on_loopback() -> None:
+    assert ServeOptions(Path("store")).check().listen == (("127.0.0.1", 10911),)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"listen": ()}, "no address"),
+        ({"index_slots": 5}, "together"),
+        ({"index_entries": 5}, "together"),
+        ({"index_slots": 0, "index_entries": 5}, "--index-slots 0"),
+        ({"index_slots": 5, "index_entries": 2**31}, "--index-entries"),
+        ({"frame_limit": 100}, "--frame-limit 100"),
+        ({"advertise": Endpoint("a", 0)}, "port 0"),
+        ({"vip": True, "listen": (Endpoint("127.0.0.1", 2),)}, "no port 2 below"),
+        ({"state_directory": Path("store/state")}, "inside the store"),
+        ({"state_directory": Path("store")}, "inside the store"),
+    ],
+)
+def test_options_that_cannot_work_are_refused(options: dict[str, object], says: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        ServeOptions(Path("store"), **options).check()  # type: ignore[arg-type]
+    assert says in str(caught.value)
+
+
+def test_a_host_name_is_resolved_to_an_ip() -> None:
+    assert Endpoint("localhost", 5).resolved() in {("127.0.0.1", 5), ("::1", 5)}
+
+
+def test_a_host_name_without_an_ip_is_refused() -> None:
+    with pytest.raises(ConfigError, match="has no IP address"):
+        Endpoint("no-such-host.invalid", 5).resolved()

@@ -1,0 +1,117 @@
+"""A server in the test's own event loop, and a client that speaks in raw frames."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from broker.broker_service import BrokerService
+from broker.config import Endpoint, ServeOptions
+from broker.dispatcher import Dispatcher
+from broker.listeners import bind_listeners, close_listeners
+from broker.server import Server
+from protocol.command import Command, decode_command, encode_request
+from protocol.frame import FrameDecoder
+
+DEADLINE_SECONDS = 20.0
+LOOPBACK = Endpoint("127.0.0.1", 0)
+
+
+@dataclass
+class FakeStore:
+    """Stands in for a `MessageStore` where a test's processors never look at it."""
+
+    identity: SimpleNamespace = field(
+        default_factory=lambda: SimpleNamespace(cluster="DefaultCluster", broker_name="broker-a")
+    )
+    refreshed: int = 0
+
+    def refresh(self) -> None:
+        self.refreshed += 1
+
+    def finish_scan(self, should_stop: Callable[[], bool]) -> None:
+        assert not should_stop()
+
+
+def service_of(store: Any, **options: Any) -> BrokerService:
+    """The service of a store, real or fake."""
+    listen = options.pop("listen", (LOOPBACK,))
+    return BrokerService.of(store, ServeOptions(Path("/store"), listen=listen, **options).check())
+
+
+@contextlib.asynccontextmanager
+async def serving(service: BrokerService, processors: Iterable[object] | None = None) -> AsyncIterator[Server]:
+    """A server that is stopped when the block ends; `processors` None means all families."""
+    listeners = bind_listeners(service.options.listen, vip=service.options.vip)
+    dispatcher = None if processors is None else Dispatcher(processors)
+    server = Server(service, listeners, dispatcher)
+    try:
+        await server.start()
+        yield server
+    finally:
+        await server.stop()
+        close_listeners(listeners)
+
+
+class RawClient:
+    """One TCP connection to a server, in frames; every wait has a deadline."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+        self._decoder = FrameDecoder()
+        self._read: list[Command] = []
+        self._opaque = 0
+
+    def send(self, code: int, fields: Mapping[str, str] | None = None, **options: Any) -> int:
+        """Send a request without waiting for its answer; returns its opaque."""
+        self._opaque += 1
+        self.writer.write(encode_request(code, fields, opaque=self._opaque, **options))
+        return self._opaque
+
+    async def ask(self, code: int, fields: Mapping[str, str] | None = None, **options: Any) -> Command:
+        """Send a request and return its answer."""
+        opaque = self.send(code, fields, **options)
+        answer = await self.answer()
+        assert answer.opaque == opaque
+        return answer
+
+    async def answer(self) -> Command:
+        """The next response, in the order of their arrival; `EOFError` when the server closed instead."""
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            while not self._read:
+                data = await self.reader.read(65536)
+                if not data:
+                    raise EOFError
+                self._read += map(decode_command, self._decoder.feed(data))
+        return self._read.pop(0)
+
+    async def is_closed_by_the_server(self) -> bool:
+        """Whether the server closes the connection without a further answer, waiting for it."""
+        try:
+            await self.answer()
+        except (EOFError, ConnectionResetError):
+            return True
+        return False
+
+
+@contextlib.asynccontextmanager
+async def connected(endpoint: Endpoint) -> AsyncIterator[RawClient]:
+    """A raw connection, closed when the block ends."""
+    reader, writer = await asyncio.open_connection(*endpoint)
+    try:
+        yield RawClient(reader, writer)
+    finally:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Let the loop run until a condition holds, at most `DEADLINE_SECONDS`."""
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        while not condition():  # noqa: ASYNC110 - a state of another object, which has no event to wait for
+            await asyncio.sleep(0.001)
