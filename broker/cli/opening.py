@@ -1,0 +1,45 @@
+"""Open a store for a command."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from broker.numba_cache import use_numba_cache
+from protocol.errors import ConfigError
+
+if TYPE_CHECKING:
+    from storage.message_store import MessageStore
+
+
+def open_store(
+    path: Path,
+    *,
+    commit_log_directories: tuple[Path, ...] | None = None,
+    index_slots: int | None = None,
+    index_entries: int | None = None,
+    state_directory: Path | None = None,
+    scan_budget: int | None = None,
+    numba_cache: Path | None = None,
+) -> "MessageStore":
+    """Open a store as the shared options say; kernels are loaded when this returns.
+
+    `scan_budget` bounds the bytes of log scanned for keys that no index file covers; None scans all.
+
+    Raises `ConfigError` for options that cannot be, `StoreError` for what is no store.
+    """
+    if (index_slots is None) != (index_entries is None):
+        raise ConfigError("--index-slots and --index-entries are given together or not at all")
+    for option, directory in (("--state-dir", state_directory), ("--numba-cache", numba_cache)):
+        if directory is not None and directory.resolve().is_relative_to(path.resolve()):
+            raise ConfigError(f"{option} {directory} lies inside the store, where nothing is ever written")
+    use_numba_cache(numba_cache)
+    # Only now: numba reads its cache directory when the first kernel's module is imported.
+    from storage.message_store import MessageStore, StoreOptions
+
+    options = StoreOptions(
+        commit_log_directories=commit_log_directories or (),
+        index_slots=index_slots,
+        index_entries=index_entries,
+        state_directory=state_directory,
+        scan_budget=scan_budget,
+    )
+    return MessageStore.open(path, options)

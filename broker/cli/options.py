@@ -1,0 +1,88 @@
+"""Options that several commands share, and how their texts are read."""
+
+import re
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from broker.config import Endpoint
+from protocol.errors import ConfigError
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+LARGEST_TIMESTAMP = 2**63 - 1
+
+
+def endpoint(text: str) -> Endpoint:
+    """Read `HOST:PORT` or `[IPv6]:PORT`; a wrong one is a usage error."""
+    try:
+        return Endpoint.parse(text)
+    except ConfigError as error:
+        raise click.BadParameter(str(error)) from error
+
+
+def timestamp(text: str) -> int:
+    """Read milliseconds since 1970, or an ISO 8601 time, which is this machine's local time unless it has an offset."""
+    if re.fullmatch(r"[0-9]{1,19}", text):
+        return min(int(text), LARGEST_TIMESTAMP)
+    try:
+        moment = datetime.fromisoformat(text).astimezone()
+    except (ValueError, OverflowError, OSError) as error:
+        raise click.BadParameter(f"{text!r} is neither milliseconds nor a time like 2024-05-31T08:30:00") from error
+    return moment.microsecond // 1000 + int(moment.timestamp()) * 1000
+
+
+def directories(text: str) -> tuple[Path, ...]:
+    """Read directories separated by commas, as a broker's storePathCommitLog has them."""
+    pieces = [piece.strip() for piece in text.split(",")]
+    if not all(pieces):
+        raise click.BadParameter(f"{text!r} has an empty directory name")
+    return tuple(map(Path, pieces))
+
+
+DIRECTORY = click.Path(path_type=Path)
+
+_STORE_OPTIONS = (
+    click.option(
+        "--commit-log",
+        "commit_log_directories",
+        type=directories,
+        metavar="DIR,...",
+        help="Where the commit log lies, when not in STORE/commitlog; several directories as the broker had them.",
+    ),
+    click.option(
+        "--index-slots",
+        type=click.IntRange(1, 2**31 - 1),
+        metavar="N",
+        help="Slots of an index file (maxHashSlotNum), should the files not tell.",
+    ),
+    click.option(
+        "--index-entries",
+        type=click.IntRange(1, 2**31 - 1),
+        metavar="N",
+        help="Entries of an index file (maxIndexNum), should the files not tell.",
+    ),
+    click.option(
+        "--state-dir",
+        "state_directory",
+        type=DIRECTORY,
+        metavar="DIR",
+        help="Keep here what a start finds out, so that the next one is faster. Never inside the store.",
+    ),
+    click.option(
+        "--numba-cache",
+        type=DIRECTORY,
+        metavar="DIR",
+        help="Keep compiled kernels here. [default: $NUMBA_CACHE_DIR, else the user's cache directory]",
+    ),
+)
+
+
+def store_options(command: Command) -> Command:
+    """Add what a command that opens a store takes."""
+    for option in reversed(_STORE_OPTIONS):
+        command = option(command)
+    return command

@@ -1,0 +1,222 @@
+"""Messages as a person or a program wants them: a readable table, JSON lines, or a stream of msgpack maps.
+
+A program gets every field by its RocketMQ name in camel case; times are milliseconds since 1970. The body is
+decompressed. In JSON it is text when it is text (UTF-8 without control characters), else base64; `bodyEncoding` says
+which; in msgpack it is bytes. A body that cannot be decompressed is given as it is stored, and `bodyError` says why.
+"""
+
+import base64
+import shutil
+import sys
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from typing import IO, Any, TypeAlias
+
+import click
+import msgspec
+
+from broker.cli.errors import printable
+from protocol.errors import StoreError
+from protocol.message import Message
+
+Fields: TypeAlias = dict[str, Any]
+Writer: TypeAlias = Callable[[Iterable[Message]], None]
+
+FORMATS = ("table", "json", "msgpack")
+
+BODY_PREVIEW = 60
+"""Characters of a body in a list of messages."""
+
+LONGEST_BODY = 20_000
+"""Characters of a body shown to a person; programs get all."""
+
+WIDTH_WITHOUT_TERMINAL = 200
+"""Columns of a table that goes to a file or a pipe."""
+
+
+def message_fields(message: Message) -> Fields:
+    """All fields of a message by name, in the order in which they are written; the body as bytes."""
+    fields: Fields = {
+        "messageId": message.message_id,
+        "uniqueKey": message.unique_key,
+        "offsetMessageId": message.offset_message_id,
+        "topic": message.topic,
+        "queueId": message.queue_id,
+        "queueOffset": message.queue_offset,
+        "physicalOffset": message.physical_offset,
+        "totalSize": message.total_size,
+        "magic": message.magic & 0xFFFFFFFF,
+        "bodyCrc": message.body_crc,
+        "flag": message.flag,
+        "sysFlag": message.sys_flag,
+        "bornTimestamp": message.born_timestamp,
+        "bornHost": str(message.born_host),
+        "storeTimestamp": message.store_timestamp,
+        "storeHost": str(message.store_host),
+        "reconsumeTimes": message.reconsume_times,
+        "preparedTransactionOffset": message.prepared_transaction_offset,
+        "tags": message.tags,
+        "keys": message.keys,
+        "properties": message.properties,
+    }
+    try:
+        return fields | {"body": bytes(message.decoded_body())}
+    except StoreError as error:
+        return fields | {"body": bytes(message.body), "bodyError": str(error)}
+
+
+def text_of(body: bytes) -> str | None:
+    """A body as text, None if it is none: UTF-8, and nothing in it that a terminal or an editor would obey."""
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        return None
+    return text if all(character >= " " or character in "\t\n\r" for character in text) and "\x7f" not in text else None
+
+
+def time_text(timestamp: int) -> str:
+    """Milliseconds since 1970 as local time; what lies outside the calendar stays a number."""
+    try:
+        moment = datetime.fromtimestamp(timestamp // 1000, UTC).astimezone()
+    except (ValueError, OverflowError, OSError):
+        return str(timestamp)
+    return moment.replace(microsecond=timestamp % 1000 * 1000).isoformat(sep=" ", timespec="milliseconds")
+
+
+def json_line(message: Message) -> bytes:
+    """One message as a JSON object on a line."""
+    fields = message_fields(message)
+    text = text_of(fields["body"])
+    fields["bodyEncoding"] = "base64" if text is None else "text"
+    fields["body"] = base64.b64encode(fields["body"]).decode() if text is None else text
+    return msgspec.json.encode(fields) + b"\n"
+
+
+def write_json(messages: Iterable[Message], stream: IO[bytes]) -> None:
+    """Write one object a line."""
+    for message in messages:
+        stream.write(json_line(message))
+    stream.flush()
+
+
+def write_msgpack(messages: Iterable[Message], stream: IO[bytes]) -> None:
+    """Write one map after the other, as an `Unpacker` reads them."""
+    import msgpack
+
+    packer = msgpack.Packer()
+    for message in messages:
+        stream.write(packer.pack(message_fields(message)))
+    stream.flush()
+
+
+def write_list(messages: Iterable[Message]) -> None:
+    """Write a table of one line a message."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("MESSAGE ID", "QUEUE", "OFFSET", "PHYSICAL", "STORED", "TAG", "KEYS", "BODY"):
+        is_number = heading in ("QUEUE", "OFFSET", "PHYSICAL")
+        table.add_column(heading, justify="right" if is_number else "left", overflow="fold")
+    for message in messages:
+        cells = (
+            message.message_id,
+            str(message.queue_id),
+            str(message.queue_offset),
+            str(message.physical_offset),
+            time_text(message.store_timestamp),
+            message.tags or "",
+            " ".join(message.keys),
+            _preview(message),
+        )
+        table.add_row(*(Text(printable(cell)) for cell in cells))
+    if table.row_count:
+        _print(table)
+
+
+def write_details(messages: Iterable[Message]) -> None:
+    """Write each message as a block of one line a field."""
+    from rich.table import Table
+    from rich.text import Text
+
+    for number, message in enumerate(messages):
+        if number:
+            _print("")
+        table = Table.grid(padding=(0, 2))
+        table.add_column(style="bold", no_wrap=True)
+        table.add_column(overflow="fold")
+        for name, value in _details(message):
+            table.add_row(name, Text(printable(value)))
+        _print(table)
+
+
+def writer(name: str, *, detailed: bool) -> Writer:
+    """The function that writes messages to stdout in one of `FORMATS`; for people as a list, or in detail."""
+    if name == "json":
+        return lambda messages: write_json(messages, sys.stdout.buffer)
+    if name == "msgpack":
+        return lambda messages: write_msgpack(messages, sys.stdout.buffer)
+    return write_details if detailed else write_list
+
+
+def format_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add `--format` and `--json`; `chosen_format` reads them."""
+    command = click.option("--json", "as_json", is_flag=True, help="The same as --format json.")(command)
+    return click.option(
+        "--format",
+        "output_format",
+        type=click.Choice(FORMATS),
+        help="A table for people, one JSON object a line, or a stream of msgpack maps. [default: table]",
+    )(command)
+
+
+def chosen_format(output_format: str | None, as_json: bool) -> str:
+    """Settle `--format` and `--json`; a contradiction is a usage error."""
+    if as_json and output_format not in (None, "json"):
+        raise click.UsageError(f"--json and --format {output_format} exclude each other")
+    return "json" if as_json else output_format or "table"
+
+
+def _details(message: Message) -> list[tuple[str, str]]:
+    fields = message_fields(message)
+    body, error = fields.pop("body"), fields.pop("bodyError", None)
+    properties = fields.pop("properties")
+    rows = [(name, _detail(name, value)) for name, value in fields.items() if value not in (None, [])]
+    rows += [(f"property {printable(name)}", value) for name, value in properties.items()]
+    if error:
+        rows.append(("bodyError", error))
+    return [*rows, ("body", _body_for_people(body))]
+
+
+def _detail(name: str, value: Any) -> str:
+    if name.endswith("Timestamp"):
+        return f"{time_text(value)} ({value})"
+    if name in ("magic", "bodyCrc"):
+        return f"0x{value & 0xFFFFFFFF:08x}"
+    return " ".join(value) if isinstance(value, list) else str(value)
+
+
+def _body_for_people(body: bytes) -> str:
+    text = text_of(body)
+    if text is None:
+        text = f"{len(body)} bytes that are no text, in base64: {base64.b64encode(body[:LONGEST_BODY]).decode()}"
+    return text if len(text) <= LONGEST_BODY else f"{text[:LONGEST_BODY]}… ({len(body)} bytes; --json shows all)"
+
+
+def _preview(message: Message) -> str:
+    try:
+        body = bytes(message.decoded_body())
+    except StoreError:
+        return "(cannot be decompressed)"
+    text = text_of(body)
+    if text is None:
+        return f"({len(body)} bytes, no text)"
+    line = " ".join(text.split())
+    return line if len(line) <= BODY_PREVIEW else f"{line[: BODY_PREVIEW - 1]}…"
+
+
+def _print(renderable: Any) -> None:
+    from rich.console import Console
+
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL
+    Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False).print(renderable)

@@ -1,0 +1,180 @@
+"""`rocketlens serve`: answer RocketMQ clients from a store."""
+
+import asyncio
+import logging
+import os
+import resource
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from broker.cli.errors import NOT_FOUND, fail, plain_errors
+from broker.cli.opening import open_store
+from broker.cli.options import DIRECTORY, endpoint, store_options
+from broker.config import DEFAULT_PORT, FRAME_LIMIT, SMALLEST_FRAME_LIMIT, CannotListen, Endpoint, ServeOptions
+
+if TYPE_CHECKING:
+    from broker.listeners import Listener
+    from storage.message_store import MessageStore
+
+logger = logging.getLogger(__name__)
+
+SCAN_BUDGET = 128 * 1024 * 1024
+"""Bytes of log beyond the index that are scanned before the port opens; the rest is scanned while serving."""
+
+MOST_OPEN_FILES = 65536
+"""Connections and mapped files beyond the usual soft limit of 1,024 are normal for a server."""
+
+
+@click.command()
+@click.argument("store", type=DIRECTORY)
+@click.option(
+    "--listen",
+    type=endpoint,
+    metavar="HOST:PORT",
+    multiple=True,
+    default=[f"127.0.0.1:{DEFAULT_PORT}"],
+    show_default=True,
+    help="Address to listen on, [IPv6]:PORT too; may be given several times. Port 0 takes a free one.",
+)
+@click.option(
+    "--advertise",
+    type=endpoint,
+    metavar="HOST:PORT",
+    help="Address that routes tell clients, should they reach us by another.",
+)
+@click.option("--broker-name", metavar="NAME", help="Broker name in routes. [default: as the store tells]")
+@click.option("--cluster", metavar="NAME", help="Cluster name in routes. [default: as the store tells]")
+@click.option("--vip", is_flag=True, help="Listen two ports lower too, for old clients and the dashboard.")
+@click.option("--rewrite-store-host", is_flag=True, help="Put our own address into the records sent.")
+@click.option(
+    "--loop",
+    type=click.Choice(["uvloop", "asyncio"]),
+    default="uvloop",
+    show_default=True,
+    help="Event loop to run on.",
+)
+@click.option(
+    "--frame-limit",
+    type=click.IntRange(SMALLEST_FRAME_LIMIT, 2**31 - 1),
+    default=FRAME_LIMIT,
+    show_default=True,
+    metavar="BYTES",
+    help="Longest request and answer.",
+)
+@store_options
+@plain_errors
+def serve(
+    store: Path,
+    listen: tuple[Endpoint, ...],
+    advertise: Endpoint | None,
+    broker_name: str | None,
+    cluster: str | None,
+    vip: bool,
+    rewrite_store_host: bool,
+    loop: str,
+    frame_limit: int,
+    numba_cache: Path | None,
+    **store_arguments: Any,
+) -> None:
+    """Answer RocketMQ clients and mqadmin from the store in STORE, which is only read.
+
+    The same port is broker and name server. One line on stdout says when clients can connect; SIGTERM and SIGINT stop
+    the server after what is in flight, SIGHUP makes it look at the store's files anew.
+    """
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    _stop_quietly_while_starting()
+    options = ServeOptions(
+        store,
+        listen=listen,
+        advertise=advertise,
+        broker_name=broker_name,
+        cluster=cluster,
+        vip=vip,
+        rewrite_store_host=rewrite_store_host,
+        loop=loop,
+        frame_limit=frame_limit,
+        **{name: value for name, value in store_arguments.items() if value is not None},
+    ).check()
+    _allow_many_files()
+    try:
+        _serve(options, numba_cache)
+    except CannotListen as error:
+        fail(str(error), NOT_FOUND)
+
+
+def _serve(options: ServeOptions, numba_cache: Path | None) -> None:
+    from broker.listeners import bind_listeners, close_listeners
+
+    listeners = bind_listeners(options.listen, vip=options.vip)
+    try:
+        opened = open_store(
+            options.store,
+            commit_log_directories=options.commit_log_directories,
+            index_slots=options.index_slots,
+            index_entries=options.index_entries,
+            state_directory=options.state_directory,
+            numba_cache=numba_cache,
+            scan_budget=SCAN_BUDGET,
+        )
+        for problem in opened.problems:
+            logger.warning("%s", problem)
+        _run(options, opened, listeners)
+    finally:
+        close_listeners(listeners)
+
+
+def _run(options: ServeOptions, opened: "MessageStore", listeners: "Sequence[Listener]") -> None:
+    # Only now: these import the store, and with it the kernels.
+    from broker.broker_service import BrokerService
+    from broker.server import Server
+
+    service = BrokerService.of(opened, options)
+
+    def announce(addresses: Sequence[Endpoint]) -> None:
+        click.echo(f"rocketlens: serving {options.store} on {', '.join(map(str, addresses))}")
+
+    async def serve_until_told() -> bool:
+        server = Server(service, listeners)
+        await server.serve(announce)
+        return server.is_idle
+
+    with asyncio.Runner(loop_factory=_loop_factory(options.loop)) as runner:
+        if not runner.run(serve_until_told()):
+            # A look-up that cannot be interrupted is still reading; waiting for its thread could take for ever.
+            logging.shutdown()
+            sys.stdout.flush()
+            os._exit(0)
+
+
+def _loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop]:
+    if name == "asyncio":
+        return asyncio.new_event_loop
+    try:
+        import uvloop
+    except ImportError:
+        logger.warning("uvloop is not installed, asyncio's own loop serves instead")
+        return asyncio.new_event_loop
+    return uvloop.new_event_loop
+
+
+def _stop_quietly_while_starting() -> None:
+    """Let SIGTERM and SIGINT end the start without a trace; process 1 of a container would even ignore SIGTERM."""
+
+    def leave(_number: int, _frame: FrameType | None) -> None:
+        raise SystemExit(0)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, leave)
+
+
+def _allow_many_files() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_OPEN_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_OPEN_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

@@ -1,0 +1,77 @@
+"""`rocketlens view`: show messages by their ids."""
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from broker.cli.errors import FOUND, NOT_FOUND, plain_errors, say
+from broker.cli.finding import Finding, find_in_store, find_on_server
+from broker.cli.opening import open_store
+from broker.cli.options import endpoint, store_options
+from broker.cli.output import chosen_format, format_options, writer
+from broker.client import Client
+from broker.config import Endpoint
+
+
+@click.command()
+@click.argument("arguments", nargs=-1, required=True, metavar="[STORE] ID...")
+@click.option("--server", type=endpoint, metavar="HOST:PORT", help="Ask this broker instead of opening a store.")
+@click.option(
+    "--from-id", is_flag=True, help="Ask the broker whose address stands in each id, as RocketMQ's clients do."
+)
+@click.option("--topic", help="Topic of unique keys; without it every topic is searched.")
+@click.option("--damaged", is_flag=True, help="Show a record whose CRC is wrong too.")
+@format_options
+@store_options
+@plain_errors
+def view(
+    arguments: tuple[str, ...],
+    server: Endpoint | None,
+    from_id: bool,
+    topic: str | None,
+    damaged: bool,
+    output_format: str | None,
+    as_json: bool,
+    **store_arguments: Any,
+) -> None:
+    """Show the messages that the IDs name, from the store in STORE or from a running broker.
+
+    An ID is an offset message id (32 or 56 hex digits, whatever host it names), a physical offset in decimal, or a
+    unique key.
+
+    Exit code 0 when all were found, 1 when one was not; the reason stands on stderr.
+    """
+    write = writer(chosen_format(output_format, as_json), detailed=True)
+    if server is None and not from_id:
+        if len(arguments) < 2:
+            raise click.UsageError("expected STORE and at least one ID (or --server, or --from-id)")
+        store = open_store(Path(arguments[0]), **store_arguments)
+        ids: Sequence[str] = arguments[1:]
+        findings = [find_in_store(store, text, topic=topic, damaged=damaged) for text in ids]
+    else:
+        _check_remote(server, from_id, damaged, store_arguments)
+        findings = asyncio.run(_ask(arguments, server, topic))
+    for finding in findings:
+        for text in filter(None, (finding.note, finding.reason)):
+            say(text)
+    write(message for finding in findings for message in finding.messages)
+    sys.exit(FOUND if all(finding.messages for finding in findings) else NOT_FOUND)
+
+
+def _check_remote(server: Endpoint | None, from_id: bool, damaged: bool, store_arguments: dict[str, Any]) -> None:
+    """Refuse options that contradict asking a server."""
+    if server is not None and from_id:
+        raise click.UsageError("--server and --from-id exclude each other")
+    if damaged:
+        raise click.UsageError("--damaged needs a STORE: no broker answers with a damaged record")
+    if any(value for value in store_arguments.values()):
+        raise click.UsageError("options of a STORE make no sense when a server is asked")
+
+
+async def _ask(ids: Sequence[str], server: Endpoint | None, topic: str | None) -> list[Finding]:
+    async with Client() as client:
+        return [await find_on_server(client, server, text, topic=topic) for text in ids]
