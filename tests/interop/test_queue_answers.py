@@ -1,0 +1,155 @@
+"""The official broker and ours asked the same about the same queues: bounds, times, pulls, units.
+
+The store is made by the tests' own writer: queues of several files, with filler, of batches, with equal store times,
+and with their first messages expired. The official broker opens a copy.
+"""
+
+import random
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from golden_frames import value_of
+from interop.official_broker import OfficialProcess, official_broker
+from interop.wire import ask
+from queue_stores import open_queues
+from storage.filter.tag import TagFilter, parse_tag_expression
+from storage.get_message import get_message
+from storage.queue import BoundaryType, Queue
+from store_writer import START_TIMESTAMP, StoreWriter
+
+pytestmark = pytest.mark.interop
+
+PROPERTIES = {
+    "mappedFileSizeCommitLog": "4096",
+    "mappedFileSizeConsumeQueue": "400",
+    "mapperFileSizeBatchConsumeQueue": "920",
+    "maxHashSlotNum": "97",
+    "maxIndexNum": "150",
+    "fileReservedTime": "100000",
+}
+QUEUES = [("Plain", 0), ("Plain", 1), ("Late", 0), ("Batch", 0), ("Gone", 0), ("nosuch", 0)]
+
+
+def make_store(root: Path) -> None:
+    numbers = random.Random(7)
+    writer = StoreWriter(root, segment_size=4096, queue_file_size=400, batch_queue_file_size=920)
+    for _ in range(10):
+        writer.append("Gone", bytes(300))
+    for _ in range(70):
+        stamp = writer.last_store_timestamp + numbers.choice([0, 0, 1, 3])
+        tag = numbers.choice(["TagA", "TagB", "Aa", "BB", None])
+        writer.append("Plain", bytes(numbers.randrange(200)), queue_id=0, tags=tag, store_timestamp=stamp)
+        writer.append("Plain", b"short", queue_id=1, tags=tag, store_timestamp=stamp)
+        late = max(writer.next_queue_offset["Late", 0], 23)
+        writer.append("Late", b"late", queue_offset=late, store_timestamp=stamp)
+        batch = [(b"%d" % number, {}) for number in range(numbers.randrange(1, 5))]
+        writer.append_inner_batch("Batch", batch, store_timestamp=stamp)
+    writer.close()
+    for path in sorted((root / "commitlog").iterdir())[:2]:
+        path.unlink()
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("queues") / "store"
+    make_store(root)
+    return root
+
+
+@pytest.fixture(scope="module")
+def broker(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OfficialProcess]:
+    work = tmp_path_factory.mktemp("official")
+    shutil.copytree(store, work / "store")
+    with official_broker(work / "store", work, properties=PROPERTIES) as running:
+        yield running
+
+
+def queue_of(store: Path, topic: str, queue_id: int) -> Queue | None:
+    return open_queues(store)[0].queue(topic, queue_id)
+
+
+def offset_asked(broker: OfficialProcess, code: int, topic: str, queue_id: int, **more: str) -> int:
+    answer = ask(broker.address, code, {"topic": topic, "queueId": str(queue_id), **more})
+    assert answer.code == 0, answer.header
+    return int(answer.header["extFields"]["offset"])
+
+
+@pytest.mark.parametrize(("topic", "queue_id"), QUEUES)
+def test_bounds_are_the_brokers(topic: str, queue_id: int, store: Path, broker: OfficialProcess) -> None:
+    queue = queue_of(store, topic, queue_id)
+    found = (0, 0) if queue is None else (queue.min_offset, queue.max_offset)
+    assert found == (offset_asked(broker, 31, topic, queue_id), offset_asked(broker, 30, topic, queue_id))
+
+
+def searched(broker: OfficialProcess, queue: Queue, timestamp: int, boundary: BoundaryType) -> tuple[int, int]:
+    """What the broker finds for a time, and what we find."""
+    more = {"timestamp": str(timestamp), "boundaryType": boundary.value}
+    theirs = offset_asked(broker, 29, queue.topic, queue.queue_id, **more)
+    return theirs, queue.offset_by_timestamp(timestamp, boundary)
+
+
+@pytest.mark.parametrize(("topic", "queue_id"), QUEUES[:3])
+@pytest.mark.parametrize("boundary", BoundaryType)
+def test_searches_for_a_time_are_the_brokers(
+    topic: str, queue_id: int, boundary: BoundaryType, store: Path, broker: OfficialProcess
+) -> None:
+    queue = queue_of(store, topic, queue_id)
+    assert queue is not None
+    for timestamp in range(START_TIMESTAMP, START_TIMESTAMP + 110):
+        theirs, ours = searched(broker, queue, timestamp, boundary)
+        assert ours == theirs, timestamp - START_TIMESTAMP
+
+
+@pytest.mark.parametrize("timestamp", [0, START_TIMESTAMP, START_TIMESTAMP + 500, 1 << 50])
+@pytest.mark.parametrize("boundary", BoundaryType)
+def test_before_and_behind_all_batches_searches_are_the_brokers(
+    timestamp: int, boundary: BoundaryType, store: Path, broker: OfficialProcess
+) -> None:
+    """Between them the broker's are not always right (equal times, file boundaries), and ours differ on purpose."""
+    queue = queue_of(store, "Batch", 0)
+    assert queue is not None
+    theirs, ours = searched(broker, queue, timestamp, boundary)
+    assert ours == theirs
+
+
+@pytest.mark.parametrize(("topic", "queue_id"), QUEUES)
+@pytest.mark.parametrize("tags", ["*", "TagA", "Aa || TagB", "nosuch"])
+def test_pulls_are_the_brokers(topic: str, queue_id: int, tags: str, store: Path, broker: OfficialProcess) -> None:
+    queues, log = open_queues(store)
+    queue = queues.queue(topic, queue_id)
+    for queue_offset in range(0, (0 if queue is None else queue.max_offset) + 3, 3):
+        for maximum in (1, 32):
+            fields = {
+                "topic": topic, "queueId": str(queue_id), "queueOffset": str(queue_offset), "maxMsgNums": str(maximum),
+                "consumerGroup": "SELF_TEST_C_GROUP", "sysFlag": "4", "commitOffset": "0", "suspendTimeoutMillis": "0",
+                "subscription": tags, "subVersion": "0", "expressionType": "TAG", "maxMsgBytes": "100000",
+            }  # fmt: skip
+            theirs = ask(broker.address, 11, fields)
+            ours = get_message(
+                queues, log, topic, queue_id, queue_offset, maximum, 100000, TagFilter(parse_tag_expression(tags))
+            )
+            if topic == "nosuch":
+                assert theirs.code == 17
+                continue
+            ext = theirs.header["extFields"]
+            expected = (theirs.header["remark"], *(int(ext[n]) for n in ("nextBeginOffset", "minOffset", "maxOffset")))
+            found = (ours.status.name, ours.next_begin_offset, ours.min_offset, ours.max_offset)
+            assert found == expected, (queue_offset, maximum)
+            assert b"".join(ours.records) == theirs.body, (queue_offset, maximum)
+
+
+@pytest.mark.parametrize(("topic", "queue_id"), QUEUES[:4])
+def test_units_are_the_brokers(topic: str, queue_id: int, store: Path, broker: OfficialProcess) -> None:
+    queue = queue_of(store, topic, queue_id)
+    assert queue is not None
+    for queue_offset in range(queue.min_offset, queue.max_offset, 7):
+        fields = {"topic": topic, "queueId": str(queue_id), "index": str(queue_offset), "count": "5"}
+        body = value_of(ask(broker.address, 321, fields).body)
+        theirs = [(unit["physicOffset"], unit["physicSize"], unit["tagsCode"]) for unit in body["queueData"]]
+        entries = queue.entries(queue_offset, 5)
+        ours = [(entry.physical_offset, entry.size, entry.tags_code) for entry in entries]
+        assert ours[: len(theirs)] == theirs
+        assert theirs
