@@ -2,7 +2,23 @@
 
 The log is what makes a store; every other piece may be missing, and what it would have answered is then found without
 it or not at all. Refused, with what was found and what is expected, are directories without a log and stores whose
-log or queues are in a form that is not read here: DLedger entries and RocksDB tables. Source: store-format §1.
+log or queues are in a form that is not read here: RocksDB tables and DLedger entries. Such an entry starts with
+
+DLEDGER_HEAD
+offset  size  type   field         meaning
+0       4     i32    magic         1
+4       4     i32    size          of the entry
+8       8     i64    index
+16      8     i64    term
+24      8     i64    position
+32      4     i32    channel
+36      4     i32    chain_crc
+40      4     i32    body_crc
+44      4     i32    body_size
+48      4     i32    record_size   of the message that the entry wraps
+52      4     u32    record_magic  V1_MAGIC or V2_MAGIC
+
+Source: store-format §1.
 """
 
 import os
@@ -25,8 +41,7 @@ CHECKPOINT: Final = "checkpoint"
 ROCKSDB_CONSUME_QUEUE: Final = "consumequeue_rocksdb"
 EXPECTED: Final = f"a RocketMQ store: a directory with {COMMIT_LOG}/ and in it segments named by 20 digits"
 
-DLEDGER_HEAD: Final = Struct(">i48xI")
-"""Magic of a DLedger entry, which is 1; at byte 52, behind the entry's head and the record's size, a record's."""
+DLEDGER_HEAD: Final = Struct(">iiqqqiiiiiI")
 _DLEDGER_MAGIC: Final = 1
 _DLEDGER_DIRECTORY: Final = re.compile("dledger-.+")
 _NAMES_TOLD: Final = 5
@@ -162,5 +177,5 @@ def _holds_dledger(path: Path) -> bool:
         os.close(descriptor)
     if len(head) < DLEDGER_HEAD.size:
         return False
-    magic, record_magic = DLEDGER_HEAD.unpack(head)
+    magic, *_, record_magic = DLEDGER_HEAD.unpack(head)
     return magic == _DLEDGER_MAGIC and record_magic in (V1_MAGIC, V2_MAGIC)

@@ -1,0 +1,22 @@
+"""Every table of bytes in `storage` tiles the `Struct` and the dtype under it, field by field."""
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+import storage
+from layouts import check_layout, has_layout
+
+MODULES = sorted(
+    path.stem for path in Path(storage.__path__[0]).glob("*.py") if has_layout(path) and path.stem != "index_file"
+)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_a_storage_modules_tables_tile_its_structs(name: str) -> None:
+    check_layout(importlib.import_module(f"storage.{name}"))
+
+
+def test_the_modules_with_layouts_are_found() -> None:
+    assert {"batch_consume_queue", "checkpoint", "consume_queue", "consume_queue_ext"} <= set(MODULES)
