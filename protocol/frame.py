@@ -58,23 +58,23 @@ class FrameDecoder:
                 return []
             data = joined
         frames: list[Frame] = []
-        position = 0
-        end = len(data)
-        while end - position >= PREFIX.size:
-            length, word = _unpack(data, position)
-            body = position + 8 + (word & 0xFFFFFF)
-            stop = position + 4 + length
-            if body > stop or length > self._longest:
+        # Positions of the parts of one frame; numbers instead of names because this runs for every frame.
+        header, end, longest = 8, len(data), self._longest
+        while header <= end:
+            length, word = _unpack(data, header - 8)
+            body = header + (word & 0xFFFFFF)
+            stop = header - 4 + length
+            if body > stop or length > longest:
                 raise self._refusal(length, word, frames)
             if stop > end:
-                self._wanted = stop - position
+                self._wanted = 4 + length
                 break
-            frames.append((word >> 24, data[position + 8 : body], data[body:stop]))
-            position = stop
+            frames.append((word >> 24, data[header:body], data[body:stop]))
+            header = stop + 8
         else:
-            self._wanted = PREFIX.size
-        if position < end:
-            self._buffer += data[position:]
+            self._wanted = 8
+        if header - 8 < end:
+            self._buffer += data[header - 8 :]
         return frames
 
     def _joined(self, data: bytes) -> bytes | None:
