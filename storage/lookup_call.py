@@ -1,9 +1,9 @@
 """Calling the lookup kernel: the query in Python terms, scratch memory a thread, and what came back."""
 
 import threading
-from dataclasses import dataclass
 from enum import IntEnum
 
+import msgspec
 import numpy as np
 
 from storage.kernels import lookup as kernel
@@ -27,8 +27,11 @@ class KeyKind(IntEnum):
     TAG = kernel.KIND_TAG
 
 
-@dataclass(slots=True)
-class KeyQuery:
+UNIQUE = KeyKind.UNIQUE
+TAG = KeyKind.TAG
+
+
+class KeyQuery(msgspec.Struct, gc=False):
     """Which messages are wanted: the newest ``maximum`` of a topic that carry a key.
 
     ``begin_timestamp`` ≤ store time ≤ ``end_timestamp`` in ms (unique keys have no window); only records that start
@@ -46,48 +49,62 @@ class KeyQuery:
 
     def needle(self) -> tuple[bytes, int, int]:
         """What is hashed, UTF-8; the length of its topic; the position of its key."""
-        topic = self.topic.encode("utf-8", "surrogatepass")
-        infix = b"#T#" if self.kind is KeyKind.TAG else b"#"
-        return topic + infix + self.key.encode("utf-8", "surrogatepass"), len(topic), len(topic) + len(infix)
+        infix = "#T#" if self.kind is TAG else "#"
+        try:
+            topic = len(self.topic.encode())
+            return f"{self.topic}{infix}{self.key}".encode(), topic, topic + len(infix)
+        except UnicodeEncodeError:  # a lone surrogate, which no stored text can hold
+            topic = len(self.topic.encode("utf-8", "surrogatepass"))
+            whole = f"{self.topic}{infix}{self.key}"
+            return whole.encode("utf-8", "surrogatepass"), topic, topic + len(infix)
 
 
-class Scratch(threading.local):
-    """Memory of the calling thread that the kernel reads its needle from and writes its answer to."""
+class Scratch:
+    """Memory that the kernel reads its needle from and writes its answer to; one query at a time."""
+
+    __slots__ = ("address", "body", "hits", "memory", "needle", "query", "results", "results_bytes")
 
     def __init__(self) -> None:
-        """Allocate for the thread that first asks."""
+        """Allocate, and slice the parts once."""
         body = kernel.NEEDLE_BYTES + kernel.RESULT_BYTES
         self.memory = np.zeros(body + kernel.BODY_BYTES, dtype=np.uint8)
         self.address: int = self.memory.ctypes.data
         self.results = self.memory[kernel.NEEDLE_BYTES : body].view(np.int64)
+        self.query = np.zeros(16, dtype=np.int64)
         view = self.memory.data
         self.needle = view[: kernel.NEEDLE_BYTES]
         self.results_bytes = view[kernel.NEEDLE_BYTES : body]
         self.hits = self.results_bytes[8 * kernel.RESULT_HITS :]
         self.body = view[body:]
-        self.query = np.zeros(16, dtype=np.int64)
 
 
-scratch = Scratch()
+class _Scratches(threading.local):
+    """The scratch of the calling thread, allocated when it first asks."""
+
+    def __init__(self) -> None:
+        self.own = Scratch()
+
+
+scratches = _Scratches()
 
 
 def run_lookup(
-    catalog: np.ndarray, query: KeyQuery, needle: bytes, topic: int, key: int, tick: int, tags_only: int
+    scratch: Scratch, catalog: np.ndarray, query: KeyQuery, needle: bytes, topic: int, key: int, tick: int, tags_only: int
 ) -> int:
-    """Run the kernel into this thread's scratch; its status. The needle must fit, ``maximum`` ≤ MAXIMUM_HITS."""
-    mine = scratch
+    """Run the kernel into a scratch; its status. The needle must fit NEEDLE_BYTES, ``maximum`` MAXIMUM_HITS."""
     length = len(needle)
-    mine.needle[:length] = needle
-    unbounded = query.kind is KeyKind.UNIQUE
+    scratch.needle[:length] = needle
+    kind = query.kind
+    unbounded = kind is UNIQUE
     status: int = kernel.lookup(
         catalog,
-        mine.query,
-        mine.results,
-        mine.address,
+        scratch.query,
+        scratch.results,
+        scratch.address,
         topic,
         key,
         length,
-        int(query.kind),  # an enum member would take the slow way into compiled code
+        int(kind),  # an enum member would take the slow way into compiled code
         query.maximum,
         -MAXIMUM_OFFSET if unbounded else query.begin_timestamp,
         MAXIMUM_OFFSET if unbounded else query.end_timestamp,

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from struct import Struct
 
+import msgspec
 import numpy as np
 
 from protocol.host_address import HostAddress
@@ -22,7 +23,7 @@ from storage.decoded_query import find_by_decoding
 from storage.index_set import IndexSet
 from storage.kernels import catalog as table
 from storage.kernels import lookup as kernel
-from storage.lookup_call import KeyKind, KeyQuery, run_lookup, scratch
+from storage.lookup_call import TAG, KeyQuery, Scratch, run_lookup, scratches
 from storage.mapped_file import MappedFile
 from storage.queue_store import QueueStore
 from storage.residency import Cold, current_tick, may_wait
@@ -37,6 +38,7 @@ SCAN_STEP = 128 * 1024 * 1024
 """Bytes of log scanned between two swaps of the snapshot while the rest of it is scanned in the background."""
 
 UNBOUNDED = 2**62
+REPLACEMENT = "\ufffd".encode()
 
 RESULTS = Struct(f"={kernel.RESULT_FILES + 1}q")
 HIT = Struct("=qqq")
@@ -76,36 +78,35 @@ class Snapshot:
     incomplete: str | None
 
 
-@dataclass(slots=True)
-class QueryAnswer:
+class QueryAnswer(msgspec.Struct, gc=False):
     """What a key query found: whole records one after the other, ascending by physical offset.
 
     ``truncated``: more match than were asked for, or fit; ``physical_offsets[0]`` is then where the next page ends.
-    ``incomplete`` says what the answer may lack, or is None.
+    ``incomplete`` says what the answer may lack, or is None. The rest is what :attr:`search` and the offsets are made of.
     """
 
     records: bytes
     count: int
     truncated: bool
     incomplete: str | None
-    _hits: bytes
-    _numbers: tuple[int, ...]
-    _snapshot: Snapshot
+    hits: bytes
+    numbers: tuple[int, ...]
+    snapshot: Snapshot
 
     @property
     def physical_offsets(self) -> tuple[int, ...]:
         """Where the records start, ascending."""
-        return tuple(hit[0] for hit in HIT.iter_unpack(self._hits))
+        return tuple(hit[0] for hit in HIT.iter_unpack(self.hits))
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """Bytes of each record."""
-        return tuple(hit[2] for hit in HIT.iter_unpack(self._hits))
+        return tuple(hit[2] for hit in HIT.iter_unpack(self.hits))
 
     @property
     def search(self) -> SearchReport:
         """What was searched for it."""
-        return _report(self._snapshot, self._numbers)
+        return _report(self.snapshot, self.numbers)
 
 
 class MessageStore:
@@ -206,18 +207,19 @@ class MessageStore:
         needle, topic, key = query.needle()
         if len(needle) > kernel.NEEDLE_BYTES or query.maximum <= 0:
             return QueryAnswer(b"", 0, False, snapshot.incomplete, b"", NO_NUMBERS, snapshot)
-        if "\ufffd" in query.topic or "\ufffd" in query.key:
+        if not needle.isascii() and REPLACEMENT in needle:
             return self._query_by_decoding(snapshot, query)
         catalog, tags_only = snapshot.catalog, 0
         held: TailIndex | None = None
-        if query.kind is KeyKind.TAG and snapshot.index.untagged:
+        if query.kind is TAG and snapshot.index.untagged:
             held, catalog = _with_tagged_units(snapshot, query, needle)
             tags_only = 1
-        status = run_lookup(catalog, query, needle, topic, key, current_tick(), tags_only)
+        scratch = scratches.own
+        status = run_lookup(scratch, catalog, query, needle, topic, key, current_tick(), tags_only)
         if status < 0:
-            raise _wait_for(snapshot, status)
+            raise _wait_for(snapshot, scratch, status)
         del held
-        return _answer(snapshot, status)
+        return _answer(snapshot, scratch, status)
 
     def _query_by_decoding(self, snapshot: Snapshot, query: KeyQuery) -> QueryAnswer:
         """A key with U+FFFD may stand for bytes that are no UTF-8: compare decoded strings instead of bytes."""
@@ -319,7 +321,7 @@ def _with_tagged_units(snapshot: Snapshot, query: KeyQuery, needle: bytes) -> tu
     return tail, catalog
 
 
-def _wait_for(snapshot: Snapshot, status: int) -> Cold:
+def _wait_for(snapshot: Snapshot, scratch: Scratch, status: int) -> Cold:
     """What a lookup that stopped would have to wait for."""
     if status == kernel.STOPPED_LONG:
         return Cold("a long chain of index entries")
@@ -328,14 +330,13 @@ def _wait_for(snapshot: Snapshot, status: int) -> Cold:
     return Cold(f"{file.path.name} is cold at {position}", lambda: file.warm(position, length))
 
 
-def _answer(snapshot: Snapshot, status: int) -> QueryAnswer:
-    """The answer that the kernel left in this thread's scratch, copied out."""
-    mine = scratch
-    numbers = RESULTS.unpack_from(mine.results_bytes)
-    count, total, more, cut = numbers[0], numbers[1], numbers[kernel.RESULT_MORE], numbers[kernel.RESULT_CUT]
-    hits = bytes(mine.hits[: HIT.size * count])
+def _answer(snapshot: Snapshot, scratch: Scratch, status: int) -> QueryAnswer:
+    """The answer that the kernel left in a scratch, copied out."""
+    numbers = RESULTS.unpack_from(scratch.results_bytes)
+    count, total, _, _, more, cut = numbers[: kernel.RESULT_CUT + 1]
+    hits = bytes(scratch.hits[: HIT.size * count])
     if status == kernel.FOUND:
-        records = bytes(mine.body[:total])
+        records = bytes(scratch.body[:total])
     else:
         log = snapshot.commit_log
         records = b"".join(log.record(offset, size) or b"" for offset, _, size in HIT.iter_unpack(hits))

@@ -30,6 +30,7 @@ from storage.kernels.memory import (
     load_i64,
     load_native_i32,
     load_native_i64,
+    prefetch,
     store_native_i64,
 )
 from storage.kernels.record import (
@@ -77,6 +78,12 @@ KIND_TAG = 3
 INDEX_HEADER = 40
 SLOT_BYTES = 4
 ENTRY_BYTES = 20
+
+LONG_CHAIN = 64
+"""Steps after which a chain's next entries are fetched ahead: a hot tag's chain would else wait for memory at each step."""
+
+AHEAD_BYTES = 4096
+CACHE_LINE = 64
 
 MATCH_COLD = -1
 NO_MATCH = 0
@@ -229,6 +236,22 @@ def search_tail(
     return steps
 
 
+@njit("int64(int64, int64, int64)", cache=True, nogil=True)
+def fetch_ahead(entry: int, lowest: int, fetched: int) -> int:
+    """Ask for the lines up to AHEAD_BYTES below an entry, down to ``lowest``, that are not ``fetched`` yet; the new mark.
+
+    Chains only go down, so this is a sequential read; where hops are longer than what is fetched, nothing is.
+    """
+    target = max(entry - AHEAD_BYTES, lowest)
+    fetched = min(fetched, entry)
+    if fetched - target > 2 * AHEAD_BYTES:
+        return target
+    while fetched > target:
+        fetched -= CACHE_LINE
+        prefetch(fetched)
+    return fetched
+
+
 @njit("int64(int64[::1], int64[::1], int64, int64, int64, int64[::1], int64, int64)", cache=True, nogil=True)
 def walk_chain(
     catalog: np.ndarray,
@@ -255,11 +278,16 @@ def walk_chain(
     number = load_i32(address + position)
     if number > entries:
         results[RESULT_BAD_POINTERS] += 1
+    lowest = address + INDEX_HEADER + SLOT_BYTES * slots
+    fetched = address + size
+    fetch_below = steps - LONG_CHAIN
     while 0 < number <= entries:
         if steps <= 0:
             return STOPPED_LONG
         steps -= 1
         position = INDEX_HEADER + SLOT_BYTES * slots + ENTRY_BYTES * number
+        if steps < fetch_below:
+            fetched = fetch_ahead(address + position, lowest, fetched)
         if not is_hot(catalog[c.PROBE], heat, descriptor, size, position, ENTRY_BYTES, tick):
             return stop_cold(results, heat, position, ENTRY_BYTES)
         results[RESULT_WALKED] += 1

@@ -84,6 +84,19 @@ def _preadv2_typing(_context: Any, function: Any, descriptor: Any, iovec: Any, o
     return types.int64(*five), generate
 
 
+def _prefetch_typing(_context: Any, address: Any) -> Any:
+    def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        i32, byte_pointer = ir.IntType(32), ir.IntType(8).as_pointer()
+        prefetch = builder.module.declare_intrinsic("llvm.prefetch", (byte_pointer,), PREFETCH_TYPE)
+        read, keep, data = (ir.Constant(i32, number) for number in (0, 3, 1))
+        builder.call(prefetch, [builder.inttoptr(arguments[0], byte_pointer), read, keep, data])
+        return context.get_dummy_value()
+
+    return types.void(types.int64), generate
+
+
+PREFETCH_TYPE = ir.FunctionType(ir.VoidType(), [ir.IntType(8).as_pointer(), *(ir.IntType(32),) * 3])
+
 load_i8 = intrinsic(_load(8, swap=False))
 load_i16 = intrinsic(_load(16, swap=True))
 load_i32 = intrinsic(_load(32, swap=True))
@@ -95,3 +108,4 @@ store_native_i32 = intrinsic(_store_native_typing(32))
 store_native_i64 = intrinsic(_store_native_typing(64))
 copy_bytes = intrinsic(_copy_typing)
 call_preadv2 = intrinsic(_preadv2_typing)
+prefetch = intrinsic(_prefetch_typing)

@@ -59,3 +59,7 @@ def call_preadv2(function: int, descriptor: int, iovec: int, offset: int, flags:
         ctypes.c_int64, ctypes.c_int32, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64, ctypes.c_int32
     )
     return int(prototype(int(function))(int(descriptor), int(iovec), 1, int(offset), int(flags)))
+
+
+def prefetch(address: int) -> None:
+    """Ask for the cache line at an address; here, nothing."""
