@@ -198,12 +198,16 @@ def test_the_mqadmin_line_of_the_demo_works_with_the_official_mqadmin(demo: Demo
     assert recorded in outcome.stdout, outcome
 
 
-def test_the_readme_shows_commands_that_the_sample_store_answers(demo: Demo) -> None:
-    shown = [arguments for arguments in our_commands(ROOT / "README.md") if any(".demo/" in word for word in arguments)]
-    assert len(shown) >= 2
-    for arguments in shown:
-        outcome = demo.run([str(Path(sys.executable).with_name("rocketlens")), *arguments])
-        assert outcome.returncode == 0, outcome
+def test_what_the_readme_shows_is_what_its_commands_print(demo: Demo) -> None:
+    """A block of text shows `$ command` lines, each followed by all that it prints."""
+    shown = "".join(match[2] for match in FENCED.finditer((ROOT / "README.md").read_text()) if match[1] == "text")
+    sessions = [part.split("\n", 1) for part in re.split(r"^\$ ", shown, flags=re.M)[1:]]
+    assert len(sessions) >= 2
+    for line, expected in sessions:
+        program, *arguments = shlex.split(line)
+        outcome = demo.run([str(Path(sys.executable).with_name(Path(program).name)), *arguments])
+        printed = (outcome.stdout + outcome.stderr).splitlines()
+        assert [row.rstrip() for row in printed] == expected.splitlines(), line
 
 
 def test_a_second_demo_on_the_same_port_is_refused_in_one_line(demo: Demo) -> None:
