@@ -1,22 +1,23 @@
 """One IndexFile: header, slots, entries; and how its slot and entry counts are found out.
 
-Layout (store-format §3.4), big-endian:
+A header, then S slots of i32, each the number of its newest entry, then N entries, of which number 0 is never used
+(store-format §3.4). Big-endian:
 
-    offset  size  type  field              meaning
-    0       8     i64   begin_timestamp    store time of the first entry's message, ms
-    8       8     i64   end_timestamp      store time of the last entry's message, ms
-    16      8     i64   begin_physical_offset  of the first entry
-    24      8     i64   end_physical_offset    of the last entry
-    32      4     i32   slot_count         slots that are not empty
-    36      4     i32   index_count        entries + 1
+HEADER
+offset  size  type  field                  meaning
+0       8     i64   begin_timestamp        store time of the first entry's message, ms
+8       8     i64   end_timestamp          store time of the last entry's message, ms
+16      8     i64   begin_physical_offset  of the first entry
+24      8     i64   end_physical_offset    of the last entry
+32      4     i32   slot_count             slots that are not empty
+36      4     i32   index_count            entries + 1
 
-Behind it S slots of i32, the newest entry of each; then N entries of 20 bytes, of which number 0 is never used:
-
-    offset  size  type  field              meaning
-    0       4     i32   key_hash           ≥ 0
-    4       8     i64   physical_offset    of the record
-    12      4     i32   time_difference    whole seconds since begin_timestamp
-    16      4     i32   previous           entry of the same slot before this one, 0 = none
+ENTRY
+offset  size  type  field            meaning
+0       4     i32   key_hash         ≥ 0
+4       8     i64   physical_offset  of the record
+12      4     i32   time_difference  whole seconds since begin_timestamp
+16      4     i32   previous         entry of the same slot before this one, 0 = none
 
 S and N stand nowhere. Candidates for S come from the last byte that is not zero, which lies in the last entry; those
 stay for which recomputing slots and pointers from the hashes reproduces the file, and the length 40 + 4S + 20N breaks

@@ -7,10 +7,10 @@ import pytest
 
 import storage
 from layouts import check_layout, has_layout
+from storage.index_file import ENTRY, HEADER, SLOT
+from storage.kernels import lookup as kernel
 
-MODULES = sorted(
-    path.stem for path in Path(storage.__path__[0]).glob("*.py") if has_layout(path) and path.stem != "index_file"
-)
+MODULES = sorted(path.stem for path in Path(storage.__path__[0]).glob("*.py") if has_layout(path))
 
 
 @pytest.mark.parametrize("name", MODULES)
@@ -19,4 +19,9 @@ def test_a_storage_modules_tables_tile_its_structs(name: str) -> None:
 
 
 def test_the_modules_with_layouts_are_found() -> None:
-    assert {"batch_consume_queue", "checkpoint", "consume_queue", "consume_queue_ext"} <= set(MODULES)
+    expected = {"batch_consume_queue", "checkpoint", "consume_queue", "consume_queue_ext", "index_file", "store_layout"}
+    assert expected <= set(MODULES)
+
+
+def test_kernels_step_by_the_sizes_of_the_index_layouts() -> None:
+    assert (HEADER.size, SLOT.size, ENTRY.size) == (kernel.INDEX_HEADER, kernel.SLOT_BYTES, kernel.ENTRY_BYTES)
