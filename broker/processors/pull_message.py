@@ -17,6 +17,7 @@ from protocol.headers import PullMessageRequestHeader
 from storage.filter.tag import TagFilter, is_tag_type, parse_tag_expression
 from storage.get_message import GetMessageResult, GetMessageStatus, get_message
 from storage.residency import Cold, may_wait
+from storage.store_config import TopicConfig
 
 COMMIT_OFFSET_FLAG = 1
 SUSPEND_FLAG = 2
@@ -29,7 +30,7 @@ DEFAULT_MAX_BYTES = 256 * 1024
 HEADER_RESERVE = 8 * 1024
 """Bytes of a frame kept for its header."""
 
-SCANS_ON_LOOP = 4
+SCANS_ON_LOOP = 2
 """Scans of 16,000 bytes of queue units, without a match, that the event loop is spent on."""
 
 SCANS_IN_POOL = 4096
@@ -75,15 +76,15 @@ class PullMessageProcessor:
     def pull_message(self, header: PullMessageRequestHeader, request: Request) -> Response:
         """The messages from a queue offset on; the header fields say where to go on."""
         try:
-            self._check(header, request)
+            topic = self._topic(header, request)
             message_filter = self._filter(header)
         except Refused as refused:
             return refused.response
         result = self._look(header, message_filter)
         self._commit(header)
-        return self._answer(header, result)
+        return self._answer(header, topic, result)
 
-    def _check(self, header: PullMessageRequestHeader, request: Request) -> None:
+    def _topic(self, header: PullMessageRequestHeader, request: Request) -> TopicConfig:
         """Refuse what a broker refuses: a closed group, an unknown topic, a queue that the topic does not have."""
         group = self._store.config.subscription_groups.get(header.consumer_group)
         if group is not None and not group.consume_enable:
@@ -99,6 +100,7 @@ class PullMessageProcessor:
                 f"topicConfig.readQueueNums:[{topic.read_queue_nums}] consumer:[{request.connection.peer_address}]"
             )
             raise Refused(Response(ResponseCode.INVALID_PARAMETER, remark))
+        return topic
 
     def _filter(self, header: PullMessageRequestHeader) -> TagFilter:
         """The subscription in the request, else the one that the group's members told with their heartbeats."""
@@ -146,19 +148,20 @@ class PullMessageProcessor:
         if wants and self._service.clients.consumer_group(header.consumer_group) is not None:
             self._service.offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
 
-    def _answer(self, header: PullMessageRequestHeader, result: GetMessageResult) -> Response:
+    def _answer(self, header: PullMessageRequestHeader, topic: TopicConfig, result: GetMessageResult) -> Response:
         code = CODES[result.status]
         if result.status is GetMessageStatus.NO_MESSAGE_IN_QUEUE and header.queue_offset == 0:
             code = ResponseCode.PULL_NOT_FOUND
         if code is ResponseCode.PULL_OFFSET_MOVED and header.sys_flag & SUSPEND_FLAG:
             code = ResponseCode.PULL_RETRY_IMMEDIATELY
+        group = self._store.config.subscription_groups.get(header.consumer_group)
         fields = {
             "suggestWhichBrokerId": "0",
-            "groupSysFlag": "0",
+            "groupSysFlag": "0" if group is None else str(group.group_sys_flag),
             "nextBeginOffset": str(result.next_begin_offset),
             "maxOffset": str(result.max_offset),
             "minOffset": str(result.min_offset),
-            "topicSysFlag": "0",
+            "topicSysFlag": str(topic.topic_sys_flag),
         }
         body = result.records[0] if len(result.records) == 1 else b"".join(result.records)
         if len(body) > self._body_limit:

@@ -1,0 +1,62 @@
+"""Asks the request families of a served store directly: through the dispatcher, without a socket or an event loop."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from broker.broker_service import build_processors
+from broker.config import Endpoint
+from broker.dispatcher import Dispatcher
+from broker_harness import service_of
+from golden_frames import value_of
+from protocol.command import Response, decode_command, encode_request
+from protocol.frame import FrameDecoder
+from storage.message_store import MessageStore
+
+BROKER = Endpoint("127.0.0.1", 10911)
+CLIENT = Endpoint("127.0.0.1", 40001)
+
+
+@dataclass
+class FakeConnection:
+    """A client's connection as far as processors look at it."""
+
+    local_address: Endpoint = BROKER
+    peer_address: Endpoint = CLIENT
+    is_open: bool = True
+
+
+class Asker:
+    """A service on a store, and one client of it."""
+
+    def __init__(self, root: Path, **options: Any) -> None:
+        self.store = MessageStore.open(root)
+        self.service = service_of(self.store, **options)
+        self.connection = FakeConnection()
+        self._dispatcher = Dispatcher(build_processors(self.service))
+
+    def ask(
+        self,
+        code: int,
+        fields: Mapping[str, str] | None = None,
+        body: bytes = b"",
+        connection: FakeConnection | None = None,
+    ) -> Response:
+        """The answer to one request."""
+        (frame,) = FrameDecoder().feed(encode_request(code, fields or {}, opaque=1, body=body))
+        answer = self._dispatcher.dispatch(decode_command(frame), connection or self.connection)
+        assert isinstance(answer, Response)
+        return answer
+
+    def value(self, code: int, fields: Mapping[str, str] | None = None, body: bytes = b"") -> Any:
+        """The body of a successful answer, as a value."""
+        answer = self.ask(code, fields, body)
+        assert answer.code == 0, answer.remark
+        assert answer.body, "no client survives a success without a body where one is expected"
+        return value_of(bytes(answer.body))
+
+
+def queue_key(topic: str, queue_id: int, broker_name: str = "broker-a") -> str:
+    """How a MessageQueue stands as a key in a value."""
+    return f'{{"brokerName": "{broker_name}", "queueId": {queue_id}, "topic": "{topic}"}}'

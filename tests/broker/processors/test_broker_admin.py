@@ -1,0 +1,128 @@
+"""The broker's figures and configuration, in the forms that the tools parse (remoting-protocol §2.3)."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from asking import Asker
+from store_writer import StoreWriter
+
+CLUSTER_LIST = [
+    "brokerActive",
+    "brokerVersionDesc",
+    "putTps",
+    "getTransferredTps",
+    "getTransferedTps",
+    "sendThreadPoolQueueSize",
+    "pullThreadPoolQueueSize",
+    "ackThreadPoolQueueSize",
+    "sendThreadPoolQueueHeadWaitTimeMills",
+    "pullThreadPoolQueueHeadWaitTimeMills",
+    "ackThreadPoolQueueHeadWaitTimeMills",
+    "pageCacheLockTimeMills",
+    "earliestMessageTimeStamp",
+    "commitLogDiskRatio",
+    "timerReadBehind",
+    "timerOffsetBehind",
+    "timerCongestNum",
+    "timerEnqueueTps",
+    "timerDequeueTps",
+]
+"""What clusterList of 4.9 to 5.5 reads."""
+
+TOTALS = [f"msg{what}Total{day}" for what in ("Put", "Get") for day in ("YesterdayMorning", "TodayMorning", "TodayNow")]
+EXPORTED = [
+    "brokerClusterName",
+    "brokerId",
+    "brokerName",
+    "brokerRole",
+    "fileReservedTime",
+    "filterServerNums",
+    "flushDiskType",
+    "maxMessageSize",
+    "messageDelayLevel",
+    "msgTraceTopicName",
+    "slaveReadEnable",
+    "traceOn",
+    "traceTopicEnable",
+    "useTLS",
+    "autoCreateTopicEnable",
+    "autoCreateSubscriptionGroup",
+]
+"""What exportConfigs of 4.9 cannot do without."""
+
+
+@pytest.fixture(scope="module")
+def g1(g1_store: Path) -> Asker:
+    return Asker(g1_store)
+
+
+def test_every_figure_that_the_tools_read_is_there_as_a_text(g1: Asker) -> None:
+    table = g1.value(28)["table"]
+    assert set(table) >= {*CLUSTER_LIST, *TOTALS, "putMessageAverageSize", "consumeQueueDiskRatio", "bootTimestamp"}
+    assert all(isinstance(text, str) for text in table.values())
+
+
+def test_figures_parse_as_the_tools_parse_them(g1: Asker) -> None:
+    table = g1.value(28)["table"]
+    for name in ("putTps", "getTransferredTps", "getTransferedTps"):
+        assert [float(rate) for rate in table[name].split()] == [0.0, 0.0, 0.0]
+    assert 0.0 <= float(table["commitLogDiskRatio"]) <= 1.0
+    for name in (*TOTALS, "earliestMessageTimeStamp", "timerCongestNum", "bootTimestamp", "commitLogMaxOffset"):
+        int(table[name])
+    for name in ("timerEnqueueTps", "timerDequeueTps", "putMessageAverageSize"):
+        float(table[name])
+
+
+def test_an_empty_log_has_no_earliest_message_and_still_a_number(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store")
+    writer.append("T")
+    writer.close()
+    for path in (writer.root / "commitlog").iterdir():
+        path.write_bytes(bytes(path.stat().st_size))
+    assert Asker(writer.root).value(28)["table"]["earliestMessageTimeStamp"] == "-1"
+
+
+def test_the_configuration_has_what_exports_need_and_tells_our_own_names(g1: Asker) -> None:
+    answer = g1.ask(26)
+    assert answer.ext_fields is not None
+    assert json.loads(answer.ext_fields["version"])["timestamp"] == g1.service.started_timestamp
+    properties = g1.value(26)
+    assert set(properties) >= set(EXPORTED)
+    assert (properties["brokerName"], properties["brokerClusterName"]) == ("broker-a", "DefaultCluster")
+    assert (properties["brokerId"], properties["brokerPermission"], properties["listenPort"]) == ("0", "4", "10911")
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [("TOPIC_PUT_NUMS", "TopicTest"), ("TOPIC_PUT_SIZE", "TopicTest"), ("GROUP_GET_NUMS", "TopicTest@CG_TAG")],
+)
+def test_nothing_comes_and_goes_in_an_archive(name: str, key: str, g1: Asker) -> None:
+    nothing = {"avgpt": 0.0, "sum": 0, "tps": 0.0}
+    expected = {"statsDay": nothing, "statsHour": nothing, "statsMinute": nothing}
+    assert g1.value(315, {"statsName": name, "statsKey": key}) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("TOPIC_PUT_NUMS", "NoSuchTopic"),
+        ("TOPIC_PUT_NUMS", "TopicTest@CG_TAG"),
+        ("GROUP_GET_NUMS", "TopicTest@Nobody"),
+        ("GROUP_GET_NUMS", "TopicTest"),
+        ("BROKER_PUT_NUMS", "DefaultCluster"),
+    ],
+)
+def test_statistics_that_nobody_keeps_are_refused_in_a_brokers_words(name: str, key: str, g1: Asker) -> None:
+    answer = g1.ask(315, {"statsName": name, "statsKey": key})
+    assert (answer.code, answer.remark) == (1, f"The stats <{name}> <{key}> not exist")
+
+
+def test_offsets_of_delay_levels_are_those_of_the_store(g1: Asker) -> None:
+    assert g1.value(45) == {"offsetTable": {"1": 1, "3": 10}}
+
+
+def test_no_controller_runs_us(g1: Asker) -> None:
+    answer = g1.ask(1007)
+    assert (answer.code, answer.remark) == (1, "this request only for controllerMode ")

@@ -1,0 +1,164 @@
+"""Consumer groups: members, configuration, offsets."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from asking import Asker, FakeConnection
+from broker.config import Endpoint
+from heartbeats import consumer, heartbeat, subscription
+from store_writer import StoreWriter
+
+
+@pytest.fixture
+def g1(g1_store: Path) -> Asker:
+    return Asker(g1_store)
+
+
+def offset_of(asker: Asker, group: str, topic: str, queue_id: int, **fields: str) -> tuple[int, str | None]:
+    answer = asker.ask(14, {"consumerGroup": group, "topic": topic, "queueId": str(queue_id)} | fields)
+    return answer.code, (answer.ext_fields or {}).get("offset")
+
+
+def commit(asker: Asker, group: str, topic: str, queue_id: int, offset: int) -> int:
+    fields = {"consumerGroup": group, "topic": topic, "queueId": str(queue_id), "commitOffset": str(offset)}
+    return asker.ask(15, fields).code
+
+
+# ---------------------------------------------------------------------- members
+
+
+def test_the_list_of_a_groups_members_holds_the_client_that_asks(g1: Asker) -> None:
+    g1.ask(34, body=heartbeat("c2", consumer("G")), connection=FakeConnection())
+    g1.ask(34, body=heartbeat("c1", consumer("G")))
+    assert g1.value(38, {"consumerGroup": "G"}) == {"consumerIdList": ["c1", "c2"]}
+
+
+def test_a_group_without_members_is_refused_in_a_brokers_words(g1: Asker) -> None:
+    answer = g1.ask(38, {"consumerGroup": "G"})
+    assert (answer.code, answer.remark) == (1, "no consumer for this group, G")
+
+
+def test_the_connections_of_a_live_group_come_with_its_subscriptions(g1: Asker) -> None:
+    connection = FakeConnection(peer_address=Endpoint("2001:db8::1", 4711))
+    data = consumer(
+        "G", subscription("TopicTest", "TagA", 5), consumeType="CONSUME_ACTIVELY", messageModel="BROADCASTING"
+    )
+    g1.ask(34, body=heartbeat("c1", data), connection=connection)
+    found = g1.value(203, {"consumerGroup": "G"})
+    assert found["connectionSet"] == [
+        {"clientAddr": "[2001:db8::1]:4711", "clientId": "c1", "language": "JAVA", "version": 479}
+    ]
+    assert (found["consumeType"], found["messageModel"]) == ("CONSUME_ACTIVELY", "BROADCASTING")
+    assert found["consumeFromWhere"] == "CONSUME_FROM_LAST_OFFSET"
+    assert found["subscriptionTable"]["TopicTest"]["subString"] == "TagA"
+
+
+def test_groups_of_a_topic_are_those_that_committed_there_and_those_that_subscribe_now(g1: Asker) -> None:
+    g1.ask(34, body=heartbeat("c1", consumer("Live", subscription("TopicTest")), consumer("Other", subscription("No"))))
+    assert g1.value(300, {"topic": "TopicTest"}) == {"groupList": ["CG_SQL", "CG_TAG", "Live"]}
+
+
+def test_topics_of_a_group_are_those_in_which_it_committed(g1: Asker) -> None:
+    expected = {"topicList": ["RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"]}
+    assert g1.value(343, {"group": "CID_RMQ_SYS_TRANS"}) == expected
+
+
+def test_the_subscription_of_a_live_group_is_told_and_that_of_another_left_out(g1: Asker) -> None:
+    g1.ask(34, body=heartbeat("c1", consumer("G", subscription("TopicTest", "TagA"))))
+    assert g1.value(345, {"group": "G", "topic": "TopicTest"})["subscriptionData"]["subString"] == "TagA"
+    assert g1.value(345, {"group": "G", "topic": "Other"}) == {"group": "G", "topic": "Other"}
+
+
+# ---------------------------------------------------------------------- configuration
+
+
+def test_groups_come_in_pages_for_clients_that_ask_for_pages(g1: Asker) -> None:
+    version = json.dumps({"counter": 3, "stateVersion": 0, "timestamp": 1795243535056})
+    first = g1.ask(201, {"groupSeq": "0", "maxGroupNum": "8", "dataVersion": ""})
+    second = g1.ask(201, {"groupSeq": "8", "maxGroupNum": "8", "dataVersion": version})
+    assert first.ext_fields == second.ext_fields == {"totalGroupNum": "11"}
+    pages = [json.loads(bytes(answer.body))["subscriptionGroupTable"] for answer in (first, second)]
+    assert [len(page) for page in pages] == [8, 3]
+    assert pages[0] | pages[1] == g1.value(201)["subscriptionGroupTable"]
+
+
+def test_what_is_forbidden_to_a_group_is_told_with_it(g1_store: Path, tmp_path: Path) -> None:
+    store = shutil.copytree(g1_store, tmp_path / "store")
+    path = store / "config" / "subscriptionGroup.json"
+    config = json.loads(path.read_text())
+    config["forbiddenTable"] = {"CG_TAG": {"TopicTest": 4}}
+    path.write_text(json.dumps(config))
+    assert Asker(store).value(201)["forbiddenTable"] == {"CG_TAG": {"TopicTest": 4}}
+
+
+def test_one_group_is_told_as_configured_and_an_unknown_one_refused(g1: Asker) -> None:
+    assert g1.value(352, {"group": "CG_TAG"})["retryMaxTimes"] == 16
+    answer = g1.ask(352, {"group": "No"})
+    assert (answer.code, answer.remark) == (26, "No group in this broker. group: No")
+
+
+# ---------------------------------------------------------------------- offsets
+
+
+def test_a_recorded_offset_is_told(g1: Asker) -> None:
+    assert offset_of(g1, "CG_SQL", "TopicTest", 2) == (0, "11")
+
+
+def test_a_group_new_to_a_queue_that_is_whole_starts_at_zero_unless_it_asks_otherwise(g1: Asker) -> None:
+    assert offset_of(g1, "New", "TopicTest", 2) == (0, "0")
+    assert offset_of(g1, "New", "TopicTest", 2, setZeroIfNotFound="true") == (0, "0")
+    assert offset_of(g1, "New", "TopicTest", 2, setZeroIfNotFound="false") == (22, None)
+
+
+def test_a_group_new_to_an_empty_queue_has_no_offset(g1: Asker) -> None:
+    assert offset_of(g1, "New", "TopicBatch", 0) == (22, None)
+    assert offset_of(g1, "New", "NoSuchTopic", 0) == (22, None)
+
+
+def test_a_group_new_to_a_queue_whose_beginning_is_gone_has_no_offset(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store")
+    for queue_offset in range(5, 9):
+        writer.append("Cut", queue_offset=queue_offset)
+    writer.close()
+    asker = Asker(writer.root)
+    assert asker.ask(31, {"topic": "Cut", "queueId": "0"}).ext_fields == {"offset": "5"}
+    assert offset_of(asker, "New", "Cut", 0) == (22, None)
+
+
+def test_a_live_group_may_commit_and_finds_its_offset_again(g1: Asker) -> None:
+    g1.ask(34, body=heartbeat("c1", consumer("CG_TAG")))
+    assert commit(g1, "CG_TAG", "TopicTest", 1, 9) == 0
+    assert offset_of(g1, "CG_TAG", "TopicTest", 1) == (0, "9")
+    assert offset_of(g1, "CG_TAG", "TopicTest", 2) == (0, "2"), "what it did not commit is as recorded"
+
+
+def test_nobody_else_may_move_an_offset(g1: Asker) -> None:
+    fields = {"consumerGroup": "CG_TAG", "topic": "TopicTest", "queueId": "1", "commitOffset": "9"}
+    answer = g1.ask(15, fields)
+    assert answer.code == 16
+    assert (answer.remark or "").startswith("this broker is read-only")
+    assert offset_of(g1, "CG_TAG", "TopicTest", 1) == (0, "2")
+
+
+def test_a_negative_offset_says_nothing_and_is_no_error(g1: Asker) -> None:
+    g1.ask(34, body=heartbeat("c1", consumer("CG_TAG")))
+    assert commit(g1, "CG_TAG", "TopicTest", 1, -1) == 0
+    assert offset_of(g1, "CG_TAG", "TopicTest", 1) == (0, "2")
+
+
+@pytest.mark.parametrize(("topic", "queue_id"), [("NoSuchTopic", 0), ("TopicTest", 4), ("TopicTest", -1)])
+def test_an_offset_in_a_queue_that_is_nowhere_is_refused(topic: str, queue_id: int, g1: Asker) -> None:
+    g1.ask(34, body=heartbeat("c1", consumer("G")))
+    assert commit(g1, "G", topic, queue_id, 1) == 17
+
+
+def test_all_offsets_are_told_by_topic_and_group_those_of_live_groups_included(g1: Asker) -> None:
+    g1.ask(34, body=heartbeat("c1", consumer("New")))
+    commit(g1, "New", "TopicTx", 3, 2)
+    found = g1.value(43)
+    assert found["offsetTable"]["TopicTest@CG_SQL"] == {"0": 10, "1": 15, "2": 11, "3": 12}
+    assert found["offsetTable"]["TopicTx@New"] == {"3": 2}
+    assert found["dataVersion"] == {"counter": 0, "stateVersion": 0, "timestamp": 1795243492604}

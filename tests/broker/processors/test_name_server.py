@@ -1,0 +1,167 @@
+"""Routes, clusters and topic lists: what a client learns before it asks a broker anything."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from asking import Asker, FakeConnection
+from broker.config import Endpoint
+
+NO_ROUTE = "No topic route info in name server for the topic: {}\n"
+
+
+@pytest.fixture(scope="module")
+def g1(g1_store: Path) -> Asker:
+    return Asker(g1_store)
+
+
+@pytest.fixture
+def store(g1_store: Path, tmp_path: Path) -> Path:
+    """A copy of g1 that a test may change."""
+    return shutil.copytree(g1_store, tmp_path / "store")
+
+
+def test_a_route_names_one_broker_with_id_zero_and_queues_for_reading_alone(g1: Asker) -> None:
+    assert g1.value(105, {"topic": "TopicTest"}) == {
+        "brokerDatas": [
+            {
+                "brokerAddrs": {"0": "127.0.0.1:10911"},
+                "brokerName": "broker-a",
+                "cluster": "DefaultCluster",
+                "enableActingMaster": False,
+            }
+        ],
+        "filterServerTable": {},
+        "queueDatas": [
+            {"brokerName": "broker-a", "perm": 4, "readQueueNums": 4, "topicSysFlag": 0, "writeQueueNums": 4}
+        ],
+    }
+
+
+def test_a_topic_that_is_nowhere_has_no_route_in_a_name_servers_words(g1: Asker) -> None:
+    answer = g1.ask(105, {"topic": "NoSuchTopic"})
+    assert answer.code == 17
+    assert answer.remark is not None
+    assert answer.remark.startswith(NO_ROUTE.format("NoSuchTopic"))
+    assert not answer.body
+
+
+def test_every_listed_topic_has_a_route(g1: Asker) -> None:
+    topics = g1.value(206)["topicList"]
+    assert {"TopicTest", "%RETRY%CG_FAIL", "BenchmarkTest", "TBW102"} <= set(topics)
+    for topic in topics:
+        (queues,) = g1.value(105, {"topic": topic})["queueDatas"]
+        assert queues["perm"] == 4
+        assert queues["readQueueNums"] > 0
+
+
+@pytest.mark.parametrize(
+    ("local", "advertise", "expected"),
+    [
+        (Endpoint("192.0.2.7", 10911), None, "192.0.2.7:10911"),
+        (Endpoint("2001:db8::7", 10911), None, "[2001:db8::7]:10911"),
+        (Endpoint("192.0.2.7", 10911), Endpoint("archive.example", 11911), "archive.example:11911"),
+    ],
+)
+def test_the_address_is_the_advertised_one_or_that_which_the_client_reached(
+    local: Endpoint, advertise: Endpoint | None, expected: str, g1_store: Path
+) -> None:
+    asker = Asker(g1_store, advertise=advertise)
+    asker.connection = FakeConnection(local_address=local)
+    assert asker.value(105, {"topic": "TopicTest"})["brokerDatas"][0]["brokerAddrs"] == {"0": expected}
+    assert asker.value(106)["brokerAddrTable"]["broker-a"]["brokerAddrs"] == {"0": expected}
+    assert asker.value(304)["brokerAddr"] == expected
+
+
+def test_names_given_by_options_replace_those_of_the_store(g1_store: Path) -> None:
+    asker = Asker(g1_store, broker_name="archive-1", cluster="Archive")
+    cluster_info = asker.value(106)
+    assert cluster_info["clusterAddrTable"] == {"Archive": ["archive-1"]}
+    assert cluster_info["brokerAddrTable"]["archive-1"]["cluster"] == "Archive"
+    assert asker.value(304)["topicList"] == ["Archive", "archive-1"]
+
+
+def test_topics_that_have_queues_but_no_configuration_are_there(store: Path) -> None:
+    for path in (store / "config").glob("topics.json*"):
+        path.unlink()
+    asker = Asker(store, broker_name="broker-a", cluster="DefaultCluster")
+    on_disk = sorted(path.name for path in (store / "consumequeue").iterdir())
+    assert sorted(asker.value(206)["topicList"]) == on_disk
+    (queues,) = asker.value(105, {"topic": "BulkTopic"})["queueDatas"]
+    assert queues["readQueueNums"] == 4, "queue 3 is there, though queue 1 never had a message"
+
+
+def test_a_topic_that_was_shrunk_still_announces_all_its_queues(store: Path) -> None:
+    path = store / "config" / "topics.json"
+    config = json.loads(path.read_text())
+    config["topicConfigTable"]["TopicTest"] |= {"readQueueNums": 1, "writeQueueNums": 1}
+    path.write_text(json.dumps(config))
+    (queues,) = Asker(store).value(105, {"topic": "TopicTest"})["queueDatas"]
+    assert (queues["readQueueNums"], queues["writeQueueNums"]) == (4, 1)
+
+
+def test_numbers_that_only_damage_explains_do_not_make_clients_build_billions_of_queues(store: Path) -> None:
+    (store / "consumequeue" / "TopicTest" / "2147483647").mkdir()
+    path = store / "config" / "topics.json"
+    config = json.loads(path.read_text())
+    config["topicConfigTable"]["TopicTx"] |= {"readQueueNums": 2147483647, "writeQueueNums": 2147483647}
+    path.write_text(json.dumps(config))
+    asker = Asker(store)
+    for topic in ("TopicTest", "TopicTx"):
+        (queues,) = asker.value(105, {"topic": topic})["queueDatas"]
+        assert queues["readQueueNums"] == 16384
+
+
+def test_the_retry_topic_of_any_group_has_a_route(g1: Asker) -> None:
+    (queues,) = g1.value(105, {"topic": "%RETRY%NewGroup"})["queueDatas"]
+    assert queues["readQueueNums"] == 1
+    assert g1.ask(105, {"topic": "%RETRY%"}).code == 17
+
+
+def test_the_topics_of_our_cluster_are_all_topics_and_those_of_another_none(g1: Asker) -> None:
+    assert g1.value(224, {"cluster": "DefaultCluster"}) == g1.value(206)
+    assert g1.value(224, {"cluster": "Other"}) == {"topicList": []}
+
+
+def test_unit_topics_are_told_by_their_flags(store: Path) -> None:
+    path = store / "config" / "topics.json"
+    config = json.loads(path.read_text())
+    for topic, flag in (("TopicTest", 1), ("TopicTx", 2), ("TopicBatch", 3)):
+        config["topicConfigTable"][topic]["topicSysFlag"] = flag
+    path.write_text(json.dumps(config))
+    asker = Asker(store)
+    assert asker.value(311)["topicList"] == ["TopicBatch", "TopicTest"]
+    assert asker.value(312)["topicList"] == ["TopicBatch", "TopicTx"]
+    assert asker.value(313)["topicList"] == ["TopicTx"]
+    assert asker.value(105, {"topic": "TopicTx"})["queueDatas"][0]["topicSysFlag"] == 2
+
+
+def test_the_brokers_of_our_name_are_us(g1: Asker) -> None:
+    group = g1.value(901, {"clusterName": "DefaultCluster", "brokerName": "broker-a"})["brokerMemberGroup"]
+    assert group["brokerAddrs"] == {"0": "127.0.0.1:10911"}
+    assert (group["cluster"], group["brokerName"]) == ("DefaultCluster", "broker-a")
+
+
+def test_there_is_no_key_value_configuration(g1: Asker) -> None:
+    answer = g1.ask(101, {"namespace": "ORDER_TOPIC_CONFIG", "key": "TopicTest"})
+    assert (answer.code, answer.remark) == (22, "No config item, Namespace: ORDER_TOPIC_CONFIG Key: TopicTest")
+    answer = g1.ask(219, {"namespace": "ORDER_TOPIC_CONFIG"})
+    assert (answer.code, answer.remark) == (22, "No config item, Namespace: ORDER_TOPIC_CONFIG")
+
+
+def test_the_name_servers_configuration_tells_our_own_port(g1: Asker) -> None:
+    assert g1.value(319)["listenPort"] == "10911"
+
+
+@pytest.mark.parametrize("code", [100, 102, 103, 104, 205, 216, 217, 318, 327])
+def test_what_would_change_a_name_server_is_refused(code: int, g1: Asker) -> None:
+    answer = g1.ask(code, {})
+    assert (answer.code, answer.remark) == (16, "this broker is read-only")
+
+
+def test_a_route_without_a_topic_is_answered_naming_the_field(g1: Asker) -> None:
+    answer = g1.ask(105, {})
+    assert answer.code == 1
+    assert "topic" in (answer.remark or "")

@@ -1,0 +1,126 @@
+"""Members of groups: they come by heartbeat, and go by taking leave, by losing their connection, and by silence."""
+
+from typing import Any
+
+import pytest
+
+from asking import FakeConnection
+from broker import client_registry
+from broker.client_registry import EXPIRY_SECONDS, ClientRegistry
+from heartbeats import consumer, heartbeat, subscription
+from protocol.bodies import HeartbeatData, decode_json
+
+
+class Clock:
+    """A monotonic clock that stands still until told."""
+
+    def __init__(self) -> None:
+        self.seconds = 1000.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def registry(clock: Clock) -> ClientRegistry:
+    return ClientRegistry(clock)
+
+
+def beat(registry: ClientRegistry, connection: FakeConnection, client_id: str, *consumers: Any, **members: Any) -> bool:
+    data = decode_json(heartbeat(client_id, *consumers, **members), HeartbeatData)
+    return registry.heartbeat(connection, data, "JAVA", 479)
+
+
+def ids(registry: ClientRegistry, group: str) -> list[str]:
+    return sorted(member.client_id for member in registry.members_of(group))
+
+
+def test_a_client_is_a_member_of_all_the_groups_it_names(registry: ClientRegistry) -> None:
+    connection = FakeConnection()
+    beat(registry, connection, "c1", consumer("G"), consumer("H"), producers=("P",))
+    assert ids(registry, "G") == ids(registry, "H") == ["c1"]
+    assert [member.client_id for member in registry.producers("P")] == ["c1"]
+    assert set(registry.producer_groups()) == {"P"}
+
+
+def test_a_client_with_two_connections_is_gone_only_with_both(registry: ClientRegistry) -> None:
+    first, second = FakeConnection(), FakeConnection()
+    beat(registry, first, "c1", consumer("G"))
+    beat(registry, second, "c1", consumer("G"))
+    first.is_open = False
+    assert ids(registry, "G") == ["c1"]
+    second.is_open = False
+    assert registry.consumer_group("G") is None
+
+
+def test_silence_of_two_minutes_ends_a_membership_and_any_heartbeat_renews_it(
+    registry: ClientRegistry, clock: Clock
+) -> None:
+    connection = FakeConnection()
+    beat(registry, connection, "c1", consumer("G"), producers=("P",))
+    clock.seconds += EXPIRY_SECONDS - 1
+    beat(registry, connection, "c1", consumer("G"))
+    clock.seconds += 2
+    assert ids(registry, "G") == ["c1"]
+    assert registry.producers("P") == ()
+    clock.seconds += EXPIRY_SECONDS
+    assert registry.consumer_group("G") is None
+
+
+def test_the_latest_heartbeat_says_what_a_group_subscribes_to(registry: ClientRegistry) -> None:
+    connection = FakeConnection()
+    beat(registry, connection, "c1", consumer("G", subscription("A", "x", 1), subscription("B", "y", 1)))
+    beat(registry, connection, "c1", consumer("G", subscription("A", "z", 2)))
+    found = registry.subscription("G", "A")
+    assert found is not None
+    assert found.sub_string == "z"
+    assert registry.subscription("G", "B") is None
+    assert list(registry.groups_subscribed_to("A")) == ["G"]
+
+
+def test_a_member_that_lags_behind_does_not_bring_back_an_older_subscription(registry: ClientRegistry) -> None:
+    beat(registry, FakeConnection(), "new", consumer("G", subscription("A", "new", 5)))
+    beat(registry, FakeConnection(), "old", consumer("G", subscription("A", "old", 4)))
+    found = registry.subscription("G", "A")
+    assert found is not None
+    assert found.sub_string == "new"
+
+
+def test_a_heartbeat_that_leaves_subscriptions_out_keeps_those_there_are(registry: ClientRegistry) -> None:
+    connection = FakeConnection()
+    beat(registry, connection, "c1", consumer("G", subscription("A", "x", 1)))
+    beat(registry, connection, "c1", consumer("G"), withoutSub=True)
+    assert registry.subscription("G", "A") is not None
+
+
+def test_a_group_without_members_is_forgotten_with_its_subscriptions(registry: ClientRegistry) -> None:
+    connection = FakeConnection()
+    beat(registry, connection, "c1", consumer("G", subscription("A")))
+    registry.unregister(connection, "G", None)
+    assert registry.subscription("G", "A") is None
+    assert registry.members_of("G") == ()
+    assert list(registry.groups_subscribed_to("A")) == []
+
+
+def test_groups_nobody_asks_about_are_swept_out_by_later_heartbeats(registry: ClientRegistry, clock: Clock) -> None:
+    gone = FakeConnection(is_open=False)
+    for number in range(50):
+        beat(registry, gone, "gone", consumer(f"G{number}"), producers=(f"P{number}",))
+    clock.seconds += 11
+    beat(registry, FakeConnection(), "c1", consumer("Last"))
+    assert list(registry._consumers) == ["Last"]
+    assert not registry._producers
+
+
+def test_too_many_groups_are_not_taken_in(registry: ClientRegistry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_registry, "GROUPS_LIMIT", 3)
+    connection = FakeConnection()
+    assert beat(registry, connection, "c1", consumer("A"), consumer("B"), producers=("C",))
+    assert not beat(registry, connection, "c1", consumer("D"))
+    assert registry.consumer_group("D") is None
+    assert ids(registry, "A") == ["c1"]

@@ -1,0 +1,68 @@
+"""Offsets of groups: those of the store, and over them those of live groups."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from broker import consumer_offsets
+from broker.consumer_offsets import ConsumerOffsets
+
+
+@dataclass
+class Config:
+    """The part of a store's configuration that matters here."""
+
+    consumer_offsets: dict[tuple[str, str], dict[int, int]] = field(default_factory=dict)
+    pull_offsets: dict[tuple[str, str], dict[int, int]] = field(default_factory=dict)
+
+
+@dataclass
+class Store:
+    config: Config
+
+
+@pytest.fixture
+def store() -> Any:
+    return Store(Config({("G", "T"): {0: 5, 1: 6}, ("H", "T"): {0: 1}}, {("G", "T"): {0: 9}}))
+
+
+def test_recorded_offsets_are_found_by_group_topic_and_queue(store: Any) -> None:
+    offsets = ConsumerOffsets(store)
+    assert offsets.committed("G", "T", 0) == 5
+    assert offsets.committed("G", "T", 2) is None
+    assert offsets.committed("T", "G", 0) is None
+    assert (offsets.pulled("G", "T", 0), offsets.pulled("G", "T", 1)) == (9, -1)
+    assert offsets.topics_of("G") == ["T"]
+    assert offsets.groups_of("T") == ["G", "H"]
+
+
+def test_a_committed_offset_covers_the_recorded_one_of_its_queue_alone(store: Any) -> None:
+    offsets = ConsumerOffsets(store)
+    offsets.commit("G", "T", 0, 2)
+    offsets.commit("New", "U", 3, 7)
+    assert offsets.offsets_of("G", "T") == {0: 2, 1: 6}
+    assert offsets.everything() == {("G", "T"): {0: 2, 1: 6}, ("H", "T"): {0: 1}, ("New", "U"): {3: 7}}
+    assert offsets.topics_of("New") == ["U"]
+
+
+def test_offset_zero_is_an_offset_and_a_negative_one_is_none(store: Any) -> None:
+    offsets = ConsumerOffsets(store)
+    offsets.commit("G", "T", 0, 0)
+    offsets.commit("G", "T", 1, -1)
+    assert (offsets.committed("G", "T", 0), offsets.committed("G", "T", 1)) == (0, 6)
+
+
+def test_a_refreshed_store_brings_its_new_offsets(store: Any) -> None:
+    offsets = ConsumerOffsets(store)
+    store.config = Config({("G", "T"): {0: 50}})
+    assert offsets.committed("G", "T", 0) == 50
+
+
+def test_more_queues_than_the_limit_are_not_remembered(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(consumer_offsets, "QUEUES_LIMIT", 2)
+    offsets = ConsumerOffsets(store)
+    for queue_id in range(4):
+        offsets.commit("N", "T", queue_id, 1)
+    offsets.commit("N", "T", 0, 2)
+    assert offsets.offsets_of("N", "T") == {0: 2, 1: 1}
