@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from broker.cli.errors import FOUND, NOT_FOUND, plain_errors, say
 from broker.cli.opening import open_store
@@ -125,12 +126,12 @@ def query_store(store: "MessageStore", question: Question, maximum: int) -> Matc
     pages: list[bytes] = []
     count = 0
     while True:
-        answer = store.query(replace(query, maximum=min(maximum - count, PAGE)))
+        answer = store.query(msgspec.structs.replace(query, maximum=min(maximum - count, PAGE)))
         pages.append(answer.records)
         count += answer.count
         if count >= maximum or not answer.truncated or not answer.count:
             break
-        query = replace(query, before_physical_offset=answer.physical_offsets[0])
+        query = msgspec.structs.replace(query, before_physical_offset=answer.physical_offsets[0])
     return Matches(
         messages=[message for page in reversed(pages) for message in decode_messages(page)],
         cursor=answer.physical_offsets[0] if answer.truncated and answer.count else None,

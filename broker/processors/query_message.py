@@ -6,8 +6,9 @@ out older matches says so (`rocketlensTruncated`) and names where to go on (`roc
 an answer that may lack something says what (`rocketlensIncomplete`). Java clients ignore all of these.
 """
 
-import dataclasses
 from collections.abc import Iterator
+
+import msgspec
 
 from broker.broker_service import BrokerService
 from broker.dispatcher import Request, handles
@@ -39,8 +40,13 @@ LONGEST_TEXT = 2_000
 FIRST_PAGE = 2**63 - 1
 """A physical offset that every match lies below."""
 
-KINDS = {"K": KeyKind.KEY, "U": KeyKind.UNIQUE, "T": KeyKind.TAG}
+# Members of an enum cost a look-up each time, which every request would pay.
+ANY, UNIQUE, SUCCESS = KeyKind.ANY, KeyKind.UNIQUE, ResponseCode.SUCCESS
+
+KINDS = {"K": KeyKind.KEY, "U": UNIQUE, "T": KeyKind.TAG}
 """indexType on the wire; absent, empty or anything else looks up keys and unique keys alike, as a broker does."""
+
+NOTHING_TO_DISCLOSE: dict[str, str] = {}
 
 
 class QueryMessageProcessor:
@@ -51,6 +57,8 @@ class QueryMessageProcessor:
         self._store = service.store
         self._rewrite = service.options.rewrite_store_host
         self._body_limit = service.options.frame_limit - HEADER_RESERVE
+        self._last_update = (0, 0)
+        self._found_fields = _fields_of(0, 0)
 
     @handles(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageRequestHeader)
     def view_message_by_id(self, header: ViewMessageRequestHeader, request: Request) -> Response:
@@ -70,11 +78,10 @@ class QueryMessageProcessor:
     def query_message(self, header: QueryMessageRequestHeader, request: Request) -> Response:
         """The newest messages with a key, unique key or tag, in ascending order of their physical offsets."""
         query = _key_query(header, self._body_limit)
-        unique = query.kind is KeyKind.UNIQUE
-        if unique and is_offset_message_id_candidate(header.key):
+        if query.kind is UNIQUE and is_offset_message_id_candidate(header.key):
             record = self._record_of_offset_id(decode_message_id(header.key), request)
             if record is not None:
-                return self._found(bytes(record), {})
+                return self._found(record, NOTHING_TO_DISCLOSE)
         answer = self._store.query(query)
         if not answer.records:
             answer = self._query_in_namespace(query, request) or answer
@@ -83,20 +90,21 @@ class QueryMessageProcessor:
         records = self._rewritten(answer.records, request) if self._rewrite else answer.records
         return self._found(records, _disclosures(answer))
 
-    def _found(self, records: bytes, disclosures: dict[str, str]) -> Response:
-        timestamp, physical_offset = self._store.index_last_update()
-        fields = {"indexLastUpdatePhyoffset": str(physical_offset), "indexLastUpdateTimestamp": str(timestamp)}
+    def _found(self, records: bytes | memoryview, disclosures: dict[str, str]) -> Response:
+        last_update = self._store.index_last_update()
+        if last_update != self._last_update:
+            self._last_update = last_update
+            self._found_fields = _fields_of(*last_update)
         if not disclosures:
-            return Response(ext_fields=fields, body=records)
-        return Response(remark=_remark(disclosures), ext_fields=fields | disclosures, body=records)
+            return Response(SUCCESS, None, self._found_fields, records)
+        return Response(SUCCESS, _remark(disclosures), self._found_fields | disclosures, records)
 
     def _none(self, header: QueryMessageRequestHeader, answer: QueryAnswer) -> Response:
         """Say that nothing was found, in the broker's words, then why."""
         if answer.truncated:
             return Response(ResponseCode.SYSTEM_ERROR, f"the newest match is longer than {self._body_limit} bytes")
-        fields = {"indexLastUpdatePhyoffset": "0", "indexLastUpdateTimestamp": "0"}
         remark = f"{NOT_FOUND}; {explain_nothing(self._store, header.topic, answer)}"
-        return Response(ResponseCode.QUERY_NOT_FOUND, _cut(remark), fields | _disclosures(answer))
+        return Response(ResponseCode.QUERY_NOT_FOUND, _cut(remark), _fields_of(0, 0) | _disclosures(answer))
 
     def _too_long(self, physical_offset: int, size: int) -> Response:
         return Response(
@@ -110,7 +118,7 @@ class QueryMessageProcessor:
         namespace = fields.get("ns")
         if not namespace or fields.get("nsd", "").lower() != "true" or query.topic.startswith(f"{namespace}%"):
             return None
-        answer = self._store.query(dataclasses.replace(query, topic=f"{namespace}%{query.topic}"))
+        answer = self._store.query(msgspec.structs.replace(query, topic=f"{namespace}%{query.topic}"))
         return answer if answer.records else None
 
     def _record_of_offset_id(self, message_id: MessageId, request: Request) -> bytes | memoryview | None:
@@ -141,28 +149,22 @@ class QueryMessageProcessor:
 def explain_nothing(store: MessageStore, topic: str, answer: QueryAnswer) -> str:
     """Say in one or two sentences what was searched in vain; the command line prints the same."""
     sentence = answer.search.sentence()
-    return sentence if topic in store.queues.topics() else f"this store has no queue of topic {topic}; {sentence}"
+    return sentence if store.queues.queue_ids(topic) else f"this store has no queue of topic {topic}; {sentence}"
 
 
 def _key_query(header: QueryMessageRequestHeader, maximum_bytes: int) -> KeyQuery:
     """Turn a header into the store's own question; raises `BadHeader` for what cannot be one."""
-    kind = KeyKind.UNIQUE if header.unique_key_query else KINDS.get(header.index_type or "", KeyKind.ANY)
     if header.unique_key_query:
-        maximum = MAXIMUM_BY_UNIQUE_KEY
-    elif header.max_num < 0:
-        raise BadHeader("maxNum", str(header.max_num), "expected 0 or more")
+        kind, maximum = UNIQUE, MAXIMUM_BY_UNIQUE_KEY
     else:
-        maximum = min(header.max_num, MAXIMUM_BY_UNIQUE_KEY if kind is KeyKind.UNIQUE else MAXIMUM_BY_KEY)
-    return KeyQuery(
-        topic=header.topic,
-        key=header.key,
-        kind=kind,
-        maximum=maximum,
-        begin_timestamp=header.begin_timestamp,
-        end_timestamp=header.end_timestamp,
-        before_physical_offset=parse_cursor(header.last_key),
-        maximum_bytes=maximum_bytes,
-    )
+        kind, maximum = KINDS.get(header.index_type or "", ANY), header.max_num
+        if maximum < 0:
+            raise BadHeader("maxNum", str(maximum), "expected 0 or more")
+        if maximum > MAXIMUM_BY_KEY:
+            maximum = MAXIMUM_BY_KEY
+    before = parse_cursor(header.last_key) if header.last_key else FIRST_PAGE
+    begin, end = header.begin_timestamp, header.end_timestamp
+    return KeyQuery(header.topic, header.key, kind, maximum, begin, end, before, maximum_bytes)
 
 
 def parse_cursor(last_key: str | None) -> int:
@@ -187,8 +189,15 @@ def split_records(records: bytes | memoryview) -> Iterator[memoryview]:
         rest = rest[size:]
 
 
+def _fields_of(timestamp: int, physical_offset: int) -> dict[str, str]:
+    """The header fields that a Java client cannot do without, of a hit and of a miss."""
+    return {"indexLastUpdatePhyoffset": str(physical_offset), "indexLastUpdateTimestamp": str(timestamp)}
+
+
 def _disclosures(answer: QueryAnswer) -> dict[str, str]:
     """The header fields that tell programs what an answer leaves out; mostly none."""
+    if not answer.truncated and answer.incomplete is None:
+        return NOTHING_TO_DISCLOSE
     fields = {}
     if answer.truncated and answer.physical_offsets:
         fields = {"rocketlensTruncated": "true", "rocketlensCursor": str(answer.physical_offsets[0])}
