@@ -56,11 +56,11 @@ UnitFields = tuple[int, int, int, int, int, int, int, int]
 class BatchConsumeQueue:
     """One queue of batches as its files are now; its units are numbered from the first one in the first file."""
 
-    __slots__ = ("_bounds", "_commit_log", "_files", "_first_numbers", "_name")
+    __slots__ = ("_bounds", "_commit_log", "_files", "_first_numbers", "name")
     unit_size = UNIT.size
 
     def __init__(self, name: QueueName, directory: Path, commit_log: CommitLog, open_files: OpenFiles) -> None:
-        self._name = name
+        self.name = name
         self._commit_log = commit_log
         self._files = QueueFiles(directory, UNIT.size, open_files)
         self._first_numbers = _numbers_of_first_units(self._files)
@@ -69,12 +69,12 @@ class BatchConsumeQueue:
     @property
     def topic(self) -> str:
         """The topic, as its directory is named."""
-        return self._name.topic
+        return self.name.topic
 
     @property
     def queue_id(self) -> int:
         """The number of this queue in its topic."""
-        return self._name.queue_id
+        return self.name.queue_id
 
     @property
     def min_offset(self) -> int:
@@ -246,7 +246,7 @@ class BatchConsumeQueue:
         record = self._commit_log.record(physical_offset, size)
         if record is None:
             return self._commit_log.segment_of(physical_offset) is not None
-        return self._name.offset_in(record, physical_offset) != base_offset
+        return self.name.offset_in(record, physical_offset) != base_offset
 
 
 def _numbers_of_first_units(files: QueueFiles) -> list[int]:

@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from storage.commit_log import CommitLog
 from storage.consume_queue_ext import LARGEST_ADDRESS, ConsumeQueueExt, ConsumeQueueExtUnit, is_extension_address
+from storage.mapped_file import MappedFile
 from storage.open_files import OpenFiles
 from storage.queue import FILLER_SIZE, NO_TIMESTAMP, BoundaryType, ConsumeQueueEntry, Queue, Unit
 from storage.queue_end import count_leading, refuse_long_scan
@@ -43,7 +44,7 @@ Units = npt.NDArray[np.void]
 class ConsumeQueue:
     """One plain queue as its files are now; the end and the beginning are found when first asked for."""
 
-    __slots__ = ("_bounds", "_commit_log", "_extension", "_extension_directory", "_files", "_name", "_open_files")
+    __slots__ = ("_bounds", "_commit_log", "_extension", "_extension_directory", "_files", "_open_files", "name")
     unit_size = UNIT.size
 
     def __init__(
@@ -54,7 +55,7 @@ class ConsumeQueue:
         commit_log: CommitLog,
         open_files: OpenFiles,
     ) -> None:
-        self._name = name
+        self.name = name
         self._commit_log = commit_log
         self._open_files = open_files
         self._files = QueueFiles(directory, UNIT.size, open_files)
@@ -65,12 +66,12 @@ class ConsumeQueue:
     @property
     def topic(self) -> str:
         """The topic, as its directory is named."""
-        return self._name.topic
+        return self.name.topic
 
     @property
     def queue_id(self) -> int:
         """The number of this queue in its topic."""
-        return self._name.queue_id
+        return self.name.queue_id
 
     @property
     def min_offset(self) -> int:
@@ -101,18 +102,26 @@ class ConsumeQueue:
 
     def walk(self, queue_offset: int, maximum: int) -> Iterable[Unit] | None:
         """Up to `maximum` units from one on, within one file; None where there is no unit at `queue_offset`."""
+        place = self.place(queue_offset, maximum)
+        if place is None:
+            return None
+        file, position, count = place
+        return (
+            (offset, offset + 1, physical_offset, size, tags_code)
+            for offset, (physical_offset, size, tags_code) in enumerate(
+                UNIT.iter_unpack(file.read(position, count * UNIT.size)), queue_offset
+            )
+        )
+
+    def place(self, queue_offset: int, maximum: int) -> tuple[MappedFile, int, int] | None:
+        """Where up to `maximum` units from one on stand: file, position, and how many; None where there is none."""
         minimum, end = self._bounds or self._measure()
         number = self._files.number_at(queue_offset * UNIT.size)
         if number is None or not minimum <= queue_offset < end:
             return None
         file = self._files.files[number]
-        position = queue_offset * UNIT.size
-        length = min(maximum * UNIT.size, min(file.end, end * UNIT.size) - position)
-        units = self._files.read_file(number, position - file.start, length)
-        return (
-            (offset, offset + 1, physical_offset, size, tags_code)
-            for offset, (physical_offset, size, tags_code) in enumerate(UNIT.iter_unpack(units), queue_offset)
-        )
+        count = min(maximum, min(file.end // UNIT.size, end) - queue_offset)
+        return self._files.map_of(number), queue_offset * UNIT.size - file.start, count
 
     def next_file_offset(self, queue_offset: int) -> int:
         """The first queue offset of the next file, or the end of the queue behind the last one."""
@@ -238,7 +247,7 @@ class ConsumeQueue:
         if record is None:
             # Expired, or in a hole of the log: nothing speaks against the unit. Else it runs out of what the log holds.
             return self._commit_log.segment_of(physical_offset) is not None
-        claimed = self._name.offset_in(record, physical_offset)
+        claimed = self.name.offset_in(record, physical_offset)
         if claimed is None or claimed == queue_offset:
             return claimed is None
         # After a lost unit, later ones stand at other places than their records say (§5.2). They are strays only if the

@@ -5,21 +5,28 @@ Statuses, order of checks, limits and the offset to go on from are those of the 
 out like one that cannot be read, and only a record whose segment is missing makes the pull jump to the next segment.
 """
 
+import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
+from struct import Struct
 from typing import Final
+
+import numpy as np
 
 from protocol.errors import FilterEvaluationError
 from protocol.message_layout import locate
 from protocol.properties import parse_properties
-from storage.commit_log import CommitLog
+from storage.commit_log import SIZE_MASK, CommitLog
+from storage.consume_queue import ConsumeQueue
 from storage.consume_queue_ext import LARGEST_ADDRESS
 from storage.filter.base import MessageFilter
+from storage.filter.tag import TagFilter
+from storage.kernels import pull as kernel
 from storage.queue import FILLER_SIZE, Queue, Unit
 from storage.queue_end import refuse_long_scan
-from storage.queue_record import QueueName
 from storage.queue_store import QueueStore
+from storage.residency import current_tick
 
 LARGEST_FILTER_SCAN: Final = 16_000
 """Bytes of units that one pull looks through (`maxFilterMessageSize`), unless it asks for more messages than that."""
@@ -27,6 +34,7 @@ TRANSFER_BYTES: Final = 262_144
 TRANSFER_COUNT: Final = 32
 """One pull returns no more from memory (`maxTransferBytesOnMessageInMemory`, `maxTransferCountOnMessageInMemory`)."""
 SMALLEST_PULL: Final = 100
+PAIR: Final = Struct("qq")  # in the machine's order: what the kernel says of a record
 PATIENT_SCAN: Final = 4096
 """Units that a thread which may not wait goes through in one pull."""
 
@@ -84,12 +92,16 @@ def get_message(
     scan_bytes = max(LARGEST_FILTER_SCAN, max_messages * queue.unit_size)
     stop = queue_offset + -(-scan_bytes // queue.unit_size)
     refuse_long_scan(min(stop, end) - queue_offset, f"a pull of {max_messages} messages", PATIENT_SCAN)
+    limits = _Limits(stop, max_messages, min(max(max_bytes, SMALLEST_PULL), TRANSFER_BYTES))
+    if isinstance(queue, ConsumeQueue) and (message_filter is None or isinstance(message_filter, TagFilter)):
+        result = _pull(commit_log, queue, queue_offset, limits, message_filter)
+        if result is not None:
+            return result
     units = queue.walk(queue_offset, stop - queue_offset)
     if units is None:
         following = queue.next_file_offset(queue_offset)
         return GetMessageResult(GetMessageStatus.OFFSET_FOUND_NULL, following, minimum, end, [])
-    limits = _Limits(stop, max_messages, min(max(max_bytes, SMALLEST_PULL), TRANSFER_BYTES))
-    return _collect(_Messages(commit_log, queue, message_filter), units, limits, queue_offset, minimum, end)
+    return _collect(_Messages(commit_log, queue, message_filter), units, limits, queue_offset)
 
 
 def _outside(queue_offset: int, minimum: int, end: int) -> tuple[GetMessageStatus, int] | None:
@@ -112,9 +124,61 @@ class _Limits:
     record_bytes: int
 
 
-def _collect(
-    messages: "_Messages", units: Iterable[Unit], limits: _Limits, queue_offset: int, minimum: int, end: int
-) -> GetMessageResult:
+class _Scratch(threading.local):
+    """What the kernel writes to; one a thread."""
+
+    def __init__(self) -> None:
+        self.results = np.zeros(kernel.RESULTS, np.int64)
+        self.pairs = self.results[kernel.FIRST_PAIR :].data
+
+
+_scratch = _Scratch()
+_NO_CODES: Final = np.zeros(1, np.int64)
+
+
+def _pull(
+    commit_log: CommitLog, queue: ConsumeQueue, queue_offset: int, limits: _Limits, chosen: TagFilter | None
+) -> GetMessageResult | None:
+    """The whole pull in one kernel call; None where it met something odd, or no unit, and has to be made by hand."""
+    place = queue.place(queue_offset, limits.stop - queue_offset)
+    if place is None:
+        return None
+    file, position, count = place
+    file.require_hot(position, count * queue.unit_size)
+    everything = chosen is None or chosen.matches_everything
+    results = _scratch.results
+    passed = kernel.pull(
+        commit_log.catalog,
+        file.address + position,
+        count,
+        _NO_CODES if chosen is None else chosen.code_array,
+        -1 if everything or chosen is None else len(chosen.code_array) - 1,
+        queue.queue_id,
+        queue.name.topic_address,
+        queue.name.topic_size,
+        limits.messages,
+        limits.record_bytes,
+        results,
+        current_tick(),
+    )
+    if passed == kernel.STOPPED_COLD:
+        raise commit_log.cold(int(results[kernel.COLD_AT]))
+    if passed == kernel.ODD:
+        return None
+    found = int(results[kernel.FOUND_AT])
+    records = [_slice(commit_log, *pair) for pair in PAIR.iter_unpack(_scratch.pairs[: found * 2])]
+    status = GetMessageStatus.FOUND if found else GetMessageStatus.NO_MATCHED_MESSAGE
+    return GetMessageResult(status, queue_offset + passed, queue.min_offset, queue.max_offset, records)
+
+
+def _slice(commit_log: CommitLog, physical_offset: int, checked: int) -> memoryview:
+    """The record that the kernel found, by its segment's number and its size."""
+    segment = commit_log.segments[checked >> 32]
+    position = physical_offset - segment.base_offset
+    return segment.file.view[position : position + (checked & SIZE_MASK)]
+
+
+def _collect(messages: "_Messages", units: Iterable[Unit], limits: _Limits, queue_offset: int) -> GetMessageResult:
     """Walk over the units until a limit is reached; one unit always goes through, so that a pull moves on."""
     records: list[memoryview] = []
     count = total = 0
@@ -136,18 +200,18 @@ def _collect(
             total += len(found)
         elif not records:
             status = found
-    return GetMessageResult(GetMessageStatus.FOUND if records else status, next_offset, minimum, end, records)
+    status = GetMessageStatus.FOUND if records else status
+    return GetMessageResult(status, next_offset, messages.queue.min_offset, messages.queue.max_offset, records)
 
 
 class _Messages:
     """The messages of one queue as one pull reads them; `skip_to` is where the log goes on behind a missing segment."""
 
-    __slots__ = ("_filter", "_log", "_name", "_queue", "skip_to")
+    __slots__ = ("_filter", "_log", "queue", "skip_to")
 
     def __init__(self, commit_log: CommitLog, queue: Queue, message_filter: MessageFilter | None) -> None:
         self._log = commit_log
-        self._queue = queue
-        self._name = QueueName(queue.topic, queue.queue_id)
+        self.queue = queue
         self._filter = None if message_filter is None or message_filter.matches_everything else message_filter
         self.skip_to = 0
 
@@ -157,7 +221,7 @@ class _Messages:
         if chosen is not None and not self._may_match(chosen, tags_code):
             return GetMessageStatus.NO_MATCHED_MESSAGE
         record = self._log.record_at(physical_offset)
-        if record is None or size == FILLER_SIZE or not self._name.owns(record):
+        if record is None or size == FILLER_SIZE or not self.queue.name.owns(record):
             return self._unreadable(physical_offset)
         if chosen is not None and chosen.needs_properties and not _match_properties(chosen, record):
             return GetMessageStatus.NO_MATCHED_MESSAGE
@@ -168,7 +232,7 @@ class _Messages:
         """Ask the filter's first stage, with the extension unit where there is one."""
         if tags_code > LARGEST_ADDRESS:
             return chosen.matches_consume_queue_entry(tags_code, None)
-        extension = self._queue.extension_at(tags_code)
+        extension = self.queue.extension_at(tags_code)
         return chosen.matches_consume_queue_entry(None if extension is None else extension.tags_code, extension)
 
     def _unreadable(self, physical_offset: int) -> GetMessageStatus:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.consume_queue_ext import ConsumeQueueExtUnit, is_extension_address
+from storage.queue_record import QueueName
 
 NO_TIMESTAMP: Final = -1
 """What stands for the store time of a message that cannot be read, here as on the wire."""
@@ -58,6 +59,11 @@ class ConsumeQueueEntry:
 
 class Queue(Protocol):
     """One queue of a topic. Queue offsets outside `min_offset` … `max_offset − 1` have no entry."""
+
+    @property
+    def name(self) -> QueueName:
+        """Topic and queue id as records spell them."""
+        ...
 
     @property
     def topic(self) -> str:

@@ -6,6 +6,8 @@ an older log that was cut and written anew survive behind a queue's end (store-f
 
 from typing import Final
 
+import numpy as np
+
 from protocol.errors import StoreError
 from protocol.message_layout import (
     INT,
@@ -29,15 +31,21 @@ _LONGEST_OFFSET: Final = 19  # digits of an i64
 
 
 class QueueName:
-    """Topic and queue id as records spell them, to compare with many records."""
+    """Topic and queue id as records spell them, to compare with many records.
 
-    __slots__ = ("_queue_id", "_topic", "_topic_length", "queue_id", "topic")
+    `topic_address` is where kernels find the topic's UTF-8, `topic_size` bytes.
+    """
+
+    __slots__ = ("_memory", "_queue_id", "_topic", "_topic_length", "queue_id", "topic", "topic_address", "topic_size")
 
     def __init__(self, topic: str, queue_id: int) -> None:
         self.topic = topic
         self.queue_id = queue_id
         self._topic = topic.encode("utf-8", "surrogateescape")
         self._topic_length = len(self._topic) & 0xFF
+        self._memory = np.frombuffer(self._topic or b"\0", np.uint8)
+        self.topic_address: int = self._memory.ctypes.data
+        self.topic_size = len(self._topic)
         self._queue_id = INT.pack(queue_id)
 
     def owns(self, record: memoryview) -> bool:

@@ -2,7 +2,7 @@
 
 import json
 import lzma
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from queue_stores import PRE_BLANK_UNIT, open_queues, unit_bytes
 from storage.consume_queue_ext import ConsumeQueueExtUnit
 from storage.filter.tag import TagFilter, parse_tag_expression
 from storage.get_message import GetMessageResult, GetMessageStatus, get_message
+from storage.kernels import pull as kernel
 from storage.residency import Cold, allow_waiting, forbid_waiting
 from store_files import write_file
 from store_writer import StoreWriter
@@ -36,6 +37,22 @@ def pull(root: Path, queue_offset: int = 0, maximum: int = 32, **more: Any) -> G
 
 def tag_filter(text: str) -> TagFilter:
     return TagFilter(parse_tag_expression(text))
+
+
+class AskedFilter:
+    """A tag filter that does not say that it is one: a pull then asks it unit by unit, without the kernel."""
+
+    needs_properties = False
+
+    def __init__(self, text: str) -> None:
+        self._chosen = tag_filter(text)
+        self.matches_everything = False
+
+    def matches_consume_queue_entry(self, tags_code: int | None, extension: ConsumeQueueExtUnit | None) -> bool:
+        return self._chosen.matches_consume_queue_entry(tags_code, extension)
+
+    def matches_commit_log(self, properties: Mapping[str, str]) -> bool:
+        raise AssertionError("the second stage is not asked")
 
 
 def make_store(root: Path, messages: int, **options: Any) -> StoreWriter:
@@ -72,7 +89,8 @@ def _is_answer(frame: dict[str, Any], place: tuple[int, int, int]) -> bool:
     return bool(header["flag"] & 1) and (frame["dst"], frame["src"], header["opaque"]) == place
 
 
-def test_every_recorded_pull_is_answered_as_recorded(g1_store: Path) -> None:
+@pytest.mark.parametrize("filter_of", [tag_filter, AskedFilter])
+def test_every_recorded_pull_is_answered_as_recorded(filter_of: Callable[[str], Any], g1_store: Path) -> None:
     exchanges = recorded_pulls()
     assert len(exchanges) > 20
     queues, log = open_queues(g1_store)
@@ -81,7 +99,7 @@ def test_every_recorded_pull_is_answered_as_recorded(g1_store: Path) -> None:
         assert recorded is not None
         result = get_message(
             queues, log, fields["topic"], int(fields["queueId"]), int(fields["queueOffset"]),
-            int(fields["maxMsgNums"]), int(fields.get("maxMsgBytes", PLENTY)), tag_filter(fields["subscription"]),
+            int(fields["maxMsgNums"]), int(fields.get("maxMsgBytes", PLENTY)), filter_of(fields["subscription"]),
         )  # fmt: skip
         assert result.status.name == recorded.remark, str(exchange)
         expected = tuple(int(recorded.ext_fields[name]) for name in ("nextBeginOffset", "minOffset", "maxOffset"))
@@ -160,9 +178,10 @@ def test_every_pull_equals_the_model(
     units = [(w.physical_offset, w.size, java_hash(f"Tag{n % 3}")) for n, w in enumerate(writer.written[:-1])]
     codes = None if tags == "*" else {java_hash(tag.strip()) for tag in tags.split("||")}
     expected = Model(units, records, FILE_SIZE // 20).pull(offset, maximum, max_bytes, codes)
-    result = pull(root, offset, maximum, max_bytes=max_bytes, message_filter=tag_filter(tags))
-    found = [int.from_bytes(record[28:36], "big") for record in result.records]
-    assert (result.status.name, result.next_begin_offset, found) == expected
+    for chosen in (tag_filter(tags), AskedFilter(tags)):
+        result = pull(root, offset, maximum, max_bytes=max_bytes, message_filter=chosen)
+        found = [int.from_bytes(record[28:36], "big") for record in result.records]
+        assert (result.status.name, result.next_begin_offset, found) == expected
 
 
 # --- limits -----------------------------------------------------------------------------------------------------------
@@ -384,6 +403,18 @@ def test_tags_of_equal_hash_are_delivered_for_the_client_to_tell_apart(tmp_path:
 
 
 # --- threads that may not wait ----------------------------------------------------------------------------------------
+
+
+def test_where_a_record_is_cold_the_pull_says_which(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_store(tmp_path, 3)
+
+    def stop(*arguments: Any) -> int:
+        arguments[-2][kernel.COLD_AT] = 4711
+        return kernel.STOPPED_COLD
+
+    monkeypatch.setattr(kernel, "pull", stop)
+    with pytest.raises(Cold, match="physical offset 4711 is cold"):
+        pull(tmp_path)
 
 
 def test_a_thread_that_may_not_wait_refuses_a_long_pull_only(tmp_path: Path) -> None:

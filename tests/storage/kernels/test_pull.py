@@ -1,0 +1,98 @@
+"""What the kernel of a pull leaves to Python, and that it keeps to its room; what it finds is tested with `get_message`."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from kernel_memory import Bytes
+from oracles import packed
+from storage.commit_log import CommitLog
+from storage.kernels import pull as kernel
+from storage.queue_record import QueueName
+from store_writer import StoreWriter, Written
+
+
+def written_store(root: Path, count: int = 40) -> tuple[CommitLog, list[Written]]:
+    writer = StoreWriter(root)
+    for number in range(count):
+        writer.append("T", b"%d" % number, queue_id=2)
+    writer.flush()
+    return CommitLog.open([root / "commitlog"]), writer.written
+
+
+def unit(written: Written, tags_code: int = 0, size: int | None = None) -> bytes:
+    size = written.size if size is None else size
+    return packed(written.physical_offset, 8) + packed(size, 4) + packed(tags_code, 8)
+
+
+def call(
+    log: CommitLog,
+    units: list[bytes],
+    codes: list[int] | None = None,
+    maximum: int = 99,
+    maximum_bytes: int = 1 << 40,
+    name: QueueName | None = None,
+) -> tuple[int, list[int]]:
+    """Units gone through or a code, and the physical offsets found."""
+    held, results = Bytes(b"".join(units)), np.zeros(kernel.RESULTS + 4, np.int64)
+    results[kernel.RESULTS :] = 4711
+    name = name or QueueName("T", 2)
+    wanted = np.array([*(codes or []), -1], np.int64)
+    passed = kernel.pull(
+        log.catalog, held.address, len(units), wanted, -1 if codes is None else len(codes), name.queue_id,
+        name.topic_address, name.topic_size, maximum, maximum_bytes, results, 0,
+    )  # fmt: skip
+    assert results[kernel.RESULTS :].tolist() == [4711] * 4
+    pairs = results[kernel.FIRST_PAIR :].reshape(-1, 2)[: int(results[kernel.FOUND_AT])] if passed >= 0 else []
+    return int(passed), [int(pair[0]) for pair in pairs]
+
+
+def test_more_units_than_room_are_left(tmp_path: Path) -> None:
+    log, written = written_store(tmp_path)
+    passed, found = call(log, [unit(one) for one in written])
+    assert (passed, found) == (32, [one.physical_offset for one in written[:32]])
+
+
+def test_no_units_are_none_found(tmp_path: Path) -> None:
+    assert call(written_store(tmp_path)[0], []) == (0, [])
+
+
+@pytest.mark.parametrize("maximum", [-1, 0, 1, 2, 3])
+def test_one_message_always_goes_through(maximum: int, tmp_path: Path) -> None:
+    log, written = written_store(tmp_path, 4)
+    assert call(log, [unit(one) for one in written], maximum=maximum)[0] == max(maximum, 1)
+    assert call(log, [unit(one) for one in written], maximum_bytes=maximum)[0] == 1
+
+
+def test_codes_are_compared_by_their_low_32_bits(tmp_path: Path) -> None:
+    log, written = written_store(tmp_path, 4)
+    codes = [5, -5, 1 << 31, -(1 << 31)]
+    units = [unit(one, code) for one, code in zip(written, codes, strict=True)]
+    assert call(log, units, [1 << 31]) == (4, [one.physical_offset for one in written[2:]])
+    assert call(log, units, [(1 << 32) - 5, 5]) == (4, [one.physical_offset for one in written[:2]])
+    assert call(log, units, []) == (4, [])
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [packed(0, 8) + packed(0x7FFFFFFF, 4) + bytes(8), bytes(20), packed(1 << 62, 8) + packed(100, 4) + bytes(8),
+     packed(-1, 8) + packed(100, 4) + bytes(8), packed(1, 8) + packed(100, 4) + bytes(8)],
+)  # fmt: skip
+def test_a_unit_without_its_record_is_odd(odd: bytes, tmp_path: Path) -> None:
+    log, written = written_store(tmp_path, 2)
+    assert call(log, [unit(written[0]), odd])[0] == kernel.ODD
+
+
+def test_a_record_of_another_size_queue_or_topic_is_odd(tmp_path: Path) -> None:
+    log, written = written_store(tmp_path, 2)
+    assert call(log, [unit(written[0], size=written[0].size + 1)])[0] == kernel.ODD
+    for other in (QueueName("T", 1), QueueName("U", 2), QueueName("TT", 2), QueueName("", 2)):
+        assert call(log, [unit(written[0])], name=other)[0] == kernel.ODD
+
+
+def test_an_extension_is_odd_only_where_tags_are_compared(tmp_path: Path) -> None:
+    log, written = written_store(tmp_path, 1)
+    extended = unit(written[0], -(1 << 63))
+    assert call(log, [extended], [5])[0] == kernel.ODD
+    assert call(log, [extended]) == (1, [written[0].physical_offset])
