@@ -77,12 +77,13 @@ class Server:
         loop = asyncio.get_running_loop()
         forbid_waiting()
         for listener in self._listeners:
-            endpoint = listener.endpoint
-            factory = partial(Connection, self._settings, listener.port_distance)
             try:
-                self._servers.append(await loop.create_server(factory, sock=listener.socket, backlog=BACKLOG))
+                # Not left to the loop: uvloop does not say that it failed.
+                listener.socket.listen(BACKLOG)
             except OSError as error:
-                raise cannot_listen(endpoint, error) from error
+                raise cannot_listen(listener.endpoint, error) from error
+            factory = partial(Connection, self._settings, listener.port_distance)
+            self._servers.append(await loop.create_server(factory, sock=listener.socket, backlog=BACKLOG))
         self._sweep_later()
         # A daemon: a step of the scan cannot be interrupted, and must not keep a stopped process alive.
         threading.Thread(target=self._finish_scan, name="scan", daemon=True).start()
