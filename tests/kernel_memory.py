@@ -1,9 +1,13 @@
 """Bytes at an address, as kernels want them."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from storage.kernels import catalog as table
+from storage.kernels.memory import PROBE_ADDRESS, PROBE_SHIFT
 from store_files import pack_record, property_bytes
 
 
@@ -41,3 +45,64 @@ def record_at(physical_offset: int, **changes: Any) -> bytes:
         "prepared_transaction_offset": 0,
     }
     return pack_record(**{**fields, **changes})
+
+
+@dataclass
+class IndexBytes:
+    """An index file for a :class:`KernelStore`, with what a snapshot knows of it."""
+
+    data: bytes
+    slots: int
+    entries: int
+    maximum: int
+    flags: int = table.ASCENDING | table.HAS_TAGS
+
+
+def _trust(file: IndexBytes) -> tuple[int, int]:
+    return file.maximum, file.flags
+
+
+class KernelStore:
+    """Segments (base offset, bytes), index files and scanned entries (hash, physical offset) as kernels see them.
+
+    `descriptor` is what page probes ask, for all files alike; −1 says that everything is in memory.
+    """
+
+    def __init__(
+        self,
+        segments: Sequence[tuple[int, bytes]],
+        index_files: Sequence[IndexBytes] = (),
+        scanned: Sequence[tuple[int, int]] = (),
+        *,
+        descriptor: int = -1,
+    ) -> None:
+        self.segments = [Bytes(data) for _, data in segments]
+        self.index_files = [Bytes(file.data) for file in index_files]
+        self._heat: list[np.ndarray] = []
+        rows = [
+            (base, held.address, held.length, self._heat_of(held), descriptor, held.length)
+            for (base, _), held in zip(segments, self.segments, strict=True)
+        ]
+        index_rows = [
+            (held.address, held.length, file.slots, file.entries, self._heat_of(held), descriptor, *_trust(file))
+            for file, held in zip(index_files, self.index_files, strict=True)
+        ]
+        ordered = sorted(scanned)
+        self._hashes = np.array([hashed for hashed, _ in ordered], dtype=np.int32)
+        self._offsets = np.array([offset for _, offset in ordered], dtype=np.int64)
+        head = np.zeros(table.HEADER, dtype=np.int64)
+        head[table.PROBE] = PROBE_ADDRESS
+        head[table.SEGMENT_COUNT], head[table.INDEX_COUNT] = len(rows), len(index_rows)
+        head[table.TAIL_COUNT] = len(ordered)
+        head[table.TAIL_HASHES], head[table.TAIL_OFFSETS] = self._hashes.ctypes.data, self._offsets.ctypes.data
+        ordered_rows = sorted(index_rows, key=lambda row: row[table.INDEX_MAXIMUM], reverse=True)
+        flat = [value for row in [*rows, *ordered_rows] for value in row]
+        self.catalog = np.concatenate([head, np.array(flat, dtype=np.int64)])
+
+    def heat_address(self, number: int) -> int:
+        """Where the heat of a file lies: segments first, then index files as they were given."""
+        return int(self._heat[number].ctypes.data)
+
+    def _heat_of(self, held: Bytes) -> int:
+        self._heat.append(np.zeros((held.length >> PROBE_SHIFT) + 1, dtype=np.int32))
+        return int(self._heat[-1].ctypes.data)

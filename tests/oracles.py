@@ -4,6 +4,7 @@ Nothing here imports the project. Speed does not matter; being obvious does. Sec
 store-format reference.
 """
 
+import itertools
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -368,6 +369,30 @@ def walk_chain(index_file: bytes, slot_count: int, hash_value: int) -> list[int]
     return offsets
 
 
+def first_bad_entry(index_file: bytes, slot_count: int, entry_count: int) -> int:
+    """0 if every pointer and slot follows from the hashes, else the first wrong entry's number.
+
+    A wrong slot counts as entry `entry_count + 1 + slot`; slots are looked at last.
+    """
+    newest = dict.fromkeys(range(slot_count), 0)
+    first = 40 + 4 * slot_count
+    for number in range(1, entry_count + 1):
+        entry = first + 20 * number
+        hash_value = signed(index_file, entry, 4)
+        if hash_value < 0 or signed(index_file, entry + 16, 4) != newest[hash_value % slot_count]:
+            return number
+        newest[hash_value % slot_count] = number
+    wrong = [slot for slot in newest if signed(index_file, 40 + 4 * slot, 4) != newest[slot]]
+    return entry_count + 1 + wrong[0] if wrong else 0
+
+
+def measure_offsets(offsets: Sequence[int], gap: int) -> tuple[int, int, bool, list[tuple[int, int]]]:
+    """Smallest, largest, whether none is below the one before it, and where the next one is more than `gap` ahead."""
+    pairs = list(itertools.pairwise(offsets))
+    gaps = [(left, right) for left, right in pairs if right - left > gap]
+    return min(offsets), max(offsets), all(left <= right for left, right in pairs), gaps
+
+
 def has_key(record: Record, key: str, kind: str) -> bool:
     """Whether `key` names the record: kind K (a piece of KEYS), U (unique key), T (tag), or ANY (K or U)."""
     properties = record.properties
@@ -402,6 +427,28 @@ def query(
         and record.physical_offset < before_offset
     }
     return sorted(offsets)[-maximum:] if maximum > 0 else []
+
+
+def lookup(
+    index_files: Iterable[tuple[bytes, int]],
+    scanned: Iterable[tuple[int, int]],
+    records: Sequence[Record],
+    topic: str,
+    key: str,
+    *,
+    kind: str = "ANY",
+    **window: int,
+) -> list[int]:
+    """The answer of an index that is only a hint: what it proposes of what `query` finds, oldest first, all of it.
+
+    `index_files` are bytes and slot counts; `scanned` further entries as (hash, physical offset).
+    """
+    hash_value = index_hash(f"{topic}#T#{key}" if kind == "T" else f"{topic}#{key}")
+    proposed = {offset for hashed, offset in scanned if hashed == hash_value}
+    for index_file, slot_count in index_files:
+        proposed.update(walk_chain(index_file, slot_count, hash_value))
+    known = [record for record in records if record.physical_offset in proposed]
+    return query(known, topic, key, kind=kind, maximum=len(known) + 1, **window)
 
 
 # --- queues (§2.13, §5.1) -------------------------------------------------------------------------------------------

@@ -1,0 +1,117 @@
+"""The structural check of an index file against the oracle that recomputes slots and pointers in a dictionary."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import oracles
+from kernel_memory import Bytes
+from storage.kernels.structure import (
+    GAP_BYTES,
+    STATS_ASCENDING,
+    STATS_GAPS,
+    STATS_MAXIMUM,
+    STATS_MINIMUM,
+    check_structure,
+    measure_entries,
+)
+from strategies import KEYS
+
+SLOTS = 7
+
+
+def image_of(keys: list[str], slots: int = SLOTS, entries: int = 30) -> oracles.IndexImage:
+    """An index file whose entries are 100 bytes of log apart."""
+    image = oracles.IndexImage(slots, entries)
+    for number, key in enumerate(keys):
+        image.put(f"T#{key}", 100 * number, 1_700_000_000_000 + number)
+    return image
+
+
+def check(data: bytes, slots: int, entries: int) -> int:
+    held = Bytes(data)
+    return int(check_structure(held.address, slots, entries, np.zeros(slots, dtype=np.int32)))
+
+
+key_lists = st.lists(st.sampled_from(KEYS), min_size=1, max_size=20)
+
+
+class TestCheckStructure:
+    @given(key_lists, st.sampled_from([1, 2, 7, 97]))
+    def test_what_a_broker_writes_reproduces(self, keys: list[str], slots: int) -> None:
+        data = image_of(keys, slots).to_bytes()
+        assert oracles.first_bad_entry(data, slots, len(keys)) == 0
+        assert check(data, slots, len(keys)) == 0
+
+    @given(key_lists, st.data())
+    def test_damage_is_found_where_the_oracle_finds_it(self, keys: list[str], data: st.DataObject) -> None:
+        image = bytearray(image_of(keys).to_bytes())
+        for _ in range(data.draw(st.integers(1, 3))):
+            image[data.draw(st.integers(40, 40 + 4 * SLOTS + 20 * (len(keys) + 1) - 1))] = data.draw(
+                st.integers(0, 255)
+            )
+        assert check(bytes(image), SLOTS, len(keys)) == oracles.first_bad_entry(bytes(image), SLOTS, len(keys))
+
+    @settings(max_examples=50)
+    @given(key_lists, st.integers(1, 12))
+    def test_a_wrong_slot_count_is_judged_like_the_oracle(self, keys: list[str], slots: int) -> None:
+        data = image_of(keys).to_bytes()
+        entries = (len(data) - 40 - 4 * slots) // 20 - 1
+        assert check(data, slots, entries) == oracles.first_bad_entry(data, slots, entries)
+
+    def test_a_slot_without_entries_that_points_somewhere_is_found(self) -> None:
+        image = image_of(["k"])
+        free = next(slot for slot in range(SLOTS) if slot not in image.slots)
+        image.slots[free] = 1
+        assert check(image.to_bytes(), SLOTS, 1) == 2 + free
+
+    def test_a_negative_hash_is_no_hash(self) -> None:
+        image = image_of(["a", "b", "c"])
+        image.entries[1] = (-1, *image.entries[1][1:])
+        assert check(image.to_bytes(), SLOTS, 3) == 2
+
+    def test_scratch_of_an_earlier_file_is_the_callers_to_clear(self) -> None:
+        held = Bytes(image_of(["a", "b"]).to_bytes())
+        heads = np.zeros(SLOTS, dtype=np.int32)
+        assert check_structure(held.address, SLOTS, 2, heads) == 0
+        assert sorted(heads.tolist())[-1] == 2
+
+
+class TestMeasureEntries:
+    @given(
+        st.lists(st.integers(0, 4 * GAP_BYTES), min_size=1, max_size=12)
+        | st.lists(st.integers(0, 4 * GAP_BYTES), min_size=1, max_size=12).map(sorted)
+    )
+    def test_bounds_order_and_gaps_are_those_of_the_oracle(self, offsets: list[int]) -> None:
+        image = oracles.IndexImage(SLOTS, 20)
+        for number, offset in enumerate(offsets):
+            image.put(f"T#{number}", offset, 0)
+        held = Bytes(image.to_bytes())
+        stats, gaps = np.zeros(4, dtype=np.int64), np.zeros((20, 2), dtype=np.int64)
+        count = measure_entries(held.address, SLOTS, len(offsets), stats, gaps)
+        minimum, maximum, ascending, expected = oracles.measure_offsets(offsets, GAP_BYTES)
+        assert (stats[STATS_MINIMUM], stats[STATS_MAXIMUM], bool(stats[STATS_ASCENDING])) == (
+            minimum,
+            maximum,
+            ascending,
+        )
+        assert count == stats[STATS_GAPS] == len(expected)
+        assert [tuple(row) for row in gaps[:count].tolist()] == expected
+
+    @pytest.mark.parametrize("room", [0, 1, 3])
+    def test_gaps_beyond_the_room_are_counted_and_not_written(self, room: int) -> None:
+        image = oracles.IndexImage(SLOTS, 20)
+        for number in range(6):
+            image.put(f"T#{number}", number * 2 * GAP_BYTES, 0)
+        held = Bytes(image.to_bytes())
+        stats, gaps = np.zeros(4, dtype=np.int64), np.full((room + 1, 2), -1, dtype=np.int64)
+        assert measure_entries(held.address, SLOTS, 6, stats, gaps[:room]) == 5
+        assert gaps[room].tolist() == [-1, -1]
+        assert gaps[:room, 0].tolist() == [number * 2 * GAP_BYTES for number in range(room)]
+
+    def test_stats_of_an_earlier_file_are_overwritten(self) -> None:
+        held = Bytes(image_of(["a", "b"]).to_bytes())
+        stats, gaps = np.full(4, 99, dtype=np.int64), np.zeros((1, 2), dtype=np.int64)
+        measure_entries(held.address, SLOTS, 2, stats, gaps)
+        assert stats.tolist() == [0, 100, 1, 0]
