@@ -8,8 +8,12 @@ import oracles
 from kernel_memory import Bytes
 from storage.kernels.java_string import fold_hash, hash_utf8
 
-PIECES = [b"a", b"\x7f", b"\xc2\xa9", b"\xc0", b"\xe4\xbb\xb7", b"\xed\xa0\x80", b"\xed\xa0", b"\xe0\x80\x80", b"\xe1\x80",
-          b"\xf0\x9f\x98\x80", b"\xf0\x80", b"\xf4\x90\x80\x80", b"\xf5", b"\xf8", b"\xff", b"\x80", b"\xf0\x9f\x98"]  # fmt: skip
+PIECES = [
+    *(b"a", b"\x7f", b"\xc2\xa9", b"\xe4\xbb\xb7", b"\xf0\x9f\x98\x80"),
+    *(b"\xc0", b"\xe0\x80\x80", b"\xf0\x80", b"\xf4\x90\x80\x80", b"\xf5", b"\xf8", b"\xff", b"\x80"),
+    *(b"\xed\xa0\x80", b"\xed\xa0", b"\xe1\x80", b"\xf0\x9f\x98"),
+]
+"""Whole sequences; ones that no encoder writes; encoded surrogates and sequences cut short."""
 
 
 def kernel_hash(data: bytes) -> int:

@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracles
+from kernel_memory import Bytes, record_at
 from storage.kernels.scan import (
     AT_BLANK,
     AT_DAMAGE,
@@ -16,7 +17,6 @@ from storage.kernels.scan import (
     scan_keys,
     walk_records,
 )
-from kernel_memory import Bytes, record_at
 
 BASE = 1 << 32
 
@@ -30,7 +30,9 @@ def segment(*changes: dict[str, object]) -> tuple[bytes, list[int]]:
     return data, positions
 
 
-def scan(data: bytes, position: int = 0, stop: int | None = None, room: int = 1000) -> tuple[int, int, set[tuple[int, int]]]:
+def scan(
+    data: bytes, position: int = 0, stop: int | None = None, room: int = 1000
+) -> tuple[int, int, set[tuple[int, int]]]:
     held = Bytes(data)
     hashes, offsets = np.zeros(room + MAXIMUM_PIECES, np.int32), np.zeros(room + MAXIMUM_PIECES, np.int64)
     result = np.zeros(4, np.int64)
