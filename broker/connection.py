@@ -44,6 +44,9 @@ LOOKUPS_LIMIT = 16
 WAITING_LIMIT = 4096
 """Requests of one connection that may wait for anything at all."""
 
+LINGER_SECONDS = 0.5
+"""How long a client that was told the end may take to close its side."""
+
 IDLE_SWEEPS = 2
 """Sweeps without a sign of life after which a connection is closed."""
 
@@ -96,6 +99,8 @@ class Connection(asyncio.Protocol):
         self._lookups: set[asyncio.Future[Answer]] = set()
         self._reader_is_slow = False
         self._ending = False
+        self._peer_ended = False
+        self._finished = False
         self._lost = False
         self._sweeps = 0
         self._unread_bytes = 0
@@ -140,10 +145,11 @@ class Connection(asyncio.Protocol):
 
         What waits for something else, for a message to arrive perhaps, is given up: the client may be gone altogether.
         """
+        self._peer_ended = True
         for future in self._waiting.keys() - self._lookups:
             future.cancel()
         self.end()
-        return True
+        return not self._finished
 
     def data_received(self, data: bytes) -> None:
         """Answer all frames that are complete, in one write."""
@@ -297,9 +303,20 @@ class Connection(asyncio.Protocol):
         return error.frames
 
     def _close_when_done(self) -> None:
-        """Close once everything received is answered; the transport sends what it still holds first."""
-        if not self._backlog and not self._waiting:
+        """Close once everything received is answered and sent.
+
+        Closing a socket that holds unread bytes resets the connection, and answers on their way are lost. So our side
+        is shut down first, and what still comes is thrown away until the client closes, or for `LINGER_SECONDS`.
+        """
+        if self._backlog or self._waiting or self._finished:
+            return
+        self._finished = True
+        if self._peer_ended:
             self._transport.close()
+        else:
+            self._transport.write_eof()
+            self._transport.resume_reading()
+            asyncio.get_running_loop().call_later(LINGER_SECONDS, self._transport.close)
 
 
 class _OnlyOpaque(msgspec.Struct):

@@ -1,0 +1,180 @@
+"""`rocketlens serve` as a process: the line, the signals, the exit codes."""
+
+import contextlib
+import signal
+import socket
+import struct
+import time
+from pathlib import Path
+
+import pytest
+
+from process import STOP_SECONDS, rocketlens, serving_process
+from protocol.command import Command, decode_command, encode_request
+from protocol.frame import FrameDecoder
+
+VIEW = 33
+
+
+def ask(connection: socket.socket, code: int, **fields: str) -> Command:
+    """One request and its answer."""
+    connection.sendall(encode_request(code, fields, opaque=1))
+    decoder = FrameDecoder()
+    while True:
+        data = connection.recv(65536)
+        assert data, "the server closed the connection"
+        for frame in decoder.feed(data):
+            return decode_command(frame)
+
+
+@pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_says_where_it_serves_and_a_signal_ends_it_with_code_0(
+    g1_store: Path, tmp_path: Path, loop: str, number: int
+) -> None:
+    with serving_process(g1_store, tmp_path, "--loop", loop) as server:
+        (endpoint,) = server.endpoints
+        assert server.line == f"rocketlens: serving {g1_store} on {endpoint}\n"
+        with socket.create_connection(endpoint) as connection:
+            assert ask(connection, VIEW, offset="0").code == 0
+            assert server.stop(number) == 0
+            assert connection.recv(1) == b""
+        assert server.process.stdout is not None
+        assert server.process.stdout.read() == ""
+        assert "Traceback" not in server.errors.read_text()
+
+
+def test_it_serves_ipv6_several_addresses_and_the_vip_port(g1_store: Path, tmp_path: Path) -> None:
+    arguments = ("--listen", "127.0.0.1:0", "--listen", "[::1]:0", "--vip")
+    with serving_process(g1_store, tmp_path, *arguments) as server:
+        v4, v6, v4_vip, v6_vip = server.endpoints
+        assert (v4_vip, v6_vip) == (v4._replace(port=v4.port - 2), v6._replace(port=v6.port - 2))
+        for endpoint in server.endpoints:
+            with socket.create_connection(endpoint) as connection:
+                assert ask(connection, VIEW, offset="0").code == 0
+        # Only what was told is bound.
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.2", v4.port))
+        assert server.stop() == 0
+
+
+def test_routes_name_the_advertised_address_and_the_given_names(g1_store: Path, tmp_path: Path) -> None:
+    arguments = ("--advertise", "archive.example.org:12345", "--broker-name", "old-b", "--cluster", "Old")
+    with serving_process(g1_store, tmp_path, *arguments) as server:
+        with socket.create_connection(server.endpoints[0]) as connection:
+            route = ask(connection, 105, topic="TopicTest").body.decode()
+        assert "archive.example.org:12345" in route
+        assert '"old-b"' in route
+        assert '"Old"' in route
+        assert server.stop() == 0
+
+
+def test_a_port_in_use_ends_it_with_one_line(g1_store: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        outcome = rocketlens("serve", g1_store, "--listen", f"127.0.0.1:{port}")
+    assert outcome.returncode == 1
+    assert outcome.stdout == b""
+    assert outcome.stderr.decode() == f"rocketlens: cannot listen on 127.0.0.1:{port}: another process listens there\n"
+
+
+def test_a_second_server_on_the_port_is_refused(g1_store: Path, tmp_path: Path) -> None:
+    with serving_process(g1_store, tmp_path) as server:
+        outcome = rocketlens("serve", g1_store, "--listen", str(server.endpoints[0]))
+        assert outcome.returncode == 1
+        assert b"another process listens there" in outcome.stderr
+        assert server.stop() == 0
+
+
+@pytest.mark.parametrize("kind", ["missing", "file", "empty"])
+def test_what_is_no_store_ends_it_with_code_3_and_one_line(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / kind
+    if kind == "file":
+        path.write_text("no store")
+    elif kind == "empty":
+        path.mkdir()
+    outcome = rocketlens("serve", path, "--listen", "127.0.0.1:0")
+    assert outcome.returncode == 3
+    assert outcome.stdout == b""
+    lines = outcome.stderr.decode().splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith(f"rocketlens: {path} is no store that can be served: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--listen", "10911"], "expected HOST:PORT"),
+        (["--listen", "::1:10911"], "in brackets"),
+        (["--loop", "trio"], "'trio' is not one of"),
+        (["--index-slots", "5"], "given together"),
+        (["--frame-limit", "1"], "1 is not in the range"),
+        (["--advertise", "a:0"], "cannot dial port 0"),
+        (["--commit-log", "a,,b"], "empty directory name"),
+        (["--state-dir", "STORE/state"], "lies inside the store"),
+        (["--numba-cache", "STORE/cache"], "lies inside the store"),
+        (["--no-such-option"], "No such option"),
+    ],
+)
+def test_wrong_usage_ends_it_with_code_2(g1_store: Path, arguments: list[str], says: str) -> None:
+    arguments = [argument.replace("STORE", str(g1_store)) for argument in arguments]
+    listen = [] if "--listen" in arguments else ["--listen", "127.0.0.1:0"]
+    outcome = rocketlens("serve", g1_store, *arguments, *listen)
+    assert outcome.returncode == 2
+    assert says in outcome.stderr.decode()
+    assert b"Traceback" not in outcome.stderr
+
+
+def test_what_is_in_flight_is_answered_before_it_ends(g1_store: Path, tmp_path: Path) -> None:
+    wanted = 2000
+    fields = {"topic": "TopicTest", "key": "hotkey", "maxNum": "64", "beginTimestamp": "0", "endTimestamp": "9" * 18}
+    with serving_process(g1_store, tmp_path) as server, socket.create_connection(server.endpoints[0]) as connection:
+        ask(connection, VIEW, offset="0")
+        connection.sendall(b"".join(encode_request(12, fields, opaque=number) for number in range(wanted)))
+        first = connection.recv(65536)
+        assert server.stop() == 0
+        data = first
+        while chunk := connection.recv(1 << 20):
+            data += chunk
+    frames = FrameDecoder()
+    answers = [decode_command(frame) for frame in frames.feed(data)]
+    # What had not been read when the signal came was never received; what was, is answered whole.
+    assert answers
+    assert not frames.needs_more
+    assert [answer.opaque for answer in answers] == list(range(len(answers)))
+
+
+def test_a_client_that_does_not_read_does_not_delay_the_end(g1_store: Path, tmp_path: Path) -> None:
+    fields = {"topic": "TopicTest", "key": "hotkey", "maxNum": "64", "beginTimestamp": "0", "endTimestamp": "9" * 18}
+    request = encode_request(12, fields, opaque=1)
+    with serving_process(g1_store, tmp_path) as server, socket.create_connection(server.endpoints[0]) as connection:
+        connection.settimeout(1)
+        with contextlib.suppress(TimeoutError):
+            connection.sendall(request * 1_000_000)
+        started = time.monotonic()
+        assert server.stop() == 0
+        assert time.monotonic() - started < STOP_SECONDS
+
+
+def test_a_hangup_signal_makes_it_look_at_the_store_anew(g1_store: Path, tmp_path: Path) -> None:
+    with serving_process(g1_store, tmp_path) as server:
+        server.process.send_signal(signal.SIGHUP)
+        deadline = time.monotonic() + 20
+        while "the store was read anew" not in server.errors.read_text():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        with socket.create_connection(server.endpoints[0]) as connection:
+            assert ask(connection, VIEW, offset="0").code == 0
+        assert server.stop() == 0
+
+
+def test_garbage_is_logged_in_one_line_and_the_server_lives(g1_store: Path, tmp_path: Path) -> None:
+    with serving_process(g1_store, tmp_path) as server:
+        for garbage in (b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00", struct.pack(">ii", 4, 100), bytes(8)):
+            with socket.create_connection(server.endpoints[0]) as connection:
+                connection.sendall(garbage + bytes(8))
+                assert connection.recv(1) == b""
+        with socket.create_connection(server.endpoints[0]) as connection:
+            assert ask(connection, VIEW, offset="0").code == 0
+        assert server.stop() == 0
+        assert server.errors.read_text().count("connection closed") == 4

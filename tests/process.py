@@ -1,0 +1,72 @@
+"""The `rocketlens` command as processes: run to its end, or serving until told to stop."""
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from broker.config import Endpoint
+
+ROOT = Path(__file__).parent.parent
+COMMAND = (sys.executable, "-c", "from broker.cli.main import main; main(prog_name='rocketlens')")
+START_SECONDS = 90
+STOP_SECONDS = 5.0
+LINE = re.compile(r"rocketlens: serving (.+) on ([^ ,]+(?:, [^ ,]+)*)\n")
+
+
+def rocketlens(*arguments: str | Path, env: dict[str, str] | None = None) -> "subprocess.CompletedProcess[bytes]":
+    """Run one command to its end."""
+    command = [*COMMAND, *map(str, arguments)]
+    environment = os.environ | (env or {})
+    return subprocess.run(command, capture_output=True, cwd=ROOT, env=environment, check=False, timeout=START_SECONDS)
+
+
+@dataclass
+class Serving:
+    """A server process that accepts connections; `line` is what it said on stdout, `errors` the file of its stderr."""
+
+    process: "subprocess.Popen[str]"
+    line: str
+    errors: Path
+
+    @property
+    def endpoints(self) -> list[Endpoint]:
+        """The addresses in its line."""
+        found = LINE.fullmatch(self.line)
+        assert found, self.line
+        return [Endpoint.parse(text) for text in found[2].split(", ")]
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """Send a signal; the exit code, which has to come in time."""
+        self.process.send_signal(number)
+        return self.process.wait(STOP_SECONDS)
+
+
+@contextlib.contextmanager
+def serving_process(store: Path, folder: Path, *arguments: str) -> Iterator[Serving]:
+    """Serve a store on a free loopback port (unless `arguments` say otherwise) until the block ends."""
+    listen = [] if "--listen" in arguments else ["--listen", "127.0.0.1:0"]
+    command = [*COMMAND, "serve", str(store), *listen, *arguments]
+    errors = folder / "stderr"
+    with errors.open("w") as file:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=file, cwd=ROOT, text=True)
+    assert process.stdout is not None
+    killer = threading.Timer(START_SECONDS, process.kill)
+    killer.start()
+    try:
+        line = process.stdout.readline()
+        killer.cancel()
+        assert line, errors.read_text()
+        yield Serving(process, line, errors)
+    finally:
+        killer.cancel()
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        process.stdout.close()
