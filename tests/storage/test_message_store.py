@@ -130,7 +130,7 @@ class TestPaging:
 
 
 class TestTags:
-    """ "A tag query on a range whose index has no tag entries scans the topic's queue units of that range by tag hash." """
+    """ "A tag query on a range whose index has no tag entries scans the topic's queue units of that range …" """
 
     def test_files_of_older_brokers_are_told_apart(self, tmp_path: Path) -> None:
         for profile, kept in (("5.5", True), ("5.3", False)):
