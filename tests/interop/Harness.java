@@ -1,5 +1,6 @@
 import com.alibaba.fastjson.JSON;
 import com.alibaba.fastjson.JSONObject;
+import com.alibaba.fastjson.serializer.SerializerFeature;
 import java.io.BufferedReader;
 import java.io.ByteArrayOutputStream;
 import java.io.InputStreamReader;
@@ -72,11 +73,15 @@ public final class Harness {
         Harness harness = new Harness();
         BufferedReader commands = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = commands.readLine(); line != null; line = commands.readLine()) {
-            String answer = JSON.toJSONString(harness.answer(JSON.parseObject(line))) + "\n";
+            String answer = text(harness.answer(JSON.parseObject(line)));
             answers.write(answer.getBytes(StandardCharsets.UTF_8));
             answers.flush();
         }
         System.exit(0);
+    }
+
+    private static String text(Map<String, Object> answer) {
+        return JSON.toJSONString(answer, SerializerFeature.WriteMapNullValue) + "\n";
     }
 
     private Map<String, Object> answer(JSONObject command) {

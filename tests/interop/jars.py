@@ -19,8 +19,8 @@ def jars(version: str = SERVER_VERSION) -> Path:
     """The folder that holds the jars of ``version`` with all they depend on.
 
     5.x brings broker, name server, tools and client; 4.x tools and client, since its broker was never published. The
-    folder is ``$ROCKETLENS_JARS/<version>`` (default ``~/.cache/rocketlens/jars/<version>``), filled on the first call by
-    whichever process comes first. Raises `JarsUnavailable`.
+    folder is ``$ROCKETLENS_JARS/<version>`` (default ``~/.cache/rocketlens/jars/<version>``), filled on the first call
+    by whichever process comes first. Raises `JarsUnavailable`.
     """
     folder = _cache_root() / version
     if folder.is_dir():

@@ -1,4 +1,4 @@
-"""Official Java clients and mqadmin, driven from Python: one JVM a version and header form, one line of JSON a command."""
+"""Official Java clients and mqadmin, driven from Python: a JVM a version and header form, a line of JSON a command."""
 
 import json
 import os
@@ -48,7 +48,7 @@ class JavaClient:
         return "".join(line for line in printed.splitlines(keepends=True) if not line.startswith("\tat Harness."))
 
     def view(self, name_server: str, client: str, message_id: str, topic: str | None) -> dict[str, Any]:
-        """``viewMessage(topic, id)`` of the admin, producer or consumer; without a topic the one-argument form of 4.x."""
+        """``viewMessage(topic, id)`` of the admin, producer or consumer; without topic the one-argument form of 4.x."""
         command = {"command": "view", "nameServer": name_server, "client": client, "id": message_id, "topic": topic}
         message: dict[str, Any] = self._use(name_server, command)["messages"][0]
         return message

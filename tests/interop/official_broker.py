@@ -4,8 +4,8 @@
         ask(pair.broker.address, 33, {"offset": "0"})
 
 Leaving a ``with`` block kills the process, which is quick and right for a copy of a store that nobody reads afterwards;
-for a store that is kept call `OfficialProcess.stop` before: SIGTERM, upon which a broker takes some 17 s to close cleanly.
-What the process printed and logged is in `OfficialProcess.log_text` and is part of every failure message.
+for a store that is kept call `OfficialProcess.stop` before: SIGTERM, upon which a broker takes some 17 s to close. What
+the process printed and logged is in `OfficialProcess.log_text` and is part of every failure message.
 """
 
 import contextlib

@@ -22,8 +22,11 @@ class Passed:
 class RecordingProxy:
     """Listens on ``address`` and passes connections on to ``target``; what went through is in ``passed``."""
 
-    def __init__(self, address: tuple[str, int], target: tuple[str, int]) -> None:
-        """Binds at once (OSError when the address is taken); `recording_proxy` serves and closes."""
+    def __init__(self, address: tuple[str, int], target: tuple[str, int] | None) -> None:
+        """Binds at once (OSError when the address is taken); `recording_proxy` serves and closes.
+
+        Without a ``target`` connections are refused by closing them until one is set.
+        """
         self.target = target
         self.passed: list[Passed] = []
         self._listener = socket.create_server(address, family=_family(address))
@@ -59,6 +62,8 @@ class RecordingProxy:
 
     def _connect(self, client: socket.socket) -> None:
         with client:
+            if self.target is None:
+                return
             try:
                 server = socket.create_connection(self.target)
             except OSError:

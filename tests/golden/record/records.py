@@ -1,24 +1,62 @@
-"""A plain walk over commit log segments, apart from `storage`: what the recorder has to ask about."""
+"""A plain walk over commit log segments, apart from `storage`: what recorder and interop tests compare with."""
 
+import socket
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-MESSAGE_V1, MESSAGE_V2, BLANK = 0xDAA320A7, 0xDAA320AB, 0xCBD43194
+MESSAGE_V1, MESSAGE_V2 = 0xDAA320A7, 0xDAA320AB
 BORN_HOST_IS_IPV6, STORE_HOST_IS_IPV6 = 0x10, 0x20
 
 
 @dataclass(frozen=True)
 class Record:
-    """What identifies one stored message."""
+    """One stored message; hosts as (packed address, port), the body as it is stored."""
 
     physical_offset: int
     topic: str
     queue_id: int
     queue_offset: int
+    flag: int
+    sys_flag: int
+    born_timestamp: int
+    born_host: tuple[bytes, int]
     store_timestamp: int
+    store_host: tuple[bytes, int]
+    reconsume_times: int
+    body: bytes
     properties: dict[str, str]
+
+    @property
+    def offset_message_id(self) -> str:
+        """Store host, port and physical offset in hexadecimal."""
+        address, port = self.store_host
+        return (address + struct.pack(">iq", port, self.physical_offset)).hex().upper()
+
+
+class Cursor:
+    """Reads fields of a record one after the other."""
+
+    def __init__(self, data: bytes) -> None:
+        """Starts at the first byte."""
+        self._data, self._position = data, 0
+
+    def number(self, form: str) -> int:
+        """A big-endian number of a `struct` letter."""
+        value: int
+        (value,) = struct.unpack_from(f">{form}", self._data, self._position)
+        self._position += struct.calcsize(form)
+        return value
+
+    def take(self, length: int) -> bytes:
+        """The next bytes."""
+        self._position += length
+        return self._data[self._position - length : self._position]
+
+    def host(self, *, wide: bool) -> tuple[bytes, int]:
+        """An address of 4 or 16 bytes and a port."""
+        return self.take(16 if wide else 4), self.number("i")
 
 
 def walk(directories: Iterable[Path]) -> Iterator[Record]:
@@ -34,15 +72,36 @@ def walk(directories: Iterable[Path]) -> Iterator[Record]:
             position += size
 
 
+def host_text(host: tuple[bytes, int]) -> str:
+    """The address of a host as people write it."""
+    address = host[0]
+    return socket.inet_ntop(socket.AF_INET if len(address) == 4 else socket.AF_INET6, address)
+
+
 def _record(data: bytes, *, wide_topic: bool) -> Record:
-    queue_id, _, queue_offset, physical_offset, sys_flag = struct.unpack_from(">iiqqi", data, 12)
-    position = 48 + (20 if sys_flag & BORN_HOST_IS_IPV6 else 8)
-    (store_timestamp,) = struct.unpack_from(">q", data, position)
-    position += 8 + (20 if sys_flag & STORE_HOST_IS_IPV6 else 8) + 4 + 8
-    position += 4 + struct.unpack_from(">i", data, position)[0]
-    (topic_length,) = struct.unpack_from(">h" if wide_topic else ">b", data, position)
-    position += 2 if wide_topic else 1
-    topic = data[position : position + topic_length].decode()
-    properties = data[position + topic_length + 2 :].decode()
-    pairs = (pair.split("\x01", 1) for pair in properties.split("\x02") if "\x01" in pair)
-    return Record(physical_offset, topic, queue_id, queue_offset, store_timestamp, {pair[0]: pair[1] for pair in pairs})
+    cursor = Cursor(data)
+    cursor.take(12)
+    queue_id, flag = cursor.number("i"), cursor.number("i")
+    queue_offset, physical_offset, sys_flag = cursor.number("q"), cursor.number("q"), cursor.number("i")
+    born_timestamp, born_host = cursor.number("q"), cursor.host(wide=bool(sys_flag & BORN_HOST_IS_IPV6))
+    store_timestamp, store_host = cursor.number("q"), cursor.host(wide=bool(sys_flag & STORE_HOST_IS_IPV6))
+    reconsume_times, _ = cursor.number("i"), cursor.number("q")
+    body = cursor.take(cursor.number("i"))
+    topic = cursor.take(cursor.number("h" if wide_topic else "b")).decode()
+    properties = cursor.take(cursor.number("h")).decode()
+    pairs = (tuple(pair.split("\x01", 1)) for pair in properties.split("\x02") if "\x01" in pair)
+    return Record(
+        physical_offset=physical_offset,
+        topic=topic,
+        queue_id=queue_id,
+        queue_offset=queue_offset,
+        flag=flag,
+        sys_flag=sys_flag,
+        born_timestamp=born_timestamp,
+        born_host=born_host,
+        store_timestamp=store_timestamp,
+        store_host=store_host,
+        reconsume_times=reconsume_times,
+        body=body,
+        properties=dict(pairs),
+    )

@@ -1,0 +1,66 @@
+"""`rocketlens serve` as a process of its own, as a person starts it."""
+
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+ROCKETLENS = [sys.executable, "-c", "from broker.cli.main import main; main()"]
+START_SECONDS = 90
+STOP_SECONDS = 10
+
+
+@contextlib.contextmanager
+def rocketlens_serving(store: Path, work: Path, *options: str) -> Iterator[tuple[str, int]]:
+    """The address of a server of ``store`` on a free port, once it says that it serves; SIGTERM at the end."""
+    command = [
+        *ROCKETLENS,
+        "serve",
+        str(store),
+        "--listen",
+        "127.0.0.1:0",
+        "--state-dir",
+        str(work / "state"),
+        *options,
+    ]
+    with (work / "rocketlens.log").open("ab") as log:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, cwd=ROOT)
+    try:
+        line = _first_line(process, work / "rocketlens.log")
+        prefix = f"rocketlens: serving {store} on 127.0.0.1:"
+        assert line.startswith(prefix), line
+        yield "127.0.0.1", int(line.removeprefix(prefix))
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(STOP_SECONDS) == 0, (work / "rocketlens.log").read_text()[-4000:]
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+def run_rocketlens(*arguments: str) -> "subprocess.CompletedProcess[bytes]":
+    """One command of ours, run to its end."""
+    return subprocess.run([*ROCKETLENS, *arguments], capture_output=True, cwd=ROOT, check=False, timeout=120)
+
+
+def _first_line(process: "subprocess.Popen[bytes]", log: Path) -> str:
+    assert process.stdout is not None
+    deadline, line = time.monotonic() + START_SECONDS, b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while not line.endswith(b"\n"):
+            if not selector.select(max(0.0, deadline - time.monotonic())):
+                raise TimeoutError(f"rocketlens serve says nothing after {START_SECONDS} s\n{log.read_text()[-4000:]}")
+            chunk = os.read(process.stdout.fileno(), 4096)
+            if not chunk:
+                raise RuntimeError(f"rocketlens serve ended with {process.wait()}\n{log.read_text()[-4000:]}")
+            line += chunk
+    return line.decode().strip()

@@ -1,0 +1,88 @@
+"""Where a server stands as its clients see it: on the address inside the offset message ids, or elsewhere.
+
+On that address a Java client that looks an id up sends VIEW_MESSAGE_BY_ID to it. Elsewhere the address in the id is
+dead, and the client falls back to a unique-key query through the route. Recording proxies stand before the server and
+tell which came.
+"""
+
+import contextlib
+import socket
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from interop.official_broker import free_port
+from interop.proxy import RecordingProxy, recording_proxy
+from interop.rocketlens_process import rocketlens_serving
+from interop.wire import Frame
+
+QUERY_MESSAGE = 12
+VIEW_MESSAGE_BY_ID = 33
+STORE_PORT = 10911
+"""The port of the broker that wrote the recorded stores."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """A server behind recording proxies; ``name_server`` is what clients are told to connect to."""
+
+    name_server: str
+    is_in_ids: bool
+    proxies: tuple[RecordingProxy, ...]
+
+    def forget(self) -> None:
+        """Starts new records."""
+        for proxy in self.proxies:
+            proxy.forget()
+
+    def lookups(self) -> list[int]:
+        """The codes of the views and queries since `forget`, in order."""
+        return [frame.code for frame in self.lookup_frames()]
+
+    def lookup_frames(self) -> list[Frame]:
+        """The views and queries since `forget`, in the order they came."""
+        passed = sorted(
+            (entry for proxy in self.proxies for entry in proxy.passed), key=lambda one: one.timestamp_seconds
+        )
+        asked = [entry.frame for entry in passed if entry.to_server and not entry.frame.is_response]
+        return [frame for frame in asked if frame.code in (QUERY_MESSAGE, VIEW_MESSAGE_BY_ID)]
+
+
+@contextlib.contextmanager
+def site(store: Path, work: Path, *options: str, in_ids: bool, hosts: Iterable[str] = ("127.0.0.1",)) -> Iterator[Site]:
+    """A server of ours over ``store``: on the ``hosts`` and port in its ids, or elsewhere with nobody on those."""
+    with contextlib.ExitStack() as stack:
+        if in_ids:
+            proxies = [stack.enter_context(_proxy_in_ids(host)) for host in hosts]
+        else:
+            for host in hosts:
+                _expect_nobody(host)
+            proxies = [stack.enter_context(recording_proxy(None, ("127.0.0.1", free_port())))]
+        host, port = proxies[0].address
+        name_server = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        server = stack.enter_context(rocketlens_serving(store, work, "--advertise", name_server, *options))
+        for proxy in proxies:
+            proxy.target = server
+        yield Site(name_server, in_ids, tuple(proxies))
+
+
+def _proxy_in_ids(host: str) -> contextlib.AbstractContextManager[RecordingProxy]:
+    try:
+        _bind(host)
+    except OSError as error:
+        pytest.fail(f"{host} port {STORE_PORT}, the address in the recorded ids, must be free for this test: {error}")
+    return recording_proxy(None, (host, STORE_PORT))
+
+
+def _bind(host: str) -> None:
+    socket.create_server((host, STORE_PORT), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
+
+
+def _expect_nobody(host: str) -> None:
+    with contextlib.suppress(ConnectionRefusedError):
+        socket.create_connection((host, STORE_PORT), timeout=5).close()
+        pytest.fail(
+            f"somebody listens on {host} port {STORE_PORT}, the address in the recorded ids: this test needs it dead"
+        )

@@ -1,0 +1,143 @@
+"""Official Java clients, 5.x and 4.9, JSON and binary headers, find every produced message of every recorded store."""
+
+import base64
+import ipaddress
+from collections.abc import Iterator
+from itertools import cycle
+from typing import Any
+
+import pytest
+
+from interop.conftest import Java
+from interop.jars import OLD_CLIENT_VERSION, SERVER_VERSION
+from interop.java_client import JavaClient, JavaError
+from interop.sites import QUERY_MESSAGE, VIEW_MESSAGE_BY_ID, Site, site
+from interop.stored import Stored, as_java_shows, stored
+
+pytestmark = pytest.mark.interop
+
+NOTHING_FOUND = "CODE: 208"
+CLIENTS = {
+    "5.5.0": (SERVER_VERSION, "JSON"),
+    "5.5.0-binary": (SERVER_VERSION, "ROCKETMQ"),
+    "4.9.8": (OLD_CLIENT_VERSION, "JSON"),
+    "4.9.8-binary": (OLD_CLIENT_VERSION, "ROCKETMQ"),
+}
+OBJECTS = ("admin", "producer", "consumer")
+"""All three classes have the methods; they take turns."""
+
+Where = tuple[Stored, Site]
+
+
+@pytest.fixture(scope="module", params=["g1", "g2-hosts", "g2-queues", "g2-ext"])
+def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Stored:
+    return stored(request.param, tmp_path_factory.mktemp(request.param))
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["on-the-address-in-the-id", "elsewhere"])
+def where(
+    request: pytest.FixtureRequest, store: Stored, java: Java, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Where]:
+    work = tmp_path_factory.mktemp("site")
+    with site(store.root, work, *store.options, in_ids=request.param, hosts=store.hosts) as running:
+        yield store, running
+        for version, form in CLIENTS.values():
+            java(version, form).disconnect(running.name_server)
+
+
+@pytest.fixture(params=CLIENTS)
+def client(request: pytest.FixtureRequest, java: Java) -> JavaClient:
+    return java(*CLIENTS[request.param])
+
+
+@pytest.fixture(params=[name for name, (version, _) in CLIENTS.items() if version == OLD_CLIENT_VERSION])
+def old_client(request: pytest.FixtureRequest, java: Java) -> JavaClient:
+    """One that still has ``viewMessage(id)``, which went with 5.3."""
+    return java(*CLIENTS[request.param])
+
+
+def comparable(message: dict[str, Any]) -> dict[str, Any]:
+    """A message of the harness in the form of `as_java_shows`."""
+    hosts = {}
+    for name in ("storeHost", "bornHost"):
+        address, port = message[name].split(" ")
+        hosts[name] = (str(ipaddress.ip_address(address)), int(port))
+    properties = {name: text for name, text in message["properties"].items() if name != "__CRC32#"}
+    return message | hosts | {"body": base64.b64decode(message["body"]), "properties": properties}
+
+
+def test_every_offset_message_id_is_viewed(where: Where, client: JavaClient) -> None:
+    store, server = where
+    for (offset_id, produced), kind in zip(store.with_offset_ids, cycle(OBJECTS), strict=False):
+        server.forget()
+        message = client.view(server.name_server, kind, offset_id, produced.topic)
+        expected = as_java_shows(
+            store.at(offset_id),
+            is_old_client=client.version == OLD_CLIENT_VERSION,
+            by_unique_key_query=not server.is_in_ids,
+        )
+        assert comparable(message) == expected, produced
+        assert server.lookups() == [VIEW_MESSAGE_BY_ID if server.is_in_ids else QUERY_MESSAGE], produced
+
+
+def test_every_unique_key_is_viewed_by_a_query(where: Where, client: JavaClient) -> None:
+    store, server = where
+    for produced, kind in zip(store.produced, cycle(OBJECTS), strict=False):
+        server.forget()
+        records = store.with_unique_key(produced.topic, produced.unique_key)
+        if not records:
+            # Delayed and not delivered, or rolled back: the topic has no such message.
+            with pytest.raises(JavaError, match=NOTHING_FOUND):
+                client.view(server.name_server, kind, produced.unique_key, produced.topic)
+            continue
+        message = client.view(server.name_server, kind, produced.unique_key, produced.topic)
+        shown = [as_java_shows(record, is_old_client=client.version == OLD_CLIENT_VERSION) for record in records]
+        assert comparable(message) in shown, produced
+        assert server.lookups() == [QUERY_MESSAGE], produced
+
+
+def test_every_key_finds_its_messages_and_no_other(where: Where, client: JavaClient) -> None:
+    store, server = where
+    keys = sorted({(produced.topic, key) for produced in store.produced for key in produced.keys})
+    for (topic, key), kind in zip(keys, cycle(OBJECTS), strict=False):
+        records = store.with_key(topic, key)
+        if not records:
+            with pytest.raises(JavaError, match=NOTHING_FOUND):
+                client.query(server.name_server, kind, topic, key)
+            continue
+        found = [comparable(message) for message in client.query(server.name_server, kind, topic, key)]
+        shown = [as_java_shows(record, is_old_client=client.version == OLD_CLIENT_VERSION) for record in records[-64:]]
+        assert found == shown, (topic, key)
+
+
+def test_a_window_of_one_millisecond_holds_the_messages_of_that_millisecond(where: Where, client: JavaClient) -> None:
+    store, server = where
+    offset_id, produced = next((offset_id, one) for offset_id, one in store.with_offset_ids if one.keys)
+    moment = store.at(offset_id).store_timestamp
+    records = [one for one in store.with_key(produced.topic, produced.keys[0]) if one.store_timestamp == moment]
+    window = (moment, moment)
+    found = client.query(server.name_server, "admin", produced.topic, produced.keys[0], window)
+    assert [message["physicalOffset"] for message in found] == [record.physical_offset for record in records]
+    with pytest.raises(JavaError, match=NOTHING_FOUND):
+        client.query(server.name_server, "admin", produced.topic, produced.keys[0], (0, moment - 86_400_000))
+
+
+def test_viewing_by_id_alone_needs_the_server_on_the_address_in_the_id(where: Where, old_client: JavaClient) -> None:
+    store, server = where
+    for (offset_id, _), kind in zip(store.with_offset_ids, cycle(OBJECTS), strict=False):
+        server.forget()
+        if server.is_in_ids:
+            message = old_client.view(server.name_server, kind, offset_id, None)
+            assert comparable(message) == as_java_shows(store.at(offset_id), is_old_client=True)
+            assert server.lookups() == [VIEW_MESSAGE_BY_ID]
+        else:
+            with pytest.raises(JavaError, match=r"connect to .*:10911 failed"):
+                old_client.view(server.name_server, kind, offset_id, None)
+            assert server.lookups() == []
+
+
+def test_requests_come_in_the_form_that_the_client_was_told_to_write(where: Where, client: JavaClient) -> None:
+    store, server = where
+    server.forget()
+    client.view(server.name_server, "producer", store.produced[0].unique_key, store.produced[0].topic)
+    assert {frame.serialization for frame in server.lookup_frames()} == {0 if client.form == "JSON" else 1}
