@@ -165,13 +165,15 @@ def candidate_slot_counts(last_data: int, index_count: int, hints: Iterable[int]
             yield rest // SLOT_BYTES
 
 
-def determine_shape(file: MappedFile, hints: Iterable[int] = ()) -> IndexShape | None:
+def determine_shape(
+    file: MappedFile, hints: Iterable[int] = (), vouched: tuple[int, int] | None = None
+) -> IndexShape | None:
     """Find slot and entry counts of a file; None where none, or more than one, explains its bytes.
 
-    ``hints`` are slot counts to try first: those asked for, those of neighbouring files, the default.
-    A file without entries has the shape of no entries with the first hint's slots.
+    ``hints`` are slot counts to try first: those of neighbouring files, the default. ``vouched`` are the counts (S, N) that
+    somebody knows; they decide wherever they explain the bytes. A file without entries takes the first slots it is told.
     """
-    hints = list(hints)
+    hints = [*((vouched[0],) if vouched else ()), *hints]
     last_data = last_data_position(file)
     if file.size < INDEX_HEADER:
         return None
@@ -183,6 +185,8 @@ def determine_shape(file: MappedFile, hints: Iterable[int] = ()) -> IndexShape |
         for slots in candidate_slot_counts(last_data, header.index_count, hints)
         if (entries := _reproduces(file, slots, last_data)) > 0
     ]
+    if vouched and any(slots == vouched[0] and entries < vouched[1] for slots, entries in survivors):
+        survivors = [(slots, entries) for slots, entries in survivors if slots == vouched[0]]
     if len(survivors) > 1:
         survivors = [(slots, entries) for slots, entries in survivors if _length_agrees(file.size, slots, entries)]
     if len(survivors) != 1:

@@ -43,21 +43,23 @@ class IndexSet:
         self.last_update = last_update
 
     @classmethod
-    def open(cls, directory: Path, commit_log: CommitLog, slots: int | None, cache: StateCache) -> "IndexSet":
+    def open(
+        cls, directory: Path, commit_log: CommitLog, vouched: tuple[int, int] | None, cache: StateCache
+    ) -> "IndexSet":
         """Check every file of a directory; a file that is not sound is a problem and covers nothing.
 
-        ``slots`` is the slot count that the user vouches for. A missing directory has no files. Waits for the disk.
+        ``vouched`` are the slot and entry counts that the user knows. A missing directory has no files. Waits for the disk.
         """
         problems: list[str] = []
         opened = list(_open_files(directory, problems))
         files: list[CoveringFile] = []
-        hints = [slots] if slots else []
+        hints: list[int] = []
         for file in opened:
-            found = _examine(file, commit_log, hints, cache, problems)
+            found = _examine(file, commit_log, hints, vouched, cache, problems)
             if found is not None:
                 files.append(found)
                 if found.index.shape.entries and found.index.shape.slots not in hints:
-                    hints.insert(0 if not slots else 1, found.index.shape.slots)
+                    hints.insert(0, found.index.shape.slots)
         return cls([file for file in files if file.index.shape.entries], problems, _last_update(opened))
 
     def uncovered(self, minimum: int, end: int) -> list[tuple[int, int]]:
@@ -135,14 +137,19 @@ def _open_files(directory: Path, problems: list[str]) -> Iterator[MappedFile]:
 
 
 def _examine(
-    file: MappedFile, commit_log: CommitLog, hints: list[int], cache: StateCache, problems: list[str]
+    file: MappedFile,
+    commit_log: CommitLog,
+    hints: list[int],
+    vouched: tuple[int, int] | None,
+    cache: StateCache,
+    problems: list[str],
 ) -> CoveringFile | None:
     """Shape and soundness of one file, from the cache if it is still the same; None where it can cover nothing."""
     known = cache.shape_of(file.path, file.identity)
     if known is not None:
         shape, sound, has_tags = known
     else:
-        found = determine_shape(file, [*hints, DEFAULT_SLOTS])
+        found = determine_shape(file, [*hints, DEFAULT_SLOTS], vouched)
         if found is None:
             problems.append(
                 f"{file.path}: no slot count reproduces its slots and pointers; its range is scanned from the log "

@@ -60,6 +60,12 @@ class StoreOptions:
     state_directory: Path | None = None
     scan_budget: int | None = None
 
+    @property
+    def vouched_counts(self) -> tuple[int, int] | None:
+        """Slots and entries of the index files, if the user told both."""
+        both = self.index_slots is not None and self.index_entries is not None
+        return (self.index_slots or 0, self.index_entries or 0) if both else None
+
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
@@ -241,7 +247,7 @@ class MessageStore:
             layout.commit_log_directories, previous.commit_log if previous else None, cache.known_ends()
         )
         config = StoreConfig.load(layout.root)
-        index = IndexSet.open(layout.index, commit_log, options.index_slots, cache)
+        index = IndexSet.open(layout.index, commit_log, options.vouched_counts, cache)
         tail = empty_tail(index.uncovered(commit_log.minimum, commit_log.end))
         tail = extend_tail(tail, commit_log, UNBOUNDED if options.scan_budget is None else options.scan_budget)
         if commit_log.segments:
