@@ -52,7 +52,8 @@ def _around(segment: Segment, physical_offset: int) -> str:
     position = physical_offset - segment.base_offset
     lowest = max(0, position - SEARCH_BACK_BYTES)
     address, base = segment.file.address + lowest, segment.base_offset + lowest
-    at = position - lowest
+    # No record starts so near the end that its fixed part would reach beyond it, where nothing may be read.
+    at = min(position, segment.valid_length - codes.MINIMUM_SIZE + 1) - lowest
     while at > 0:
         at = int(find_record_backwards(address, at, base))
         if at < 0:

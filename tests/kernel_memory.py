@@ -1,5 +1,7 @@
 """Bytes at an address, as kernels want them."""
 
+import ctypes
+import mmap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,17 +12,28 @@ from storage.kernels import catalog as table
 from storage.kernels.memory import PROBE_ADDRESS, PROBE_SHIFT
 from store_files import pack_record, property_bytes
 
+_libc = ctypes.CDLL(None, use_errno=True)
+
 
 class Bytes:
-    """Keeps a copy of some bytes in place; `address` is where they are. Room behind them catches careless reads."""
+    """Keeps a copy of some bytes at `address`, right before a page nobody may touch: reading on kills the run.
+
+    Files are mapped like that whenever their size is a multiple of a page, and a server must not die of it.
+    """
 
     def __init__(self, data: bytes) -> None:
-        self.array = np.frombuffer(data + bytes(64), dtype=np.uint8).copy()
-        self.address = int(self.array.ctypes.data)
         self.length = len(data)
+        room = -(-self.length // mmap.PAGESIZE) * mmap.PAGESIZE
+        self._pages = mmap.mmap(-1, room + mmap.PAGESIZE)
+        start = int(np.frombuffer(self._pages, dtype=np.uint8).ctypes.data)
+        self._start = room - self.length
+        self._pages[self._start : room] = data
+        self.address = start + self._start
+        if _libc.mprotect(ctypes.c_void_p(start + room), ctypes.c_size_t(mmap.PAGESIZE), 0) != 0:
+            raise OSError(ctypes.get_errno(), "a page could not be protected")
 
     def __bytes__(self) -> bytes:
-        return self.array[: self.length].tobytes()
+        return self._pages[self._start : self._start + self.length]
 
 
 def record_at(physical_offset: int, **changes: Any) -> bytes:

@@ -1,7 +1,10 @@
 """Loads, stores, comparison and the page probe."""
 
 import os
+import signal
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -106,3 +109,12 @@ def test_an_unknown_function_has_no_address() -> None:
 def test_empty_and_short_ranges_compare(length: int) -> None:
     data = Bytes(b"abcdefghi")
     assert equal_bytes(data.address, data.address, length)
+
+
+def test_bytes_of_these_tests_end_where_reading_on_kills() -> None:
+    code = "from kernel_memory import Bytes; import ctypes; held = Bytes(b'ab'); ctypes.string_at(held.address, {})"
+    path = os.pathsep.join(entry for entry in sys.path if entry)
+    for length, expected in ((2, 0), (3, -signal.SIGSEGV)):
+        command = [sys.executable, "-c", code.format(length)]
+        done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, check=False, timeout=60)
+        assert done.returncode == expected
