@@ -170,8 +170,8 @@ def determine_shape(
 ) -> IndexShape | None:
     """Find slot and entry counts of a file; None where none, or more than one, explains its bytes.
 
-    ``hints`` are slot counts to try first: those of neighbouring files, the default. ``vouched`` are the counts (S, N) that
-    somebody knows; they decide wherever they explain the bytes. A file without entries takes the first slots it is told.
+    ``hints`` are slot counts to try first: those of neighbouring files, the default. ``vouched`` are the counts (S, N)
+    that somebody knows; they decide wherever they explain the bytes. A file without entries takes the first slots told.
     """
     hints = [*((vouched[0],) if vouched else ()), *hints]
     last_data = last_data_position(file)

@@ -48,7 +48,7 @@ class IndexSet:
     ) -> "IndexSet":
         """Check every file of a directory; a file that is not sound is a problem and covers nothing.
 
-        ``vouched`` are the slot and entry counts that the user knows. A missing directory has no files. Waits for the disk.
+        ``vouched`` are the slot and entry counts that the user knows. A missing directory has no files. Waits.
         """
         problems: list[str] = []
         opened = list(_open_files(directory, problems))

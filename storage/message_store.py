@@ -88,7 +88,7 @@ class QueryAnswer(msgspec.Struct, gc=False):
     """What a key query found: whole records one after the other, ascending by physical offset.
 
     ``truncated``: more match than were asked for, or fit; ``physical_offsets[0]`` is then where the next page ends.
-    ``incomplete`` says what the answer may lack, or is None. The rest is what :attr:`search` and the offsets are made of.
+    ``incomplete`` says what the answer may lack, or is None. The rest is what the properties below are made of.
     """
 
     records: bytes
