@@ -191,10 +191,11 @@ class BatchConsumeQueue:
     def _number_at(self, queue_offset: int) -> int | None:
         """The unit that holds a queue offset or, where batches leave one out, the next; None outside min and max."""
         minimum, end, count = self._bounds or self._measure()
-        if not minimum <= queue_offset < end:
+        if not count or not minimum <= queue_offset < end:
             return None
         number = max(bisect_right(range(count), queue_offset, key=self._base_of) - 1, 0)
-        return number if self._end_of(number) > queue_offset else number + 1
+        number += self._end_of(number) <= queue_offset
+        return number if number < count else None  # damaged units may not ascend
 
     def _base_of(self, number: int) -> int:
         return self._unit(number)[4]

@@ -1,4 +1,4 @@
-"""What the kernel of a pull leaves to Python, and that it keeps to its room; what it finds is tested with `get_message`."""
+"""What the kernel of a pull leaves to Python, and that it keeps to its room; what it finds: see `get_message`."""
 
 from pathlib import Path
 
