@@ -244,6 +244,11 @@ class Connection(asyncio.Protocol):
         except Exception as error:
             response = self._dispatcher.failure(command, error)
             prefix = encode_response(command, response)
+        if len(prefix) + len(response.body) > self._settings.frame_limit:
+            # Lists of a huge store; what holds records is cut where it is made.
+            remark = f"the answer has {len(response.body)} bytes, more than clients accept in a frame"
+            response = Response(ResponseCode.SYSTEM_ERROR, remark)
+            prefix = encode_response(command, response)
         output.append(prefix)
         if not response.body:
             return len(prefix)

@@ -4,14 +4,31 @@ Nothing is written to the store. Offsets are the *next* to consume, as everywher
 """
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from storage.message_store import MessageStore
 
+Offsets = Mapping[tuple[str, str], Mapping[int, int]]
+
 QUEUES_LIMIT = 1_000_000
 """Queues with a committed offset of their own that are kept; further ones are not taken in."""
+
+
+class Pairs:
+    """Which groups and topics belong together."""
+
+    def __init__(self, pairs: Iterable[tuple[str, str]] = ()) -> None:
+        self.topics: dict[str, set[str]] = {}
+        self.groups: dict[str, set[str]] = {}
+        for group, topic in pairs:
+            self.add(group, topic)
+
+    def add(self, group: str, topic: str) -> None:
+        """Note one pair."""
+        self.topics.setdefault(group, set()).add(topic)
+        self.groups.setdefault(topic, set()).add(group)
 
 
 class ConsumerOffsets:
@@ -21,19 +38,23 @@ class ConsumerOffsets:
         self._store = store
         self._lock = threading.Lock()
         self._committed: dict[tuple[str, str], dict[int, int]] = {}
+        self._own = Pairs()
         self._queues = 0
+        self._recorded: tuple[Offsets, Pairs] = ({}, Pairs())
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Remember an offset until the server ends; negative ones say nothing (remoting-protocol §3.2)."""
         if offset < 0:
             return
         with self._lock:
-            queues = self._committed.setdefault((group, topic), {})
+            queues = self._committed.get((group, topic), {})
             if queue_id not in queues:
                 if self._queues >= QUEUES_LIMIT:
                     return
                 self._queues += 1
             queues[queue_id] = offset
+            self._committed[group, topic] = queues
+            self._own.add(group, topic)
 
     def committed(self, group: str, topic: str, queue_id: int) -> int | None:
         """The next offset of a group in a queue, None when it never committed one."""
@@ -47,11 +68,13 @@ class ConsumerOffsets:
 
     def topics_of(self, group: str) -> list[str]:
         """The topics in which a group has committed an offset, sorted."""
-        return sorted(topic for name, topic in self._pairs() if name == group)
+        with self._lock:
+            return sorted({*self._pairs().topics.get(group, ()), *self._own.topics.get(group, ())})
 
     def groups_of(self, topic: str) -> list[str]:
         """The groups that have committed an offset in a topic, sorted."""
-        return sorted(group for group, name in self._pairs() if name == topic)
+        with self._lock:
+            return sorted({*self._pairs().groups.get(topic, ()), *self._own.groups.get(topic, ())})
 
     def offsets_of(self, group: str, topic: str) -> dict[int, int]:
         """All committed offsets of a group in a topic by queue id."""
@@ -60,11 +83,18 @@ class ConsumerOffsets:
 
     def everything(self) -> dict[tuple[str, str], dict[int, int]]:
         """All committed offsets by (group, topic) and queue id."""
-        return {pair: self.offsets_of(*pair) for pair in sorted(self._pairs())}
-
-    def _pairs(self) -> set[tuple[str, str]]:
         with self._lock:
-            return set(self._store.config.consumer_offsets) | set(self._committed)
+            pairs = {*self._store.config.consumer_offsets, *self._committed}
+        return {pair: self.offsets_of(*pair) for pair in sorted(pairs)}
+
+    def _pairs(self) -> Pairs:
+        """The pairs that the store recorded; worked out once for each refresh of it."""
+        table, pairs = self._recorded
+        if table is not self._store.config.consumer_offsets:
+            table = self._store.config.consumer_offsets
+            pairs = Pairs(table)
+            self._recorded = table, pairs
+        return pairs
 
 
 def _offset_in(table: Mapping[tuple[str, str], Mapping[int, int]], group: str, topic: str, queue_id: int) -> int | None:

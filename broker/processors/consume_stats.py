@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from broker.broker_service import BrokerService
 from broker.dispatcher import Request, handles
+from broker.long_work import leave_to_a_thread
 from broker.topic_catalog import find_topic
 from protocol.bodies import (
     ConsumeStats,
@@ -39,8 +40,9 @@ class ConsumeStatsProcessor:
     @handles(RequestCode.GET_CONSUME_STATS, GetConsumeStatsRequestHeader)
     def get_consume_stats(self, header: GetConsumeStatsRequestHeader) -> Response:
         """How far a group is in each queue of its topics; none for a group that never committed an offset."""
-        group = header.consumer_group
-        progress = [entry for topic in self._topics_of(header) for entry in self._progress(group, topic)]
+        group, topics = header.consumer_group, self._topics_of(header)
+        leave_to_a_thread(sum(map(self._count, topics)))
+        progress = [entry for topic in topics for entry in self._progress(group, topic)]
         return Response(body=encode_json(ConsumeStats(message_queue_map(progress))))
 
     def _topics_of(self, header: GetConsumeStatsRequestHeader) -> list[str]:
@@ -73,19 +75,25 @@ class ConsumeStatsProcessor:
 
     def _queues(self, topic: str) -> Iterator[tuple[MessageQueue, Queue | None]]:
         """Every queue that a topic's configuration counts, whether or not it has ever held a message."""
-        config = find_topic(self._store, topic)
-        for queue_id in range(0 if config is None else config.read_queue_nums):
+        for queue_id in range(self._count(topic)):
             name = MessageQueue(self._service.broker_name, queue_id, topic)
             yield name, self._store.queues.queue(topic, queue_id)
+
+    def _count(self, topic: str) -> int:
+        config = find_topic(self._store, topic)
+        return 0 if config is None else config.read_queue_nums
 
     @handles(RequestCode.GET_BROKER_CONSUME_STATS, GetConsumeStatsInBrokerHeader)
     def get_all_consume_stats(self, header: GetConsumeStatsInBrokerHeader, request: Request) -> Response:
         """How far every group is, topic by topic; only in ordered topics if asked so."""
+        groups_by_name = sorted(self._store.config.subscription_groups)
+        topics = {group: self._service.offsets.topics_of(group) for group in groups_by_name}
+        leave_to_a_thread(sum(self._count(topic) for names in topics.values() for topic in names))
         total = in_flight = 0
         groups: list[dict[str, list[ConsumeStats]]] = []
-        for group in sorted(self._store.config.subscription_groups):
+        for group, names in topics.items():
             tables: list[ConsumeStats] = []
-            for topic in self._service.offsets.topics_of(group):
+            for topic in names:
                 config = find_topic(self._store, topic)
                 if config is None or (header.is_order and not config.order):
                     continue
@@ -105,6 +113,7 @@ class ConsumeStatsProcessor:
         """Of each queue: the times of its first and last message and of the last one consumed, and how late that is."""
         if find_topic(self._store, header.topic) is None:
             return Response(ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist")
+        leave_to_a_thread(self._count(header.topic))
         now = time.time_ns() // 1_000_000
         spans = []
         for name, queue in self._queues(header.topic):

@@ -8,6 +8,7 @@ from msgspec import UNSET, UnsetType
 
 from broker.broker_service import BrokerService
 from broker.dispatcher import handles
+from broker.long_work import leave_to_a_thread
 from broker.metadata_page import page_of
 from broker.topic_catalog import find_topic, system_topics, topic_names
 from protocol.bodies import (
@@ -60,6 +61,7 @@ class TopicAdminProcessor:
         if topic is None:
             return Response(ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist")
         queue_ids = range(max(topic.read_queue_nums, topic.write_queue_nums))
+        leave_to_a_thread(len(queue_ids))
         offsets = [
             (MessageQueue(self._service.broker_name, queue_id, header.topic), self._offsets(header.topic, queue_id))
             for queue_id in queue_ids
@@ -86,6 +88,7 @@ class TopicAdminProcessor:
         """How all topics are configured, in pages for clients that ask for pages."""
         names, version = topic_names(self._store), self._store.config.topics_version
         page = page_of(names, header.topic_seq, header.max_topic_num, header.data_version, version)
+        leave_to_a_thread(len(page))
         body = {
             "dataVersion": version,
             "mappingDataVersion": DataVersion(),
@@ -138,8 +141,10 @@ class TopicAdminProcessor:
         queue = self._store.queues.queue(header.topic, header.queue_id)
         if queue is None:
             return Response(ResponseCode.SYSTEM_ERROR, f"{header.queue_id}@{header.topic} is not exist!")
+        count = max(min(header.count, ENTRIES_LIMIT, queue.max_offset - header.index), 0)
+        leave_to_a_thread(count)
         subscription, filter_data = self._subscription(header)
-        entries = queue.entries(header.index, min(header.count, ENTRIES_LIMIT)) if header.count > 0 else []
+        entries = queue.entries(header.index, count) if count else []
         tag_filter = None if subscription is UNSET else _tag_filter(subscription)
         body = QueryConsumeQueueResponseBody(
             max_queue_index=queue.max_offset,
