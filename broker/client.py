@@ -16,7 +16,7 @@ from broker.config import FRAME_LIMIT, Endpoint
 from protocol.bodies import TopicList, TopicRouteData, decode_json
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import RESPONSE_FLAG, Command, decode_response, encode_request, ext_fields_of
-from protocol.errors import ProtocolError, RocketLensError
+from protocol.errors import ConfigError, ProtocolError, RocketLensError
 from protocol.frame import FrameDecoder
 
 Body = TypeVar("Body")
@@ -93,17 +93,16 @@ class _Channel(asyncio.Protocol):
         self._opaques = itertools.count()
         self._waiting: dict[int, asyncio.Future[Command]] = {}
         self._transport: asyncio.Transport | None = None
+        self._lost = asyncio.Event()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are no subclass of asyncio's.
         self._transport = cast(asyncio.Transport, transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        reason = exc if isinstance(exc, RocketLensError) else ClientError(f"{self.endpoint} closed the connection")
-        for future in self._waiting.values():
-            if not future.done():
-                future.set_exception(reason)
+        self._fail(ClientError(f"{self.endpoint} closed the connection"))
         self._transport = None
+        self._lost.set()
 
     def data_received(self, data: bytes) -> None:
         try:
@@ -113,6 +112,7 @@ class _Channel(asyncio.Protocol):
                     future.set_result(command)
         except ProtocolError as error:
             self._fail(ClientError(f"{self.endpoint} does not speak the remoting protocol: {error}"))
+            self.close()
 
     @property
     def is_open(self) -> bool:
@@ -136,13 +136,18 @@ class _Channel(asyncio.Protocol):
             del self._waiting[opaque]
 
     def close(self) -> None:
-        """Close; who still waits is told."""
+        """Close, soon; who still waits is told."""
         if self._transport is not None:
             self._transport.close()
 
+    async def wait_closed(self) -> None:
+        """Wait until the connection is closed."""
+        await self._lost.wait()
+
     def _fail(self, error: ClientError) -> None:
-        self.connection_lost(error)
-        self.close()
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(error)
 
 
 class Client:
@@ -172,6 +177,8 @@ class Client:
     ) -> None:
         for channel in self._channels.values():
             channel.close()
+        for channel in self._channels.values():
+            await channel.wait_closed()
         self._channels.clear()
 
     async def call(self, endpoint: Endpoint, code: int, fields: Mapping[str, str]) -> Command:
@@ -218,11 +225,14 @@ class Client:
                 return None
             raise
         route = self._decoded(endpoint, answer, TopicRouteData)
-        return {
-            broker.broker_name: Endpoint.parse(broker.broker_addrs[min(broker.broker_addrs, key=_broker_id)])
-            for broker in route.broker_datas
-            if broker.broker_addrs
-        }
+        try:
+            return {
+                broker.broker_name: Endpoint.parse(broker.broker_addrs[min(broker.broker_addrs, key=_broker_id)])
+                for broker in route.broker_datas
+                if broker.broker_addrs
+            }
+        except ConfigError as error:
+            raise ClientError(f"{endpoint} answered a route that leads nowhere: {error}") from error
 
     async def topics(self, endpoint: Endpoint) -> list[str]:
         """All topics that a name server knows, sorted."""
@@ -234,7 +244,7 @@ class Client:
         try:
             return decode_json(bytes(answer.body), kind)
         except ProtocolError as error:
-            raise ClientError(f"{endpoint} answered what is no {kind.__name__}: {error}") from error
+            raise ClientError(f"{endpoint} answered what cannot be read: {error}") from error
 
     async def _channel(self, endpoint: Endpoint) -> _Channel:
         """The open connection to a server, made if there is none; one attempt at a time."""

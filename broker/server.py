@@ -34,7 +34,11 @@ class Server:
     def __init__(
         self, service: BrokerService, listeners: Sequence[Listener], dispatcher: Dispatcher | None = None
     ) -> None:
-        """Take over bound `listeners`; `dispatcher` None means one of all request families."""
+        """Take over bound `listeners`; `dispatcher` None means one of all request families.
+
+        `addresses` are all that is listened on, VIP ports last, with their real ports.
+        """
+        self.addresses: tuple[Endpoint, ...] = tuple(listener.endpoint for listener in listeners)
         self._service = service
         self._options = service.options
         self._listeners = listeners
@@ -45,11 +49,6 @@ class Server:
         self._refresh: asyncio.Task[None] | None = None
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._scan_must_stop = threading.Event()
-
-    @property
-    def addresses(self) -> tuple[Endpoint, ...]:
-        """All addresses listened on, VIP ports last, with their real ports."""
-        return tuple(listener.endpoint for listener in self._listeners)
 
     @property
     def is_idle(self) -> bool:
