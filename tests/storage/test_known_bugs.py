@@ -151,7 +151,7 @@ class TestKnownBugs:
 
 
 def smallest_hash() -> tuple[str, str]:
-    """A topic and a key whose joined string hashes to the smallest int: its last seven characters are digits, base 31."""
+    """A topic and a key whose joined string hashes to the smallest int: its last characters are digits, base 31."""
     topic, prefix, digits = "T", "k", 7
     fixed = oracles.java_hash(f"{topic}#{prefix}") * 31**digits + sum(64 * 31**power for power in range(digits))
     rest = (2**31 - fixed) % 2**32
