@@ -20,7 +20,7 @@ from storage.kernels.catalog import check_record
 from storage.kernels.memory import PROBE_ADDRESS
 from storage.kernels.record import check_checksums, check_shape, store_timestamp
 from storage.kernels.scan import AT_BLANK, walk_records
-from storage.mapped_file import FileIdentity, MappedFile, list_segment_files
+from storage.mapped_file import LARGEST_OFFSET, FileIdentity, MappedFile, list_segment_files
 from storage.residency import Cold, current_tick
 
 WALK_STEP = 16 * 1024 * 1024
@@ -202,10 +202,12 @@ def _open_files(
             failure = error
             problems.append(f"{error}; it is served without")
             continue
-        if file.size:
-            files.append((base_offset, file))
-        else:
+        if not file.size:
             problems.append(f"{path} is empty")
+        elif base_offset + file.size > LARGEST_OFFSET:
+            problems.append(f"{path} reaches beyond the largest offset there is and is ignored")
+        else:
+            files.append((base_offset, file))
     if failure is not None and not files:
         raise failure
     return files
@@ -237,7 +239,7 @@ def _trim(
         position, full = find_end(*files[last], known_ends.get(files[last][1].identity, 0))
         if position > 0 or last == 0:
             break
-        if any(files[last][1].view[:8]):
+        if any(files[last][1].view[:8]) and not full:
             problems.append(f"{files[last][1].path} starts with no record: the log ends before it")
         last -= 1
     segments = []

@@ -22,6 +22,8 @@ from storage.residency import Cold, current_tick
 SEGMENT_NAME_DIGITS = 20
 """Digits in the name of a file of a logical stream: the byte offset of its first byte (store-format §1.2)."""
 
+LARGEST_OFFSET = 2**63 - 1
+
 
 class FileIdentity(NamedTuple):
     """What tells one state of a file from another without reading it."""
@@ -153,8 +155,8 @@ def _can_be_probed(descriptor: int, size: int) -> bool:
 def list_segment_files(directory: Path) -> tuple[list[tuple[int, Path]], list[Path]]:
     """Files of a logical stream in a directory, as (byte offset, path) in numerical order, and what else lies there.
 
-    Names in other digits count by their value (a broker under some locales writes such). A missing directory has no
-    files.
+    Names in other digits count by their value (a broker under some locales writes such); a value beyond i64 is no
+    offset. A missing directory has no files.
     """
     files: list[tuple[int, Path]] = []
     foreign: list[Path] = []
@@ -166,7 +168,7 @@ def list_segment_files(directory: Path) -> tuple[list[tuple[int, Path]], list[Pa
         raise StoreError(directory, what=f"cannot be listed: {os.strerror(error.errno or errno.EIO)}") from error
     for entry in entries:
         numeric = len(entry.name) == SEGMENT_NAME_DIGITS and entry.name.isdecimal()
-        if numeric and entry.is_file():
+        if numeric and int(entry.name) <= LARGEST_OFFSET and entry.is_file():
             files.append((int(entry.name), Path(entry.path)))
         else:
             foreign.append(Path(entry.path))
