@@ -427,7 +427,7 @@ class TestSegments:
 
     def test_a_directory_that_is_a_file_is_an_error_with_its_path(self, tmp_path: Path) -> None:
         (tmp_path / "commitlog").write_text("no directory")
-        with pytest.raises(StoreError, match="commitlog.*cannot be listed"):
+        with pytest.raises(StoreError, match=r"commitlog.*cannot be listed"):
             CommitLog.open([tmp_path / "commitlog"])
 
 

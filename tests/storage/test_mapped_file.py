@@ -23,6 +23,12 @@ def file_of(path: Path, content: bytes) -> MappedFile:
     return MappedFile.open(path)
 
 
+@pytest.fixture(scope="module")
+def ten(tmp_path_factory: pytest.TempPathFactory) -> MappedFile:
+    """A file of ten bytes."""
+    return file_of(tmp_path_factory.mktemp("files") / "ten", b"0123456789")
+
+
 class TestOpening:
     def test_a_file_is_mapped_whole_and_knows_what_it_is(self, tmp_path: Path) -> None:
         path = tmp_path / "file"
@@ -56,7 +62,7 @@ class TestOpening:
             os.close(descriptor)
 
     def test_a_missing_file_is_named(self, tmp_path: Path) -> None:
-        with pytest.raises(StoreError, match="nothing.*cannot be opened: No such file"):
+        with pytest.raises(StoreError, match=r"nothing.*cannot be opened: No such file"):
             MappedFile.open(tmp_path / "nothing")
 
     def test_what_is_no_regular_file_is_refused_without_waiting_for_a_writer(self, tmp_path: Path) -> None:
@@ -88,13 +94,9 @@ class TestOpening:
 
 
 class TestReading:
-    @pytest.fixture(scope="class")
-    def ten(self, tmp_path_factory: pytest.TempPathFactory) -> MappedFile:
-        return file_of(tmp_path_factory.mktemp("files") / "ten", b"0123456789")
-
     @given(position=st.integers(-3, 14), length=st.integers(-3, 14))
     def test_a_range_is_read_exactly_or_refused(self, ten: MappedFile, position: int, length: int) -> None:
-        if 0 <= position and 0 <= length and position + length <= 10:
+        if position >= 0 and length >= 0 and position + length <= 10:
             assert bytes(ten.read(position, length)) == b"0123456789"[position : position + length]
         else:
             with pytest.raises(TruncatedFile):
