@@ -67,6 +67,42 @@ public final class Harness {
         }
     }
 
+    /** A client that shuts down waits up to 3 s for its event thread to look up from its queue: wakes that thread. */
+    private record Waker(Thread waiting) implements Runnable {
+        @Override
+        public void run() {
+            try {
+                while (true) {
+                    Thread.sleep(20);
+                    if (isShuttingDown()) {
+                        wake();
+                    }
+                }
+            } catch (InterruptedException done) {
+                Thread.currentThread().interrupt();
+            }
+        }
+
+        private boolean isShuttingDown() {
+            for (StackTraceElement frame : waiting.getStackTrace()) {
+                if (frame.getClassName().endsWith(".ServiceThread") && frame.getMethodName().equals("shutdown")) {
+                    return true;
+                }
+            }
+            return false;
+        }
+
+        private static void wake() {
+            Thread[] threads = new Thread[Thread.activeCount() + 16];
+            int count = Thread.enumerate(threads);
+            for (int number = 0; number < count; number++) {
+                if (threads[number].getName().contains("NettyEventExecutor")) {
+                    threads[number].interrupt();
+                }
+            }
+        }
+    }
+
     public static void main(String[] arguments) throws Exception {
         PrintStream answers = System.out;
         System.setOut(System.err);
@@ -110,9 +146,13 @@ public final class Harness {
         PrintStream err = System.err;
         System.setOut(stream);
         System.setErr(stream);
+        Thread waker = new Thread(new Waker(Thread.currentThread()));
+        waker.setDaemon(true);
+        waker.start();
         try {
             MQAdminStartup.main(arguments);
         } finally {
+            waker.interrupt();
             System.setOut(out);
             System.setErr(err);
         }

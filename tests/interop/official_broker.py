@@ -179,6 +179,9 @@ def _broker_settings(store: Path, address: tuple[str, int], name_server: Officia
     host, port = address
     ip = f"[{host}]" if ":" in host else host
     settings = {
+        # Recorded stores are old: none of their files may be cleaned away.
+        "fileReservedTime": "1000000",
+        "cleanFileForciblyEnable": "false",
         "brokerClusterName": "DefaultCluster",
         "brokerName": "broker-a",
         "brokerId": "0",

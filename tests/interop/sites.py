@@ -68,16 +68,17 @@ def site(store: Path, work: Path, *options: str, in_ids: bool, hosts: Iterable[s
         yield Site(name_server, in_ids, tuple(proxies))
 
 
-def _proxy_in_ids(host: str) -> contextlib.AbstractContextManager[RecordingProxy]:
+def expect_free(host: str) -> None:
+    """Fails the test with clear words when the address in the recorded ids is taken on this machine."""
     try:
-        _bind(host)
+        socket.create_server((host, STORE_PORT), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
     except OSError as error:
         pytest.fail(f"{host} port {STORE_PORT}, the address in the recorded ids, must be free for this test: {error}")
+
+
+def _proxy_in_ids(host: str) -> contextlib.AbstractContextManager[RecordingProxy]:
+    expect_free(host)
     return recording_proxy(None, (host, STORE_PORT))
-
-
-def _bind(host: str) -> None:
-    socket.create_server((host, STORE_PORT), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
 
 
 def _expect_nobody(host: str) -> None:

@@ -1,5 +1,7 @@
 """What official clients must find in the recorded stores: the producer's own list beside a plain walk over the log."""
 
+import base64
+import ipaddress
 import json
 import zlib
 from dataclasses import dataclass
@@ -110,6 +112,16 @@ def as_java_shows(record: Record, *, is_old_client: bool, by_unique_key_query: b
         "properties": properties,
         "body": unpacked_body(record),
     }
+
+
+def comparable(message: dict[str, Any]) -> dict[str, Any]:
+    """A message of the harness in the form of `as_java_shows`."""
+    hosts = {}
+    for name in ("storeHost", "bornHost"):
+        address, port = message[name].split(" ")
+        hosts[name] = (str(ipaddress.ip_address(address)), int(port))
+    properties = {name: text for name, text in message["properties"].items() if name != "__CRC32#"}
+    return message | hosts | {"body": base64.b64decode(message["body"]), "properties": properties}
 
 
 def unpacked_body(record: Record) -> bytes:

@@ -1,10 +1,7 @@
 """Official Java clients, 5.x and 4.9, JSON and binary headers, find every produced message of every recorded store."""
 
-import base64
-import ipaddress
 from collections.abc import Iterator
 from itertools import cycle
-from typing import Any
 
 import pytest
 
@@ -12,7 +9,7 @@ from interop.conftest import Java
 from interop.jars import OLD_CLIENT_VERSION, SERVER_VERSION
 from interop.java_client import JavaClient, JavaError
 from interop.sites import QUERY_MESSAGE, VIEW_MESSAGE_BY_ID, Site, site
-from interop.stored import Stored, as_java_shows, stored
+from interop.stored import Stored, as_java_shows, comparable, stored
 
 pytestmark = pytest.mark.interop
 
@@ -54,16 +51,6 @@ def client(request: pytest.FixtureRequest, java: Java) -> JavaClient:
 def old_client(request: pytest.FixtureRequest, java: Java) -> JavaClient:
     """One that still has ``viewMessage(id)``, which went with 5.3."""
     return java(*CLIENTS[request.param])
-
-
-def comparable(message: dict[str, Any]) -> dict[str, Any]:
-    """A message of the harness in the form of `as_java_shows`."""
-    hosts = {}
-    for name in ("storeHost", "bornHost"):
-        address, port = message[name].split(" ")
-        hosts[name] = (str(ipaddress.ip_address(address)), int(port))
-    properties = {name: text for name, text in message["properties"].items() if name != "__CRC32#"}
-    return message | hosts | {"body": base64.b64decode(message["body"]), "properties": properties}
 
 
 def test_every_offset_message_id_is_viewed(where: Where, client: JavaClient) -> None:

@@ -1,0 +1,122 @@
+"""The recorded stores of g2 hold what they were made for, and the recorded answers are what lies in them."""
+
+import base64
+import json
+import lzma
+import struct
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from golden.record.records import Record, host_text, walk
+from golden_store import GOLDEN, unpack
+
+G2 = GOLDEN / "g2"
+NAMES = ("g2-hosts", "g2-queues", "g2-ext")
+MESSAGE_V2 = 0xDAA320AB
+IS_INNER_BATCH = 0xC0
+MOST_BYTES = 1_500_000
+
+Stores = dict[str, tuple[Path, list[Record]]]
+
+
+@pytest.fixture(scope="module")
+def stores(tmp_path_factory: pytest.TempPathFactory) -> Stores:
+    unpacked = {}
+    for name in NAMES:
+        root = unpack("store", tmp_path_factory.mktemp(name), archives=G2 / name)
+        commit_logs = json.loads((G2 / name / "store.json").read_text())["commit_logs"]
+        unpacked[name] = root, list(walk(root / folder for folder in commit_logs))
+    return unpacked
+
+
+def frames(name: str) -> list[tuple[dict[str, Any], dict[str, Any], bytes]]:
+    """Request header, response header and response body of each recorded exchange."""
+    lines = [json.loads(line) for line in lzma.decompress((G2 / name / "frames.jsonl.xz").read_bytes()).splitlines()]
+    pairs = zip(lines[::2], lines[1::2], strict=True)
+    return [(asked["header"], answer["header"], base64.b64decode(answer["body"])) for asked, answer in pairs]
+
+
+def magic_of(root: Path, record: Record, size: int) -> int:
+    base = record.physical_offset // size * size
+    data = (root / "commitlog" / f"{base:020}").read_bytes()
+    magic: int = struct.unpack_from(">I", data, record.physical_offset - base + 4)[0]
+    return magic
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_produced_id_names_a_record_with_its_unique_key(stores: Stores, name: str) -> None:
+    records = {record.offset_message_id: record for record in stores[name][1]}
+    for line in (G2 / name / "produced.tsv").read_text().splitlines():
+        _, status, unique_keys, offset_ids, *_ = line.split("\t")
+        assert status == "SEND_OK"
+        for unique_key, offset_id in zip(unique_keys.split(","), offset_ids.split(","), strict=True):
+            assert records[offset_id].properties["UNIQ_KEY"] == unique_key
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_record_was_viewed_and_is_what_the_broker_answered(stores: Stores, name: str) -> None:
+    root, records = stores[name]
+    segments = {int(path.name): path.read_bytes() for folder in root.glob("commitlog*") for path in folder.iterdir()}
+    size = len(next(iter(segments.values())))
+    viewed = {}
+    for asked, answer, body in frames(name):
+        assert asked["opaque"] == answer["opaque"]
+        if asked["code"] == 33 and answer["code"] == 0:
+            offset = int(asked["extFields"]["offset"])
+            viewed[offset] = body
+            assert segments[offset // size * size][offset % size :].startswith(body)
+    assert sorted(viewed) == [record.physical_offset for record in records]
+
+
+def test_hosts_are_of_both_families_in_three_of_the_four_ways(stores: Stores) -> None:
+    ways = {(host_text(one.born_host), host_text(one.store_host)) for one in stores["g2-hosts"][1]}
+    assert ways == {("::1", "::1"), ("::1", "127.0.0.1"), ("127.0.0.1", "::1")}
+
+
+@pytest.mark.parametrize("name", ["g2-hosts", "g2-queues"])
+def test_topics_longer_than_127_bytes_are_in_v2_records_and_no_others(stores: Stores, name: str) -> None:
+    root, records = stores[name]
+    size = (next((root / "commitlog").iterdir())).stat().st_size
+    lengths = {len(record.topic): magic_of(root, record, size) == MESSAGE_V2 for record in records}
+    assert {128, 255} <= set(lengths)
+    assert 127 in lengths
+    assert all(is_v2 == (length > 127) for length, is_v2 in lengths.items())
+
+
+def test_inner_batches_light_queues_and_timers_are_there(stores: Stores) -> None:
+    root, records = stores["g2-queues"]
+    batches = [one for one in records if one.sys_flag & IS_INNER_BATCH == IS_INNER_BATCH]
+    assert [int(one.properties["INNER_NUM"]) for one in batches] == [3, 1, 5, 10, 2, 4]
+    assert sorted(path.name for path in (root / "batchconsumequeue" / "BatchCqTopic").iterdir()) == ["0", "1"]
+    light = {name for one in records for name in one.properties.get("INNER_MULTI_DISPATCH", "").split(",") if name}
+    assert light == {"%LMQ%alpha", "%LMQ%beta", "%LMQ%gamma"}
+    assert all((root / "consumequeue" / name / "0").is_dir() for name in light)
+    assert len([one for one in records if one.topic == "rmq_sys_wheel_timer"]) >= 7
+    assert len([one for one in records if one.topic == "TimerTopic"]) == 5
+
+
+def test_extensions_have_bitmaps_and_two_folders_have_segments(stores: Stores) -> None:
+    root, _ = stores["g2-ext"]
+    extension = (root / "consumequeue_ext" / "ExtTopic" / "0" / ("0" * 20)).read_bytes()
+    (bitmap_length,) = struct.unpack_from(">h", extension, 18)
+    assert bitmap_length == 14
+    assert any(extension[20 : 20 + bitmap_length])
+    assert all(len([*(root / folder).iterdir()]) >= 1 for folder in ("commitlog-a", "commitlog-b"))
+
+
+def test_every_property_crc_is_that_of_its_record(stores: Stores) -> None:
+    for asked, answer, body in frames("g2-ext"):
+        if asked["code"] == 33 and answer["code"] == 0:
+            digits = body[-11:-1].decode()
+            assert body[-20:-11] == b"__CRC32#\x01"
+            assert int(digits[::-1]) == zlib.crc32(body[:-20]) & 0x7FFFFFFF
+
+
+def test_it_is_small_and_names_no_folder_of_the_machine_it_was_made_on(stores: Stores) -> None:
+    assert sum(path.stat().st_size for path in G2.rglob("*") if path.is_file()) < MOST_BYTES
+    for root, _ in stores.values():
+        for path in (root / "config").iterdir():
+            assert b"/tmp/" not in path.read_bytes()

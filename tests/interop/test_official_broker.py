@@ -1,0 +1,109 @@
+"""The official broker, started on a copy of g1: proves the harness and the comparison, and answers our own client.
+
+What it prints for mqadmin now must equal what was recorded, by the same measure that our server is held to. Commands
+that look back from the present (unique keys, 36 hours or 3 days) are left out: the recorded messages grow older.
+"""
+
+import shutil
+from collections.abc import Iterator
+
+import pytest
+
+from interop.conftest import Java
+from interop.jars import OLD_CLIENT_VERSION, SERVER_VERSION
+from interop.mqadmin_cases import Case, read_cases
+from interop.normalise import normalise
+from interop.official_broker import OfficialPair, official_pair
+from interop.our_client import FOUND, NOT_FOUND, as_shown, shown
+from interop.rocketlens_process import run_rocketlens
+from interop.sites import STORE_PORT, expect_free
+from interop.stored import Stored, as_java_shows, comparable, stored
+
+pytestmark = pytest.mark.interop
+
+WINDOW_FROM_NOW = {"queryMsgById-unique", "queryMsgByUniqueKey", "queryMsgByUniqueKey-all"}
+CASES = [case for case in read_cases() if case.name not in WINDOW_FROM_NOW]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Stored:
+    return stored("g1", tmp_path_factory.mktemp("official-g1"))
+
+
+@pytest.fixture(scope="module")
+def official(store: Stored, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OfficialPair]:
+    expect_free("127.0.0.1")
+    work = tmp_path_factory.mktemp("official")
+    copy = work / "g1"
+    shutil.copytree(store.root, copy)
+    with official_pair(copy, work, port=STORE_PORT) as pair:
+        yield pair
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_the_broker_still_prints_what_was_recorded(java: Java, official: OfficialPair, case: Case) -> None:
+    name_server = official.name_server.text_address
+    printed = java(SERVER_VERSION, "JSON").mqadmin(*case.arguments.split(), "-n", name_server)
+    assert normalise(case.arguments, printed) == normalise(case.arguments, case.printed)
+
+
+@pytest.mark.parametrize("version", [SERVER_VERSION, OLD_CLIENT_VERSION])
+def test_java_shows_the_brokers_messages_as_our_server_must_send_them(
+    java: Java, official: OfficialPair, store: Stored, version: str
+) -> None:
+    client, name_server = java(version, "JSON"), official.name_server.text_address
+    is_old = version == OLD_CLIENT_VERSION
+    for offset_id, produced in store.with_offset_ids:
+        message = client.view(name_server, "admin", offset_id, produced.topic)
+        assert comparable(message) == as_java_shows(store.at(offset_id), is_old_client=is_old)
+    for topic, key in sorted({(produced.topic, key) for produced in store.produced for key in produced.keys}):
+        if records := store.with_key(topic, key):
+            found = [comparable(message) for message in client.query(name_server, "admin", topic, key)]
+            # The broker repeats a message that has the same key twice; our server does not.
+            distinct = [message for number, message in enumerate(found) if message not in found[:number]]
+            assert distinct == [as_java_shows(record, is_old_client=is_old) for record in records[-64:]]
+    client.disconnect(name_server)
+
+
+@pytest.mark.parametrize("way", ["--server", "--from-id"])
+def test_our_client_views_every_id_on_the_official_broker(official: OfficialPair, store: Stored, way: str) -> None:
+    ids = [offset_id for offset_id, _ in store.with_offset_ids]
+    options = [way, official.broker.text_address] if way == "--server" else [way]
+    outcome = run_rocketlens("view", *ids, *options, "--json")
+    assert outcome.returncode == FOUND, outcome.stderr
+    assert shown(outcome.stdout) == as_shown(store, ids)
+
+
+def test_our_client_says_that_the_official_broker_has_nothing_there(official: OfficialPair) -> None:
+    absent = "7F00000100002A9F00000000000FFFFF"
+    outcome = run_rocketlens("view", absent, "--server", official.broker.text_address, "--json")
+    assert (outcome.returncode, outcome.stdout) == (NOT_FOUND, b"")
+    assert b"1048575" in outcome.stderr
+
+
+@pytest.mark.parametrize("asked", ["name server", "broker"])
+@pytest.mark.parametrize("option", ["--key", "--unique-key", "--tag"])
+def test_our_client_queries_the_official_broker(official: OfficialPair, store: Stored, asked: str, option: str) -> None:
+    server = official.name_server if asked == "name server" else official.broker
+    produced = next(one for one in store.produced if one.label == "collideAa")
+    value = {"--key": "Aa", "--unique-key": produced.unique_key, "--tag": "TagB"}[option]
+    outcome = run_rocketlens(
+        "query", "--topic", produced.topic, option, value, "--server", server.text_address, "--json"
+    )
+    assert outcome.returncode == FOUND, outcome.stderr
+    expected = {
+        "--key": store.with_key(produced.topic, value),
+        "--unique-key": store.with_unique_key(produced.topic, value),
+        "--tag": [
+            one for one in store.records.values() if (one.topic, one.properties.get("TAGS")) == ("TopicTest", value)
+        ],
+    }[option]
+    ids = [record.offset_message_id for record in expected]
+    assert ids
+    assert shown(outcome.stdout) == as_shown(store, ids)
+
+
+def test_our_client_finds_no_such_key_on_the_official_broker(official: OfficialPair) -> None:
+    options = ["--topic", "TopicTest", "--key", "nosuchkey", "--server", official.name_server.text_address]
+    outcome = run_rocketlens("query", *options, "--json")
+    assert (outcome.returncode, outcome.stdout) == (NOT_FOUND, b"")
