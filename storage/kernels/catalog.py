@@ -73,7 +73,7 @@ def find_segment(catalog: np.ndarray, physical_offset: int) -> int:
     return row if physical_offset - catalog[row] < catalog[row + VALID_LENGTH] else -1
 
 
-@njit("boolean(int64[::1], int64, int64, int64, int64)", cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def segment_is_hot(catalog: np.ndarray, row: int, position: int, length: int, tick: int) -> bool:
     """Whether bytes of the segment of a row are in memory; see :func:`storage.kernels.memory.is_hot`."""
     return is_hot(

@@ -26,7 +26,7 @@ def _make_tables() -> np.ndarray:
 TABLES = _make_tables()
 
 
-@njit("int64(int64, int64)", cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def crc32(address: int, length: int) -> int:
     """CRC-32 of ``length`` bytes at ``address``, unsigned; a record keeps its low 31 bits."""
     crc = np.int64(0xFFFFFFFF)

@@ -14,13 +14,13 @@ REPLACEMENT = 0xFFFD
 MASK = 0xFFFFFFFF
 
 
-@njit("boolean(int64)", cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, inline="always")
 def is_continuation(byte: int) -> bool:
     """Whether a byte continues a UTF-8 sequence (10xxxxxx)."""
     return (byte & 0xC0) == 0x80
 
 
-@njit("int64(int64, int64, int64)", cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def malformed_length(address: int, left: int, lead: int) -> int:
     """Bytes that one U+FFFD stands for, at a three- or four-byte lead that starts no well-formed sequence."""
     if left < 2 or lead > 0xF4:
@@ -35,7 +35,7 @@ def malformed_length(address: int, left: int, lead: int) -> int:
     return 3
 
 
-@njit("int64(int64, int64, int64)", cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def decode_sequence(address: int, left: int, lead: int) -> int:
     """Code point of the multi-byte sequence at ``address`` times 8 plus the bytes it takes; U+FFFD where malformed."""
     if 0xC2 <= lead <= 0xDF:
@@ -59,7 +59,7 @@ def decode_sequence(address: int, left: int, lead: int) -> int:
     return (REPLACEMENT << 3) | malformed_length(address, left, lead)
 
 
-@njit("int64(int64, int64, int64)", cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def hash_utf8(start: int, address: int, length: int) -> int:
     """Go on from the hash ``start`` (unsigned, 0 at first) over ``length`` UTF-8 bytes."""
     result = start
@@ -80,7 +80,7 @@ def hash_utf8(start: int, address: int, length: int) -> int:
     return result
 
 
-@njit("int64(int64)", cache=True, nogil=True, inline="always")
+@njit(cache=True, nogil=True, inline="always")
 def fold_hash(unsigned: int) -> int:
     """The hash as an index file keeps it: absolute value, and 0 for the one int that has none (store-format §3.3)."""
     signed = unsigned - (1 << 32) if unsigned >= (1 << 31) else unsigned

@@ -51,7 +51,7 @@ CRC_PROPERTY = 20
 """Bytes of the property-CRC entry that closes a record: name 8, 0x01, ten digits, 0x02."""
 
 
-@njit("int64(int64)", cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def body_length_position(record: int) -> int:
     """Where the body length of a record lies, by the hosts that its sysFlag announces."""
     flags = load_i32(record + SYS_FLAG)
@@ -72,7 +72,7 @@ def store_timestamp(record: int) -> int:
     return load_i64(record + position)
 
 
-@njit("int64(int64)", cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def topic_position(record: int) -> int:
     """Where the bytes of the topic start; the record's shape must have been checked."""
     at = body_length_position(record)
@@ -80,14 +80,14 @@ def topic_position(record: int) -> int:
     return body_end + (1 if load_i32(record + MAGIC) == MAGIC_V1 else 2)
 
 
-@njit("int64(int64)", cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def topic_length(record: int) -> int:
     """Bytes of the topic; the record's shape must have been checked."""
     at = topic_position(record)
     return load_i8(record + at - 1) if load_i32(record + MAGIC) == MAGIC_V1 else load_i16(record + at - 2)
 
 
-@njit("int64(int64, int64)", cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def check_head(record: int, available: int) -> int:
     """Size that the first eight bytes of a record announce, or a ``BAD_`` code; reads nothing else."""
     if available < MINIMUM_SIZE:
@@ -132,7 +132,7 @@ def check_shape(record: int, available: int, physical_offset: int) -> int:
     return size
 
 
-@njit("int64(int64, int64)", cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def property_crc(record: int, size: int) -> int:
     """The checksum that the record's last property states, or −1 where it has none."""
     at = record + size - CRC_PROPERTY
@@ -160,7 +160,7 @@ def check_checksums(record: int, size: int) -> int:
     return size
 
 
-@njit("int64(int64, int64, int64, int64)", cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def find_property(start: int, length: int, name_length: int, name: int) -> int:
     """The value of a property by the broker's parsing rules: its position times 65536 plus its length, or −1.
 
@@ -187,7 +187,7 @@ def find_property(start: int, length: int, name_length: int, name: int) -> int:
     return found
 
 
-@njit("boolean(int64, int64, int64, int64)", cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def has_piece(keys: int, keys_length: int, key: int, key_length: int) -> bool:
     """Whether one of the space-separated pieces of KEYS is the key."""
     if key_length == 0:
@@ -203,7 +203,7 @@ def has_piece(keys: int, keys_length: int, key: int, key_length: int) -> bool:
     return False
 
 
-@njit("int64(int64, int64, int64[::1])", cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def check_all(address: int, available: int, result: np.ndarray) -> int:
     """Shape and checksums of the record at an address that may say any offset; its offset goes to ``result[0]``."""
     size = check_shape(address, available, -1)

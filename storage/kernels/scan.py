@@ -100,7 +100,7 @@ def find_record_backwards(address: int, position: int, base: int) -> int:
     return -1
 
 
-@njit("int64(int64, int64, int64, int64, int32[::1], int64[::1])", cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def emit(hash_: int, physical_offset: int, first: int, count: int, hashes: np.ndarray, offsets: np.ndarray) -> int:
     """Append one (hash, physical offset) unless the record has it already among its last few; the new count."""
     for i in range(max(first, count - RECENT_PIECES), count):
