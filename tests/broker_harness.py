@@ -1,8 +1,10 @@
 """A server in the test's own event loop, and a client that speaks in raw frames."""
 
 import asyncio
+import concurrent.futures
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+import threading
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -115,3 +117,28 @@ async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(DEADLINE_SECONDS):
         while not condition():  # noqa: ASYNC110 - a state of another object, which has no event to wait for
             await asyncio.sleep(0.001)
+
+
+@contextlib.contextmanager
+def serving_in_a_thread(service: BrokerService, processors: Iterable[object] | None = None) -> Iterator[Endpoint]:
+    """The address of a server that runs beside the test, for clients that block."""
+    started: concurrent.futures.Future[Endpoint] = concurrent.futures.Future()
+    stop = threading.Event()
+
+    async def serve() -> None:
+        try:
+            async with serving(service, processors) as server:
+                started.set_result(server.addresses[0])
+                await asyncio.to_thread(stop.wait)
+        except BaseException as error:
+            if not started.done():
+                started.set_exception(error)
+            raise
+
+    thread = threading.Thread(target=asyncio.run, args=(serve(),))
+    thread.start()
+    try:
+        yield started.result(DEADLINE_SECONDS)
+    finally:
+        stop.set()
+        thread.join()

@@ -1,0 +1,180 @@
+"""Messages for people and for programs."""
+
+import base64
+import io
+import json
+import time
+
+import msgpack
+import pytest
+
+from broker.cli.errors import printable
+from broker.cli.output import json_line, message_fields, text_of, time_text, write_details, write_list, write_msgpack
+from protocol.message import CompressionType, HostAddress, Message, SysFlag, decode_message, encode_message
+
+V4 = HostAddress("10.0.0.1", 10911)
+
+
+def message(body: bytes = b"hello", *, sys_flag: int = 0, properties: dict[str, str] | None = None) -> Message:
+    record = encode_message(
+        topic="T",
+        body=body,
+        properties={"UNIQ_KEY": "U1", "KEYS": "a b", "TAGS": "G"} if properties is None else properties,
+        queue_id=3,
+        flag=7,
+        queue_offset=5,
+        physical_offset=4096,
+        sys_flag=sys_flag,
+        born_timestamp=1_700_000_000_123,
+        born_host=V4,
+        store_timestamp=1_700_000_000_456,
+        store_host=V4,
+        reconsume_times=2,
+        prepared_transaction_offset=9,
+    )
+    return decode_message(record)
+
+
+def as_json(one: Message) -> dict[str, object]:
+    fields = json.loads(json_line(one))
+    assert isinstance(fields, dict)
+    return fields
+
+
+def test_json_has_every_field_of_the_record() -> None:
+    one = message()
+    assert as_json(one) == {
+        "messageId": "U1",
+        "uniqueKey": "U1",
+        "offsetMessageId": "0A00000100002A9F0000000000001000",
+        "topic": "T",
+        "queueId": 3,
+        "queueOffset": 5,
+        "physicalOffset": 4096,
+        "totalSize": one.total_size,
+        "magic": 0xDAA320A7,
+        "bodyCrc": one.body_crc,
+        "flag": 7,
+        "sysFlag": 0,
+        "bornTimestamp": 1_700_000_000_123,
+        "bornHost": "10.0.0.1:10911",
+        "storeTimestamp": 1_700_000_000_456,
+        "storeHost": "10.0.0.1:10911",
+        "reconsumeTimes": 2,
+        "preparedTransactionOffset": 9,
+        "tags": "G",
+        "keys": ["a", "b"],
+        "properties": {"UNIQ_KEY": "U1", "KEYS": "a b", "TAGS": "G"},
+        "body": "hello",
+        "bodyEncoding": "text",
+    }
+
+
+def test_a_message_without_properties_is_known_by_its_offset_id() -> None:
+    fields = as_json(message(properties={}))
+    assert fields["messageId"] == fields["offsetMessageId"]
+    assert (fields["uniqueKey"], fields["tags"], fields["keys"]) == (None, None, [])
+
+
+@pytest.mark.parametrize("body", [b"", b"text", "текст 文 🔑\n\tline".encode(), b"{}"])
+def test_a_body_that_is_text_is_given_as_text(body: bytes) -> None:
+    fields = as_json(message(body))
+    assert (fields["body"], fields["bodyEncoding"]) == (body.decode(), "text")
+
+
+@pytest.mark.parametrize(
+    "body", [b"\xff", b"a\x00b", b"\x1b[31m", b"\x7f", bytes(range(256)), "\u0085".encode("latin-1")]
+)
+def test_any_other_body_is_given_in_base64(body: bytes) -> None:
+    fields = as_json(message(body))
+    assert (base64.b64decode(str(fields["body"])), fields["bodyEncoding"]) == (body, "base64")
+    assert text_of(body) is None
+
+
+def test_a_compressed_body_is_decompressed() -> None:
+    import zlib
+
+    one = message(zlib.compress(b"x" * 1000), sys_flag=SysFlag.COMPRESSED | CompressionType.ZLIB << 8)
+    assert as_json(one)["body"] == "x" * 1000
+
+
+def test_a_body_that_cannot_be_decompressed_is_given_as_stored_with_the_reason() -> None:
+    fields = as_json(message(b"no zlib", sys_flag=SysFlag.COMPRESSED))
+    assert fields["body"] == "no zlib"
+    assert "ZLIB" in str(fields["bodyError"])
+
+
+def test_a_line_of_json_is_one_line() -> None:
+    assert json_line(message(b"two\nlines")).count(b"\n") == 1
+
+
+def test_msgpack_is_a_stream_of_maps_with_bodies_as_bytes() -> None:
+    stream = io.BytesIO()
+    write_msgpack([message(b"\xff"), message(b"two")], stream)
+    stream.seek(0)
+    first, second = msgpack.Unpacker(stream)
+    assert (first["body"], second["body"]) == (b"\xff", b"two")
+    assert first == message_fields(message(b"\xff"))
+
+
+def test_nothing_a_message_holds_is_obeyed_by_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    nasty = "\x1b]0;title\x07\x9b31m\u202e"
+    properties = {"UNIQ_KEY": nasty, "KEYS": nasty, "TAGS": nasty, nasty: nasty}
+    for write in (write_list, write_details):
+        write([message(nasty.encode(), properties=properties)])
+        shown = capsys.readouterr().out
+        assert not {"\x1b", "\x07", "\x9b", "\u202e"} & set(shown)
+        assert "\\x1b]0;title" in shown
+
+
+def test_markup_in_a_message_is_shown_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    write_list([message(b"[bold]x[/bold] :smile:", properties={"KEYS": "[red]"})])
+    shown = capsys.readouterr().out
+    assert "[bold]x[/bold] :smile:" in shown
+    assert "[red]" in shown
+
+
+def test_a_list_has_a_line_a_message_and_a_heading(capsys: pytest.CaptureFixture[str]) -> None:
+    write_list([message(b"one\ntwo"), message(b"x" * 500)])
+    heading, first, second = capsys.readouterr().out.splitlines()
+    assert heading.split() == ["MESSAGE", "ID", "QUEUE", "OFFSET", "PHYSICAL", "STORED", "TAG", "KEYS", "BODY"]
+    assert first.split()[0] == "U1"
+    assert "one two" in first
+    assert second.rstrip().endswith("…")
+
+
+def test_an_empty_list_is_empty(capsys: pytest.CaptureFixture[str]) -> None:
+    write_list([])
+    assert capsys.readouterr().out == ""
+
+
+def test_details_name_every_field(capsys: pytest.CaptureFixture[str]) -> None:
+    one = message()
+    write_details([one, message(b"\xff\xfe")])
+    shown = capsys.readouterr().out
+    for name, value in message_fields(one).items():
+        if name not in ("properties", "body"):
+            assert name in shown, name
+        if isinstance(value, int) and name not in ("magic", "bodyCrc"):
+            assert str(value) in shown, name
+    assert "property KEYS" in shown
+    assert "0xdaa320a7" in shown
+    assert "2 bytes that are no text, in base64: //4=" in shown
+
+
+def test_times_are_local_and_what_is_no_date_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Shanghai")
+    time.tzset()
+    try:
+        assert time_text(1_700_000_000_456) == "2023-11-15 06:13:20.456+08:00"
+        assert time_text(-1) == "1970-01-01 07:59:59.999+08:00"
+        assert time_text(2**63 - 1) == str(2**63 - 1)
+        assert time_text(-(2**63)) == str(-(2**63))
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+def test_printable_text_stays_as_it_is() -> None:
+    assert printable("订单 🔑\n\tx") == "订单 🔑\n\tx"
+    assert printable("a\x00\x1b") == "a\\x00\\x1b"

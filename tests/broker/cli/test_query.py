@@ -1,0 +1,257 @@
+"""`rocketlens query`: by key, unique key and tag, from a store, a broker or a name server."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.config import Endpoint
+from broker.dispatcher import handles
+from broker_harness import FakeStore, service_of, serving_in_a_thread
+from command_line import Outcome, rocketlens
+from protocol.bodies import BrokerData, TopicRouteData, encode_json
+from protocol.codes import RequestCode, ResponseCode
+from protocol.command import Response
+from protocol.headers import GetRouteInfoRequestHeader, QueryMessageRequestHeader
+from protocol.message import encode_message
+from storage.message_store import MessageStore
+
+UNIQUE_KEY = "FD000000000000000000000000000002708C30946E09687211CE0017"
+HOT = 40
+"""Messages of g1's TopicTest with the key `hotkey` and the tag `TagD` (produced.tsv)."""
+
+
+@pytest.fixture(scope="module")
+def server(g1_store: Path) -> Iterator[Endpoint]:
+    with serving_in_a_thread(service_of(MessageStore.open(g1_store))) as endpoint:
+        yield endpoint
+
+
+@pytest.fixture(scope="module", params=["store", "server"])
+def where(request: pytest.FixtureRequest, g1_store: Path, server: Endpoint) -> tuple[object, ...]:
+    """The arguments that name the same messages in two ways."""
+    return (g1_store,) if request.param == "store" else ("--server", server)
+
+
+def query(where: tuple[object, ...], *arguments: object) -> Outcome:
+    return rocketlens("query", *where, "--topic", "TopicTest", *arguments, "--json")
+
+
+def offsets(outcome: Outcome) -> list[int]:
+    return [message["physicalOffset"] for message in outcome.messages]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "count"),
+    [(("--key", "hotkey"), HOT), (("--tag", "TagD"), HOT), (("--unique-key", UNIQUE_KEY), 1), (("--key", "BB"), 1)],
+)
+def test_matches_are_listed(where: tuple[object, ...], arguments: tuple[str, ...], count: int) -> None:
+    outcome = query(where, *arguments)
+    assert (outcome.code, outcome.errors) == (0, "")
+    assert len(outcome.messages) == count
+    assert offsets(outcome) == sorted(set(offsets(outcome)))
+
+
+def test_a_store_and_its_server_answer_alike(g1_store: Path, server: Endpoint) -> None:
+    for arguments in (("--key", "hotkey"), ("--tag", "TagD", "--max", "3"), ("--unique-key", UNIQUE_KEY)):
+        assert query((g1_store,), *arguments).output == query(("--server", server), *arguments).output
+
+
+def test_the_newest_come_first_to_the_cap_and_a_cursor_goes_on(where: tuple[object, ...]) -> None:
+    everything = offsets(query(where, "--key", "hotkey"))
+    pages: list[int] = []
+    cursor: list[object] = []
+    while True:
+        outcome = query(where, "--key", "hotkey", "--max", "15", *cursor)
+        pages = offsets(outcome) + pages
+        if not outcome.errors:
+            break
+        assert outcome.errors == f"rocketlens: older matches are left out: --cursor {pages[0]} goes on with them\n"
+        cursor = ["--cursor", pages[0]]
+    assert pages == everything
+
+
+def test_more_than_one_page_is_collected(where: tuple[object, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    everything = offsets(query(where, "--key", "hotkey"))
+    monkeypatch.setattr("broker.cli.query.PAGE", 7)
+    assert offsets(query(where, "--key", "hotkey", "--max", "1000")) == everything
+    outcome = query(where, "--key", "hotkey", "--max", "20")
+    assert offsets(outcome) == everything[-20:]
+    assert f"--cursor {everything[-20]} " in outcome.errors
+
+
+def test_times_are_milliseconds_or_iso_8601(where: tuple[object, ...]) -> None:
+    times = [message["storeTimestamp"] for message in query(where, "--key", "hotkey").messages]
+    begin, end = times[5], times[9]
+    iso = [time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at // 1000)) + f".{at % 1000:03}Z" for at in (begin, end)]
+    for first, last in ((begin, end), iso):
+        found = query(where, "--key", "hotkey", "--begin", first, "--end", last)
+        assert [message["storeTimestamp"] for message in found.messages] == [at for at in times if begin <= at <= end]
+
+
+def test_a_time_without_an_offset_is_local(g1_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TZ", "Asia/Shanghai")
+    time.tzset()
+    try:
+        # g1 was recorded from 06:45:05 to 06:45:46 UTC.
+        between = ("--begin", "2026-11-21T14:45:00", "--end", "2026-11-21T14:46:00")
+        assert len(query((g1_store,), "--key", "hotkey", *between).messages) == HOT
+        assert query((g1_store,), "--key", "hotkey", "--end", "2026-11-21T14:45:00").code == 1
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+def test_a_unique_key_is_found_whatever_the_times(where: tuple[object, ...]) -> None:
+    assert query(where, "--unique-key", UNIQUE_KEY, "--end", "1").code == 0
+
+
+def test_an_empty_answer_explains_itself(where: tuple[object, ...]) -> None:
+    outcome = query(where, "--key", "nosuchkey")
+    assert (outcome.code, outcome.output) == (1, b"")
+    for word in ("searched 10 index files", "walked", "refused", "index covers", "the log holds"):
+        assert word in outcome.errors
+    assert len(outcome.errors.splitlines()) == 1
+
+
+def test_an_unknown_topic_is_not_found(g1_store: Path, server: Endpoint) -> None:
+    local = rocketlens("query", g1_store, "--topic", "Nope", "--key", "a")
+    assert local.code == 1
+    assert "this store has no queue of topic Nope" in local.errors
+    remote = rocketlens("query", "--server", server, "--topic", "Nope", "--key", "a")
+    assert remote.code == 1
+    assert "Nope" in remote.errors
+    assert len(remote.errors.splitlines()) == 1
+
+
+def test_the_table_has_a_line_a_message(g1_store: Path) -> None:
+    outcome = rocketlens("query", g1_store, "--topic", "TopicTest", "--key", "hotkey", "--max", "3")
+    assert outcome.code == 0
+    assert [line.split()[-1] for line in outcome.text.splitlines()] == ["BODY", "37", "38", "39"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["STORE", "--key", "a"], "Missing option '--topic'"),
+        (["STORE", "--topic", "T"], "exactly one of --key, --unique-key and --tag"),
+        (["STORE", "--topic", "T", "--key", "a", "--tag", "b"], "exactly one of"),
+        (["--topic", "T", "--key", "a"], "expected either STORE or --server"),
+        (["STORE", "--server", "127.0.0.1:1", "--topic", "T", "--key", "a"], "expected either STORE or --server"),
+        (["--server", "127.0.0.1:1", "--topic", "T", "--key", "a", "--commit-log", "x"], "make no sense"),
+        (["STORE", "--topic", "T", "--key", "a", "--begin", "5", "--end", "1"], "--begin 5 is after --end 1"),
+        (["STORE", "--topic", "T", "--key", "a", "--begin", "soon"], "neither milliseconds nor a time"),
+        (["STORE", "--topic", "T", "--key", "a", "--end", "9999999-01-01"], "neither milliseconds nor a time"),
+        (["STORE", "--topic", "T", "--key", "a", "--max", "0"], "0 is not in the range"),
+        (["STORE", "--topic", "T", "--key", "a", "--cursor", "x"], "'x' is not a valid integer"),
+        (["STORE", "--topic", "T", "--key", "a", "--json", "--format", "msgpack"], "exclude each other"),
+    ],
+)
+def test_wrong_usage_is_code_2(g1_store: Path, arguments: list[str], says: str) -> None:
+    outcome = rocketlens("query", *(argument.replace("STORE", str(g1_store)) for argument in arguments))
+    assert (outcome.code, outcome.output) == (2, b"")
+    assert says in outcome.errors
+
+
+def test_what_is_no_store_is_code_3(tmp_path: Path) -> None:
+    outcome = rocketlens("query", tmp_path, "--topic", "T", "--key", "a")
+    assert (outcome.code, outcome.output) == (3, b"")
+    assert "is no store that can be served" in outcome.errors
+
+
+# ---------------------------------------------------------------------- brokers that are not ours
+
+
+def record(number: int, timestamp: int, key: str = "k", topic: str = "T", tag: str = "G") -> bytes:
+    properties = {"UNIQ_KEY": f"U{number}", "KEYS": key, "TAGS": tag}
+    return encode_message(topic=topic, physical_offset=number, store_timestamp=timestamp, properties=properties)
+
+
+class JavaBroker:
+    """Answers every query with the same records, like a broker that compares hashes alone and knows no cursor."""
+
+    def __init__(self, *records: bytes) -> None:
+        self.body = b"".join(records)
+        self.asked = 0
+
+    @handles(RequestCode.QUERY_MESSAGE, QueryMessageRequestHeader)
+    def query(self, header: QueryMessageRequestHeader) -> Response:
+        self.asked += 1
+        if not self.body:
+            return Response(ResponseCode.QUERY_NOT_FOUND, "can not find message, maybe time range not correct")
+        return Response(body=self.body)
+
+
+class NameServer:
+    """Names brokers for every topic."""
+
+    def __init__(self, **brokers: Endpoint) -> None:
+        data = [BrokerData("c", name, {"0": str(endpoint)}) for name, endpoint in brokers.items()]
+        self.body = encode_json(TopicRouteData(broker_datas=data))
+
+    @handles(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequestHeader)
+    def route(self, header: GetRouteInfoRequestHeader) -> Response:
+        return Response(body=self.body)
+
+
+def ask(endpoint: Endpoint, *arguments: object) -> Outcome:
+    return rocketlens("query", "--server", endpoint, "--topic", "T", *arguments, "--json")
+
+
+def test_a_broker_is_asked_directly_and_its_hash_collisions_are_left_out() -> None:
+    broker = JavaBroker(record(1, 1), record(2, 2, key="other"), record(3, 3, topic="Other"), record(4, 4, tag="H"))
+    with serving_in_a_thread(service_of(FakeStore()), [broker]) as endpoint:
+        assert offsets(ask(endpoint, "--key", "k", "--max", "100")) == [1, 4]
+        assert offsets(ask(endpoint, "--tag", "G")) == [1, 2]
+        assert offsets(ask(endpoint, "--unique-key", "U3")) == [3]
+        assert ask(endpoint, "--key", "none").code == 1
+    assert broker.asked == 4
+
+
+def test_all_brokers_of_a_route_are_asked_and_merged_by_time() -> None:
+    first, second = JavaBroker(record(10, 1), record(20, 4)), JavaBroker(record(5, 2), record(6, 3))
+    with (
+        serving_in_a_thread(service_of(FakeStore()), [first]) as a,
+        serving_in_a_thread(service_of(FakeStore()), [second]) as b,
+        serving_in_a_thread(service_of(FakeStore()), [NameServer(a=a, b=b)]) as names,
+    ):
+        assert offsets(ask(names, "--key", "k")) == [10, 5, 6, 20]
+        assert offsets(ask(names, "--key", "k", "--max", "2")) == [6, 20]
+        outcome = ask(names, "--key", "k", "--cursor", "5")
+        assert outcome.code == 2
+        assert "a cursor belongs to one broker" in outcome.errors
+        second.body = b""
+        assert offsets(ask(names, "--key", "k")) == [10, 20]
+        first.body = b""
+        outcome = ask(names, "--key", "k")
+        assert outcome.code == 1
+        assert f"a: {a} found nothing: can not find message" in outcome.errors
+        assert f"b: {b} found nothing" in outcome.errors
+
+
+def test_several_brokers_with_older_matches_each_say_where_to_go_on(g1_store: Path) -> None:
+    with (
+        serving_in_a_thread(service_of(MessageStore.open(g1_store))) as a,
+        serving_in_a_thread(service_of(FakeStore()), [JavaBroker()]) as b,
+        serving_in_a_thread(service_of(FakeStore()), [NameServer(a=a, b=b)]) as names,
+    ):
+        outcome = rocketlens(
+            "query", "--server", names, "--topic", "TopicTest", "--key", "hotkey", "--max", "3", "--json"
+        )
+    assert outcome.code == 0
+    oldest = offsets(outcome)[0]
+    assert outcome.errors == f"rocketlens: a ({a}) has older matches, which --server {a} --cursor {oldest} shows\n"
+
+
+def test_a_broker_that_cannot_be_reached_is_code_3() -> None:
+    with serving_in_a_thread(service_of(FakeStore()), [NameServer(a=Endpoint("127.0.0.1", 1))]) as names:
+        outcome = ask(names, "--key", "k")
+    assert (outcome.code, outcome.errors) == (3, "rocketlens: cannot connect to 127.0.0.1:1: Connection refused\n")
+
+
+def test_bytes_that_are_no_messages_are_code_3() -> None:
+    with serving_in_a_thread(service_of(FakeStore()), [JavaBroker(b"garbage")]) as endpoint:
+        outcome = ask(endpoint, "--key", "k")
+    assert outcome.code == 3
+    assert "answered bytes that are no messages" in outcome.errors

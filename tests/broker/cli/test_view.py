@@ -1,0 +1,196 @@
+"""`rocketlens view`: any id, from a store or from a server."""
+
+import io
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgpack
+import pytest
+
+from broker.config import Endpoint
+from broker.dispatcher import handles
+from broker_harness import FakeStore, service_of, serving_in_a_thread
+from command_line import rocketlens
+from protocol.codes import RequestCode
+from protocol.command import Response
+from protocol.headers import ViewMessageRequestHeader
+from protocol.message import HostAddress, encode_message
+from protocol.message_id import encode_message_id
+from storage.message_store import MessageStore
+
+# Of produced.tsv: hot0.
+UNIQUE_KEY = "FD000000000000000000000000000002708C30946E09687211CE0017"
+OFFSET_ID = "7F00000100002A9F00000000000019B5"
+OFFSET = 6581
+
+
+@pytest.fixture(scope="module")
+def server(g1_store: Path) -> Iterator[Endpoint]:
+    with serving_in_a_thread(service_of(MessageStore.open(g1_store))) as endpoint:
+        yield endpoint
+
+
+class Fixed:
+    """A broker that answers every view with the same bytes, as Java's answers garbage."""
+
+    def __init__(self, body: bytes) -> None:
+        self.body = body
+
+    @handles(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageRequestHeader)
+    def view(self, header: ViewMessageRequestHeader) -> Response:
+        return Response(body=self.body)
+
+
+@pytest.mark.parametrize("text", [OFFSET_ID, OFFSET_ID.lower(), str(OFFSET), "000" + str(OFFSET), UNIQUE_KEY])
+def test_any_id_shows_its_message(g1_store: Path, server: Endpoint, text: str) -> None:
+    local = rocketlens("view", g1_store, text, "--json")
+    assert (local.code, local.errors) == (0, "")
+    (message,) = local.messages
+    assert (message["uniqueKey"], message["offsetMessageId"], message["body"]) == (UNIQUE_KEY, OFFSET_ID, "hot 0")
+    remote = rocketlens("view", text, "--server", server, "--json")
+    assert (remote.code, remote.errors, remote.output) == (0, "", local.output)
+
+
+def test_several_ids_are_shown_in_the_order_asked(g1_store: Path, server: Endpoint) -> None:
+    for arguments in ((g1_store, "0", UNIQUE_KEY, "275"), ("0", UNIQUE_KEY, "275", "--server", server)):
+        outcome = rocketlens("view", *arguments, "--json")
+        assert outcome.code == 0
+        assert [message["physicalOffset"] for message in outcome.messages] == [0, OFFSET, 275]
+
+
+def test_what_is_found_is_shown_and_what_is_not_is_explained(g1_store: Path, server: Endpoint) -> None:
+    for arguments in ((g1_store, "0", "1"), ("0", "1", "--server", server)):
+        outcome = rocketlens("view", *arguments, "--json")
+        assert outcome.code == 1
+        assert len(outcome.messages) == 1
+        assert "inside the record that starts at 0" in outcome.errors
+        assert len(outcome.errors.splitlines()) == 1
+
+
+@pytest.mark.parametrize("text", ["FD00000000000000000000000000FFFF", "nobody", "键", OFFSET_ID[:-1] + "6"])
+def test_an_unknown_id_is_explained(g1_store: Path, text: str) -> None:
+    outcome = rocketlens("view", g1_store, text)
+    assert (outcome.code, outcome.output) == (1, b"")
+    assert outcome.errors.startswith("rocketlens: no message")
+
+
+def test_an_unknown_unique_key_says_what_was_searched(g1_store: Path, server: Endpoint) -> None:
+    local = rocketlens("view", g1_store, "nobody")
+    topics = len({*MessageStore.open(g1_store).queues.topics(), *MessageStore.open(g1_store).config.topics})
+    assert f"in any of {topics} topics: searched 10 index files" in local.errors
+    remote = rocketlens("view", "nobody", "--server", server)
+    assert remote.code == 1
+    assert f"{server} has no message with unique key nobody in any of" in remote.errors
+    assert "searched 10 index files" in remote.errors
+
+
+def test_a_topic_narrows_the_search(g1_store: Path, server: Endpoint) -> None:
+    for where in ((g1_store,), ("--server", server)):
+        assert rocketlens("view", *where, UNIQUE_KEY, "--topic", "TopicTest").code == 0
+        outcome = rocketlens("view", *where, UNIQUE_KEY, "--topic", "TopicTx")
+        assert outcome.code == 1
+        assert "in topic TopicTx" in outcome.errors
+
+
+@pytest.mark.parametrize("host", [HostAddress("10.9.8.7", 10911), HostAddress("::1", 10911)])
+def test_the_host_in_an_id_need_not_be_the_stores(g1_store: Path, server: Endpoint, host: HostAddress) -> None:
+    message_id = encode_message_id(host, OFFSET)
+    outcome = rocketlens("view", g1_store, message_id, "--json")
+    assert (outcome.code, outcome.messages[0]["uniqueKey"]) == (0, UNIQUE_KEY)
+    assert outcome.errors == f"rocketlens: the id names {host}, the message there was stored by 127.0.0.1:10911\n"
+    assert rocketlens("view", message_id, "--server", server, "--json").messages[0]["uniqueKey"] == UNIQUE_KEY
+
+
+def test_from_id_dials_the_address_in_the_id(server: Endpoint) -> None:
+    ours = encode_message_id(HostAddress(*server), OFFSET)
+    outcome = rocketlens("view", ours, "--from-id", "--json")
+    assert (outcome.code, outcome.messages[0]["uniqueKey"]) == (0, UNIQUE_KEY)
+
+
+@pytest.mark.parametrize("text", [UNIQUE_KEY, str(OFFSET), "nobody"])
+def test_from_id_needs_an_id_with_an_address(text: str) -> None:
+    outcome = rocketlens("view", text, "--from-id")
+    assert outcome.code == 3
+    assert "only an offset message id holds an address" in outcome.errors
+
+
+def test_a_server_that_cannot_be_reached_is_code_3(g1_store: Path) -> None:
+    outcome = rocketlens("view", "0", "--server", "127.0.0.1:1")
+    assert (outcome.code, outcome.output) == (3, b"")
+    assert outcome.errors == "rocketlens: cannot connect to 127.0.0.1:1: Connection refused\n"
+
+
+def test_a_name_server_is_told_from_a_broker() -> None:
+    with serving_in_a_thread(service_of(FakeStore()), []) as endpoint:
+        outcome = rocketlens("view", "0", "--server", endpoint)
+    assert outcome.code == 3
+    assert "is no broker (a name server, perhaps)" in outcome.errors
+
+
+@pytest.mark.parametrize("body", [b"", b"garbage", bytes(100), encode_message(topic="T", physical_offset=7)])
+def test_bytes_that_are_not_the_message_asked_for_are_not_shown(body: bytes) -> None:
+    with serving_in_a_thread(service_of(FakeStore()), [Fixed(body)]) as endpoint:
+        outcome = rocketlens("view", "5", "--server", endpoint)
+    assert (outcome.code, outcome.output) == (1, b"")
+    assert "answered bytes that are no message" in outcome.errors
+
+
+def test_a_damaged_record_is_shown_when_asked_for(g1_store: Path, tmp_path: Path) -> None:
+    store = Path(shutil.copytree(g1_store, tmp_path / "store"))
+    with (store / "commitlog" / f"{0:020}").open("r+b") as segment:
+        segment.seek(OFFSET)
+        data = segment.read(289)
+        segment.seek(OFFSET + data.index(b"hot 0"))
+        segment.write(b"HOT")
+    outcome = rocketlens("view", store, OFFSET_ID)
+    assert (outcome.code, outcome.output) == (1, b"")
+    assert "CRC" in outcome.errors
+    assert "--damaged shows the record" in outcome.errors
+    outcome = rocketlens("view", store, OFFSET_ID, "--damaged", "--json")
+    assert outcome.code == 0
+    assert outcome.messages[0]["body"] == "HOT 0"
+    assert "is damaged" in outcome.errors
+    assert rocketlens("view", store, str(OFFSET + 1), "--damaged").code == 1
+    assert rocketlens("view", store, "0", "--damaged").errors == ""
+
+
+def test_the_table_shows_properties_and_body(g1_store: Path) -> None:
+    outcome = rocketlens("view", g1_store, OFFSET_ID)
+    assert outcome.code == 0
+    lines = {tuple(line.split()) for line in outcome.text.splitlines()}
+    assert {("topic", "TopicTest"), ("property", "TAGS", "TagD"), ("body", "hot", "0"), ("queueId", "2")} <= lines
+
+
+def test_msgpack_is_a_stream(g1_store: Path) -> None:
+    outcome = rocketlens("view", g1_store, "0", OFFSET_ID, "--format", "msgpack")
+    first, second = msgpack.Unpacker(io.BytesIO(outcome.output))
+    assert (first["physicalOffset"], second["physicalOffset"], second["body"]) == (0, OFFSET, b"hot 0")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "Missing argument"),
+        (["STORE"], "expected STORE and at least one ID"),
+        (["STORE", "0", "--json", "--format", "table"], "--json and --format table exclude each other"),
+        (["STORE", "0", "--format", "xml"], "'xml' is not one of"),
+        (["0", "--server", "127.0.0.1"], "expected HOST:PORT"),
+        (["0", "--server", "127.0.0.1:1", "--from-id"], "--server and --from-id exclude each other"),
+        (["0", "--server", "127.0.0.1:1", "--damaged"], "--damaged needs a STORE"),
+        (["0", "--from-id", "--index-slots", "5"], "make no sense when a server is asked"),
+        (["STORE", "0", "--index-slots", "5"], "given together"),
+        (["STORE", "0", "--state-dir", "STORE"], "inside the store"),
+    ],
+)
+def test_wrong_usage_is_code_2(g1_store: Path, arguments: list[str], says: str) -> None:
+    outcome = rocketlens("view", *(argument.replace("STORE", str(g1_store)) for argument in arguments))
+    assert (outcome.code, outcome.output) == (2, b"")
+    assert says in outcome.errors
+
+
+def test_what_is_no_store_is_code_3(tmp_path: Path) -> None:
+    outcome = rocketlens("view", tmp_path, "0")
+    assert (outcome.code, outcome.output) == (3, b"")
+    assert outcome.errors.startswith(f"rocketlens: {tmp_path} is no store that can be served: ")
+    assert len(outcome.errors.splitlines()) == 1

@@ -1,0 +1,36 @@
+"""Runs a `rocketlens` command inside the test's process."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from click.testing import CliRunner
+
+from broker.cli.main import main
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a command ended: exit code, stdout as bytes, stderr as text."""
+
+    code: int
+    output: bytes
+    errors: str
+
+    @property
+    def text(self) -> str:
+        """The output as text."""
+        return self.output.decode()
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        """The output of `--json`."""
+        return [json.loads(line) for line in self.output.splitlines()]
+
+
+def rocketlens(*arguments: object) -> Outcome:
+    """Run one command; an exception that is no exit is the test's to see."""
+    outcome = CliRunner().invoke(main, list(map(str, arguments)), prog_name="rocketlens")
+    if outcome.exception is not None and not isinstance(outcome.exception, SystemExit):
+        raise outcome.exception
+    return Outcome(outcome.exit_code, outcome.stdout_bytes, outcome.stderr)
