@@ -17,6 +17,7 @@ from broker.broker_service import BrokerService, build_processors
 from broker.config import Endpoint
 from broker.connection import Connection, ConnectionSettings
 from broker.dispatcher import Dispatcher
+from broker.fast_lane import FastLane
 from broker.listeners import Listener, cannot_listen
 from storage.residency import allow_waiting, forbid_waiting
 
@@ -43,7 +44,10 @@ class Server:
         self._options = service.options
         self._listeners = listeners
         self._dispatcher = dispatcher or Dispatcher(build_processors(service), self._options.workers)
-        self._settings = ConnectionSettings(self._dispatcher, self._options.frame_limit)
+        # The lane answers as the families do, and sends records as they are stored.
+        takes_lane = dispatcher is None and not self._options.rewrite_store_host
+        lane = FastLane(service.store, self._options.frame_limit) if takes_lane else None
+        self._settings = ConnectionSettings(self._dispatcher, self._options.frame_limit, lane)
         self._servers: list[asyncio.Server] = []
         self._stop_asked = asyncio.Event()
         self._refresh: asyncio.Task[None] | None = None

@@ -89,7 +89,14 @@ scratches = _Scratches()
 
 
 def run_lookup(
-    scratch: Scratch, catalog: np.ndarray, query: KeyQuery, needle: bytes, topic: int, key: int, tick: int, tags_only: int
+    scratch: Scratch,
+    catalog: np.ndarray,
+    query: KeyQuery,
+    needle: bytes,
+    topic: int,
+    key: int,
+    tick: int,
+    tags_only: int,
 ) -> int:
     """Run the kernel into a scratch; its status. The needle must fit NEEDLE_BYTES, ``maximum`` MAXIMUM_HITS."""
     length = len(needle)

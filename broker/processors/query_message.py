@@ -58,7 +58,7 @@ class QueryMessageProcessor:
         self._rewrite = service.options.rewrite_store_host
         self._body_limit = service.options.frame_limit - HEADER_RESERVE
         self._last_update = (0, 0)
-        self._found_fields = _fields_of(0, 0)
+        self._found_fields = found_fields(0, 0)
 
     @handles(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageRequestHeader)
     def view_message_by_id(self, header: ViewMessageRequestHeader, request: Request) -> Response:
@@ -94,7 +94,7 @@ class QueryMessageProcessor:
         last_update = self._store.index_last_update()
         if last_update != self._last_update:
             self._last_update = last_update
-            self._found_fields = _fields_of(*last_update)
+            self._found_fields = found_fields(*last_update)
         if not disclosures:
             return Response(SUCCESS, None, self._found_fields, records)
         return Response(SUCCESS, _remark(disclosures), self._found_fields | disclosures, records)
@@ -104,7 +104,7 @@ class QueryMessageProcessor:
         if answer.truncated:
             return Response(ResponseCode.SYSTEM_ERROR, f"the newest match is longer than {self._body_limit} bytes")
         remark = f"{NOT_FOUND}; {explain_nothing(self._store, header.topic, answer)}"
-        return Response(ResponseCode.QUERY_NOT_FOUND, _cut(remark), _fields_of(0, 0) | _disclosures(answer))
+        return Response(ResponseCode.QUERY_NOT_FOUND, _cut(remark), found_fields(0, 0) | _disclosures(answer))
 
     def _too_long(self, physical_offset: int, size: int) -> Response:
         return Response(
@@ -189,7 +189,7 @@ def split_records(records: bytes | memoryview) -> Iterator[memoryview]:
         rest = rest[size:]
 
 
-def _fields_of(timestamp: int, physical_offset: int) -> dict[str, str]:
+def found_fields(timestamp: int, physical_offset: int) -> dict[str, str]:
     """The header fields that a Java client cannot do without, of a hit and of a miss."""
     return {"indexLastUpdatePhyoffset": str(physical_offset), "indexLastUpdateTimestamp": str(timestamp)}
 

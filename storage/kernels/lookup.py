@@ -80,7 +80,7 @@ SLOT_BYTES = 4
 ENTRY_BYTES = 20
 
 LONG_CHAIN = 64
-"""Steps after which a chain's next entries are fetched ahead: a hot tag's chain would else wait for memory at each step."""
+"""Steps after which a chain's next entries are fetched ahead: a hot tag's chain would else wait at each for memory."""
 
 AHEAD_BYTES = 4096
 CACHE_LINE = 64
@@ -238,7 +238,7 @@ def search_tail(
 
 @njit("int64(int64, int64, int64)", cache=True, nogil=True)
 def fetch_ahead(entry: int, lowest: int, fetched: int) -> int:
-    """Ask for the lines up to AHEAD_BYTES below an entry, down to ``lowest``, that are not ``fetched`` yet; the new mark.
+    """Ask for the lines up to AHEAD_BYTES below an entry, down to ``lowest``, but for ``fetched`` ones; the new mark.
 
     Chains only go down, so this is a sequential read; where hops are longer than what is fetched, nothing is.
     """
@@ -334,6 +334,40 @@ def copy_hits(hits: int, body: int, query: np.ndarray, results: np.ndarray) -> i
     return FOUND if fits else FOUND_UNCOPIED
 
 
+@njit("int64(int64[::1], int64[::1], int64, int64, int64[::1], int64, int64, int64)", cache=True, nogil=True)
+def find_hits(
+    catalog: np.ndarray,
+    query: np.ndarray,
+    key_hash: int,
+    tick: int,
+    results: np.ndarray,
+    hits: int,
+    steps: int,
+    tags_only: int,
+) -> int:
+    """Search the tail and every index file that could hold one of the newest hits; steps left, or a ``STOPPED_`` code.
+
+    ``query`` is what :func:`lookup` makes it: addresses and lengths of topic and key, kind, times, maximum, before.
+    Up to maximum + 1 hits are at ``hits`` then, RESULT_COUNT of them: the one too many says that more match.
+    """
+    results[:RESULT_HITS] = 0
+    steps = search_tail(catalog, query, key_hash, tick, results, hits, steps)
+    if steps < 0:
+        return steps
+    first = c.HEADER + catalog[c.SEGMENT_COUNT] * c.SEGMENT_ROW
+    for file in range(catalog[c.INDEX_COUNT]):
+        row = first + file * c.INDEX_ROW
+        if results[RESULT_COUNT] > query[7] and load_native_i64(hits) >= catalog[row + c.INDEX_MAXIMUM]:
+            break
+        if tags_only and not catalog[row + c.INDEX_FLAGS] & c.HAS_TAGS:
+            continue
+        results[RESULT_FILES] += 1
+        steps = walk_chain(catalog, query, row, key_hash, tick, results, hits, steps)
+        if steps < 0:
+            return steps
+    return steps
+
+
 @njit(
     "int64(int64[::1], int64[::1], int64[::1], int64, int64, int64, int64, int64, int64, int64, int64, int64, int64,"
     " int64, int64, int64)",
@@ -364,23 +398,11 @@ def lookup(
     length; ``maximum`` ≤ MAXIMUM_HITS; times in ms, ``before`` an exclusive physical offset, ``limit`` in bytes,
     ``steps`` the entries that may be walked. With ``tags_only`` index files without tag entries are left out.
     """
-    results[:RESULT_HITS] = 0
     query[0], query[1], query[2], query[3], query[4] = scratch, topic, scratch + key, needle - key, kind
     query[5], query[6], query[7], query[8], query[9] = begin, end, maximum, before, limit
     hits = scratch + NEEDLE_BYTES + 8 * RESULT_HITS
     key_hash = fold_hash(hash_utf8(0, scratch, needle))
-    steps = search_tail(catalog, query, key_hash, tick, results, hits, steps)
+    steps = find_hits(catalog, query, key_hash, tick, results, hits, steps, tags_only)
     if steps < 0:
         return steps
-    first = c.HEADER + catalog[c.SEGMENT_COUNT] * c.SEGMENT_ROW
-    for file in range(catalog[c.INDEX_COUNT]):
-        row = first + file * c.INDEX_ROW
-        if results[RESULT_COUNT] > maximum and load_native_i64(hits) >= catalog[row + c.INDEX_MAXIMUM]:
-            break
-        if tags_only and not catalog[row + c.INDEX_FLAGS] & c.HAS_TAGS:
-            continue
-        results[RESULT_FILES] += 1
-        steps = walk_chain(catalog, query, row, key_hash, tick, results, hits, steps)
-        if steps < 0:
-            return steps
     return copy_hits(hits, scratch + NEEDLE_BYTES + RESULT_BYTES, query, results)

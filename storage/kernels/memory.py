@@ -51,6 +51,7 @@ __all__ = [
     "PROBE_BYTES",
     "PROBE_SHIFT",
     "RWF_NOWAIT",
+    "address_of",
     "call_preadv2",
     "copy_bytes",
     "equal_bytes",
@@ -97,13 +98,26 @@ Handed to them at run time: compiled code is cached on disk, and addresses diffe
 """
 
 
-@njit("int64(int64)", cache=True, nogil=True)
+BYTES_HEADER = bytes.__basicsize__ - 1
+"""Bytes of a ``bytes`` object before its first byte: the object ends with one byte more than it has."""
+
+
+def address_of(data: bytes) -> int:
+    """Where the bytes of an object lie, as long as it is referred to; an array around it would tell, for 0.5 µs."""
+    return id(data) + BYTES_HEADER
+
+
+if ctypes.string_at(address_of(b"RocketLens"), 10) != b"RocketLens":  # pragma: no cover - numba runs on CPython alone
+    raise ImportError("this Python keeps the bytes of an object elsewhere than CPython does")
+
+
+@njit(cache=True, nogil=True)
 def load_u8(address: int) -> int:
     """Unsigned byte at an address."""
     return load_i8(address) & 0xFF
 
 
-@njit("boolean(int64, int64, int64)", cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def equal_bytes(left: int, right: int, length: int) -> bool:
     """Whether two ranges of ``length`` bytes are equal."""
     position = 0

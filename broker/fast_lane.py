@@ -1,0 +1,96 @@
+"""The fast lane: one call of compiled code answers all plain requests at the front of a read.
+
+What it answers, and that it answers as the ordinary way does, is said in :mod:`broker.kernels.fast_lane`. A lane
+belongs to one thread, the event loop.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from broker.kernels import fast_lane as kernel
+from broker.processors.query_message import HEADER_RESERVE, MAXIMUM_BY_KEY, MAXIMUM_BY_UNIQUE_KEY, found_fields
+from protocol.codes import RequestCode
+from protocol.command import Command, Response, encode_response
+from storage.kernels.memory import address_of
+from storage.message_store import MessageStore, Snapshot
+from storage.residency import current_tick
+
+LEFT_OVER, NOT_TAKEN, TURN_OVER = kernel.LEFT_OVER, kernel.NOT_TAKEN, kernel.TURN_OVER
+
+MARK = 1_234_567_890
+"""An opaque by which the place of an opaque is found."""
+
+PREFIX_BYTES = 8
+
+
+class LaneAnswers(NamedTuple):
+    """What the lane made of a read: answers to write, bytes of the read they answer, why it stopped there.
+
+    LEFT_OVER: the rest is no whole frame, or one with wrong lengths. NOT_TAKEN: a whole frame comes that is to be
+    answered on the ordinary way. TURN_OVER: more can be answered, but not in this turn.
+    """
+
+    answers: bytes
+    consumed: int
+    reason: int
+
+
+class FastLane:
+    """Answers plain VIEW_MESSAGE_BY_ID and QUERY_MESSAGE requests, for servers that send records as they are stored."""
+
+    def __init__(self, store: MessageStore, frame_limit: int) -> None:
+        """``frame_limit`` in bytes, as for the connections."""
+        if (kernel.MAXIMUM_BY_KEY, kernel.MAXIMUM_BY_UNIQUE_KEY) != (MAXIMUM_BY_KEY, MAXIMUM_BY_UNIQUE_KEY):
+            raise AssertionError("the lane and QueryMessageProcessor cap answers differently")
+        self._store = store
+        room = kernel.TURN_BYTES + kernel.LONGEST_BODY + kernel.LONGEST_HEADER
+        self._output = np.zeros(room, dtype=np.uint8)
+        self._written = self._output.data
+        self._hits = np.zeros(kernel.HIT_BYTES * (MAXIMUM_BY_KEY + 1), dtype=np.uint8)
+        self._headers: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+        self._table = np.zeros(kernel.TABLE_LENGTH, dtype=np.int64)
+        self._table[kernel.OUTPUT] = self._output.ctypes.data
+        self._table[kernel.HITS] = self._hits.ctypes.data
+        self._table[kernel.FRAME_LIMIT] = frame_limit
+        self._table[kernel.BODY_LIMIT] = frame_limit - HEADER_RESERVE
+        self._put_header(kernel.VIEW_HEADER, Response())
+        self._snapshot = store.snapshot
+        self._follow(self._snapshot)
+
+    def answer(self, data: bytes) -> LaneAnswers:
+        """Answer the plain requests at the front of ``data``."""
+        snapshot = self._store.snapshot
+        if snapshot is not self._snapshot:
+            self._follow(snapshot)
+        result = kernel.answer_frames(snapshot.catalog, self._table, address_of(data), len(data), current_tick())
+        return LaneAnswers(bytes(self._written[: result >> 8 & 0xFFFFFF]), result >> 32, result & 0xFF)
+
+    @property
+    def answered(self) -> dict[RequestCode, int]:
+        """Requests that the lane has answered, by their code."""
+        return {
+            RequestCode.VIEW_MESSAGE_BY_ID: int(self._table[kernel.VIEWS]),
+            RequestCode.QUERY_MESSAGE: int(self._table[kernel.QUERIES]),
+        }
+
+    def _follow(self, snapshot: Snapshot) -> None:
+        """Answer from another snapshot from now on; it is kept alive until there is a newer one."""
+        self._table[kernel.TAKES_QUERIES] = snapshot.incomplete is None
+        self._table[kernel.TAKES_TAGS] = not snapshot.index.untagged
+        self._put_header(kernel.QUERY_HEADER, Response(ext_fields=found_fields(*snapshot.index.last_update)))
+        self._snapshot = snapshot
+
+    def _put_header(self, place: int, response: Response) -> None:
+        """Note the header of a response, before and behind its opaque, as the ordinary way renders it."""
+        header = encode_response(Command(code=0, opaque=MARK), response)[PREFIX_BYTES:]
+        opaque = b'"opaque":%d' % MARK
+        before, _, behind = header.partition(opaque)
+        parts = before + opaque[: -len(str(MARK))], behind
+        if len(header) + PREFIX_BYTES > kernel.LONGEST_HEADER:
+            raise AssertionError(f"a header of {len(header)} bytes")
+        arrays = np.frombuffer(parts[0], dtype=np.uint8), np.frombuffer(parts[1], dtype=np.uint8)
+        self._headers[place] = arrays
+        for number, array in enumerate(arrays):
+            self._table[place + 2 * number] = array.ctypes.data
+            self._table[place + 2 * number + 1] = array.size
