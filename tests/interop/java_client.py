@@ -57,7 +57,13 @@ class JavaClient:
         self, name_server: str, client: str, topic: str, key: str, window: tuple[int, int] = (0, 2**63 - 1)
     ) -> list[dict[str, Any]]:
         """``queryMessage(topic, key, 64, begin, end)``."""
-        command = {"command": "query", "nameServer": name_server, "client": client, "topic": topic, "key": key}
+        command: dict[str, Any] = {
+            "command": "query",
+            "nameServer": name_server,
+            "client": client,
+            "topic": topic,
+            "key": key,
+        }
         command |= {"maximum": 64, "begin": window[0], "end": window[1]}
         messages: list[dict[str, Any]] = self._use(name_server, command)["messages"]
         return messages

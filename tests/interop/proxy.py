@@ -90,7 +90,9 @@ class RecordingProxy:
 
 
 @contextlib.contextmanager
-def recording_proxy(target: tuple[str, int], address: tuple[str, int] = ("127.0.0.1", 0)) -> Iterator[RecordingProxy]:
+def recording_proxy(
+    target: tuple[str, int] | None, address: tuple[str, int] = ("127.0.0.1", 0)
+) -> Iterator[RecordingProxy]:
     """A `RecordingProxy` that serves while the ``with`` block runs; port 0 takes a free one (see ``.address``)."""
     proxy = RecordingProxy(address, target)
     thread = threading.Thread(target=proxy.serve, daemon=True)

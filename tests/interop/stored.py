@@ -132,7 +132,7 @@ def unpacked_body(record: Record) -> bytes:
     if kind == LZ4:
         return bytes(lz4.frame.decompress(record.body))
     if kind == ZSTD:
-        return zstandard.ZstdDecompressor().decompressobj().decompress(record.body)
+        return bytes(zstandard.ZstdDecompressor().decompressobj().decompress(record.body))
     return zlib.decompress(record.body)
 
 

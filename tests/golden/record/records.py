@@ -89,7 +89,7 @@ def _record(data: bytes, *, wide_topic: bool) -> Record:
     body = cursor.take(cursor.number("i"))
     topic = cursor.take(cursor.number("h" if wide_topic else "b")).decode()
     properties = cursor.take(cursor.number("h")).decode()
-    pairs = (tuple(pair.split("\x01", 1)) for pair in properties.split("\x02") if "\x01" in pair)
+    pairs = (pair.partition("\x01") for pair in properties.split("\x02") if "\x01" in pair)
     return Record(
         physical_offset=physical_offset,
         topic=topic,
@@ -103,5 +103,5 @@ def _record(data: bytes, *, wide_topic: bool) -> Record:
         store_host=store_host,
         reconsume_times=reconsume_times,
         body=body,
-        properties=dict(pairs),
+        properties={name: value for name, _, value in pairs},
     )
