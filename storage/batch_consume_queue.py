@@ -100,7 +100,7 @@ class BatchConsumeQueue:
         """The batches that hold any of `count` queue offsets from one on."""
         found: list[ConsumeQueueEntry] = []
         number = self._number_at(queue_offset)
-        while number is not None and number < self._unit_count():
+        while number is not None and number < self._unit_count() and len(found) < count:
             physical_offset, size, tags_code, _, base_offset, batch_size, _, _ = self._unit(number)
             if base_offset - queue_offset >= count:
                 break
@@ -220,9 +220,10 @@ class BatchConsumeQueue:
     def _bounds_of(self, count: int) -> tuple[int, int, int]:
         if not count:
             return NO_OFFSET, 0, 0
-        end = self._end_of(count - 1)
+        end = max(self._end_of(count - 1), 0)
         first = bisect_left(range(count), self._commit_log.minimum, key=self._physical_of)
-        return (self._base_of(first) if first < count else end), end, count
+        # Kept within 0 and the end: units before the last three files are not looked at, and may hold anything.
+        return (min(max(self._base_of(first), 0), end) if first < count else end), end, count
 
     def _written_count(self, first_file: int) -> int:
         """How many units stand before the first invalid one, looked for in the last three files as a broker does."""

@@ -55,7 +55,9 @@ def ask_everything(root: Path, offset: int, count: int, timestamp: int) -> None:
         check_pull(get_message(queues, log, "T", 0, queue_offset, count, 4000, tag_filter), queue)
     for boundary in BoundaryType:
         assert max(minimum, 0) <= queue.offset_by_timestamp(timestamp, boundary) <= max(end, minimum, 0)
-    assert (queues.offsets_with_tag("T", timestamp, 0, 1 << 62) < log.end).all() or minimum < end
+    found = queues.offsets_with_tag("T", timestamp, 5, 1 << 62).tolist()
+    assert found == sorted(set(found), reverse=True)
+    assert all(5 <= physical_offset < 1 << 62 for physical_offset in found)
 
 
 tag_filter = TagFilter(parse_tag_expression("TagA"))
