@@ -7,6 +7,7 @@ joined to a path.
 """
 
 import os
+from bisect import bisect_left
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -73,7 +74,9 @@ class QueueStore:
 
     def queue(self, topic: str, queue_id: int) -> Queue | None:
         """One queue, or None where the store has no directory for it."""
-        if queue_id not in self.queue_ids(topic):
+        ids = self.queue_ids(topic)
+        number = bisect_left(ids, queue_id)  # a topic can have 100,000 queues, and all of them be asked for
+        if number == len(ids) or ids[number] != queue_id:
             return None
         return self._queues.get((topic, queue_id), lambda: self._open(topic, queue_id))
 
