@@ -78,6 +78,7 @@ def _by_unique_key(store: "MessageStore", key: str, topic: str | None) -> Findin
     """Look a unique key up in each topic: the index hashes it together with its topic's name."""
     from storage.lookup_call import KeyKind, KeyQuery
 
+    store.finish_scan()
     topics = [topic] if topic else sorted({*store.queues.topics(), *store.config.topics})
     messages: list[Message] = []
     reports = []

@@ -124,6 +124,8 @@ def _serve(options: ServeOptions, numba_cache: Path | None) -> None:
         )
         for problem in opened.problems:
             logger.warning("%s", problem)
+        if opened.state.is_live:
+            logger.warning("a broker is running on %s: what it writes from now on is seen after SIGHUP", options.store)
         _run(options, opened, listeners)
     finally:
         close_listeners(listeners)

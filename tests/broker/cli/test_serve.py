@@ -1,9 +1,12 @@
 """`rocketlens serve` as a process: the line, the signals, the exit codes."""
 
 import contextlib
+import shutil
 import signal
 import socket
 import struct
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -178,3 +181,43 @@ def test_garbage_is_logged_in_one_line_and_the_server_lives(g1_store: Path, tmp_
             assert ask(connection, VIEW, offset="0").code == 0
         assert server.stop() == 0
         assert server.errors.read_text().count("connection closed") == 4
+
+
+HOLD_THE_LOCK = """
+import fcntl, sys
+with open(sys.argv[1], "r+b") as file:
+    fcntl.lockf(file, fcntl.LOCK_EX, 1, 0)
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_broker_that_runs_on_the_store_is_said(g1_store: Path, tmp_path: Path) -> None:
+    store = Path(shutil.copytree(g1_store, tmp_path / "store"))
+    (store / "lock").touch()
+    command = [sys.executable, "-c", HOLD_THE_LOCK, str(store / "lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as broker:
+        assert broker.stdout is not None
+        assert broker.stdin is not None
+        assert broker.stdout.readline() == "held\n"
+        with serving_process(store, tmp_path) as server:
+            assert f"a broker is running on {store}" in server.errors.read_text()
+            assert server.stop() == 0
+        broker.stdin.close()
+
+
+def test_a_store_that_may_not_be_written_to_is_served(g1_store: Path, tmp_path: Path) -> None:
+    store = Path(shutil.copytree(g1_store, tmp_path / "store"))
+    paths = [store, *store.rglob("*")]
+    before = {path: path.stat().st_mtime_ns for path in paths}
+    for path in paths:
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    try:
+        with serving_process(store, tmp_path) as server:
+            with socket.create_connection(server.endpoints[0]) as connection:
+                assert ask(connection, VIEW, offset="0").code == 0
+            assert server.stop() == 0
+        assert {path: path.stat().st_mtime_ns for path in [store, *store.rglob("*")]} == before
+    finally:
+        for path in paths:
+            path.chmod(0o755 if path.is_dir() else 0o644)
