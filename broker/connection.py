@@ -18,7 +18,7 @@ import msgspec
 
 from broker.config import FRAME_LIMIT, Endpoint
 from broker.dispatcher import Answer, Dispatcher
-from broker.fast_lane import NOT_TAKEN, TURN_OVER, FastLane
+from broker.fast_lane import LEFT_OVER, NOT_TAKEN, WANTS_MORE, FastLane
 from protocol.codes import ResponseCode
 from protocol.command import ONEWAY_FLAG, RESPONSE_FLAG, Command, Response, decode_command, encode_response
 from protocol.errors import BadFrame, ProtocolError
@@ -36,8 +36,8 @@ TURN_BYTES = 256 * 1024
 TURN_FRAMES = 128
 """Frames after which a turn is over, so that one client's burst does not delay the others."""
 
-DETOURS = 8
-"""Requests of one read that go the ordinary way before the fast lane is given up for the rest of it."""
+LONGEST_BEGINNING = 4096
+"""Bytes of a frame's beginning that are put before the next read, for the fast lane; the decoder gets longer ones."""
 
 WRITE_BUFFER_LIMIT = 1024 * 1024
 """Bytes that may wait for a client to read them; with more, its connection is held."""
@@ -101,6 +101,7 @@ class Connection(asyncio.Protocol):
         self._decoder = FrameDecoder(settings.frame_limit)
         self._backlog: list[Frame] = []
         self._rest = b""
+        self._beginning = b""
         self._waiting: dict[asyncio.Future[Answer], Command] = {}
         self._lookups: set[asyncio.Future[Answer]] = set()
         self._reader_is_slow = False
@@ -170,6 +171,8 @@ class Connection(asyncio.Protocol):
 
     def _take(self, data: bytes) -> None:
         """Answer what `data` completes, in the fast lane as far as that goes."""
+        if self._beginning:
+            data, self._beginning = self._beginning + data, b""
         lane = self._settings.fast_lane
         if lane is not None and not (self._backlog or self._is_held or self._decoder.needs_more):
             data = self._take_the_lane(lane, data)
@@ -218,33 +221,35 @@ class Connection(asyncio.Protocol):
         return self._reader_is_slow or len(self._lookups) >= LOOKUPS_LIMIT or len(self._waiting) >= WAITING_LIMIT
 
     def _take_the_lane(self, lane: FastLane, data: bytes) -> bytes:
-        """Answer what the fast lane takes, and a few frames between that it does not; returns what is left of `data`.
+        """Answer what the fast lane takes, and one by one what it does not; returns what the decoder is to judge.
 
-        When the turn is over the rest is kept as it came, so that the next turn starts in the lane.
+        When the turn is over or the connection held, the rest is kept as it came: the next turn starts in the lane.
         """
         output: list[bytes | memoryview] = []
-        size = 0
-        for _ in range(DETOURS):
-            answers, consumed, reason = lane.answer(data)
-            if consumed:
+        size = position = 0
+        for _ in range(TURN_FRAMES):
+            answers, position, reason = lane.answer(data, position)
+            if answers:
                 output.append(answers)
                 size += len(answers)
-                data = data[consumed:]
-            if reason == TURN_OVER or size >= TURN_BYTES:
-                self._rest, data = data, b""
+            if reason != NOT_TAKEN or size >= TURN_BYTES or (self._waiting and self._is_held):
                 break
-            if reason != NOT_TAKEN or self._is_held:
-                break
-            end = 4 + int.from_bytes(data[:4])
-            (frame,) = self._decoder.feed(data[:end])
-            data = data[end:]
+            end = position + 4 + int.from_bytes(data[position : position + 4])
+            (frame,) = self._decoder.feed(data[position:end])
+            position = end
             size += self._answer(frame, output)
         if output:
             self._write(output, size)
-        if self._rest:
+        if reason == LEFT_OVER or (reason == WANTS_MORE and len(data) - position > LONGEST_BEGINNING):
+            return data[position:]
+        if reason == WANTS_MORE:
+            self._beginning = data[position:]
+        else:
+            self._rest = data[position:]
             self._transport.pause_reading()
-            asyncio.get_running_loop().call_soon(self._go_on)
-        return data
+            if not self._is_held:
+                asyncio.get_running_loop().call_soon(self._go_on)
+        return b""
 
     def _answer_all(self, frames: list[Frame]) -> None:
         """Answer frames until the turn is over or the connection is held; the rest waits in the backlog."""

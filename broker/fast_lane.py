@@ -16,7 +16,7 @@ from storage.kernels.memory import address_of
 from storage.message_store import MessageStore, Snapshot
 from storage.residency import current_tick
 
-LEFT_OVER, NOT_TAKEN, TURN_OVER = kernel.LEFT_OVER, kernel.NOT_TAKEN, kernel.TURN_OVER
+LEFT_OVER, NOT_TAKEN, TURN_OVER, WANTS_MORE = kernel.LEFT_OVER, kernel.NOT_TAKEN, kernel.TURN_OVER, kernel.WANTS_MORE
 
 MARK = 1_234_567_890
 """An opaque by which the place of an opaque is found."""
@@ -25,14 +25,14 @@ PREFIX_BYTES = 8
 
 
 class LaneAnswers(NamedTuple):
-    """What the lane made of a read: answers to write, bytes of the read they answer, why it stopped there.
+    """What the lane made of a read: answers to write, the position up to which all is answered, why it stopped there.
 
-    LEFT_OVER: the rest is no whole frame, or one with wrong lengths. NOT_TAKEN: a whole frame comes that is to be
-    answered on the ordinary way. TURN_OVER: more can be answered, but not in this turn.
+    LEFT_OVER: nothing follows, or a frame with wrong lengths. NOT_TAKEN: a whole frame follows that is to be answered
+    on the ordinary way. TURN_OVER: more can be answered, but not in this turn. WANTS_MORE: part of a frame follows.
     """
 
     answers: bytes
-    consumed: int
+    position: int
     reason: int
 
 
@@ -58,13 +58,15 @@ class FastLane:
         self._snapshot = store.snapshot
         self._follow(self._snapshot)
 
-    def answer(self, data: bytes) -> LaneAnswers:
-        """Answer the plain requests at the front of ``data``."""
+    def answer(self, data: bytes, start: int = 0) -> LaneAnswers:
+        """Answer the requests from position ``start`` of ``data`` on, up to the first that is not for the lane."""
         snapshot = self._store.snapshot
         if snapshot is not self._snapshot:
             self._follow(snapshot)
-        result = kernel.answer_frames(snapshot.catalog, self._table, address_of(data), len(data), current_tick())
-        return LaneAnswers(bytes(self._written[: result >> 8 & 0xFFFFFF]), result >> 32, result & 0xFF)
+        result = kernel.answer_frames(
+            snapshot.catalog, self._table, address_of(data) + start, len(data) - start, current_tick()
+        )
+        return LaneAnswers(bytes(self._written[: result >> 8 & 0xFFFFFF]), start + (result >> 32), result & 0xFF)
 
     @property
     def answered(self) -> dict[RequestCode, int]:

@@ -46,18 +46,20 @@ RESULTS = 64
 TABLE_LENGTH = 80
 
 LEFT_OVER = 0
-"""Why a call stopped: no whole frame, or one whose lengths are wrong, is left."""
+"""Why a call stopped: nothing is left, or a frame whose lengths are wrong."""
 NOT_TAKEN = 1
 """At a whole frame that is to be answered on the ordinary way."""
 TURN_OVER = 2
 """Enough for once; other connections come first."""
+WANTS_MORE = 3
+"""Within a frame whose end is still to come."""
 
 TURN_BYTES = 256 * 1024
 TURN_FRAMES = 128
 LONGEST_BODY = 256 * 1024
 LONGEST_HEADER = 1024
 LONGEST_READ = 1 << 24
-"""Bytes of a read that are looked at; the rest counts as left over."""
+"""Bytes of a read that are looked at in one call."""
 
 STEPS_A_CALL = 8192
 STEPS_A_QUERY = 512
@@ -186,10 +188,16 @@ def answer_frames(catalog: np.ndarray, table: np.ndarray, data: int, length: int
     full = output + TURN_BYTES
     frames = 0
     reason = LEFT_OVER
-    while stop - at >= PREFIX:
+    while at < stop:
+        if stop - at < PREFIX:
+            reason = WANTS_MORE
+            break
         size = load_i32(at)
         header = load_i32(at + 4) & 0xFFFFFF
-        if header > size - 4 or size > table[FRAME_LIMIT] - 4 or size + 4 > stop - at:
+        if header > size - 4 or size > table[FRAME_LIMIT] - 4:
+            break
+        if size + 4 > stop - at:
+            reason = WANTS_MORE
             break
         if frames == TURN_FRAMES or output >= full:
             reason = TURN_OVER

@@ -1,0 +1,470 @@
+"""The fast lane answers as the ordinary way does, byte for byte, or not at all; and it really is taken."""
+
+import asyncio
+import ctypes
+import json
+import mmap
+import os
+import random
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from broker.broker_service import BrokerService
+from broker.fast_lane import LEFT_OVER, NOT_TAKEN, TURN_OVER, WANTS_MORE, FastLane
+from broker.kernels import fast_lane as kernel
+from broker_harness import connected, service_of, serving, until
+from golden_frames import Session, sessions
+from golden_store import unpack
+from lane_requests import FOREVER, QUERY, VIEW, Road, Traveller, compare, frame_of, query, request, view
+from protocol.command import encode_request
+from storage.message_store import MessageStore, StoreOptions
+from store_writer import StoreWriter
+
+EXAMPLES = 4_000
+"""Requests by store and seed; each is answered twice."""
+
+FUZZED = 100_000
+SESSIONS = {session.name: session for session in sessions()}
+TOPICS = ("TopicTest", "Grüße", "%RETRY%" + "g" * 130)
+KEYS = ("k0", "k1", "k2", "hot", "schlüssel", "\U0001f600", "ka kb", "", "a\ufffd", "none", 'q"uote', "TagA", "TagB")
+UNIQUE = "7F0000010000{:020X}"
+"""Unique keys whose pid is a multiple of 65536, which may be offset ids as well; ORDINARY ones may not."""
+ORDINARY = "7F0000011234{:020X}"
+
+
+# ---------------------------------------------------------------------- stores
+
+
+def write_messages(writer: StoreWriter) -> None:
+    """Messages of every form; in the first segment, whose end nobody looks for, every seventh lies about itself."""
+    for number in range(160):
+        topic = TOPICS[number % 3]
+        hosts = ("::1", 10911) if number % 5 == 0 else ("127.0.0.1", 10911)
+        keys = ["hot" if number % 2 else "k0", f"k{number % 4}", "schlüssel" if number % 3 else "\U0001f600"]
+        writer.append(
+            topic,
+            bytes([number]) * (number * 7 % 400),
+            keys=keys,
+            unique_key=(UNIQUE if number % 4 == 0 else ORDINARY).format(number),
+            tags="TagA" if number % 2 else "TagB",
+            store_host=hosts,
+            property_crc=number % 6 == 0,
+            body_crc=1 if number % 7 == 3 and number < 20 else None,
+            own_offset=5 if number % 7 == 5 and number < 20 else None,
+        )
+
+
+def ordinary(writer: StoreWriter) -> None:
+    write_messages(writer)
+
+
+def without_index(writer: StoreWriter) -> None:
+    write_messages(writer)
+
+
+def with_a_hole(writer: StoreWriter) -> None:
+    write_messages(writer)
+    writer.skip_segments()
+    write_messages(writer)
+
+
+def long_answers(writer: StoreWriter) -> None:
+    for number in range(12):
+        writer.append("TopicTest", bytes(40_000), keys=["hot", f"k{number}"], unique_key=ORDINARY.format(number))
+    writer.append("TopicTest", bytes(300_000), keys="k0", unique_key=ORDINARY.format(99))
+
+
+STORES: dict[str, tuple[Callable[[StoreWriter], None], dict[str, object]]] = {
+    "ordinary": (ordinary, {"segment_size": 16384}),
+    "one large index file": (ordinary, {"index_slots": 5, "index_entries": 5_000, "segment_size": 16384}),
+    "without an index": (without_index, {"segment_size": 32768}),
+    "without tag entries": (ordinary, {"profile": "5.3", "segment_size": 16384}),
+    "with a hole": (with_a_hole, {"segment_size": 16384}),
+    "long answers": (long_answers, {"segment_size": 1 << 20}),
+}
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[BrokerService, Traveller]]:
+    """A store by its name, as a service, and one who asks about what is in it."""
+
+    @cache
+    def open_store(name: str) -> tuple[BrokerService, Traveller]:
+        write, options = STORES[name]
+        writer = StoreWriter(tmp_path_factory.mktemp("store") / "store", **options)  # type: ignore[arg-type]
+        write(writer)
+        writer.close()
+        if write is without_index:
+            shutil.rmtree(writer.root / "index")
+        keys = [*KEYS, *(form.format(number) for form in (UNIQUE, ORDINARY) for number in (0, 1, 4, 5, 9))]
+        keys += [writer.written[0].offset_message_id, writer.written[-1].offset_message_id.lower()]
+        offsets = [message.physical_offset for message in writer.written]
+        times = [message.store_timestamp for message in writer.written]
+        service = service_of(MessageStore.open(writer.root))
+        return service, Traveller(random.Random(0), TOPICS, keys, offsets, times)
+
+    return open_store
+
+
+Written = Callable[[str], tuple[BrokerService, Traveller]]
+
+
+# ---------------------------------------------------------------------- the same answers
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", STORES)
+def test_a_connection_answers_alike_with_and_without_the_lane(name: str, seed: int, written: Written) -> None:
+    service, traveller = written(name)
+    traveller.generator.seed(seed)
+    streams = [[traveller.frame()] for _ in range(EXAMPLES)]
+    taken = asyncio.run(compare(service, streams))
+    assert taken > EXAMPLES // 8, "the lane declines nearly everything"
+
+
+def test_reads_of_many_frames_and_of_parts_are_answered_alike(written: Written) -> None:
+    service, traveller = written("ordinary")
+    generator = traveller.generator
+    generator.seed(5)
+    streams = []
+    for _ in range(300):
+        data = b"".join(traveller.frame() for _ in range(generator.randint(1, 40)))
+        cuts = sorted(generator.randrange(len(data) + 1) for _ in range(generator.choice((0, 0, 1, 3))))
+        streams.append([data[start:stop] for start, stop in zip([0, *cuts], [*cuts, len(data)], strict=True)])
+    assert asyncio.run(compare(service, streams)) > 1_000
+
+
+def recorded_requests(session: Session) -> list[tuple[dict[str, str], bytes, bool]]:
+    """Fields, frame and success of every view and key query of a recorded session."""
+    return [
+        (
+            exchange.ext_fields,
+            frame_of(json.dumps(exchange.header, ensure_ascii=False, separators=(",", ":")).encode()),
+            exchange.recorded is not None and exchange.recorded.code == 0,
+        )
+        for exchange in session.exchanges()
+        if exchange.code in (VIEW, QUERY)
+    ]
+
+
+@pytest.mark.parametrize("name", SESSIONS)
+def test_recorded_requests_are_answered_alike_and_in_the_lane(
+    name: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    session = SESSIONS[name]
+    root = unpack("store", tmp_path_factory.mktemp(session.archive.parent.name), archives=session.archive.parent)
+    log_directories = tuple(sorted(path for path in root.glob("commitlog*") if path.is_dir()))
+    service = service_of(MessageStore.open(root, StoreOptions(commit_log_directories=log_directories)))
+    requests = recorded_requests(session)
+    taken = asyncio.run(compare(service, [[frame] for _, frame, _ in requests]))
+    assert taken == sum(is_found for _, _, is_found in requests) - EXCEPTIONS[name]
+
+
+EXCEPTIONS = {"g1": 2, "g2/g2-ext": 2, "g2/g2-hosts": 0, "g2/g2-queues": 0}
+"""Recorded successes that are not for the lane: garbage where no record starts, and hits that more would follow."""
+
+
+# ---------------------------------------------------------------------- what is taken, and what is not
+
+
+@pytest.fixture(scope="module")
+def lane(written: Written) -> FastLane:
+    return FastLane(written("ordinary")[0].store, 16 * 1024 * 1024)
+
+
+PLAIN = {
+    "a view": view(0),
+    "a view by a number": request(VIEW, {"offset": 0}),
+    "a view in another order": frame_of(b'{"version":1,"opaque":-5,"extFields":{"offset":"0"},"flag":0,"code":33}'),
+    "a key": query("TopicTest", "k0", maxNum="64", indexType="K"),
+    "a key of no kind": query("TopicTest", "k0", lastKey="", _UNIQUE_KEY_QUERY="false", nsd="false", bname="b", lo="x"),
+    "a key in UTF-8": query("Grüße", "schlüssel"),
+    "a key beyond the basic plane": query("TopicTest", "\U0001f600"),
+    "a unique key": query("TopicTest", ORDINARY.format(9), _UNIQUE_KEY_QUERY="true", maxNum="0"),
+    "a unique key by its kind": query("TopicTest", ORDINARY.format(9), indexType="U"),
+    "a tag": query("TopicTest", "TagB", indexType="T"),
+    "numbers that are no texts": query("TopicTest", "k0", maxNum=64, beginTimestamp=-1, endTimestamp=FOREVER),
+}
+
+NOT_PLAIN = {
+    "no record": view(10**9),
+    "inside a record": view(1),
+    "before the log": view(-1),
+    "an offset that is none": view("x"),
+    "an offset of twenty digits": view("9" * 20),
+    "a leading zero": view("00"),
+    "a plus": view("+0"),
+    "an offset out of range": view(2**63),
+    "a damaged record": query("TopicTest", ORDINARY.format(3), indexType="U"),
+    "no such key": query("TopicTest", "none"),
+    "more than were asked for": query("TopicTest", "k0", maxNum="1"),
+    "none asked for": query("TopicTest", "k0", maxNum="0"),
+    "fewer than none": query("TopicTest", "k0", maxNum="-1"),
+    "too many": query("TopicTest", "k0", maxNum=str(2**31)),
+    "a later page": query("TopicTest", "k0", lastKey="k0@99999"),
+    "what may be an offset id": query("TopicTest", UNIQUE.format(0), indexType="U"),
+    "a replacement character": query("TopicTest", "a\ufffd"),
+    "an escape": frame_of(b'{"code":33,"extFields":{"offset":"\\u0030"},"flag":0,"opaque":1}'),
+    "bytes that are no UTF-8": frame_of(b'{"code":33,"extFields":{"offset":"0","topic":"\xff"},"flag":0,"opaque":1}'),
+    "an unknown field": request(VIEW, {"offset": "0", "other": "1"}),
+    "an unknown member": request(VIEW, {"offset": "0"}, other=1),
+    "a field twice": frame_of(b'{"code":33,"extFields":{"offset":"9","offset":"0"},"flag":0,"opaque":1}'),
+    "white space": frame_of(b'{"code":33, "extFields":{"offset":"0"},"flag":0,"opaque":1}'),
+    "something behind": frame_of(b'{"code":33,"extFields":{"offset":"0"},"flag":0,"opaque":1} '),
+    "no opaque": frame_of(b'{"code":33,"extFields":{"offset":"0"},"flag":0}'),
+    "an opaque that is a text": view(0, opaque="1"),
+    "an opaque out of range": view(0, opaque=2**31),
+    "an opaque that is no integer": view(0, opaque=1.5),
+    "no fields": frame_of(b'{"code":33,"flag":0,"opaque":1}'),
+    "fields that are none": frame_of(b'{"code":33,"extFields":{},"flag":0,"opaque":1}'),
+    "a field missing": request(QUERY, {"topic": "TopicTest", "key": "k0", "maxNum": "1"}),
+    "another code": request(34, {"offset": "0"}),
+    "a oneway request": view(0, flag=2),
+    "a response": view(0, flag=1),
+    "a body": frame_of(view(0)[8:], b"x"),
+    "a binary header": encode_request(VIEW, {"offset": "0"}, opaque=1, serialize_type=1),
+    "a type that is none": frame_of(view(0)[8:], serialize_type=7),
+    "an empty header": frame_of(b""),
+}
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_a_plain_hit_is_taken(name: str, lane: FastLane) -> None:
+    answers, consumed, reason = lane.answer(PLAIN[name])
+    assert (consumed, reason) == (len(PLAIN[name]), LEFT_OVER)
+    assert int.from_bytes(answers[:4]) == len(answers) - 4
+
+
+@pytest.mark.parametrize("name", NOT_PLAIN)
+def test_anything_else_is_left_to_the_ordinary_way(name: str, lane: FastLane) -> None:
+    assert lane.answer(NOT_PLAIN[name] + view(0)) == (b"", 0, NOT_TAKEN)
+
+
+@pytest.mark.parametrize("name", [*PLAIN, *NOT_PLAIN])
+def test_each_of_these_is_answered_alike(name: str, written: Written) -> None:
+    frame = (PLAIN | NOT_PLAIN)[name]
+    asyncio.run(compare(written("ordinary")[0], [[frame, frame], [view(0) + frame + view(0)]]))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\xff\xff\xff\xff" + view(0)[4:],
+        b"\x7f\xff\xff\xff" + view(0)[4:],
+        b"\0\0\0\3\0\0\0\0" + view(0),
+        view(0)[:4] + b"\0\xff\xff\xff" + view(0)[8:],
+    ],
+)
+def test_nothing_and_wrong_lengths_are_left_over(data: bytes, lane: FastLane) -> None:
+    assert lane.answer(data) == (b"", 0, LEFT_OVER)
+
+
+@pytest.mark.parametrize("length", [1, 7, 8, 9, len(view(0)) - 1])
+def test_the_beginning_of_a_frame_wants_more(length: int, lane: FastLane) -> None:
+    frame = view(0)
+    assert lane.answer(frame + frame[:length])[1:] == (len(frame), WANTS_MORE)
+
+
+def test_the_lane_stops_before_the_first_frame_that_it_does_not_take(lane: FastLane) -> None:
+    plain = view(0) * 3
+    answers, consumed, reason = lane.answer(plain + view(1) + plain)
+    assert (consumed, reason) == (len(plain), NOT_TAKEN)
+    assert lane.answer(plain).answers == answers
+
+
+def test_a_frame_beyond_the_limit_is_left_over(written: Written) -> None:
+    frame = view(0)
+    service, _ = written("ordinary")
+    assert FastLane(service.store, len(frame)).answer(frame).reason == NOT_TAKEN, "no body fits"
+    assert FastLane(service.store, len(frame) - 1).answer(frame).reason == LEFT_OVER
+
+
+def test_an_answer_beyond_the_frame_limit_is_not_taken(written: Written) -> None:
+    service, traveller = written("long answers")
+    longest, hot = view(traveller.offsets[-1]), query("TopicTest", "hot")
+    roomy = FastLane(service.store, 16 * 1024 * 1024)
+    assert roomy.answer(longest).reason == roomy.answer(hot).reason == NOT_TAKEN
+    assert roomy.answer(view(traveller.offsets[0])).reason == LEFT_OVER
+    narrow = FastLane(service.store, 40_000)
+    assert narrow.answer(view(traveller.offsets[0])).reason == NOT_TAKEN
+
+
+def test_a_store_that_may_lack_something_says_so_on_the_ordinary_way(written: Written) -> None:
+    service, _ = written("with a hole")
+    lane = FastLane(service.store, 16 * 1024 * 1024)
+    assert lane.answer(query("TopicTest", "k0")).reason == NOT_TAKEN
+    assert lane.answer(view(0)).reason == LEFT_OVER
+
+
+def test_a_tag_query_needs_tags_in_the_index(written: Written) -> None:
+    service, _ = written("without tag entries")
+    lane = FastLane(service.store, 16 * 1024 * 1024)
+    assert lane.answer(query("TopicTest", "TagB", indexType="T")).reason == NOT_TAKEN
+    assert lane.answer(query("TopicTest", "k0", indexType="K")).reason == LEFT_OVER
+
+
+def test_a_turn_ends_after_some_frames_or_bytes(written: Written) -> None:
+    service, traveller = written("long answers")
+    lane = FastLane(service.store, 16 * 1024 * 1024)
+    frame = view(traveller.offsets[0])
+    answers, consumed, reason = lane.answer(frame * 20)
+    assert reason == TURN_OVER
+    assert kernel.TURN_BYTES <= len(answers) < kernel.TURN_BYTES + 41_000
+    assert consumed == len(frame) * (len(answers) // 40_000)
+    service, _ = written("ordinary")
+    frames = view(0) * (kernel.TURN_FRAMES + 1)
+    lane = FastLane(service.store, 16 * 1024 * 1024)
+    assert lane.answer(frames)[1:] == (len(view(0)) * kernel.TURN_FRAMES, TURN_OVER)
+    assert lane.answered == {VIEW: kernel.TURN_FRAMES, QUERY: 0}
+
+
+def test_the_lane_follows_a_store_that_is_read_anew(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store")
+    writer.append("TopicTest", b"one", keys="k0")
+    writer.flush()
+    service = service_of(MessageStore.open(writer.root))
+    with_lane, without = Road(service, has_lane=True), Road(service, has_lane=False)
+
+    async def check() -> bytes:
+        answer = await with_lane.answer([query("TopicTest", "k0")])
+        assert answer == await without.answer([query("TopicTest", "k0")])
+        return answer[0]
+
+    first = asyncio.run(check())
+    writer.append("TopicTest", b"two", keys="k0")
+    writer.close()
+    service.store.refresh()
+    assert len(asyncio.run(check())) > len(first)
+    assert with_lane.taken == 2
+
+
+# ---------------------------------------------------------------------- hostile bytes
+
+
+class Guarded:
+    """Bytes right before a page that nobody may read: who reads behind them is killed."""
+
+    def __init__(self, size: int) -> None:
+        page = mmap.PAGESIZE
+        self._room = -(-size // page) * page
+        self._memory = mmap.mmap(-1, self._room + page)
+        self._start = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
+        protect = ctypes.CDLL(None, use_errno=True).mprotect
+        protect.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
+        assert protect(self._start + self._room, page, 0) == 0
+
+    def put(self, data: bytes) -> int:
+        """Lay bytes at the very end; their address."""
+        self._memory[self._room - len(data) : self._room] = data
+        return self._start + self._room - len(data)
+
+
+def test_no_bytes_make_the_kernel_read_or_write_outside(written: Written) -> None:
+    service, traveller = written("ordinary")
+    lane, guarded = FastLane(service.store, 16 * 1024 * 1024), Guarded(65536)
+    generator = traveller.generator
+    generator.seed(11)
+    frames = [traveller.frame() for _ in range(500)]
+    catalog, table = service.store.snapshot.catalog, lane._table
+    taken = 0
+    for number in range(FUZZED):
+        data = traveller.mutated(generator.choice(frames))
+        if number % 4 == 0:
+            data = data[: generator.randrange(len(data) + 1)]
+        result = kernel.answer_frames(catalog, table, guarded.put(data), len(data), 0)
+        consumed, length, reason = result >> 32, result >> 8 & 0xFFFFFF, result & 0xFF
+        assert 0 <= consumed <= len(data)
+        assert reason in (LEFT_OVER, NOT_TAKEN, WANTS_MORE)
+        assert (length > 0) == (consumed > 0)
+        taken += consumed > 0
+    assert taken > FUZZED // 200
+    for _ in range(FUZZED // 10):
+        data = generator.randbytes(generator.randrange(64))
+        assert kernel.answer_frames(catalog, table, guarded.put(data), len(data), 0) in (
+            LEFT_OVER,
+            NOT_TAKEN,
+            WANTS_MORE,
+        )
+
+
+def test_the_kernels_run_without_the_compiler(tmp_path: Path) -> None:
+    """The same functions as plain Python, in a process of their own."""
+    names = "taken or left_over or ordinary_way or each_of_these or read_anew or recorded"
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-k",
+        f"({names}) and not compiler",
+        __file__,
+    ]
+    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-4_000:]
+
+
+# ---------------------------------------------------------------------- in a server
+
+
+@pytest.mark.asyncio
+async def test_a_burst_is_answered_in_turns_and_in_order(written: Written) -> None:
+    service, traveller = written("ordinary")
+    offsets = traveller.offsets[:3]
+    async with serving(service) as server, connected(server.addresses[0]) as client:
+        for number in range(2_000):
+            is_plain = number % 10 < 9
+            client.writer.write(
+                view(offsets[number % 3], opaque=number)
+                if is_plain
+                else query("TopicTest", "k0", maxNum=1, opaque=number)
+            )
+        for number in range(2_000):
+            answer = await client.answer()
+            assert (answer.opaque, answer.code) == (number, 0)
+        assert server._settings.fast_lane is not None
+        assert server._settings.fast_lane.answered == {VIEW: 1_800, QUERY: 0}
+
+
+@pytest.mark.asyncio
+async def test_a_client_that_does_not_read_is_not_answered_further(written: Written) -> None:
+    service, traveller = written("long answers")
+    async with serving(service) as server, connected(server.addresses[0]) as client:
+        settings = server._settings
+        assert settings.fast_lane is not None
+        count = 2_000
+        client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        client.writer.write(b"".join(view(traveller.offsets[0], opaque=number) for number in range(count)))
+        await until(lambda: any(connection._is_held for connection in settings.open))
+        before = settings.fast_lane.answered[VIEW]
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert settings.fast_lane.answered[VIEW] == before < count
+        client.writer.transport.resume_reading()  # type: ignore[attr-defined]
+        for number in range(count):
+            assert (await client.answer()).opaque == number
+        assert settings.fast_lane.answered[VIEW] == count
+
+
+@pytest.mark.asyncio
+async def test_records_with_our_own_address_take_the_ordinary_way(written: Written) -> None:
+    service, _ = written("ordinary")
+    rewriting = service_of(service.store, rewrite_store_host=True)
+    async with serving(rewriting) as server:
+        assert server._settings.fast_lane is None
+
+
+def test_other_caps_than_the_ordinary_ones_are_refused(monkeypatch: pytest.MonkeyPatch, written: Written) -> None:
+    monkeypatch.setattr(kernel, "MAXIMUM_BY_KEY", 5)
+    with pytest.raises(AssertionError, match="cap answers differently"):
+        FastLane(SimpleNamespace(snapshot=None), 1)  # type: ignore[arg-type]

@@ -1,0 +1,188 @@
+"""Requests for the fast lane, plain and not so plain, and connections that say in bytes how they were answered."""
+
+import asyncio
+import json
+import random
+import struct
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from broker.broker_service import BrokerService, build_processors
+from broker.connection import Connection, ConnectionSettings
+from broker.dispatcher import Dispatcher
+from broker.fast_lane import FastLane
+
+VIEW, QUERY = 33, 12
+FOREVER = 2**63 - 1
+TAIL = {"flag": 0, "language": "JAVA", "opaque": 7, "serializeTypeCurrentRPC": "JSON", "version": 513}
+EDGES = b'\0\x01\x1f\x7f\x80\xc3\xef\xff"\\{}[]:,0-9eE.utfn \n'
+
+
+class Wire:
+    """A transport that keeps what is written to it."""
+
+    def __init__(self) -> None:
+        self.written = bytearray()
+        self.is_closed = False
+
+    def write(self, data: bytes) -> None:
+        self.written += data
+
+    def writelines(self, parts: Iterable[bytes]) -> None:
+        for part in parts:
+            self.written += part
+
+    def get_extra_info(self, _name: str) -> tuple[str, int]:
+        return ("127.0.0.1", 10911)
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        pass
+
+    def pause_reading(self) -> None:
+        pass
+
+    resume_reading = pause_reading
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    write_eof = abort = close
+
+
+class Road:
+    """Connections to a service, with the fast lane (`lane`) or without."""
+
+    def __init__(self, service: BrokerService, *, has_lane: bool) -> None:
+        limit = service.options.frame_limit
+        self.lane = FastLane(service.store, limit) if has_lane else None
+        self._settings = ConnectionSettings(Dispatcher(build_processors(service)), limit, self.lane)
+
+    async def answer(self, reads: Sequence[bytes]) -> tuple[bytes, bool]:
+        """What a new connection writes when `reads` come in, and whether it closes then."""
+        wire, connection = Wire(), Connection(self._settings)
+        connection.connection_made(wire)  # type: ignore[arg-type]
+        for data in reads:
+            connection.data_received(data)
+        while connection._backlog or connection._rest or connection._waiting:  # noqa: ASYNC110 - there is no event
+            await asyncio.sleep(0)
+        connection.connection_lost(None)
+        return bytes(wire.written), wire.is_closed
+
+    @property
+    def taken(self) -> int:
+        """Requests that the lane has answered."""
+        assert self.lane is not None
+        return sum(self.lane.answered.values())
+
+
+async def compare(service: BrokerService, streams: Iterable[Sequence[bytes]]) -> int:
+    """Every stream of reads is answered alike with and without the lane; how many requests the lane took."""
+    with_lane, without = Road(service, has_lane=True), Road(service, has_lane=False)
+    for reads in streams:
+        assert await with_lane.answer(reads) == await without.answer(reads), reads
+    return with_lane.taken
+
+
+def frame_of(header: bytes, body: bytes = b"", serialize_type: int = 0) -> bytes:
+    """A whole frame."""
+    return struct.pack(">iI", 4 + len(header) + len(body), serialize_type << 24 | len(header)) + header + body
+
+
+def request(code: int, fields: dict[str, Any], **members: Any) -> bytes:
+    """A frame as a Java client writes it; `members` replace or complete those of its header."""
+    header = {"code": code, "extFields": fields, **TAIL, **members}
+    return frame_of(json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode())
+
+
+def view(offset: Any, **members: Any) -> bytes:
+    return request(VIEW, {"offset": str(offset), "topic": "TopicTest"}, **members)
+
+
+def query(topic: str, key: str, opaque: int = 7, **fields: Any) -> bytes:
+    wanted = {"topic": topic, "key": key, "maxNum": "64", "beginTimestamp": "0", "endTimestamp": str(FOREVER)}
+    return request(QUERY, wanted | fields, opaque=opaque)
+
+
+@dataclass
+class Traveller:
+    """Makes requests about what is in a store, most of them plain."""
+
+    generator: random.Random
+    topics: Sequence[str]
+    keys: Sequence[str]
+    offsets: Sequence[int]
+    times: Sequence[int]
+
+    def frame(self) -> bytes:
+        """One request; one in four has something that is not plain."""
+        choice = self.generator.choice
+        if self.generator.random() < 0.4:
+            offset = choice(self.offsets) + choice((0, 0, 0, 0, 0, 1, -7, 2**40, -(2**40)))
+            code, fields = VIEW, {"offset": offset, "topic": choice(self.topics)}
+        else:
+            code, fields = QUERY, self._query()
+        header: dict[str, Any] = {"code": code, "extFields": self._rendered(fields), **TAIL}
+        header["opaque"] = choice((0, 1, 7, 2**31 - 1, -(2**31), -1, 123456))
+        if self.generator.random() < 0.1:
+            header |= choice(
+                ({"remark": None}, {"remark": ""}, {"flag": 2}, {"flag": 1}, {"opaque": "5"}, {"code": 10})
+            )
+        header = self._shuffled(header) if self.generator.random() < 0.3 else header
+        text = json.dumps(header, ensure_ascii=self.generator.random() < 0.1, separators=(",", ":")).encode("utf-8")
+        frame = frame_of(text, b"body" if self.generator.random() < 0.02 else b"")
+        return self.mutated(frame) if self.generator.random() < 0.1 else frame
+
+    def mutated(self, frame: bytes) -> bytes:
+        """The frame with a few bytes changed, its lengths mostly right."""
+        data = bytearray(frame)
+        for _ in range(self.generator.randint(1, 3)):
+            position = self.generator.randrange(8 if self.generator.random() < 0.9 else 0, len(data))
+            kind = self.generator.random()
+            if kind < 0.5:
+                data[position] = self.generator.choice(EDGES)
+            elif kind < 0.75:
+                data.insert(position, self.generator.choice(EDGES))
+            else:
+                del data[position : position + self.generator.randint(1, 12)]
+        if self.generator.random() < 0.9 and len(data) > 8:
+            data[:8] = struct.pack(">iI", len(data) - 4, len(data) - 8)
+        return bytes(data)
+
+    def _query(self) -> dict[str, Any]:
+        choice, keys = self.generator.choice, self.keys
+        fields: dict[str, Any] = {"topic": choice(self.topics), "key": choice(keys)}
+        fields["maxNum"] = choice((64, 64, 32, 100, 2**31 - 1, 5, 1, 0, -1, 2**31))
+        fields["beginTimestamp"] = choice((0, 0, 0, -1, -FOREVER, choice(self.times), "x"))
+        fields["endTimestamp"] = choice((FOREVER, FOREVER, FOREVER, FOREVER + 1, choice(self.times), 0))
+        for name, values in (
+            ("indexType", ("K", "K", "U", "T", "", "X", "KK")),
+            ("_UNIQUE_KEY_QUERY", ("true", "false", "false", "True", "1", "")),
+            ("lastKey", ("", "", "", f"x@{choice(self.offsets)}", "nonsense")),
+            ("ns", ("space", "")),
+            ("nsd", ("true", "false")),
+            ("bname", ("broker-a",)),
+            ("lo", ("false",)),
+            ("other", ("1", {"nested": []})),
+        ):
+            if self.generator.random() < 0.15:
+                fields[name] = choice(values)
+        return fields
+
+    def _rendered(self, fields: dict[str, Any]) -> dict[str, Any]:
+        """Integers as clients send them: as texts mostly."""
+        for name, value in fields.items():
+            if isinstance(value, int):
+                kind = self.generator.random()
+                fields[name] = str(value) if kind < 0.8 else value if kind < 0.95 else f"0{value}"
+        if self.generator.random() < 0.05:
+            del fields[self.generator.choice(list(fields))]
+        return self._shuffled(fields) if self.generator.random() < 0.3 else fields
+
+    def _shuffled(self, members: dict[str, Any]) -> dict[str, Any]:
+        items = list(members.items())
+        self.generator.shuffle(items)
+        return dict(items)
