@@ -194,6 +194,13 @@ def determine_shape(
     return _measure(file, *survivors[0])
 
 
+def end_of_entries(shape: IndexShape) -> int:
+    """Position behind the last entry, or behind the header of a file without entries."""
+    if not shape.entries:
+        return INDEX_HEADER
+    return INDEX_HEADER + SLOT_BYTES * shape.slots + ENTRY_BYTES * (shape.entries + 1)
+
+
 def _reproduces(file: MappedFile, slots: int, last_data: int) -> int:
     """Number of entries under a slot count if slots and pointers can be recomputed from the hashes, else 0."""
     entries = (last_data - INDEX_HEADER - SLOT_BYTES * slots) // ENTRY_BYTES

@@ -1,24 +1,25 @@
 """All index files of a store at one moment: which are sound, what they cover, what is left to be scanned.
 
 Coverage is a matter of physical offsets. A sound file covers the records between its first and its last entry, except
-where neighbouring entries lie so far apart that the index may have been off; the records at both ends may have keys
-in the file before or after. Whatever lies between two covered ranges, both ends included, is scanned from the log
-instead: nothing is taken on trust.
+in its gaps (:mod:`storage.index_coverage`); the records at both ends may have keys in the file before or after.
+Whatever lies between two covered ranges, both ends included, is scanned from the log instead: nothing is taken on
+trust.
 """
 
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from protocol.errors import StoreError
 from storage.commit_log import CommitLog
-from storage.index_file import DEFAULT_SLOTS, IndexFile, determine_shape, read_header
+from storage.index_coverage import find_gaps
+from storage.index_file import DEFAULT_SLOTS, IndexFile, IndexShape, determine_shape, read_header
 from storage.index_probe import probe_index_file
 from storage.kernels import catalog as table
-from storage.mapped_file import MappedFile
+from storage.mapped_file import FileIdentity, MappedFile
 from storage.state_cache import StateCache
 
 HEADER_BYTES = 40
@@ -146,8 +147,9 @@ def _examine(
 ) -> CoveringFile | None:
     """Shape and soundness of one file, from the cache if it is still the same; None where it can cover nothing."""
     known = cache.shape_of(file.path, file.identity)
-    if known is not None:
-        shape, sound, has_tags = known
+    if known is not None and known[3] == _identities(commit_log, known[0]):
+        shape, sound, has_tags, _ = known
+        cache.note_shape(file.path, file.identity, *known)
     else:
         found = determine_shape(file, [*hints, DEFAULT_SLOTS], vouched)
         if found is None:
@@ -156,14 +158,31 @@ def _examine(
                 "(--index-slots and --index-entries tell the counts if you know them)"
             )
             return None
-        shape = found
-        probe = probe_index_file(IndexFile(file, shape), commit_log) if shape.entries else None
-        sound, has_tags = (True, False) if probe is None else (probe.fits, probe.has_tags)
-        cache.note_shape(file.path, file.identity, shape, sound, has_tags)
+        shape, sound, has_tags = _hold_against_log(IndexFile(file, found), commit_log)
+        cache.note_shape(file.path, file.identity, shape, sound, has_tags, _identities(commit_log, shape))
     if not sound:
         problems.append(f"{file.path}: its entries do not belong to this log; its range is scanned from the log")
         return None
     return CoveringFile(IndexFile(file, shape), has_tags)
+
+
+def _hold_against_log(index: IndexFile, commit_log: CommitLog) -> tuple[IndexShape, bool, bool]:
+    """Shape with all gaps known, whether the file belongs to the log, and whether it keeps tag entries."""
+    if not index.shape.entries:
+        return index.shape, True, False
+    probe = probe_index_file(index, commit_log)
+    if not (probe.fits and index.shape.ascending):  # no broker writes entries that fall in physical offset
+        return index.shape, False, probe.has_tags
+    return replace(index.shape, gaps=find_gaps(index, commit_log, probe.has_tags)), True, probe.has_tags
+
+
+def _identities(commit_log: CommitLog, shape: IndexShape) -> list[FileIdentity]:
+    """The states of the segments that a file's entries point into: what was found out holds as long as these do."""
+    return [
+        segment.file.identity
+        for segment in commit_log.segments
+        if segment.base_offset <= shape.maximum and segment.base_offset + segment.file.size > shape.minimum
+    ]
 
 
 def _last_update(files: list[MappedFile]) -> tuple[int, int]:

@@ -1,8 +1,8 @@
 """What a start had to find out, kept for the next one: counts and coverage of index files, the end of valid data.
 
 A msgpack file in the state directory, written atomically. Everything in it is keyed by the identity (device, inode,
-size, modification time) of the file that it was found in; what does not fit is thrown away, and so is a cache that
-cannot be read.
+size, modification time) of the file that it was found in, and of the segments that it was held against; what does not
+fit is thrown away, and so is a cache that cannot be read.
 """
 
 import os
@@ -13,10 +13,10 @@ from typing import Any
 
 import msgpack
 
-from storage.index_file import IndexShape
+from storage.index_file import IndexShape, end_of_entries
 from storage.mapped_file import FileIdentity
 
-VERSION = 1
+VERSION = 2
 FILE_NAME = "store-cache.msgpack"
 END_OF_DATA = "end of data"
 
@@ -37,7 +37,7 @@ class StateCache:
             return cls(None)
         try:
             content = msgpack.unpackb((directory / FILE_NAME).read_bytes(), strict_map_key=False)
-        except (OSError, ValueError, msgpack.UnpackException):
+        except (OSError, ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException):
             return cls(directory)
         if (
             not isinstance(content, dict)
@@ -47,11 +47,11 @@ class StateCache:
             return cls(directory)
         return cls(directory, content["files"])
 
-    def shape_of(self, path: Path, identity: FileIdentity) -> tuple[IndexShape, bool, bool] | None:
-        """Shape, soundness and tag-keeping of an index file, as noted for the same state of the file."""
+    def shape_of(self, path: Path, identity: FileIdentity) -> tuple[IndexShape, bool, bool, list[FileIdentity]] | None:
+        """Shape, soundness, tag-keeping and segments of an index file, as noted for the same state of the file."""
         found = self._fitting(path, identity)
         try:
-            slots, entries, minimum, maximum, ascending, gaps, sound, has_tags = found
+            slots, entries, minimum, maximum, ascending, gaps, sound, has_tags, segments = found
             shape = IndexShape(
                 int(slots),
                 int(entries),
@@ -60,21 +60,32 @@ class StateCache:
                 bool(ascending),
                 tuple((int(a), int(b)) for a, b in gaps),
             )
-        except (TypeError, ValueError):
+            against = [FileIdentity(*segment) for segment in segments]
+        except (TypeError, ValueError, OverflowError):
             return None
-        self.note_shape(path, identity, shape, bool(sound), bool(has_tags))
-        return shape, bool(sound), bool(has_tags)
+        if not (shape.slots > 0 and shape.entries >= 0 and end_of_entries(shape) <= identity.size):
+            return None  # kernels read by these counts
+        return shape, bool(sound), bool(has_tags), against
 
-    def note_shape(self, path: Path, identity: FileIdentity, shape: IndexShape, sound: bool, has_tags: bool) -> None:
-        """Remember what was found out about an index file."""
-        self._new[str(path)] = [list(identity), [*astuple(shape), sound, has_tags]]
+    def note_shape(
+        self,
+        path: Path,
+        identity: FileIdentity,
+        shape: IndexShape,
+        sound: bool,
+        has_tags: bool,
+        against: list[FileIdentity],
+    ) -> None:
+        """Remember what was found out about an index file, ``against`` the segments that its entries point into."""
+        segments = [list(segment) for segment in against]
+        self._new[str(path)] = [list(identity), [*astuple(shape), sound, has_tags, segments]]
 
     def known_ends(self) -> dict[FileIdentity, int]:
         """Where the valid data ended in the last segment, by the state it was in; a start walks on from there."""
         try:
             identity, end = self._old[END_OF_DATA]
             return {FileIdentity(*identity): int(end)}
-        except (KeyError, TypeError, ValueError):
+        except (KeyError, TypeError, ValueError, OverflowError):
             return {}
 
     def note_end_of_data(self, identity: FileIdentity, end: int) -> None:

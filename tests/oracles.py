@@ -393,6 +393,12 @@ def measure_offsets(offsets: Sequence[int], gap: int) -> tuple[int, int, bool, l
     return min(offsets), max(offsets), all(left <= right for left, right in pairs), gaps
 
 
+def lacks_entry(record: Record, entries: Iterable[tuple[int, int]], has_tags: bool) -> bool:
+    """Whether one of the strings a record is indexed under has no entry (hash, physical offset) among those given."""
+    texts = index_keys(record, "5.5" if has_tags else "5.3")
+    return not {(index_hash(text), record.physical_offset) for text in texts} <= set(entries)
+
+
 def has_key(record: Record, key: str, kind: str) -> bool:
     """Whether `key` names the record: kind K (a piece of KEYS), U (unique key), T (tag), or ANY (K or U)."""
     properties = record.properties

@@ -60,6 +60,23 @@ class TestExactAnswers:
             assert answer.truncated == (maximum > 0 and len(everything) > maximum)
             assert [m.physical_offset for m in decode_messages(answer.records)] == expected
 
+    @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(plan=store_plans(), data=st.data())
+    def test_messages_that_no_broker_indexed_are_found_all_the_same(
+        self, plan: StorePlan, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+    ) -> None:
+        if not plan.messages:
+            return
+        root = tmp_path_factory.mktemp("holes")
+        records = plan.write(root).records
+        store = MessageStore.open(root)
+        for _ in range(12):
+            topic = data.draw(st.sampled_from(TOPICS))
+            kind = data.draw(st.sampled_from([KeyKind.ANY, KeyKind.KEY, KeyKind.UNIQUE]))
+            key = data.draw(st.sampled_from([*KEYS, "uniq-1", "a"]))
+            expected = oracles.query(records, topic, key, kind=KINDS[kind])
+            assert found(store, topic, key, kind) == expected
+
     def test_every_key_of_the_recorded_store_is_answered_like_the_oracle(self, g1_store: Path) -> None:
         store = MessageStore.open(g1_store)
         records = oracles.read_log(g1_store / "commitlog")

@@ -1,0 +1,108 @@
+"""The comparison of log and entries against the oracle that looks for each record's entries in a set."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import oracles
+from kernel_memory import Bytes, record_at
+from storage.kernels.coverage import AT_BLANK, AT_DAMAGE, AT_LIMIT, AT_RECORD, find_record_by_entries
+from storage.kernels.scan import MAXIMUM_PIECES
+
+BASE = 1 << 33
+
+messages = st.fixed_dictionaries(
+    {
+        "keys": st.sampled_from([None, "a", "a a b", "Aa", "BB"]),
+        "unique_key": st.sampled_from([None, "u1", "a"]),
+        "tags": st.sampled_from([None, "TagA"]),
+        "sys_flag": st.sampled_from([0, 4, 8, 12]),
+    }
+)
+
+
+class Comparison:
+    """A segment that starts at BASE, and entries in the order of their offsets."""
+
+    def __init__(self, data: bytes, entries: list[tuple[int, int]], has_tags: bool = True) -> None:
+        self.log, self.has_tags, self.count = Bytes(data), has_tags, len(entries)
+        packed = [
+            oracles.packed(hashed, 4) + oracles.packed(offset, 8) + bytes(8)
+            for hashed, offset in sorted(entries, key=lambda entry: entry[1])
+        ]
+        self.entries = Bytes(bytes(20) + b"".join(packed))
+        self.result = np.array([0, 1], dtype=np.int64)
+        self.hashes, self.offsets = np.zeros(MAXIMUM_PIECES, np.int32), np.zeros(MAXIMUM_PIECES, np.int64)
+
+    def find(self, position: int, complete: bool, stop: int | None = None) -> tuple[int, int]:
+        """Where the kernel stopped, and why."""
+        stop = self.log.length if stop is None else stop
+        position = find_record_by_entries(
+            self.log.address, position, stop, self.log.length, BASE, self.entries.address, self.count, self.has_tags,
+            complete, self.hashes, self.offsets, self.result,
+        )  # fmt: skip
+        return int(position), int(self.result[0])
+
+
+def log_of(plan: list[dict[str, object]]) -> bytes:
+    data = b""
+    for message in plan:
+        data += record_at(BASE + len(data), **message)
+    return data
+
+
+@settings(max_examples=120)
+@given(st.lists(messages, max_size=8), st.booleans(), st.data())
+def test_incomplete_and_complete_records_are_found_in_turn_as_the_oracle_tells_them(
+    plan: list[dict[str, object]], has_tags: bool, data: st.DataObject
+) -> None:
+    log = log_of(plan)
+    records = list(oracles.scan_segment(log, BASE))
+    entries = [(oracles.index_hash(text), r.physical_offset) for r in records for text in oracles.index_keys(r)]
+    entries = [entry for entry in entries if data.draw(st.integers(0, 3))]
+    strays = data.draw(st.lists(st.tuples(st.integers(0, 9), st.integers(BASE - 50, BASE + 900)), max_size=4))
+    entries += [stray for stray in strays if stray[1] not in {record.physical_offset for record in records}]
+    comparison = Comparison(log, entries, has_tags)
+    position, complete, found = 0, False, set()
+    while True:
+        position, why = comparison.find(position, complete)
+        if why != AT_RECORD:
+            break
+        found.add((position, complete))
+        complete = not complete
+    lacking = [oracles.lacks_entry(record, entries, has_tags) for record in records]
+    expected = {
+        (record.physical_offset - BASE, not lacks)
+        for record, lacks, before in zip(records, lacking, [False, *lacking], strict=False)
+        if lacks != before
+    }
+    assert (position, why) == (len(log), AT_LIMIT)
+    assert found == expected
+
+
+def test_a_tag_without_entry_is_missed_only_where_tags_are_kept() -> None:
+    log = log_of([{"tags": "TagA", "keys": "a"}])
+    entries = [(oracles.index_hash("TopicTest#a"), BASE)]
+    assert Comparison(log, entries, has_tags=True).find(0, False) == (0, AT_RECORD)
+    assert Comparison(log, entries, has_tags=False).find(0, False) == (len(log), AT_LIMIT)
+
+
+@pytest.mark.parametrize("offset", [BASE - 1, BASE + 1])
+def test_an_entry_of_another_offset_is_no_entry_of_the_record(offset: int) -> None:
+    log = log_of([{"keys": "a"}])
+    assert Comparison(log, [(oracles.index_hash("TopicTest#a"), offset)]).find(0, False) == (0, AT_RECORD)
+
+
+def test_damage_and_blanks_are_told_apart() -> None:
+    log = log_of([{}])
+    blank = (100).to_bytes(4, "big") + oracles.BLANK_MAGIC.to_bytes(4, "big")
+    assert Comparison(log + blank, []).find(0, False) == (len(log), AT_BLANK)
+    assert Comparison(log + bytes(200), []).find(0, False) == (len(log), AT_DAMAGE)
+
+
+def test_records_behind_the_stop_are_not_looked_at() -> None:
+    log = log_of([{}, {"keys": "a"}])
+    first = len(log_of([{}]))
+    assert Comparison(log, []).find(0, False, stop=first) == (first, AT_LIMIT)
+    assert Comparison(log, []).find(0, False, stop=first + 1) == (first, AT_RECORD)
