@@ -26,13 +26,13 @@ def use_numba_cache(option: Path | None = None) -> Path:
 
 def _choose(option: Path | None) -> Path:
     if option is not None:
-        if not _is_writable(option):
+        if not is_writable(option):
             raise ConfigError(f"--numba-cache {option}: cannot be written to")
         return option.absolute()
     if told := os.environ.get(VARIABLE):
         return Path(told)
     for directory in (_user_cache(), Path(tempfile.gettempdir()) / f"rocketlens-numba-{os.getuid()}"):
-        if _is_writable(directory) and _is_ours_alone(directory):
+        if is_writable(directory) and _is_ours_alone(directory):
             return directory
     return Path(tempfile.mkdtemp(prefix="rocketlens-numba-"))
 
@@ -42,7 +42,7 @@ def _user_cache() -> Path:
     return (Path(root) if root else Path("~/.cache").expanduser()) / "rocketlens" / "numba"
 
 
-def _is_writable(directory: Path) -> bool:
+def is_writable(directory: Path) -> bool:
     """Whether the directory is there or can be made, and takes files."""
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)

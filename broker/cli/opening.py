@@ -4,7 +4,7 @@ import gc
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from broker.numba_cache import use_numba_cache
+from broker.numba_cache import is_writable, use_numba_cache
 from protocol.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ def open_store(
     for option, directory in (("--state-dir", state_directory), ("--numba-cache", numba_cache)):
         if directory is not None and directory.resolve().is_relative_to(path.resolve()):
             raise ConfigError(f"{option} {directory} lies inside the store, where nothing is ever written")
+    if state_directory is not None and not is_writable(state_directory):
+        raise ConfigError(f"--state-dir {state_directory}: cannot be written to")
     use_numba_cache(numba_cache)
     # What a start makes lives as long as the process: looking for garbage in it takes a tenth of the start.
     gc.disable()

@@ -46,6 +46,8 @@ def view(
     Exit code 0 when all were found, 1 when one was not; the reason stands on stderr.
     """
     write = writer(chosen_format(output_format, as_json), detailed=True)
+    if not all(arguments):
+        raise click.UsageError("an ID is empty")
     if server is None and not from_id:
         if len(arguments) < 2:
             raise click.UsageError("expected STORE and at least one ID (or --server, or --from-id)")

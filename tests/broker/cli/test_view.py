@@ -181,6 +181,8 @@ def test_msgpack_is_a_stream(g1_store: Path) -> None:
         (["0", "--from-id", "--index-slots", "5"], "make no sense when a server is asked"),
         (["STORE", "0", "--index-slots", "5"], "given together"),
         (["STORE", "0", "--state-dir", "STORE"], "inside the store"),
+        (["STORE", "0", "--state-dir", "/proc/none/state"], "--state-dir /proc/none/state: cannot be written to"),
+        (["STORE", ""], "an ID is empty"),
     ],
 )
 def test_wrong_usage_is_code_2(g1_store: Path, arguments: list[str], says: str) -> None:
