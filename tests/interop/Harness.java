@@ -32,6 +32,7 @@ import org.apache.rocketmq.tools.command.MQAdminStartup;
 @SuppressWarnings("deprecation")
 public final class Harness {
     private final Map<String, Clients> clients = new HashMap<>();
+    private final Consumers consumers = new Consumers();
 
     private static final class Clients {
         final DefaultMQAdminExt admin = new DefaultMQAdminExt();
@@ -128,6 +129,14 @@ public final class Harness {
                 case "view" -> answer.put("messages", List.of(describe(view(command))));
                 case "query" -> answer.put("messages", describe(query(command).getMessageList()));
                 case "disconnect" -> disconnect(command.getString("nameServer"));
+                case "consume" -> consumers.start(command.getJSONArray("consumers").toJavaList(JSONObject.class));
+                case "look" -> answer.put("consumed", consumers.look(command.getString("name")));
+                case "limit" -> consumers.limit(command.getString("name"), command.getLongValue("limit"));
+                case "suspend" -> consumers.suspend(command.getString("name"), command.getBooleanValue("suspended"));
+                case "offsetForTimestamp" -> answer.put("offset",
+                    consumers.offsetForTimestamp(command.getString("name"), command.getIntValue("queueId"), command.getLongValue("timestamp")));
+                case "end" -> answer.put("consumed", consumers.end(command.getJSONArray("names").toJavaList(String.class)));
+                case "pull" -> answer.put("lines", consumers.pull(command));
                 default -> throw new IllegalArgumentException("no command " + command);
             }
         } catch (Throwable failure) {
@@ -210,7 +219,7 @@ public final class Harness {
         return described;
     }
 
-    private static Map<String, Object> describe(MessageExt message) throws Exception {
+    static Map<String, Object> describe(MessageExt message) throws Exception {
         Map<String, Object> fields = new LinkedHashMap<>();
         fields.put("messageId", message.getMsgId());
         fields.put("offsetMessageId", message.getClass().getMethod("getOffsetMsgId").invoke(message));

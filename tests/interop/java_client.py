@@ -5,15 +5,74 @@ import os
 import selectors
 import subprocess
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from interop.jars import jars, tool
 
-SOURCE = Path(__file__).with_name("Harness.java")
+SOURCES = [Path(__file__).with_name(name) for name in ("Harness.java", "Consumers.java")]
 ANSWER_SECONDS = 90
 SMALL_JVM = ["-Xms32m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"]
 TOOLS_LOGBACK = "<configuration><root level='OFF'/></configuration>\n"
+
+
+@dataclass(frozen=True)
+class Subscription:
+    """How a consumer is started. ``kind`` is push, orderly, broadcasting (both push too) or lite.
+
+    A push consumer takes ``limit`` messages and refuses what comes beyond; ``suspended`` ones do not pull at first.
+    """
+
+    kind: str
+    group: str
+    topic: str
+    expression: str = "*"
+    expression_type: str = "TAG"
+    limit: int = 2**62
+    suspended: bool = False
+    credentials: tuple[str, str] | None = None
+    heartbeat_millis: int = 30_000
+
+    def options(self) -> dict[str, Any]:
+        """The options as the harness reads them."""
+        keys = {} if self.credentials is None else dict(zip(("accessKey", "secretKey"), self.credentials, strict=True))
+        return keys | {
+            "kind": self.kind,
+            "group": self.group,
+            "topic": self.topic,
+            "expression": self.expression,
+            "expressionType": self.expression_type,
+            "limit": self.limit,
+            "suspended": self.suspended,
+            "heartbeatMillis": self.heartbeat_millis,
+        }
+
+
+@dataclass(frozen=True)
+class Consumed:
+    """What a consumer received, in that order, how often it refused each (queue, queue offset), and what it holds."""
+
+    messages: list[dict[str, Any]]
+    refused: dict[tuple[int, int], int]
+    queues: set[tuple[str, int]]
+
+    @classmethod
+    def of(cls, answer: dict[str, Any]) -> "Consumed":
+        """Reads the harness's answer; one from the end of a consumer names no queues."""
+        refused = {_two_numbers(place): times for place, times in answer["refused"].items()}
+        queues = {(topic, int(number)) for topic, number in (text.split(" ") for text in answer.get("queues", ()))}
+        return cls(answer["messages"], refused, queues)
+
+    @property
+    def places(self) -> list[tuple[int, int]]:
+        """(queue, queue offset) of the messages, as they came."""
+        return [(message["queueId"], message["queueOffset"]) for message in self.messages]
+
+
+def _two_numbers(text: str) -> tuple[int, int]:
+    first, second = text.split(" ")
+    return int(first), int(second)
 
 
 class JavaError(Exception):
@@ -31,7 +90,7 @@ class JavaClient:
         (home / "conf").mkdir(parents=True)
         (home / "conf" / "logback_tools.xml").write_text(TOOLS_LOGBACK)
         class_path = f"{jars(version)}/*"
-        subprocess.run([tool("javac"), "-d", str(classes), "-cp", class_path, str(SOURCE)], check=True)
+        subprocess.run([tool("javac"), "-d", str(classes), "-cp", class_path, *map(str, SOURCES)], check=True)
         command = [tool("java"), *SMALL_JVM, "-Duser.timezone=UTC", "-Dfile.encoding=UTF-8", f"-Duser.home={home}"]
         command += [f"-Drocketmq.home.dir={home}", f"-Drocketmq.serialize.type={form}"]
         command += ["-cp", f"{classes}{os.pathsep}{class_path}", "Harness"]
@@ -67,6 +126,40 @@ class JavaClient:
         command |= {"maximum": 64, "begin": window[0], "end": window[1]}
         messages: list[dict[str, Any]] = self._use(name_server, command)["messages"]
         return messages
+
+    def consume(self, name_server: str, consumers: dict[str, Subscription]) -> None:
+        """Starts consumers beside each other, each in a client of its own, under these names."""
+        options = [one.options() | {"name": name, "nameServer": name_server} for name, one in consumers.items()]
+        self._ask({"command": "consume", "consumers": options})
+
+    def look(self, name: str) -> Consumed:
+        """What a running consumer received so far."""
+        return Consumed.of(self._ask({"command": "look", "name": name})["consumed"])
+
+    def limit(self, name: str, limit: int) -> None:
+        """Lets a push consumer take up to ``limit`` messages in all; what comes beyond it refuses."""
+        self._ask({"command": "limit", "name": name, "limit": limit})
+
+    def suspend(self, name: str, suspended: bool) -> None:
+        """Stops a push consumer from pulling, or lets it go on."""
+        self._ask({"command": "suspend", "name": name, "suspended": suspended})
+
+    def offset_for_timestamp(self, name: str, queue_id: int, timestamp: int) -> int:
+        """The offset that a lite pull consumer finds for a time in one of the queues that it holds."""
+        command = {"command": "offsetForTimestamp", "name": name, "queueId": queue_id, "timestamp": timestamp}
+        offset: int = self._ask(command)["offset"]
+        return offset
+
+    def end(self, *names: str) -> dict[str, Consumed]:
+        """Shuts consumers down beside each other, and returns what each received in all."""
+        ended: dict[str, Any] = self._ask({"command": "end", "names": names})["consumed"]
+        return {name: Consumed.of(consumed) for name, consumed in ended.items()}
+
+    def pull(self, name_server: str, group: str, topic: str, expression: str) -> list[str]:
+        """What a pull consumer learns of each queue of a topic, in the lines of ``client-flows/pull.txt``."""
+        command = {"command": "pull", "nameServer": name_server, "group": group, "topic": topic}
+        lines: list[str] = self._ask(command | {"expression": expression})["lines"]
+        return lines
 
     def disconnect(self, name_server: str) -> None:
         """Ends the clients that were started with this name server, if any."""

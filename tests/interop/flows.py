@@ -1,0 +1,95 @@
+"""The recorded flows of consumers on g1: how each consumer is started, and what it must receive."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from golden.record.records import Record
+from golden_store import G1
+from interop.java_client import Consumed, Subscription
+from interop.stored import Stored, as_java_shows, comparable
+
+ADDED_BY_CLIENTS = {"MIN_OFFSET", "MAX_OFFSET", "CONSUME_START_TIME", "RECONSUME_TIME", "RETRY_TOPIC", "DELAY"}
+"""Properties that the client itself puts on what it received."""
+
+
+@dataclass(frozen=True)
+class Flow:
+    """A consumer of g1; ``recorded`` is the file that lists what it received from the broker that wrote the store."""
+
+    kind: str
+    recorded: Path
+    expression: str = "*"
+    expression_type: str = "TAG"
+    topic: str = "TopicTest"
+    credentials: tuple[str, str] | None = None
+    limit: int = 2**62
+
+    def subscription(self, group: str) -> Subscription:
+        """The consumer, as a member of a group that nobody has used before."""
+        return Subscription(
+            self.kind,
+            group,
+            self.topic,
+            self.expression,
+            self.expression_type,
+            limit=self.limit,
+            credentials=self.credentials,
+        )
+
+
+FLOWS_FOLDER = G1 / "client-flows"
+FLOWS = {
+    "tag": Flow("push", FLOWS_FOLDER / "tag.txt", "TagB || 标签"),
+    "sql": Flow("push", FLOWS_FOLDER / "sql.txt", "a BETWEEN 5 AND 9 OR region IN ('none')", "SQL92"),
+    "lite": Flow("lite", FLOWS_FOLDER / "lite.txt", "TagD"),
+    "orderly": Flow("orderly", FLOWS_FOLDER / "orderly.txt"),
+    "signed": Flow("push", FLOWS_FOLDER / "acl.txt", credentials=("AKdemo", "SKdemo12345678")),
+    # Each member of a broadcasting group receives everything.
+    "broadcasting": Flow("broadcasting", FLOWS_FOLDER / "orderly.txt"),
+    "broadcasting-too": Flow("broadcasting", FLOWS_FOLDER / "orderly.txt"),
+    "colliding-tag": Flow("push", G1 / "consumed-tag.tsv", "TagA || Aa"),
+    "long-sql": Flow("push", G1 / "consumed-sql.tsv", "a > 10 AND a <= 30 AND region = 'hz'", "SQL92"),
+}
+FAILING = Flow("push", G1 / "consumed-fail.tsv", topic="TopicBatch", limit=0)
+"""A consumer that refuses every message."""
+
+
+def expected(store: Stored, flow: Flow) -> list[Record]:
+    """The records that a flow must deliver, by queue and queue offset."""
+    listed = [line.split("\t") for line in flow.recorded.read_text().splitlines() if line.startswith("MSG\t")]
+    start = 2 if flow.recorded.suffix == ".tsv" else 1
+    wanted = {(int(columns[start]), int(columns[start + 1])): columns[start + 2] for columns in listed}
+    found = [one for one in store.records.values() if one.topic == flow.topic and place(one) in wanted]
+    assert {place(record): record.properties["UNIQ_KEY"] for record in found} == wanted
+    return sorted(found, key=place)
+
+
+def place(record: Record) -> tuple[int, int]:
+    """Queue and queue offset."""
+    return record.queue_id, record.queue_offset
+
+
+def ends(store: Stored, topic: str) -> dict[int, int]:
+    """For each queue of a topic that has messages, the queue offset behind its last."""
+    last: dict[int, int] = {}
+    for record in store.records.values():
+        if record.topic == topic:
+            last[record.queue_id] = max(last.get(record.queue_id, 0), record.queue_offset + 1)
+    return last
+
+
+def shown(consumed: Consumed) -> list[dict[str, Any]]:
+    """What a Java consumer received, in the form of `as_stored`, by queue and queue offset."""
+    messages = [_without_client_properties(comparable(message)) for message in consumed.messages]
+    return sorted(messages, key=lambda message: (message["queueId"], message["queueOffset"]))
+
+
+def as_stored(records: list[Record], *, is_old_client: bool) -> list[dict[str, Any]]:
+    """Records as a Java consumer must show them."""
+    return [_without_client_properties(as_java_shows(record, is_old_client=is_old_client)) for record in records]
+
+
+def _without_client_properties(message: dict[str, Any]) -> dict[str, Any]:
+    properties = {name: text for name, text in message["properties"].items() if name not in ADDED_BY_CLIENTS}
+    return message | {"properties": properties}

@@ -1,0 +1,114 @@
+"""A server that consumers talk to, ours or the official broker, behind a proxy that tells what they asked."""
+
+import contextlib
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from interop.official_broker import G1_PROPERTIES, free_port, official_broker, official_name_server
+from interop.proxy import RecordingProxy, recording_proxy
+from interop.rocketlens_process import rocketlens_serving
+from interop.wire import Frame, ask
+
+PULL_MESSAGE, QUERY_CONSUMER_OFFSET, LITE_PULL_MESSAGE = 11, 14, 361
+SUCCESS, QUERY_NOT_FOUND = 0, 22
+WAIT_SECONDS = 90.0
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What clients are told as name server, and the proxy before the broker that its routes name."""
+
+    name_server: str
+    proxy: RecordingProxy
+    is_read_only: bool
+
+    def requests(self, group: str, *codes: int) -> list[Frame]:
+        """The requests with one of these codes that clients sent for a consumer group, in order."""
+        asked = [passed.frame for passed in self.proxy.passed if passed.to_server and not passed.frame.is_response]
+        return [frame for frame in asked if frame.code in codes and _group_of(frame) == group]
+
+    def answers(self, requests: list[Frame]) -> list[Frame]:
+        """The answers to some of the requests, as far as they came; correlation numbers are unique in a JVM."""
+        numbers = {frame.header["opaque"] for frame in requests}
+        passed = [passed.frame for passed in self.proxy.passed if not passed.to_server]
+        return [frame for frame in passed if frame.is_response and frame.header["opaque"] in numbers]
+
+    def pulls(self, group: str) -> list[Frame]:
+        """The pulls of a group."""
+        return self.requests(group, PULL_MESSAGE, LITE_PULL_MESSAGE)
+
+    def has_asked_for_more(self, group: str, topic: str, ends: dict[int, int]) -> bool:
+        """Whether the group has come to the end of each queue, and pulled from there."""
+        asked: dict[int, int] = {}
+        for frame in self.pulls(group):
+            fields = frame.header["extFields"]
+            if fields["topic"] == topic:
+                queue_id = int(fields["queueId"])
+                asked[queue_id] = max(asked.get(queue_id, 0), int(fields["queueOffset"]))
+        return all(asked.get(queue_id, -1) >= end for queue_id, end in ends.items())
+
+    def committed(self, group: str, topic: str, queue_id: int) -> int | None:
+        """The offset that the server holds of a group in a queue."""
+        fields = {"consumerGroup": group, "topic": topic, "queueId": str(queue_id), "setZeroIfNotFound": "false"}
+        answer = ask(self.proxy.address, QUERY_CONSUMER_OFFSET, fields)
+        if answer.code == QUERY_NOT_FOUND:
+            return None
+        assert answer.code == SUCCESS, answer.header
+        return int(answer.header["extFields"]["offset"])
+
+
+@contextlib.contextmanager
+def our_stage(store: Path, work: Path) -> Iterator[Stage]:
+    """Our server over ``store``, name server and broker in one."""
+    with recording_proxy(None) as proxy, our_server(store, work, proxy):
+        yield Stage(address_text(proxy), proxy, is_read_only=True)
+
+
+@contextlib.contextmanager
+def our_server(store: Path, work: Path, proxy: RecordingProxy) -> Iterator[None]:
+    """Our server behind a proxy that its routes name; a second one with the same ``work`` has the same state."""
+    with rocketlens_serving(store, work, "--advertise", address_text(proxy)) as server:
+        proxy.target = server
+        yield
+        proxy.target = None
+
+
+@contextlib.contextmanager
+def official_stage(store: Path, work: Path) -> Iterator[Stage]:
+    """The official broker over a copy of ``store``, on another loopback address than its routes name."""
+    copy = work / "store"
+    shutil.copytree(store, copy)
+    with recording_proxy(None, ("127.0.0.1", free_port("127.0.0.2", below=2))) as proxy:
+        properties = {**G1_PROPERTIES, "brokerIP1": "127.0.0.1"}
+        with (
+            official_name_server(work) as name_server,
+            official_broker(
+                copy, work, properties=properties, name_server=name_server, host="127.0.0.2", port=proxy.address[1]
+            ) as broker,
+        ):
+            proxy.target = broker.address
+            yield Stage(name_server.text_address, proxy, is_read_only=False)
+
+
+def address_text(proxy: RecordingProxy) -> str:
+    """The proxy's address as clients and options take it."""
+    host, port = proxy.address
+    return f"{host}:{port}"
+
+
+def wait_until(condition: Callable[[], bool], what: str, seconds: float = WAIT_SECONDS) -> None:
+    """Looks again and again until the condition holds; TimeoutError saying ``what`` was waited for."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not within {seconds:.0f} s: {what}")
+        time.sleep(0.05)
+
+
+def _group_of(frame: Frame) -> str | None:
+    """Different requests name the group differently."""
+    fields: dict[str, str] = frame.header.get("extFields", {})
+    return fields.get("consumerGroup") or fields.get("group")

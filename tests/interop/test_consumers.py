@@ -1,0 +1,181 @@
+"""Unmodified Java consumers receive from our server exactly what they received from the broker that wrote the store.
+
+The official broker, over a copy of the store, is held to the same: it proves the harness and the expectations.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import pytest
+
+from interop.conftest import Java
+from interop.flows import FAILING, FLOWS, FLOWS_FOLDER, Flow, as_stored, ends, expected, place, shown
+from interop.jars import OLD_CLIENT_VERSION, SERVER_VERSION
+from interop.java_client import Consumed, JavaClient
+from interop.stages import LITE_PULL_MESSAGE, PULL_MESSAGE, Stage, official_stage, our_stage, wait_until
+from interop.stored import Stored, stored
+
+pytestmark = pytest.mark.interop
+
+CLIENTS = {
+    "5.5.0": (SERVER_VERSION, "JSON"),
+    "5.5.0-binary": (SERVER_VERSION, "ROCKETMQ"),
+    "4.9.8": (OLD_CLIENT_VERSION, "JSON"),
+    "4.9.8-binary": (OLD_CLIENT_VERSION, "ROCKETMQ"),
+}
+CONSUMER_SEND_MSG_BACK, NO_PERMISSION = 36, 16
+PULLS_OF_A_QUEUE = 20
+"""Far more than a client needs in this time, far fewer than it sends when a server does not hold them."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """All flows, run beside each other by one client against one server."""
+
+    store: Stored
+    stage: Stage
+    client: JavaClient
+    consumed: dict[str, Consumed]
+    pulled: list[str]
+    lite_offset: int
+    failing: Consumed | None
+    """What the failing consumer had done when it was allowed to take its messages."""
+
+    @property
+    def is_old_client(self) -> bool:
+        return self.client.version == OLD_CLIENT_VERSION
+
+    def group(self, name: str) -> str:
+        return group_of(self.client, name)
+
+
+def group_of(client: JavaClient, name: str) -> str:
+    """Members of one broadcasting group differ in the end of their names."""
+    name = name.removesuffix("-too")
+    return f"CG_{name}_{client.version}_{client.form}".replace(".", "-")
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Stored:
+    return stored("g1", tmp_path_factory.mktemp("consumers-g1"))
+
+
+@pytest.fixture(scope="module", params=[pytest.param("official", marks=pytest.mark.soak)])
+def stage(request: pytest.FixtureRequest, store: Stored, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    work = tmp_path_factory.mktemp("stage")
+    with (our_stage if request.param == "ours" else official_stage)(store.root, work) as running:
+        yield running
+
+
+@pytest.fixture(scope="module", params=CLIENTS)
+def run(request: pytest.FixtureRequest, store: Stored, stage: Stage, java: Java) -> Run:
+    client = java(*CLIENTS[request.param])
+    # The official broker takes refused messages back, and delivers them again from a retry topic.
+    flows = FLOWS | ({"failing": FAILING} if stage.is_read_only else {})
+    client.consume(stage.name_server, {name: flow.subscription(group_of(client, name)) for name, flow in flows.items()})
+    for name in FLOWS:
+        wait_until(partial(has_drained, store, stage, client, name), f"consumer {name} at the end of its queues")
+    failing = let_failing_consumer_succeed(store, client) if "failing" in flows else None
+    lite_offset = client.offset_for_timestamp("lite", 3, 1)
+    consumed = client.end(*flows)
+    pulled = client.pull(stage.name_server, group_of(client, "pull"), "BulkTopic", "Tag1 || Tag2")
+    return Run(store, stage, client, consumed, pulled, lite_offset, failing)
+
+
+def has_drained(store: Stored, stage: Stage, client: JavaClient, name: str) -> bool:
+    flow = FLOWS[name]
+    if not stage.has_asked_for_more(group_of(client, name), flow.topic, ends(store, flow.topic)):
+        return False
+    return len(client.look(name).messages) >= len(expected(store, flow))
+
+
+def let_failing_consumer_succeed(store: Stored, client: JavaClient) -> Consumed:
+    """Once it has refused each of its messages twice."""
+    wanted = {place(record) for record in expected(store, FAILING)}
+
+    def has_refused_all_twice() -> bool:
+        refused = client.look("failing").refused
+        return refused.keys() == wanted and min(refused.values()) > 1
+
+    wait_until(has_refused_all_twice, "all messages refused twice")
+    failed = client.look("failing")
+    client.limit("failing", 2**62)
+    wait_until(lambda: len(client.look("failing").messages) >= len(wanted), "all refused messages taken")
+    return failed
+
+
+@pytest.mark.parametrize("name", FLOWS)
+def test_a_consumer_receives_what_was_recorded(run: Run, name: str) -> None:
+    records = expected(run.store, FLOWS[name])
+    assert shown(run.consumed[name]) == as_stored(records, is_old_client=run.is_old_client)
+    assert run.consumed[name].refused == {}
+
+
+def test_an_orderly_consumer_receives_each_queue_in_order(run: Run) -> None:
+    places = run.consumed["orderly"].places
+    for queue_id in ends(run.store, "TopicTest"):
+        in_queue = [place for place in places if place[0] == queue_id]
+        assert in_queue == sorted(in_queue)
+
+
+def test_a_pull_consumer_learns_what_was_recorded(run: Run) -> None:
+    recorded = (FLOWS_FOLDER / "pull.txt").read_text().splitlines()
+    assert run.pulled == [line for line in recorded if line.startswith("PULL\t")]
+
+
+def test_a_lite_pull_consumer_finds_the_recorded_offset_for_a_time(run: Run) -> None:
+    recorded = (FLOWS_FOLDER / "lite.txt").read_text().splitlines()
+    assert f"offsetForTimestamp 3 {run.lite_offset}" in recorded
+
+
+def test_a_lite_pull_consumer_asks_in_its_own_way(run: Run) -> None:
+    pulls = run.stage.pulls(run.group("lite"))
+    assert {frame.code for frame in pulls} == {PULL_MESSAGE if run.is_old_client else LITE_PULL_MESSAGE}
+
+
+@pytest.mark.parametrize("name", [name for name, flow in FLOWS.items() if flow.kind != "broadcasting"])
+def test_the_server_remembers_how_far_a_consumer_came(run: Run, name: str) -> None:
+    """At least behind its last message; what was filtered away behind that is told with a later pull."""
+    flow = FLOWS[name]
+    last: dict[int, int] = {}
+    for record in expected(run.store, flow):
+        last[record.queue_id] = max(last.get(record.queue_id, 0), record.queue_offset + 1)
+    for queue_id, end in ends(run.store, flow.topic).items():
+        committed = run.stage.committed(run.group(name), flow.topic, queue_id)
+        assert last.get(queue_id, 0) <= (committed or 0) <= end
+
+
+def test_headers_come_in_the_form_that_the_client_was_told_to_write(run: Run) -> None:
+    frames = [frame for name in FLOWS for frame in run.stage.pulls(run.group(name))]
+    assert {frame.serialization for frame in frames} == {0 if run.client.form == "JSON" else 1}
+
+
+@pytest.mark.parametrize("name", [*FLOWS, "failing"])
+def test_a_consumer_at_the_end_of_its_queues_waits_for_an_answer(run: Run, name: str) -> None:
+    flow: Flow = FAILING if name == "failing" else FLOWS[name]
+    members = 2 if flow.kind == "broadcasting" else 1
+    queues = len(ends(run.store, flow.topic)) + 1
+    assert len(run.stage.pulls(run.group(name))) <= PULLS_OF_A_QUEUE * queues * members
+
+
+def test_messages_that_a_consumer_refuses_stay_with_it_until_it_takes_them(run: Run) -> None:
+    if run.failing is None:
+        pytest.skip("a broker that can write takes refused messages back")
+    records = expected(run.store, FAILING)
+    assert run.failing.messages == []
+    assert shown(run.consumed["failing"]) == as_stored(records, is_old_client=run.is_old_client)
+    ended = {record.queue_id: record.queue_offset + 1 for record in records}
+    committed = {queue_id: run.stage.committed(run.group("failing"), FAILING.topic, queue_id) for queue_id in ended}
+    assert committed == ended
+
+
+def test_refused_messages_sent_back_are_answered_that_the_server_is_read_only(run: Run) -> None:
+    if run.failing is None:
+        pytest.skip("a broker that can write takes refused messages back")
+    sent_back = run.stage.requests(run.group("failing"), CONSUMER_SEND_MSG_BACK)
+    assert len(sent_back) == sum(run.consumed["failing"].refused.values())
+    answers = run.stage.answers(sent_back)
+    assert len(answers) == len(sent_back)
+    assert {answer.code for answer in answers} == {NO_PERMISSION}
+    assert all("read-only" in answer.header["remark"] for answer in answers)
