@@ -9,6 +9,7 @@ trust.
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -62,6 +63,21 @@ class IndexSet:
                 if found.index.shape.entries and found.index.shape.slots not in hints:
                     hints.insert(0, found.index.shape.slots)
         return cls([file for file in files if file.index.shape.entries], problems, _last_update(opened))
+
+    @cached_property
+    def extent(self) -> tuple[int, int, int, int]:
+        """First and last timestamp (ms), lowest and highest physical offset of all entries; zeros without any.
+
+        Looked up once: every query that finds nothing says it.
+        """
+        headers = [file.index.header for file in self.files]
+        shapes = [file.index.shape for file in self.files]
+        return (
+            min((header.begin_timestamp for header in headers), default=0),
+            max((header.end_timestamp for header in headers), default=0),
+            min((shape.minimum for shape in shapes), default=0),
+            max((shape.maximum for shape in shapes), default=0),
+        )
 
     def uncovered(self, minimum: int, end: int) -> list[tuple[int, int]]:
         """Ranges of physical offsets, [from, to), where the keys of a record that starts there may be missing."""

@@ -350,16 +350,16 @@ def _answer(snapshot: Snapshot, scratch: Scratch, status: int) -> QueryAnswer:
 
 
 def _report(snapshot: Snapshot, numbers: tuple[int, ...]) -> SearchReport:
-    files = [file.index for file in snapshot.index.files]
+    begin_timestamp, end_timestamp, begin_physical_offset, end_physical_offset = snapshot.index.extent
     return SearchReport(
         files_searched=numbers[kernel.RESULT_FILES],
         entries_walked=numbers[kernel.RESULT_WALKED],
         refused=numbers[kernel.RESULT_REFUSED],
         bad_pointers=numbers[kernel.RESULT_BAD_POINTERS],
-        index_begin_timestamp=min((file.header.begin_timestamp for file in files), default=0),
-        index_end_timestamp=max((file.header.end_timestamp for file in files), default=0),
-        index_begin_physical_offset=min((file.shape.minimum for file in files), default=0),
-        index_end_physical_offset=max((file.shape.maximum for file in files), default=0),
+        index_begin_timestamp=begin_timestamp,
+        index_end_timestamp=end_timestamp,
+        index_begin_physical_offset=begin_physical_offset,
+        index_end_physical_offset=end_physical_offset,
         log_minimum=snapshot.commit_log.minimum,
         log_end=snapshot.commit_log.end,
         log_beyond_index=snapshot.beyond_index,
