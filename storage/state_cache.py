@@ -14,7 +14,7 @@ from typing import Any
 import msgpack
 
 from storage.index_file import IndexShape, end_of_entries
-from storage.mapped_file import FileIdentity
+from storage.mapped_file import LARGEST_OFFSET, FileIdentity
 
 VERSION = 2
 FILE_NAME = "store-cache.msgpack"
@@ -63,8 +63,8 @@ class StateCache:
             against = [FileIdentity(*segment) for segment in segments]
         except (TypeError, ValueError, OverflowError):
             return None
-        if not (shape.slots > 0 and shape.entries >= 0 and end_of_entries(shape) <= identity.size):
-            return None  # kernels read by these counts
+        if not _is_sane(shape, identity.size):
+            return None
         return shape, bool(sound), bool(has_tags), against
 
     def note_shape(
@@ -77,8 +77,9 @@ class StateCache:
         against: list[FileIdentity],
     ) -> None:
         """Remember what was found out about an index file, ``against`` the segments that its entries point into."""
+        counts, gaps = astuple(shape)[:-1], [list(gap) for gap in shape.gaps]
         segments = [list(segment) for segment in against]
-        self._new[str(path)] = [list(identity), [*astuple(shape), sound, has_tags, segments]]
+        self._new[str(path)] = [list(identity), [*counts, gaps, sound, has_tags, segments]]
 
     def known_ends(self) -> dict[FileIdentity, int]:
         """Where the valid data ended in the last segment, by the state it was in; a start walks on from there."""
@@ -111,3 +112,16 @@ class StateCache:
         if not isinstance(entry, list) or len(entry) != 2 or entry[0] != list(identity):
             return None
         return entry[1]
+
+
+def _is_sane(shape: IndexShape, size: int) -> bool:
+    """Whether a file of ``size`` bytes can have a shape: kernels read memory by it, without another look."""
+    offsets = [shape.minimum, *(offset for gap in shape.gaps for offset in gap), shape.maximum]
+    return (
+        shape.slots > 0
+        and shape.entries >= 0
+        and end_of_entries(shape) <= size
+        and shape.minimum >= -LARGEST_OFFSET - 1
+        and shape.maximum <= LARGEST_OFFSET
+        and offsets == sorted(offsets)
+    )
