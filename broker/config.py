@@ -107,7 +107,7 @@ class ServeOptions:
     frame_limit: int = FRAME_LIMIT
     workers: int = 4
     idle_timeout_seconds: float = 120.0
-    stop_timeout_seconds: float = 4.5
+    stop_timeout_seconds: float = 4.0
 
     def check(self) -> "ServeOptions":
         """Return itself, or raise `ConfigError` for options that contradict each other or are out of range."""

@@ -50,7 +50,7 @@ class Server:
         self._settings = ConnectionSettings(self._dispatcher, self._options.frame_limit, lane)
         self._servers: list[asyncio.Server] = []
         self._stop_asked = asyncio.Event()
-        self._refresh: asyncio.Task[None] | None = None
+        self._refresher: threading.Thread | None = None
         self._sweep_timer: asyncio.TimerHandle | None = None
         self._scan_must_stop = threading.Event()
 
@@ -88,8 +88,7 @@ class Server:
             factory = partial(Connection, self._settings, listener.port_distance)
             self._servers.append(await loop.create_server(factory, sock=listener.socket, backlog=BACKLOG))
         self._sweep_later()
-        # A daemon: a step of the scan cannot be interrupted, and must not keep a stopped process alive.
-        threading.Thread(target=self._finish_scan, name="scan", daemon=True).start()
+        self._start_thread("scan", self._finish_scan)
 
     def ask_to_stop(self) -> None:
         """Make `serve` return, soon."""
@@ -97,8 +96,8 @@ class Server:
 
     def refresh(self) -> None:
         """Look at the store's files anew, on a thread; a refresh under way is left alone."""
-        if self._refresh is None or self._refresh.done():
-            self._refresh = asyncio.get_running_loop().create_task(self._refresh_store())
+        if self._refresher is None or not self._refresher.is_alive():
+            self._refresher = self._start_thread("refresh", self._refresh_store)
 
     async def stop(self) -> None:
         """Stop within the options' timeout; see the module's docstring for the steps."""
@@ -127,10 +126,16 @@ class Server:
         except Exception:
             logger.exception("the log beyond the index could not be scanned; answers say that they may be incomplete")
 
-    async def _refresh_store(self) -> None:
+    def _start_thread(self, name: str, work: Callable[[], None]) -> threading.Thread:
+        """Start what reads much of the store; a daemon, for it must not keep a stopped process alive."""
+        thread = threading.Thread(target=work, name=name, daemon=True)
+        thread.start()
+        return thread
+
+    def _refresh_store(self) -> None:
         try:
-            await asyncio.to_thread(self._service.store.refresh)
-            await asyncio.to_thread(self._finish_scan)
+            self._service.store.refresh()
+            self._finish_scan()
         except Exception:
             logger.exception("the store could not be read anew; what was read before is served on")
         else:

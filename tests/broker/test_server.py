@@ -145,12 +145,20 @@ async def test_a_lookup_that_cannot_be_interrupted_does_not_keep_the_server_aliv
 
 
 async def test_a_refresh_looks_at_the_store_anew_and_never_twice_at_once() -> None:
-    store = FakeStore()
+    release = threading.Event()
+
+    class Slow(FakeStore):
+        def refresh(self) -> None:
+            assert release.wait(20)
+            super().refresh()
+
+    store = Slow()
     async with serving(service_of(store), [Greeter()]) as server:
         server.refresh()
         server.refresh()
-        await until(lambda: store.refreshed == 1)
-        await until(lambda: server._refresh is not None and server._refresh.done())
+        release.set()
+        await until(lambda: server._refresher is not None and not server._refresher.is_alive())
+        assert store.refreshed == 1
         server.refresh()
         await until(lambda: store.refreshed == 2)
 
