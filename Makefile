@@ -7,7 +7,7 @@ BIN     := $(VENV)/bin
 export NUMBA_CACHE_DIR ?= $(abspath $(VENV))/cache/numba
 export VENV
 
-.PHONY: help demo test lint format soak fuzz bench docs lock wheel clean
+.PHONY: help demo test lint format soak fuzz bench record docs lock wheel clean
 
 help:
 	@echo 'make demo    serve a sample store and say what to type next (PORT=10911, PYTHON=python3)'
@@ -17,6 +17,7 @@ help:
 	@echo 'make soak    the tests that take minutes'
 	@echo 'make fuzz    the property and fuzz tests with many more examples'
 	@echo 'make bench   speed, beside the official Java broker on the same store'
+	@echo 'make record  make the recorded stores of tests/golden/g2 anew with the official broker (5 minutes)'
 	@echo 'make docs    write docs/cli.md anew from the commands'
 	@echo 'make lock    choose versions anew: requirements*.lock'
 	@echo 'make clean   remove what make made'
@@ -51,6 +52,11 @@ fuzz: .dev
 bench: .dev
 	@tests/setup.sh java
 	$(BIN)/python -m benchmarks
+
+# Needs the ports 9876 and 10911 free, the latter on ::1 too.
+record: .dev
+	@tests/setup.sh java
+	$(BIN)/python tests/golden/record/record.py
 
 docs: .dev
 	PYTHONPATH=. $(BIN)/python tests/cli_reference.py >docs/cli.md
