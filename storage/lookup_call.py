@@ -98,7 +98,7 @@ def run_lookup(
     tick: int,
     tags_only: int,
 ) -> int:
-    """Run the kernel into a scratch; its status. The needle must fit NEEDLE_BYTES, ``maximum`` MAXIMUM_HITS."""
+    """Run the kernel into a scratch; its status. The needle must fit NEEDLE_BYTES; MAXIMUM_HITS are kept at most."""
     length = len(needle)
     scratch.needle[:length] = needle
     kind = query.kind
@@ -112,7 +112,7 @@ def run_lookup(
         key,
         length,
         int(kind),  # an enum member would take the slow way into compiled code
-        query.maximum,
+        query.maximum if query.maximum < kernel.MAXIMUM_HITS else kernel.MAXIMUM_HITS,
         -MAXIMUM_OFFSET if unbounded else query.begin_timestamp,
         MAXIMUM_OFFSET if unbounded else query.end_timestamp,
         query.before_physical_offset,

@@ -1,6 +1,5 @@
 """What a start found out, kept for the next one: by identity, atomically, and never trusted further than it fits."""
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +44,8 @@ class TestKeeping:
     def test_a_missing_state_directory_is_made(self, tmp_path: Path) -> None:
         assert saved(tmp_path / "a" / "b").shape_of(PATH, IDENTITY) is not None
 
-    def test_without_a_state_directory_nothing_is_kept(self, tmp_path: Path) -> None:
-        os.chdir(tmp_path)
+    def test_without_a_state_directory_nothing_is_kept(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
         cache = StateCache.load(None)
         cache.note_end_of_data(IDENTITY, 1)
         cache.save()
