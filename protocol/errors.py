@@ -16,9 +16,11 @@
 Absence is not an error: a look-up returns `None` or an empty sequence.
 """
 
+import re
 from os import PathLike, fspath
 from pathlib import PurePath
 from typing import ClassVar
+from unicodedata import east_asian_width
 
 LONGEST_QUOTE = 80
 """Characters of a peer's text that an error repeats."""
@@ -29,6 +31,11 @@ def quote(text: str) -> str:
     if len(text) > LONGEST_QUOTE:
         return f"{text[:LONGEST_QUOTE]!r}… ({len(text)} characters)"
     return repr(text)
+
+
+def _columns(text: str) -> int:
+    """The columns of a terminal that a text takes: Chinese characters, among others, take two."""
+    return sum(2 if east_asian_width(character) in "WF" else 1 for character in text)
 
 
 class RocketLensError(Exception):
@@ -162,7 +169,8 @@ class NotAStore(StoreError):
 class FilterSyntaxError(RocketLensError):
     """A subscription's expression cannot be parsed; the text draws the span under the source.
 
-    `span` is (start, end) in characters of `source`, end exclusive.
+    `span` is (start, end) in characters of `source`, end exclusive. Of a long source, or one of several lines, only
+    what stands around `start` is drawn.
     """
 
     def __init__(self, source: str, span: tuple[int, int], reason: str) -> None:
@@ -173,7 +181,15 @@ class FilterSyntaxError(RocketLensError):
 
     def __str__(self) -> str:
         start, end = self.span
-        return f"{self.reason}\n    {self.source}\n    {' ' * start}{'^' * max(end - start, 1)}"
+        before = re.split(r"[\r\n]", self.source[:start])[-1]
+        behind = re.split(r"[\r\n]", self.source[start:], maxsplit=1)[0]
+        if len(before) > LONGEST_QUOTE:
+            before = f"…{before[-LONGEST_QUOTE // 2 :]}"
+        if len(behind) > LONGEST_QUOTE:
+            behind = f"{behind[:LONGEST_QUOTE]}…"
+        drawn = "".join(each if each.isprintable() else " " for each in before + behind)
+        marks = "^" * max(_columns(behind[: end - start]), 1)
+        return f"{self.reason}\n    {drawn}\n    {' ' * _columns(before)}{marks}"
 
 
 class FilterEvaluationError(RocketLensError):

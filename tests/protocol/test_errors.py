@@ -70,6 +70,10 @@ SENTENCES = [
     ),
     (FilterSyntaxError("a >", (3, 3), "expected a value"), "expected a value\n    a >\n       ^"),
     (FilterSyntaxError("abc def", (4, 7), "unknown word"), "unknown word\n    abc def\n        ^^^"),
+    (FilterSyntaxError("a =\n\tb @ c\r\nd", (7, 8), "odd"), "odd\n     b @ c\n       ^"),
+    (FilterSyntaxError("价 = @", (4, 5), "odd"), "odd\n    价 = @\n         ^"),
+    (FilterSyntaxError(f"{'a' * 90} @", (91, 92), "odd"), f"odd\n    …{'a' * 39} @\n    {' ' * 41}^"),
+    (FilterSyntaxError("'" + "x" * 90, (0, 91), "odd"), f"odd\n    '{'x' * 79}…\n    {'^' * 81}"),
 ]
 
 
