@@ -1,0 +1,60 @@
+"""SQL92 filter expressions over the properties of a message, as RocketMQ's parser and evaluator understand them.
+
+    expression = parse("a > 5 AND region = 'hz'")
+    expression.evaluate({"a": "7", "region": "hz"})     # True; False, or None for unknown, does not deliver
+
+An expression is compiled once, to closures; see `node`. Source: filter.md §2.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Final
+
+from protocol.errors import FilterSyntaxError
+from storage.filter.sql92.node import Node, Properties, evaluator
+from storage.filter.sql92.parser import Parser
+
+LONGEST: Final = 1 << 18
+"""Characters of an expression. No list that anybody writes is longer, and no peer may keep us parsing for seconds."""
+_KEPT: Final = 128
+_LONGEST_KEPT: Final = 4096
+
+__all__ = ["LONGEST", "Expression", "parse"]
+
+
+@dataclass(frozen=True, slots=True)
+class Expression:
+    """A parsed expression; equal to another of the same text, and shared by threads.
+
+    `evaluate(properties)` decides for one message: True, False or None for unknown, which is not delivered. It raises
+    `FilterEvaluationError` where a comparison cannot be made, which means the same. It asks `properties` for nothing
+    but `names`. `root` is the tree of conditions, for whoever explains a decision; behind `end` the text is unread.
+    """
+
+    text: str
+    names: frozenset[str] = field(compare=False)
+    evaluate: Callable[[Properties], bool | None] = field(compare=False, repr=False)
+    root: Node = field(compare=False, repr=False)
+    end: int = field(compare=False, repr=False)
+
+
+def parse(text: str) -> Expression:
+    """Parse and compile an expression. Raises `FilterSyntaxError` with the place.
+
+    Consumers send their expression with each pull, so short ones are kept.
+    """
+    if len(text) <= _LONGEST_KEPT:
+        return _parse_kept(text)
+    if len(text) > LONGEST:
+        raise FilterSyntaxError(text, (LONGEST, len(text)), f"more than {LONGEST} characters")
+    return _parse(text)
+
+
+def _parse(text: str) -> Expression:
+    parser = Parser(text)
+    root = parser.selector()
+    return Expression(text, frozenset(parser.names), evaluator(root), root, parser.end)
+
+
+_parse_kept = lru_cache(_KEPT)(_parse)

@@ -1,0 +1,20 @@
+"""What RocketMQ's own filter classes answered (`tests/data/FilterVectors.java`), a JSON array a line."""
+
+import json
+import lzma
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+FILE = Path(__file__).with_name("data") / "filter-vectors.jsonl.xz"
+
+
+@cache
+def _lines() -> list[list[Any]]:
+    with lzma.open(FILE, "rt", encoding="ascii") as file:
+        return [json.loads(line) for line in file]
+
+
+def vectors(kind: str) -> list[list[Any]]:
+    """The columns of every vector of this kind, in the file's order, the kind itself left out."""
+    return [line[1:] for line in _lines() if line[0] == kind]

@@ -1,0 +1,162 @@
+"""Expressions as a whole, beside what the official parser and evaluator said of the same ones."""
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from filter_vectors import vectors
+from golden_store import GOLDEN
+from protocol.errors import FilterEvaluationError, FilterSyntaxError
+from storage.filter.sql92 import LONGEST, Expression, parse
+from storage.filter.sql92.parser import DEEPEST
+
+RECORDED: list[dict[str, Any]] = json.loads((GOLDEN / "filter" / "sql92-vectors.json").read_text())["vectors"]
+GROUPS = sorted({vector["group"] for vector in RECORDED})
+PROPERTIES: list[dict[str, str]] = [properties for (properties,) in vectors("properties")]
+KEYWORDS = "NOT AND OR BETWEEN IN TRUE FALSE NULL IS CONTAINS STARTSWITH ENDSWITH not Is"
+OTHERS = "= <> > >= < <= ( ) , + - a a b c 5 5L 5.5 0.0 1e3 007 'x' '5' '' 'it''s' @ ' /* -- LIKE 9223372036854775808"
+WORDS = (*KEYWORDS.split(), *OTHERS.split(), "\n", "/* c */", "-- c\n")
+texts = st.one_of(
+    st.text(),
+    st.text("ab'()<>=-+,. 05eELNOT\n/*", max_size=30),
+    st.lists(st.sampled_from(WORDS), max_size=14).map(" ".join),
+    st.lists(st.sampled_from(WORDS), max_size=14).map("".join),
+)
+values = st.one_of(st.sampled_from(["5", "5.5", "-0", "x", "true", "NaN", "0x1p3", "٥"]), st.text(min_size=1))
+messages = st.dictionaries(st.sampled_from("abc"), values)
+
+
+def outcome(text: str, properties: dict[str, str]) -> tuple[str, str | None]:
+    """Stage and value as the recorded vectors name them."""
+    try:
+        expression = parse(text)
+    except FilterSyntaxError:
+        return "compile", None
+    try:
+        return "run", {True: "true", False: "false", None: "null"}[expression.evaluate(properties)]
+    except FilterEvaluationError:
+        return "eval", None
+
+
+def letter(expression: Expression, properties: dict[str, str]) -> str:
+    """An outcome as the letters of the random vectors name them."""
+    try:
+        return {True: "T", False: "F", None: "N"}[expression.evaluate(properties)]
+    except FilterEvaluationError:
+        return "E"
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_an_expression_says_of_a_message_what_the_official_filter_said(group: str) -> None:
+    for vector in RECORDED:
+        if vector["group"] == group:
+            assert outcome(vector["expr"], vector["props"]) == (vector["stage"], vector["value"]), vector["id"]
+
+
+def test_random_expressions_say_of_random_messages_what_the_official_filter_said() -> None:
+    for text, expected in vectors("sql"):
+        try:
+            expression = parse(text)
+        except FilterSyntaxError:
+            assert expected is None, text
+        else:
+            assert "".join(letter(expression, properties) for properties in PROPERTIES) == expected, text
+
+
+def test_the_random_vectors_hold_every_outcome_many_times() -> None:
+    outcomes = [expected for _, expected in vectors("sql")]
+    assert outcomes.count(None) > 500
+    assert all("".join(filter(None, outcomes)).count(each) > 5000 for each in "TFNE")
+
+
+@given(texts, messages)
+def test_any_text_is_refused_or_decides_or_fails_in_the_documented_ways(text: str, properties: dict[str, str]) -> None:
+    """`parse`: "Raises `FilterSyntaxError`"; `evaluate`: "True, False or None … raises `FilterEvaluationError`"."""
+    error = None
+    try:
+        expression = parse(text)
+    except FilterSyntaxError as caught:
+        error = caught
+    if error is None:
+        assert letter(expression, properties) in "TFNE"
+        assert 0 < expression.end <= len(text)
+    else:
+        assert error.source == text
+        assert error.reason in str(error)
+        assert 0 <= error.span[0] <= error.span[1] <= len(text)
+
+
+@given(texts, messages, messages)
+def test_a_decision_depends_on_nothing_but_the_names(
+    text: str, properties: dict[str, str], others: dict[str, str]
+) -> None:
+    """`Expression`: "asks `properties` for nothing but `names`"."""
+    try:
+        expression = parse(text)
+    except FilterSyntaxError:
+        return
+    named = {name: value for name, value in properties.items() if name in expression.names}
+    unnamed = {name: value for name, value in others.items() if name not in expression.names}
+    assert letter(expression, named | unnamed) == letter(expression, properties)
+
+
+def test_an_expression_cannot_be_changed_and_equals_its_like() -> None:
+    expression = parse("a = 1 AND b > c")
+    assert expression == parse("a = 1 AND b > c") != parse("a = 1  AND b > c")
+    assert len({expression, parse("a = 1 AND b > c")}) == 1
+    assert expression.names == {"a", "b", "c"}
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        expression.text = "b"  # type: ignore[misc]
+
+
+def test_an_expression_says_where_it_ends_and_names_nothing_behind() -> None:
+    expression = parse("a > 1 LIKE b @@@")
+    assert expression.text[: expression.end] == "a > 1"
+    assert expression.names == {"a"}
+
+
+DEEP = [
+    ("500 parentheses", "(" * 500 + "a = 1" + ")" * 500, True),
+    ("the most parentheses", "(" * DEEPEST + "a = 1" + ")" * DEEPEST, True),
+    ("5,000 NOT", "NOT " * 5000 + "(a = 1)", True),
+    ("5,001 NOT", "NOT " * 5001 + "(a = 1)", False),
+    ("an OR of 8,000", "a = 2 OR " * 7999 + "a = 1", True),
+    ("an AND of 8,000", "a <> 2 AND " * 7999 + "a = 1", True),
+    ("20,000 texts", "a IN (" + ", ".join(f"'{number}'" for number in range(20_000)) + ")", True),
+    ("a long text", f"a <> '{'x' * 100_000}'", True),
+    ("IS NULL of IS NULL …", "missing" + " IS NULL" * 30_000, False),
+    ("= of = …", "TRUE" + " = TRUE" * 30_000, True),
+    ("AND in OR in AND …", "(a = 2 OR (a = 1 AND " * 350 + "TRUE" + "))" * 350, True),
+    ("conditions of conditions", "(" * 700 + "a = 1" + ") IS NOT NULL AND NOT missing IS NULL = TRUE" * 700, True),
+    ("minus of minus …", "-" * 200 + "1 = a", True),
+    ("a minus twice in each BETWEEN", "-(" * 60 + "a" + " BETWEEN 1 AND 2)" * 60 + " IS NULL", True),
+]
+
+
+@pytest.mark.parametrize(("text", "expected"), [case[1:] for case in DEEP], ids=[case[0] for case in DEEP])
+def test_depth_and_length_do_not_matter(text: str, expected: bool) -> None:
+    assert parse(text).evaluate({"a": "1"}) is expected
+
+
+def test_an_error_in_a_deep_part_is_raised_only_if_the_part_is_asked_for() -> None:
+    deep = "NOT " * 300 + "(a > 1)"
+    assert outcome(deep, {"a": "x"}) == ("eval", None)
+    assert outcome(f"b = 1 AND ({deep})", {"a": "x", "b": "2"}) == ("run", "false")
+    assert outcome(f"({deep}) AND b = 1", {"a": "x", "b": "2"}) == ("eval", None)
+    assert outcome(f"b = 2 OR ({deep}) OR ({deep})", {"a": "x", "b": "2"}) == ("run", "true")
+
+
+def test_too_many_parentheses_are_refused_at_the_one_too_many() -> None:
+    with pytest.raises(FilterSyntaxError, match="more than 750 parentheses in each other") as caught:
+        parse("(" * 20_000 + "a = 1" + ")" * 20_000)
+    assert caught.value.span == (DEEPEST, DEEPEST + 1)
+
+
+def test_a_text_that_nobody_can_mean_is_refused_unread() -> None:
+    assert parse(f"a = '{'x' * (LONGEST - 6)}'").evaluate({"a": "x"}) is False
+    with pytest.raises(FilterSyntaxError, match="more than 262144 characters"):
+        parse(f"a = '{'x' * LONGEST}'")
