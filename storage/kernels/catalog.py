@@ -17,7 +17,7 @@ import numpy as np
 from numba import njit
 
 from storage.kernels.memory import is_hot
-from storage.kernels.record import COLD, NO_SEGMENT, check_checksums, check_head, check_shape
+from storage.kernels.record import COLD, NO_SEGMENT, check_checksums, check_head, check_shape, fetch_record
 
 PROBE = 0
 SEGMENT_COUNT = 1
@@ -99,6 +99,7 @@ def check_record(catalog: np.ndarray, physical_offset: int, tick: int) -> int:
         return size
     if not segment_is_hot(catalog, row, position, size, tick):
         return COLD
+    fetch_record(catalog[row + ADDRESS] + position, size)
     size = check_shape(catalog[row + ADDRESS] + position, available, physical_offset)
     if size > 0:
         size = check_checksums(catalog[row + ADDRESS] + position, size)

@@ -40,6 +40,7 @@ from storage.kernels.record import (
     check_checksums,
     check_head,
     check_shape,
+    fetch_record,
     find_property,
     has_piece,
     store_timestamp,
@@ -134,6 +135,7 @@ def match_record(catalog: np.ndarray, query: np.ndarray, physical_offset: int, r
     if not segment_is_hot(catalog, row, position, size, tick):
         stop_cold(results, catalog[row + c.HEAT], position, size)
         return MATCH_COLD
+    fetch_record(record, size)
     if check_shape(record, available, physical_offset) < 0:
         return NO_MATCH
     needle, topic, key, key_length, kind = query[0], query[1], query[2], query[3], query[4]
@@ -292,13 +294,15 @@ def walk_chain(
             return stop_cold(results, heat, position, ENTRY_BYTES)
         results[RESULT_WALKED] += 1
         entry = address + position
+        previous = load_i32(entry + 16)
+        # The next entry comes while this one's record is checked.
+        prefetch(lowest + ENTRY_BYTES * max(previous, 0))
         if load_i32(entry) == key_hash:
             physical_offset = load_i64(entry + 4)
             if ascending and results[RESULT_COUNT] > query[7] and physical_offset < load_native_i64(hits):
                 return steps
             if propose(catalog, query, physical_offset, results, hits, tick) == STOPPED_COLD:
                 return STOPPED_COLD
-        previous = load_i32(entry + 16)
         if previous >= number:
             results[RESULT_BAD_POINTERS] += 1
             return steps
