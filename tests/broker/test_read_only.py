@@ -1,0 +1,110 @@
+"""The server on a store nobody may write to: every recorded request, every request code, and nothing changes."""
+
+import asyncio
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.config import Endpoint
+from broker_harness import connected
+from golden_frames import sessions
+from golden_replay import replay
+from protocol.codes import RequestCode, ResponseCode
+from read_only import ROOT, attempts, difference, environment, guarded, sealed_copy, state_directory_beside, state_of
+
+START_SECONDS = 120
+STOP_SECONDS = 20
+WRITING = {
+    RequestCode.UPDATE_AND_CREATE_TOPIC, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, RequestCode.SEND_MESSAGE,
+    RequestCode.UPDATE_BROKER_CONFIG, RequestCode.TRIGGER_DELETE_FILES,
+}  # fmt: skip
+FIELDS = {
+    "topic": "TopicTest", "queueId": "0", "consumerGroup": "CG", "group": "CG", "commitOffset": "3", "offset": "0",
+    "key": "hotkey", "maxNum": "32", "beginTimestamp": "0", "endTimestamp": "9223372036854775807", "queueOffset": "0",
+    "maxMsgNums": "32", "sysFlag": "0", "suspendTimeoutMillis": "0", "subscription": "*", "subVersion": "0",
+    "timestamp": "0", "clientID": "c", "producerGroup": "P", "defaultTopic": "TBW102", "readQueueNums": "4",
+    "writeQueueNums": "4", "perm": "6", "topicFilterType": "SINGLE_TAG", "order": "false", "bornTimestamp": "0",
+    "flag": "0", "properties": "", "namespace": "n", "index": "0", "count": "10", "brokerName": "broker-a",
+    "brokerAddr": "127.0.0.1:1", "clusterName": "DefaultCluster", "brokerId": "0", "haServerAddr": "127.0.0.1:2",
+    "cluster": "DefaultCluster", "isForce": "true", "force": "true",
+}  # fmt: skip
+"""Enough for most headers to decode: a request should get as far as it can."""
+
+
+@contextlib.contextmanager
+def serving(store: Path, report: Path, *options: str) -> "Iterator[tuple[subprocess.Popen[bytes], Endpoint]]":
+    """`rocketlens serve` under guard on a free port; the log goes to stderr, shown when it does not start."""
+    command = guarded(store, report, "broker.cli.main", "serve", str(store), "--listen", "127.0.0.1:0", *options)
+    with report.with_name("log").open("wb") as log:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, cwd=ROOT, env=environment())
+    try:
+        assert process.stdout is not None
+        with selectors.DefaultSelector() as selector:
+            selector.register(process.stdout, selectors.EVENT_READ)
+            assert selector.select(START_SECONDS), "the server says nothing"
+        line = process.stdout.readline().decode()
+        prefix = f"rocketlens: serving {store} on 127.0.0.1:"
+        assert line.startswith(prefix), (line, report.with_name("log").read_text()[-4000:])
+        yield process, Endpoint("127.0.0.1", int(line.removeprefix(prefix)))
+    finally:
+        process.kill()
+        process.wait()
+        if process.stdout is not None:
+            process.stdout.close()
+
+
+async def send_every_code(endpoint: Endpoint) -> dict[int, int]:
+    """Each request code once with nothing and once with what its header may need; response codes of the latter."""
+    answers = {}
+    for code in RequestCode:
+        for fields in ({}, FIELDS):
+            async with connected(endpoint) as client:
+                answers[int(code)] = (await client.ask(int(code), fields, body=b"{}")).code
+    return answers
+
+
+@pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
+def test_a_sealed_store_is_served_and_nothing_in_it_changes(g1_store: Path, tmp_path: Path, loop: str) -> None:
+    (session,) = (session for session in sessions() if session.name == "g1" and "mqadmin" in session.frames.name)
+    report = tmp_path / "report"
+    with sealed_copy(g1_store) as store:
+        before = state_of(store)
+        options = ["--state-dir", str(state_directory_beside(store)), "--loop", loop]
+        with serving(store, report, *options) as (process, endpoint):
+            if os.getuid() == 0:
+                assert "Uid:\t65534" in Path(f"/proc/{process.pid}/status").read_text()
+            outcomes = asyncio.run(replay(session.exchanges(), *endpoint))
+            assert sum(outcome.ours is not None and outcome.ours.code == 0 for outcome in outcomes) > 50
+            process.send_signal(signal.SIGHUP)
+            answers = asyncio.run(send_every_code(endpoint))
+            assert {answers[code] for code in WRITING} == {ResponseCode.NO_PERMISSION}
+            assert answers[RequestCode.QUERY_MESSAGE] == ResponseCode.SUCCESS
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(STOP_SECONDS) == 0, report.with_name("log").read_text()[-4000:]
+        assert attempts(report) == []
+        assert difference(before, state_of(store)) == {}
+
+
+def test_a_server_that_wrote_to_its_store_would_be_noticed(g1_store: Path, tmp_path: Path) -> None:
+    """The same guard around a command that keeps its findings inside the store: refused, noted, unchanged."""
+    report = tmp_path / "report"
+    with sealed_copy(g1_store) as store:
+        before = state_of(store)
+        code = (
+            "import sys; from pathlib import Path; from storage.state_cache import StateCache\n"
+            "def main():\n"
+            "    cache = StateCache.load(Path(sys.argv[1])); cache._new['x'] = 1; cache.save()\n"
+        )
+        (tmp_path / "planted_writer.py").write_text(code)
+        command = guarded(store, report, "planted_writer", str(store))
+        path = os.pathsep.join([environment()["PYTHONPATH"], str(tmp_path)])
+        subprocess.run(command, cwd=ROOT, env=environment(PYTHONPATH=path), check=False, timeout=START_SECONDS)
+        assert attempts(report)
+        assert all(str(store) in attempt for attempt in attempts(report))
+        assert difference(before, state_of(store)) == {}

@@ -1,0 +1,126 @@
+"""Proof that a store is only read: sealed copies of it, programs under guard, and its state before and after."""
+
+import contextlib
+import hashlib
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from read_only_guard import NOBODY
+
+ROOT = Path(__file__).parent.parent
+GUARD = Path(__file__).with_name("read_only_guard.py")
+
+
+@dataclass(frozen=True)
+class State:
+    """What must not change of one file or directory; `content` is a checksum, a link's target, or names."""
+
+    mode: int
+    owner: tuple[int, int]
+    size: int
+    modified_ns: int
+    changed_ns: int
+    inode: int
+    content: str
+
+
+def state_of(root: Path) -> dict[str, State]:
+    """Every file and directory of a tree, the root too, by its path in it."""
+    return {str(path.relative_to(root)): _state(path) for path in [root, *sorted(root.rglob("*"))]}
+
+
+def _state(path: Path) -> State:
+    status = path.lstat()
+    if path.is_symlink():
+        content = os.readlink(path)
+    elif path.is_dir():
+        content = "\n".join(sorted(os.listdir(path)))
+    else:
+        content = hashlib.sha256(path.read_bytes()).hexdigest()
+    owner = (status.st_uid, status.st_gid)
+    return State(status.st_mode, owner, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, content)
+
+
+def seal(root: Path) -> None:
+    """Take every right to write from a tree: files 0444, directories 0555."""
+    for path in sorted(root.rglob("*"), reverse=True):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    root.chmod(0o555)
+
+
+@contextlib.contextmanager
+def reachable_directory() -> Iterator[Path]:
+    """A new directory that nobody else than its owner may write to and everybody may enter; removed at the end.
+
+    Not pytest's own, which its owner alone may enter.
+    """
+    for parent in (tempfile.gettempdir(), "/tmp", "/var/tmp", "/dev/shm"):
+        if all(path.stat().st_mode & stat.S_IXOTH for path in [Path(parent), *Path(parent).parents]):
+            break
+    directory = Path(tempfile.mkdtemp(prefix="rocketlens-read-only-", dir=parent))
+    directory.chmod(0o755)
+    try:
+        yield directory
+    finally:
+        for path in [directory, *directory.rglob("*")]:
+            if path.is_dir() and not path.is_symlink():
+                path.chmod(0o755)
+        shutil.rmtree(directory)
+
+
+@contextlib.contextmanager
+def sealed_copy(store: Path) -> Iterator[Path]:
+    """A copy of a store, with its times, that nobody can write to."""
+    with reachable_directory() as directory:
+        shutil.copytree(store, directory / "store", symlinks=True)
+        seal(directory / "store")
+        yield directory / "store"
+
+
+def state_directory_beside(store: Path) -> Path:
+    """A directory beside a sealed copy that a guarded program may write to."""
+    directory = store.with_name("state")
+    directory.mkdir(mode=0o700)
+    if os.getuid() == 0:
+        os.chown(directory, NOBODY, NOBODY)
+    return directory
+
+
+def guarded(store: Path, report: Path, program: str, *arguments: str) -> list[str]:
+    """The command that runs `main()` of a module under guard; see `read_only_guard`."""
+    return [sys.executable, str(GUARD), str(store), str(report), program, *arguments]
+
+
+def environment(**more: str) -> Mapping[str, str]:
+    """For a guarded program: the project and these helpers can be imported."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")]), **more}
+
+
+def run_guarded(store: Path, program: str, *arguments: str) -> tuple["subprocess.CompletedProcess[str]", list[str]]:
+    """Run a program under guard to its end; the attempts to change the store that were noted."""
+    with tempfile.TemporaryDirectory() as directory:
+        report = Path(directory, "report")
+        done = subprocess.run(
+            guarded(store, report, program, *arguments),
+            env=environment(), cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
+        )  # fmt: skip
+        return done, attempts(report)
+
+
+def attempts(report: Path) -> list[str]:
+    """What a guard noted."""
+    return report.read_text().splitlines() if report.exists() else []
+
+
+def difference(before: Mapping[str, State], after: Mapping[str, State]) -> dict[str, Any]:
+    """Paths that came, went or changed."""
+    paths = before.keys() | after.keys()
+    return {path: (before.get(path), after.get(path)) for path in paths if before.get(path) != after.get(path)}

@@ -1,0 +1,160 @@
+""" "A test serves a store whose every file and directory is 0444/0555 …, compares all checksums and mtimes before and
+after, and an audit hook fails on any open for writing under the store." Here the storage layer alone, and the proof
+that each of these would notice a write; `tests/broker/test_read_only.py` has the server."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from read_only import GUARD, difference, environment, run_guarded, seal, sealed_copy, state_directory_beside, state_of
+from store_writer import StoreWriter
+
+
+@pytest.mark.parametrize("name", ["g1_store", "g1_crashed_store"])
+def test_reading_everything_of_a_sealed_store_changes_nothing(name: str, request: pytest.FixtureRequest) -> None:
+    with sealed_copy(request.getfixturevalue(name)) as store:
+        before = state_of(store)
+        assert {state.mode & 0o222 for state in before.values()} == {0}
+        done, attempts = run_guarded(store, "store_tour", str(store), str(state_directory_beside(store)))
+        assert attempts == []
+        assert done.returncode == 0, done.stderr[-4000:]
+        assert done.stdout.startswith("read ")
+        assert int(done.stdout.split()[1]) > 300
+        assert difference(before, state_of(store)) == {}
+
+
+WRITES = {
+    "open": "open(file, 'r+b').close()",
+    "append": "open(file, 'ab').close()",
+    "new file": "open(store / 'new', 'wb').close()",
+    "os.open": "os.close(os.open(file, os.O_RDWR))",
+    "create": "os.close(os.open(store / 'lock2', os.O_RDONLY | os.O_CREAT))",
+    "pathlib": "file.write_bytes(b'')",
+    "remove": "file.unlink()",
+    "rename": "file.rename(file.with_name('other'))",
+    "replace from outside": "os.replace(outside, file)",
+    "mkdir": "(store / 'new').mkdir()",
+    "rmdir": "(store / 'empty').rmdir()",
+    "truncate": "os.truncate(file, 0)",
+    "touch": "os.utime(file)",
+    "chmod": "file.chmod(0o600)",
+    "link": "os.link(outside, store / 'hard')",
+    "symlink": "os.symlink(outside, store / 'soft')",
+    "temporary file": "tempfile.NamedTemporaryFile(dir=store).close()",
+    "through a link": "open(link, 'r+b').close()",
+    "through a descriptor": "os.chmod(os.open(file, os.O_RDONLY), 0o600)",
+}
+LOCKS = {
+    "record lock": "fcntl.lockf(os.open(file, os.O_RDONLY), fcntl.LOCK_SH)",
+    "lock of a whole file": "fcntl.flock(os.open(file, os.O_RDONLY), fcntl.LOCK_SH)",
+    "lock by command": "fcntl.fcntl(os.open(file, os.O_RDONLY), fcntl.F_SETLK, struct.pack('hhqqi4x', 0, 0, 0, 1, 0))",
+    "map": "mmap.mmap(os.open(file, os.O_RDONLY), 0, access=mmap.ACCESS_COPY)",
+}
+UNCHANGED = {"open", "append", "os.open", "temporary file", "through a link"}
+"""Writes that leave everything as it was, or put it back; only the guard can notice them."""
+
+PROGRAM = """
+import fcntl, mmap, os, struct, sys, tempfile
+from pathlib import Path
+store, outside = map(Path, sys.argv[1:3])
+file, link = store / "commitlog" / f"{0:020d}", outside.with_name("link")
+def main():
+    STATEMENT
+"""
+
+
+class TestTheTest:
+    """What it is to notice is planted, in a store that could be written to."""
+
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Path:
+        writer = StoreWriter(tmp_path / "store", segment_size=4096)
+        writer.append("T", b"x", keys="k")
+        writer.close()
+        (writer.root / "empty").mkdir()
+        (tmp_path / "outside").write_bytes(b"outside")
+        (tmp_path / "link").symlink_to(writer.root / "commitlog" / f"{0:020d}")
+        return writer.root
+
+    def command(self, store: Path, statement: str, guard: bool) -> "subprocess.CompletedProcess[str]":
+        program = store.parent / "planted.py"
+        program.write_text(PROGRAM.replace("STATEMENT", statement))
+        arguments = [str(store), str(store.parent / "outside")]
+        run = "import sys; sys.path.insert(0, {!r}); import read_only_guard as guard, os, planted; {}planted.main()"
+        report = f"os.open({str(store.parent / 'report')!r}, os.O_WRONLY | os.O_CREAT)"
+        watch = f"sys.addaudithook(guard.watch({str(store)!r}, {report})); " if guard else ""
+        return subprocess.run(
+            [sys.executable, "-c", run.format(str(store.parent), watch), *arguments],
+            env=environment(), capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+
+    @pytest.mark.parametrize("name", [*WRITES, *LOCKS])
+    def test_the_guard_notes_and_refuses(self, store: Path, name: str) -> None:
+        before = state_of(store)
+        done = self.command(store, (WRITES | LOCKS)[name], guard=True)
+        assert "the store is only read" in done.stderr
+        assert done.returncode != 0
+        assert (store.parent / "report").read_text().count("\n") == 1
+        assert difference(before, state_of(store)) == {}
+
+    @pytest.mark.parametrize("name", [name for name in WRITES if name not in UNCHANGED])
+    def test_the_comparison_notices_without_a_guard(self, store: Path, name: str) -> None:
+        before = state_of(store)
+        done = self.command(store, WRITES[name], guard=False)
+        assert done.returncode == 0, done.stderr
+        assert difference(before, state_of(store)) != {}
+
+    def test_a_write_whose_traces_are_covered_is_noticed(self, store: Path) -> None:
+        before = state_of(store)
+        path = store / "commitlog" / f"{0:020d}"
+        status = path.stat()
+        with path.open("r+b") as file:
+            file.write(file.read(1))
+            file.seek(0)
+            file.write(b"\7")
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+        assert path.stat().st_mtime_ns == status.st_mtime_ns
+        assert "commitlog/" + path.name in difference(before, state_of(store))
+
+    @pytest.mark.parametrize(
+        "statement",
+        [
+            "open(file, 'rb').read()", "os.close(os.open(file, os.O_RDONLY))", "os.listdir(store)", "file.stat()",
+            "mmap.mmap(os.open(file, os.O_RDONLY), 0, access=mmap.ACCESS_READ)", "open(outside, 'r+b').close()",
+            "fcntl.fcntl(os.open(file, os.O_RDONLY), fcntl.F_GETLK, struct.pack('hhqqi4x', 1, 0, 0, 1, 0))",
+            "os.mkdir(str(store) + '-beside')",
+        ],
+    )  # fmt: skip
+    def test_reading_and_what_happens_elsewhere_are_no_offence(self, store: Path, statement: str) -> None:
+        done = self.command(store, statement, guard=True)
+        assert done.returncode == 0, done.stderr
+        assert (store.parent / "report").read_text() == ""
+
+    def test_a_guarded_program_has_no_right_to_write(self, g1_store: Path) -> None:
+        """The system refuses too, be it root that runs the tests: the program runs as nobody."""
+        with sealed_copy(g1_store) as store:
+            before = state_of(store)
+            code = (
+                f"import sys; sys.path.insert(0, {str(GUARD.parent)!r}); import read_only_guard, os; "
+                "read_only_guard.become_nobody(); print(os.getuid()); "
+                "os.close(os.open(sys.argv[1] + '/checkpoint', os.O_RDWR))"
+            )
+            command = [sys.executable, "-c", code, str(store)]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+            assert done.stdout.strip() not in ("", "0")
+            assert "PermissionError" in done.stderr
+            assert difference(before, state_of(store)) == {}
+
+    def test_sealing_leaves_no_right_to_write(self, store: Path) -> None:
+        seal(store)
+        try:
+            assert {path.stat().st_mode & 0o777 for path in store.rglob("*") if path.is_file()} == {0o444}
+            assert {path.stat().st_mode & 0o777 for path in store.rglob("*") if path.is_dir()} == {0o555}
+        finally:
+            for path in [store, *store.rglob("*")]:
+                path.chmod(0o755)
+            shutil.rmtree(store)
