@@ -11,7 +11,7 @@ export VENV
 
 help:
 	@echo 'make demo    serve a sample store and say what to type next (PORT=10911, PYTHON=python3)'
-	@echo 'make test    all tests but the long ones; a JDK 17 or later and Maven are checked, or installed where we can'
+	@echo 'make test    all tests but the long ones; a JDK and Maven, Node.js and Go are checked, or installed where we can'
 	@echo 'make lint    ruff, mypy --strict, the import contracts'
 	@echo 'make format  ruff format, and the fixes ruff is sure of'
 	@echo 'make soak    the tests that take minutes'
@@ -29,6 +29,7 @@ demo:
 # The kernels run twice: as plain Python, which coverage can see, and compiled with all the rest.
 test: .dev
 	@tests/setup.sh java
+	@tests/setup.sh clients
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q --cov --cov-report= tests/storage/kernels
 	$(BIN)/python -m pytest -m 'not soak' --cov --cov-append --cov-report=term --cov-fail-under=85
 
@@ -44,6 +45,7 @@ format: .dev
 
 soak: .dev
 	@tests/setup.sh java
+	@tests/setup.sh clients
 	$(BIN)/python -m pytest -m soak
 
 fuzz: .dev

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# What make needs before it can run anything. Three steps, each quick when there is nothing to do:
+# What make needs before it can run anything. Four steps, each quick when there is nothing to do:
 #
 #   tests/setup.sh venv LOCK    a virtual environment in $VENV (default .venv) with exactly what LOCK pins, and RocketLens itself
 #   tests/setup.sh java         a JDK 17 or later and Maven: checked, and installed where we can (root on Debian or Ubuntu)
+#   tests/setup.sh clients      Node.js with npm, and Go, for the clients that are not Java: checked and installed alike
 #   tests/setup.sh python       prints the Python that a new virtual environment would use
 #
 # PYTHON=... chooses the interpreter; otherwise the first of python3, python3.13, python3.12, python3.11 that is new enough.
@@ -109,9 +110,30 @@ check_java() {
         "on Fedora: sudo dnf install java-21-openjdk-devel maven;  on macOS: brew install openjdk@17 maven"
 }
 
+node_release() { node --version 2>/dev/null | sed -n 's/^v\([0-9]*\).*/\1/p' | grep . || echo 0; } # 20 for "v20.20.2"
+
+go_release() { go version 2>/dev/null | sed -n 's/.* go1\.\([0-9]*\).*/\1/p' | grep . || echo 0; } # 22 for "go1.22.4"
+
+clients_are_ready() { [ "$(node_release)" -ge 18 ] && command -v npm >/dev/null && [ "$(go_release)" -ge 18 ]; }
+
+check_clients() {
+    if clients_are_ready; then return; fi
+    if can_install; then
+        local packages=()
+        command -v node >/dev/null || packages+=(nodejs)
+        command -v npm >/dev/null || packages+=(npm)
+        command -v go >/dev/null || packages+=(golang-go)
+        [ "${#packages[@]}" = 0 ] || apt_install "${packages[@]}" || true
+    fi
+    clients_are_ready || fail "the tests run clients of other languages and need Node.js 18 or later (found: $(node_release)), npm ($(command -v npm || echo none)) and Go 1.18 or later (found: 1.$(go_release))" \
+        "on Debian or Ubuntu: sudo apt-get install nodejs npm golang-go" \
+        "on Fedora: sudo dnf install nodejs npm golang;  on macOS: brew install node go"
+}
+
 case "${1:-}" in
 venv) install_lock "${2:?usage: tests/setup.sh venv LOCK}" ;;
 java) check_java ;;
+clients) check_clients ;;
 python) find_python ;;
-*) fail "usage: tests/setup.sh venv LOCK | java | python" ;;
+*) fail "usage: tests/setup.sh venv LOCK | java | clients | python" ;;
 esac

@@ -121,6 +121,49 @@ def test_root_on_debian_gets_what_is_missing_installed(machine: Machine, tmp_pat
     assert [line.split()[-2:] for line in installed] == [["openjdk-21-jdk-headless", "maven"]]
 
 
+def test_node_npm_and_go_are_enough(machine: Machine) -> None:
+    machine.has("node", "echo v18.20.4")
+    machine.has("npm", "exit 0")
+    machine.has("go", "echo go version go1.19.8 linux/amd64")
+    outcome = machine.setup("clients")
+    assert (outcome.returncode, outcome.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("missing", ["node", "npm", "go"])
+def test_a_missing_client_runtime_is_refused_with_what_to_install(machine: Machine, missing: str) -> None:
+    for name, script in {"node": "echo v20.1.0", "npm": "exit 0", "go": "echo go version go1.22.4 linux/arm64"}.items():
+        if name != missing:
+            machine.has(name, script)
+    outcome = machine.setup("clients")
+    assert outcome.returncode == 1
+    assert "need Node.js 18 or later" in outcome.stderr
+    assert "sudo apt-get install nodejs npm golang-go" in outcome.stderr
+
+
+@pytest.mark.parametrize(("name", "printed"), [("node", "v16.20.2"), ("go", "go version go1.17.13 linux/amd64")])
+def test_an_old_client_runtime_is_refused_with_what_was_found(machine: Machine, name: str, printed: str) -> None:
+    machine.has("node", "echo v20.1.0")
+    machine.has("npm", "exit 0")
+    machine.has("go", "echo go version go1.22 linux/arm64")
+    machine.has(name, f"echo {printed}")
+    outcome = machine.setup("clients")
+    assert outcome.returncode == 1
+    assert f"found: {'16' if name == 'node' else '1.17'}" in outcome.stderr
+
+
+def test_root_on_debian_gets_the_missing_client_runtimes_alone(machine: Machine, tmp_path: Path) -> None:
+    machine.has("id", "echo 0")
+    machine.has("node", "echo v20.1.0")
+    machine.has("npm", "exit 0")
+    go = tmp_path / "bin" / "go"
+    install = f'echo "echo go version go1.19.8 linux/amd64" > {go}; /bin/chmod 755 {go}'
+    machine.has("apt-get", f'echo "$@" >> {tmp_path}/apt.log; case "$*" in *install*) {install} ;; esac')
+    outcome = machine.setup("clients")
+    assert outcome.returncode == 0, outcome.stderr
+    installed = [line for line in (tmp_path / "apt.log").read_text().splitlines() if "install" in line]
+    assert [line.split()[-1] for line in installed] == ["golang-go"]
+
+
 def test_root_where_the_installation_fails_is_told_what_to_install(machine: Machine) -> None:
     machine.has("id", "echo 0")
     machine.has("apt-get", "echo no network >&2; exit 100")

@@ -25,6 +25,11 @@ class Flow:
     credentials: tuple[str, str] | None = None
     limit: int = 2**62
 
+    @property
+    def filter(self) -> tuple[str, str]:
+        """Expression type and expression."""
+        return self.expression_type, self.expression
+
     def subscription(self, group: str) -> Subscription:
         """The consumer, as a member of a group that nobody has used before."""
         return Subscription(

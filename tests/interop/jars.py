@@ -1,9 +1,13 @@
-"""The official RocketMQ jars of one version, brought once by Maven into a cache folder outside the repository."""
+"""The official RocketMQ jars of one version, brought once by Maven into a cache folder outside the repository.
+
+The cache, a folder for each thing that is brought or built once, serves other clients too.
+"""
 
 import fcntl
 import os
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 POM = Path(__file__).with_name("pom.xml")
@@ -11,7 +15,11 @@ SERVER_VERSION = "5.5.0"
 OLD_CLIENT_VERSION = "4.9.8"
 
 
-class JarsUnavailable(RuntimeError):
+class ClientUnavailable(RuntimeError):
+    """A client cannot be run here; the text says what is missing and what to do."""
+
+
+class JarsUnavailable(ClientUnavailable):
     """Java or Maven is missing, or Maven could not resolve the jars; the text says which and what to do."""
 
 
@@ -22,14 +30,25 @@ def jars(version: str = SERVER_VERSION) -> Path:
     folder is ``$ROCKETLENS_JARS/<version>`` (default ``~/.cache/rocketlens/jars/<version>``), filled on the first call
     by whichever process comes first. Raises `JarsUnavailable`.
     """
-    folder = _cache_root() / version
+    return cached(version, lambda folder: _download(version, folder))
+
+
+def cached(name: str, fill: Callable[[Path], None]) -> Path:
+    """The folder ``name`` of the cache, filled when it is not there yet; one that exists is complete.
+
+    ``fill`` gets a neighbour folder that does not exist, makes it, and raises when it cannot.
+    """
+    folder = _cache_root() / name
     if folder.is_dir():
         return folder
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with (folder.parent / f".{version}.lock").open("w") as lock:
+    with (folder.parent / f".{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not folder.is_dir():
-            _download(version, folder)
+            partial = folder.with_name(f".{name}.partial")
+            shutil.rmtree(partial, ignore_errors=True)
+            fill(partial)
+            partial.rename(folder)
     return folder
 
 
@@ -48,15 +67,11 @@ def _cache_root() -> Path:
 
 
 def _download(version: str, folder: Path) -> None:
-    """Fills a neighbour folder and renames it, so that a folder that exists is complete."""
-    partial = folder.with_name(f".{version}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
     command = [tool("mvn"), "-q", "-B", "-f", str(POM), "dependency:copy-dependencies"]
-    command += [f"-Drocketmq.version={version}", f"-DoutputDirectory={partial}"]
+    command += [f"-Drocketmq.version={version}", f"-DoutputDirectory={folder}"]
     if not version.startswith("4."):
         command.append("-Pserver")
     tool("java")
     outcome = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    if outcome.returncode != 0 or not any(partial.glob("rocketmq-client-*.jar")):
+    if outcome.returncode != 0 or not any(folder.glob("rocketmq-client-*.jar")):
         raise JarsUnavailable(f"Maven brought no RocketMQ {version} jars:\n{outcome.stdout[-3000:]}")
-    partial.rename(folder)

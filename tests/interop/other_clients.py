@@ -1,0 +1,127 @@
+"""Push consumers that are not Java, as processes: ali-ons on Node, and the Go client.
+
+Their sources and locked dependencies are in ``node/`` and ``go/``; both are installed or built once into the cache that
+holds the jars, anew when a file of theirs changes.
+"""
+
+import base64
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from interop.jars import ClientUnavailable, cached
+
+HERE = Path(__file__).parent
+FILES = {"node": ("package.json", "package-lock.json"), "go": ("go.mod", "go.sum", "main.go")}
+"""What is installed or built of each language depends on these."""
+
+BUILD_SECONDS = 600
+STOP_SECONDS = 30
+
+
+@dataclass
+class OtherConsumers:
+    """A running process with one consumer for each group."""
+
+    process: "subprocess.Popen[bytes]"
+    output: Path
+    errors: Path
+
+    def messages(self, group: str) -> list[dict[str, Any]]:
+        """What the consumer of a group received so far, in that order; bodies as bytes."""
+        lines = self.output.read_bytes().split(b"\n")[:-1]
+        told = [json.loads(line) for line in lines]
+        return [message | {"body": base64.b64decode(message["body"])} for message in told if message["group"] == group]
+
+    def stop(self) -> None:
+        """Lets it take leave; a process that fails or hangs is an error."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        assert self.process.wait(STOP_SECONDS) == 0, self.errors.read_text()[-4000:]
+
+    def kill(self) -> None:
+        """Ends it without a word to the server."""
+        self.process.kill()
+        self.process.wait()
+
+
+@contextlib.contextmanager
+def other_consumers(
+    language: str, name_server: str, topic: str, groups: dict[str, tuple[str, str]], work: Path
+) -> Iterator[OtherConsumers]:
+    """Consumers of a topic, one for each group, each with its expression type and expression; killed at the end.
+
+    ``language`` is node or go. Raises `ClientUnavailable`.
+    """
+    start, environment = program(language)
+    command = [*start, name_server, topic]
+    for group, (expression_type, expression) in groups.items():
+        command += [group, expression_type, expression]
+    output, errors = work / f"{language}.out", work / f"{language}.err"
+    with output.open("wb") as out, errors.open("wb") as err:
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=out, stderr=err, cwd=work, env=os.environ | environment
+        )
+    running = OtherConsumers(process, output, errors)
+    try:
+        yield running
+    finally:
+        running.kill()
+        if process.stdin is not None:
+            process.stdin.close()
+
+
+def program(language: str) -> tuple[list[str], dict[str, str]]:
+    """The command that runs the consumers of a language, without arguments, and what its environment needs.
+
+    Raises `ClientUnavailable`.
+    """
+    checksum = hashlib.sha256(b"".join((HERE / language / name).read_bytes() for name in FILES[language])).hexdigest()
+    name = f"{language}-{checksum[:16]}"
+    if language == "node":
+        node = _tool("node", "Node.js 18 or later with npm")
+        modules = cached(name, _install_node) / "node_modules"
+        return [node, str(HERE / "node" / "consume.js")], {"NODE_PATH": str(modules)}
+    return [str(cached(name, _build_go) / "consume")], {}
+
+
+def _install_node(folder: Path) -> None:
+    folder.mkdir()
+    for name in FILES["node"]:
+        shutil.copy(HERE / "node" / name, folder / name)
+    npm = _tool("npm", "Node.js 18 or later with npm")
+    _run([npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"], folder)
+
+
+def _build_go(folder: Path) -> None:
+    folder.mkdir()
+    go = _tool("go", "Go 1.18 or later")
+    _run([go, "build", "-mod=readonly", "-trimpath", "-o", str(folder / "consume"), "."], HERE / "go")
+
+
+def _run(command: list[str], folder: Path) -> None:
+    outcome = subprocess.run(
+        command,
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        timeout=BUILD_SECONDS,
+    )
+    if outcome.returncode != 0:
+        raise ClientUnavailable(f"{' '.join(command[:2])} failed:\n{outcome.stdout[-3000:]}")
+
+
+def _tool(name: str, needed: str) -> str:
+    found = shutil.which(name)
+    if found is None:
+        raise ClientUnavailable(f"{name} is not on the PATH: the interop tests need {needed}")
+    return found
