@@ -1,0 +1,62 @@
+"""SQL92 subscriptions as message filters: by the broker's bitmap where one speaks of the filter, then by properties.
+
+The bitmap only ever spares the reading of a message: where it leaves any doubt the properties are read, and they
+decide. Source: filter.md §2.7 and §3.3.
+"""
+
+from collections.abc import Mapping
+from typing import Final
+
+from protocol.errors import FilterEvaluationError
+from storage.consume_queue_ext import ConsumeQueueExtUnit
+from storage.filter.bloom import FilterBits, registered_bits
+from storage.filter.sql92 import Expression
+from storage.store_config import ConsumerFilter
+
+SQL92_TYPE: Final = "SQL92"
+"""The one type of expressions besides tags; written so, in upper case."""
+
+
+class ExpressionFilter:
+    """The `MessageFilter` of a SQL92 subscription.
+
+    `bits` are those of the same expression in the store's registry, see `bits_of_subscription`; without them every
+    message's properties are asked for.
+    """
+
+    __slots__ = ("_evaluate", "bits", "expression")
+    matches_everything = False
+    needs_properties = True
+
+    def __init__(self, expression: Expression, bits: FilterBits | None = None) -> None:
+        self.expression = expression
+        self.bits = bits
+        self._evaluate = expression.evaluate
+
+    def matches_consume_queue_entry(self, tags_code: int | None, extension: ConsumeQueueExtUnit | None) -> bool:
+        """Whether the message's bitmap does not rule it out; without one it may match."""
+        return self.bits is None or extension is None or not self.bits.exclude(extension)
+
+    def matches_commit_log(self, properties: Mapping[str, str]) -> bool:
+        """Whether the expression is true; unknown is not, nor is what cannot be evaluated.
+
+        Only the properties that the expression names are asked for: a `PropertyBlock` reads no others.
+        """
+        try:
+            return self._evaluate(properties) is True
+        except FilterEvaluationError:
+            return False
+
+
+def bits_of_subscription(
+    expression: Expression, registered: ConsumerFilter | None, until_timestamp: int | None = None
+) -> FilterBits | None:
+    """The bits that stand for an expression, if `registered`, its group's filter on the topic, is the same one.
+
+    A broker writes its registry every ten seconds. If it did not stop in good order, messages may be later than what
+    is written, and their bitmaps may be those of another expression of the same group, which has the same bits:
+    `until_timestamp` (ms) is then the time of the file.
+    """
+    if registered is None or registered.expression_type != SQL92_TYPE or registered.expression != expression.text:
+        return None
+    return registered_bits(registered) if until_timestamp is None else registered_bits(registered, until_timestamp)
