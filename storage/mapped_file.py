@@ -55,7 +55,7 @@ class MappedFile:
     """A read-only map of one whole file.
 
     ``address`` is where kernels find its first byte (0 for an empty file), ``heat_address`` a native i32 for each 64
-    KiB, ``descriptor`` what page probes ask: see :func:`storage.kernels.memory.is_hot`.
+    KiB, ``descriptor`` what page probes ask (−1 where the file system cannot tell).
     """
 
     def __init__(self, path: Path, descriptor: int) -> None:
@@ -74,9 +74,7 @@ class MappedFile:
             self.address = np.frombuffer(self.view, dtype=np.uint8).ctypes.data
         self._heat = np.zeros((self.size >> PROBE_SHIFT) + 1, dtype=np.int32)
         self.heat_address: int = self._heat.ctypes.data
-        self.descriptor = -1
-        if _can_be_probed(descriptor, self.size):
-            self.descriptor = -self.address if _is_told_of_pages(descriptor) else descriptor
+        self.descriptor = descriptor if _can_be_probed(descriptor, self.size) else -1
         self._descriptor = descriptor
 
     @classmethod
@@ -152,13 +150,6 @@ def _can_be_probed(descriptor: int, size: int) -> bool:
     except OSError:
         return False
     return True
-
-
-def _is_told_of_pages(descriptor: int) -> bool:
-    """Whether the kernel tells this process by ``mincore`` which pages of a file are in memory."""
-    if not ctypes.c_int64.from_address(PROBE_ADDRESS + 16).value:
-        return False
-    return os.fstat(descriptor).st_uid == os.geteuid() or os.access(f"/proc/self/fd/{descriptor}", os.W_OK)
 
 
 def list_segment_files(directory: Path) -> tuple[list[tuple[int, Path]], list[Path]]:

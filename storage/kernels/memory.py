@@ -10,7 +10,6 @@ followed by a debugger and measured by coverage.
 """
 
 import ctypes
-import mmap
 import os
 from typing import TYPE_CHECKING
 
@@ -18,7 +17,6 @@ from numba import config, njit
 
 if TYPE_CHECKING or config.DISABLE_JIT:
     from storage.kernels.memory_python import (
-        call_mincore,
         call_preadv2,
         copy_bytes,
         load_i8,
@@ -34,7 +32,6 @@ if TYPE_CHECKING or config.DISABLE_JIT:
     )
 else:
     from storage.kernels.memory_compiled import (
-        call_mincore,
         call_preadv2,
         copy_bytes,
         load_i8,
@@ -55,7 +52,6 @@ __all__ = [
     "PROBE_SHIFT",
     "RWF_NOWAIT",
     "address_of",
-    "call_mincore",
     "call_preadv2",
     "copy_bytes",
     "equal_bytes",
@@ -94,13 +90,9 @@ RWF_NOWAIT = getattr(os, "RWF_NOWAIT", 8)
 
 _scratch = ctypes.create_string_buffer(PROBE_BYTES)
 _iovec = (ctypes.c_uint64 * 2)(ctypes.addressof(_scratch), PROBE_BYTES)
-_pages = ctypes.create_string_buffer(PROBE_BYTES // 4096)
-_probe = (ctypes.c_int64 * 5)(
-    PREADV2_ADDRESS, ctypes.addressof(_iovec), function_address("mincore"), ctypes.addressof(_pages), mmap.PAGESIZE
-)
+_probe = (ctypes.c_int64 * 2)(PREADV2_ADDRESS, ctypes.addressof(_iovec))
 PROBE_ADDRESS = ctypes.addressof(_probe)
-"""Where kernels find ``preadv2``, an iovec over a scratch buffer that nobody reads, ``mincore``, room for its answer,
-and the bytes of a page. The room belongs to the one thread that must not wait.
+"""Where kernels find ``preadv2`` and an iovec over a scratch buffer that all share and nobody reads.
 
 Handed to them at run time: compiled code is cached on disk, and addresses differ from process to process.
 """
@@ -140,39 +132,24 @@ def equal_bytes(left: int, right: int, length: int) -> bool:
     return True
 
 
-@njit("boolean(int64, int64, int64, int64)", cache=True, nogil=True)
-def is_unit_hot(probe: int, descriptor: int, start: int, length: int) -> bool:
-    """Ask whether the unit of a file that starts at ``start`` is in memory; see :func:`is_hot`."""
-    if descriptor >= 0:
-        return bool(
-            call_preadv2(load_native_i64(probe), descriptor, load_native_i64(probe + 8), start, RWF_NOWAIT) >= length
-        )
-    pages = load_native_i64(probe + 24)
-    if call_mincore(load_native_i64(probe + 16), start - descriptor, length, pages) < 0:
-        return False
-    for page in range((length - 1) // load_native_i64(probe + 32) + 1):  # noqa: SIM110 — compiled: a generator would not be
-        if not load_u8(pages + page) & 1:
-            return False
-    return True
-
-
 @njit("boolean(int64, int64, int64, int64, int64, int64, int64)", cache=True, nogil=True)
 def is_hot(probe: int, heat: int, descriptor: int, size: int, position: int, length: int, tick: int) -> bool:
     """Whether the bytes ``[position, position + length)`` of a mapped file are in memory, as far as is known.
 
     ``probe`` is :data:`PROBE_ADDRESS`; ``heat`` is the address of the file's native i32 array, the tick of the last
     good probe for each 64 KiB; ``descriptor`` −1 means that the file system cannot be asked (tmpfs), which counts as
-    hot. Below that it is the address of the map, negated: ``mincore`` tells, at a tenth of the cost of reading, but it
-    tells the truth only to who owns the file or may write to it. Else a probe reads 64 KiB with RWF_NOWAIT.
+    hot. A probe reads 64 KiB with RWF_NOWAIT.
     """
-    if tick == 0 or descriptor == -1:
+    if tick == 0 or descriptor < 0:
         return True
     chunk = position >> PROBE_SHIFT
     last = (position + length - 1) >> PROBE_SHIFT
     while chunk <= last:
         if load_native_i32(heat + 4 * chunk) + 1 < tick:
             start = chunk << PROBE_SHIFT
-            if not is_unit_hot(probe, descriptor, start, min(PROBE_BYTES, size - start)):
+            wanted = min(PROBE_BYTES, size - start)
+            function, iovec = load_native_i64(probe), load_native_i64(probe + 8)
+            if call_preadv2(function, descriptor, iovec, start, RWF_NOWAIT) < wanted:
                 return False
             store_native_i32(heat + 4 * chunk, tick)
         chunk += 1

@@ -84,16 +84,6 @@ def _preadv2_typing(_context: Any, function: Any, descriptor: Any, iovec: Any, o
     return types.int64(*five), generate
 
 
-def _mincore_typing(_context: Any, function: Any, address: Any, length: Any, vector: Any) -> Any:
-    def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        i32, i64 = ir.IntType(32), ir.IntType(64)
-        function_type = ir.FunctionType(i32, [i64, i64, i64])
-        callee = builder.inttoptr(arguments[0], function_type.as_pointer())
-        return builder.sext(builder.call(callee, arguments[1:]), i64)
-
-    return types.int64(*(types.int64,) * 4), generate
-
-
 def _prefetch_typing(_context: Any, address: Any) -> Any:
     def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
         i32, byte_pointer = ir.IntType(32), ir.IntType(8).as_pointer()
@@ -118,5 +108,4 @@ store_native_i32 = intrinsic(_store_native_typing(32))
 store_native_i64 = intrinsic(_store_native_typing(64))
 copy_bytes = intrinsic(_copy_typing)
 call_preadv2 = intrinsic(_preadv2_typing)
-call_mincore = intrinsic(_mincore_typing)
 prefetch = intrinsic(_prefetch_typing)

@@ -61,11 +61,5 @@ def call_preadv2(function: int, descriptor: int, iovec: int, offset: int, flags:
     return int(prototype(int(function))(int(descriptor), int(iovec), 1, int(offset), int(flags)))
 
 
-def call_mincore(function: int, address: int, length: int, vector: int) -> int:
-    """One ``mincore``: a byte a page goes to ``vector``, its lowest bit set for a page in memory; 0 or −1."""
-    prototype = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p)
-    return int(prototype(int(function))(int(address), int(length), int(vector)))
-
-
 def prefetch(address: int) -> None:
     """Ask for the cache line at an address; here, nothing."""
