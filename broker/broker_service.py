@@ -8,6 +8,10 @@ from broker.client_registry import ClientRegistry
 from broker.config import Endpoint, ServeOptions
 from broker.consumer_offsets import ConsumerOffsets
 from broker.dispatcher import ClientConnection
+from broker.group_notices import GroupNotices
+from broker.long_polling import LongPolling
+from broker.offset_keeper import OffsetKeeper
+from broker.queue_locks import QueueLocks
 
 if TYPE_CHECKING:
     from storage.message_store import MessageStore
@@ -23,7 +27,9 @@ class BrokerService:
 
     `advertise` is the address that routes name, None for the local address of the asking connection, never one read
     from the store; `advertise_ip` is the same with its host name resolved. `started_timestamp` in milliseconds.
-    `clients` and `offsets` are what the families share: who is connected, and how far consumer groups have come.
+    `clients`, `offsets`, `polls` and `locks` are what the families share: who is connected, how far consumer groups
+    have come, which pulls wait, and which member has which queue to itself. `keeper` writes offsets down, None keeps
+    them in memory alone.
     """
 
     store: "MessageStore"
@@ -34,11 +40,18 @@ class BrokerService:
     advertise_ip: Endpoint | None = None
     started_timestamp: int = field(default_factory=_now_timestamp)
     clients: ClientRegistry = field(default_factory=ClientRegistry)
+    locks: QueueLocks = field(default_factory=QueueLocks)
     offsets: ConsumerOffsets = field(init=False)
+    polls: LongPolling = field(init=False)
+    notices: GroupNotices = field(init=False)
+    keeper: OffsetKeeper | None = None
 
     def __post_init__(self) -> None:
-        """Lay the offsets of live groups over those of the store."""
+        """Lay the offsets of live groups over those of the store, and tell members of changes in their group."""
         self.offsets = ConsumerOffsets(self.store)
+        self.polls = LongPolling(self.store)
+        self.notices = GroupNotices(self.store)
+        self.clients.on_change = self.notices.tell
 
     @classmethod
     def of(cls, store: "MessageStore", options: ServeOptions) -> "BrokerService":

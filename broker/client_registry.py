@@ -16,7 +16,7 @@ EXPIRY_SECONDS = 120.0
 """Silence after which a member counts as gone (channelExpiredTimeout)."""
 
 SWEEP_SECONDS = 10.0
-"""How often, at most, a heartbeat makes the registry look for members that are gone."""
+"""How often the registry looks for members that fell silent."""
 
 GROUPS_LIMIT = 100_000
 """Groups of either kind that are kept; heartbeats that would go beyond are not taken in."""
@@ -50,8 +50,11 @@ class ConsumerGroup:
     subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
     members: dict[int, Member] = field(default_factory=dict)
 
-    def update(self, data: ConsumerData) -> None:
-        """Take over what one member's heartbeat says; an older subscription never replaces a newer one."""
+    def update(self, data: ConsumerData) -> bool:
+        """Take over what one member's heartbeat says; an older subscription never replaces a newer one.
+
+        Whether the group now subscribes to other topics than before.
+        """
         self.consume_type = data.consume_type
         self.message_model = data.message_model
         self.consume_from_where = data.consume_from_where
@@ -60,45 +63,80 @@ class ConsumerGroup:
             known = self.subscriptions.get(subscription.topic)
             newer = known is not None and known.sub_version > subscription.sub_version
             kept[subscription.topic] = known if newer and known is not None else subscription
+        changed = kept.keys() != self.subscriptions.keys()
         self.subscriptions = kept
+        return changed
 
 
 class ClientRegistry:
-    """All groups with a live member. Safe to use from several threads."""
+    """All groups with a live member. Safe to use from several threads.
+
+    `on_change` is called with each consumer group that got other members or subscribes to other topics, never under the
+    registry's lock, and on whatever thread found out.
+    """
 
     def __init__(self, clock_seconds: Callable[[], float] = time.monotonic) -> None:
         self._clock_seconds = clock_seconds
         self._lock = threading.Lock()
         self._consumers: dict[str, ConsumerGroup] = {}
         self._producers: dict[str, dict[int, Member]] = {}
+        self._groups_by_connection: dict[int, set[str]] = {}
         self._swept_seconds = clock_seconds()
+        self.on_change: Callable[[ConsumerGroup], None] = _tell_nobody
 
     def heartbeat(self, connection: ClientConnection, data: HeartbeatData, language: str, version: int) -> bool:
         """Note what the client of `connection` says of itself; False when there are too many groups to keep."""
         now_seconds = self._clock_seconds()
+        if now_seconds - self._swept_seconds >= SWEEP_SECONDS:
+            self.sweep()
         member = Member(connection, data.client_id, language, version, time.time_ns() // 1_000_000, now_seconds)
         with self._lock:
-            if now_seconds - self._swept_seconds >= SWEEP_SECONDS:
-                self._sweep(now_seconds)
             new = len(data.consumer_data_set) + len(data.producer_data_set)
             if len(self._consumers) + len(self._producers) + new > GROUPS_LIMIT:
                 return False
-            for consumer in data.consumer_data_set:
-                group = self._consumers.setdefault(consumer.group_name, ConsumerGroup(consumer.group_name))
-                if not data.without_sub:
-                    group.update(consumer)
-                group.members[id(connection)] = member
+            changed = [
+                group
+                for consumer in data.consumer_data_set
+                if (group := self._join(consumer, member, data.without_sub)) is not None
+            ]
             for producer in data.producer_data_set:
                 self._producers.setdefault(producer.group_name, {})[id(connection)] = member
+        self._tell(changed)
         return True
 
     def unregister(self, connection: ClientConnection, consumer_group: str | None, producer_group: str | None) -> None:
         """Forget the client of `connection` as a member of these groups."""
+        changed = []
         with self._lock:
-            if consumer_group in self._consumers:
-                self._consumers[consumer_group].members.pop(id(connection), None)
+            group = None if consumer_group is None else self._consumers.get(consumer_group)
+            if group is not None and group.members.pop(id(connection), None) is not None:
+                changed.append(group)
             if producer_group in self._producers:
                 self._producers[producer_group].pop(id(connection), None)
+        self._tell(changed)
+
+    def connection_lost(self, connection: ClientConnection) -> None:
+        """Forget the client of a connection that is gone, in whatever groups it was."""
+        key = id(connection)
+        with self._lock:
+            names = self._groups_by_connection.pop(key, set())
+            groups = [group for name in names if (group := self._consumers.get(name)) is not None]
+            changed = [group for group in groups if group.members.pop(key, None) is not None]
+        self._tell(changed)
+
+    def sweep(self) -> None:
+        """Drop all members that are gone and all groups without a member."""
+        self._swept_seconds = self._clock_seconds()
+        with self._lock:
+            groups = list(self._consumers.values())
+            changed = [group for group in groups if self._drop_gone(group.members)]
+            for name in [name for name, group in self._consumers.items() if not group.members]:
+                del self._consumers[name]
+            for name, members in list(self._producers.items()):
+                self._drop_gone(members)
+                if not members:
+                    del self._producers[name]
+        self._tell(changed)
 
     def consumer_group(self, name: str) -> ConsumerGroup | None:
         """The group with its live members, None when it has none."""
@@ -106,11 +144,12 @@ class ClientRegistry:
             group = self._consumers.get(name)
             if group is None:
                 return None
-            self._drop_gone(group.members)
+            changed = self._drop_gone(group.members)
             if not group.members:
                 del self._consumers[name]
-                return None
-            return group
+        if changed:
+            self._tell([group])
+        return group if group.members else None
 
     def members_of(self, consumer_group: str) -> tuple[Member, ...]:
         """The live members of a consumer group."""
@@ -146,20 +185,27 @@ class ClientRegistry:
             names = list(self._consumers)
         return [name for name in names if self.subscription(name, topic) is not None]
 
-    def _sweep(self, now_seconds: float) -> None:
-        """Drop all members that are gone and all groups without a member."""
-        self._swept_seconds = now_seconds
-        for group in list(self._consumers.values()):
-            self._drop_gone(group.members)
-            if not group.members:
-                del self._consumers[group.name]
-        for name, members in list(self._producers.items()):
-            self._drop_gone(members)
-            if not members:
-                del self._producers[name]
+    def _join(self, data: ConsumerData, member: Member, without_sub: bool) -> ConsumerGroup | None:
+        """Make a client a member of a group, or keep it one; the group if that changed anything the others act upon."""
+        group = self._consumers.setdefault(data.group_name, ConsumerGroup(data.group_name))
+        is_changed = not without_sub and group.update(data)
+        is_new = id(member.connection) not in group.members
+        group.members[id(member.connection)] = member
+        self._groups_by_connection.setdefault(id(member.connection), set()).add(data.group_name)
+        return group if is_new or is_changed else None
 
-    def _drop_gone(self, members: dict[int, Member]) -> None:
+    def _tell(self, changed: Iterable[ConsumerGroup]) -> None:
+        for group in changed:
+            self.on_change(group)
+
+    def _drop_gone(self, members: dict[int, Member]) -> bool:
+        """Drop members that are gone; whether there were any."""
         oldest = self._clock_seconds() - EXPIRY_SECONDS
-        for key, member in list(members.items()):
-            if member.seen_seconds < oldest or not member.connection.is_open:
-                del members[key]
+        gone = [key for key, member in members.items() if member.seen_seconds < oldest or not member.connection.is_open]
+        for key in gone:
+            del members[key]
+        return bool(gone)
+
+
+def _tell_nobody(_group: ConsumerGroup) -> None:
+    """Where nobody wants to know of changes."""

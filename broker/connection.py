@@ -10,6 +10,7 @@ connection answers nothing further and reads nothing further; frames it has alre
 import asyncio
 import contextlib
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import cast
@@ -45,8 +46,8 @@ WRITE_BUFFER_LIMIT = 1024 * 1024
 LOOKUPS_LIMIT = 16
 """Requests of one connection that may be in the thread pool at once; each may end in an answer of a whole frame."""
 
-WAITING_LIMIT = 4096
-"""Requests of one connection that may wait for anything at all."""
+WAITING_LIMIT = 16_384
+"""Requests of one connection that may wait for anything at all; a consumer keeps one pull waiting for each queue."""
 
 LINGER_SECONDS = 0.5
 """How long a client that was told the end may take to close its side."""
@@ -59,7 +60,8 @@ IDLE_SWEEPS = 2
 class ConnectionSettings:
     """What all connections of a server share: `frame_limit` in bytes, `open` the connections there are.
 
-    `all_closed` is set while there are none. Without `fast_lane` every request goes the ordinary way.
+    `all_closed` is set while there are none. Without `fast_lane` every request goes the ordinary way. `lost` is told of
+    each connection that is gone.
     """
 
     dispatcher: Dispatcher
@@ -67,6 +69,7 @@ class ConnectionSettings:
     fast_lane: FastLane | None = None
     open: "set[Connection]" = field(default_factory=set)
     all_closed: asyncio.Event = field(default_factory=asyncio.Event)
+    lost: "Callable[[Connection], None] | None" = None
 
     def __post_init__(self) -> None:
         self.all_closed.set()
@@ -81,6 +84,8 @@ class ConnectionSettings:
         self.open.discard(connection)
         if not self.open:
             self.all_closed.set()
+        if self.lost is not None:
+            self.lost(connection)
 
 
 class Connection(asyncio.Protocol):
@@ -192,6 +197,11 @@ class Connection(asyncio.Protocol):
             self._close_when_done()
 
     # ------------------------------------------------------------------ what the server calls
+
+    def push(self, frame: bytes) -> None:
+        """Send a frame that answers nothing; not to a client that is gone or does not read."""
+        if not (self._ending or self._reader_is_slow):
+            self._transport.write(frame)
 
     def end(self) -> None:
         """Read nothing further, finish what is in flight, then close."""
@@ -376,10 +386,15 @@ class Connection(asyncio.Protocol):
         self._finished = True
         if self._peer_ended:
             self._transport.close()
-        else:
+            return
+        try:
             self._transport.write_eof()
-            self._transport.resume_reading()
-            asyncio.get_running_loop().call_later(LINGER_SECONDS, self._transport.close)
+        except OSError:
+            # The client has reset the connection, which the loop has not noticed yet.
+            self._transport.abort()
+            return
+        self._transport.resume_reading()
+        asyncio.get_running_loop().call_later(LINGER_SECONDS, self._transport.close)
 
 
 class _OnlyOpaque(msgspec.Struct):

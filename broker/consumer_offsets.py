@@ -1,6 +1,7 @@
 """How far consumer groups have come: what the store recorded, and over it what live groups committed to this server.
 
-Nothing is written to the store. Offsets are the *next* to consume, as everywhere in RocketMQ (store-format §9.1).
+Nothing is written to the store; `broker.offset_keeper` keeps what is committed here. Offsets are the *next* to consume,
+as everywhere in RocketMQ (store-format §9.1).
 """
 
 import threading
@@ -41,9 +42,11 @@ class ConsumerOffsets:
         self._own = Pairs()
         self._queues = 0
         self._recorded: tuple[Offsets, Pairs] = ({}, Pairs())
+        self.changes = 0
+        """How often an offset was committed: different from before, there is something to write down."""
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Remember an offset until the server ends; negative ones say nothing (remoting-protocol §3.2)."""
+        """Remember an offset; negative ones say nothing (remoting-protocol §3.2)."""
         if offset < 0:
             return
         with self._lock:
@@ -52,6 +55,8 @@ class ConsumerOffsets:
                 if self._queues >= QUEUES_LIMIT:
                     return
                 self._queues += 1
+            if queues.get(queue_id) != offset:
+                self.changes += 1
             queues[queue_id] = offset
             self._committed[group, topic] = queues
             self._own.add(group, topic)
@@ -80,6 +85,11 @@ class ConsumerOffsets:
         """All committed offsets of a group in a topic by queue id."""
         recorded = self._store.config.consumer_offsets.get((group, topic), {})
         return {**recorded, **self._committed.get((group, topic), {})}
+
+    def own_pairs(self) -> list[tuple[str, str]]:
+        """The (group, topic) pairs of which an offset was committed here, sorted."""
+        with self._lock:
+            return sorted(self._committed)
 
     def everything(self) -> dict[tuple[str, str], dict[int, int]]:
         """All committed offsets by (group, topic) and queue id."""

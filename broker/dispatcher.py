@@ -14,6 +14,7 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
@@ -28,6 +29,7 @@ logger = logging.getLogger(__name__)
 
 Answer: TypeAlias = Response | Awaitable[Response]
 Method = TypeVar("Method", bound=Callable[..., Answer])
+Result = TypeVar("Result")
 
 READ_ONLY = "this broker is read-only"
 BUSY = "[OVERLOAD]system busy, start flow control for a while"
@@ -90,6 +92,23 @@ WRITING_CODES = frozenset(
 )
 """Codes that change something on a real broker or name server; a processor may still answer one of them better."""
 
+POP_CODES = frozenset(
+    {
+        RequestCode.POP_MESSAGE,
+        RequestCode.ACK_MESSAGE,
+        RequestCode.BATCH_ACK_MESSAGE,
+        RequestCode.PEEK_MESSAGE,
+        RequestCode.CHANGE_MESSAGE_INVISIBLETIME,
+        RequestCode.NOTIFICATION,
+        RequestCode.POLLING_INFO,
+        RequestCode.POP_ROLLBACK,
+        RequestCode.POP_LITE_MESSAGE,
+    }
+)
+"""Codes by which a broker hands out messages and keeps account of each; clients may pull the same messages."""
+
+POP_REFUSED = f"{READ_ONLY} and keeps no account of popped messages: consume by pulling"
+
 
 class ClientConnection(Protocol):
     """What a processor may know of the connection that asks."""
@@ -105,6 +124,9 @@ class ClientConnection(Protocol):
     @property
     def is_open(self) -> bool:
         """Whether the client is still there."""
+
+    def push(self, frame: bytes) -> None:
+        """Send the client a frame that it did not ask for; nothing happens when it is gone. The event loop's alone."""
 
 
 class Request(msgspec.Struct):
@@ -198,8 +220,12 @@ class Dispatcher:
             refused: asyncio.Future[Answer] = loop.create_future()
             refused.set_result(Response(ResponseCode.SYSTEM_BUSY, remark=BUSY))
             return refused
+        return self.run_in_pool(partial(self._dispatch_patiently, command, connection, cold))
+
+    def run_in_pool(self, work: Callable[[], Result]) -> "asyncio.Future[Result]":
+        """Have `work` done on a thread of the pool, however many wait for one."""
         self._waiting += 1
-        future = loop.run_in_executor(self._pool, self._dispatch_patiently, command, connection, cold)
+        future = asyncio.get_running_loop().run_in_executor(self._pool, work)
         future.add_done_callback(self._pool_done)
         return future
 
@@ -207,7 +233,7 @@ class Dispatcher:
         cold.warm()
         return self.dispatch(command, connection)
 
-    def _pool_done(self, _future: "asyncio.Future[Answer]") -> None:
+    def _pool_done(self, _future: "asyncio.Future[Any]") -> None:
         self._waiting -= 1
 
     def failure(self, command: Command, error: BaseException) -> Response:
@@ -233,4 +259,7 @@ def _refusal(code: int) -> Response:
     """The answer to a code that has no handler, in a Java broker's words (remoting-protocol §1.7)."""
     if code in WRITING_CODES:
         return Response(ResponseCode.NO_PERMISSION, remark=READ_ONLY)
+    if code in POP_CODES:
+        remark = f" request type {code} not supported; {POP_REFUSED}"
+        return Response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark)
     return Response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=f" request type {code} not supported")

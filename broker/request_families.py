@@ -10,6 +10,7 @@ from broker.processors.consumer_manage import ConsumerManageProcessor
 from broker.processors.name_server import NameServerProcessor
 from broker.processors.pull_message import PullMessageProcessor
 from broker.processors.query_message import QueryMessageProcessor
+from broker.processors.queue_lock import QueueLockProcessor
 from broker.processors.topic_admin import TopicAdminProcessor
 
 PROCESSORS: tuple[type[Any], ...] = (
@@ -20,6 +21,7 @@ PROCESSORS: tuple[type[Any], ...] = (
     ConsumerManageProcessor,
     ConsumeStatsProcessor,
     ClientManageProcessor,
+    QueueLockProcessor,
     BrokerAdminProcessor,
 )
 check_families(PROCESSORS)

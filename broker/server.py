@@ -1,7 +1,8 @@
 """The server's life: listen, serve until a signal, finish what is in flight, stop.
 
-Stopping is five steps in order: close the listening sockets; read nothing further; answer what was received; after the
-timeout cut off who has not read his answers; let go of the thread pool.
+Stopping is six steps in order: close the listening sockets; answer the pulls that wait for messages; read nothing
+further, and answer what was received; after the timeout cut off who has not read his answers; let go of the thread
+pool; write down how far consumer groups have come.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from broker.broker_service import BrokerService, build_processors
+from broker.client_registry import SWEEP_SECONDS
 from broker.config import Endpoint
 from broker.connection import Connection, ConnectionSettings
 from broker.dispatcher import Dispatcher
@@ -48,10 +50,11 @@ class Server:
         takes_lane = dispatcher is None and not self._options.rewrite_store_host
         lane = FastLane(service.store, self._options.frame_limit) if takes_lane else None
         self._settings = ConnectionSettings(self._dispatcher, self._options.frame_limit, lane)
+        self._settings.lost = service.clients.connection_lost
         self._servers: list[asyncio.Server] = []
         self._stop_asked = asyncio.Event()
         self._refresher: threading.Thread | None = None
-        self._sweep_timer: asyncio.TimerHandle | None = None
+        self._timers: dict[Callable[[], None], asyncio.TimerHandle] = {}
         self._scan_must_stop = threading.Event()
 
     @property
@@ -79,6 +82,10 @@ class Server:
         """Accept connections. Raises `ConfigError` when an address went to somebody else since it was bound."""
         loop = asyncio.get_running_loop()
         forbid_waiting()
+        self._service.polls.start(self._dispatcher.run_in_pool)
+        self._service.notices.start()
+        if self._service.keeper is not None:
+            self._service.keeper.start()
         for listener in self._listeners:
             try:
                 # Not left to the loop: uvloop does not say that it failed.
@@ -87,7 +94,8 @@ class Server:
                 raise cannot_listen(listener.endpoint, error) from error
             factory = partial(Connection, self._settings, listener.port_distance)
             self._servers.append(await loop.create_server(factory, sock=listener.socket, backlog=BACKLOG))
-        self._sweep_later()
+        self._repeat(self._sweep, self._options.idle_timeout_seconds / 2)
+        self._repeat(self._service.clients.sweep, SWEEP_SECONDS)
         self._start_thread("scan", self._finish_scan)
 
     def ask_to_stop(self) -> None:
@@ -102,10 +110,12 @@ class Server:
     async def stop(self) -> None:
         """Stop within the options' timeout; see the module's docstring for the steps."""
         self._scan_must_stop.set()
-        if self._sweep_timer is not None:
-            self._sweep_timer.cancel()
+        for timer in self._timers.values():
+            timer.cancel()
         for server in self._servers:
             server.close()
+        self._service.notices.stop()
+        self._service.polls.stop()
         for connection in list(self._settings.open):
             connection.end()
         with contextlib.suppress(TimeoutError):
@@ -117,6 +127,8 @@ class Server:
                 connection.abort()
             await self._settings.all_closed.wait()
         self._dispatcher.close()
+        if self._service.keeper is not None:
+            await asyncio.to_thread(self._service.keeper.stop)
         allow_waiting()
 
     def _finish_scan(self) -> None:
@@ -141,11 +153,15 @@ class Server:
         else:
             logger.info("the store was read anew")
 
-    def _sweep_later(self) -> None:
-        interval = self._options.idle_timeout_seconds / 2
-        self._sweep_timer = asyncio.get_running_loop().call_later(interval, self._sweep)
+    def _repeat(self, work: Callable[[], None], interval_seconds: float) -> None:
+        """Have some quick work done again and again until the server stops."""
+
+        def run() -> None:
+            self._repeat(work, interval_seconds)
+            work()
+
+        self._timers[work] = asyncio.get_running_loop().call_later(interval_seconds, run)
 
     def _sweep(self) -> None:
         for connection in list(self._settings.open):
             connection.sweep()
-        self._sweep_later()

@@ -123,6 +123,7 @@ class MessageStore:
         self._root = root
         self._options = options
         self._changing = threading.Lock()
+        self._refreshed: list[Callable[[], None]] = []
         self._snapshot = self._take_snapshot(None)
         self.identity: StoreIdentity = infer_identity(self._snapshot.config, self._snapshot.commit_log)
 
@@ -177,6 +178,12 @@ class MessageStore:
         """Look at the directory anew and swap the snapshot. Waits for the disk."""
         with self._changing:
             self._snapshot = self._take_snapshot(self._snapshot)
+        for callback in self._refreshed:
+            callback()
+
+    def after_refresh(self, callback: Callable[[], None]) -> None:
+        """Have ``callback`` called after each refresh, on the thread that refreshed, where waiting is allowed."""
+        self._refreshed.append(callback)
 
     def finish_scan(self, should_stop: Callable[[], bool] = lambda: False) -> None:
         """Scan what :attr:`StoreOptions.scan_budget` left, step by step. Waits for the disk; run it in a thread."""

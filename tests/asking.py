@@ -1,7 +1,7 @@
 """Asks the request families of a served store directly: through the dispatcher, without a socket or an event loop."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,10 @@ class FakeConnection:
     local_address: Endpoint = BROKER
     peer_address: Endpoint = CLIENT
     is_open: bool = True
+    pushed: list[bytes] = field(default_factory=list)
+
+    def push(self, frame: bytes) -> None:
+        self.pushed.append(frame)
 
 
 class Asker:

@@ -29,7 +29,11 @@ class FakeStore:
     identity: SimpleNamespace = field(
         default_factory=lambda: SimpleNamespace(cluster="DefaultCluster", broker_name="broker-a")
     )
+    config: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(subscription_groups={}))
     refreshed: int = 0
+
+    def after_refresh(self, callback: Callable[[], None]) -> None:
+        """Nothing in it is ever held."""
 
     def refresh(self) -> None:
         self.refreshed += 1
@@ -66,6 +70,7 @@ class RawClient:
         self.writer = writer
         self._decoder = FrameDecoder()
         self._read: list[Command] = []
+        self.pushed: list[Command] = []
         self._opaque = 0
 
     def send(self, code: int, fields: Mapping[str, str] | None = None, **options: Any) -> int:
@@ -82,14 +87,28 @@ class RawClient:
         return answer
 
     async def answer(self) -> Command:
-        """The next response, in the order of their arrival; `EOFError` when the server closed instead."""
+        """The next response, in the order of their arrival; `EOFError` when the server closed instead.
+
+        What the server asks in turn is kept in `pushed`.
+        """
         async with asyncio.timeout(DEADLINE_SECONDS):
             while not self._read:
-                data = await self.reader.read(65536)
-                if not data:
-                    raise EOFError
-                self._read += map(decode_command, self._decoder.feed(data))
+                await self._receive()
         return self._read.pop(0)
+
+    async def push(self) -> Command:
+        """The next request of the server's."""
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            while not self.pushed:
+                await self._receive()
+        return self.pushed.pop(0)
+
+    async def _receive(self) -> None:
+        data = await self.reader.read(65536)
+        if not data:
+            raise EOFError
+        for command in map(decode_command, self._decoder.feed(data)):
+            (self._read if command.is_response else self.pushed).append(command)
 
     async def is_closed_by_the_server(self) -> bool:
         """Whether the server closes the connection without a further answer, waiting for it."""

@@ -1,5 +1,6 @@
 """Fixtures that every test module may ask for."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,14 @@ from golden_store import unpack
 settings.register_profile("default", deadline=None, print_blob=True)
 settings.register_profile("fuzz", settings.get_profile("default"), max_examples=20_000)
 settings.load_profile("default")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Servers that tests start keep nothing in the home of the person who runs them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state-home")))
+        yield
 
 
 @pytest.fixture(scope="session")

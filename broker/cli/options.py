@@ -70,7 +70,8 @@ _STORE_OPTIONS = (
         "state_directory",
         type=DIRECTORY,
         metavar="DIR",
-        help="Keep here what a start finds out, so that the next one is faster. Never inside the store.",
+        help="Keep here what a start finds out, so that the next one is faster; serve keeps the offsets of consumer "
+        "groups here too, by default below the user's state directory. Never inside the store.",
     ),
     click.option(
         "--numba-cache",

@@ -19,7 +19,9 @@ from broker.cli.options import DIRECTORY, endpoint, store_options
 from broker.config import DEFAULT_PORT, FRAME_LIMIT, SMALLEST_FRAME_LIMIT, CannotListen, Endpoint, ServeOptions
 
 if TYPE_CHECKING:
+    from broker.consumer_offsets import ConsumerOffsets
     from broker.listeners import Listener
+    from broker.offset_keeper import OffsetKeeper
     from storage.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
@@ -137,6 +139,7 @@ def _run(options: ServeOptions, opened: "MessageStore", listeners: "Sequence[Lis
     from broker.server import Server
 
     service = BrokerService.of(opened, options)
+    service.keeper = _offset_keeper(options, opened, service.offsets)
 
     def announce(addresses: Sequence[Endpoint]) -> None:
         click.echo(f"rocketlens: serving {options.store} on {', '.join(map(str, addresses))}")
@@ -152,6 +155,24 @@ def _run(options: ServeOptions, opened: "MessageStore", listeners: "Sequence[Lis
             logging.shutdown()
             sys.stdout.flush()
             os._exit(0)
+
+
+def _offset_keeper(options: ServeOptions, opened: "MessageStore", offsets: "ConsumerOffsets") -> "OffsetKeeper | None":
+    """Where consumer groups' offsets are kept; None, with a warning, where the default directory cannot be made.
+
+    Raises `ConfigError` when another server keeps its own there, or the directory asked for cannot be written to.
+    """
+    from broker.offset_keeper import OffsetKeeper
+    from broker.state_directory import StateDirectory, UnusableDirectory, default_state_directory
+
+    try:
+        path = options.state_directory or default_state_directory(options.store, opened.identity)
+        return OffsetKeeper(offsets, StateDirectory(path))
+    except UnusableDirectory as error:
+        if options.state_directory is not None:
+            raise
+        logger.warning("%s; until then offsets of consumer groups are forgotten when this server stops", error)
+        return None
 
 
 def _loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop]:

@@ -1,6 +1,6 @@
 """Consumer groups: who is in them, how they are configured, how far they have come.
 
-What groups had committed when the store was written is read from it; what live groups commit now is kept in memory.
+What groups had committed when the store was written is read from it; what they commit now is kept beside the store.
 Source: remoting-protocol §2.1 (track), §2.2, §3.2, §4.8–4.12, §4.20.
 """
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from broker.broker_service import BrokerService
 from broker.client_registry import as_connection
-from broker.dispatcher import READ_ONLY, handles
+from broker.dispatcher import handles
 from broker.metadata_page import page_of
 from broker.topic_catalog import find_topic
 from protocol.bodies import (
@@ -132,9 +132,7 @@ class ConsumerManageProcessor:
 
     @handles(RequestCode.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetRequestHeader)
     def update_consumer_offset(self, header: UpdateConsumerOffsetRequestHeader) -> Response:
-        """Remember how far a live group has come, until the server ends; nobody else may move an offset."""
-        if self._clients.consumer_group(header.consumer_group) is None:
-            return Response(ResponseCode.NO_PERMISSION, f"{READ_ONLY}, and no member of the group is connected")
+        """Remember how far a group has come, or where an operator wants it to go on."""
         topic = find_topic(self._store, header.topic)
         if topic is None or not 0 <= header.queue_id < topic.read_queue_nums:
             remark = f"there is no queue {header.queue_id} of topic {header.topic}"

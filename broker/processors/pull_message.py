@@ -1,21 +1,27 @@
-"""Pull messages of one queue from an offset on, filtered by tags.
+"""Pull messages of one queue from an offset on, filtered by a subscription.
 
-Answers come at once: a client that asked to be held until a message arrives is told that there is none. Statuses and
-codes are a broker's (store-format §5.4, remoting-protocol §3.4), but for two things that only help (remoting-protocol
-§3.2, §9): consumers that poll are led back into a queue's range by *no match* instead of *illegal offset*, which would
-have them wait and rebalance; and a pull whose messages all fail the filter looks on until one passes, since tools take
-the first *no match* for the end.
+Statuses and codes are a broker's (store-format §5.4, remoting-protocol §3.4), but for two things that only help
+(remoting-protocol §3.2, §9): consumers that poll are led back into a queue's range by *no match* instead of *illegal
+offset*, which would have them wait and rebalance; and a pull whose messages all fail the filter looks on until one
+passes, since tools take the first *no match* for the end. A pull that may wait and finds nothing new is held.
 """
 
+from dataclasses import replace
+
+import msgspec
+
 from broker.broker_service import BrokerService
-from broker.dispatcher import Request, handles
+from broker.dispatcher import Answer, Request, handles
+from broker.long_polling import QueueKey
 from broker.topic_catalog import find_topic
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Response
 from protocol.errors import FilterSyntaxError
 from protocol.headers import PullMessageRequestHeader
+from storage.filter.base import MessageFilter
 from storage.filter.tag import TagFilter, is_tag_type, parse_tag_expression
 from storage.get_message import GetMessageResult, GetMessageStatus, get_message
+from storage.message_store import Snapshot
 from storage.residency import Cold, may_wait
 from storage.store_config import TopicConfig
 
@@ -69,20 +75,40 @@ class PullMessageProcessor:
     def __init__(self, service: BrokerService) -> None:
         self._service = service
         self._store = service.store
+        self._polls = service.polls
         self._body_limit = service.options.frame_limit - HEADER_RESERVE
 
     @handles(RequestCode.PULL_MESSAGE, PullMessageRequestHeader)
     @handles(RequestCode.LITE_PULL_MESSAGE, PullMessageRequestHeader)
-    def pull_message(self, header: PullMessageRequestHeader, request: Request) -> Response:
+    def pull_message(self, header: PullMessageRequestHeader, request: Request) -> Answer:
         """The messages from a queue offset on; the header fields say where to go on."""
         try:
             topic = self._topic(header, request)
             message_filter = self._filter(header)
         except Refused as refused:
             return refused.response
-        result = self._look(header, message_filter)
+        snapshot = self._store.snapshot
+        result = self._look(snapshot, header, header.queue_offset, message_filter)
         self._commit(header)
-        return self._answer(header, topic, result)
+        if (
+            header.sys_flag & SUSPEND_FLAG
+            and _is_nothing_new(result, header.queue_offset)
+            and result.next_begin_offset == header.queue_offset
+            and not request.command.is_oneway
+        ):
+            pull = HeldQuestion(self, header, topic, message_filter, result)
+            return self._polls.hold(pull, header.suspend_timeout_millis / 1000, snapshot.queues)
+        return self.answer(header, topic, result)
+
+    def look_again(self, question: "HeldQuestion") -> Response | None:
+        """Make a held pull again from where it stopped; None where still nothing passes its filter."""
+        queue_offset = question.result.next_begin_offset
+        result = self._look(self._store.snapshot, question.header, queue_offset, question.message_filter)
+        passed_over = result.status in LOOK_ON and result.next_begin_offset >= result.max_offset
+        if passed_over or _is_nothing_new(result, queue_offset):
+            question.result = result
+            return None
+        return self.answer(question.header, question.topic, result)
 
     def _topic(self, header: PullMessageRequestHeader, request: Request) -> TopicConfig:
         """Refuse what a broker refuses: a closed group, an unknown topic, a queue that the topic does not have."""
@@ -118,11 +144,11 @@ class PullMessageProcessor:
             raise Refused(Response(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest"))
         return _tag_filter(subscription.sub_string, subscription.expression_type)
 
-    def _look(self, header: PullMessageRequestHeader, message_filter: TagFilter) -> GetMessageResult:
+    def _look(
+        self, snapshot: Snapshot, header: PullMessageRequestHeader, queue_offset: int, message_filter: MessageFilter
+    ) -> GetMessageResult:
         """Scan until a message passes the filter, the queue ends, or it takes too long."""
-        snapshot = self._store.snapshot
         wanted = header.max_msg_bytes if header.max_msg_bytes is not None else DEFAULT_MAX_BYTES
-        queue_offset = header.queue_offset
         for _ in range(SCANS_IN_POOL if may_wait() else SCANS_ON_LOOP):
             result = get_message(
                 snapshot.queues,
@@ -143,14 +169,14 @@ class PullMessageProcessor:
         return result
 
     def _commit(self, header: PullMessageRequestHeader) -> None:
-        """Remember the offset that the request commits on the way, if its group is alive."""
-        wants = header.sys_flag & COMMIT_OFFSET_FLAG and header.commit_offset > 0
-        if wants and self._service.clients.consumer_group(header.consumer_group) is not None:
+        """Remember the offset that the request commits on the way."""
+        if header.sys_flag & COMMIT_OFFSET_FLAG and header.commit_offset > 0:
             self._service.offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
 
-    def _answer(self, header: PullMessageRequestHeader, topic: TopicConfig, result: GetMessageResult) -> Response:
+    def answer(self, header: PullMessageRequestHeader, topic: TopicConfig, result: GetMessageResult) -> Response:
+        """What a pull is told of its result."""
         code = CODES[result.status]
-        if result.status is GetMessageStatus.NO_MESSAGE_IN_QUEUE and header.queue_offset == 0:
+        if _is_nothing_new(result, header.queue_offset):
             code = ResponseCode.PULL_NOT_FOUND
         if code is ResponseCode.PULL_OFFSET_MOVED and header.sys_flag & SUSPEND_FLAG:
             code = ResponseCode.PULL_RETRY_IMMEDIATELY
@@ -168,6 +194,44 @@ class PullMessageProcessor:
             remark = f"the record at queue offset {result.next_begin_offset - 1} has {len(body)} bytes, more than fit"
             return Response(ResponseCode.PULL_RETRY_IMMEDIATELY, remark, fields)
         return Response(code, result.status.name, fields, body)
+
+
+class HeldQuestion(msgspec.Struct, gc=False):
+    """A pull that waits for messages; `result` is what it found last: nothing, and where to go on."""
+
+    processor: PullMessageProcessor
+    header: PullMessageRequestHeader
+    topic: TopicConfig
+    message_filter: MessageFilter
+    result: GetMessageResult
+
+    @property
+    def queue_key(self) -> QueueKey:
+        """The queue that is asked for."""
+        return self.header.topic, self.header.queue_id
+
+    @property
+    def queue_offset(self) -> int:
+        """The first offset that was not looked at yet."""
+        return self.result.next_begin_offset
+
+    def look(self) -> Response | None:
+        """The answer, or None while nothing arrived that passes the filter."""
+        return self.processor.look_again(self)
+
+    def give_up(self) -> Response:
+        """That there is nothing new behind what was looked at."""
+        result = self.result
+        if result.status in LOOK_ON:
+            result = replace(result, status=GetMessageStatus.OFFSET_OVERFLOW_ONE)
+        return self.processor.answer(self.header, self.topic, result)
+
+
+def _is_nothing_new(result: GetMessageResult, queue_offset: int) -> bool:
+    """Whether a pull that may wait is to wait: it is at the end of its queue, which may be empty."""
+    if result.status is GetMessageStatus.NO_MESSAGE_IN_QUEUE:
+        return queue_offset == 0
+    return CODES[result.status] is ResponseCode.PULL_NOT_FOUND
 
 
 def _tag_filter(subscription: str | None, expression_type: str | None) -> TagFilter:

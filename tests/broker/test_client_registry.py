@@ -124,3 +124,58 @@ def test_too_many_groups_are_not_taken_in(registry: ClientRegistry, monkeypatch:
     assert not beat(registry, connection, "c1", consumer("D"))
     assert registry.consumer_group("D") is None
     assert ids(registry, "A") == ["c1"]
+
+
+# ---------------------------------------------------------------------- who hears of a change
+
+
+def changes(registry: ClientRegistry) -> list[str]:
+    """The names of the groups that change from now on, in order."""
+    names: list[str] = []
+    registry.on_change = lambda group: names.append(group.name)
+    return names
+
+
+def test_a_group_changes_when_members_come_and_go_and_topics_do(registry: ClientRegistry) -> None:
+    told = changes(registry)
+    connection = FakeConnection()
+    beat(registry, connection, "c1", consumer("G", subscription("A", "x", 1)))
+    beat(registry, FakeConnection(), "c2", consumer("G", subscription("A", "y", 2)))
+    assert told == ["G", "G"]
+    beat(registry, connection, "c1", consumer("G", subscription("A", "z", 3), subscription("B")))
+    assert told == ["G"] * 3
+    registry.unregister(connection, "G", None)
+    assert told == ["G"] * 4
+
+
+def test_another_expression_for_the_same_topic_is_no_change(registry: ClientRegistry) -> None:
+    connection = FakeConnection()
+    beat(registry, connection, "c1", consumer("G", subscription("A", "x", 1)))
+    told = changes(registry)
+    beat(registry, connection, "c1", consumer("G", subscription("A", "z", 2)))
+    beat(registry, connection, "c1", consumer("G"), withoutSub=True)
+    registry.unregister(FakeConnection(), "G", None)
+    assert not told
+
+
+def test_a_lost_connection_takes_its_client_out_of_all_groups(registry: ClientRegistry) -> None:
+    connection, other = FakeConnection(), FakeConnection()
+    beat(registry, connection, "c1", consumer("G"), consumer("H"))
+    beat(registry, other, "c2", consumer("G"))
+    told = changes(registry)
+    registry.connection_lost(connection)
+    registry.connection_lost(connection)
+    assert sorted(told) == ["G", "H"]
+    assert ids(registry, "G") == ["c2"]
+    assert ids(registry, "H") == []
+
+
+def test_a_silent_member_is_noticed_by_the_sweep(registry: ClientRegistry, clock: Clock) -> None:
+    beat(registry, FakeConnection(), "c1", consumer("G"))
+    told = changes(registry)
+    registry.sweep()
+    assert not told
+    clock.seconds += EXPIRY_SECONDS + 1
+    registry.sweep()
+    assert told == ["G"]
+    assert registry.consumer_group("G") is None

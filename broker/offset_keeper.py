@@ -1,0 +1,130 @@
+"""Keeps the offsets that consumer groups commit to this server in a file, written a few seconds after they change.
+
+The file is a broker's `consumerOffset.json` (store-format §9.1): it holds the offsets of *all* groups, those the store
+recorded too, so that a broker that is started on the store can be given it as it is. Its member `committedHere`, which
+brokers ignore, names the entries that were committed to this server; on the next start only these cover what the store
+records, which may have moved on meanwhile. In a file without that member, a broker's own, all entries count.
+"""
+
+import logging
+import threading
+import time
+from typing import Any
+
+import msgspec
+
+from broker.consumer_offsets import ConsumerOffsets
+from broker.state_directory import StateDirectory
+from protocol.bodies import encode_json
+from protocol.errors import RocketLensError
+from protocol.fastjson import parse_fastjson
+from storage.store_config import GROUP_SEPARATOR, QueueOffsets
+
+logger = logging.getLogger(__name__)
+
+FILE = "consumerOffset.json"
+
+SAVE_SECONDS = 2.0
+"""What a kill loses at most: commits younger than this."""
+
+OWN = "committedHere"
+
+
+class OffsetKeeper:
+    """Reads the offsets once, and writes them on a thread of its own between `start` and `stop`."""
+
+    def __init__(
+        self, offsets: ConsumerOffsets, directory: StateDirectory, interval_seconds: float = SAVE_SECONDS
+    ) -> None:
+        """Take over a locked directory; what it holds is in `offsets` when this returns."""
+        self._offsets = offsets
+        self._directory = directory
+        self._interval_seconds = interval_seconds
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._counter = 0
+        self._has_failed = False
+        self._load()
+        self._saved = offsets.changes
+
+    def start(self) -> None:
+        """Write what changes, from now on."""
+        self._thread = threading.Thread(target=self._run, name="offsets", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Write what has changed last, and unlock the directory. Waits for the disk."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join()
+        self.save()
+        self._directory.close()
+
+    def save(self) -> None:
+        """Write the offsets if they changed; failing to is logged once, and tried again next time."""
+        changes = self._offsets.changes
+        if changes == self._saved:
+            return
+        self._counter += 1
+        try:
+            self._directory.write(FILE, self._encode())
+        except OSError as error:
+            if not self._has_failed:
+                logger.error("%s: offsets cannot be kept: %s", self._directory.path, error.strerror)
+            self._has_failed = True
+            return
+        self._saved = changes
+        self._has_failed = False
+
+    def _run(self) -> None:
+        while not self._stopping.wait(self._interval_seconds):
+            try:
+                self.save()
+            except Exception:
+                logger.exception("offsets were not written")
+
+    # ------------------------------------------------------------------ the file
+
+    def _encode(self) -> bytes:
+        """The file as a broker writes it: line by line, and queue ids without quotes."""
+        own = self._offsets.own_pairs()
+        version = encode_json({"counter": self._counter, "stateVersion": 0, "timestamp": time.time_ns() // 1_000_000})
+        entries = [
+            b"\t\t%b:{%b}" % (encode_json(_key(*pair)), b",".join(b"%d:%d" % item for item in sorted(queues.items())))
+            for pair, queues in self._offsets.everything().items()
+        ]
+        return b'{\n\t"dataVersion":%b,\n\t"offsetTable":{\n%b\n\t},\n\t"%b":%b\n}' % (
+            version,
+            b",\n".join(entries),
+            OWN.encode(),
+            encode_json([_key(*pair) for pair in own]),
+        )
+
+    def _load(self) -> None:
+        content = self._directory.read(FILE)
+        if content is None:
+            return
+        try:
+            table, own = _decode(content)
+        except (RocketLensError, msgspec.ValidationError) as error:
+            aside = self._directory.set_aside(FILE)
+            logger.error("%s is no consumerOffset.json (%s): groups go on where the store left them", aside, error)
+            return
+        for key, queues in table.items():
+            topic, separator, group = key.partition(GROUP_SEPARATOR)
+            if separator and (own is None or key in own):
+                for queue_id, offset in queues.items():
+                    self._offsets.commit(group, topic, queue_id, offset)
+
+
+def _key(group: str, topic: str) -> str:
+    return f"{topic}{GROUP_SEPARATOR}{group}"
+
+
+def _decode(content: bytes) -> tuple[dict[str, QueueOffsets], frozenset[str] | None]:
+    """The offsets by `topic@group`, and which of them were committed here, None for all."""
+    value: Any = parse_fastjson(content)
+    members = msgspec.convert(value, dict[str, Any])
+    table = msgspec.convert(members.get("offsetTable", {}), dict[str, QueueOffsets], strict=False)
+    own = msgspec.convert(members.get(OWN), frozenset[str] | None)
+    return table, own

@@ -1,0 +1,132 @@
+"""What a server process keeps of its consumers' progress: across stops and kills, and for itself alone."""
+
+import os
+import signal
+import socket
+import struct
+import time
+from pathlib import Path
+
+import pytest
+
+from broker.config import Endpoint
+from golden_frames import parse_java_json
+from process import rocketlens, serving_process
+from protocol.command import Command, decode_command, encode_request, ext_fields_of
+
+FIELDS = {"consumerGroup": "G", "topic": "TopicTest", "queueId": "1"}
+
+
+@pytest.fixture(autouse=True)
+def own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    home = tmp_path / "xdg"
+    monkeypatch.setenv("XDG_STATE_HOME", str(home))
+    return home
+
+
+class Client:
+    """One blocking connection."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._socket = socket.create_connection(endpoint, 20)
+
+    def ask(self, code: int, **fields: str) -> Command:
+        self._socket.sendall(encode_request(code, FIELDS | fields, opaque=1))
+        (length,) = struct.unpack(">i", self._read(4))
+        kind, *_ = frame = self._read(length)
+        header_length = int.from_bytes(frame[1:4])
+        return decode_command((kind, frame[4 : 4 + header_length], frame[4 + header_length :]))
+
+    def commit(self, offset: int) -> None:
+        assert self.ask(15, commitOffset=str(offset)).code == 0
+
+    def committed(self) -> int | None:
+        answer = self.ask(14, setZeroIfNotFound="false")
+        return int(ext_fields_of(answer)["offset"]) if answer.code == 0 else None
+
+    def close(self) -> None:
+        self._socket.close()
+
+    def _read(self, size: int) -> bytes:
+        data = b""
+        while len(data) < size:
+            data += self._socket.recv(size - len(data)) or pytest.fail("the server closed the connection")
+        return data
+
+
+def test_a_restart_loses_no_progress_and_the_store_stays_as_it_was(
+    g1_store: Path, tmp_path: Path, own_home: Path
+) -> None:
+    before = {path: path.stat().st_mtime_ns for path in g1_store.rglob("*")}
+    with serving_process(g1_store, tmp_path) as server:
+        client = Client(server.endpoints[0])
+        assert client.committed() is None
+        client.commit(7)
+        client.close()
+        assert server.stop() == 0
+    (file,) = own_home.rglob("consumerOffset.json")
+    assert parse_java_json(file.read_text())["offsetTable"]["TopicTest@G"] == {"1": 7}
+    with serving_process(g1_store, tmp_path) as server:
+        client = Client(server.endpoints[0])
+        assert client.committed() == 7
+        client.close()
+    assert {path: path.stat().st_mtime_ns for path in g1_store.rglob("*")} == before
+
+
+def test_a_kill_leaves_a_whole_file_and_what_was_written_in_it(g1_store: Path, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    with serving_process(g1_store, tmp_path, "--state-dir", str(state)) as server:
+        client = Client(server.endpoints[0])
+        client.commit(1)
+        deadline = time.monotonic() + 30
+        while not (state / "consumerOffset.json").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        for offset in range(2, 200):
+            client.commit(offset)
+        server.process.send_signal(signal.SIGKILL)
+        server.process.wait(10)
+        client.close()
+    written = parse_java_json((state / "consumerOffset.json").read_text())["offsetTable"]["TopicTest@G"]["1"]
+    with serving_process(g1_store, tmp_path, "--state-dir", str(state)) as server:
+        client = Client(server.endpoints[0])
+        assert client.committed() == written >= 1
+        client.close()
+
+
+@pytest.mark.parametrize("options", [(), ("--state-dir", "shared")], ids=["by default", "as told"])
+def test_a_second_server_on_the_same_state_is_refused_in_one_line(
+    options: tuple[str, ...], g1_store: Path, tmp_path: Path
+) -> None:
+    options = tuple(str(tmp_path / word) if word == "shared" else word for word in options)
+    with serving_process(g1_store, tmp_path, *options):
+        outcome = rocketlens("serve", g1_store, "--listen", "127.0.0.1:0", *options)
+        assert outcome.returncode == 2
+        assert outcome.stdout == b""
+        assert b"another server keeps its state in" in outcome.stderr
+        assert b"--state-dir" in outcome.stderr
+        assert b"Traceback" not in outcome.stderr
+        answer = rocketlens("query", g1_store, "--topic", "TopicTest", "--tag", "TagA", *options)
+        assert answer.returncode == 0, "only servers keep the directory to themselves"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root writes anywhere")
+def test_without_a_place_to_write_to_the_server_serves_on_and_says_what_is_lost(
+    g1_store: Path, tmp_path: Path, own_home: Path
+) -> None:
+    own_home.mkdir(mode=0o500)
+    with serving_process(g1_store, tmp_path) as server:
+        assert "--state-dir" in server.errors.read_text()
+
+
+def test_a_home_that_is_a_file_is_no_reason_not_to_serve(g1_store: Path, tmp_path: Path, own_home: Path) -> None:
+    own_home.write_text("")
+    with serving_process(g1_store, tmp_path) as server:
+        client = Client(server.endpoints[0])
+        client.commit(3)
+        assert client.committed() == 3
+        client.close()
+        assert "give --state-dir" in server.errors.read_text()
+    outcome = rocketlens("serve", g1_store, "--listen", "127.0.0.1:0", "--state-dir", own_home / "x")
+    assert (outcome.returncode, outcome.stdout) == (2, b"")
+    assert b"--state-dir" in outcome.stderr

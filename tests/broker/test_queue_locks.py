@@ -1,0 +1,75 @@
+"""Locks of queues: granted to one member, renewed, given back, and run out after a minute."""
+
+import pytest
+
+from broker import queue_locks
+from broker.queue_locks import LOCK_SECONDS, QueueLocks
+from protocol.bodies import MessageQueue
+
+Q0, Q1, Q2 = (MessageQueue("broker-a", number, "T") for number in range(3))
+
+
+class Clock:
+    """A monotonic clock that stands still until told."""
+
+    def __init__(self) -> None:
+        self.seconds = 1000.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def locks(clock: Clock) -> QueueLocks:
+    return QueueLocks(clock)
+
+
+def test_a_queue_is_granted_to_the_first_who_asks(locks: QueueLocks) -> None:
+    assert locks.lock("G", "c1", [Q0, Q1]) == [Q0, Q1]
+    assert locks.lock("G", "c2", [Q1, Q2]) == [Q2]
+    assert locks.lock("G", "c1", [Q0, Q1, Q2]) == [Q0, Q1]
+
+
+def test_groups_do_not_get_in_each_others_way(locks: QueueLocks) -> None:
+    assert locks.lock("G", "c1", [Q0]) == locks.lock("H", "c2", [Q0]) == [Q0]
+
+
+def test_a_lock_given_back_can_be_had_at_once_but_only_its_owner_gives_it_back(locks: QueueLocks) -> None:
+    locks.lock("G", "c1", [Q0, Q1])
+    locks.unlock("G", "c2", [Q0])
+    locks.unlock("H", "c1", [Q0])
+    assert locks.lock("G", "c2", [Q0]) == []
+    locks.unlock("G", "c1", [Q0, Q2])
+    assert locks.lock("G", "c2", [Q0, Q1]) == [Q0]
+
+
+def test_a_lock_that_is_not_renewed_runs_out_after_a_minute(locks: QueueLocks, clock: Clock) -> None:
+    locks.lock("G", "c1", [Q0])
+    clock.seconds += LOCK_SECONDS
+    assert locks.lock("G", "c2", [Q0]) == []
+    clock.seconds += 1
+    assert locks.lock("G", "c2", [Q0]) == [Q0]
+    assert locks.lock("G", "c1", [Q0]) == []
+
+
+def test_asking_again_renews_a_lock(locks: QueueLocks, clock: Clock) -> None:
+    for _ in range(10):
+        assert locks.lock("G", "c1", [Q0]) == [Q0]
+        clock.seconds += LOCK_SECONDS - 1
+    assert locks.lock("G", "c2", [Q0]) == []
+
+
+def test_locks_beyond_the_limit_are_not_granted_until_old_ones_run_out(
+    locks: QueueLocks, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_locks, "LOCKS_LIMIT", 2)
+    assert locks.lock("G", "c1", [Q0, Q1, Q2]) == [Q0, Q1]
+    assert locks.lock("G", "c1", [Q0]) == [Q0]
+    clock.seconds += LOCK_SECONDS + 1
+    assert locks.lock("G", "c2", [Q2]) == [Q2]
+    assert len(locks) == 1

@@ -1,0 +1,92 @@
+"""The state directory: where it is, one server at a time, files that are whole at any moment."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from broker.state_directory import StateDirectory, UnusableDirectory, default_state_directory
+from protocol.errors import ConfigError
+from storage.store_state import StoreIdentity
+
+IDENTITY = StoreIdentity("DefaultCluster", "broker-a")
+
+
+def test_a_directory_is_made_with_its_parents(tmp_path: Path) -> None:
+    directory = StateDirectory(tmp_path / "a" / "b")
+    directory.write("x", b"1")
+    assert directory.read("x") == b"1"
+    assert directory.read("y") is None
+    directory.close()
+
+
+def test_a_file_takes_the_place_of_its_old_version_and_leaves_nothing_beside(tmp_path: Path) -> None:
+    directory = StateDirectory(tmp_path)
+    old = tmp_path / "x"
+    directory.write("x", b"one")
+    with old.open("rb") as reader:
+        directory.write("x", b"another")
+        assert reader.read() == b"one", "the old version is never written into"
+    assert directory.read("x") == b"another"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["serving.lock", "x"]
+    directory.close()
+
+
+def test_a_directory_in_use_is_refused_naming_the_option_until_it_is_free(tmp_path: Path) -> None:
+    first = StateDirectory(tmp_path)
+    with pytest.raises(ConfigError, match=r"another server .* --state-dir"):
+        StateDirectory(tmp_path)
+    first.close()
+    StateDirectory(tmp_path).close()
+
+
+def test_a_place_that_cannot_be_a_directory_is_refused_naming_the_option(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(UnusableDirectory, match=r"file/state cannot be written to .* --state-dir"):
+        StateDirectory(tmp_path / "file" / "state")
+
+
+def test_a_file_that_cannot_be_read_is_an_error_of_its_own(tmp_path: Path) -> None:
+    directory = StateDirectory(tmp_path)
+    (tmp_path / "x").mkdir()
+    with pytest.raises(ConfigError, match="x cannot be read"):
+        directory.read("x")
+    directory.close()
+
+
+def test_a_file_set_aside_is_kept_under_another_name(tmp_path: Path) -> None:
+    directory = StateDirectory(tmp_path)
+    directory.write("x", b"odd")
+    assert directory.set_aside("x").read_bytes() == b"odd"
+    assert directory.read("x") is None
+    directory.close()
+
+
+def test_the_default_lies_below_the_users_state_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    path = default_state_directory(tmp_path / "store", IDENTITY)
+    assert path.parent == tmp_path / "rocketlens"
+    assert path.name.startswith("DefaultCluster-broker-a-")
+    monkeypatch.setenv("XDG_STATE_HOME", "relative/is/ignored")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    path = default_state_directory(tmp_path / "store", IDENTITY)
+    assert path.parent == tmp_path / "home" / ".local" / "state" / "rocketlens"
+
+
+def test_stores_have_a_directory_each_however_their_path_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    one = default_state_directory(tmp_path / "one", IDENTITY)
+    assert one != default_state_directory(tmp_path / "two", IDENTITY)
+    (tmp_path / "one").mkdir()
+    os.symlink(tmp_path / "one", tmp_path / "link")
+    assert one == default_state_directory(tmp_path / "two" / ".." / "one", IDENTITY)
+    assert one == default_state_directory(tmp_path / "link", IDENTITY)
+
+
+def test_names_of_the_store_cannot_lead_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    path = default_state_directory(tmp_path, StoreIdentity("../../etc", "x" * 5000))
+    assert path.parent == tmp_path / "rocketlens"
+    assert len(path.name) < 200
