@@ -105,10 +105,10 @@ def test_the_order_of_other_doubles_is_the_order_of_numbers(first: float, second
         assert (double_order(first) < double_order(second)) is (first < second)
 
 
-@given(st.floats())
+@given(st.floats(allow_nan=False))
 def test_a_double_written_in_full_is_read_back(number: float) -> None:
     for text in (repr(number), float.hex(number)):
-        written = text.replace("inf", "Infinity").replace("nan", "NaN")
+        written = text.replace("inf", "Infinity")
         assert to_double_order(written) == double_order(number)
 
 
