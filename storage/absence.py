@@ -5,14 +5,10 @@ from storage.kernels import record as codes
 from storage.kernels.record import check_shape
 from storage.kernels.scan import find_record_backwards
 from storage.residency import Cold, may_wait
+from storage.torn_end import REASONS
 
 SEARCH_BACK_BYTES = 4 * 1024 * 1024
 """How far back the record is looked for that an offset may lie in: no record of a standard broker is longer."""
-
-REASONS = {
-    codes.BAD_BODY_CRC: "the record there is damaged: its body does not match its CRC",
-    codes.BAD_PROPERTY_CRC: "the record there is damaged: it does not match its property CRC",
-}
 
 
 def explain_absence(commit_log: CommitLog, physical_offset: int) -> str:
@@ -25,6 +21,11 @@ def explain_absence(commit_log: CommitLog, physical_offset: int) -> str:
         return f"{subject}: the log is empty"
     if physical_offset < commit_log.minimum:
         return f"{subject} lies before the log's start at {commit_log.minimum}"
+    torn = commit_log.torn_end
+    if torn is not None and physical_offset == torn.physical_offset:
+        return (
+            f"{subject}: the record there is damaged: {REASONS.get(torn.code, 'it cannot be read')}; the log ends there"
+        )
     if physical_offset >= commit_log.end:
         return f"{subject} lies past the end of the log's valid data at {commit_log.end}"
     segment = commit_log.segment_of(physical_offset)
@@ -35,8 +36,8 @@ def explain_absence(commit_log: CommitLog, physical_offset: int) -> str:
     code = commit_log.check(physical_offset)
     if code > 0:
         return f"{subject}: an intact record of {code} bytes starts there"
-    if code in REASONS:
-        return f"{subject}: {REASONS[code]}"
+    if code in (codes.BAD_BODY_CRC, codes.BAD_PROPERTY_CRC):
+        return f"{subject}: the record there is damaged: {REASONS[code]}"
     return f"{subject} {_around(segment, physical_offset)}"
 
 

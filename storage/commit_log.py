@@ -22,6 +22,7 @@ from storage.kernels.record import check_checksums, check_shape, store_timestamp
 from storage.kernels.scan import AT_BLANK, walk_records
 from storage.mapped_file import LARGEST_OFFSET, FileIdentity, MappedFile, list_segment_files
 from storage.residency import Cold, current_tick
+from storage.torn_end import TornEnd, look_behind_end
 
 WALK_STEP = 16 * 1024 * 1024
 """Bytes stepped over before the position is noted, when the end of valid data is looked for."""
@@ -49,7 +50,11 @@ class CommitLog:
     def __init__(self, segments: list[Segment], problems: list[str]) -> None:
         """Build the lookup table over segments that are sorted by base offset and do not overlap."""
         self.segments = tuple(segments)
-        self.problems = tuple(problems)
+        self.torn_end: TornEnd | None = None
+        if segments:
+            last = segments[-1]
+            self.torn_end = look_behind_end(last.base_offset, last.file, last.valid_length)
+        self.problems = (*problems, self.torn_end.sentence()) if self.torn_end else tuple(problems)
         self.minimum = segments[0].base_offset if segments else 0
         self.end = segments[-1].end if segments else 0
         self._views = [segment.file.view for segment in segments]
@@ -95,8 +100,11 @@ class CommitLog:
         return None
 
     def damaged_record_at(self, physical_offset: int) -> memoryview | None:
-        """The record whose shape is sound at a physical offset, its checksums unseen, or None."""
-        place = self._available(physical_offset)
+        """The record whose shape is sound at a physical offset, its checksums unseen, or None.
+
+        Also behind an end that damage makes, up to the end of the last segment's file.
+        """
+        place = self._available(physical_offset) or self._behind_end(physical_offset)
         if place is None:
             return None
         segment, position, available = place
@@ -158,6 +166,16 @@ class CommitLog:
             return None
         position = physical_offset - segment.base_offset
         return segment, position, segment.valid_length - position
+
+    def _behind_end(self, physical_offset: int) -> tuple[Segment, int, int] | None:
+        """The same for an offset behind a torn end, in the last segment's file."""
+        if self.torn_end is None:
+            return None
+        segment = self.segments[-1]
+        if not self.end <= physical_offset < segment.base_offset + segment.file.size:
+            return None
+        position = physical_offset - segment.base_offset
+        return segment, position, segment.file.size - position
 
     def _segment_number(self, physical_offset: int) -> int | None:
         row = table.find_segment(self.catalog, physical_offset) if -(2**63) <= physical_offset < 2**63 else -1

@@ -51,6 +51,24 @@ def open_read_only(path: Path) -> int:
     return descriptor
 
 
+def read_small_file(path: Path, limit: int) -> bytes:
+    """The whole content of a regular file of at most ``limit`` bytes; raises StoreError for anything else.
+
+    A FIFO would be waited on for ever, a device has no end; FileNotFoundError passes through.
+    """
+    if not path.exists():
+        raise FileNotFoundError(path)
+    descriptor = open_read_only(path)
+    with os.fdopen(descriptor, "rb") as file:
+        try:
+            content = file.read(limit + 1)
+        except OSError as error:
+            raise StoreError(path, what=f"cannot be read: {os.strerror(error.errno or errno.EIO)}") from error
+    if len(content) > limit:
+        raise StoreError(path, what=f"is longer than {limit} bytes")
+    return content
+
+
 class MappedFile:
     """A read-only map of one whole file.
 

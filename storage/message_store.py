@@ -88,7 +88,8 @@ class QueryAnswer(msgspec.Struct, gc=False):
     """What a key query found: whole records one after the other, ascending by physical offset.
 
     ``truncated``: more match than were asked for, or fit; ``physical_offsets[0]`` is then where the next page ends.
-    ``incomplete`` says what the answer may lack, or is None. The rest is what the properties below are made of.
+    ``incomplete`` says what the answer may lack, or is None; ``refusal`` why a question has no answer in any store. The
+    rest is what the properties below are made of.
     """
 
     records: bytes
@@ -98,6 +99,7 @@ class QueryAnswer(msgspec.Struct, gc=False):
     hits: bytes
     numbers: tuple[int, ...]
     snapshot: Snapshot
+    refusal: str | None = None
 
     @property
     def physical_offsets(self) -> tuple[int, ...]:
@@ -219,20 +221,29 @@ class MessageStore:
         snapshot = self._snapshot
         needle, topic, key = query.needle()
         if len(needle) > kernel.NEEDLE_BYTES or query.maximum <= 0:
-            return QueryAnswer(b"", 0, False, snapshot.incomplete, b"", NO_NUMBERS, snapshot)
+            return QueryAnswer(b"", 0, False, snapshot.incomplete, b"", NO_NUMBERS, snapshot, _refusal(query, needle))
         if not needle.isascii() and REPLACEMENT in needle:
             return self._query_by_decoding(snapshot, query)
-        catalog, tags_only = snapshot.catalog, 0
-        held: TailIndex | None = None
         if query.kind is TAG and snapshot.index.untagged:
-            held, catalog = _with_tagged_units(snapshot, query, needle)
-            tags_only = 1
+            return self._query_queues(snapshot, query)
         scratch = scratches.own
-        status = run_lookup(scratch, catalog, query, needle, topic, key, current_tick(), tags_only)
+        status = run_lookup(scratch, snapshot.catalog, query, needle, topic, key, current_tick(), 0)
         if status < 0:
             raise _wait_for(snapshot, scratch, status)
-        del held
         return _answer(snapshot, scratch, status)
+
+    def _query_queues(self, snapshot: Snapshot, query: KeyQuery) -> QueryAnswer:
+        """A tag where index files keep no tags: the topic's queue units propose what those files do not."""
+        needle, topic, key = query.needle()
+        tail, catalog = _with_tagged_units(snapshot, query, needle)
+        scratch = scratches.own
+        status = run_lookup(scratch, catalog, query, needle, topic, key, current_tick(), 1)
+        if status < 0:
+            raise _wait_for(snapshot, scratch, status)
+        answer = _answer(snapshot, scratch, status)
+        del tail  # the catalog pointed at it until here
+        answer.incomplete = "; ".join(filter(None, [answer.incomplete, _missing_queues(snapshot, query.topic)])) or None
+        return answer
 
     def _query_by_decoding(self, snapshot: Snapshot, query: KeyQuery) -> QueryAnswer:
         """A key with U+FFFD may stand for bytes that are no UTF-8: compare decoded strings instead of bytes."""
@@ -317,6 +328,8 @@ def _point_at_tail(catalog: np.ndarray, tail: TailIndex) -> None:
 def _incompleteness(commit_log: CommitLog, tail: TailIndex) -> str | None:
     """What any key query may lack, as one clause, or None."""
     parts = [f"no segment holds physical offsets {start} to {stop}" for start, stop in commit_log.holes()]
+    if commit_log.torn_end and commit_log.torn_end.next_record is not None:
+        parts.append(commit_log.torn_end.sentence())
     if tail.remaining:
         parts.append(f"{tail.remaining_bytes} bytes of the log beyond the index are still to be scanned")
     return "; ".join(parts) or None
@@ -332,6 +345,30 @@ def _with_tagged_units(snapshot: Snapshot, query: KeyQuery, needle: bytes) -> tu
     catalog = snapshot.catalog.copy()
     _point_at_tail(catalog, tail)
     return tail, catalog
+
+
+def _refusal(query: KeyQuery, needle: bytes) -> str:
+    """Why a question can have no answer."""
+    if query.maximum <= 0:
+        return f"a maximum of {query.maximum} asks for nothing"
+    return f"topic and key have {len(needle)} bytes, more than any message can hold"
+
+
+def _missing_queues(snapshot: Snapshot, topic: str) -> str | None:
+    """What a search by queue units may have missed: queues that the topic should have and the disk has not."""
+    first, last = snapshot.index.without_tags()[0][0], snapshot.index.without_tags()[-1][1]
+    where = f"the index keeps no tags from physical offset {first} to {last}"
+    if snapshot.layout.lacks_queues:
+        return f"{where}, and there is no consumequeue/ to find them by"
+    config = snapshot.config.topics.get(topic)
+    wanted = max(config.read_queue_nums, config.write_queue_nums) if config else 0
+    found = snapshot.queues.queue_ids(topic)
+    absent = [str(queue_id) for queue_id in range(min(wanted, 10_000)) if queue_id not in found]
+    if not found:
+        return f"{where}, and topic {topic} has no queue to find them by"
+    if absent:
+        return f"{where}, and queues {', '.join(absent[:20])} of {topic} have no files"
+    return None
 
 
 def _wait_for(snapshot: Snapshot, scratch: Scratch, status: int) -> Cold:

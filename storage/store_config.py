@@ -12,13 +12,16 @@ from typing import Annotated, Final, Self, TypeVar
 
 import msgspec
 
-from protocol.errors import RocketLensError
+from protocol.errors import RocketLensError, StoreError
 from protocol.fastjson import parse_fastjson
+from storage.mapped_file import read_small_file
 
 DIRECTORY: Final = "config"
 GROUP_SEPARATOR: Final = "@"
 READ, WRITE, INHERIT = 4, 2, 1
 """Bits of a topic's permission."""
+LONGEST_FILE: Final = 256 * 1024 * 1024
+"""Bytes of the longest configuration file that is read: the offsets of millions of queues."""
 _MOST_PROBLEMS: Final = 10  # told of one file
 _LIGHT_QUEUE_ID: Final = 0
 
@@ -168,11 +171,11 @@ class _Reader:
 
     def _parse(self, path: Path) -> dict[object, object] | None:
         try:
-            text = path.read_bytes()
-        except FileNotFoundError:
+            text = read_small_file(path, LONGEST_FILE)
+        except OSError:
             return None
-        except OSError as error:
-            self.problems.append(f"{path} cannot be read: {error.strerror}")
+        except StoreError as error:
+            self.problems.append(str(error))
             return None
         try:
             value = parse_fastjson(text) if text.strip() else None

@@ -61,6 +61,11 @@ class StoreLayout:
     missing: tuple[str, ...]
 
     @property
+    def lacks_queues(self) -> bool:
+        """Whether there is no queue of any kind."""
+        return CONSUME_QUEUE in self.missing
+
+    @property
     def problems(self) -> list[str]:
         """What is missing, as sentences."""
         return [f"{self.root / name} is missing; the store is served without it" for name in self.missing]

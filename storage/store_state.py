@@ -18,7 +18,7 @@ from protocol.errors import StoreError
 from protocol.message_layout import locate
 from protocol.properties import CLUSTER, property_value
 from storage.commit_log import CommitLog
-from storage.mapped_file import open_read_only
+from storage.mapped_file import open_read_only, read_small_file
 from storage.store_config import INHERIT, StoreConfig
 from storage.store_layout import StoreLayout, recognise_store
 
@@ -101,9 +101,8 @@ def _probe_lock(path: Path) -> tuple[bool, int]:
 
 def _process_id_in(path: Path) -> int | None:
     try:
-        with path.open("rb") as file:
-            text = file.read(_LONGEST_PROCESS_ID).strip()
-    except OSError:
+        text = read_small_file(path, _LONGEST_PROCESS_ID).strip()
+    except (OSError, StoreError):
         return None
     return int(text) if text.isdigit() else None
 

@@ -148,7 +148,11 @@ class QueryMessageProcessor:
 
 def explain_nothing(store: MessageStore, topic: str, answer: QueryAnswer) -> str:
     """Say in one or two sentences what was searched in vain; the command line prints the same."""
+    if answer.refusal is not None:
+        return answer.refusal
     sentence = answer.search.sentence()
+    if store.layout.lacks_queues:
+        return f"consumequeue/ is missing, the store is served without it; {sentence}"
     return sentence if store.queues.queue_ids(topic) else f"this store has no queue of topic {topic}; {sentence}"
 
 

@@ -129,7 +129,7 @@ def test_when_neither_serves_the_table_is_empty_and_both_are_problems(tmp_path: 
 
 def test_a_directory_in_a_files_place_is_a_problem(tmp_path: Path) -> None:
     (tmp_path / "config" / "topics.json").mkdir(parents=True)
-    assert StoreConfig.load(tmp_path).problems[0] == f"{tmp_path}/config/topics.json cannot be read: Is a directory"
+    assert StoreConfig.load(tmp_path).problems[0] == f"{tmp_path}/config/topics.json: is not a regular file"
 
 
 @pytest.mark.parametrize("directory", ["rdb", "topics"])
