@@ -31,31 +31,46 @@ final class Consumers {
     private static final long WAIT_AT_SHUTDOWN_MILLIS = 10_000;
     private final Map<String, Consumer> running = new ConcurrentHashMap<>();
 
-    /** What a listener did so far. It refuses whatever comes beyond its limit: those messages are to come again. */
+    /**
+     * What a listener did so far. It takes messages up to its limit. What comes beyond it refuses, so that it is to come
+     * again, or holds, with the thread that brought it, until the limit is raised or the consumer has ended.
+     */
     private static final class Log {
         private final List<Map<String, Object>> received = new ArrayList<>();
         private final Map<String, Integer> refused = new TreeMap<>();
+        private final boolean holds;
         private long limit;
+        private boolean ended;
 
-        Log(long limit) {
+        Log(long limit, boolean holds) {
             this.limit = limit;
+            this.holds = holds;
         }
 
         synchronized boolean accept(MessageExt message) {
-            if (received.size() >= limit) {
-                refused.merge(message.getQueueId() + " " + message.getQueueOffset(), 1, Integer::sum);
-                return false;
-            }
             try {
-                received.add(Harness.describe(message));
+                while (holds && !ended && received.size() >= limit) {
+                    wait();
+                }
+                if (!ended && received.size() < limit) {
+                    received.add(Harness.describe(message));
+                    return true;
+                }
             } catch (Exception failure) {
                 throw new IllegalStateException(failure);
             }
-            return true;
+            refused.merge(message.getQueueId() + " " + message.getQueueOffset(), 1, Integer::sum);
+            return false;
         }
 
         synchronized void limit(long newLimit) {
             limit = newLimit;
+            notifyAll();
+        }
+
+        synchronized void end() {
+            ended = true;
+            notifyAll();
         }
 
         synchronized JSONObject describe() {
@@ -76,10 +91,6 @@ final class Consumers {
 
         Log log();
 
-        default void suspend(boolean suspended) {
-            throw new IllegalArgumentException("only push consumers are suspended");
-        }
-
         default long offsetForTimestamp(int queueId, long timestamp) throws Exception {
             throw new IllegalArgumentException("only lite pull consumers search by time");
         }
@@ -90,12 +101,14 @@ final class Consumers {
             RPCHook hook = options.containsKey("accessKey")
                 ? new AclClientRPCHook(new SessionCredentials(options.getString("accessKey"), options.getString("secretKey")))
                 : null;
-            Push push = new Push(new DefaultMQPushConsumer(hook), options.getString("topic"), new Log(options.getLongValue("limit")));
+            boolean holds = options.getBooleanValue("holds");
+            Log log = new Log(options.getLongValue("limit"), holds);
+            Push push = new Push(new DefaultMQPushConsumer(hook), options.getString("topic"), log);
             DefaultMQPushConsumer consumer = push.consumer;
             consumer.setConsumerGroup(options.getString("group"));
             consumer.setNamesrvAddr(options.getString("nameServer"));
             consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
-            consumer.setAwaitTerminationMillisWhenShutdown(WAIT_AT_SHUTDOWN_MILLIS);
+            consumer.setAwaitTerminationMillisWhenShutdown(holds ? 0 : WAIT_AT_SHUTDOWN_MILLIS);
             consumer.setHeartbeatBrokerInterval(options.getIntValue("heartbeatMillis"));
             consumer.setConsumeThreadMin(4);
             consumer.setConsumeThreadMax(4);
@@ -109,9 +122,6 @@ final class Consumers {
                     setBroadcasting(consumer);
                 }
                 default -> throw new IllegalArgumentException("no consumer " + options);
-            }
-            if (options.getBooleanValue("suspended")) {
-                consumer.suspend();
             }
             return push;
         }
@@ -141,15 +151,6 @@ final class Consumers {
         }
 
         @Override
-        public void suspend(boolean suspended) {
-            if (suspended) {
-                consumer.suspend();
-            } else {
-                consumer.resume();
-            }
-        }
-
-        @Override
         public Collection<MessageQueue> queues() {
             return consumer.getDefaultMQPushConsumerImpl().getRebalanceImpl().getProcessQueueTable().keySet();
         }
@@ -161,7 +162,7 @@ final class Consumers {
             consumer.setNamesrvAddr(options.getString("nameServer"));
             consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
             consumer.subscribe(options.getString("topic"), selector(options));
-            Log log = new Log(Long.MAX_VALUE);
+            Log log = new Log(Long.MAX_VALUE, false);
             Thread poller = new Thread(() -> {
                 while (!Thread.currentThread().isInterrupted()) {
                     consumer.poll(100).forEach(log::accept);
@@ -247,16 +248,13 @@ final class Consumers {
         return running.get(name).offsetForTimestamp(queueId, timestamp);
     }
 
-    void suspend(String name, boolean suspended) {
-        running.get(name).suspend(suspended);
-    }
-
     /** Shuts consumers down beside each other: what each received and refused by then. */
     Map<String, Object> end(List<String> names) throws Exception {
         Map<String, Object> ended = new ConcurrentHashMap<>();
         together(names, name -> {
             Consumer consumer = running.remove(name);
             consumer.shutdown();
+            consumer.log().end();
             ended.put(name, consumer.log().describe());
             return null;
         });

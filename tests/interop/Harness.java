@@ -132,7 +132,6 @@ public final class Harness {
                 case "consume" -> consumers.start(command.getJSONArray("consumers").toJavaList(JSONObject.class));
                 case "look" -> answer.put("consumed", consumers.look(command.getString("name")));
                 case "limit" -> consumers.limit(command.getString("name"), command.getLongValue("limit"));
-                case "suspend" -> consumers.suspend(command.getString("name"), command.getBooleanValue("suspended"));
                 case "offsetForTimestamp" -> answer.put("offset",
                     consumers.offsetForTimestamp(command.getString("name"), command.getIntValue("queueId"), command.getLongValue("timestamp")));
                 case "end" -> answer.put("consumed", consumers.end(command.getJSONArray("names").toJavaList(String.class)));

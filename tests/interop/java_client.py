@@ -21,7 +21,7 @@ TOOLS_LOGBACK = "<configuration><root level='OFF'/></configuration>\n"
 class Subscription:
     """How a consumer is started. ``kind`` is push, orderly, broadcasting (both push too) or lite.
 
-    A push consumer takes ``limit`` messages and refuses what comes beyond; ``suspended`` ones do not pull at first.
+    A push consumer takes ``limit`` messages. What comes beyond it refuses or, if it ``holds``, keeps undecided.
     """
 
     kind: str
@@ -30,7 +30,7 @@ class Subscription:
     expression: str = "*"
     expression_type: str = "TAG"
     limit: int = 2**62
-    suspended: bool = False
+    holds: bool = False
     credentials: tuple[str, str] | None = None
     heartbeat_millis: int = 30_000
 
@@ -44,7 +44,7 @@ class Subscription:
             "expression": self.expression,
             "expressionType": self.expression_type,
             "limit": self.limit,
-            "suspended": self.suspended,
+            "holds": self.holds,
             "heartbeatMillis": self.heartbeat_millis,
         }
 
@@ -137,12 +137,8 @@ class JavaClient:
         return Consumed.of(self._ask({"command": "look", "name": name})["consumed"])
 
     def limit(self, name: str, limit: int) -> None:
-        """Lets a push consumer take up to ``limit`` messages in all; what comes beyond it refuses."""
+        """Lets a push consumer take up to ``limit`` messages in all."""
         self._ask({"command": "limit", "name": name, "limit": limit})
-
-    def suspend(self, name: str, suspended: bool) -> None:
-        """Stops a push consumer from pulling, or lets it go on."""
-        self._ask({"command": "suspend", "name": name, "suspended": suspended})
 
     def offset_for_timestamp(self, name: str, queue_id: int, timestamp: int) -> int:
         """The offset that a lite pull consumer finds for a time in one of the queues that it holds."""

@@ -1,0 +1,124 @@
+"""Members of a group share its queues and hand them over, and what a group has done outlives client and server."""
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from interop.conftest import Java
+from interop.flows import place
+from interop.jars import OLD_CLIENT_VERSION, SERVER_VERSION
+from interop.java_client import JavaClient, Subscription
+from interop.other_clients import other_consumers
+from interop.proxy import recording_proxy
+from interop.stages import Stage, address_text, official_stage, our_server, our_stage, wait_until
+from interop.stored import Stored, stored
+
+pytestmark = pytest.mark.interop
+
+TOPIC = "TopicTest"
+SOME = 20
+"""Messages that a consumer takes before the test goes on."""
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Stored:
+    return stored("g1", tmp_path_factory.mktemp("groups-g1"))
+
+
+@pytest.fixture(scope="module")
+def places(store: Stored) -> list[tuple[int, int]]:
+    """Queue and queue offset of all messages of the topic."""
+    return sorted(place(record) for record in store.records.values() if record.topic == TOPIC)
+
+
+@pytest.fixture(scope="module", params=["ours", pytest.param("official", marks=pytest.mark.soak)])
+def stage(request: pytest.FixtureRequest, store: Stored, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    work = tmp_path_factory.mktemp("stage")
+    with (our_stage if request.param == "ours" else official_stage)(store.root, work) as running:
+        yield running
+
+
+def queues_of(client: JavaClient, name: str) -> set[int]:
+    """The queues of the topic that a consumer holds."""
+    return {queue_id for topic, queue_id in client.look(name).queues if topic == TOPIC}
+
+
+def has_taken(client: JavaClient, name: str, count: int) -> bool:
+    return len(client.look(name).messages) >= count
+
+
+def test_two_members_share_the_queues_and_one_takes_over_what_the_other_leaves(
+    stage: Stage, java: Java, places: list[tuple[int, int]]
+) -> None:
+    """The one that leaves has decided on none of its messages."""
+    leaves, stays = java(OLD_CLIENT_VERSION, "JSON"), java(SERVER_VERSION, "JSON")
+    queues = {queue_id for queue_id, _ in places}
+    leaves.consume(stage.name_server, {"leaves": Subscription("push", "CG_shared", TOPIC, "*", limit=0, holds=True)})
+    wait_until(lambda: queues_of(leaves, "leaves") == queues, "one member holding all queues")
+    stays.consume(stage.name_server, {"stays": Subscription("push", "CG_shared", TOPIC, "*")})
+
+    def is_shared() -> bool:
+        first, second = queues_of(stays, "stays"), queues_of(leaves, "leaves")
+        return len(first) == len(second) == len(queues) // 2 and first | second == queues
+
+    wait_until(is_shared, "each member holding half of the queues")
+    held = queues_of(stays, "stays")
+    share = [place for place in places if place[0] in held]
+    wait_until(partial(has_taken, stays, "stays", len(share)), "one member at the end of its queues")
+    assert sorted(stays.look("stays").places) == share
+
+    assert leaves.end("leaves")["leaves"].messages == []
+    wait_until(lambda: queues_of(stays, "stays") == queues, "all queues handed over")
+    wait_until(partial(has_taken, stays, "stays", len(places)), "the rest taken over")
+    assert sorted(stays.end("stays")["stays"].places) == places
+
+
+def test_a_member_that_dies_without_a_word_loses_its_queues_and_no_message(
+    stage: Stage, java: Java, places: list[tuple[int, int]], tmp_path: Path
+) -> None:
+    client, group, queues = java(SERVER_VERSION, "JSON"), "CG_mourned", {queue_id for queue_id, _ in places}
+    client.consume(stage.name_server, {"mourns": Subscription("push", group, TOPIC, limit=0, holds=True)})
+    wait_until(lambda: queues_of(client, "mourns") == queues, "one member holding all queues")
+    with other_consumers("go", stage.name_server, TOPIC, {group: ("TAG", "*")}, tmp_path) as dies:
+        wait_until(lambda: bool(dies.messages(group)), "a message taken by the Go client")
+        wait_until(lambda: len(queues_of(client, "mourns")) == len(queues) // 2, "half of the queues left to it")
+        dies.kill()
+        taken = {(message["queueId"], message["queueOffset"]) for message in dies.messages(group)}
+    wait_until(lambda: queues_of(client, "mourns") == queues, "the queues of the dead member taken over")
+    client.limit("mourns", 2**62)
+    wait_until(lambda: {*client.look("mourns").places} | taken == {*places}, "all messages taken by one or the other")
+    client.end("mourns")
+
+
+def test_a_group_goes_on_where_it_was_when_client_and_server_start_anew(
+    store: Stored, java: Java, places: list[tuple[int, int]], tmp_path: Path
+) -> None:
+    client = java(SERVER_VERSION, "JSON")
+    with recording_proxy(None) as proxy:
+        name_server = address_text(proxy)
+        with our_server(store.root, tmp_path, proxy):
+            client.consume(name_server, {"before": Subscription("orderly", "CG_restart", TOPIC, limit=SOME)})
+            wait_until(partial(has_taken, client, "before", SOME), "some messages taken")
+            before = client.end("before")["before"]
+        with our_server(store.root, tmp_path, proxy):
+            client.consume(name_server, {"after": Subscription("orderly", "CG_restart", TOPIC)})
+            wait_until(partial(has_taken, client, "after", len(places) - SOME), "the other messages taken")
+            after = client.end("after")["after"]
+    assert sorted(before.places + after.places) == places
+
+
+def test_a_running_consumer_goes_on_where_it_was_when_the_server_starts_anew(
+    store: Stored, java: Java, places: list[tuple[int, int]], tmp_path: Path
+) -> None:
+    client = java(OLD_CLIENT_VERSION, "JSON")
+    with recording_proxy(None) as proxy:
+        with our_server(store.root, tmp_path, proxy):
+            subscription = Subscription("orderly", "CG_restart", TOPIC, limit=SOME, heartbeat_millis=1000)
+            client.consume(address_text(proxy), {"through": subscription})
+            wait_until(partial(has_taken, client, "through", SOME), "some messages taken")
+        with our_server(store.root, tmp_path, proxy):
+            client.limit("through", 2**62)
+            wait_until(partial(has_taken, client, "through", len(places)), "all messages taken")
+            assert sorted(client.end("through")["through"].places) == places
