@@ -12,6 +12,7 @@ from broker.group_notices import GroupNotices
 from broker.long_polling import LongPolling
 from broker.offset_keeper import OffsetKeeper
 from broker.queue_locks import QueueLocks
+from broker.subscriptions import Subscriptions
 
 if TYPE_CHECKING:
     from storage.message_store import MessageStore
@@ -27,8 +28,9 @@ class BrokerService:
 
     `advertise` is the address that routes name, None for the local address of the asking connection, never one read
     from the store; `advertise_ip` is the same with its host name resolved. `started_timestamp` in milliseconds.
-    `clients`, `offsets`, `polls` and `locks` are what the families share: who is connected, how far consumer groups
-    have come, which pulls wait, and which member has which queue to itself. `keeper` writes offsets down, None keeps
+    `clients`, `offsets`, `polls`, `subscriptions` and `locks` are what the families share: who is connected, how far
+    consumer groups have come, which pulls wait, what they choose by, and which member has which queue to itself.
+    `notices` tell members of changes in their group. `keeper` writes offsets down, None keeps
     them in memory alone.
     """
 
@@ -43,6 +45,7 @@ class BrokerService:
     locks: QueueLocks = field(default_factory=QueueLocks)
     offsets: ConsumerOffsets = field(init=False)
     polls: LongPolling = field(init=False)
+    subscriptions: Subscriptions = field(init=False)
     notices: GroupNotices = field(init=False)
     keeper: OffsetKeeper | None = None
 
@@ -50,6 +53,7 @@ class BrokerService:
         """Lay the offsets of live groups over those of the store, and tell members of changes in their group."""
         self.offsets = ConsumerOffsets(self.store)
         self.polls = LongPolling(self.store)
+        self.subscriptions = Subscriptions(self.store)
         self.notices = GroupNotices(self.store)
         self.clients.on_change = self.notices.tell
 

@@ -16,11 +16,11 @@ import numpy as np
 
 from protocol.errors import FilterEvaluationError
 from protocol.message_layout import locate
-from protocol.properties import parse_properties
 from storage.commit_log import SIZE_MASK, CommitLog
 from storage.consume_queue import ConsumeQueue
 from storage.consume_queue_ext import LARGEST_ADDRESS
 from storage.filter.base import MessageFilter
+from storage.filter.property_block import PropertyBlock
 from storage.filter.tag import TagFilter
 from storage.kernels import pull as kernel
 from storage.queue import FILLER_SIZE, Queue, Unit
@@ -246,6 +246,6 @@ def _match_properties(chosen: MessageFilter, record: memoryview) -> bool:
     """Ask the filter's second stage; a message that it cannot evaluate does not match."""
     places = locate(record)
     try:
-        return chosen.matches_commit_log(parse_properties(record[places.properties : places.total_size]))
+        return chosen.matches_commit_log(PropertyBlock(record[places.properties : places.total_size]))
     except FilterEvaluationError:
         return False

@@ -63,8 +63,6 @@ def refusal_of(exchange: Exchange, answered: frozenset[int]) -> Answer | None:
     """How a request is refused that is not answered at all yet, None for one that is."""
     if exchange.code not in answered:
         return Answer(3, f" request type {exchange.code} not supported")
-    if exchange.code == 11 and exchange.ext_fields.get("expressionType", "TAG") != "TAG":
-        return Answer(1, "The broker does not support consumer to filter message by SQL92")
     return None
 
 
@@ -117,6 +115,18 @@ def stored_queues(exchange: Exchange, recorded: Answer, ours: Answer) -> Answer:
         "topicSysFlag": 0,
         "writeQueueNums": 1,
     }
+    return Answer(0, body=ours.body)
+
+
+def retry_routes(exchange: Exchange, recorded: Answer, ours: Answer) -> Answer:
+    """The retry topic of any group has a route, to one queue, from the beginning."""
+    topic = exchange.ext_fields["topic"]
+    if recorded.code != 17 or not topic.startswith("%RETRY%") or topic in exchange.stored_topics:
+        return recorded
+    route = value_of(ours.body)
+    (queues,) = route["queueDatas"]
+    assert (queues["readQueueNums"], queues["perm"]) == (1, 4)
+    assert [broker["brokerName"] for broker in route["brokerDatas"]] == [queues["brokerName"]]
     return Answer(0, body=ours.body)
 
 
@@ -230,6 +240,7 @@ def own_configuration(exchange: Exchange, recorded: Answer, ours: Answer) -> Ans
 DEVIATIONS = (
     Deviation("read_only_routes", (105,), read_only_routes),
     Deviation("stored_queues", (105, 206), stored_queues),
+    Deviation("retry_routes", (105,), retry_routes),
     Deviation("refused_registration", (103,), refused_registration),
     Deviation("heartbeat_features", (34,), heartbeat_features),
     Deviation("explained_absence", (12, 33), explained_absence),

@@ -7,6 +7,7 @@ integers and whole objects as keys) and gives plain values that compare equal wh
 import base64
 import json
 import lzma
+import struct
 import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -14,11 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from golden_store import GOLDEN
+from interop.wire import BINARY_HEADER, decode_frame
 
 RESPONSE_FLAG = 1
 ONEWAY_FLAG = 2
+NOTICE_CODE = 40
+HELD_CODES = frozenset({11, 361})
 QUEUE_FOLDERS = ("consumequeue", "batchconsumequeue")
-SET_MEMBERS = frozenset({"topicList", "groupList", "consumerIdList", "connectionSet", "consumeStatsList"})
+SET_MEMBERS = frozenset(
+    {"topicList", "groupList", "consumerIdList", "connectionSet", "consumeStatsList", "lockOKMQSet"}
+)
 """Members that Java fills from a set or from the values of a hash map: their order says nothing."""
 
 
@@ -37,7 +43,8 @@ class Exchange:
     """One recorded request (`header` as its JSON object) with its recorded answer, None for a oneway request.
 
     `connection` is the pair of ports that tells the session's TCP connections apart; `number` counts from 0 by time.
-    `stored_topics` are the topics that have queues in the session's store.
+    `stored_topics` are the topics that have queues in the session's store. `binary` is the header as it was sent, where
+    that was not JSON. A pull that was still held when its client went away has no answer either.
     """
 
     number: int
@@ -46,6 +53,7 @@ class Exchange:
     body: bytes
     recorded: Answer | None
     stored_topics: frozenset[str] = field(default=frozenset(), repr=False)
+    binary: bytes | None = field(default=None, repr=False)
 
     @property
     def code(self) -> int:
@@ -66,13 +74,25 @@ class Session:
     name: str
     frames: Path
     archive: Path
+    has_consumers: bool = False
 
     def exchanges(self) -> list[Exchange]:
         """Every request of a client in order, each with its answer; requests that the broker sends are left out."""
         with lzma.open(self.frames, "rt", encoding="utf-8") as lines:
-            exchanges = pair_up([json.loads(line) for line in lines])
+            frames = [_with_header(json.loads(line)) for line in lines]
+        exchanges = pair_up(frames, HELD_CODES if self.has_consumers else frozenset())
         topics = self.stored_topics()
         return [replace(exchange, stored_topics=topics) for exchange in exchanges]
+
+    def notices(self) -> list[tuple[tuple[int, int], str]]:
+        """Each time the broker told a member that its group changed: the client's connection, and the group; sorted."""
+        with lzma.open(self.frames, "rt", encoding="utf-8") as lines:
+            frames = [_with_header(json.loads(line)) for line in lines]
+        return sorted(
+            ((frame["dst"], frame["src"]), frame["header"]["extFields"]["consumerGroup"])
+            for frame in frames
+            if frame["header"]["code"] == NOTICE_CODE and not frame["header"]["flag"] & RESPONSE_FLAG
+        )
 
     def stored_topics(self) -> frozenset[str]:
         """The topics that have a folder of queues in the archive."""
@@ -91,22 +111,46 @@ def sessions() -> list[Session]:
     return found
 
 
-def pair_up(frames: list[dict[str, Any]]) -> list[Exchange]:
-    """Match requests and responses by connection and opaque; a request without a response must be a oneway one."""
+def consumer_sessions() -> list[Session]:
+    """The sessions of consumers, which were recorded on the stores of other sessions."""
     return [
-        Exchange(number, (frame["src"], frame["dst"]), frame["header"], _body_of(frame), answer)
-        for number, (frame, answer) in enumerate(_requests_of_clients(frames))
+        Session(f"{frames.parent.relative_to(GOLDEN)}/consumers", frames, frames.with_name("store.tar.xz"), True)
+        for frames in sorted(GOLDEN.rglob("client-flows.jsonl.xz"))
     ]
 
 
-def _requests_of_clients(frames: list[dict[str, Any]]) -> Iterator[tuple[dict[str, Any], Answer | None]]:
+def _with_header(frame: dict[str, Any]) -> dict[str, Any]:
+    """The frame with a binary header decoded, and kept as it was under `binary`."""
+    if "binary" not in frame["header"]:
+        return frame
+    raw = bytes.fromhex(frame["header"]["binary"])
+    payload = struct.pack(">I", BINARY_HEADER << 24 | len(raw)) + raw
+    return frame | {"header": decode_frame(payload).header, "binary": raw}
+
+
+def pair_up(frames: list[dict[str, Any]], may_be_held: frozenset[int] = frozenset()) -> list[Exchange]:
+    """Match requests and responses by connection and opaque.
+
+    A request without a response must be a oneway one, or of a code that `may_be_held`.
+    """
+    return [
+        Exchange(
+            number, (frame["src"], frame["dst"]), frame["header"], _body_of(frame), answer, binary=frame.get("binary")
+        )
+        for number, (frame, answer) in enumerate(_requests_of_clients(frames, may_be_held))
+    ]
+
+
+def _requests_of_clients(
+    frames: list[dict[str, Any]], may_be_held: frozenset[int]
+) -> Iterator[tuple[dict[str, Any], Answer | None]]:
     servers = {frame["src"] for frame in frames if frame["header"]["flag"] & RESPONSE_FLAG}
     for position, frame in enumerate(frames):
         flag = frame["header"]["flag"]
         if flag & RESPONSE_FLAG or frame["src"] in servers:
             continue
         answer = next((later for later in frames[position + 1 :] if _answers(later, frame)), None)
-        if answer is None and not flag & ONEWAY_FLAG:
+        if answer is None and not flag & ONEWAY_FLAG and frame["header"]["code"] not in may_be_held:
             raise ValueError(f"no answer was recorded to {frame['header']}")
         yield frame, None if answer is None else answer_of(answer["header"], _body_of(answer))
 

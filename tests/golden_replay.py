@@ -5,15 +5,15 @@ import json
 import struct
 from dataclasses import dataclass
 
-from golden_frames import ONEWAY_FLAG, RESPONSE_FLAG, Answer, Exchange, answer_of
-from interop.wire import Frame, FrameSplitter
+from golden_frames import RESPONSE_FLAG, Answer, Exchange, answer_of
+from interop.wire import BINARY_HEADER, Frame, FrameSplitter
 
 ANSWER_SECONDS = 30
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """One exchange of the session, with our answer and its raw header; both None for a oneway request."""
+    """One exchange of the session, with our answer and its raw header; both None where none was recorded."""
 
     exchange: Exchange
     ours: Answer | None
@@ -31,10 +31,13 @@ class ReplayConnection:
 
     async def ask(self, exchange: Exchange) -> Outcome:
         """Send the recorded request and wait for the answer with its opaque."""
-        header = json.dumps(exchange.header, ensure_ascii=False, separators=(",", ":")).encode("utf-8")
+        header = exchange.binary
+        mark = BINARY_HEADER << 24
+        if header is None:
+            header, mark = json.dumps(exchange.header, ensure_ascii=False, separators=(",", ":")).encode("utf-8"), 0
         length = 4 + len(header) + len(exchange.body)
-        self._writer.write(struct.pack(">ii", length, len(header)) + header + exchange.body)
-        if exchange.header["flag"] & ONEWAY_FLAG:
+        self._writer.write(struct.pack(">iI", length, mark | len(header)) + header + exchange.body)
+        if exchange.recorded is None:
             return Outcome(exchange, None, None)
         async with asyncio.timeout(ANSWER_SECONDS):
             frame = await self._answer_to(exchange.header["opaque"])
@@ -57,8 +60,13 @@ class ReplayConnection:
         await self._writer.wait_closed()
 
 
-async def replay(exchanges: list[Exchange], host: str, port: int) -> list[Outcome]:
-    """Play a session in its order; each recorded connection is one of ours, closed after its last request."""
+async def replay(
+    exchanges: list[Exchange], host: str, port: int, asked: list[tuple[tuple[int, int], Frame]] | None = None
+) -> list[Outcome]:
+    """Play a session in its order; each recorded connection is one of ours, closed after its last request.
+
+    What the server asks in turn goes to `asked`, with the connection.
+    """
     last_use = {exchange.connection: exchange.number for exchange in exchanges}
     connections: dict[tuple[int, int], ReplayConnection] = {}
     outcomes = []
@@ -69,5 +77,8 @@ async def replay(exchanges: list[Exchange], host: str, port: int) -> list[Outcom
             connections[exchange.connection] = connection
         outcomes.append(await connection.ask(exchange))
         if last_use[exchange.connection] == exchange.number:
-            await connections.pop(exchange.connection).close()
+            ended = connections.pop(exchange.connection)
+            await ended.close()
+            if asked is not None:
+                asked += [(exchange.connection, frame) for frame in ended.asked]
     return outcomes

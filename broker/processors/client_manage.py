@@ -6,6 +6,7 @@ Source: remoting-protocol §3.2, §4.10, §4.18.
 from broker.broker_service import BrokerService
 from broker.client_registry import Member, as_connection
 from broker.dispatcher import Request, handles
+from broker.subscriptions import make_filter
 from protocol.bodies import (
     CheckClientRequestBody,
     HeartbeatData,
@@ -23,10 +24,7 @@ from protocol.headers import (
     GetProducerConnectionListRequestHeader,
     UnregisterClientRequestHeader,
 )
-from storage.filter.tag import is_tag_type, parse_tag_expression
-
-NO_SUCH_FILTER = "The broker does not support consumer to filter message by {}"
-"""A broker's words to subscriptions that are not by tags."""
+from storage.filter.tag import is_tag_type
 
 
 class ClientManageProcessor:
@@ -55,13 +53,12 @@ class ClientManageProcessor:
 
     @handles(RequestCode.CHECK_CLIENT_CONFIG, EmptyRequestHeader)
     def check_client_config(self, _header: EmptyRequestHeader, request: Request) -> Response:
-        """Whether a subscription could be served; only those by tags can."""
+        """Whether the expression of a subscription compiles; those by tags are not asked about."""
         subscription = decode_json(request.command.body, CheckClientRequestBody).subscription_data
-        if not is_tag_type(subscription.expression_type):
-            remark = NO_SUCH_FILTER.format(subscription.expression_type)
-            return Response(ResponseCode.SYSTEM_ERROR, remark)
+        if is_tag_type(subscription.expression_type):
+            return Response()
         try:
-            parse_tag_expression(subscription.sub_string, subscription.expression_type)
+            make_filter(subscription.sub_string, subscription.expression_type)
         except FilterSyntaxError as error:
             return Response(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error))
         return Response()

@@ -13,13 +13,15 @@ import msgspec
 from broker.broker_service import BrokerService
 from broker.dispatcher import Answer, Request, handles
 from broker.long_polling import QueueKey
+from broker.subscriptions import make_filter
 from broker.topic_catalog import find_topic
+from protocol.bodies import SubscriptionData
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Response
 from protocol.errors import FilterSyntaxError
 from protocol.headers import PullMessageRequestHeader
 from storage.filter.base import MessageFilter
-from storage.filter.tag import TagFilter, is_tag_type, parse_tag_expression
+from storage.filter.tag import is_tag_type
 from storage.get_message import GetMessageResult, GetMessageStatus, get_message
 from storage.message_store import Snapshot
 from storage.residency import Cold, may_wait
@@ -43,6 +45,8 @@ SCANS_IN_POOL = 4096
 """The same on a thread, some three million messages; then the client is told where to go on."""
 
 FAQ = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
+
+NO_FILTER_DATA = "The broker's consumer filter data is not exist!Your expression may be wrong!"
 
 CODES = {
     GetMessageStatus.FOUND: ResponseCode.SUCCESS,
@@ -128,10 +132,14 @@ class PullMessageProcessor:
             raise Refused(Response(ResponseCode.INVALID_PARAMETER, remark))
         return topic
 
-    def _filter(self, header: PullMessageRequestHeader) -> TagFilter:
+    def _filter(self, header: PullMessageRequestHeader) -> MessageFilter:
         """The subscription in the request, else the one that the group's members told with their heartbeats."""
         if header.sys_flag & SUBSCRIPTION_FLAG:
-            return _tag_filter(header.subscription, header.expression_type)
+            try:
+                return make_filter(header.subscription, header.expression_type)
+            except FilterSyntaxError as error:
+                remark = f"parse the consumer's subscription failed: {error}"
+                raise Refused(Response(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark)) from error
         group = self._service.clients.consumer_group(header.consumer_group)
         if group is None:
             raise Refused(Response(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's group info not exist\n{FAQ}"))
@@ -142,7 +150,17 @@ class PullMessageProcessor:
             )
         if subscription.sub_version < header.sub_version:
             raise Refused(Response(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest"))
-        return _tag_filter(subscription.sub_string, subscription.expression_type)
+        return self._told_filter(header.consumer_group, subscription)
+
+    def _told_filter(self, group: str, subscription: SubscriptionData) -> MessageFilter:
+        """The filter of a heartbeat's subscription, which was not refused when it was told."""
+        try:
+            return self._service.subscriptions.filter_of(group, subscription)
+        except FilterSyntaxError as error:
+            if is_tag_type(subscription.expression_type):
+                remark = f"parse the consumer's subscription failed: {error}"
+                raise Refused(Response(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark)) from error
+            raise Refused(Response(ResponseCode.FILTER_DATA_NOT_EXIST, f"{NO_FILTER_DATA}: {error}")) from error
 
     def _look(
         self, snapshot: Snapshot, header: PullMessageRequestHeader, queue_offset: int, message_filter: MessageFilter
@@ -232,14 +250,3 @@ def _is_nothing_new(result: GetMessageResult, queue_offset: int) -> bool:
     if result.status is GetMessageStatus.NO_MESSAGE_IN_QUEUE:
         return queue_offset == 0
     return CODES[result.status] is ResponseCode.PULL_NOT_FOUND
-
-
-def _tag_filter(subscription: str | None, expression_type: str | None) -> TagFilter:
-    if not is_tag_type(expression_type):
-        remark = f"The broker does not support consumer to filter message by {expression_type}"
-        raise Refused(Response(ResponseCode.SYSTEM_ERROR, remark))
-    try:
-        return TagFilter(parse_tag_expression(subscription, expression_type))
-    except FilterSyntaxError as error:
-        remark = f"parse the consumer's subscription failed: {error}"
-        raise Refused(Response(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark)) from error

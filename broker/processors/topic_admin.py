@@ -37,7 +37,7 @@ from protocol.headers import (
     SearchOffsetRequestHeader,
 )
 from storage.consume_queue_ext import ConsumeQueueExtUnit
-from storage.filter.tag import TagFilter, is_tag_type, parse_tag_expression
+from storage.filter.base import MessageFilter
 from storage.queue import NO_TIMESTAMP, BoundaryType, ConsumeQueueEntry
 from storage.store_config import DataVersion
 
@@ -145,11 +145,11 @@ class TopicAdminProcessor:
         leave_to_a_thread(count)
         subscription, filter_data = self._subscription(header)
         entries = queue.entries(header.index, count) if count else []
-        tag_filter = None if subscription is UNSET else _tag_filter(subscription)
+        chosen = None if subscription is UNSET else self._filter(header.consumer_group, subscription)
         body = QueryConsumeQueueResponseBody(
             max_queue_index=queue.max_offset,
             min_queue_index=queue.min_offset,
-            queue_data=[_queue_data(entry, tag_filter) for entry in entries],
+            queue_data=[_queue_data(entry, chosen) for entry in entries],
             filter_data=filter_data,
             subscription_data=subscription,
         )
@@ -168,29 +168,26 @@ class TopicAdminProcessor:
             return UNSET, f"{header.consumer_group}@{header.topic} is not online!"
         return subscription, "null"
 
-
-def _tag_filter(subscription: SubscriptionData) -> TagFilter | None:
-    """The filter of a subscription by tags, None for another one."""
-    if not is_tag_type(subscription.expression_type):
-        return None
-    try:
-        return TagFilter(parse_tag_expression(subscription.sub_string, subscription.expression_type))
-    except FilterSyntaxError:
-        return None
+    def _filter(self, group: str | None, subscription: SubscriptionData) -> MessageFilter | None:
+        """The filter of a group's subscription, None for one that does not compile."""
+        try:
+            return self._service.subscriptions.filter_of(group or "", subscription)
+        except FilterSyntaxError:
+            return None
 
 
 def _offset(offset: int) -> Response:
     return Response(ext_fields={"offset": str(offset)})
 
 
-def _queue_data(entry: ConsumeQueueEntry, tag_filter: TagFilter | None) -> ConsumeQueueData:
+def _queue_data(entry: ConsumeQueueEntry, chosen: MessageFilter | None) -> ConsumeQueueData:
     """One unit; only units with an extension are evaluated, as a broker does it."""
     data = ConsumeQueueData(entry.physical_offset, entry.size, entry.tags_code)
     extension = entry.extension
     if extension is not None:
         data.extend_data_json = _extension_json(extension)
         data.bit_map = UNSET if extension.bitmap is None else format_bitmap(extension.bitmap)
-        data.eval = tag_filter is not None and tag_filter.matches_consume_queue_entry(entry.tags_code, extension)
+        data.eval = chosen is not None and chosen.matches_consume_queue_entry(entry.tags_code, extension)
     elif entry.valid_tags_code is None:
         data.msg = f"Cq extend not exist!addr: {entry.tags_code}"
     return data

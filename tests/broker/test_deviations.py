@@ -25,7 +25,7 @@ def g1(g1_store: Path) -> Asker:
 def test_each_deviation_is_described_once_and_has_a_test_here() -> None:
     names = [rule.name for rule in DEVIATIONS]
     sections = re.findall(r"^## (.+)$", DOCUMENT.read_text(), re.M)
-    assert sections == [*names, "Not answered yet"]
+    assert sections == [*names, "What was not recorded"]
     assert len(names) <= LARGEST_NUMBER
     for name in names:
         assert f"test_{name}" in globals()
@@ -53,6 +53,13 @@ def test_stored_queues(tmp_path: Path) -> None:
     assert "%LMQ%alpha" in asker.value(206)["topicList"]
     (queues,) = asker.value(105, {"topic": "%LMQ%alpha"})["queueDatas"]
     assert (queues["readQueueNums"], queues["perm"]) == (1, 4)
+
+
+def test_retry_routes(g1: Asker) -> None:
+    route = g1.value(105, {"topic": "%RETRY%NobodyYet"})
+    assert [(queues["readQueueNums"], queues["perm"]) for queues in route["queueDatas"]] == [(1, 4)]
+    assert g1.value(105, {"topic": "TopicTest"})["brokerDatas"] == route["brokerDatas"]
+    assert g1.ask(105, {"topic": "%RETRY%"}).code == 17
 
 
 def test_refused_registration(g1: Asker) -> None:

@@ -17,13 +17,14 @@ from broker.dispatcher import WRITING_CODES, handled_methods
 from broker.request_families import PROCESSORS
 from broker_harness import service_of, serving
 from golden_deviations import DEVIATIONS, LARGEST_NUMBER, expected_of, is_same, refusal_of
-from golden_frames import Answer, Exchange, Session, sessions, value_of
+from golden_frames import Answer, Exchange, Session, consumer_sessions, sessions, value_of
 from golden_replay import Outcome, replay
 from golden_store import unpack
+from interop.wire import Frame
 from protocol.codes import VERSION_5_3_3
 from storage.message_store import MessageStore, StoreOptions
 
-SESSIONS = {session.name: session for session in sessions()}
+SESSIONS = {session.name: session for session in [*sessions(), *consumer_sessions()]}
 ANSWERED = frozenset(code for family in PROCESSORS for code, _, _ in handled_methods(family)) | WRITING_CODES
 PROCESS_CODES = {21, 26, 28, 202, 319}
 """Answers that tell of the process too; their own tests say what they must hold."""
@@ -42,7 +43,12 @@ def advertised_address(exchanges: list[Exchange]) -> Endpoint:
     return Endpoint.parse(broker["brokerAddrs"]["0"])
 
 
-def play(session: Session, exchanges: list[Exchange], tmp_path_factory: pytest.TempPathFactory) -> list[Outcome]:
+def play(
+    session: Session,
+    exchanges: list[Exchange],
+    tmp_path_factory: pytest.TempPathFactory,
+    asked: list[tuple[tuple[int, int], Frame]] | None = None,
+) -> list[Outcome]:
     root = unpack("store", tmp_path_factory.mktemp(session.archive.parent.name), archives=session.archive.parent)
     log_directories = tuple(sorted(path for path in root.glob("commitlog*") if path.is_dir()))
     store = MessageStore.open(root, StoreOptions(commit_log_directories=log_directories))
@@ -50,7 +56,7 @@ def play(session: Session, exchanges: list[Exchange], tmp_path_factory: pytest.T
     async def run() -> list[Outcome]:
         service = service_of(store, advertise=advertised_address(exchanges))
         async with serving(service) as server:
-            return await replay(exchanges, *server.addresses[0])
+            return await replay(exchanges, *server.addresses[0], asked)
 
     return asyncio.run(run())
 
@@ -101,7 +107,7 @@ def test_every_answer_is_a_response_of_ours_to_its_request(outcomes: dict[str, l
             if outcome.header is not None:
                 assert outcome.header["flag"] == 1
                 assert outcome.header["opaque"] == outcome.exchange.header["opaque"]
-                assert outcome.header["language"] == "JAVA"
+                assert outcome.header["language"] == (0 if outcome.exchange.binary else "JAVA")
                 assert outcome.header["version"] == VERSION_5_3_3
 
 
@@ -147,3 +153,13 @@ def test_a_difference_that_no_rule_describes_is_noticed(code: int, outcomes: dic
             except (AssertionError, KeyError):
                 continue
             assert not is_same(expected, changed), (str(exchange), changed)
+
+
+@pytest.mark.parametrize("session", consumer_sessions(), ids=lambda session: session.name)
+def test_members_are_told_of_changes_in_their_group_as_recorded(
+    session: Session, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    asked: list[tuple[tuple[int, int], Frame]] = []
+    play(session, exchanges_of(session.name), tmp_path_factory, asked)
+    assert {(frame.code, frame.header["flag"]) for _, frame in asked} == {(40, 2)}
+    assert sorted((place, frame.header["extFields"]["consumerGroup"]) for place, frame in asked) == session.notices()

@@ -8,6 +8,7 @@ import pytest
 
 from asking import Asker
 from broker.processors import pull_message
+from golden_store import GOLDEN
 from heartbeats import consumer, heartbeat, subscription
 from protocol.command import Response
 from protocol.message import decode_messages
@@ -76,6 +77,27 @@ def test_without_one_the_groups_heartbeat_says_what_it_wants(g1: Asker) -> None:
     assert {message.tags for message in decode_messages(answer.body)} == {"TagD"}
 
 
+def test_an_expression_chooses_by_properties_wherever_it_stands(g1: Asker) -> None:
+    """The messages of the recorded SQL consumer (consumed-sql.tsv), by a pull of each queue."""
+    expression = "a > 10 AND a <= 30 AND region = 'hz'"
+    g1.ask(34, body=heartbeat("c1", consumer("G", subscription("TopicTest", expression, 3, "SQL92"))))
+    rows = [line.split("\t") for line in (GOLDEN / "g1" / "consumed-sql.tsv").read_text().splitlines()]
+    expected = {word for row in rows for word in row if len(word) == 56 and word.isalnum()}
+    for fields in ({"sysFlag": 0, "subVersion": 3}, {"subscription": expression, "expressionType": "SQL92"}):
+        found = set()
+        for queue_id in range(4):
+            answer = pull(g1, "TopicTest", queue_id, 0, **fields)
+            found |= {message.unique_key for message in decode_messages(answer.body)}
+        assert found == expected
+        assert len(found) > 3
+
+
+def test_the_class_filters_of_old_leave_the_choice_to_the_client(g1: Asker) -> None:
+    told = {**subscription("TopicTest", "any.Java.Class"), "classFilterMode": True}
+    g1.ask(34, body=heartbeat("c1", consumer("G", told)))
+    assert pull(g1, "TopicTest", 0, 0, sysFlag=0, subVersion=1).code == FOUND
+
+
 def test_lite_pulls_are_pulls(g1: Asker) -> None:
     answer = pull(g1, "TopicTest", 0, 0, code=361, sysFlag=SUBSCRIPTION | 16)
     assert (answer.code, answer.remark) == (FOUND, "FOUND")
@@ -88,11 +110,10 @@ def test_lite_pulls_are_pulls(g1: Asker) -> None:
         ({"topic": "TopicTx", "sysFlag": 0}, 24, "the consumer's subscription not exist"),
         ({"sysFlag": 0, "subVersion": 8}, 25, "the consumer's subscription not latest"),
         ({"subscription": "||"}, 23, "parse the consumer's subscription failed"),
-        (
-            {"subscription": "a > 1", "expressionType": "SQL92"},
-            1,
-            "does not support consumer to filter message by SQL92",
-        ),
+        ({"subscription": "a >", "expressionType": "SQL92"}, 23, "a >\n"),
+        ({"subscription": "", "expressionType": "SQL92"}, 23, "the expression is empty"),
+        ({"subscription": "a > 1", "expressionType": "sql92"}, 23, "TAG or SQL92"),
+        ({"topic": "TopicBatch", "sysFlag": 0}, 27, "Your expression may be wrong!"),
         ({"topic": "NoSuchTopic"}, 17, "topic[NoSuchTopic] not exist"),
         ({"queueId": 4}, 29, "queueId[4] is illegal, topic:[TopicTest] topicConfig.readQueueNums:[4]"),
         ({"queueId": -1}, 29, "queueId[-1] is illegal"),
@@ -101,7 +122,8 @@ def test_lite_pulls_are_pulls(g1: Asker) -> None:
 def test_what_a_broker_refuses_is_refused_in_its_words(
     fields: dict[str, str | int], code: int, words: str, g1: Asker
 ) -> None:
-    g1.ask(34, body=heartbeat("c1", consumer("G", subscription("TopicTest", "TagD", 7))))
+    wrong = subscription("TopicBatch", "a >", kind="SQL92")
+    g1.ask(34, body=heartbeat("c1", consumer("G", subscription("TopicTest", "TagD", 7), wrong)))
     answer = pull(g1, **({"topic": "TopicTest", "queue_id": 0, "queue_offset": 0} | fields))
     assert answer.code == code
     assert words in (answer.remark or "")
