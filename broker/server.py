@@ -21,6 +21,7 @@ from broker.connection import Connection, ConnectionSettings
 from broker.dispatcher import Dispatcher
 from broker.fast_lane import FastLane
 from broker.listeners import Listener, cannot_listen
+from protocol.errors import RocketLensError
 from storage.residency import allow_waiting, forbid_waiting
 
 logger = logging.getLogger(__name__)
@@ -148,6 +149,8 @@ class Server:
         try:
             self._service.store.refresh()
             self._finish_scan()
+        except RocketLensError as error:
+            logger.error("the store could not be read anew (%s); what was read before is served on", error)
         except Exception:
             logger.exception("the store could not be read anew; what was read before is served on")
         else:

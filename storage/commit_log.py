@@ -47,9 +47,10 @@ class Segment:
 class CommitLog:
     """All segments of a store at one moment; ``minimum`` and ``end`` bound where records may start."""
 
-    def __init__(self, segments: list[Segment], problems: list[str]) -> None:
+    def __init__(self, segments: list[Segment], problems: list[str], unreadable: Iterable[Path] = ()) -> None:
         """Build the lookup table over segments that are sorted by base offset and do not overlap."""
         self.segments = tuple(segments)
+        self.unreadable = tuple(unreadable)
         self.torn_end: TornEnd | None = None
         if segments:
             last = segments[-1]
@@ -75,8 +76,11 @@ class CommitLog:
         StoreError when a directory cannot be listed or no segment can be read.
         """
         problems: list[str] = []
-        files = _open_files(_list_segments(directories, problems), previous, problems)
-        return cls(_trim(files, known_ends or {}, problems), problems)
+        unreadable: dict[Path, StoreError] = {}
+        files = _open_files(_list_segments(directories, problems), previous, problems, unreadable)
+        if unreadable and not files:
+            raise next(iter(unreadable.values()))
+        return cls(_trim(files, known_ends or {}, problems), problems, unreadable)
 
     def record(self, physical_offset: int, size: int) -> memoryview | None:
         """``size`` bytes at a physical offset, unchecked, or None when they do not lie in one segment's valid part."""
@@ -207,17 +211,19 @@ def _size(path: Path) -> int:
 
 
 def _open_files(
-    paths: list[tuple[int, Path]], previous: CommitLog | None, problems: list[str]
+    paths: list[tuple[int, Path]],
+    previous: CommitLog | None,
+    problems: list[str],
+    unreadable: dict[Path, StoreError],
 ) -> list[tuple[int, MappedFile]]:
-    """Map the segments, or take over maps of the same files; one unreadable is a problem, all are an error."""
+    """Map the segments, or take over maps of the same files; what cannot be read is a problem and noted."""
     known = {segment.file.path: segment.file for segment in previous.segments} if previous else {}
     files: list[tuple[int, MappedFile]] = []
-    failure: StoreError | None = None
     for base_offset, path in paths:
         try:
             file = _take_over(known.get(path), path)
         except StoreError as error:
-            failure = error
+            unreadable[path] = error
             problems.append(f"{error}; it is served without")
             continue
         if not file.size:
@@ -226,8 +232,6 @@ def _open_files(
             problems.append(f"{path} reaches beyond the largest offset there is and is ignored")
         else:
             files.append((base_offset, file))
-    if failure is not None and not files:
-        raise failure
     return files
 
 

@@ -10,6 +10,7 @@ import errno
 import mmap
 import os
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -56,7 +57,7 @@ def read_small_file(path: Path, limit: int) -> bytes:
 
     A FIFO would be waited on for ever, a device has no end; FileNotFoundError passes through.
     """
-    if not path.exists():
+    if not os.path.exists(path):
         raise FileNotFoundError(path)
     descriptor = open_read_only(path)
     with os.fdopen(descriptor, "rb") as file:
@@ -170,6 +171,14 @@ def _can_be_probed(descriptor: int, size: int) -> bool:
     return True
 
 
+def is_kind(test: Callable[[], bool]) -> bool:
+    """Whether an entry of a directory is what ``test`` asks; a link that leads round in circles is nothing."""
+    try:
+        return test()
+    except OSError:
+        return False
+
+
 def list_segment_files(directory: Path) -> tuple[list[tuple[int, Path]], list[Path]]:
     """Files of a logical stream in a directory, as (byte offset, path) in numerical order, and what else lies there.
 
@@ -186,7 +195,7 @@ def list_segment_files(directory: Path) -> tuple[list[tuple[int, Path]], list[Pa
         raise StoreError(directory, what=f"cannot be listed: {os.strerror(error.errno or errno.EIO)}") from error
     for entry in entries:
         numeric = len(entry.name) == SEGMENT_NAME_DIGITS and entry.name.isdecimal()
-        if numeric and int(entry.name) <= LARGEST_OFFSET and entry.is_file():
+        if numeric and int(entry.name) <= LARGEST_OFFSET and is_kind(entry.is_file):
             files.append((int(entry.name), Path(entry.path)))
         else:
             foreign.append(Path(entry.path))

@@ -172,6 +172,7 @@ class MessageStore:
             *snapshot.layout.problems,
             *snapshot.commit_log.problems,
             *snapshot.index.problems,
+            *snapshot.queues.problems,
             *snapshot.config.problems,
             *(f"no record between physical offsets {start} and {stop}" for start, stop in snapshot.tail.skipped),
         ]
@@ -328,6 +329,7 @@ def _point_at_tail(catalog: np.ndarray, tail: TailIndex) -> None:
 def _incompleteness(commit_log: CommitLog, tail: TailIndex) -> str | None:
     """What any key query may lack, as one clause, or None."""
     parts = [f"no segment holds physical offsets {start} to {stop}" for start, stop in commit_log.holes()]
+    parts += [f"segment {path.name} cannot be read" for path in commit_log.unreadable]
     if commit_log.torn_end and commit_log.torn_end.next_record is not None:
         parts.append(commit_log.torn_end.sentence())
     if tail.remaining:

@@ -19,6 +19,7 @@ from protocol.errors import StoreError
 from storage.batch_consume_queue import BatchConsumeQueue
 from storage.commit_log import CommitLog
 from storage.consume_queue import ConsumeQueue
+from storage.mapped_file import is_kind
 from storage.open_files import OpenFiles
 from storage.queue import Queue
 from storage.queue_record import QueueName
@@ -37,15 +38,17 @@ LARGEST_QUEUE_ID: Final = (1 << 31) - 1
 class QueueStore:
     """The queues below a store's root at one moment; missing directories hold none. Safe to use from several threads.
 
-    Raises StoreError when a directory is there and cannot be listed.
+    `problems` names a tree of queues that cannot be listed; it is served without. A topic's directory that cannot be
+    raises StoreError when it is asked for.
     """
 
     def __init__(self, root: Path, commit_log: CommitLog, open_files: OpenFiles | None = None) -> None:
         self._root = root
         self._commit_log = commit_log
         self._open_files = OpenFiles() if open_files is None else open_files
-        self._plain = frozenset(_directories(root / CONSUME_QUEUE))
-        self._batch = frozenset(_directories(root / BATCH_CONSUME_QUEUE))
+        self.problems: list[str] = []
+        self._plain = frozenset(self._list_topics(root / CONSUME_QUEUE))
+        self._batch = frozenset(self._list_topics(root / BATCH_CONSUME_QUEUE))
         self._has_extension = (root / CONSUME_QUEUE_EXT).is_dir()
         self._topics = tuple(sorted(self._plain | self._batch))
         self._ids: dict[str, tuple[int, ...]] = {}
@@ -101,6 +104,13 @@ class QueueStore:
             found.extend(queue.offsets_with_tag(tag_hash, from_physical, to_physical) for queue in queues)
         return np.unique(np.concatenate(found))[::-1]
 
+    def _list_topics(self, tree: Path) -> list[str]:
+        try:
+            return list(_directories(tree))
+        except StoreError as error:
+            self.problems.append(f"{error}; the store is served without it")
+            return []
+
     def _list_ids(self, topic: str) -> set[int]:
         ids: set[int] = set()
         for tree, topics in ((CONSUME_QUEUE, self._plain), (BATCH_CONSUME_QUEUE, self._batch)):
@@ -136,7 +146,7 @@ def _directories(path: Path) -> Iterator[str]:
     """Names of the directories in a directory; those that are no UTF-8 can be no topic's."""
     try:
         with os.scandir(path) as entries:
-            names = [entry.name for entry in entries if entry.is_dir()]
+            names = [entry.name for entry in entries if is_kind(entry.is_dir)]
     except (FileNotFoundError, NotADirectoryError):
         return
     except OSError as error:

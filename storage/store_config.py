@@ -6,6 +6,7 @@ a copy of a live store may have caught only that one. Nothing here is fatal: a f
 that is none, are told in `StoreConfig.problems`, and the store is served without it. Source: store-format §9.
 """
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Final, Self, TypeVar
@@ -153,7 +154,10 @@ class _Reader:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         self.problems: list[str] = []
-        if (directory / "rdb").is_dir() or (directory / "topics").is_dir():
+        if os.path.lexists(directory) and not os.access(directory, os.R_OK | os.X_OK, effective_ids=True):
+            self.problems.append(f"{directory} cannot be read; the store is served without it")
+        # os.path, since Path.is_dir raises where a directory may not be entered.
+        if os.path.isdir(directory / "rdb") or os.path.isdir(directory / "topics"):
             self.problems.append(f"{directory} is kept in RocksDB and not read; JSON files in it may be old")
 
     def read(self, name: str, *, required: bool = False) -> "_File":

@@ -131,8 +131,8 @@ def _describe(root: Path, names: set[str]) -> str:
 
 def _segments(root: Path, directory: Path) -> list[Path]:
     """Segment files in one directory of the log."""
-    if not directory.is_dir():
-        found = "a file" if directory.exists() else "nothing there"
+    if not os.path.isdir(directory):
+        found = "a file" if os.path.lexists(directory) else "nothing there"
         raise NotAStore(root, expected=f"a directory of the commit log in {directory}", found=found)
     try:
         return [path for _, path in list_segment_files(directory)[0]]
@@ -150,7 +150,7 @@ def _refuse_rocksdb(root: Path, names: set[str]) -> None:
 
 def _rocksdb_file(directory: Path) -> str | None:
     """A file by which a RocksDB is known, if the directory is one."""
-    if (directory / "CURRENT").is_file():
+    if os.path.isfile(directory / "CURRENT"):
         return "CURRENT"
     try:
         with os.scandir(directory) as entries:

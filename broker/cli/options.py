@@ -43,7 +43,7 @@ def directories(text: str) -> tuple[Path, ...]:
     return tuple(map(Path, pieces))
 
 
-DIRECTORY = click.Path(path_type=Path)
+DIRECTORY = click.Path(readable=False, path_type=Path)
 
 _STORE_OPTIONS = (
     click.option(

@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oracles import java_hash
-from protocol.errors import StoreError
 from queue_stores import open_queues, write_units
 from storage.batch_consume_queue import BatchConsumeQueue
 from storage.commit_log import CommitLog
@@ -61,15 +60,17 @@ def test_a_store_without_queues_has_no_topics(tmp_path: Path) -> None:
     assert queues.queue("T", 0) is None
 
 
-def test_a_directory_that_cannot_be_listed_is_an_error_with_its_path(
+def test_a_tree_that_cannot_be_listed_is_a_problem_with_its_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(path: Path) -> None:
         raise PermissionError(errno.EACCES, "no", str(path))
 
     monkeypatch.setattr(os, "scandir", refuse)
-    with pytest.raises(StoreError, match="consumequeue: cannot be listed: Permission denied"):
-        QueueStore(tmp_path, CommitLog([], []))
+    queues = QueueStore(tmp_path, CommitLog([], []))
+    told = f"{tmp_path}/consumequeue: cannot be listed: Permission denied; the store is served without it"
+    assert queues.problems[0] == told
+    assert queues.topics() == []
 
 
 def test_a_queue_is_one_object_until_a_refresh(tmp_path: Path) -> None:
