@@ -4,14 +4,19 @@ numba reads NUMBA_CACHE_DIR when a kernel's module is imported, so `use_numba_ca
 `storage.message_store`. Without it numba would write beside the installed modules, or not at all.
 """
 
+import contextlib
 import os
 import stat
+import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
 from protocol.errors import ConfigError
 
 VARIABLE = "NUMBA_CACHE_DIR"
+COMPILED = "all-compiled"
+COMPILE = "import broker.fast_lane, storage.message_store"
 
 
 def use_numba_cache(option: Path | None = None) -> Path:
@@ -22,6 +27,22 @@ def use_numba_cache(option: Path | None = None) -> Path:
     directory = _choose(option)
     os.environ[VARIABLE] = str(directory)
     return directory
+
+
+def compile_apart() -> None:
+    """Compile all kernels in a process of their own, unless that was done: the compiler's memory, 150 MB, goes with it.
+
+    Call it behind `use_numba_cache`. Where it fails the kernels are compiled when they are imported, as ever.
+    """
+    from storage.kernels import CACHE_DIRECTORY
+
+    mark = CACHE_DIRECTORY / COMPILED
+    if mark.exists():
+        return
+    done = subprocess.run([sys.executable, "-c", COMPILE], stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    if done.returncode == 0:
+        with contextlib.suppress(OSError):
+            mark.touch()
 
 
 def _choose(option: Path | None) -> Path:

@@ -4,7 +4,7 @@ import gc
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from broker.numba_cache import is_writable, use_numba_cache
+from broker.numba_cache import compile_apart, is_writable, use_numba_cache
 from protocol.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -20,10 +20,12 @@ def open_store(
     state_directory: Path | None = None,
     scan_budget: int | None = None,
     numba_cache: Path | None = None,
+    stays: bool = False,
 ) -> "MessageStore":
     """Open a store as the shared options say; kernels are loaded when this returns.
 
-    `scan_budget` bounds the bytes of log scanned for keys that no index file covers; None scans all.
+    `scan_budget` bounds the bytes of log scanned for keys that no index file covers; None scans all. A process that
+    `stays` has its kernels compiled by another one, whose memory goes with it.
 
     Raises `ConfigError` for options that cannot be, `StoreError` for what is no store.
     """
@@ -35,6 +37,8 @@ def open_store(
     if state_directory is not None and not is_writable(state_directory):
         raise ConfigError(f"--state-dir {state_directory}: cannot be written to")
     use_numba_cache(numba_cache)
+    if stays:
+        compile_apart()
     # What a start makes lives as long as the process: looking for garbage in it takes a tenth of the start.
     gc.disable()
     try:

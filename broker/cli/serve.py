@@ -123,6 +123,7 @@ def _serve(options: ServeOptions, numba_cache: Path | None) -> None:
             state_directory=options.state_directory,
             numba_cache=numba_cache,
             scan_budget=SCAN_BUDGET,
+            stays=True,
         )
         for problem in opened.problems:
             logger.warning("%s", problem)

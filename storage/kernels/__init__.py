@@ -24,4 +24,7 @@ def sources_digest(directory: Path) -> str:
 
 
 _HERE = Path(__file__).parent
-config.CACHE_DIR = str(Path(config.CACHE_DIR or _HERE / "__pycache__") / sources_digest(_HERE))  # type: ignore[attr-defined]
+CACHE_DIRECTORY = Path(config.CACHE_DIR or _HERE / "__pycache__") / sources_digest(_HERE)  # type: ignore[attr-defined]
+"""Where the compiled kernels of these sources are kept."""
+
+config.CACHE_DIR = str(CACHE_DIRECTORY)  # type: ignore[attr-defined]

@@ -1,12 +1,16 @@
 """Where compiled kernels are kept."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from broker.numba_cache import use_numba_cache
 from protocol.errors import ConfigError
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -59,3 +63,24 @@ def test_a_temporary_folder_that_others_may_write_to_is_not_trusted(
 def test_an_option_that_cannot_be_written_to_is_refused() -> None:
     with pytest.raises(ConfigError, match="--numba-cache /proc/none/x: cannot be written to"):
         use_numba_cache(Path("/proc/none/x"))
+
+
+def test_kernels_are_compiled_by_another_process_once(tmp_path: Path) -> None:
+    code = (
+        "import sys; from pathlib import Path; from broker.numba_cache import use_numba_cache, compile_apart; "
+        "use_numba_cache(Path(sys.argv[1])); compile_apart(); "
+        "from storage.kernels import CACHE_DIRECTORY; "
+        "print((CACHE_DIRECTORY / 'all-compiled').exists(), 'storage.kernels.lookup' in sys.modules)"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), environment.get("PYTHONPATH")]))
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
+    )
+    assert done.stdout.split() == ["True", "False"]
+    assert len(list(tmp_path.rglob("*.nbi"))) > 5
