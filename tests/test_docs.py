@@ -64,7 +64,7 @@ def test_the_command_line_reference_is_what_the_commands_say() -> None:
     assert (ROOT / "docs" / "cli.md").read_text() == command_line_reference(), "make docs"
 
 
-@pytest.mark.parametrize("name", ["serve", "view", "query"])
+@pytest.mark.parametrize("name", ["serve", "view", "query", "filter"])
 def test_every_option_has_help_and_stands_in_the_reference(name: str) -> None:
     text = (ROOT / "docs" / "cli.md").read_text()
     section = text.split(f"\n## rocketlens {name}\n", 1)[1].split("\n## ", 1)[0]

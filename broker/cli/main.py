@@ -5,6 +5,7 @@ Modules of this package import numba, NumPy and rich only where they use them: `
 
 import click
 
+from broker.cli.filter import filter_
 from broker.cli.query import query
 from broker.cli.serve import serve
 from broker.cli.view import view
@@ -23,3 +24,4 @@ def main() -> None:
 main.add_command(serve)
 main.add_command(view)
 main.add_command(query)
+main.add_command(filter_)

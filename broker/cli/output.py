@@ -30,6 +30,9 @@ BODY_PREVIEW = 60
 LONGEST_BODY = 20_000
 """Characters of a body shown to a person; programs get all."""
 
+NUMBERS = ("QUEUE", "OFFSET", "PHYSICAL")
+"""Columns of a table that stand to the right."""
+
 WIDTH_WITHOUT_TERMINAL = 200
 """Columns of a table that goes to a file or a pipe."""
 
@@ -111,25 +114,34 @@ def write_msgpack(messages: Iterable[Message], stream: IO[bytes]) -> None:
 
 def write_list(messages: Iterable[Message]) -> None:
     """Write a table of one line a message."""
+    print_table(
+        ("MESSAGE ID", "QUEUE", "OFFSET", "PHYSICAL", "STORED", "TAG", "KEYS", "BODY"),
+        (
+            (
+                message.message_id,
+                message.queue_id,
+                message.queue_offset,
+                message.physical_offset,
+                time_text(message.store_timestamp),
+                message.tags or "",
+                " ".join(message.keys),
+                _preview(message),
+            )
+            for message in messages
+        ),
+    )
+
+
+def print_table(headings: Iterable[str], rows: Iterable[Iterable[str | int]]) -> None:
+    """Write rows of texts and numbers under headings; nothing where there are none."""
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("MESSAGE ID", "QUEUE", "OFFSET", "PHYSICAL", "STORED", "TAG", "KEYS", "BODY"):
-        is_number = heading in ("QUEUE", "OFFSET", "PHYSICAL")
-        table.add_column(heading, justify="right" if is_number else "left", overflow="fold")
-    for message in messages:
-        cells = (
-            message.message_id,
-            str(message.queue_id),
-            str(message.queue_offset),
-            str(message.physical_offset),
-            time_text(message.store_timestamp),
-            message.tags or "",
-            " ".join(message.keys),
-            _preview(message),
-        )
-        table.add_row(*(Text(printable(cell)) for cell in cells))
+    for heading in headings:
+        table.add_column(heading, justify="right" if heading in NUMBERS else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(printable(str(cell))) for cell in row))
     if table.row_count:
         _print(table)
 

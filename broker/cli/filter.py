@@ -1,0 +1,222 @@
+"""`rocketlens filter`: try a consumer's filter on a store, and learn why it leaves messages out."""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from broker.cli.errors import FOUND, NOT_FOUND, USAGE, fail, plain_errors, printable, say
+from broker.cli.opening import open_store
+from broker.cli.options import DIRECTORY, store_options
+from broker.cli.output import chosen_format, format_options, print_table, writer
+from protocol.errors import FilterSyntaxError
+from protocol.message import Message, decode_message
+
+if TYPE_CHECKING:
+    from storage.filter.base import MessageFilter
+    from storage.message_store import MessageStore
+
+MESSAGES_AT_ONCE = 32
+BYTES_AT_ONCE = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A filter: its two stages as a broker asks them, whether a consumer gets a message in the end, and why."""
+
+    stages: "MessageFilter"
+    delivers: Callable[[Message], bool]
+    explain: Callable[[Message], str]
+
+
+class Explained(msgspec.Struct, rename="camel"):
+    """One message, whether the filter delivers it, and why."""
+
+    message_id: str
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+    tags: str | None
+    delivered: bool
+    reason: str
+
+
+@click.command("filter")
+@click.argument("store", type=DIRECTORY)
+@click.option("--topic", required=True, help="Topic of the messages.")
+@click.option("--tag", metavar="EXPRESSION", help="A tag subscription: 'TagA || TagB', or '*' for all messages.")
+@click.option("--sql", metavar="EXPRESSION", help="A SQL92 subscription: \"a > 5 AND region = 'hz'\".")
+@click.option("--explain", is_flag=True, help="List all messages, each with whether it would be delivered, and why.")
+@click.option(
+    "--max", "maximum", type=click.IntRange(1), metavar="N", help="List no more than so many messages. [default: all]"
+)
+@format_options
+@store_options
+@plain_errors
+def filter_(
+    store: Path,
+    topic: str,
+    tag: str | None,
+    sql: str | None,
+    explain: bool,
+    maximum: int | None,
+    output_format: str | None,
+    as_json: bool,
+    **store_arguments: Any,
+) -> None:
+    """List the messages of a topic that a consumer with a filter would get, queue by queue.
+
+    Exactly one of --tag and --sql is given. Filters decide as RocketMQ's do: tags are compared whole, an expression
+    that is unknown or cannot be evaluated for a message does not deliver it.
+
+    Exit code 0 when something would be delivered, 1 when nothing would; how much stands on stderr.
+    """
+    chosen = chosen_format(output_format, as_json)
+    if (tag is None) == (sql is None):
+        raise click.UsageError("expected exactly one of --tag and --sql")
+    opened = open_store(store, **store_arguments)
+    try:
+        choice = _by_tag(tag) if tag is not None else _by_expression(sql or "")
+    except FilterSyntaxError as error:
+        click.echo(f"rocketlens: {printable(str(error))}", err=True)
+        sys.exit(USAGE)
+    if not opened.queues.has_topic(topic):
+        fail(f"the store has no queue of topic {topic}", NOT_FOUND)
+    count = _Count()
+    if explain:
+        _write_explained(_explained(opened, topic, choice, count, maximum), chosen)
+    else:
+        writer(chosen, detailed=False)(_delivered(opened, topic, choice, count, maximum))
+    say(count.sentence(topic))
+    sys.exit(FOUND if count.delivered else NOT_FOUND)
+
+
+@dataclass(slots=True)
+class _Count:
+    """How many messages were looked at, how many of them delivered, and how many listed."""
+
+    seen: int = 0
+    delivered: int = 0
+    listed: int = 0
+
+    def sentence(self, topic: str) -> str:
+        """The outcome in words."""
+        told = f"{self.delivered} of the {self.seen} messages of {topic} would be delivered"
+        return f"{told}; the first {self.listed} are listed" if self.listed < self.delivered else told
+
+
+def _by_tag(text: str) -> Choice:
+    from storage.filter.explanation import explain_tag, is_tagged_so
+    from storage.filter.tag import TagFilter, parse_tag_expression
+
+    expression = parse_tag_expression(text)
+    return Choice(
+        TagFilter(expression),
+        lambda message: is_tagged_so(expression, message.tags),
+        lambda message: explain_tag(expression, message.tags),
+    )
+
+
+def _by_expression(text: str) -> Choice:
+    from storage.filter.explanation import explain_expression
+    from storage.filter.expression import ExpressionFilter
+    from storage.filter.sql92 import parse
+
+    expression = parse(text)
+    unread = expression.text[expression.end :].strip()
+    if unread:
+        say(f"brokers do not read what stands behind the expression, nor do we: {unread}")
+    stages = ExpressionFilter(expression)
+    return Choice(
+        stages,
+        lambda message: stages.matches_commit_log(message.properties),
+        lambda message: explain_expression(expression, message.properties),
+    )
+
+
+def _messages(store: "MessageStore", topic: str, stages: "MessageFilter | None") -> Iterator[Message]:
+    """The messages of a topic that pass a filter's stages, by queue and queue offset."""
+    from storage.get_message import get_message
+
+    snapshot = store.snapshot
+    for queue in snapshot.queues.queues_of(topic):
+        offset = queue.min_offset
+        while offset < queue.max_offset:
+            result = get_message(
+                snapshot.queues,
+                snapshot.commit_log,
+                topic,
+                queue.queue_id,
+                offset,
+                MESSAGES_AT_ONCE,
+                BYTES_AT_ONCE,
+                stages,
+            )
+            yield from map(decode_message, result.records)
+            offset = max(result.next_begin_offset, offset + 1)
+
+
+def _size(store: "MessageStore", topic: str) -> int:
+    return sum(queue.max_offset - queue.min_offset for queue in store.queues.queues_of(topic))
+
+
+def _delivered(
+    store: "MessageStore", topic: str, choice: Choice, count: _Count, maximum: int | None
+) -> Iterator[Message]:
+    """The messages delivered, the first `maximum` of them; all are counted."""
+    count.seen = _size(store, topic)
+    for message in _messages(store, topic, choice.stages):
+        if choice.delivers(message):
+            count.delivered += 1
+            if maximum is None or count.listed < maximum:
+                count.listed += 1
+                yield message
+
+
+def _explained(
+    store: "MessageStore", topic: str, choice: Choice, count: _Count, maximum: int | None
+) -> Iterator[Explained]:
+    """All messages with their reasons, the first `maximum` of them; all are counted."""
+    count.seen = _size(store, topic)
+    for number, message in enumerate(_messages(store, topic, None)):
+        delivered = choice.delivers(message)
+        count.delivered += delivered
+        if maximum is None or number < maximum:
+            yield Explained(
+                message.message_id,
+                message.queue_id,
+                message.queue_offset,
+                message.physical_offset,
+                message.tags,
+                delivered,
+                choice.explain(message),
+            )
+    count.listed = count.delivered
+
+
+def _write_explained(rows: Iterable[Explained], output_format: str) -> None:
+    if output_format == "table":
+        print_table(
+            ("MESSAGE ID", "QUEUE", "OFFSET", "TAG", "DELIVERED", "WHY"),
+            (
+                (
+                    row.message_id,
+                    row.queue_id,
+                    row.queue_offset,
+                    row.tags or "",
+                    "yes" if row.delivered else "no",
+                    row.reason,
+                )
+                for row in rows
+            ),
+        )
+        return
+    encode = msgspec.json.encode if output_format == "json" else msgspec.msgpack.encode
+    end = b"\n" if output_format == "json" else b""
+    for row in rows:
+        sys.stdout.buffer.write(encode(row) + end)
+    sys.stdout.buffer.flush()

@@ -1,0 +1,147 @@
+"""`rocketlens filter`: what a consumer with a filter would get, and why not the rest."""
+
+from pathlib import Path
+
+import msgpack
+import pytest
+
+from command_line import Outcome, rocketlens
+from golden_store import G1
+from store_writer import StoreWriter
+
+
+def run(store: Path, *arguments: object, topic: str = "TopicTest") -> Outcome:
+    return rocketlens("filter", store, "--topic", topic, *arguments)
+
+
+def consumed(name: str, topic: str = "TopicTest") -> set[str]:
+    """The ids of the messages of a topic that a recorded push consumer received."""
+    rows = [line.split("\t") for line in (G1 / name).read_text().splitlines()]
+    return {row[4] for row in rows if row[0] == "MSG" and row[1] == topic}
+
+
+def ids(outcome: Outcome) -> list[str]:
+    return [message["messageId"] for message in outcome.messages]
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Tags and properties that filters stumble over, in queue 0 of topic T."""
+    writer = StoreWriter(tmp_path_factory.mktemp("odd") / "store")
+    for tag, number in (("Aa", "7"), ("BB", "5.5"), (None, "3"), ("Aa ", None)):
+        writer.append("T", b"x", tags=tag, properties={} if number is None else {"a": number})
+    writer.append("T", b"elsewhere", queue_id=1, tags="Aa", properties={"a": "9"})
+    writer.close()
+    return writer.root
+
+
+@pytest.mark.parametrize(
+    ("arguments", "file"),
+    [
+        (("--tag", "TagA || Aa"), "consumed-tag.tsv"),
+        (("--sql", "a > 10 AND a <= 30 AND region = 'hz'"), "consumed-sql.tsv"),
+    ],
+)
+def test_it_lists_what_recorded_consumers_received(arguments: tuple[str, ...], file: str, g1_store: Path) -> None:
+    outcome = run(g1_store, *arguments, "--json")
+    assert outcome.code == 0
+    assert sorted(ids(outcome)) == sorted(consumed(file))
+    places = [(message["queueId"], message["queueOffset"]) for message in outcome.messages]
+    assert places == sorted(places)
+
+
+def test_how_much_would_be_delivered_stands_on_stderr(g1_store: Path) -> None:
+    outcome = run(g1_store, "--tag", "TagD", "--json")
+    assert outcome.errors == "rocketlens: 40 of the 52 messages of TopicTest would be delivered\n"
+    assert len(outcome.messages) == 40
+
+
+def test_a_limit_cuts_the_list_and_not_the_count(g1_store: Path) -> None:
+    outcome = run(g1_store, "--tag", "TagD", "--json", "--max", "3")
+    assert len(outcome.messages) == 3
+    assert "40 of the 52 messages of TopicTest would be delivered; the first 3 are listed" in outcome.errors
+
+
+def test_a_tag_of_equal_hash_is_not_delivered_since_clients_compare_the_tag(odd: Path) -> None:
+    outcome = run(odd, "--tag", "Aa", "--json", topic="T")
+    assert [(message["queueId"], message["tags"]) for message in outcome.messages] == [(0, "Aa"), (1, "Aa")]
+
+
+def test_nothing_delivered_is_exit_code_1(odd: Path) -> None:
+    outcome = run(odd, "--tag", "Never", topic="T")
+    assert (outcome.code, outcome.output) == (1, b"")
+    assert "0 of the 5 messages of T" in outcome.errors
+
+
+def test_each_message_is_explained_by_its_tag(odd: Path) -> None:
+    outcome = run(odd, "--tag", "Aa || C", "--explain", "--json", topic="T")
+    assert [(message["delivered"], message["reason"]) for message in outcome.messages] == [
+        (True, "the tag 'Aa' is one of 'Aa', 'C'"),
+        (False, "the tag 'BB' is none of 'Aa', 'C'"),
+        (False, "the message has no tag, wanted: 'Aa', 'C'"),
+        (False, "the tag 'Aa ' is none of 'Aa', 'C'"),
+        (True, "the tag 'Aa' is one of 'Aa', 'C'"),
+    ]
+    assert outcome.code == 0
+
+
+def test_each_message_is_explained_by_its_properties(odd: Path) -> None:
+    outcome = run(odd, "--sql", "a > 5 AND TAGS = 'Aa'", "--explain", "--json", topic="T")
+    reasons = [message["reason"] for message in outcome.messages]
+    assert [message["delivered"] for message in outcome.messages] == [True, False, False, False, True]
+    assert reasons[0] == "the expression is true: a > 5 is true (a is '7'); TAGS = 'Aa' is true (TAGS is 'Aa')"
+    assert "a > 5 is not to be evaluated: " in reasons[1]
+    assert "(a is '5.5')" in reasons[1]
+    assert "TAGS = 'Aa' is unknown (TAGS is missing)" in reasons[2]
+    assert "a > 5 is unknown (a is missing)" in reasons[3]
+
+
+def test_a_single_condition_is_told_once(odd: Path) -> None:
+    outcome = run(odd, "--sql", "a IS NULL", "--explain", "--json", topic="T")
+    assert outcome.messages[0]["reason"] == "a IS NULL is false (a is '7')"
+    assert outcome.messages[3]["reason"] == "a IS NULL is true (a is missing)"
+
+
+def test_explanations_come_as_a_table_and_as_msgpack_too(odd: Path) -> None:
+    text = run(odd, "--tag", "BB", "--explain", topic="T").text
+    assert text.splitlines()[0].split() == ["MESSAGE", "ID", "QUEUE", "OFFSET", "TAG", "DELIVERED", "WHY"]
+    assert "the tag 'BB' is one of 'BB'" in text
+    unpacker = msgpack.Unpacker()
+    unpacker.feed(run(odd, "--tag", "BB", "--explain", "--format", "msgpack", "--max", "2", topic="T").output)
+    assert [row["delivered"] for row in unpacker] == [False, True]
+
+
+def test_an_expression_that_does_not_compile_is_drawn_with_the_place(g1_store: Path) -> None:
+    outcome = run(g1_store, "--sql", "a > 5 AND")
+    assert outcome.code == 2
+    lines = outcome.errors.splitlines()
+    assert lines[1].strip() == "a > 5 AND"
+    assert lines[2].strip().strip("^") == ""
+
+
+def test_what_a_broker_does_not_read_of_an_expression_is_said(g1_store: Path) -> None:
+    outcome = run(g1_store, "--sql", "a > 5 anything goes", "--json")
+    assert outcome.code == 0
+    assert "brokers do not read what stands behind the expression" in outcome.errors
+    assert "anything goes" in outcome.errors
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "exactly one of --tag and --sql"),
+        (("--tag", "A", "--sql", "a = 1"), "exactly one of --tag and --sql"),
+        (("--tag", "||"), "no tag between the separators"),
+        (("--sql", ""), "found the end"),
+    ],
+)
+def test_wrong_usage_is_exit_code_2(arguments: tuple[str, ...], words: str, g1_store: Path) -> None:
+    outcome = run(g1_store, *arguments)
+    assert outcome.code == 2
+    assert words in outcome.errors
+
+
+def test_a_topic_that_is_nowhere_is_exit_code_1_and_a_store_that_is_none_3(g1_store: Path, tmp_path: Path) -> None:
+    outcome = run(g1_store, "--tag", "A", topic="NoSuchTopic")
+    assert (outcome.code, outcome.errors) == (1, "rocketlens: the store has no queue of topic NoSuchTopic\n")
+    assert run(tmp_path, "--tag", "A").code == 3
