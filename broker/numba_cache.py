@@ -5,6 +5,7 @@ numba reads NUMBA_CACHE_DIR when a kernel's module is imported, so `use_numba_ca
 """
 
 import contextlib
+import logging
 import os
 import stat
 import subprocess
@@ -13,6 +14,8 @@ import tempfile
 from pathlib import Path
 
 from protocol.errors import ConfigError
+
+logger = logging.getLogger(__name__)
 
 VARIABLE = "NUMBA_CACHE_DIR"
 COMPILED = "all-compiled"
@@ -39,6 +42,7 @@ def compile_apart() -> None:
     mark = CACHE_DIRECTORY / COMPILED
     if mark.exists():
         return
+    logger.info("compiling, once: this takes up to a minute, later starts about a second")
     done = subprocess.run([sys.executable, "-c", COMPILE], stdin=subprocess.DEVNULL, capture_output=True, check=False)
     if done.returncode == 0:
         with contextlib.suppress(OSError):

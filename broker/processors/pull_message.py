@@ -211,7 +211,10 @@ class PullMessageProcessor:
         if len(body) > self._body_limit:
             remark = f"the record at queue offset {result.next_begin_offset - 1} has {len(body)} bytes, more than fit"
             return Response(ResponseCode.PULL_RETRY_IMMEDIATELY, remark, fields)
-        return Response(code, result.status.name, fields, body)
+        remark = result.status.name
+        if not result.records and self._store.layout.lacks_queues:
+            remark = f"{remark}: consumequeue/ is missing, the store is served without it"
+        return Response(code, remark, fields, body)
 
 
 class HeldQuestion(msgspec.Struct, gc=False):

@@ -279,3 +279,12 @@ def test_an_offset_that_is_not_meant_is_not_remembered(flag: int, offset: int, g
 def test_a_consumer_that_sends_no_heartbeats_may_commit_with_a_pull(g1: Asker) -> None:
     pull(g1, "TopicTest", 1, 5, sysFlag=COMMIT | SUBSCRIPTION, commitOffset=4)
     assert g1.service.offsets.committed("G", "TopicTest", 1) == 4
+
+
+def test_a_pull_without_any_queues_says_that_they_are_missing(g1_store: Path, tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    shutil.copytree(g1_store, root, ignore=shutil.ignore_patterns("consumequeue"))
+    response = pull(Asker(root), "TopicTest", 0, 0)
+    assert not response.body
+    assert response.remark is not None
+    assert "consumequeue/ is missing" in response.remark
