@@ -161,6 +161,7 @@ final class Consumers {
             DefaultLitePullConsumer consumer = new DefaultLitePullConsumer(options.getString("group"));
             consumer.setNamesrvAddr(options.getString("nameServer"));
             consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
+            consumer.setHeartbeatBrokerInterval(options.getIntValue("heartbeatMillis"));
             consumer.subscribe(options.getString("topic"), selector(options));
             Log log = new Log(Long.MAX_VALUE, false);
             Thread poller = new Thread(() -> {

@@ -9,8 +9,11 @@ from golden_store import G1
 from interop.java_client import Consumed, Subscription
 from interop.stored import Stored, as_java_shows, comparable
 
-ADDED_BY_CLIENTS = {"MIN_OFFSET", "MAX_OFFSET", "CONSUME_START_TIME", "RECONSUME_TIME", "RETRY_TOPIC", "DELAY"}
-"""Properties that the client itself puts on what it received."""
+ADDED_BY_CLIENTS = {
+    *("MIN_OFFSET", "MAX_OFFSET", "CONSUME_START_TIME", "RECONSUME_TIME", "MAX_RECONSUME_TIMES"),
+    *("RETRY_TOPIC", "ORIGIN_MESSAGE_ID", "DELAY"),
+}
+"""Properties that the client itself puts on what it received, or on what it would send back."""
 
 
 @dataclass(frozen=True)

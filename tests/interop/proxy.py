@@ -1,6 +1,7 @@
 """A TCP proxy that notes every remoting frame it passes on, for tests that assert what a client asked."""
 
 import contextlib
+import itertools
 import socket
 import threading
 import time
@@ -12,11 +13,12 @@ from interop.wire import Frame, FrameSplitter
 
 @dataclass(frozen=True)
 class Passed:
-    """One frame that went through: when, by the wall clock in seconds, and whether to the server or from it."""
+    """One frame that went through: when (wall clock, seconds), to the server or from it, on which connection."""
 
     timestamp_seconds: float
     to_server: bool
     frame: Frame
+    connection: int
 
 
 class RecordingProxy:
@@ -33,6 +35,7 @@ class RecordingProxy:
         self.address: tuple[str, int] = self._listener.getsockname()[:2]
         self._open: set[socket.socket] = set()
         self._lock = threading.Lock()
+        self._numbers = itertools.count(1)
 
     def request_codes(self) -> list[int]:
         """The codes of the requests that clients sent so far, in order."""
@@ -71,19 +74,20 @@ class RecordingProxy:
             with server:
                 with self._lock:
                     self._open |= {client, server}
-                back = threading.Thread(target=self._pump, args=(server, client, False), daemon=True)
+                number = next(self._numbers)
+                back = threading.Thread(target=self._pump, args=(server, client, False, number), daemon=True)
                 back.start()
-                self._pump(client, server, True)
+                self._pump(client, server, True, number)
                 back.join()
                 with self._lock:
                     self._open -= {client, server}
 
-    def _pump(self, source: socket.socket, sink: socket.socket, to_server: bool) -> None:
+    def _pump(self, source: socket.socket, sink: socket.socket, to_server: bool, connection: int) -> None:
         """Frames are noted before they are passed on, so that who has the answer finds the request in the record."""
         splitter = FrameSplitter()
         with contextlib.suppress(OSError):
             while chunk := source.recv(1 << 16):
-                self.passed += [Passed(time.time(), to_server, frame) for frame in splitter.feed(chunk)]
+                self.passed += [Passed(time.time(), to_server, frame, connection) for frame in splitter.feed(chunk)]
                 sink.sendall(chunk)
         with contextlib.suppress(OSError):
             sink.shutdown(socket.SHUT_WR)

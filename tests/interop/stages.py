@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from interop.official_broker import G1_PROPERTIES, free_port, official_broker, official_name_server
-from interop.proxy import RecordingProxy, recording_proxy
+from interop.proxy import Passed, RecordingProxy, recording_proxy
 from interop.rocketlens_process import rocketlens_serving
 from interop.wire import Frame, ask
 
@@ -27,14 +27,17 @@ class Stage:
 
     def requests(self, group: str, *codes: int) -> list[Frame]:
         """The requests with one of these codes that clients sent for a consumer group, in order."""
-        asked = [passed.frame for passed in self.proxy.passed if passed.to_server and not passed.frame.is_response]
-        return [frame for frame in asked if frame.code in codes and _group_of(frame) == group]
+        return [passed.frame for passed in self._requests(group, *codes)]
 
-    def answers(self, requests: list[Frame]) -> list[Frame]:
-        """The answers to some of the requests, as far as they came; correlation numbers are unique in a JVM."""
-        numbers = {frame.header["opaque"] for frame in requests}
-        passed = [passed.frame for passed in self.proxy.passed if not passed.to_server]
-        return [frame for frame in passed if frame.is_response and frame.header["opaque"] in numbers]
+    def answers(self, group: str, code: int) -> list[Frame]:
+        """The answers that a group's requests of one code got."""
+        asked = {(passed.connection, passed.frame.header["opaque"]) for passed in self._requests(group, code)}
+        back = [passed for passed in self.proxy.passed if not passed.to_server and passed.frame.is_response]
+        return [passed.frame for passed in back if (passed.connection, passed.frame.header["opaque"]) in asked]
+
+    def _requests(self, group: str, *codes: int) -> list[Passed]:
+        asked = [passed for passed in self.proxy.passed if passed.to_server and not passed.frame.is_response]
+        return [passed for passed in asked if passed.frame.code in codes and _group_of(passed.frame) == group]
 
     def pulls(self, group: str) -> list[Frame]:
         """The pulls of a group."""

@@ -115,8 +115,7 @@ def test_a_running_consumer_goes_on_where_it_was_when_the_server_starts_anew(
     client = java(OLD_CLIENT_VERSION, "JSON")
     with recording_proxy(None) as proxy:
         with our_server(store.root, tmp_path, proxy):
-            subscription = Subscription("orderly", "CG_restart", TOPIC, limit=SOME, heartbeat_millis=1000)
-            client.consume(address_text(proxy), {"through": subscription})
+            client.consume(address_text(proxy), {"through": Subscription("orderly", "CG_restart", TOPIC, limit=SOME)})
             wait_until(partial(has_taken, client, "through", SOME), "some messages taken")
         with our_server(store.root, tmp_path, proxy):
             client.limit("through", 2**62)

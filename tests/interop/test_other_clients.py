@@ -33,7 +33,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Stored:
     return stored("g1", tmp_path_factory.mktemp("other-g1"))
 
 
-@pytest.fixture(scope="module", params=[pytest.param("official", marks=pytest.mark.soak)])
+@pytest.fixture(scope="module", params=["ours", pytest.param("official", marks=pytest.mark.soak)])
 def stage(request: pytest.FixtureRequest, store: Stored, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     work = tmp_path_factory.mktemp("stage")
     with (our_stage if request.param == "ours" else official_stage)(store.root, work) as running:
