@@ -222,6 +222,16 @@ def _read_fields(data: bytes, magic: int) -> Record:
     )  # fmt: skip
 
 
+def property_crc_holds(record: bytes) -> bool:
+    """Whether the checksum that may close a record, ten digits backwards, is that of everything before it."""
+    last, value = record[-20:], record[-11:-1]
+    if not (
+        last.startswith(b"__CRC32#\x01") and last.endswith(b"\x02") and all(0x30 <= byte <= 0x39 for byte in value)
+    ):
+        return True
+    return int(value[::-1]) == zlib.crc32(record[:-20]) & 0x7FFFFFFF
+
+
 def scan_segment(data: bytes, base_offset: int) -> Iterator[Record]:
     """The records of one segment, up to its BLANK or to the first thing that is none."""
     position = 0

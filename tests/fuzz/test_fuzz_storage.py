@@ -1,0 +1,358 @@
+"""Any bytes in a store's files: it opens or raises a `StoreError`, queries end, answers hold true messages.
+
+The bulk comes from a seeded generator that changes valid files in place, under the map; hypothesis then damages whole
+stores. Files are a multiple of a page long, so that reading too far kills the run.
+"""
+
+import mmap
+import os
+import random
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import oracles
+from kernel_memory import record_at
+from protocol.errors import StoreError
+from storage.absence import explain_absence
+from storage.checkpoint import CHECKPOINT, Checkpoint
+from storage.commit_log import CommitLog, Segment, find_end
+from storage.index_coverage import find_gaps
+from storage.index_file import IndexFile, IndexShape, determine_shape
+from storage.index_probe import probe_index_file
+from storage.kernels import catalog as table
+from storage.kernels import lookup as kernel
+from storage.lookup_call import KeyKind, KeyQuery, Scratch, run_lookup
+from storage.mapped_file import MappedFile
+from storage.message_store import MessageStore, StoreOptions
+from storage.store_config import StoreConfig
+from storage.tail_index import empty_tail, extend_tail
+from store_writer import StoreWriter
+
+EXAMPLES = 100_000
+PAGE = mmap.PAGESIZE
+EDGES = (0, 1, 0x7F, 0x80, 0xFE, 0xFF)
+BLANK = oracles.packed(300, 4) + oracles.BLANK_MAGIC.to_bytes(4, "big")
+KEYS = ("k0", "k1", "k2", "Aa", "BB", "u3", "\ufffd")
+
+
+class ChangingFile:
+    """A mapped file of whole pages, whose bytes a test rewrites under the map."""
+
+    def __init__(self, path: Path, content: bytes) -> None:
+        self.original = content.ljust(-(-len(content) // PAGE) * PAGE, b"\0")
+        path.write_bytes(self.original)
+        self._descriptor = os.open(path, os.O_RDWR)
+        self.file = MappedFile.open(path)
+
+    def __del__(self) -> None:
+        os.close(self._descriptor)
+
+    def change(self, generator: random.Random, places: list[int]) -> bytes:
+        """One to four bytes anew, at or near interesting places or anywhere; the new content."""
+        content = bytearray(self.original)
+        for _ in range(generator.randint(1, 4)):
+            place = generator.choice(places) + generator.randrange(8) if generator.random() < 0.7 else None
+            place = generator.randrange(len(content)) if place is None else min(place, len(content) - 1)
+            content[place] = generator.choice(EDGES) if generator.random() < 0.5 else generator.randrange(256)
+        if generator.random() < 0.05:
+            cut = generator.randrange(len(content))
+            content[cut:] = generator.choice([b"\0", b"\xff", b"\xda"]) * (len(content) - cut)
+        os.pwrite(self._descriptor, content, 0)
+        return bytes(content)
+
+
+@pytest.fixture(scope="module")
+def segment(tmp_path_factory: pytest.TempPathFactory) -> ChangingFile:
+    """A log of some records, a BLANK, and a rest of stale ones."""
+    data = b""
+    for number in range(12):
+        flags = (0, 0x10, 0x20, 0x30)[number % 4]
+        data += record_at(len(data), keys=f"k{number % 3} Aa", unique_key=f"u{number}", tags="t", sys_flag=flags,
+                          property_crc=number % 3 == 0)  # fmt: skip
+    return ChangingFile(tmp_path_factory.mktemp("segment") / f"{0:020d}", data + BLANK + data[:400])
+
+
+@pytest.fixture(scope="module")
+def places(segment: ChangingFile) -> list[int]:
+    """Where sizes, magics, own offsets, flags and lengths stand, and the BLANK."""
+    found = []
+    for record in oracles.scan_segment(segment.original, 0):
+        found += [record.physical_offset + position for position in (0, 4, 28, 36, 76, 84, record.total_size - 30)]
+    return [*found, len(segment.original) - PAGE % 300]
+
+
+def record_of(content: bytes, position: int) -> oracles.Record | None:
+    """The intact record that starts at a position of the segment, by the oracle."""
+    record = oracles.read_record(content, position, position)
+    if record is None or not oracles.property_crc_holds(content[position : position + record.total_size]):
+        return None
+    return record
+
+
+def end_of(content: bytes) -> int:
+    """Where the first thing lies that is no intact record."""
+    end = 0
+    while record := record_of(content, end):
+        end += record.total_size
+    return end
+
+
+def whole_log(file: MappedFile) -> CommitLog:
+    """A log that takes all of the file for valid, as after a file changed under a snapshot."""
+    return CommitLog([Segment(0, file, file.size)], [])
+
+
+def test_the_end_of_changed_segments_is_found(segment: ChangingFile, places: list[int]) -> None:
+    generator = random.Random(1)
+    for number in range(EXAMPLES // 4):
+        content = segment.change(generator, places)
+        end, _ = find_end(0, segment.file, generator.choice([0, 0, 200, 4096, -1, 2**63 - 1]))
+        assert 0 <= end <= segment.file.size
+        if number % 20 == 0:
+            end, _ = find_end(0, segment.file)
+            assert end == end_of(content)
+
+
+def test_any_offset_of_changed_segments_holds_a_record_or_a_reason(segment: ChangingFile, places: list[int]) -> None:
+    generator = random.Random(2)
+    log = whole_log(segment.file)
+    for number in range(EXAMPLES // 4):
+        content = segment.change(generator, places)
+        offset = generator.choice(places) if generator.random() < 0.7 else generator.randrange(len(content))
+        record = log.record_at(offset)
+        damaged = log.damaged_record_at(offset)
+        assert damaged is not None or record is None
+        text = explain_absence(log, offset)
+        assert ("an intact record" in text) == (record is not None)
+        if number % 5 == 0:
+            assert (record is not None) == (record_of(content, offset) is not None)
+
+
+def test_changed_segments_are_scanned_to_their_end(segment: ChangingFile, places: list[int]) -> None:
+    generator = random.Random(3)
+    for number in range(EXAMPLES // 50):
+        content = segment.change(generator, places)
+        end = generator.choice([len(content), generator.randrange(len(content))])
+        tail = extend_tail(empty_tail([(0, end)]), whole_log(segment.file), generator.choice([100, 2**62]))
+        assert all(0 <= offset < len(content) for offset in tail.offsets)
+        if number % 10 == 0 and not tail.remaining:
+            found = set(zip(tail.hashes.tolist(), tail.offsets.tolist(), strict=True))
+            for record in oracles.scan_segment(content, 0):
+                if record.physical_offset < end:
+                    texts = oracles.index_keys(record)
+                    assert {(oracles.index_hash(text), record.physical_offset) for text in texts} <= found
+
+
+@pytest.fixture(scope="module")
+def index_file(tmp_path_factory: pytest.TempPathFactory, segment: ChangingFile) -> ChangingFile:
+    """The index of the unchanged segment: seven slots, room for more entries than there are."""
+    image = oracles.IndexImage(7, 150)
+    for record in oracles.scan_segment(segment.original, 0):
+        for text in oracles.index_keys(record):
+            image.put(text, record.physical_offset, record.store_timestamp)
+    return ChangingFile(tmp_path_factory.mktemp("index") / "20260101000000000", image.to_bytes())
+
+
+INDEX_PLACES = [32, 36, *range(40, 68, 4), *(68 + 20 * n + field for n in range(50) for field in (0, 4, 12, 16))]
+WORST = 2**40
+
+
+def shapes_of(index_file: ChangingFile, count: int, seed: int) -> Iterator[tuple[random.Random, bytes, IndexShape]]:
+    """Changed index files that are sound in themselves, with their shapes."""
+    generator = random.Random(seed)
+    for _ in range(count):
+        content = index_file.change(generator, INDEX_PLACES)
+        shape = determine_shape(index_file.file, generator.choice([[], [7], [7, 5_000_000], [1, 2, 3]]))
+        if shape is not None:
+            yield generator, content, shape
+
+
+def test_changed_index_files_are_sound_or_undecided(index_file: ChangingFile) -> None:
+    sound = 0
+    for generator, content, shape in shapes_of(index_file, EXAMPLES // 4, seed=4):
+        sound += 1
+        assert oracles.first_bad_entry(content, shape.slots, shape.entries) == 0 or sound % 10
+        assert 40 + 4 * shape.slots + 20 * (shape.entries + 1) <= len(content) or not shape.entries
+        chain = list(IndexFile(index_file.file, shape).chain(generator.randrange(2**31)))
+        assert [number for number, _ in chain] == sorted({number for number, _ in chain}, reverse=True)
+    assert EXAMPLES // 500 < sound < EXAMPLES // 4
+
+
+def test_sound_index_files_are_held_against_any_log(
+    index_file: ChangingFile, segment: ChangingFile, places: list[int]
+) -> None:
+    for generator, _, shape in shapes_of(index_file, EXAMPLES // 50, seed=5):
+        segment.change(generator, places)
+        log = generator.choice([whole_log(segment.file), CommitLog([], [])])
+        index = IndexFile(index_file.file, shape)
+        probe = probe_index_file(index, log) if shape.entries else None
+        if probe is not None and shape.ascending:
+            for start, stop in find_gaps(index, log, probe.has_tags):
+                assert shape.minimum <= start <= stop <= shape.maximum
+
+
+def test_lookups_end_whatever_changed_under_the_snapshot(
+    index_file: ChangingFile, segment: ChangingFile, places: list[int]
+) -> None:
+    """A live broker writes on after the check, and so may anybody: counts stay, bytes do not."""
+    generator, scratch = random.Random(6), Scratch()
+    entries = sum(len(oracles.index_keys(record)) for record in oracles.scan_segment(segment.original, 0))
+    log, file = whole_log(segment.file), index_file.file
+    flags = table.ASCENDING | table.HAS_TAGS
+    row = (file.address, file.size, 7, entries, file.heat_address, file.descriptor, WORST, flags)
+    catalog = np.concatenate([log.catalog, np.array(row, dtype=np.int64)])
+    catalog[table.INDEX_COUNT] = 1
+    for number in range(EXAMPLES // 4):
+        index_file.change(generator, INDEX_PLACES)
+        content = segment.change(generator, places)
+        key, kind = generator.choice(KEYS), generator.choice(list(KeyKind))
+        query = KeyQuery("TopicTest", key, kind, maximum=generator.randint(1, 20))
+        needle, topic, start = query.needle()
+        status = run_lookup(scratch, catalog, query, needle, topic, start, 0, 0)
+        assert status == kernel.FOUND
+        assert scratch.results[kernel.RESULT_WALKED] <= entries
+        if number % 10 == 0:
+            hits = np.frombuffer(scratch.hits, dtype=np.int64)[: 3 * scratch.results[kernel.RESULT_COUNT]].reshape(
+                -1, 3
+            )
+            for offset, _, size in hits.tolist():
+                record = record_of(content, offset)
+                assert record is not None
+                assert record.total_size == size
+                name = {KeyKind.ANY: "ANY", KeyKind.KEY: "K", KeyKind.UNIQUE: "U", KeyKind.TAG: "T"}[kind]
+                assert record.topic == "TopicTest"
+                assert oracles.has_key(record, key, name)
+
+
+def test_any_checkpoint_is_read_or_too_short(tmp_path: Path) -> None:
+    generator, path = random.Random(7), tmp_path / "checkpoint"
+    for _ in range(EXAMPLES // 50):
+        data = generator.randbytes(generator.choice([0, 1, 47, 48, 49, 4096]))
+        path.write_bytes(data)
+        with suppress(StoreError):
+            checkpoint = Checkpoint.read(path)
+            assert checkpoint is not None
+            assert len(data) >= CHECKPOINT.size
+            assert checkpoint.min_timestamp >= 0
+
+
+CONFIGS = ("topics.json", "subscriptionGroup.json", "consumerOffset.json", "delayOffset.json", "consumerFilter.json")
+
+
+def test_changed_configuration_is_read_as_far_as_it_goes(g1_store: Path, tmp_path: Path) -> None:
+    generator, root = random.Random(8), tmp_path / "store"
+    shutil.copytree(g1_store / "config", root / "config")
+    originals = {name: (root / "config" / name).read_bytes() for name in CONFIGS if (root / "config" / name).exists()}
+    assert len(originals) > 2
+    for _ in range(EXAMPLES // 200):
+        name, data = generator.choice(list(originals.items()))
+        content = bytearray(data)
+        for _ in range(generator.randint(1, 4)):
+            content[generator.randrange(len(content))] = generator.choice(b'{}[]":,0-9.\\x\xff\0')
+        (root / "config" / name).write_bytes(content)
+        config = StoreConfig.load(root)
+        assert isinstance(config.problems, list)
+        (root / "config" / name).write_bytes(data)
+
+
+def damage_store(root: Path, data: st.DataObject) -> None:
+    """Change, cut, lengthen, empty, remove or replace one file or directory of a store."""
+    paths = sorted(path for path in root.rglob("*") if not path.is_symlink())
+    path = data.draw(st.sampled_from(paths), label="path")
+    what = data.draw(st.sampled_from(["set", "set", "set", "cut", "lengthen", "empty", "remove", "replace", "rename"]))
+    if what == "rename":
+        names = ["x", "0" * 20, "9" * 20, "9" * 17, f"{1024:020d}", f"{2**63 - 1:020d}", "20260101000000000"]
+        with suppress(OSError):
+            path.rename(path.with_name(data.draw(st.sampled_from(names))))
+    elif what in ("remove", "replace"):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+        if what == "replace":
+            kind = data.draw(st.sampled_from(["directory", "file", "loop", "pipe"]))
+            {
+                "directory": path.mkdir,
+                "file": lambda: path.write_bytes(b"x" * 100),
+                "loop": lambda: path.symlink_to(path),
+                "pipe": lambda: os.mkfifo(path),
+            }[kind]()
+    elif path.is_file():
+        content = bytearray(path.read_bytes())
+        size = len(content)
+        if what == "set" and size:
+            place = data.draw(st.integers(0, size - 1) | st.integers(0, min(size, 400) - 1))
+            piece = data.draw(st.binary(min_size=1, max_size=8) | st.sampled_from([b"\xff" * 8, bytes(8)]))
+            content[place : place + len(piece)] = piece
+        elif what == "cut":
+            del content[data.draw(st.integers(0, size)) :]
+        elif what == "lengthen":
+            content += data.draw(st.binary(max_size=50)) * data.draw(st.integers(1, 100))
+        else:
+            content.clear()
+        path.write_bytes(content)
+
+
+def use(store: MessageStore) -> None:
+    """Ask everything there is to ask; every answer is a true one."""
+    log = store.commit_log
+    for topic in ("T", "无"):
+        for key in KEYS:
+            for kind in KeyKind:
+                answer = store.query(KeyQuery(topic, key, kind))
+                assert answer.search.sentence()
+                position = 0
+                for offset, size in zip(answer.physical_offsets, answer.sizes, strict=True):
+                    record = oracles.read_record(answer.records[position : position + size], 0, offset)
+                    assert record is not None
+                    assert record.topic == topic
+                    position += size
+                assert position == len(answer.records)
+    for offset in (-1, 0, 1, 500, 1023, 1024, log.minimum, log.end - 1, log.end, 2**63 - 1):
+        if store.record_at(offset) is None:
+            assert store.explain_absence(offset)
+        store.damaged_record_at(offset)
+    for topic in store.queues.topics():
+        for queue_id in store.queues.queue_ids(topic):
+            queue = store.queues.queue(topic, queue_id)
+            if queue is not None:
+                queue.entries(queue.min_offset, 10)
+    assert all(isinstance(problem, str) for problem in store.problems)
+    store.index_last_update()
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@given(data=st.data())
+def test_a_damaged_store_opens_or_raises_a_store_error(
+    data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    base = tmp_path_factory.mktemp("store")
+    root, state = base / "store", base / "state"
+    profile = data.draw(st.sampled_from(["5.5", "5.3"]))
+    writer = StoreWriter(root, segment_size=1024, index_slots=3, index_entries=12, profile=profile)
+    for number in range(14):
+        writer.append("T", b"x", keys=f"k{number % 3} Aa", unique_key=f"u{number}", tags="BB", queue_id=number % 2)
+    writer.crash()
+    store = None
+    if data.draw(st.booleans()):
+        store = MessageStore.open(root, StoreOptions(state_directory=state))
+    for _ in range(data.draw(st.integers(1, 3))):
+        damage_store(root, data)
+    if store is None:
+        with suppress(StoreError):
+            store = MessageStore.open(root, StoreOptions(state_directory=state))
+    if store is None:
+        with pytest.raises(StoreError, match=re.escape(str(root))):
+            MessageStore.open(root, StoreOptions(state_directory=state))
+        return
+    with suppress(StoreError):
+        store.refresh()
+    use(store)
+    with suppress(StoreError):
+        store.refresh()
+    use(store)
