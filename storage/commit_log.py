@@ -191,7 +191,7 @@ def _list_segments(directories: Iterable[Path], problems: list[str]) -> list[tup
     found: dict[int, Path] = {}
     for directory in directories:
         files, foreign = list_segment_files(directory)
-        problems.extend(f"{path} is no segment and is ignored" for path in foreign if not path.is_dir())
+        problems.extend(f"{path} is no segment and is ignored" for path in foreign if not os.path.isdir(path))
         for base_offset, path in files:
             other = found.get(base_offset)
             if other is None:

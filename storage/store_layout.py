@@ -120,7 +120,7 @@ def _describe(root: Path, names: set[str]) -> str:
     """What a directory without a log is, in a few words that help."""
     if list_segment_files(root)[0]:
         return f"segments, as if it were a store's {COMMIT_LOG}/ itself"
-    inner = sorted(name for name in names if (root / name / COMMIT_LOG).is_dir())
+    inner = sorted(name for name in names if os.path.isdir(root / name / COMMIT_LOG))
     if inner:
         return f"no {COMMIT_LOG}/, but a store in {root / inner[0]}"
     if any(map(_DLEDGER_DIRECTORY.fullmatch, names)):

@@ -8,12 +8,12 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from read_only_guard import NOBODY
+from read_only_guard import NOBODY, become_nobody
 
 ROOT = Path(__file__).parent.parent
 GUARD = Path(__file__).with_name("read_only_guard.py")
@@ -124,3 +124,30 @@ def difference(before: Mapping[str, State], after: Mapping[str, State]) -> dict[
     """Paths that came, went or changed."""
     paths = before.keys() | after.keys()
     return {path: (before.get(path), after.get(path)) for path in paths if before.get(path) != after.get(path)}
+
+
+def as_nobody(function: Callable[[], str]) -> str:
+    """What a function returns or raises (type and text) for somebody who is not root; in a child where root asks."""
+    if os.getuid() != 0:
+        return _outcome(function)
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.close(reader)
+            become_nobody()
+            os.write(writer, _outcome(function).encode()[:60_000])
+        finally:
+            os._exit(0)
+    os.close(writer)
+    with open(reader, "rb") as answer:
+        text = answer.read().decode()
+    os.waitpid(child, 0)
+    return text
+
+
+def _outcome(function: Callable[[], str]) -> str:
+    try:
+        return function()
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
