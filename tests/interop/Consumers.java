@@ -110,6 +110,8 @@ final class Consumers {
             consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
             consumer.setAwaitTerminationMillisWhenShutdown(holds ? 0 : WAIT_AT_SHUTDOWN_MILLIS);
             consumer.setHeartbeatBrokerInterval(options.getIntValue("heartbeatMillis"));
+            consumer.setPullThresholdForQueue(options.getIntValue("cached"));
+            consumer.setPullBatchSize(Math.min(32, options.getIntValue("cached")));
             consumer.setConsumeThreadMin(4);
             consumer.setConsumeThreadMax(4);
             consumer.subscribe(push.topic, selector(options));

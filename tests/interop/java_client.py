@@ -22,6 +22,7 @@ class Subscription:
     """How a consumer is started. ``kind`` is push, orderly, broadcasting (both push too) or lite.
 
     A push consumer takes ``limit`` messages. What comes beyond it refuses or, if it ``holds``, keeps undecided.
+    It pulls on while it has less than ``cached`` messages of a queue.
     """
 
     kind: str
@@ -31,6 +32,7 @@ class Subscription:
     expression_type: str = "TAG"
     limit: int = 2**62
     holds: bool = False
+    cached: int = 1000
     credentials: tuple[str, str] | None = None
     heartbeat_millis: int = 1000
     """Not the default, 30 s: a client of 5.x may fail to tell a change of its own subscription at once, since it has
@@ -47,6 +49,7 @@ class Subscription:
             "expressionType": self.expression_type,
             "limit": self.limit,
             "holds": self.holds,
+            "cached": self.cached,
             "heartbeatMillis": self.heartbeat_millis,
         }
 

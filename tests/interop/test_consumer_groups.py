@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from interop.conftest import Java
-from interop.flows import place
+from interop.flows import ends, place
 from interop.jars import OLD_CLIENT_VERSION, SERVER_VERSION
 from interop.java_client import JavaClient, Subscription
 from interop.other_clients import other_consumers
@@ -112,12 +112,19 @@ def test_a_group_goes_on_where_it_was_when_client_and_server_start_anew(
 def test_a_running_consumer_goes_on_where_it_was_when_the_server_starts_anew(
     store: Stored, java: Java, places: list[tuple[int, int]], tmp_path: Path
 ) -> None:
+    """It has few of the messages when the first server goes, and has to pull the others from the second."""
     client = java(OLD_CLIENT_VERSION, "JSON")
     with recording_proxy(None) as proxy:
+        stage = Stage(address_text(proxy), proxy, is_read_only=True)
         with our_server(store.root, tmp_path, proxy):
-            client.consume(address_text(proxy), {"through": Subscription("orderly", "CG_restart", TOPIC, limit=SOME)})
-            wait_until(partial(has_taken, client, "through", SOME), "some messages taken")
+            subscription = Subscription("orderly", "CG_running", TOPIC, limit=SOME, cached=2)
+            client.consume(stage.name_server, {"running": subscription})
+            wait_until(partial(has_taken, client, "running", SOME), "some messages taken")
+        proxy.forget()
         with our_server(store.root, tmp_path, proxy):
-            client.limit("through", 2**62)
-            wait_until(partial(has_taken, client, "through", len(places)), "all messages taken")
-            assert sorted(client.end("through")["through"].places) == places
+            client.limit("running", 2**62)
+            wait_until(partial(has_taken, client, "running", len(places)), "all messages taken")
+            assert sorted(client.end("running")["running"].places) == places
+            ended = ends(store, TOPIC)
+            assert {queue_id: stage.committed("CG_running", TOPIC, queue_id) for queue_id in ended} == ended
+    assert stage.pulls("CG_running")
