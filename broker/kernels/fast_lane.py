@@ -75,7 +75,7 @@ ZERO = ord("0")
 FIRST_PAGE = 2**63 - 1
 
 
-@njit("void(int64, int64)", cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def store_i32(address: int, value: int) -> None:
     """Write a big-endian i32."""
     store_u8(address, value >> 24)
@@ -84,7 +84,7 @@ def store_i32(address: int, value: int) -> None:
     store_u8(address + 3, value)
 
 
-@njit("int64(int64[::1], int64, int64[::1], int64, int64)", cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def write_header(table: np.ndarray, header: int, request: np.ndarray, output: int, body_length: int) -> int:
     """Write prefix and header of an answer; address behind them. ``header`` is the place of its parts."""
     before, behind, digits = table[header + 1], table[header + 3], request[p.OPAQUE_LENGTH]
@@ -98,7 +98,7 @@ def write_header(table: np.ndarray, header: int, request: np.ndarray, output: in
     return int(output + length)
 
 
-@njit("int64(int64[::1], int64[::1], int64[::1], int64, int64)", cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def answer_view(catalog: np.ndarray, table: np.ndarray, request: np.ndarray, output: int, tick: int) -> int:
     """Write the record at a physical offset as the answer; address behind it, or ``output`` where there is none."""
     physical_offset = request[p.OFFSET]
@@ -113,7 +113,7 @@ def answer_view(catalog: np.ndarray, table: np.ndarray, request: np.ndarray, out
     return output + size
 
 
-@njit("boolean(int64, int64)", cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def may_be_offset_id(key: int, length: int) -> bool:
     """Whether a key has the length of an offset message id, and zeros where its port's upper half stands."""
     if length != 32 and length != 56:
@@ -124,7 +124,7 @@ def may_be_offset_id(key: int, length: int) -> bool:
     )
 
 
-@njit("boolean(int64[::1], int64[::1], int64[::1])", cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def prepare_query(table: np.ndarray, request: np.ndarray, query: np.ndarray) -> bool:
     """Fill in the lookup's query from a request; whether the lane may answer it."""
     kind = request[p.KIND]
@@ -139,7 +139,7 @@ def prepare_query(table: np.ndarray, request: np.ndarray, query: np.ndarray) -> 
     return bool(maximum > 0)
 
 
-@njit("int64(int64[::1])", cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def hash_of(query: np.ndarray) -> int:
     """The hash under which an index keeps what a query asks for."""
     unsigned = (hash_utf8(0, query[0], query[1]) * 31 + HASH) & MASK
@@ -148,7 +148,7 @@ def hash_of(query: np.ndarray) -> int:
     return fold_hash(hash_utf8(unsigned, query[2], query[3]))
 
 
-@njit("int64(int64[::1], int64[::1], int64[::1], int64, int64)", cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def answer_query(catalog: np.ndarray, table: np.ndarray, request: np.ndarray, output: int, tick: int) -> int:
     """Write all hits of a key query as the answer; address behind it, or ``output`` where it would not be the whole."""
     query, results = table[QUERY:RESULTS], table[RESULTS:TABLE_LENGTH]

@@ -81,13 +81,13 @@ FIRST_EXT_FIELD = len(MEMBERS)
 NAME_COUNT = len(MEMBERS) + len(EXT_FIELDS)
 
 
-@njit("int64(int64, int64)", cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def peek(at: int, stop: int) -> int:
     """The byte at an address, or −1 at the end."""
     return load_u8(at) if at < stop else -1
 
 
-@njit("int64(int64, int64, int64)", cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def leading(at: int, stop: int, count: int) -> int:
     """The first ``count`` (1 to 8) bytes as a big-endian number, or −1 when no eight bytes are left to read at once."""
     if at + 8 > stop:
@@ -95,7 +95,7 @@ def leading(at: int, stop: int, count: int) -> int:
     return load_i64(at) >> (8 * (8 - count))
 
 
-@njit("int64(int64, int64)", cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def text_end(at: int, stop: int) -> int:
     """Address of the quote that closes a plain text whose first byte is at ``at``, or NOT_PLAIN."""
     while at < stop:
@@ -114,7 +114,7 @@ def text_end(at: int, stop: int) -> int:
     return NOT_PLAIN
 
 
-@njit("int64(int64, int64, int64, int64)", cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def find_name(at: int, length: int, first: int, behind: int) -> int:
     """Which of the known names ``first`` to ``behind - 1`` stands at an address, or −1; reads eight bytes there."""
     if length < 1 or length > LONGEST_NAME:
@@ -130,7 +130,7 @@ def find_name(at: int, length: int, first: int, behind: int) -> int:
     return -1
 
 
-@njit("int64(int64, int64, int64[::1], int64)", cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def read_integer(at: int, stop: int, request: np.ndarray, place: int) -> int:
     """Read a 64-bit integer in its shortest form, in quotes or not; address behind it, or NOT_PLAIN."""
     is_quoted = peek(at, stop) == QUOTE
@@ -157,14 +157,14 @@ def read_integer(at: int, stop: int, request: np.ndarray, place: int) -> int:
     return at + 1 if byte == QUOTE else NOT_PLAIN
 
 
-@njit("int64(int64, int64, int64[::1], int64)", cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def read_i32(at: int, stop: int, request: np.ndarray, place: int) -> int:
     """The same for a 32-bit integer."""
     at = read_integer(at, stop, request, place)
     return at if -I32_MAXIMUM - 1 <= request[place] <= I32_MAXIMUM else NOT_PLAIN
 
 
-@njit("int64(int64, int64, int64[::1], int64)", cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def read_text(at: int, stop: int, request: np.ndarray, place: int) -> int:
     """Read a text in quotes: its address and length go to ``place`` and behind; address behind it, or NOT_PLAIN."""
     if peek(at, stop) != QUOTE:
@@ -176,7 +176,7 @@ def read_text(at: int, stop: int, request: np.ndarray, place: int) -> int:
     return end + 1
 
 
-@njit("int64(int64, int64)", cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def skip_text(at: int, stop: int) -> int:
     """Address behind a text in quotes, or NOT_PLAIN."""
     if peek(at, stop) != QUOTE:
@@ -185,7 +185,7 @@ def skip_text(at: int, stop: int) -> int:
     return end + 1 if end != NOT_PLAIN else NOT_PLAIN
 
 
-@njit("int64(int64, int64, int64[::1])", cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def read_boolean(at: int, stop: int, request: np.ndarray) -> int:
     """Read ``"true"`` or ``"false"`` as what IS_UNIQUE says; address behind it, or NOT_PLAIN."""
     if peek(at, stop) != QUOTE:
@@ -196,7 +196,7 @@ def read_boolean(at: int, stop: int, request: np.ndarray) -> int:
     return at + 7 if leading(at + 1, stop, 6) == FALSE else NOT_PLAIN
 
 
-@njit("int64(int64, int64, int64[::1])", cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def read_index_type(at: int, stop: int, request: np.ndarray) -> int:
     """Read the kind of key: K, U or T, any other text means any; address behind it, or NOT_PLAIN."""
     end = skip_text(at, stop)
@@ -214,7 +214,7 @@ def read_index_type(at: int, stop: int, request: np.ndarray) -> int:
     return end
 
 
-@njit("int64(int64, int64, int64, int64[::1])", cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def read_ext_field(name: int, at: int, stop: int, request: np.ndarray) -> int:
     """Read the value of a request's own field; address behind it, or NOT_PLAIN."""
     if name == IS_TOPIC:
@@ -238,7 +238,7 @@ def read_ext_field(name: int, at: int, stop: int, request: np.ndarray) -> int:
     return skip_text(at, stop)
 
 
-@njit("int64(int64, int64, int64, int64, int64[::1])", cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def read_name(at: int, stop: int, first: int, behind: int, request: np.ndarray) -> int:
     """Which known name stands in quotes at ``at``, before a colon and for the first time; −1 if none."""
     if peek(at, stop) != QUOTE or at + 9 > stop:
@@ -255,7 +255,7 @@ def read_name(at: int, stop: int, first: int, behind: int, request: np.ndarray) 
     return name
 
 
-@njit("int64(int64, int64, int64[::1])", cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def read_ext_fields(at: int, stop: int, request: np.ndarray) -> int:
     """Read the object of a request's own fields; address behind it, or NOT_PLAIN."""
     if peek(at, stop) != OPENING:
@@ -273,7 +273,7 @@ def read_ext_fields(at: int, stop: int, request: np.ndarray) -> int:
     return at + 1 if separator == CLOSING else NOT_PLAIN
 
 
-@njit("int64(int64, int64, int64, int64[::1])", cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def read_member(name: int, at: int, stop: int, request: np.ndarray) -> int:
     """Read the value of one of the header's own members; address behind it, or NOT_PLAIN."""
     if name == IS_EXT_FIELDS:
@@ -294,7 +294,7 @@ def read_member(name: int, at: int, stop: int, request: np.ndarray) -> int:
     return NOT_PLAIN if peek(at, stop) == QUOTE else end
 
 
-@njit("boolean(int64, int64, int64[::1])", cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def read_request(at: int, stop: int, request: np.ndarray) -> bool:
     """Read a header, ``at`` to ``stop``, into a request; whether it is plain, and complete for its code."""
     request[SEEN] = 0

@@ -90,7 +90,7 @@ MATCH_COLD = -1
 NO_MATCH = 0
 
 
-@njit("boolean(int64, int64, int64, int64, int64)", cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def matches_key(properties: int, length: int, key: int, key_length: int, kind: int) -> bool:
     """Whether a record's property block carries the key in the way that the kind of query asks for."""
     if kind == KIND_TAG:
@@ -108,7 +108,7 @@ def matches_key(properties: int, length: int, key: int, key_length: int, kind: i
     return found >= 0 and has_piece(properties + (found >> 16), found & 0xFFFF, key, key_length)
 
 
-@njit("int64(int64[::1], int64, int64, int64)", cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def stop_cold(results: np.ndarray, heat: int, position: int, length: int) -> int:
     """Note which bytes of which file were not in memory."""
     results[RESULT_COLD_HEAT] = heat
@@ -117,7 +117,7 @@ def stop_cold(results: np.ndarray, heat: int, position: int, length: int) -> int
     return STOPPED_COLD
 
 
-@njit("int64(int64[::1], int64[::1], int64, int64[::1], int64)", cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def match_record(catalog: np.ndarray, query: np.ndarray, physical_offset: int, results: np.ndarray, tick: int) -> int:
     """Size of the record at a physical offset if it is intact and matches the query, NO_MATCH, or MATCH_COLD."""
     row = find_segment(catalog, physical_offset)
@@ -153,7 +153,7 @@ def match_record(catalog: np.ndarray, query: np.ndarray, physical_offset: int, r
     return size if check_checksums(record, size) > 0 else NO_MATCH
 
 
-@njit("int64(int64, int64[::1], int64, int64, int64, int64)", cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def keep_hit(hits: int, results: np.ndarray, capacity: int, physical_offset: int, address: int, size: int) -> int:
     """Insert a hit among the ``capacity`` newest, ascending; the oldest falls out of a full list."""
     count = int(results[RESULT_COUNT])
@@ -177,7 +177,7 @@ def keep_hit(hits: int, results: np.ndarray, capacity: int, physical_offset: int
     return count
 
 
-@njit("boolean(int64, int64[::1], int64, int64)", cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def is_wanted(hits: int, results: np.ndarray, capacity: int, physical_offset: int) -> bool:
     """Whether a hit at this offset could still be among the newest, and is not kept already."""
     count = results[RESULT_COUNT]
@@ -192,7 +192,7 @@ def is_wanted(hits: int, results: np.ndarray, capacity: int, physical_offset: in
     return True
 
 
-@njit("int64(int64[::1], int64[::1], int64, int64[::1], int64, int64)", cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def propose(
     catalog: np.ndarray, query: np.ndarray, physical_offset: int, results: np.ndarray, hits: int, tick: int
 ) -> int:
@@ -211,7 +211,7 @@ def propose(
     return FOUND
 
 
-@njit("int64(int64[::1], int64[::1], int64, int64, int64[::1], int64, int64)", cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def search_tail(
     catalog: np.ndarray, query: np.ndarray, key_hash: int, tick: int, results: np.ndarray, hits: int, steps: int
 ) -> int:
@@ -238,7 +238,7 @@ def search_tail(
     return steps
 
 
-@njit("int64(int64, int64, int64)", cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def fetch_ahead(entry: int, lowest: int, fetched: int) -> int:
     """Ask for the lines up to AHEAD_BYTES below an entry, down to ``lowest``, but for ``fetched`` ones; the new mark.
 
@@ -254,7 +254,7 @@ def fetch_ahead(entry: int, lowest: int, fetched: int) -> int:
     return fetched
 
 
-@njit("int64(int64[::1], int64[::1], int64, int64, int64, int64[::1], int64, int64)", cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def walk_chain(
     catalog: np.ndarray,
     query: np.ndarray,
@@ -310,7 +310,7 @@ def walk_chain(
     return steps
 
 
-@njit("int64(int64, int64, int64[::1], int64[::1])", cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def copy_hits(hits: int, body: int, query: np.ndarray, results: np.ndarray) -> int:
     """Keep the newest hits within the query's number and bytes, note what was cut, and copy the rest out if it fits."""
     first, count = 0, results[RESULT_COUNT]
@@ -338,7 +338,7 @@ def copy_hits(hits: int, body: int, query: np.ndarray, results: np.ndarray) -> i
     return FOUND if fits else FOUND_UNCOPIED
 
 
-@njit("int64(int64[::1], int64[::1], int64, int64, int64[::1], int64, int64, int64)", cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def find_hits(
     catalog: np.ndarray,
     query: np.ndarray,

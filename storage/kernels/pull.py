@@ -30,7 +30,7 @@ ODD = -1
 STOPPED_COLD = -2
 
 
-@njit("boolean(int64[::1], int64, int64)", cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def is_wanted(codes: np.ndarray, code_count: int, tags_code: int) -> bool:
     """Whether the low 32 bits of a tags code are among the first ``code_count`` codes; −1 of them: all are."""
     low = tags_code & 0xFFFFFFFF
@@ -40,7 +40,7 @@ def is_wanted(codes: np.ndarray, code_count: int, tags_code: int) -> bool:
     return code_count < 0
 
 
-@njit("boolean(int64, int64, int64, int64)", cache=True, nogil=True)
+@njit(cache=True, nogil=True)
 def is_of_queue(record: int, queue_id: int, topic: int, length: int) -> bool:
     """Whether an intact record says this queue id and topic."""
     if load_i32(record + QUEUE_ID) != queue_id or topic_length(record) != length:
