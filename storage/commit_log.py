@@ -270,6 +270,9 @@ def _trim(
         if number + 1 < len(files):
             length = min(length, files[number + 1][0] - base_offset)
         segments.append(Segment(base_offset, file, length))
+    if segments and not full and any(files[last][1].view[position : position + 8]):
+        end = segments[-1].end
+        problems.append(f"no intact record starts at {end}: the log ends there, what lies behind is not served")
     if segments and full and last + 1 < len(files) and files[last + 1][0] == files[last][0] + files[last][1].size:
         segments[-1] = Segment(files[last][0], files[last][1], files[last][1].size)
     return segments

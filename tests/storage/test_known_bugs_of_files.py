@@ -1,0 +1,343 @@
+"""The bugs of peers that come of files (known-bugs.md §3): torn, cut, lost, stale, expired, copied while written."""
+
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import oracles
+from golden_store import GOLDEN, unpack
+from protocol.message import decode_message
+from protocol.message_id import decode_message_id
+from storage.lookup_call import KeyKind, KeyQuery
+from storage.message_store import MessageStore, StoreOptions
+from store_files import write_file
+from store_queries import KINDS, found, open_written
+from store_writer import START_TIMESTAMP, StoreWriter
+
+T0 = START_TIMESTAMP
+G2 = ("g2-hosts", "g2-queues", "g2-ext")
+
+
+def fill(writer: StoreWriter, count: int, name: str = "k") -> None:
+    for number in range(count):
+        writer.append("T", b"x" * 30, keys=f"{name}{number} all", unique_key=f"u{name}{number}", tags="t")
+
+
+def check_every_key(store: MessageStore, records: list[oracles.Record]) -> None:
+    """Every key, unique key and tag of the records is answered like the oracle that scans them all."""
+    asked = set()
+    for record in records:
+        properties = record.properties
+        keys = [(KeyKind.KEY, key) for key in oracles.split_keys(properties.get("KEYS", ""))]
+        keys += [(KeyKind.UNIQUE, properties.get("UNIQ_KEY", "")), (KeyKind.TAG, properties.get("TAGS", ""))]
+        asked |= {(record.topic, key, kind) for kind, key in keys if key}
+    assert asked
+    for topic, key, kind in sorted(asked):
+        assert found(store, topic, key, kind) == oracles.query(records, topic, key, kind=KINDS[kind]), (topic, key)
+
+
+class TestCrash:
+    @pytest.mark.parametrize("index_count", [0, 1, 30, 58, 60, 80, 100, 2**31 - 1, -1])
+    def test_an_index_header_behind_or_ahead_of_its_entries_hides_nothing(
+        self, tmp_path: Path, index_count: int
+    ) -> None:  # rmq#4463, rust#7741
+        writer = StoreWriter(tmp_path, index_entries=100)
+        fill(writer, 60)
+        writer.close()
+        last = writer.index_paths()[-1]
+        write_file(last, last.stat().st_size, {36: oracles.packed(index_count, 4)})
+        check_every_key(MessageStore.open(tmp_path), writer.records)
+
+    @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(data=st.data())
+    def test_pages_of_the_index_that_were_not_flushed_hide_nothing(
+        self, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+    ) -> None:  # rmq#4463: any page may be missing by itself
+        root = tmp_path_factory.mktemp("torn")
+        writer = StoreWriter(root, index_slots=1500, index_entries=500)
+        fill(writer, 80)
+        writer.close()
+        path = data.draw(st.sampled_from(writer.index_paths()))
+        size = path.stat().st_size
+        for page in data.draw(st.sets(st.integers(0, size // 4096), min_size=1, max_size=3)):
+            write_file(path, size, {4096 * page: bytes(min(4096, size - 4096 * page))})
+        check_every_key(MessageStore.open(root), writer.records)
+
+    @pytest.mark.parametrize("cut", range(1, 60, 7))
+    def test_a_store_copied_while_it_was_written_has_every_key(self, tmp_path: Path, cut: int) -> None:
+        """rmq#8007, #3868, PR#8018: the index is as of one moment, the log as of a later or an earlier one."""
+        writer = StoreWriter(tmp_path / "live", segment_size=4096, index_entries=50)
+        fill(writer, cut)
+        writer.flush()
+        shutil.copytree(writer.root / "index", tmp_path / "early" / "index")
+        shutil.copytree(writer.root / "commitlog", tmp_path / "late" / "commitlog")
+        early = writer.records
+        fill(writer, 60, "more")
+        writer.flush()
+        shutil.copytree(writer.root / "commitlog", tmp_path / "early" / "commitlog")
+        shutil.copytree(writer.root / "index", tmp_path / "late" / "index")
+        for name, records in (("early", writer.records), ("late", early)):
+            (tmp_path / name / "abort").write_text("1")
+            store = MessageStore.open(tmp_path / name)
+            assert store.commit_log.end == records[-1].physical_offset + records[-1].total_size
+            check_every_key(store, records)
+
+    def test_a_log_that_restarts_below_the_index_has_every_key(self, tmp_path: Path) -> None:
+        """rmq#8041: a broker indexes nothing below the offset where its index ends."""
+        writer = StoreWriter(tmp_path, index_entries=1000)
+        fill(writer, 60)
+        cut = writer.written[30].physical_offset
+        writer.overwrite(cut, bytes(writer.log.end - cut))
+        writer.log.end, writer.written = cut, writer.written[:30]
+        before = len(writer.index.files[0].entries)
+        for number in range(12):
+            writer.append("T", b"anew", keys=f"new{number} all", tags="t")
+        assert len(writer.index.files[0].entries) == before
+        check_every_key(open_written(writer, tmp_path), writer.records)
+        for number in range(40):
+            writer.append("T", b"beyond", keys=f"beyond{number} all", tags="t")
+        assert len(writer.index.files[0].entries) > before
+        check_every_key(open_written(writer, tmp_path), writer.records)
+
+    def test_preallocated_files_of_default_size_end_where_their_data_do(self, tmp_path: Path) -> None:  # rmq#688
+        writer = StoreWriter(tmp_path, segment_size=1 << 30, index_slots=5_000_000, index_entries=20_000_000)
+        fill(writer, 20)
+        for path in (tmp_path / "commitlog" / f"{0:020d}", tmp_path / "commitlog" / f"{1 << 30:020d}"):
+            write_file(path, 1 << 30, {})
+        image = writer.index.files[0]
+        entries = 40 + 4 * image.slot_count + 20
+        pieces = {40 + 4 * slot: oracles.packed(number, 4) for slot, number in image.slots.items()}
+        path = tmp_path / "index" / "20260101000000000"
+        write_file(path, image.size, {0: image.header(), **pieces, entries: image.entry_bytes()})
+        assert path.stat().st_size == 420_000_040
+        store = MessageStore.open(tmp_path)
+        assert store.commit_log.end == writer.log.end
+        assert [file.index.shape.slots for file in store.snapshot.index.files] == [5_000_000]
+        check_every_key(store, writer.records)
+
+    def test_a_zero_filled_rest_of_a_record_ends_the_log_and_nothing_else(self, tmp_path: Path) -> None:  # rmq#688
+        writer = StoreWriter(tmp_path)
+        fill(writer, 20)
+        torn = writer.written[-1]
+        writer.overwrite(torn.physical_offset + 60, bytes(torn.size - 60))
+        writer.crash()
+        store = MessageStore.open(tmp_path)
+        assert store.commit_log.end == torn.physical_offset
+        check_every_key(store, writer.records)
+
+    @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(cut=st.integers(0, 1600), remove=st.booleans())
+    def test_queues_that_miss_messages_hide_no_key(
+        self, cut: int, remove: bool, tmp_path_factory: pytest.TempPathFactory
+    ) -> None:  # rmq#405, #467, #1434, #7355, PR#7599
+        root = tmp_path_factory.mktemp("queues")
+        writer = StoreWriter(root, queue_file_size=800, index_entries=40)
+        fill(writer, 60)
+        writer.close()
+        for path in sorted((root / "consumequeue" / "T" / "0").iterdir()):
+            start = int(path.name)
+            if start >= cut and remove:
+                path.unlink()
+            elif start + 800 > cut:
+                place = max(cut - start, 0)
+                write_file(path, 800, {place: bytes(800 - place)})
+        check_every_key(MessageStore.open(root), writer.records)
+
+
+class TestDamagedMessages:
+    @pytest.mark.parametrize("damage", ["body", "magic", "own offset", "properties", "size"])
+    def test_a_damaged_message_inside_a_file_hides_itself_alone(self, tmp_path: Path, damage: str) -> None:
+        """rmq#6570; the index may lack what a broker skipped behind it."""
+        for indexed in (True, False):
+            root = tmp_path / str(indexed)
+            writer = StoreWriter(root, segment_size=8192)
+            fill(writer, 20)
+            bad = writer.append("T", b"illegal", keys="bad all", unique_key="u", tags="t")
+            for number in range(10):
+                writer.append("T", b"behind", keys=f"behind{number} all", tags="t", index=indexed)
+            writer.roll()
+            fill(writer, 5, "next")
+            place, piece = {
+                "body": (bad.record.index(b"illegal"), b"I"),
+                "magic": (4, bytes(4)),
+                "own offset": (35, b"\x01"),
+                "properties": (bad.size - 30, b"\x00"),
+                "size": (3, b"\x09"),
+            }[damage]
+            writer.overwrite(bad.physical_offset + place, piece)
+            store = open_written(writer, root)
+            assert (store.record_at(bad.physical_offset) is None) == (damage != "properties")
+            check_every_key(store, writer.records)
+
+    def test_many_unreadable_newest_hits_do_not_hide_an_older_one(self, tmp_path: Path) -> None:
+        """rust `query_messages`, by reading: it gave up after two passes."""
+        writer = StoreWriter(tmp_path, index_entries=5000)
+        wanted = writer.append("T", b"good", keys="x")
+        for _ in range(700):
+            writer.append("T", b"bad", keys="x", body_crc=1)
+        writer.roll()
+        writer.append("T", b"the damage does not lie at the log's end", keys="y")
+        store = open_written(writer, tmp_path)
+        assert store.commit_log.end == writer.log.end
+        answer = store.query(KeyQuery("T", "x", KeyKind.KEY))
+        assert answer.physical_offsets == (wanted.physical_offset,)
+        assert answer.search.refused == 700
+
+    def test_time_differences_of_entries_are_not_relied_on(self, tmp_path: Path) -> None:
+        """rmq#9358 took them for milliseconds; the first one of a file counts from elsewhere (store-format §3.5)."""
+        writer = StoreWriter(tmp_path, index_slots=7, index_entries=30)
+        for number in range(40):
+            writer.append("T", keys=f"k{number % 5}", store_timestamp=T0 + 700 * number)
+        for image in writer.index.files:
+            image.entries = [(h, offset, (-1) ** n * n * 77, p) for n, (h, offset, _, p) in enumerate(image.entries)]
+        store, records = open_written(writer, tmp_path), writer.records
+        for key in ("k0", "k3"):
+            for begin in range(T0, T0 + 28_000, 3_500):
+                window = {"begin": begin, "end": begin + 3_500}
+                expected = oracles.query(records, "T", key, kind="K", **window)
+                assert found(store, "T", key, begin_timestamp=begin, end_timestamp=begin + 3_500) == expected
+
+
+class TestHosts:
+    @pytest.mark.parametrize("born", ["127.0.0.1", "2001:db8::1"])
+    @pytest.mark.parametrize("stored", ["127.0.0.1", "2001:db8::2"])
+    def test_hosts_of_either_length_shift_no_field(self, tmp_path: Path, born: str, stored: str) -> None:
+        """PR#7599: an IPv6 born host moved the store time by 12 bytes, and so queries by time missed it."""
+        writer = StoreWriter(tmp_path)
+        hosts = {"born_host": (born, 1), "store_host": (stored, 10911)}
+        written = [writer.append("T", b"x", keys="k", tags="t", store_timestamp=T0 + n, **hosts) for n in range(5)]
+        store = open_written(writer, tmp_path)
+        for message in written:
+            stamp = message.store_timestamp
+            for key, kind in (("k", KeyKind.KEY), ("t", KeyKind.TAG)):
+                window = {"begin_timestamp": stamp, "end_timestamp": stamp}
+                assert found(store, "T", key, kind, **window) == [message.physical_offset]
+            record = store.message_by_offset_id(decode_message_id(message.offset_message_id))
+            assert record == message.record
+
+    @pytest.mark.parametrize("name", G2)
+    def test_every_recorded_offset_id_resolves_and_no_other_host_does(self, tmp_path: Path, name: str) -> None:
+        """rmq#656, rust#10417, dash#4554; IPv6 hosts in g2-hosts."""
+        folder = GOLDEN / "g2" / name
+        if not (folder / "store.tar.xz").exists():
+            pytest.skip(f"{name} is not recorded")
+        root = unpack("store", tmp_path, archives=folder)
+        directories = tuple(sorted(path for path in root.iterdir() if path.name.startswith("commitlog")))
+        store = MessageStore.open(root, StoreOptions(commit_log_directories=directories))
+        asked = 0
+        for line in (folder / "produced.tsv").read_text(encoding="utf-8").splitlines():
+            for text in line.split("\t")[3].split(","):
+                if len(text) in (32, 56):
+                    record = store.message_by_offset_id(decode_message_id(text))
+                    assert record is not None
+                    assert decode_message(record).offset_message_id == text
+                    other = text[:-17] + ("0" if text[-17] != "0" else "1") + text[-16:]  # another port
+                    assert store.message_by_offset_id(decode_message_id(other)) is None
+                    asked += 1
+        assert asked > 10
+        records = oracles.read_log(directories)
+        check_every_key(store, [record for record in records if record.sys_flag & 0xC0 == 0])
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> StoreWriter:
+    """A store of 5,000 messages, and beside it, as `bare`, the same without index."""
+    writer = StoreWriter(tmp_path_factory.mktemp("many") / "store", index_slots=997, index_entries=20_000)
+    for number in range(5000):
+        writer.append("T", keys=f"k{number}")
+    writer.close()
+    bare = writer.root.with_name("bare")
+    shutil.copytree(writer.root, bare)
+    shutil.rmtree(bare / "index")
+    return writer
+
+
+class TestTime:
+    def test_an_old_message_is_found_without_a_window(self, tmp_path: Path) -> None:  # dash#1411: one hour back only
+        writer = StoreWriter(tmp_path)
+        stamps = [1, 86_400_000, T0 - 3650 * 86_400_000, T0, T0 + 10]
+        written = [writer.append("T", keys="k", unique_key="u", store_timestamp=stamp) for stamp in stamps]
+        store = open_written(writer, tmp_path)
+        places = [message.physical_offset for message in written]
+        assert found(store, "T", "k") == places
+        window = {"begin_timestamp": T0 + 5, "end_timestamp": T0 + 6}
+        assert found(store, "T", "u", KeyKind.UNIQUE, **window) == places
+
+    def test_a_delivered_delayed_message_is_found_under_its_real_topic(self, g1_store: Path) -> None:  # rmq#10326
+        store = MessageStore.open(g1_store)
+        (place,) = found(store, "TopicDelay", "delayed")
+        record = store.record_at(place)
+        assert record is not None
+        assert decode_message(record).topic == "TopicDelay"
+        assert found(store, "SCHEDULE_TOPIC_XXXX", "delayed") != []
+
+    @pytest.mark.parametrize("with_index", [True, False])
+    @pytest.mark.parametrize("place", [0, 1, 2500, 4998, 4999])
+    def test_a_needle_is_found_wherever_it_lies(self, many: StoreWriter, with_index: bool, place: int) -> None:
+        """provectus#2001: a search stopped before the end of the topic."""
+        root = many.root if with_index else many.root.with_name("bare")
+        store = MessageStore.open(root)
+        assert found(store, "T", f"k{place}") == [many.written[place].physical_offset]
+
+    def test_the_same_scan_gives_the_same_answer_every_time(self, many: StoreWriter) -> None:  # akhq#1547, #1479
+        answers = set()
+        for _ in range(5):
+            store = MessageStore.open(many.root.with_name("bare"), StoreOptions(scan_budget=0))
+            store.finish_scan()
+            answers.add(store.query(KeyQuery("T", "k77")).records)
+        assert len(answers) == 1
+
+
+class TestChange:
+    def test_expired_messages_are_gone_and_live_ones_stay(self, tmp_path: Path) -> None:  # rmq#9379, #9371
+        writer = StoreWriter(tmp_path, segment_size=2048, index_entries=30)
+        fill(writer, 80)
+        store = open_written(writer, tmp_path)
+        records = writer.records
+        for base in sorted(writer.log.segments)[:-1]:
+            writer.log.segments[base].unlink()
+            store.refresh()
+            live = [record for record in records if record.physical_offset > base + 2047]
+            expired = next(record for record in records if record.physical_offset <= base + 2047)
+            check_every_key(store, live)
+            assert found(store, "T", expired.properties["UNIQ_KEY"], KeyKind.UNIQUE) == []
+            assert store.record_at(expired.physical_offset) is None
+
+    def test_queries_during_a_refresh_are_answered_from_one_of_the_two(self, tmp_path: Path) -> None:
+        """rmq#9069, ROCKETMQ-25, ROCKETMQ-261: files come and go while they are read."""
+        writer = StoreWriter(tmp_path, segment_size=2048, index_entries=60)
+        fill(writer, 40)
+        store = open_written(writer, tmp_path)
+        wrong: list[object] = []
+        stop = threading.Event()
+        known = {record.physical_offset: record.total_size for record in writer.records}
+
+        def ask() -> None:
+            while not stop.is_set():
+                answer = store.query(KeyQuery("T", "all", KeyKind.KEY))
+                offsets = answer.physical_offsets
+                if list(offsets) != sorted(set(offsets)) or len(answer.records) != sum(known[o] for o in offsets):
+                    wrong.append(offsets)
+
+        threads = [threading.Thread(target=ask) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        try:
+            for number in range(12):
+                for step in range(4):
+                    written = writer.append("T", b"x" * 30, keys=f"more{number}-{step} all", tags="t")
+                    known[written.physical_offset] = written.size
+                if number == 4:
+                    writer.log.segments.pop(0).unlink()
+                writer.flush()
+                store.refresh()
+        finally:
+            stop.set()
+            for thread in threads:
+                thread.join()
+        assert wrong == []
+        assert store.query(KeyQuery("T", "all", KeyKind.KEY)).count == 64
