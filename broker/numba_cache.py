@@ -40,12 +40,12 @@ def compile_apart() -> None:
     from storage.kernels import CACHE_DIRECTORY
 
     mark = CACHE_DIRECTORY / COMPILED
-    if mark.exists():
+    if os.path.exists(mark):  # which tells no error where the directory may not be entered
         return
     logger.info("compiling, once: this takes up to a minute, later starts about a second")
-    done = subprocess.run([sys.executable, "-c", COMPILE], stdin=subprocess.DEVNULL, capture_output=True, check=False)
-    if done.returncode == 0:
-        with contextlib.suppress(OSError):
+    command = [sys.executable, "-c", COMPILE]
+    with contextlib.suppress(OSError):  # of an interpreter that may not be started, or a directory that takes no mark
+        if subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False).returncode == 0:
             mark.touch()
 
 
