@@ -225,9 +225,7 @@ def _read_fields(data: bytes, magic: int) -> Record:
 def property_crc_holds(record: bytes) -> bool:
     """Whether the checksum that may close a record, ten digits backwards, is that of everything before it."""
     last, value = record[-20:], record[-11:-1]
-    if not (
-        last.startswith(b"__CRC32#\x01") and last.endswith(b"\x02") and all(0x30 <= byte <= 0x39 for byte in value)
-    ):
+    if not (last.startswith(b"__CRC32#\x01") and last.endswith(b"\x02") and value.isdigit()):
         return True
     return int(value[::-1]) == zlib.crc32(record[:-20]) & 0x7FFFFFFF
 
