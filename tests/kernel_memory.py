@@ -101,13 +101,13 @@ class KernelStore:
             for file, held in zip(index_files, self.index_files, strict=True)
         ]
         ordered = sorted(scanned)
-        self._hashes = np.array([hashed for hashed, _ in ordered], dtype=np.int32)
-        self._offsets = np.array([offset for _, offset in ordered], dtype=np.int64)
+        self._hashes = Bytes(np.array([hashed for hashed, _ in ordered], dtype=np.int32).tobytes())
+        self._offsets = Bytes(np.array([offset for _, offset in ordered], dtype=np.int64).tobytes())
         head = np.zeros(table.HEADER, dtype=np.int64)
         head[table.PROBE] = PROBE_ADDRESS
         head[table.SEGMENT_COUNT], head[table.INDEX_COUNT] = len(rows), len(index_rows)
         head[table.TAIL_COUNT] = len(ordered)
-        head[table.TAIL_HASHES], head[table.TAIL_OFFSETS] = self._hashes.ctypes.data, self._offsets.ctypes.data
+        head[table.TAIL_HASHES], head[table.TAIL_OFFSETS] = self._hashes.address, self._offsets.address
         ordered_rows = sorted(index_rows, key=lambda row: row[table.INDEX_MAXIMUM], reverse=True)
         flat = [value for row in [*rows, *ordered_rows] for value in row]
         self.catalog = np.concatenate([head, np.array(flat, dtype=np.int64)])

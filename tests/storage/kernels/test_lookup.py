@@ -250,6 +250,21 @@ class TestSize:
         assert bool(answer.results[kernel.RESULT_CUT]) == (len(kept) < min(maximum, len(records)))
         assert bool(answer.results[kernel.RESULT_MORE]) == (len(records) > maximum)
 
+    @pytest.mark.parametrize(("spare", "kept"), [(-1, 2), (0, 3), (1, 3)])
+    def test_an_answer_may_be_as_long_as_the_limit(self, spare: int, kept: int) -> None:
+        store, records, _, _ = Plan(messages=[{"keys": "a"}] * 3).build()
+        answer = ask(store, Question("TopicTest", "a", limit=3 * records[0].total_size + spare))
+        assert len(answer.offsets) == kept
+        assert answer.results[kernel.RESULT_CUT] == (kept < 3)
+
+    @pytest.mark.parametrize(("spare", "status"), [(0, kernel.FOUND), (1, kernel.FOUND_UNCOPIED)])
+    def test_an_answer_that_just_fits_is_copied(self, spare: int, status: int) -> None:
+        body = kernel.BODY_BYTES - len(record_at(0, keys="a", body=b"")) + spare
+        store, _, _, _ = Plan(messages=[{"keys": "a", "body": bytes(body)}]).build()
+        answer = ask(store, Question("TopicTest", "a"))
+        assert (answer.status, answer.results[kernel.RESULT_TOTAL]) == (status, kernel.BODY_BYTES + spare)
+        assert status == kernel.FOUND_UNCOPIED or answer.body == bytes(store.segments[0])
+
     def test_an_answer_too_long_to_copy_is_listed(self) -> None:
         store, records, _, _ = Plan(messages=[{"keys": "a", "body": bytes(300_000)}] * 5).build()
         answer = ask(store, Question("TopicTest", "a", maximum=4))
@@ -263,13 +278,18 @@ class TestStopping:
 
     @pytest.mark.parametrize(("steps", "status"), [(4, kernel.STOPPED_LONG), (5, kernel.FOUND)])
     def test_a_walk_longer_than_allowed_stops(self, steps: int, status: int) -> None:
-        store, _, _, _ = Plan(slots=1, messages=[{"keys": "a"}] * 5).build()
-        assert ask(store, Question("TopicTest", "a", steps=steps)).status == status
+        store, records, _, _ = Plan(slots=1, messages=[{"keys": "a"}] * 5).build()
+        answer = ask(store, Question("TopicTest", "a", steps=steps))
+        assert answer.status == status
+        assert status == kernel.STOPPED_LONG or answer.body == bytes(store.segments[0])
+        assert len(records) == 5
 
     @pytest.mark.parametrize(("steps", "status"), [(4, kernel.STOPPED_LONG), (5, kernel.FOUND)])
     def test_steps_in_what_was_scanned_count_too(self, steps: int, status: int) -> None:
         store, _, _, _ = Plan(messages=[{"keys": "a"}] * 5, scanned=[0, 1, 2, 3, 4]).build()
-        assert ask(store, Question("TopicTest", "a", steps=steps)).status == status
+        answer = ask(store, Question("TopicTest", "a", steps=steps))
+        assert answer.status == status
+        assert status == kernel.STOPPED_LONG or answer.body == bytes(store.segments[0])
 
     def test_what_was_cold_is_named_until_nothing_is(self) -> None:
         """Slot, entry, head of the record and its body, each in a 64 KiB unit of its own."""

@@ -99,6 +99,15 @@ class TestMeasureEntries:
         assert count == stats[STATS_GAPS] == len(expected)
         assert [tuple(row) for row in gaps[:count].tolist()] == expected
 
+    @pytest.mark.parametrize(("distance", "count"), [(GAP_BYTES, 0), (GAP_BYTES + 1, 1)])
+    def test_a_gap_is_more_than_the_longest_step(self, distance: int, count: int) -> None:
+        image = oracles.IndexImage(SLOTS, 20)
+        image.put("T#a", 7, 0)
+        image.put("T#b", 7 + distance, 0)
+        held = Bytes(image.to_bytes())
+        stats, gaps = np.zeros(4, dtype=np.int64), np.zeros((2, 2), dtype=np.int64)
+        assert measure_entries(held.address, SLOTS, 2, stats, gaps) == count
+
     @pytest.mark.parametrize("room", [0, 1, 3])
     def test_gaps_beyond_the_room_are_counted_and_not_written(self, room: int) -> None:
         image = oracles.IndexImage(SLOTS, 20)
