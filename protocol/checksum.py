@@ -12,9 +12,9 @@ from protocol.message_layout import locate
 from protocol.properties import PROPERTY_CRC
 
 try:
-    from isal.isal_zlib import crc32
+    from isal.isal_zlib import crc32 as crc32
 except ImportError:  # not every platform has it; this one is 8 to 13 times slower
-    from zlib import crc32
+    from zlib import crc32 as crc32
 
 CRC_MASK: Final = 0x7FFFFFFF
 _DIGITS: Final = 10

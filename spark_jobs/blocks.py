@@ -1,0 +1,127 @@
+"""Packed blocks of columns: how the tasks of a job hand on what they found, some megabytes at a time.
+
+A block file is a run of blocks, each a fixed head, a msgpack header and the bytes of its columns one behind the other.
+
+BLOCK_HEAD
+offset  size  type  field        meaning
+0       4     u32   magic        "RLB1"
+4       4     u32   header_size  bytes of the msgpack header that follows
+
+The header says where the block comes from (`source`, `range` as physical offsets [from, to)), which columns follow
+(`columns`, as name, NumPy type and count), and the CRC-32 of their bytes (`checksum`); whatever else its writer adds is
+in there too. Entries and queue units never travel singly, and never through Spark.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from struct import Struct
+from typing import Any, Self
+
+import msgpack
+import numpy as np
+
+from protocol.checksum import crc32
+from protocol.errors import StoreError
+
+BLOCK_HEAD = Struct(">II")
+MAGIC = 0x524C4231
+LONGEST_HEADER = 1 << 28
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """One block as read: `header` without its columns, `columns` as arrays over one buffer of their own."""
+
+    header: dict[str, Any]
+    columns: dict[str, np.ndarray]
+
+
+class BlockWriter:
+    """Appends blocks to a file that nobody reads before the task that writes it is finished."""
+
+    def __init__(self, path: Path, source: str) -> None:
+        """Start the file anew; `source` names what its blocks are made from."""
+        self.path = path
+        self.size = 0
+        self._source = source
+        self._file = open(path, "wb", buffering=0)  # noqa: SIM115 - closed by __exit__
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def write(self, first: int, end: int, columns: Mapping[str, np.ndarray], **facts: object) -> int:
+        """Append a block of one-dimensional columns made from the range [first, end); its position in the file."""
+        arrays = {name: np.ascontiguousarray(column) for name, column in columns.items()}
+        views = [array.data.cast("B") for array in arrays.values() if array.size]
+        checksum = 0
+        for view in views:
+            checksum = crc32(view, checksum)
+        header = msgpack.packb(
+            {
+                **facts,
+                "source": self._source,
+                "range": [first, end],
+                "columns": [[name, array.dtype.str, array.size] for name, array in arrays.items()],
+                "checksum": checksum,
+            }
+        )
+        position = self.size
+        for piece in (BLOCK_HEAD.pack(MAGIC, len(header)), header, *views):
+            self._write_all(memoryview(piece))
+        return position
+
+    def _write_all(self, piece: memoryview) -> None:
+        while len(piece):
+            written = self._file.write(piece)
+            self.size += written
+            piece = piece[written:]
+
+
+def read_block(path: Path, descriptor: int, position: int) -> tuple[Block, int]:
+    """The block at a position of an open block file, and the position behind it; checked by its checksum.
+
+    Raises StoreError, naming file and position, when it is not what a BlockWriter wrote.
+    """
+    magic, header_size = BLOCK_HEAD.unpack(_read(path, descriptor, position, BLOCK_HEAD.size))
+    if magic != MAGIC or header_size > LONGEST_HEADER:
+        raise StoreError(path, expected="a block", found=f"other bytes at {position}", what="work file")
+    header = msgpack.unpackb(_read(path, descriptor, position + BLOCK_HEAD.size, header_size), strict_map_key=False)
+    position += BLOCK_HEAD.size + header_size
+    described = [(name, np.dtype(kind), count) for name, kind, count in header.pop("columns")]
+    size = sum(kind.itemsize * count for _, kind, count in described)
+    data = _read(path, descriptor, position, size)
+    if crc32(data) != header["checksum"]:
+        raise StoreError(path, expected=header["checksum"], found=crc32(data), what=f"CRC of the block at {position}")
+    columns, at = {}, 0
+    for name, kind, count in described:
+        columns[name] = np.frombuffer(data, dtype=kind, count=count, offset=at)
+        at += kind.itemsize * count
+    return Block(header, columns), position + size
+
+
+def read_blocks(path: Path) -> Iterator[Block]:
+    """All blocks of a file, one in memory at a time."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        position, size = 0, os.fstat(descriptor).st_size
+        while position < size:
+            block, position = read_block(path, descriptor, position)
+            yield block
+    finally:
+        os.close(descriptor)
+
+
+def _read(path: Path, descriptor: int, position: int, size: int) -> bytearray:
+    data = bytearray(size)
+    view, done = memoryview(data), 0
+    while done < size:
+        count = os.preadv(descriptor, [view[done:]], position + done)
+        if not count:
+            raise StoreError(path, expected=f"{size} bytes at {position}", found=f"{done}", what="work file")
+        done += count
+    return data
