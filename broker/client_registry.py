@@ -138,6 +138,12 @@ class ClientRegistry:
                     del self._producers[name]
         self._tell(changed)
 
+    @property
+    def has_consumers(self) -> bool:
+        """Whether any consumer group has a member."""
+        with self._lock:
+            return any(group.members for group in self._consumers.values())
+
     def consumer_group(self, name: str) -> ConsumerGroup | None:
         """The group with its live members, None when it has none."""
         with self._lock:

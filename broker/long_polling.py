@@ -7,6 +7,10 @@ pull is one future and what it asks; there is no Task, and one timer for all of 
 The store says when it was read anew. On the thread that did so, the queues with held pulls are looked at, since that
 may wait for the disk; pulls whose queue has grown are then made again on the event loop, and stay held if nothing that
 arrived passes their filter.
+
+A server that stops answers held pulls, and those that still come, that it is busy: consumers of every kind then ask
+again seconds later, of whoever serves by then. Told that there is nothing new they would ask at once, and clients up
+to 4.9 wait half a minute for the answer to what they sent into a connection that was being closed.
 """
 
 import asyncio
@@ -18,6 +22,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
+from protocol.codes import ResponseCode
 from protocol.command import Response
 from storage.queue_store import QueueStore
 from storage.residency import Cold
@@ -35,6 +40,8 @@ LONGEST_HOLD_SECONDS = 20.0
 
 TICK_SECONDS = 0.1
 """Pulls whose time is up in one tick are answered together."""
+
+STOPPING = "the server is stopping"
 
 QUEUES_AT_ONCE = 64
 """Queues looked at after a refresh before the first pulls of them are made again."""
@@ -84,6 +91,8 @@ class LongPolling:
         self._run_in_pool: RunInPool | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._next_tick = 0
+        self.is_stopping = False
+        """Whether pulls are to be refused, see `refusal`."""
 
     def __len__(self) -> int:
         return sum(map(len, self._held.values()))
@@ -95,17 +104,24 @@ class LongPolling:
         self._run_in_pool = run_in_pool
         self._store.after_refresh(self.wake)
 
+    def refusal(self) -> Response:
+        """The answer to a pull while the server stops."""
+        return Response(ResponseCode.SYSTEM_BUSY, STOPPING)
+
     def stop(self) -> None:
-        """Answer all held pulls, and hold no more."""
+        """Refuse all held pulls, and hold no more."""
         self._loop = None
+        self.is_stopping = True
         if self._timer is not None:
             self._timer.cancel()
         for pull in list(itertools.chain.from_iterable(self._wheel.values())):
-            _answer(pull, pull.question.give_up())
+            _answer(pull, self.refusal())
 
     def hold(self, question: Question, timeout_seconds: float, queues: QueueStore) -> Response | HeldPull:
         """Hold a pull that found nothing in `queues`; where nothing is held, its answer comes at once."""
         loop = self._loop
+        if self.is_stopping:
+            return self.refusal()
         if loop is None or timeout_seconds <= 0:
             return question.give_up()
         pull = HeldPull(loop=loop)
@@ -135,7 +151,7 @@ class LongPolling:
         if pull.done():
             return
         if self._loop is None:
-            pull.set_result(pull.question.give_up())
+            pull.set_result(self.refusal())
             return
         self._held.setdefault(pull.question.queue_key, set()).add(pull)
         self._wheel.setdefault(pull.tick, set()).add(pull)

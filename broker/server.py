@@ -1,8 +1,9 @@
 """The server's life: listen, serve until a signal, finish what is in flight, stop.
 
-Stopping is six steps in order: close the listening sockets; answer the pulls that wait for messages; read nothing
-further, and answer what was received; after the timeout cut off who has not read his answers; let go of the thread
-pool; write down how far consumer groups have come.
+Stopping is seven steps in order: close the listening sockets; refuse the pulls that wait for messages; where there are
+consumers, do the same for a moment with the pulls that are on their way; read nothing further, and answer what was
+received; after the timeout cut off who has not read his answers; let go of the thread pool; write down how far
+consumer groups have come.
 """
 
 import asyncio
@@ -25,6 +26,10 @@ from protocol.errors import RocketLensError
 from storage.residency import allow_waiting, forbid_waiting
 
 logger = logging.getLogger(__name__)
+
+FAREWELL_SECONDS = 0.2
+"""How long consumers are told that the server stops before their connections are closed: what is on its way then is
+lost, and clients up to 4.9 wait 30 s for the answer."""
 
 BACKLOG = 1024
 """Connections the kernel may hold for us to accept."""
@@ -116,7 +121,10 @@ class Server:
         for server in self._servers:
             server.close()
         self._service.notices.stop()
+        is_polled = len(self._service.polls) > 0
         self._service.polls.stop()
+        if is_polled or self._service.clients.has_consumers:
+            await asyncio.sleep(min(FAREWELL_SECONDS, self._options.stop_timeout_seconds))
         for connection in list(self._settings.open):
             connection.end()
         with contextlib.suppress(TimeoutError):

@@ -88,6 +88,9 @@ class PullMessageProcessor:
         """The messages from a queue offset on; the header fields say where to go on."""
         try:
             topic = self._topic(header, request)
+            if self._polls.is_stopping:
+                self._commit(header)
+                return self._polls.refusal()
             message_filter = self._filter(header)
         except Refused as refused:
             return refused.response

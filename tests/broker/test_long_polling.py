@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from broker import long_polling
+from broker import server as broker_server
 from broker.long_polling import LongPolling
 from broker.server import Server
 from broker_harness import RawClient, connected, service_of, serving, until
@@ -25,7 +26,8 @@ from store_writer import StoreWriter
 pytestmark = pytest.mark.asyncio
 
 SUSPEND, SUBSCRIPTION = 2, 4
-FOUND, NOT_FOUND, RETRY = 0, 19, 20
+FOUND, BUSY, NOT_FOUND, RETRY = 0, 2, 19, 20
+STOPPING = (BUSY, "the server is stopping")
 PATIENT = 15_000
 
 
@@ -193,14 +195,59 @@ async def test_a_closed_connection_takes_its_pulls_with_it(growing: Growing) -> 
         assert not server._service.polls._wheel
 
 
-async def test_all_pulls_are_answered_when_the_server_stops(growing: Growing) -> None:
+async def test_all_pulls_are_told_that_the_server_stops(growing: Growing) -> None:
     async with serving(service_of(growing.store)) as server, connected(server.addresses[0]) as client:
         sent = {client.send(11, pull_fields()) for _ in range(5)}
         await until(lambda: held(server) == 5)
         stopping = asyncio.create_task(server.stop())
         answers = [await client.answer() for _ in range(5)]
         assert {answer.opaque for answer in answers} == sent
-        assert {told(answer) for answer in answers} == {(NOT_FOUND, "OFFSET_OVERFLOW_ONE", 3)}
+        assert {(answer.code, answer.remark) for answer in answers} == {STOPPING}
+        client.writer.close()
+        await stopping
+
+
+@pytest.mark.parametrize("code", [11, 361])
+async def test_pulls_that_come_while_the_server_stops_are_told_so(code: int, growing: Growing) -> None:
+    """A consumer that is told that there is nothing new asks at once, into a connection that is about to close."""
+    async with serving(service_of(growing.store)) as server, connected(server.addresses[0]) as client:
+        waiting = client.send(11, pull_fields())
+        await until(lambda: held(server) == 1)
+        stopping = asyncio.create_task(server.stop())
+        assert (await client.answer()).opaque == waiting
+        for queue_offset in (0, 3, 99):
+            answer = await client.ask(code, pull_fields(queue_offset))
+            assert (answer.code, answer.remark) == STOPPING
+        assert (await client.ask(30, {"topic": "T", "queueId": "0"})).code == 0, "other requests are answered"
+        assert await client.is_closed_by_the_server()
+        client.writer.close()
+        await stopping
+
+
+async def test_members_of_a_group_are_told_even_if_none_of_their_pulls_waits(growing: Growing) -> None:
+    async with serving(service_of(growing.store)) as server, connected(server.addresses[0]) as client:
+        await client.ask(34, body=heartbeat("c1", consumer("G", subscription("T"))))
+        stopping = asyncio.create_task(server.stop())
+        await until(lambda: server._service.polls.is_stopping)
+        answer = await client.ask(11, pull_fields(0, sysFlag=SUSPEND | 1, subVersion=1, commitOffset=2))
+        assert (answer.code, answer.remark) == STOPPING
+        assert server._service.offsets.committed("G", "T", 0) == 2, "what it has done is not lost"
+        client.writer.close()
+        await stopping
+
+
+async def test_a_server_without_consumers_stops_at_once(growing: Growing, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker_server, "FAREWELL_SECONDS", 1000.0)
+    async with (
+        serving(service_of(growing.store, stop_timeout_seconds=1000)) as server,
+        connected(server.addresses[0]) as client,
+    ):
+        await client.ask(34, body=heartbeat("p1", producers=("P",)))
+        async with connected(server.addresses[0]) as consuming:
+            await consuming.ask(34, body=heartbeat("c1", consumer("G", subscription("T"))))
+        await until(lambda: not server._service.clients.has_consumers)
+        stopping = asyncio.create_task(server.stop())
+        assert await client.is_closed_by_the_server()
         client.writer.close()
         await stopping
 
@@ -308,12 +355,25 @@ async def test_a_pull_that_was_found_wanting_on_a_thread_is_kept_there() -> None
     await until(lambda: len(polls) == 0)
 
 
-async def test_nothing_is_held_after_the_end() -> None:
+async def test_nothing_is_held_before_the_start_and_after_the_end() -> None:
+    early = LongPolling(FakeStore()).hold(FakeQuestion(), 10, object())  # type: ignore[arg-type]
+    assert isinstance(early, Response)
+    assert early.code == NOT_FOUND
     polls = polling(FakeStore())
     polls.stop()
-    answer = polls.hold(FakeQuestion(), 10, object())  # type: ignore[arg-type]
-    assert isinstance(answer, Response)
-    assert answer.code == NOT_FOUND
+    late = polls.hold(FakeQuestion(), 10, object())  # type: ignore[arg-type]
+    assert isinstance(late, Response)
+    assert (late.code, late.remark) == STOPPING
+
+
+async def test_a_pull_on_its_way_from_a_thread_when_the_server_stops_is_told_so() -> None:
+    store = FakeStore()
+    polls = polling(store)
+    pull = await asyncio.to_thread(polls.hold, FakeQuestion(), 10, store.queues)
+    polls.stop()
+    assert not isinstance(pull, Response)
+    answer = await pull
+    assert (answer.code, answer.remark) == STOPPING
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")

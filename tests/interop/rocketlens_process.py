@@ -17,14 +17,14 @@ STOP_SECONDS = 10
 
 
 @contextlib.contextmanager
-def rocketlens_serving(store: Path, work: Path, *options: str) -> Iterator[tuple[str, int]]:
-    """The address of a server of ``store`` on a free port, once it says that it serves; SIGTERM at the end."""
+def rocketlens_serving(store: Path, work: Path, *options: str, port: int = 0) -> Iterator[tuple[str, int]]:
+    """The address of a server of ``store`` once it says that it serves, SIGTERM at the end; port 0 takes a free one."""
     command = [
         *ROCKETLENS,
         "serve",
         str(store),
         "--listen",
-        "127.0.0.1:0",
+        f"127.0.0.1:{port}",
         "--state-dir",
         str(work / "state"),
         *options,

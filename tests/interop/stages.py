@@ -55,12 +55,17 @@ class Stage:
 
     def committed(self, group: str, topic: str, queue_id: int) -> int | None:
         """The offset that the server holds of a group in a queue."""
-        fields = {"consumerGroup": group, "topic": topic, "queueId": str(queue_id), "setZeroIfNotFound": "false"}
-        answer = ask(self.proxy.address, QUERY_CONSUMER_OFFSET, fields)
-        if answer.code == QUERY_NOT_FOUND:
-            return None
-        assert answer.code == SUCCESS, answer.header
-        return int(answer.header["extFields"]["offset"])
+        return committed(self.proxy.address, group, topic, queue_id)
+
+
+def committed(server: tuple[str, int], group: str, topic: str, queue_id: int) -> int | None:
+    """The offset that a server holds of a group in a queue."""
+    fields = {"consumerGroup": group, "topic": topic, "queueId": str(queue_id), "setZeroIfNotFound": "false"}
+    answer = ask(server, QUERY_CONSUMER_OFFSET, fields)
+    if answer.code == QUERY_NOT_FOUND:
+        return None
+    assert answer.code == SUCCESS, answer.header
+    return int(answer.header["extFields"]["offset"])
 
 
 @contextlib.contextmanager

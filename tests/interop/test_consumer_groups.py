@@ -10,16 +10,24 @@ from interop.conftest import Java
 from interop.flows import ends, place
 from interop.jars import OLD_CLIENT_VERSION, SERVER_VERSION
 from interop.java_client import JavaClient, Subscription
+from interop.official_broker import free_port
 from interop.other_clients import other_consumers
 from interop.proxy import recording_proxy
-from interop.stages import Stage, address_text, official_stage, our_server, our_stage, wait_until
+from interop.rocketlens_process import rocketlens_serving
+from interop.stages import Stage, address_text, committed, official_stage, our_server, our_stage, wait_until
 from interop.stored import Stored, stored
+from store_writer import StoreWriter
 
 pytestmark = pytest.mark.interop
 
 TOPIC = "TopicTest"
 SOME = 20
 """Messages that a consumer takes before the test goes on."""
+CACHED = 2
+"""Messages of a queue that it may have pulled beyond those, once before and once while it looks how many it has."""
+QUEUES = 8
+RESTART_SECONDS = 25
+"""Less than the 30 s that a client waits for the answer to a pull."""
 
 
 @pytest.fixture(scope="module")
@@ -109,24 +117,48 @@ def test_a_group_goes_on_where_it_was_when_client_and_server_start_anew(
     assert sorted(before.places + after.places) == places
 
 
-# A 4.9 client whose answer is lost in the closing connection waits 30 s for it: minutes, when it happens.
-@pytest.mark.soak
 def test_a_running_consumer_goes_on_where_it_was_when_the_server_starts_anew(
     store: Stored, java: Java, places: list[tuple[int, int]], tmp_path: Path
 ) -> None:
     """It has few of the messages when the first server goes, and has to pull the others from the second."""
-    client = java(OLD_CLIENT_VERSION, "JSON")
-    with recording_proxy(None) as proxy:
-        stage = Stage(address_text(proxy), proxy, is_read_only=True)
-        with our_server(store.root, tmp_path, proxy):
-            subscription = Subscription("orderly", "CG_running", TOPIC, limit=SOME, cached=2)
-            client.consume(stage.name_server, {"running": subscription})
-            wait_until(partial(has_taken, client, "running", SOME), "some messages taken")
-        proxy.forget()
-        with our_server(store.root, tmp_path, proxy):
-            client.limit("running", 2**62)
-            wait_until(partial(has_taken, client, "running", len(places)), "all messages taken")
-            assert sorted(client.end("running")["running"].places) == places
-            ended = ends(store, TOPIC)
-            assert {queue_id: stage.committed("CG_running", TOPIC, queue_id) for queue_id in ended} == ended
-    assert stage.pulls("CG_running")
+    client, group, port = java(OLD_CLIENT_VERSION, "JSON"), "CG_running", free_port()
+    with rocketlens_serving(store.root, tmp_path, port=port):
+        subscription = Subscription("orderly", group, TOPIC, limit=SOME, cached=CACHED)
+        client.consume(f"127.0.0.1:{port}", {"running": subscription})
+        wait_until(partial(has_taken, client, "running", SOME), "some messages taken")
+    ended = ends(store, TOPIC)
+    assert SOME + 2 * CACHED * len(ended) < len(places)
+    with rocketlens_serving(store.root, tmp_path, port=port) as server:
+        client.limit("running", 2**62)
+        wait_until(partial(has_taken, client, "running", len(places)), "all messages taken", RESTART_SECONDS)
+        assert sorted(client.end("running")["running"].places) == places
+        assert {queue_id: committed(server, group, TOPIC, queue_id) for queue_id in ended} == ended
+
+
+@pytest.mark.parametrize("version", [OLD_CLIENT_VERSION, SERVER_VERSION])
+def test_consumers_that_wait_for_messages_get_them_from_the_next_server(
+    version: str, java: Java, tmp_path: Path
+) -> None:
+    """A client of 4.9 waits 30 s for the answer to a pull that a server did not read any more."""
+    writer = StoreWriter(tmp_path / "store")
+
+    def add(body: bytes) -> None:
+        for queue_id in range(QUEUES):
+            writer.append(TOPIC, body, queue_id=queue_id)
+        writer.close()
+
+    add(b"before")
+    client, group, port = java(version, "JSON"), f"CG_waiting_{version}".replace(".", "-"), free_port()
+    consumers = {kind: Subscription(kind, f"{group}_{kind}", TOPIC) for kind in ("push", "orderly", "lite")}
+    with rocketlens_serving(writer.root, tmp_path, port=port):
+        client.consume(f"127.0.0.1:{port}", consumers)
+        for kind in consumers:
+            wait_until(partial(has_taken, client, kind, QUEUES), f"{kind}: what there is")
+    add(b"after")
+    with rocketlens_serving(writer.root, tmp_path, port=port):
+        for kind in consumers:
+            wait_until(partial(has_taken, client, kind, 2 * QUEUES), f"{kind}: what is new", RESTART_SECONDS)
+        places = [(queue_id, queue_offset) for queue_id in range(QUEUES) for queue_offset in range(2)]
+        assert {kind: sorted(one.places) for kind, one in client.end(*consumers).items()} == dict.fromkeys(
+            consumers, places
+        )
