@@ -4,11 +4,14 @@ import gc
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from broker.numba_cache import compile_apart, is_writable, use_numba_cache
 from protocol.errors import ConfigError
+from storage.numba_cache import compile_apart, is_writable, use_numba_cache
 
 if TYPE_CHECKING:
     from storage.message_store import MessageStore
+
+KERNELS = ("broker.fast_lane", "storage.message_store")
+"""Modules that import all kernels of a server."""
 
 
 def open_store(
@@ -38,7 +41,7 @@ def open_store(
         raise ConfigError(f"--state-dir {state_directory}: cannot be written to")
     use_numba_cache(numba_cache)
     if stays:
-        compile_apart()
+        compile_apart(KERNELS)
     # What a start makes lives as long as the process: looking for garbage in it takes a tenth of the start.
     gc.disable()
     try:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.numba_cache import use_numba_cache
 from protocol.errors import ConfigError
+from storage.numba_cache import use_numba_cache
 
 ROOT = Path(__file__).parents[2]
 
@@ -65,22 +65,32 @@ def test_an_option_that_cannot_be_written_to_is_refused() -> None:
         use_numba_cache(Path("/proc/none/x"))
 
 
-def test_kernels_are_compiled_by_another_process_once(tmp_path: Path) -> None:
-    code = (
-        "import sys; from pathlib import Path; from broker.numba_cache import use_numba_cache, compile_apart; "
-        "use_numba_cache(Path(sys.argv[1])); compile_apart(); "
-        "from storage.kernels import CACHE_DIRECTORY; "
-        "print((CACHE_DIRECTORY / 'all-compiled').exists(), 'storage.kernels.lookup' in sys.modules)"
-    )
+COMPILE = (
+    "import sys; from pathlib import Path; from storage.numba_cache import use_numba_cache, compile_apart; "
+    "use_numba_cache(Path(sys.argv[1])); compile_apart(sys.argv[2:], lambda text: print('told', text)); "
+    "from storage.kernels import CACHE_DIRECTORY; "
+    "print(*sorted(path.name for path in CACHE_DIRECTORY.glob('compiled-*')), 'storage.kernels.lookup' in sys.modules)"
+)
+
+
+def compile_apart_in(cache: Path, *modules: str) -> list[str]:
+    """What a process says that has had modules compiled into a cache: what it was told, marks, kernels imported."""
     environment = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), environment.get("PYTHONPATH")]))
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path)],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=300,
-    )
-    assert done.stdout.split() == ["True", "False"]
+    command = [sys.executable, "-c", COMPILE, str(cache), *modules]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True, timeout=300)
+    return done.stdout.splitlines()
+
+
+def test_kernels_are_compiled_by_another_process_once_for_each_choice_of_modules(tmp_path: Path) -> None:
+    told = "told compiling, once: this takes up to a minute, later starts about a second"
+    server = "broker.fast_lane", "storage.message_store"
+    assert compile_apart_in(tmp_path, *server) == [told, "compiled-broker.fast_lane+storage.message_store False"]
     assert len(list(tmp_path.rglob("*.nbi"))) > 5
+    assert compile_apart_in(tmp_path, *server) == ["compiled-broker.fast_lane+storage.message_store False"]
+    both = "compiled-broker.fast_lane+storage.message_store compiled-storage.kernels.lookup False"
+    assert compile_apart_in(tmp_path, "storage.kernels.lookup") == [told, both]
+
+
+def test_what_cannot_be_imported_leaves_no_mark(tmp_path: Path) -> None:
+    assert compile_apart_in(tmp_path, "storage.nothing_of_the_sort")[-1] == "False"

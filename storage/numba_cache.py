@@ -1,7 +1,7 @@
 """Where compiled kernels are kept between starts.
 
 numba reads NUMBA_CACHE_DIR when a kernel's module is imported, so `use_numba_cache` comes before the first import of
-`storage.message_store`. Without it numba would write beside the installed modules, or not at all.
+whatever imports `storage.kernels`. Without it numba would write beside the installed modules, or not at all.
 """
 
 import contextlib
@@ -11,6 +11,7 @@ import stat
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from protocol.errors import ConfigError
@@ -18,8 +19,8 @@ from protocol.errors import ConfigError
 logger = logging.getLogger(__name__)
 
 VARIABLE = "NUMBA_CACHE_DIR"
-COMPILED = "all-compiled"
-COMPILE = "import broker.fast_lane, storage.message_store"
+COMPILED = "compiled-"
+COMPILING = "compiling, once: this takes up to a minute, later starts about a second"
 
 
 def use_numba_cache(option: Path | None = None) -> Path:
@@ -32,18 +33,19 @@ def use_numba_cache(option: Path | None = None) -> Path:
     return directory
 
 
-def compile_apart() -> None:
-    """Compile all kernels in a process of their own, unless that was done: the compiler's memory, 150 MB, goes with it.
+def compile_apart(modules: Sequence[str], tell: Callable[[str], None] = logger.info) -> None:
+    """Import modules in a process of their own, unless that was done: it compiles all kernels that they use.
 
-    Call it behind `use_numba_cache`. Where it fails the kernels are compiled when they are imported, as ever.
+    The compiler's memory, 150 MB, goes with it. Call it behind `use_numba_cache`; `tell` is told that it takes a while.
+    Where it fails the kernels are compiled when they are imported, as ever.
     """
     from storage.kernels import CACHE_DIRECTORY
 
-    mark = CACHE_DIRECTORY / COMPILED
+    mark = CACHE_DIRECTORY / (COMPILED + "+".join(modules))
     if os.path.exists(mark):  # which tells no error where the directory may not be entered
         return
-    logger.info("compiling, once: this takes up to a minute, later starts about a second")
-    command = [sys.executable, "-c", COMPILE]
+    tell(COMPILING)
+    command = [sys.executable, "-c", f"import {', '.join(modules)}"]
     with contextlib.suppress(OSError):  # of an interpreter that may not be started, or a directory that takes no mark
         if subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False).returncode == 0:
             mark.touch()
