@@ -19,13 +19,19 @@ from pathlib import Path
 from struct import Struct
 from typing import Final
 
+import numpy as np
+
 from protocol.errors import StoreError
 from storage.open_files import OpenFiles
 from storage.queue_files import QueueFiles
 
 HEAD: Final = Struct(">hqqh")
+HEAD_DTYPE: Final = np.dtype(
+    [("size", ">i2"), ("tags_code", ">i8"), ("store_timestamp", ">i8"), ("bitmap_size", ">i2")]
+)
 LARGEST_ADDRESS: Final = -(1 << 31) - 1
-_ADDRESS_BASE: Final = -(1 << 63)
+ADDRESS_BASE: Final = -(1 << 63)
+"""What is added to a byte offset to make an address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +62,7 @@ class ConsumeQueueExt:
         if not is_extension_address(address):
             return None
         try:
-            return self._decode(address - _ADDRESS_BASE)
+            return self._decode(address - ADDRESS_BASE)
         except StoreError:  # an unreadable file, a unit that runs out of it: as good as lost
             return None
 

@@ -106,7 +106,7 @@ class QueueStore:
 
     def _list_topics(self, tree: Path) -> list[str]:
         try:
-            return list(_directories(tree))
+            return list(directories(tree))
         except StoreError as error:
             self.problems.append(f"{error}; the store is served without it")
             return []
@@ -115,7 +115,7 @@ class QueueStore:
         ids: set[int] = set()
         for tree, topics in ((CONSUME_QUEUE, self._plain), (BATCH_CONSUME_QUEUE, self._batch)):
             if topic in topics:
-                ids.update(map(int, filter(_is_queue_id, _directories(self._root / tree / topic))))
+                ids.update(map(int, filter(is_queue_id, directories(self._root / tree / topic))))
         return ids
 
     def _open(self, topic: str, queue_id: int) -> ConsumeQueue | BatchConsumeQueue:
@@ -137,12 +137,12 @@ class QueueStore:
         return queues
 
 
-def _is_queue_id(name: str) -> bool:
+def is_queue_id(name: str) -> bool:
     """Whether a directory is named as a broker names a queue's: a 32-bit number without leading zeros."""
     return name.isascii() and name.isdigit() and str(int(name[:11])) == name and int(name) <= LARGEST_QUEUE_ID
 
 
-def _directories(path: Path) -> Iterator[str]:
+def directories(path: Path) -> Iterator[str]:
     """Names of the directories in a directory; those that are no UTF-8 can be no topic's."""
     try:
         with os.scandir(path) as entries:

@@ -239,9 +239,11 @@ class StoreWriter:
         if self.topic_attributes[record.topic].get("queue.type") == "BatchCQ":
             self._put_batch_unit(record, code)
             return
+        own_code = code
         if self.ext_bit_map is not None:
-            code = self._queue_ext(key).put(code, record.store_timestamp, self.ext_bit_map)
-        for name, queue_id, queue_offset in [(*key, record.queue_offset), *_light_queues(record.properties)]:
+            own_code = self._queue_ext(key).put(code, record.store_timestamp, self.ext_bit_map)
+        self._queue(key).put(record.physical_offset, record.total_size, own_code, record.queue_offset)
+        for name, queue_id, queue_offset in _light_queues(record.properties):  # these have no extension
             self._queue((name, queue_id)).put(record.physical_offset, record.total_size, code, queue_offset)
 
     def _put_batch_unit(self, record: Record, code: int) -> None:

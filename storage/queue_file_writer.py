@@ -1,0 +1,104 @@
+"""Write the files of one queue as one stream of bytes: of full length each, sparse behind what was written.
+
+Nothing is kept open: a task builds thousands of queues side by side, and a process has a thousand descriptors. What is
+written lies in memory until there is enough of it; `flush` makes room earlier.
+"""
+
+import os
+import shutil
+from pathlib import Path
+from typing import Final
+
+from protocol.errors import StoreError
+from storage.direct_writer import fsync_directory
+from storage.mapped_file import LARGEST_OFFSET, SEGMENT_NAME_DIGITS
+
+FLUSH_BYTES: Final = 1 << 20
+"""What one queue holds in memory at most, but for what is added at a time."""
+
+_FILL_BYTES: Final = 1 << 16
+
+
+class QueueFileWriter:
+    """Files of `file_size` bytes in `directory`, named by byte offset, the first one at `start`.
+
+    Whatever lies in the directory is removed: an earlier attempt left it.
+    """
+
+    __slots__ = ("_directory", "_file_size", "_first", "_flushed", "_pending", "position")
+
+    def __init__(self, directory: Path, file_size: int, start: int = 0) -> None:
+        """Start a stream; nothing is on disk before the first flush. `start` is a multiple of the file size."""
+        if start % file_size or not 0 <= start <= LARGEST_OFFSET - file_size:
+            raise StoreError(directory, expected=f"a multiple of {file_size}", found=start, what="start of a queue")
+        shutil.rmtree(directory, ignore_errors=True)
+        self._directory = directory
+        self._file_size = file_size
+        self._first = self._flushed = self.position = start
+        self._pending = bytearray()
+
+    @property
+    def pending(self) -> int:
+        """Bytes in memory."""
+        return len(self._pending)
+
+    def append(self, data: "memoryview | bytes | bytearray") -> None:
+        """Add bytes at the end; they are copied."""
+        self._pending += data
+        self.position += len(data)
+        if len(self._pending) >= FLUSH_BYTES:
+            self.flush()
+
+    def fill(self, unit: bytes, count: int) -> None:
+        """Add the same unit `count` times."""
+        at_once = max(_FILL_BYTES // len(unit), 1)
+        for done in range(0, count, at_once):
+            self.append(unit * min(at_once, count - done))
+
+    def flush(self) -> None:
+        """Bring to the files what is in memory."""
+        with memoryview(self._pending) as pending:
+            done = 0
+            while done < len(pending):
+                done += self._write(pending[done:])
+        self._pending.clear()
+
+    def finish(self) -> int:
+        """Bring everything to the disk for good; the number of files."""
+        self.flush()
+        starts = range(self._first, self.position, self._file_size)
+        for start in starts:
+            descriptor = os.open(self._path(start), os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+        if starts:
+            fsync_directory(self._directory)
+        return len(starts)
+
+    def discard(self) -> None:
+        """Remove everything; the writer is of no more use."""
+        self._pending.clear()
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _write(self, data: memoryview) -> int:
+        """Write what belongs into the file where the stream is; how much that was."""
+        inside = self._flushed % self._file_size
+        data = data[: self._file_size - inside]
+        if not inside:
+            self._directory.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(self._path(self._flushed - inside), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            if not inside:
+                os.ftruncate(descriptor, self._file_size)
+            written = 0
+            while written < len(data):
+                written += os.pwrite(descriptor, data[written:], inside + written)
+        finally:
+            os.close(descriptor)
+        self._flushed += len(data)
+        return len(data)
+
+    def _path(self, start: int) -> Path:
+        return self._directory / f"{start:0{SEGMENT_NAME_DIGITS}d}"

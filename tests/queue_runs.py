@@ -1,0 +1,89 @@
+"""Units of a queue as the scan of a log hands them on: in runs of consecutive queue offsets, cut at block ends too."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from oracles import packed
+
+
+class QueuedUnit(NamedTuple):
+    """One unit: its record's queue offset and store time, and its bytes."""
+
+    queue_offset: int
+    data: bytes
+    timestamp: int = 0
+
+
+class Builder(Protocol):
+    def put_run(self, first: int, units: memoryview, timestamps: npt.NDArray[np.int64] | None = None) -> None: ...
+
+
+def unit(physical_offset: int, size: int = 100, tags_code: int = 7) -> bytes:
+    """The bytes of a plain unit."""
+    return packed(physical_offset, 8) + packed(size, 4) + packed(tags_code, 8)
+
+
+def batch_unit(physical_offset: int, base_offset: int, count: int, *, size: int = 300, timestamp: int = 5) -> bytes:
+    """The bytes of a batch unit."""
+    head = packed(physical_offset, 8) + packed(size, 4) + packed(9, 8) + packed(timestamp, 8)
+    return head + packed(base_offset, 8) + packed(count, 2) + packed(-1, 4) + packed(0, 4)
+
+
+def queued(offsets: Iterable[int], *, start: int = 0, step: int = 100) -> list[QueuedUnit]:
+    """Units of records that lie `step` bytes apart, for these queue offsets in the order of the log."""
+    return [
+        QueuedUnit(queue_offset, unit(start + number * step, tags_code=number), 1000 + number)
+        for number, queue_offset in enumerate(offsets)
+    ]
+
+
+def runs_of(units: Sequence[QueuedUnit], block: int) -> Iterator[list[QueuedUnit]]:
+    """Cut at every jump of the queue offset and, as blocks of the log are, every `block` units."""
+    run: list[QueuedUnit] = []
+    for number, each in enumerate(units):
+        if run and (number % block == 0 or each.queue_offset != run[-1].queue_offset + 1):
+            yield run
+            run = []
+        run.append(each)
+    if run:
+        yield run
+
+
+def put_all(builder: Builder, units: Sequence[QueuedUnit], block: int = 1000, *, stamped: bool = False) -> None:
+    """Hand all units to a builder, as the blocks of a scan would."""
+    for run in runs_of(units, block):
+        # The memory is changed once the builder has it: a block does not outlive its turn.
+        data = bytearray(b"".join(each.data for each in run))
+        times = np.array([each.timestamp for each in run], np.int64)
+        builder.put_run(run[0].queue_offset, memoryview(data), times if stamped else None)
+        data[:] = bytes(len(data))
+        times[:] = -1
+
+
+def put_batches(builder: Builder, units: Sequence[QueuedUnit], block: int = 1000) -> None:
+    """Hand units of batches to a builder; such runs are not split at jumps."""
+    for start in range(0, len(units), block):
+        run = units[start : start + block]
+        builder.put_run(run[0].queue_offset, memoryview(b"".join(each.data for each in run)))
+
+
+def files_under(directory: Path) -> dict[str, bytes]:
+    """Contents of all files below a directory by relative path; empty for a missing directory."""
+    return {
+        str(path.relative_to(directory)): path.read_bytes() for path in sorted(directory.rglob("*")) if path.is_file()
+    }
+
+
+def units_in(directory: Path, size: int = 20) -> dict[int, bytes]:
+    """What stands at each unit number of a queue's files, as long as something does."""
+    found = {}
+    for path in sorted(directory.iterdir()):
+        content = path.read_bytes()
+        for position in range(0, len(content) - size + 1, size):
+            if any(content[position : position + size]):
+                found[(int(path.name) + position) // size] = content[position : position + size]
+    return found
