@@ -33,6 +33,8 @@ __all__ = [
 
 FLOCK: Final = Struct("hhqqi4x")
 """struct flock of 64-bit Linux, in native order: type, whence, start, length, process id."""
+LOCKED_HERE: Final[set[tuple[int, int]]] = set()
+"""Device and inode of `lock` files that this process holds itself, as a job does that publishes into a store."""
 DEFAULT_CLUSTER: Final = "DefaultCluster"
 DEFAULT_BROKER_NAME: Final = "broker-a"
 _DEFAULT_TOPIC: Final = "TBW102"
@@ -84,12 +86,14 @@ def read_store_state(root: Path) -> StoreState:
 
 def _probe_lock(path: Path) -> tuple[bool, int]:
     """Whether another process holds an exclusive or shared lock on byte 0 of a file, and which."""
+    if is_locked_here(path):
+        return False, 0
     try:
         descriptor = open_read_only(path)
     except StoreError:  # no file, or none that may be read: nobody to be seen
         return False, 0
     try:
-        # Closing the descriptor drops locks that this process holds on the file; it holds none, here or anywhere.
+        # Closing the descriptor drops locks that this process holds on the file: it holds none, as was asked above.
         asked = FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
         kind, _, _, _, pid = FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
     except OSError:
@@ -97,6 +101,19 @@ def _probe_lock(path: Path) -> tuple[bool, int]:
     finally:
         os.close(descriptor)
     return kind != fcntl.F_UNLCK, max(pid, 0) if kind != fcntl.F_UNLCK else 0
+
+
+def is_locked_here(path: Path) -> bool:
+    """Whether this process itself holds a `lock`, which opening and closing the file once more would drop."""
+    try:
+        return identity_of(os.stat(path)) in LOCKED_HERE
+    except OSError:
+        return False
+
+
+def identity_of(status: os.stat_result) -> tuple[int, int]:
+    """Device and inode: what tells a file from all others while it is there."""
+    return status.st_dev, status.st_ino
 
 
 def _process_id_in(path: Path) -> int | None:
