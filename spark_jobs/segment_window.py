@@ -61,12 +61,21 @@ class SegmentWindow:
         self.start = position
         self.fill(min(READ_BYTES, len(self._array)))
 
-    def fill(self, wanted: int) -> bool:
-        """Hold at least `wanted` bytes, as far as the segment goes; whether it does."""
+    def show(self, position: int, size: int) -> int:
+        """Hold `size` bytes from a position on; their address, 0 where the segment has not so many."""
+        if position < 0 or position + size > self.size:
+            return 0
+        if position < self.start or position + size > self.start + self.filled:
+            self.move(position)
+            self.fill(size)
+        return self.address + position - self.start
+
+    def fill(self, wanted: int) -> None:
+        """Hold `wanted` bytes from the window's start on, as far as the segment goes."""
         self._make_room(wanted)
         wanted = min(wanted, self.size - self.start)
         while self.filled < wanted:
-            view = memoryview(self._memory)[self.filled : max(wanted, self.filled)]
+            view = memoryview(self._memory)[self.filled : wanted]
             try:
                 count = os.preadv(self._descriptor, [view], self.start + self.filled)
             except OSError as error:
@@ -77,7 +86,6 @@ class SegmentWindow:
                 raise TruncatedFile(self.path, expected=self.size, found=self.start + self.filled)
             self.filled += count
             self.bytes_read += count
-        return self.start + wanted <= self.size and self.filled >= wanted
 
     def i32(self, position: int) -> int:
         """The number at a position inside the window."""
@@ -87,17 +95,16 @@ class SegmentWindow:
     def find_candidate(self, position: int) -> int:
         """Next position from `position` on where a record may start: magic and own offset are right. −1 for none.
 
-        The window moves there. Holes of the file are stepped over, not read.
+        Holes of the file are stepped over, not read.
         """
         while position + CANDIDATE_BYTES <= self.size:
-            position = self._first_data(position)
-            if position + CANDIDATE_BYTES > self.size:
-                break
-            self.move(position)
-            found = int(find_candidate(self.address, 0, self.filled, self.base_offset + self.start))
+            if not self.start <= position <= self.start + self.filled - CANDIDATE_BYTES:
+                position = self._first_data(position)
+                self.move(position)
+            base = self.base_offset + self.start
+            found = int(find_candidate(self.address, position - self.start, self.filled, base))
             if found >= 0:
-                self.move(position + found)
-                return position + found
+                return self.start + found
             if self.is_at_end:
                 break
             position = self.start + self.filled - CANDIDATE_BYTES + 1

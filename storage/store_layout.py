@@ -71,10 +71,13 @@ class StoreLayout:
         return [f"{self.root / name} is missing; the store is served without it" for name in self.missing]
 
 
-def recognise_store(root: Path, commit_log_directories: Sequence[Path] = ()) -> StoreLayout:
+def recognise_store(
+    root: Path, commit_log_directories: Sequence[Path] = (), *, open_segments: bool = True
+) -> StoreLayout:
     """Look at a directory; raises NotAStore, saying what was found and what is expected. Nothing is written.
 
-    `commit_log_directories` are where the log lies if not in `commitlog/` below the root.
+    `commit_log_directories` are where the log lies if not in `commitlog/` below the root. Without `open_segments` a
+    DLedger log in the log's place is not noticed.
     """
     names = _list(root)
     _refuse_rocksdb(root, names)
@@ -85,7 +88,8 @@ def recognise_store(root: Path, commit_log_directories: Sequence[Path] = ()) -> 
     if not segments:
         _refuse_dledger(root, names, segments)
         raise NotAStore(root, expected=EXPECTED, found=f"no segment in {', '.join(map(str, logs))}")
-    _refuse_dledger(root, names, segments)
+    if open_segments:
+        _refuse_dledger(root, names, segments)
     present = {INDEX, CONFIG, CHECKPOINT} & names
     # A store whose topics all hold batches has no plain queues, and the other way round.
     present |= {CONSUME_QUEUE} if names & {CONSUME_QUEUE, BATCH_CONSUME_QUEUE} else set()
@@ -166,12 +170,18 @@ def _is_manifest(entry: "os.DirEntry[str]") -> bool:
 def _refuse_dledger(root: Path, names: set[str], segments: list[Path]) -> None:
     """Refuse a log of DLedger entries, in the log's place or beside an empty one."""
     beside = not segments and any(map(_DLEDGER_DIRECTORY.fullmatch, names))
-    if beside or any(_holds_dledger(path) for path in segments[:1]):
-        found = "a DLedger log, which is not supported"
-        raise NotAStore(root, expected="a commit log of plain records (enableDLegerCommitLog=false)", found=found)
+    if beside or any(holds_dledger(path) for path in segments[:1]):
+        raise dledger_refused(root)
 
 
-def _holds_dledger(path: Path) -> bool:
+def dledger_refused(root: Path) -> NotAStore:
+    """The error for a log of DLedger entries."""
+    found = "a DLedger log, which is not supported"
+    return NotAStore(root, expected="a commit log of plain records (enableDLegerCommitLog=false)", found=found)
+
+
+def holds_dledger(path: Path) -> bool:
+    """Whether a segment starts with a DLedger entry."""
     try:
         descriptor = open_read_only(path)
     except StoreError:  # told when the log is opened

@@ -1,0 +1,287 @@
+"""Rebuilding beside the official Java broker 5.5.0: the same log, the same run, entries a second of both.
+
+    python -m benchmarks.rebuild                   8,000,000 messages, 4.4 GB of log
+    python -m benchmarks.rebuild --count 32000000  16 GB and more
+
+The Java broker rebuilds by replaying its log after a crash without queues, index and checkpoint; its rate is taken from
+the first entry it writes to the moment it answers, so that neither side's start is in it. Ours is `rocketlens rebuild
+all`; its rate is from the first byte read to the last file published, and the whole command is told beside it. What
+both built is compared byte for byte before any figure is printed.
+"""
+
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+from benchmarks import java_broker
+from benchmarks.make_store import DEFAULT_STORE_DIRECTORY, make_store
+from benchmarks.measure import copy_for_java, warm_kernel_cache
+from benchmarks.report import machine
+from benchmarks.store_plan import StoreParameters, StorePlan
+
+ENTRIES_A_MESSAGE = 4
+SAMPLE_SECONDS = 0.05
+COMPARED = ("index", "consumequeue")
+WRITTEN_BYTES = 1 << 30
+
+
+@dataclass(frozen=True)
+class Run:
+    """One rebuild of ours; seconds, bytes, and entries a second."""
+
+    master: str
+    command: str
+    whole_seconds: float
+    steady_seconds: float
+    steady_rate: float
+    scan_bytes_a_core: float
+    peak_task_bytes: int
+
+
+def run_ours(store: Path, out: Path, what: str, master: str, cache: Path, entries: int) -> Run:
+    """Rebuild into a fresh directory."""
+    shutil.rmtree(out, ignore_errors=True)
+    command = [
+        *(sys.executable, "-m", "broker.cli.main", "rebuild", what, str(store), "--out", str(out), "--json"),
+        *("--master", master, "--numba-cache", str(cache)),
+    ]
+    began = time.perf_counter()
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(command, stdout=output, stderr=subprocess.PIPE)
+        peaks = PeakMemory(process.pid)
+        peaks.start()
+        _, errors = process.communicate()
+        whole = time.perf_counter() - began
+        peaks.stop()
+        output.seek(0)
+        text = output.read()
+    if process.returncode != 0:
+        raise click.ClickException(f"{' '.join(command)} exits with {process.returncode}: {errors.decode()[-2000:]}")
+    report = json.loads(text)
+    scan = report["details"]["scan"]
+    return Run(
+        master=master,
+        command=f"rebuild {what}",
+        whole_seconds=whole,
+        steady_seconds=report["steadySeconds"],
+        steady_rate=entries / report["steadySeconds"],
+        scan_bytes_a_core=scan["bytes"] / scan["taskSeconds"],
+        peak_task_bytes=max(peaks.workers.values(), default=0),
+    )
+
+
+class PeakMemory(threading.Thread):
+    """The largest private memory of each Python worker below a process, sampled."""
+
+    def __init__(self, root: int) -> None:
+        super().__init__(daemon=True)
+        self.workers: dict[int, int] = {}
+        self._root, self._over = root, threading.Event()
+
+    def run(self) -> None:
+        """Sample until stopped."""
+        while not self._over.wait(SAMPLE_SECONDS):
+            for pid in descendants(self._root):
+                fields = _status(pid)
+                if b"pyspark" in _command_line(pid):
+                    held = int(fields.get("RssAnon", "0 kB").split()[0]) * 1024
+                    self.workers[pid] = max(self.workers.get(pid, 0), held)
+
+    def stop(self) -> None:
+        """Sample no more."""
+        self._over.set()
+        self.join()
+
+
+def descendants(root: int) -> Iterator[int]:
+    """Processes below a process."""
+    for task in Path(f"/proc/{root}/task").glob("*/children"):
+        try:
+            children = [int(pid) for pid in task.read_text().split()]
+        except OSError:
+            continue
+        for child in children:
+            yield child
+            yield from descendants(child)
+
+
+def _status(pid: int) -> dict[str, str]:
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return {}
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
+
+
+def _command_line(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def run_java(store: Path, work: Path, jars: Path, end_of_log: int, entries: int) -> dict[str, float]:
+    """Let the official broker replay the log; from its first entry to its first answer."""
+    copy = copy_for_java(store, work)
+    for name in ("index", "consumequeue", "checkpoint"):
+        target = copy / name
+        shutil.rmtree(target) if target.is_dir() else target.unlink(missing_ok=True)
+    (copy / "abort").write_text("0")
+    began = time.perf_counter()
+    with java_broker.JavaBroker(copy, jars, {"commitLogRecoverMaxNum": 1_000_000}) as broker:
+        first = _wait_for_first_entry(copy / "index", broker)
+        broker.wait_until_dispatched(end_of_log, timeout_seconds=3000)
+        ended = time.perf_counter()
+    return {"whole_seconds": ended - began, "steady_seconds": ended - first, "steady_rate": entries / (ended - first)}
+
+
+def _wait_for_first_entry(index: Path, broker: java_broker.JavaBroker) -> float:
+    broker.process.wait_for(lambda: index.is_dir() and any(index.iterdir()), 120, "the first index file")
+    return time.perf_counter()
+
+
+def differing_files(ours: Path, java: Path) -> list[str]:
+    """Files that are not the same in both, by content; index files, whose names differ, by their order."""
+    found = []
+    for tree in COMPARED:
+        left, right = (sorted(path for path in (root / tree).rglob("*") if path.is_file()) for root in (ours, java))
+        if tree == "index":
+            pairs = list(zip(left, right, strict=False))
+        else:
+            names = {path.relative_to(java): path for path in right}
+            pairs = [(path, names.pop(path.relative_to(ours), path.parent / "missing")) for path in left]
+            right = right if not names else []
+        if len(left) != len(right):
+            found.append(f"{tree}: {len(left)} files, {len(right)} of Java's")
+        found += [str(path.relative_to(ours)) for path, other in pairs if not same_bytes(path, other)]
+    return found
+
+
+def same_bytes(left: Path, right: Path) -> bool:
+    """Whether two files are equal."""
+    if not right.exists() or left.stat().st_size != right.stat().st_size:
+        return False
+    with left.open("rb") as first, right.open("rb") as second:
+        while piece := first.read(1 << 24):
+            if piece != second.read(1 << 24):
+                return False
+    return True
+
+
+def disk_write_rates(directory: Path) -> dict[str, float]:
+    """Bytes a second of a gigabyte written and fsynced: through the page cache, and by O_DIRECT."""
+    from storage.direct_writer import aligned_memory, write_file
+
+    memory = aligned_memory(WRITTEN_BYTES)
+    np.frombuffer(memory, dtype=np.uint8)[:] = 7
+    path = directory / "written"
+    began = time.perf_counter()
+    with path.open("wb", buffering=0) as file:
+        file.write(memory)
+        os.fsync(file.fileno())
+    buffered = time.perf_counter() - began
+    began = time.perf_counter()
+    write_file(path, memory, WRITTEN_BYTES, WRITTEN_BYTES)
+    direct = time.perf_counter() - began
+    path.unlink()
+    return {"buffered": WRITTEN_BYTES / buffered, "direct": WRITTEN_BYTES / direct}
+
+
+def measure(store: Path, scratch: Path, jars: Path, rounds: int, masters: tuple[str, ...]) -> dict[str, Any]:
+    """Everything, as one JSON-able object; raises ClickException where the two built different bytes."""
+    plan = StorePlan.load(store)
+    entries = plan.parameters.count * ENTRIES_A_MESSAGE
+    cache = scratch / "numba"
+    warm_kernel_cache(store)
+    run_ours(store, scratch / "ours", "all", masters[-1], cache, entries)
+    java = run_java(store, scratch / "java", jars, plan.end_of_log, entries)
+    differing = differing_files(scratch / "ours", scratch / "java")
+    if differing:
+        raise click.ClickException(f"not what the official broker built: {', '.join(differing[:10])}")
+    shutil.rmtree(scratch / "java")
+    runs: list[Run] = []
+    for _ in range(rounds):
+        runs += [run_ours(store, scratch / "ours", "all", master, cache, entries) for master in masters]
+        runs.append(run_ours(store, scratch / "ours", "index", masters[-1], cache, entries))
+    return {
+        "messages": plan.parameters.count,
+        "entries": entries,
+        "log_bytes": plan.end_of_log,
+        "machine": machine(),
+        "command": "python -m " + " ".join(["benchmarks.rebuild", *sys.argv[1:]]),
+        "java": java,
+        "runs": [asdict(run) for run in runs],
+        "disk": disk_write_rates(scratch),
+    }
+
+
+def markdown(results: Mapping[str, Any]) -> str:
+    """The table."""
+    java = results["java"]
+    where = results["machine"]
+    lines = [
+        f"Log: {results['messages']:,} messages, {results['log_bytes'] / 1e9:.1f} GB, {results['entries']:,} entries; "
+        "in memory. Index and queues equal the official broker's byte for byte.",
+        f"Machine: {where['cpu']}, {where['memory']}, kernel {where['kernel']}, Python {where['python']}.",
+        f"Command: `{results['command']}`",
+        "",
+        "| | entries/s, steady | × Java | whole command, s | × Java | scan, GB/s a core | memory a task, MB |",
+        "|---|---|---|---|---|---|---|",
+        f"| Java broker 5.5.0 | {java['steady_rate'] / 1e6:.2f} M | 1 | {java['whole_seconds']:.1f} | 1 | | |",
+    ]
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    for run in results["runs"]:
+        groups.setdefault((run["command"], run["master"]), []).append(run)
+    for (command, master), runs in groups.items():
+        rate = statistics.median(run["steady_rate"] for run in runs)
+        whole = statistics.median(run["whole_seconds"] for run in runs)
+        scan = statistics.median(run["scan_bytes_a_core"] for run in runs)
+        memory = max(run["peak_task_bytes"] for run in runs)
+        lines.append(
+            f"| {command}, {master} | {rate / 1e6:.2f} M | {rate / java['steady_rate']:.1f} | {whole:.1f} | "
+            f"{java['whole_seconds'] / whole:.1f} | {scan / 1e9:.2f} | {memory / 1e6:.0f} |"
+        )
+    disk = results["disk"]
+    lines += ["", f"The disk itself: {disk['buffered'] / 1e9:.2f} GB/s written through the page cache and fsynced, "
+              f"{disk['direct'] / 1e9:.2f} GB/s by O_DIRECT."]  # fmt: skip
+    return "\n".join(lines)
+
+
+@click.command()
+@click.option("--store-dir", type=click.Path(path_type=Path), default=DEFAULT_STORE_DIRECTORY, show_default=True)
+@click.option("--count", default=8_000_000, show_default=True, help="Messages.")
+@click.option("--rounds", default=3, show_default=True)
+@click.option("--master", "masters", multiple=True, default=("local[1]", "local[2]"), show_default=True)
+@click.option("--jars", type=click.Path(path_type=Path, exists=True), help="The official jars [default: by Maven].")
+@click.option("--json", "json_path", type=click.Path(path_type=Path), help="Write every figure here.")
+def main(
+    store_dir: Path, count: int, rounds: int, masters: tuple[str, ...], jars: Path | None, json_path: Path | None
+) -> None:
+    """Measure a rebuild beside the official Java broker's own, and print the table."""
+    jars = java_broker.find_jars(jars)
+    store = make_store(store_dir, StoreParameters(count=count), None)
+    scratch = Path(tempfile.mkdtemp(prefix="rebuild-", dir=store_dir))
+    try:
+        results = measure(store, scratch, jars, rounds, masters)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    if json_path:
+        json_path.write_text(json.dumps(results, indent=1))
+    print(markdown(results))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,122 @@
+"""The task that builds one index file from the entries placed in it."""
+
+import os
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from protocol.checksum import crc32
+from spark_jobs.place_entries import Piece, PlacedFile, entry_place
+from spark_jobs.work_directory import WorkDirectory
+from storage.direct_writer import write_file
+from storage.index_builder import CompactFileBuilder, EntryColumns, IndexFileBuilder
+from storage.index_file import IndexHeader
+
+PHASE: Final = "build"
+READ_BYTES: Final = 16 * 1024 * 1024
+
+
+class BuildIndexTask(msgspec.Struct, frozen=True):
+    """The file of a number, to be written to `path`: counts, entries, and the header of the last file that is kept.
+
+    With `compact` the entries of a slot lie side by side; such a file ends at `end_physical_offset`, if that is given
+    and no entry lies beyond it.
+    """
+
+    work: str
+    number: int
+    path: str
+    slots: int
+    capacity: int
+    placed: PlacedFile
+    seed: IndexHeader | None
+    compact: bool = False
+    end_physical_offset: int = 0
+
+    @property
+    def name(self) -> str:
+        """The task's name."""
+        return f"{PHASE}-index-{self.number:08d}"
+
+
+def build_index_file(task: BuildIndexTask) -> dict[str, Any]:
+    """Build one file and fsync it; its header, size and checksum, as left in the work directory."""
+    work = WorkDirectory(Path(task.work))
+    done = work.done(task.name)
+    if done is not None and _is_whole(Path(task.path), done):
+        return done
+    progress = work.report(task.name)
+    try:
+        return work.finish(task.name, _build(task, progress.update))
+    finally:
+        progress.close()
+
+
+def _build(task: BuildIndexTask, report: Any) -> dict[str, Any]:
+    builder = _builder(task)
+    put = 0
+    for piece in task.placed.pieces:
+        builder.put(read_entries(piece), piece.skip, piece.count)
+        put += piece.count
+        report(put, put)
+    header = builder.finish(task.end_physical_offset) if isinstance(builder, CompactFileBuilder) else builder.finish()
+    checksum = crc32(memoryview(builder.memory)[: builder.used])
+    write_file(Path(task.path), builder.memory, builder.used, builder.size)
+    return {
+        "name": Path(task.path).name,
+        "header": list(header_fields(header)),
+        "entries": put,
+        "size": builder.size,
+        "used": builder.used,
+        "checksum": checksum,
+    }
+
+
+def _builder(task: BuildIndexTask) -> CompactFileBuilder | IndexFileBuilder:
+    """A compacted file without entries is like any other: all it says is where the one before it ended."""
+    if task.compact and task.placed.pieces:
+        return CompactFileBuilder(task.slots, task.capacity)
+    return IndexFileBuilder(task.slots, task.capacity, _seed(task))
+
+
+def read_entries(piece: Piece) -> EntryColumns:
+    """The columns of a piece's block."""
+    block = piece.block.read()
+    columns = block.columns
+    return EntryColumns(
+        piece.block.first, columns["offsets"], columns["timestamps"], columns["counts"], columns["hashes"]
+    )
+
+
+def header_fields(header: IndexHeader) -> tuple[int, ...]:
+    """The six numbers of a header in their order in the file."""
+    return (
+        header.begin_timestamp,
+        header.end_timestamp,
+        header.begin_physical_offset,
+        header.end_physical_offset,
+        header.slot_count,
+        header.index_count,
+    )
+
+
+def _seed(task: BuildIndexTask) -> IndexHeader | None:
+    """What the constructor of the file takes over from the file before: when and where that ended."""
+    if task.placed.before is None:
+        return task.seed
+    physical_offset, timestamp = entry_place(task.placed.before)
+    return IndexHeader(timestamp, timestamp, physical_offset, physical_offset, 0, 0)
+
+
+def _is_whole(path: Path, done: dict[str, Any]) -> bool:
+    """Whether the file of a finished task is still what it was."""
+    try:
+        with open(path, "rb") as file:
+            checksum, left = 0, done["used"]
+            while left and (piece := file.read(min(left, READ_BYTES))):
+                checksum = crc32(piece, checksum)
+                left -= len(piece)
+            return os.fstat(file.fileno()).st_size == done["size"] and not left and checksum == done["checksum"]
+    except OSError:
+        return False
