@@ -177,7 +177,7 @@ elif how.startswith("map"):
         os.close(descriptor)
         descriptor = os.open(path, os.O_RDONLY)
     area = mmap.mmap(descriptor, 0, kind, rights)
-    os.close(descriptor)
+    os.closerange(3, 100)  # the copy that Python keeps too
 else:
     descriptor = os.open(path, getattr(os, how))
 print("there", flush=True)
