@@ -221,7 +221,7 @@ def _open_files(
     files: list[tuple[int, MappedFile]] = []
     for base_offset, path in paths:
         try:
-            file = _take_over(known.get(path), path)
+            file = MappedFile.of(path, known.get(path))
         except StoreError as error:
             unreadable[path] = error
             problems.append(f"{error}; it is served without")
@@ -233,19 +233,6 @@ def _open_files(
         else:
             files.append((base_offset, file))
     return files
-
-
-def _take_over(known: MappedFile | None, path: Path) -> MappedFile:
-    """The map there is already, if the path still leads to the same file of the same size; else a new one."""
-    if known is not None:
-        try:
-            status = os.stat(path)
-        except OSError:
-            return MappedFile.open(path)
-        same = (status.st_dev, status.st_ino, status.st_size)
-        if same == (known.identity.device, known.identity.inode, known.size):
-            return known
-    return MappedFile.open(path)
 
 
 def _trim(

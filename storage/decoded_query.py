@@ -6,8 +6,6 @@ more than one way and bytes cannot be compared. This path decodes each candidate
 
 from collections.abc import Iterator
 
-import numpy as np
-
 from protocol.java_hash import index_hash, java_hash
 from protocol.message import Message, decode_message
 from storage.commit_log import CommitLog
@@ -40,8 +38,7 @@ def find_by_decoding(
 def _candidates(index: IndexSet, tail: TailIndex, queues: QueueStore, query: KeyQuery) -> set[int]:
     infix = "#T#" if query.kind is KeyKind.TAG else "#"
     key_hash = index_hash(f"{query.topic}{infix}{query.key}")
-    low, high = np.searchsorted(tail.hashes, [key_hash, key_hash + 1])
-    offsets = {int(offset) for offset in tail.offsets[low:high]}
+    offsets = {int(offset) for offset in tail.offsets_of(key_hash)}
     for file in index.files:
         offsets.update(_in_chain(file.index.chain(key_hash), key_hash))
     if query.kind is KeyKind.TAG:

@@ -11,7 +11,7 @@ from bisect import bisect_left
 import numpy as np
 
 from storage.commit_log import CommitLog, Segment
-from storage.index_file import MAXIMUM_GAPS, IndexFile
+from storage.index_file import MAXIMUM_GAPS, IndexFile, IndexShape
 from storage.kernels.coverage import AT_DAMAGE, AT_RECORD, find_record_by_entries
 from storage.kernels.lookup import INDEX_HEADER, SLOT_BYTES
 from storage.kernels.scan import MAXIMUM_PIECES, find_record
@@ -27,7 +27,7 @@ def find_gaps(index_file: IndexFile, commit_log: CommitLog, has_tags: bool) -> t
     """Gaps of a file whose entries never fall in physical offset, ascending. Waits for the disk."""
     shape = index_file.shape
     start = max(shape.minimum, commit_log.minimum, commit_log.end - COMPARED_BYTES)
-    number = _first_entry(index_file, start)
+    number = first_entry_from(index_file, start)
     if number > shape.entries or start >= commit_log.end:
         return shape.gaps
     if start > commit_log.minimum or start == shape.minimum:
@@ -35,16 +35,30 @@ def find_gaps(index_file: IndexFile, commit_log: CommitLog, has_tags: bool) -> t
     comparison = _Comparison(index_file, commit_log, has_tags)
     if start == shape.minimum:  # the first record may have keys in the file before, and is always scanned
         start += max(commit_log.check(start), 1)
-        number = _first_entry(index_file, start)
+        number = first_entry_from(index_file, start)
     found = comparison.run(start, min(shape.maximum, commit_log.end), number)
     gaps = [gap for gap in shape.gaps if gap[1] <= start] + found
     if shape.maximum >= commit_log.end:  # the log was cut under the index
-        last = index_file.entry(_first_entry(index_file, commit_log.end) - 1).physical_offset
+        last = index_file.entry(first_entry_from(index_file, commit_log.end) - 1).physical_offset
         gaps.append((max(last, gaps[-1][1] if gaps else last), shape.maximum))
     return tuple(gaps)
 
 
-def _first_entry(index_file: IndexFile, physical_offset: int) -> int:
+def find_new_gaps(index_file: IndexFile, before: IndexShape, commit_log: CommitLog, has_tags: bool) -> tuple[Gap, ...]:
+    """Gaps of a file of which fewer entries were known ``before``, all of them in the log. Waits for the disk."""
+    gaps = list(before.gaps)
+    start, stop = max(before.maximum, commit_log.minimum), index_file.shape.maximum
+    if gaps and gaps[-1][1] == before.maximum:  # perhaps because the log was not known as far as the file
+        start = max(gaps.pop()[0], commit_log.minimum)
+    if start == before.minimum:  # the first record may have keys in the file before, and is always scanned
+        start += max(commit_log.check(start), 1)
+    gaps += _Comparison(index_file, commit_log, has_tags).run(start, stop, first_entry_from(index_file, start))
+    if len(gaps) > MAXIMUM_GAPS:  # enough: what is behind counts as one
+        gaps[MAXIMUM_GAPS:] = [(gaps[MAXIMUM_GAPS][0], stop)]
+    return tuple(gaps)
+
+
+def first_entry_from(index_file: IndexFile, physical_offset: int) -> int:
     """Number of the first entry that is not below an offset; one more than there are if all are."""
     numbers = range(1, index_file.shape.entries + 1)
     return bisect_left(numbers, physical_offset, key=lambda number: index_file.entry(number).physical_offset) + 1

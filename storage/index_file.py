@@ -22,9 +22,12 @@ offset  size  type  field            meaning
 S and N stand nowhere. Candidates for S come from the last byte that is not zero, which lies in the last entry; those
 stay for which recomputing slots and pointers from the hashes reproduces the file, and the length 40 + 4S + 20N breaks
 ties. A length alone proves nothing: after a change of configuration it can be consistent and wrong.
+
+A broker that runs puts further entries at any moment, so what a shape counts are the first entries, and chains may
+start behind them.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from struct import Struct
 
@@ -36,6 +39,7 @@ from storage.kernels.structure import (
     STATS_GAPS,
     STATS_MAXIMUM,
     STATS_MINIMUM,
+    check_growing_structure,
     check_structure,
     measure_entries,
 )
@@ -48,6 +52,8 @@ SLOT = Struct(">i")
 DEFAULT_SLOTS = 5_000_000
 DEFAULT_ENTRIES = 20_000_000
 MAXIMUM_GAPS = 64
+MOST_PUT_MEANWHILE = 4096
+"""Entries that may be put while the end of a file is looked for, for its counts to be found without a hint."""
 SEARCH_CHUNK = 1024 * 1024
 
 
@@ -104,8 +110,13 @@ class IndexFile:
         """The header as it stands in the file now."""
         return read_header(self.file)
 
+    @property
+    def capacity(self) -> int:
+        """The number of the last entry that fits the file."""
+        return (self.file.size - INDEX_HEADER - SLOT_BYTES * self.shape.slots) // ENTRY_BYTES - 1
+
     def entry(self, number: int) -> IndexEntry:
-        """The entry of a number from 1 to ``shape.entries``."""
+        """The entry of a number from 1 to ``capacity``."""
         position = INDEX_HEADER + SLOT_BYTES * self.shape.slots + ENTRY_BYTES * number
         return IndexEntry(*ENTRY.unpack_from(self.file.view, position))
 
@@ -115,9 +126,12 @@ class IndexFile:
         return newest
 
     def chain(self, key_hash: int) -> Iterator[tuple[int, IndexEntry]]:
-        """Entries of a hash's slot, newest first, as (number, entry); ends at any pointer that does not go down."""
-        number = self.slot(key_hash)
-        while 0 < number <= self.shape.entries:
+        """Entries of a hash's slot, newest first, as (number, entry); ends at any pointer that does not go down.
+
+        Entries that were put since the shape was found out are among them.
+        """
+        number = self.slot(key_hash) if self.capacity > 0 else 0
+        while 0 < number <= self.capacity:
             entry = self.entry(number)
             yield number, entry
             if entry.previous >= number:
@@ -165,6 +179,16 @@ def candidate_slot_counts(last_data: int, index_count: int, hints: Iterable[int]
             yield rest // SLOT_BYTES
 
 
+def _candidates(last_data: int, before: int, after: int, hints: Sequence[int]) -> Iterator[int]:
+    """Candidates for the slot count of a file whose header counted ``before`` and ``after`` its end was looked for."""
+    seen: set[int] = set()
+    for index_count in range(before, min(max(after - before, 0), MOST_PUT_MEANWHILE) + before + 1):
+        for slots in candidate_slot_counts(last_data, index_count, hints):
+            if slots not in seen:
+                seen.add(slots)
+                yield slots
+
+
 def determine_shape(
     file: MappedFile, hints: Iterable[int] = (), vouched: tuple[int, int] | None = None
 ) -> IndexShape | None:
@@ -174,15 +198,16 @@ def determine_shape(
     that somebody knows; they decide wherever they explain the bytes. A file without entries takes the first slots told.
     """
     hints = [*((vouched[0],) if vouched else ()), *hints]
-    last_data = last_data_position(file)
     if file.size < INDEX_HEADER:
         return None
-    header = read_header(file)
-    if last_data < INDEX_HEADER and header.index_count <= 1:
+    before = read_header(file).index_count
+    last_data = last_data_position(file)
+    after = read_header(file).index_count
+    if last_data < INDEX_HEADER and after <= 1:
         return IndexShape(hints[0] if hints else DEFAULT_SLOTS, 0, 0, 0, True, ())
     survivors = [
         (slots, entries)
-        for slots in candidate_slot_counts(last_data, header.index_count, hints)
+        for slots in _candidates(last_data, before, after, hints)
         if (entries := _reproduces(file, slots, last_data)) > 0
     ]
     if vouched and any(slots == vouched[0] and entries < vouched[1] for slots, entries in survivors):
@@ -202,12 +227,23 @@ def end_of_entries(shape: IndexShape) -> int:
 
 
 def _reproduces(file: MappedFile, slots: int, last_data: int) -> int:
-    """Number of entries under a slot count if slots and pointers can be recomputed from the hashes, else 0."""
+    """Number of entries under a slot count if slots and pointers can be recomputed from the hashes, else 0.
+
+    Where the last entry was not whole when its slot was read, or slots have moved on since, it is the header that tells
+    how many entries are: it counts an entry last of all.
+    """
     entries = (last_data - INDEX_HEADER - SLOT_BYTES * slots) // ENTRY_BYTES
-    if entries < 1 or INDEX_HEADER + SLOT_BYTES * slots + ENTRY_BYTES * (entries + 1) > file.size:
+    capacity = (file.size - INDEX_HEADER - SLOT_BYTES * slots) // ENTRY_BYTES - 1
+    if not 1 <= entries <= capacity:
         return 0
-    sample = np.zeros(slots, dtype=np.int32)
-    return entries if check_structure(file.address, slots, entries, sample) == 0 else 0
+    counted = min(read_header(file).index_count - 1, entries)
+    bad = check_structure(file.address, slots, entries, np.zeros(slots, dtype=np.int32))
+    if bad == 0:
+        return entries
+    if not 1 <= counted < bad:
+        return 0
+    heads = np.zeros(slots, dtype=np.int32)
+    return counted if check_growing_structure(file.address, slots, counted, capacity, heads) == 0 else 0
 
 
 def _length_agrees(size: int, slots: int, entries: int) -> bool:

@@ -7,8 +7,7 @@ trust.
 """
 
 import os
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 
@@ -16,53 +15,78 @@ import numpy as np
 
 from protocol.errors import StoreError
 from storage.commit_log import CommitLog
-from storage.index_coverage import find_gaps
-from storage.index_file import DEFAULT_SLOTS, IndexFile, IndexShape, determine_shape, read_header
-from storage.index_probe import probe_index_file
+from storage.index_examination import Counts, CoveringFile, Examined, examine, examine_again, identity_now
+from storage.index_file import IndexFile, read_header
 from storage.kernels import catalog as table
-from storage.mapped_file import FileIdentity, MappedFile
+from storage.mapped_file import MappedFile
 from storage.state_cache import StateCache
+
+__all__ = ["CoveringFile", "IndexSet"]
 
 HEADER_BYTES = 40
 NAME_DIGITS = 17
 
 
-@dataclass(frozen=True, slots=True)
-class CoveringFile:
-    """A sound index file that belongs to the log; ``has_tags``: it keeps an entry for each tagged record."""
-
-    index: IndexFile
-    has_tags: bool
-
-
 class IndexSet:
     """The index files of a store, in name order; immutable."""
 
-    def __init__(self, files: list[CoveringFile], problems: list[str], last_update: tuple[int, int]) -> None:
+    def __init__(
+        self,
+        files: Iterable[CoveringFile],
+        problems: Iterable[str],
+        last_update: tuple[int, int],
+        examined: Iterable[Examined] = (),
+    ) -> None:
         """Sound files in name order; see :meth:`open`."""
         self.files = tuple(files)
         self.problems = tuple(problems)
         self.last_update = last_update
+        self._examined = tuple(examined)
 
     @classmethod
-    def open(
-        cls, directory: Path, commit_log: CommitLog, vouched: tuple[int, int] | None, cache: StateCache
-    ) -> "IndexSet":
+    def open(cls, directory: Path, commit_log: CommitLog, vouched: Counts | None, cache: StateCache) -> "IndexSet":
         """Check every file of a directory; a file that is not sound is a problem and covers nothing.
 
         ``vouched`` are the slot and entry counts that the user knows. A missing directory has no files. Waits.
         """
+        return cls([], [], (0, 0)).renewed(directory, commit_log, vouched, cache)
+
+    def renewed(
+        self,
+        directory: Path,
+        commit_log: CommitLog,
+        vouched: Counts | None,
+        cache: StateCache,
+        *,
+        thorough: bool = False,
+    ) -> "IndexSet":
+        """The files as they are now: examined are new ones, and of those known what came to them. Waits.
+
+        ``thorough``: known ones too that were written to, whole; a broker writes to a file that it fills, so that would
+        cost more than what changed.
+        """
         problems: list[str] = []
-        opened = list(_open_files(directory, problems))
-        files: list[CoveringFile] = []
+        known = {found.file: found for found in self._examined}
+        examined: list[Examined] = []
         hints: list[int] = []
-        for file in opened:
-            found = _examine(file, commit_log, hints, vouched, cache, problems)
-            if found is not None:
-                files.append(found)
-                if found.index.shape.entries and found.index.shape.slots not in hints:
-                    hints.insert(0, found.index.shape.slots)
-        return cls([file for file in files if file.index.shape.entries], problems, _last_update(opened))
+        for file in _open_files(directory, [found.file for found in self._examined], problems):
+            before = known.get(file)
+            if before is None or (thorough and identity_now(file) != before.identity):
+                found = examine(file, commit_log, hints, vouched, cache)
+            else:
+                found = examine_again(before, commit_log, hints, vouched, cache)
+            examined.append(found)
+            if found.problem is not None:
+                problems.append(found.problem)
+            shape = found.covering.index.shape if found.covering else None
+            if shape and shape.entries and shape.slots not in hints:
+                hints.insert(0, shape.slots)
+        files = [found.covering for found in examined if found.covering and found.covering.index.shape.entries]
+        return IndexSet(files, problems, _last_update([found.file for found in examined]), examined)
+
+    def is_as(self, other: "IndexSet") -> bool:
+        """Whether two sets would answer alike: the same files in the same shape."""
+        return (self.files, self.problems, self.last_update) == (other.files, other.problems, other.last_update)
 
     @cached_property
     def extent(self) -> tuple[int, int, int, int]:
@@ -117,7 +141,8 @@ class IndexSet:
                 file.address,
                 file.size,
                 shape.slots,
-                shape.entries,
+                # Not those known: chains may start at entries that were put meanwhile, and lead down to known ones.
+                covering.index.capacity,
                 file.heat_address,
                 file.descriptor,
                 shape.maximum,
@@ -126,8 +151,9 @@ class IndexSet:
         return rows
 
 
-def _open_files(directory: Path, problems: list[str]) -> Iterator[MappedFile]:
-    """Files of an index directory in name order; what is none is a problem."""
+def _open_files(directory: Path, known: Iterable[MappedFile], problems: list[str]) -> Iterator[MappedFile]:
+    """Files of an index directory in name order, known ones as they are mapped; what is none is a problem."""
+    by_path = {file.path: file for file in known}
     try:
         names = sorted(os.listdir(directory))
     except FileNotFoundError:
@@ -143,7 +169,7 @@ def _open_files(directory: Path, problems: list[str]) -> Iterator[MappedFile]:
             problems.append(f"{path} is no index file and is ignored")
             continue
         try:
-            file = MappedFile.open(path)
+            file = MappedFile.of(path, by_path.get(path))
         except StoreError as error:
             problems.append(f"{error}; its range is scanned from the log")
             continue
@@ -151,54 +177,6 @@ def _open_files(directory: Path, problems: list[str]) -> Iterator[MappedFile]:
             problems.append(f"{path} has {file.size} bytes, an index file at least {HEADER_BYTES}; it is ignored")
             continue
         yield file
-
-
-def _examine(
-    file: MappedFile,
-    commit_log: CommitLog,
-    hints: list[int],
-    vouched: tuple[int, int] | None,
-    cache: StateCache,
-    problems: list[str],
-) -> CoveringFile | None:
-    """Shape and soundness of one file, from the cache if it is still the same; None where it can cover nothing."""
-    known = cache.shape_of(file.path, file.identity)
-    if known is not None and known[3] == _identities(commit_log, known[0]):
-        shape, sound, has_tags, _ = known
-        cache.note_shape(file.path, file.identity, *known)
-    else:
-        found = determine_shape(file, [*hints, DEFAULT_SLOTS], vouched)
-        if found is None:
-            problems.append(
-                f"{file.path}: no slot count reproduces its slots and pointers; its range is scanned from the log "
-                "(--index-slots and --index-entries tell the counts if you know them)"
-            )
-            return None
-        shape, sound, has_tags = _hold_against_log(IndexFile(file, found), commit_log)
-        cache.note_shape(file.path, file.identity, shape, sound, has_tags, _identities(commit_log, shape))
-    if not sound:
-        problems.append(f"{file.path}: its entries do not belong to this log; its range is scanned from the log")
-        return None
-    return CoveringFile(IndexFile(file, shape), has_tags)
-
-
-def _hold_against_log(index: IndexFile, commit_log: CommitLog) -> tuple[IndexShape, bool, bool]:
-    """Shape with all gaps known, whether the file belongs to the log, and whether it keeps tag entries."""
-    if not index.shape.entries:
-        return index.shape, True, False
-    probe = probe_index_file(index, commit_log)
-    if not (probe.fits and index.shape.ascending):  # no broker writes entries that fall in physical offset
-        return index.shape, False, probe.has_tags
-    return replace(index.shape, gaps=find_gaps(index, commit_log, probe.has_tags)), True, probe.has_tags
-
-
-def _identities(commit_log: CommitLog, shape: IndexShape) -> list[FileIdentity]:
-    """The states of the segments that a file's entries point into: what was found out holds as long as these do."""
-    return [
-        segment.file.identity
-        for segment in commit_log.segments
-        if segment.base_offset <= shape.maximum and segment.base_offset + segment.file.size > shape.minimum
-    ]
 
 
 def _last_update(files: list[MappedFile]) -> tuple[int, int]:

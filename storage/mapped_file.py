@@ -101,6 +101,22 @@ class MappedFile:
         """Open and map a file; raises StoreError where that is not possible."""
         return cls(path, open_read_only(path))
 
+    @classmethod
+    def of(cls, path: Path, known: "MappedFile | None") -> "MappedFile":
+        """A map that there is already, if the path still leads to the same file of the same size; else a new one."""
+        if known is not None:
+            try:
+                status = os.stat(path)
+            except OSError:
+                return cls.open(path)
+            if (status.st_dev, status.st_ino, status.st_size) == known.identity[:3]:
+                return known
+        return cls.open(path)
+
+    def fileno(self) -> int:
+        """The descriptor of the file, for as long as the map is there."""
+        return self._descriptor
+
     def read(self, position: int, length: int) -> memoryview:
         """Bytes ``[position, position + length)`` as a slice of the map, nothing copied.
 

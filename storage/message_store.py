@@ -321,9 +321,8 @@ def _make_catalog(commit_log: CommitLog, rows: np.ndarray, tail: TailIndex) -> n
 
 
 def _point_at_tail(catalog: np.ndarray, tail: TailIndex) -> None:
-    catalog[table.TAIL_COUNT] = tail.hashes.size
-    catalog[table.TAIL_HASHES] = tail.hashes.ctypes.data
-    catalog[table.TAIL_OFFSETS] = tail.offsets.ctypes.data
+    catalog[table.TAIL_COUNT] = len(tail.runs)
+    catalog[table.TAIL_RUNS] = tail.table.ctypes.data
 
 
 def _incompleteness(commit_log: CommitLog, tail: TailIndex) -> str | None:

@@ -3,66 +3,185 @@
 A broker's index lags, loses its last file in every crash, and may be missing altogether; a file whose counts cannot
 be found out counts as missing. The ranges of physical offsets that no sound file covers are scanned here. An entry
 takes 12 bytes.
+
+A log that is written is scanned piece by piece, so entries lie in runs, each sorted by itself. A run at least half as
+long as the one before it is merged with it: of n entries there are at most log₂ n runs, and each entry is moved as
+often.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from storage.commit_log import CommitLog, Segment
-from storage.kernels.scan import AT_DAMAGE, MAXIMUM_PIECES, OUTPUT_FULL, find_record, scan_keys
+from storage.kernels.record import MINIMUM_SIZE, check_shape
+from storage.kernels.scan import AT_DAMAGE, MAXIMUM_PIECES, OUTPUT_FULL, find_record, find_record_backwards, scan_keys
+from storage.ranges import Range, Ranges, intersect, lie_within, subtract, total_length
 
 OUTPUT_ENTRIES = 1 << 20
-Range = tuple[int, int]
-"""Physical offsets [from, to) at which scanned records start."""
+SEARCH_BACK_BYTES = 4 * 1024 * 1024
+"""How far back a record is looked for that a range may begin in: no record of a standard broker is longer."""
+
+Hashes = npt.NDArray[np.int32]
+Offsets = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class TailIndex:
-    """Scanned entries, sorted by (hash, physical offset): ``hashes`` int32, ``offsets`` int64, of one length.
+class Run:
+    """Entries sorted by (hash, physical offset): ``hashes`` and ``offsets`` of one length, not 0.
 
-    ``skipped`` are ranges of damaged bytes that the scan stepped over; ``remaining`` what is still to be scanned.
+    ``first`` and ``last`` are the lowest and the highest offset.
     """
 
-    hashes: np.ndarray
-    offsets: np.ndarray
-    skipped: tuple[Range, ...] = ()
-    remaining: tuple[Range, ...] = ()
+    hashes: Hashes
+    offsets: Offsets
+    first: int
+    last: int
+
+    @classmethod
+    def of(cls, hashes: Hashes, offsets: Offsets) -> "Run":
+        """Sort entries that come in any order."""
+        order = np.lexsort((offsets, hashes))
+        return cls(hashes[order], offsets[order], int(offsets.min()), int(offsets.max()))
+
+    def merged(self, later: "Run") -> "Run":
+        """The entries of both."""
+        hashes, offsets = np.concatenate([self.hashes, later.hashes]), np.concatenate([self.offsets, later.offsets])
+        if self.last >= later.first:
+            return Run.of(hashes, offsets)
+        # Equal hashes stay in their order, which is that of their offsets; two sorted halves are merged in one pass.
+        order = np.argsort(hashes, kind="stable")
+        return Run(hashes[order], offsets[order], self.first, later.last)
+
+    def within(self, ranges: Sequence[Range]) -> "Run | None":
+        """The entries whose offsets lie in some ranges, None if none does."""
+        inside = lie_within(self.offsets, ranges)
+        if inside.all():
+            return self
+        if not inside.any():
+            return None
+        offsets = self.offsets[inside]
+        return Run(self.hashes[inside], offsets, int(offsets.min()), int(offsets.max()))
+
+    def offsets_of(self, key_hash: int) -> Offsets:
+        """The offsets of the entries of one hash, ascending."""
+        wanted = np.int32(key_hash)  # of their own type, or all of them would be converted to be compared
+        return self.offsets[np.searchsorted(self.hashes, wanted) : np.searchsorted(self.hashes, wanted, "right")]
+
+
+@dataclass(frozen=True)
+class TailIndex:
+    """Scanned entries of what lies in ``scope``, ranges of physical offsets at which records start.
+
+    ``remaining`` is what is still to be scanned of it; ``skipped`` are ranges of damaged bytes that the scan stepped
+    over.
+    """
+
+    runs: tuple[Run, ...] = ()
+    scope: Ranges = ()
+    remaining: Ranges = ()
+    skipped: Ranges = ()
+
+    @cached_property
+    def table(self) -> npt.NDArray[np.int64]:
+        """The rows of the runs for kernels (:mod:`storage.kernels.catalog`); the runs must outlive their use."""
+        rows = [(run.hashes.size, run.hashes.ctypes.data, run.offsets.ctypes.data) for run in self.runs]
+        return np.array(rows, dtype=np.int64).reshape(-1, 3)
+
+    @property
+    def entry_count(self) -> int:
+        """How many entries there are."""
+        return sum(run.hashes.size for run in self.runs)
 
     @property
     def remaining_bytes(self) -> int:
         """Bytes of log whose keys are not known yet."""
-        return sum(stop - start for start, stop in self.remaining)
+        return total_length(self.remaining)
+
+    def offsets_of(self, key_hash: int) -> Offsets:
+        """The offsets noted for a hash, in no particular order."""
+        return np.concatenate([np.empty(0, np.int64), *(run.offsets_of(key_hash) for run in self.runs)])
+
+    def covering(self, scope: Sequence[Range]) -> "TailIndex":
+        """A tail of other ranges: what is known of them is kept, the rest of them remains to be scanned."""
+        known = subtract(self.scope, self.remaining)
+        runs = self.runs
+        if subtract(known, scope):
+            kept = intersect(known, scope)
+            runs = tuple(run for run in (run.within(kept) for run in runs) if run is not None)
+        skipped = tuple(part for part in self.skipped if intersect([part], scope))
+        return TailIndex(runs, tuple(scope), subtract(scope, known), skipped)
+
+    def with_scanned(self, scanned: "Scanned") -> "TailIndex":
+        """A tail that knows what a scan found, as far as it still remained to be scanned."""
+        wanted = intersect(self.remaining, scanned.ranges)
+        if not wanted:
+            return self
+        runs = self.runs
+        run = scanned.run() if scanned.hashes else None
+        if run is not None and wanted != tuple(scanned.ranges):
+            run = run.within(wanted)
+        if run is not None:
+            runs = _merge([*runs, run])
+        return TailIndex(runs, self.scope, subtract(self.remaining, wanted), (*self.skipped, *scanned.skipped))
+
+
+@dataclass
+class Scanned:
+    """What a scan found: entries of ``ranges``, and ``skipped`` damage in them."""
+
+    ranges: list[Range] = field(default_factory=list)
+    hashes: list[Hashes] = field(default_factory=list)
+    offsets: list[Offsets] = field(default_factory=list)
+    skipped: list[Range] = field(default_factory=list)
+
+    def run(self) -> Run:
+        """All entries sorted; there must be some."""
+        return Run.of(np.concatenate(self.hashes), np.concatenate(self.offsets))
 
 
 def empty_tail(ranges: Iterable[Range] = ()) -> TailIndex:
     """A tail that knows nothing yet and has ``ranges`` to scan."""
-    return TailIndex(np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int64), (), tuple(ranges))
+    return TailIndex().covering(tuple(ranges))
 
 
 def extend_tail(tail: TailIndex, commit_log: CommitLog, budget: int) -> TailIndex:
     """Scan up to about ``budget`` bytes of what remains; a new tail. Waits for the disk."""
+    return tail.with_scanned(scan_ranges(tail.remaining, commit_log, budget))
+
+
+def scan_ranges(ranges: Sequence[Range], commit_log: CommitLog, budget: int) -> Scanned:
+    """Scan up to about ``budget`` bytes of some ranges, in their order. Waits for the disk."""
     scan = _Scan(commit_log)
-    remaining = list(tail.remaining)
-    while remaining and budget > 0:
-        start, stop = remaining.pop(0)
+    for start, stop in ranges:
+        if budget <= 0:
+            break
         part = min(stop, start + budget)
         reached = scan.run(start, part)
+        scan.found.ranges.append((start, min(reached, stop)))
         budget -= part - start
-        if reached < stop:
-            remaining.insert(0, (reached, stop))
-    hashes = np.concatenate([tail.hashes, *scan.hashes])
-    offsets = np.concatenate([tail.offsets, *scan.offsets])
-    order = np.lexsort((offsets, hashes))
-    return TailIndex(hashes[order], offsets[order], (*tail.skipped, *scan.skipped), tuple(remaining))
+    return scan.found
 
 
-def merge_candidates(tail: TailIndex, key_hash: int, candidates: np.ndarray) -> TailIndex:
-    """A tail for one lookup: what this one knows of a hash, and further proposed offsets (int64, any order)."""
-    low, high = np.searchsorted(tail.hashes, [key_hash, key_hash + 1])
-    offsets = np.unique(np.concatenate([tail.offsets[low:high], candidates.astype(np.int64)]))
-    return TailIndex(np.full(offsets.size, key_hash, dtype=np.int32), offsets, tail.skipped, tail.remaining)
+def merge_candidates(tail: TailIndex, key_hash: int, candidates: Offsets) -> TailIndex:
+    """A tail for one lookup: what this one knows, and further offsets (in any order) proposed for a hash."""
+    offsets = np.unique(candidates.astype(np.int64))
+    if not offsets.size:
+        return tail
+    hashes = np.full(offsets.size, key_hash, dtype=np.int32)
+    run = Run(hashes, offsets, int(offsets[0]), int(offsets[-1]))
+    return replace(tail, runs=(*tail.runs, run))
+
+
+def _merge(runs: list[Run]) -> tuple[Run, ...]:
+    """Merge the last runs until each is less than half as long as the one before it."""
+    while len(runs) > 1 and runs[-1].hashes.size * 2 >= runs[-2].hashes.size:
+        last = runs.pop()
+        runs[-1] = runs[-1].merged(last)
+    return tuple(runs)
 
 
 class _Scan:
@@ -73,13 +192,12 @@ class _Scan:
         self._hashes = np.empty(OUTPUT_ENTRIES + MAXIMUM_PIECES, dtype=np.int32)
         self._offsets = np.empty(OUTPUT_ENTRIES + MAXIMUM_PIECES, dtype=np.int64)
         self._result = np.zeros(4, dtype=np.int64)
-        self.hashes: list[np.ndarray] = []
-        self.offsets: list[np.ndarray] = []
-        self.skipped: list[Range] = []
+        self._start = 0
+        self.found = Scanned()
 
     def run(self, start: int, stop: int) -> int:
         """Scan records that start in [start, stop); where the first record behind them starts (≥ stop)."""
-        at = start
+        at = self._start = start
         for segment in _overlapping(self._log.segments, start, stop):
             at = max(at, segment.base_offset)
             at = self._run_segment(segment, at, stop)
@@ -107,8 +225,10 @@ class _Scan:
             if self._result[0] == OUTPUT_FULL:
                 at = reached
             elif self._result[0] == AT_DAMAGE and reached < stop:
-                at = self._resynchronise(segment, reached + 1)
-                self.skipped.append((reached, at))
+                at = _end_of_record_around(segment, reached) if reached == self._start else reached
+                if at == reached:
+                    at = self._resynchronise(segment, reached + 1)
+                    self.found.skipped.append((reached, at))
             else:
                 return max(reached, stop) if reached >= stop else segment.end
         return at
@@ -116,9 +236,23 @@ class _Scan:
     def _collect(self) -> None:
         count = int(self._result[1])
         if count:
-            self.hashes.append(self._hashes[:count].copy())
-            self.offsets.append(self._offsets[:count].copy())
+            self.found.hashes.append(self._hashes[:count].copy())
+            self.found.offsets.append(self._offsets[:count].copy())
 
 
 def _overlapping(segments: Sequence[Segment], start: int, stop: int) -> list[Segment]:
     return [segment for segment in segments if segment.base_offset < stop and segment.end > start]
+
+
+def _end_of_record_around(segment: Segment, inside: int) -> int:
+    """End of the record that an offset lies inside, which is where a range may begin: ``inside`` where there is none.
+
+    A file covers the log behind the first byte of its first record.
+    """
+    lowest = max(0, inside - segment.base_offset - SEARCH_BACK_BYTES)
+    address, base = segment.file.address + lowest, segment.base_offset + lowest
+    # No record starts so near the end that its fixed part would reach beyond it, where nothing may be read.
+    position = min(inside - base, segment.end - base - MINIMUM_SIZE + 1)
+    at = int(find_record_backwards(address, position, base))
+    size = int(check_shape(address + at, segment.end - base - at, base + at)) if at >= 0 else 0
+    return max(base + at + size, inside)

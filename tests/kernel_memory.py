@@ -78,7 +78,8 @@ def _trust(file: IndexBytes) -> tuple[int, int]:
 class KernelStore:
     """Segments (base offset, bytes), index files and scanned entries (hash, physical offset) as kernels see them.
 
-    `descriptor` is what page probes ask, for all files alike; −1 says that everything is in memory.
+    Entries are dealt out to so many `runs`. `descriptor` is what page probes ask, for all files alike; −1 says that
+    everything is in memory.
     """
 
     def __init__(
@@ -87,6 +88,7 @@ class KernelStore:
         index_files: Sequence[IndexBytes] = (),
         scanned: Sequence[tuple[int, int]] = (),
         *,
+        runs: int = 1,
         descriptor: int = -1,
     ) -> None:
         self.segments = [Bytes(data) for _, data in segments]
@@ -100,17 +102,23 @@ class KernelStore:
             (held.address, held.length, file.slots, file.entries, self._heat_of(held), descriptor, *_trust(file))
             for file, held in zip(index_files, self.index_files, strict=True)
         ]
-        ordered = sorted(scanned)
-        self._hashes = Bytes(np.array([hashed for hashed, _ in ordered], dtype=np.int32).tobytes())
-        self._offsets = Bytes(np.array([offset for _, offset in ordered], dtype=np.int64).tobytes())
+        self._runs = [self._run(scanned[number::runs]) for number in range(runs)]
+        table_of_runs = np.array([row for row, _, _ in self._runs], dtype=np.int64)
+        self._table_of_runs = Bytes(table_of_runs.tobytes())
         head = np.zeros(table.HEADER, dtype=np.int64)
         head[table.PROBE] = PROBE_ADDRESS
         head[table.SEGMENT_COUNT], head[table.INDEX_COUNT] = len(rows), len(index_rows)
-        head[table.TAIL_COUNT] = len(ordered)
-        head[table.TAIL_HASHES], head[table.TAIL_OFFSETS] = self._hashes.address, self._offsets.address
+        head[table.TAIL_COUNT], head[table.TAIL_RUNS] = runs, self._table_of_runs.address
         ordered_rows = sorted(index_rows, key=lambda row: row[table.INDEX_MAXIMUM], reverse=True)
         flat = [value for row in [*rows, *ordered_rows] for value in row]
         self.catalog = np.concatenate([head, np.array(flat, dtype=np.int64)])
+
+    @staticmethod
+    def _run(scanned: Sequence[tuple[int, int]]) -> tuple[tuple[int, int, int], Bytes, Bytes]:
+        ordered = sorted(scanned)
+        hashes = Bytes(np.array([hashed for hashed, _ in ordered], dtype=np.int32).tobytes())
+        offsets = Bytes(np.array([offset for _, offset in ordered], dtype=np.int64).tobytes())
+        return (len(ordered), hashes.address, offsets.address), hashes, offsets
 
     def heat_address(self, number: int) -> int:
         """Where the heat of a file lies: segments first, then index files as they were given."""

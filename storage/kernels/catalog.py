@@ -5,12 +5,14 @@
 | 0 | probe | address of the page probe (:data:`storage.kernels.memory.PROBE_ADDRESS`) |
 | 1 | segment_count | rows of the segment part |
 | 2 | index_count | rows of the index part |
-| 3 | tail_count | entries found by scanning the log, sorted by (hash, physical offset) |
-| 4 | tail_hashes | address of their hashes, native i32 |
-| 5 | tail_offsets | address of their physical offsets, native i64 |
+| 3 | tail_count | runs of entries found by scanning the log |
+| 4 | tail_runs | address of a row of three native i64 for each run, see below |
 | 6 | segment_size | the size that all segments share and by which they adjoin, or 0 |
 
 Rows of six for each segment, ascending, from index 8; then rows of eight for each index file, by falling ``maximum``.
+
+A run is sorted by (hash, physical offset); its row has the number of its entries, the address of their hashes, native
+i32, and that of their physical offsets, native i64.
 """
 
 import numpy as np
@@ -23,8 +25,7 @@ PROBE = 0
 SEGMENT_COUNT = 1
 INDEX_COUNT = 2
 TAIL_COUNT = 3
-TAIL_HASHES = 4
-TAIL_OFFSETS = 5
+TAIL_RUNS = 4
 SEGMENT_SIZE = 6
 HEADER = 8
 
@@ -41,10 +42,16 @@ INDEX_ADDRESS = 0
 INDEX_SIZE = 1
 INDEX_SLOTS = 2
 INDEX_ENTRIES = 3
+"""Number of the last entry that fits: a broker may put entries behind those that are known."""
 INDEX_HEAT = 4
 INDEX_DESCRIPTOR = 5
 INDEX_MAXIMUM = 6
 INDEX_FLAGS = 7
+
+RUN_ROW = 3
+RUN_COUNT = 0
+RUN_HASHES = 1
+RUN_OFFSETS = 2
 
 ASCENDING = 1
 """Flag: physical offsets never fall from one entry of the file to the next."""

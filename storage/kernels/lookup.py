@@ -212,12 +212,19 @@ def propose(
 
 
 @njit(cache=True, nogil=True)
-def search_tail(
-    catalog: np.ndarray, query: np.ndarray, key_hash: int, tick: int, results: np.ndarray, hits: int, steps: int
+def search_run(
+    catalog: np.ndarray,
+    query: np.ndarray,
+    run: int,
+    key_hash: int,
+    tick: int,
+    results: np.ndarray,
+    hits: int,
+    steps: int,
 ) -> int:
-    """Propose, newest first, what the scan of the log noted for a hash; steps left, or a ``STOPPED_`` code."""
-    hashes, offsets = catalog[c.TAIL_HASHES], catalog[c.TAIL_OFFSETS]
-    low, high = 0, catalog[c.TAIL_COUNT]
+    """Propose, newest first, what the run of the row at an address has for a hash; steps left, or a ``STOPPED_``."""
+    hashes, offsets = load_native_i64(run + 8 * c.RUN_HASHES), load_native_i64(run + 8 * c.RUN_OFFSETS)
+    low, high = 0, load_native_i64(run + 8 * c.RUN_COUNT)
     while low < high:
         middle = (low + high) >> 1
         if load_native_i32(hashes + 4 * middle) <= key_hash:
@@ -235,6 +242,19 @@ def search_tail(
         if propose(catalog, query, load_native_i64(offsets + 8 * at), results, hits, tick) == STOPPED_COLD:
             return STOPPED_COLD
         at -= 1
+    return steps
+
+
+@njit(cache=True, nogil=True)
+def search_tail(
+    catalog: np.ndarray, query: np.ndarray, key_hash: int, tick: int, results: np.ndarray, hits: int, steps: int
+) -> int:
+    """Propose what the scans of the log noted for a hash, the latest scan first; steps left, or a ``STOPPED_`` code."""
+    for number in range(catalog[c.TAIL_COUNT] - 1, -1, -1):
+        run = catalog[c.TAIL_RUNS] + 8 * c.RUN_ROW * number
+        steps = search_run(catalog, query, run, key_hash, tick, results, hits, steps)
+        if steps < 0:
+            break
     return steps
 
 

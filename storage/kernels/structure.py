@@ -3,6 +3,9 @@
 Neither count stands in the file, so a candidate is tried by recomputing: going over the entries in order, each must
 point at the entry that its slot held before, and in the end the slots must hold what the file says. The broker's own
 files satisfy this, and compacted ones too; a wrong candidate fails within a few entries.
+
+A broker may put further entries meanwhile: first the entry, then its slot, then the header's count (store-format §3.4).
+So slots may point at entries behind those that are looked at, from which pointers lead down to them.
 """
 
 import numpy as np
@@ -38,6 +41,73 @@ def check_structure(address: int, slots: int, entries: int, heads: np.ndarray) -
     for slot in range(slots):
         if load_i32(address + INDEX_HEADER + SLOT_BYTES * slot) != heads[slot]:
             return entries + 1 + slot
+    return 0
+
+
+@njit(cache=True, nogil=True)
+def newest_among(address: int, slots: int, slot: int, entries: int, capacity: int) -> int:
+    """The newest of the first ``entries`` in a slot, whatever was put into it later; −1 where the way there is broken.
+
+    Up to ``capacity`` entries fit the file. Entries that came later are of this slot, and physical offsets do not fall.
+    """
+    first = address + INDEX_HEADER + SLOT_BYTES * slots
+    number = load_i32(address + INDEX_HEADER + SLOT_BYTES * slot)
+    while number > entries:
+        if number > capacity:
+            return -1
+        entry = first + ENTRY_BYTES * number
+        key_hash, previous = load_i32(entry), load_i32(entry + 16)
+        if key_hash < 0 or key_hash % slots != slot or previous >= number:
+            return -1
+        if load_i64(entry + 4) < load_i64(first + ENTRY_BYTES * entries + 4):
+            return -1
+        number = previous
+    return max(number, -1)
+
+
+@njit("int64(int64, int64, int64, int64, int32[::1])", cache=True, nogil=True)
+def check_growing_structure(address: int, slots: int, entries: int, capacity: int, heads: np.ndarray) -> int:
+    """As :func:`check_structure` for the first ``entries`` of a file that further ones are put into."""
+    first = address + INDEX_HEADER + SLOT_BYTES * slots
+    for number in range(1, entries + 1):
+        entry = first + ENTRY_BYTES * number
+        key_hash = load_i32(entry)
+        if key_hash < 0:
+            return number
+        slot = key_hash % slots
+        if load_i32(entry + 16) != heads[slot]:
+            return number
+        heads[slot] = number
+    for slot in range(slots):
+        if newest_among(address, slots, slot, entries, capacity) != heads[slot]:
+            return entries + 1 + slot
+    return 0
+
+
+@njit("int64(int64, int64, int64, int64, int64, int8[::1])", cache=True, nogil=True)
+def check_growth(address: int, slots: int, known: int, entries: int, capacity: int, reached: np.ndarray) -> int:
+    """0 if entries ``known`` + 1 to ``entries`` hold together with those before, else the number of a bad one.
+
+    Physical offsets must not fall. Each entry must be the newest of its slot or be pointed at by a later one, and the
+    last pointer of each chain lead to a known entry of its slot, or nowhere. ``reached`` is zeroed scratch of
+    ``entries − known`` int8.
+    """
+    first = address + INDEX_HEADER + SLOT_BYTES * slots
+    for number in range(entries, known, -1):
+        entry = first + ENTRY_BYTES * number
+        key_hash, previous = load_i32(entry), load_i32(entry + 16)
+        if key_hash < 0 or previous < 0 or previous >= number:
+            return number
+        if number > 1 and load_i64(entry + 4) < load_i64(entry - ENTRY_BYTES + 4):
+            return number
+        slot = key_hash % slots
+        if not reached[number - known - 1] and newest_among(address, slots, slot, entries, capacity) != number:
+            return number
+        if previous > 0:
+            if load_i32(first + ENTRY_BYTES * previous) % slots != slot:
+                return number
+            if previous > known:
+                reached[previous - known - 1] = 1
     return 0
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import oracles
 from golden_store import GOLDEN, unpack
-from storage import index_set as module
+from storage import index_examination as module
 from storage.commit_log import CommitLog
 from storage.index_file import IndexFile, IndexShape
 from storage.index_set import CoveringFile, IndexSet
@@ -257,7 +257,7 @@ class TestCatalog:
             assert row[table.INDEX_ADDRESS] == file.index.file.address
             assert row[table.INDEX_SIZE] == file.index.file.size
             assert row[table.INDEX_SLOTS] == shape.slots
-            assert row[table.INDEX_ENTRIES] == shape.entries
+            assert row[table.INDEX_ENTRIES] == file.index.capacity == 9
             assert row[table.INDEX_MAXIMUM] == shape.maximum
             assert row[table.INDEX_FLAGS] == table.ASCENDING | (table.HAS_TAGS if file.has_tags else 0)
 

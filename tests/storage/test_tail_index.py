@@ -11,7 +11,7 @@ import oracles
 from storage import tail_index as module
 from storage.commit_log import CommitLog
 from storage.kernels.scan import MAXIMUM_PIECES
-from storage.tail_index import TailIndex, empty_tail, extend_tail, merge_candidates
+from storage.tail_index import Run, Scanned, TailIndex, empty_tail, extend_tail, merge_candidates, scan_ranges
 from store_writer import StoreWriter
 from strategies import StorePlan, store_plans
 
@@ -30,8 +30,13 @@ def log_of(writer: StoreWriter) -> CommitLog:
     return CommitLog.open(writer.log.directories)
 
 
+def listed(tail: TailIndex) -> list[list[tuple[int, int]]]:
+    """The entries of each run."""
+    return [list(zip(run.hashes.tolist(), run.offsets.tolist(), strict=True)) for run in tail.runs]
+
+
 def pairs(tail: TailIndex) -> set[tuple[int, int]]:
-    return set(zip(tail.hashes.tolist(), tail.offsets.tolist(), strict=True))
+    return {pair for run in listed(tail) for pair in run}
 
 
 def expected_pairs(writer: StoreWriter, start: int = 0, stop: int = EVERYTHING) -> set[tuple[int, int]]:
@@ -46,7 +51,7 @@ def expected_pairs(writer: StoreWriter, start: int = 0, stop: int = EVERYTHING) 
 class TestScanning:
     def test_a_tail_that_scanned_nothing_knows_what_is_left(self) -> None:
         tail = empty_tail([(0, 100), (500, 600)])
-        assert (tail.hashes.size, tail.offsets.size, tail.skipped) == (0, 0, ())
+        assert (tail.entry_count, tail.runs, tail.skipped) == (0, (), ())
         assert tail.remaining_bytes == 200
 
     @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -61,8 +66,7 @@ class TestScanning:
         tail = extend_tail(empty_tail([(log.minimum, log.end)]), log, EVERYTHING)
         assert pairs(tail) == expected_pairs(writer)
         assert (tail.remaining, tail.skipped) == ((), ())
-        order = list(zip(tail.hashes.tolist(), tail.offsets.tolist(), strict=True))
-        assert order == sorted(order)
+        assert all(run == sorted(run) for run in listed(tail))
 
     def test_records_that_start_in_a_range_are_scanned_and_no_others(self, tmp_path: Path) -> None:
         writer = filled(tmp_path)
@@ -110,13 +114,13 @@ class TestBudget:
             steps += 1
         assert steps <= writer.log.end // budget + 1
         assert pairs(tail) == expected_pairs(writer)
-        assert len(tail.hashes) == len(expected_pairs(writer))
+        assert tail.entry_count == len(expected_pairs(writer))
 
     @pytest.mark.parametrize("budget", [0, -5])
     def test_no_budget_scans_nothing(self, tmp_path: Path, budget: int) -> None:
         writer = filled(tmp_path)
         tail = extend_tail(empty_tail([(0, 500)]), log_of(writer), budget)
-        assert (tail.hashes.size, tail.remaining) == (0, ((0, 500),))
+        assert (tail.entry_count, tail.remaining) == (0, ((0, 500),))
 
     def test_a_full_output_is_emptied_and_the_scan_goes_on(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -198,18 +202,132 @@ class TestDamage:
 
 
 class TestCandidates:
-    def test_candidates_join_what_is_known_of_a_hash_once_each_in_order(self, tmp_path: Path) -> None:
+    def test_candidates_join_what_is_known(self, tmp_path: Path) -> None:
         writer = filled(tmp_path)
         tail = extend_tail(empty_tail([(0, writer.log.end)]), log_of(writer), EVERYTHING)
         hashed = oracles.index_hash("T#a")
         known = [written.physical_offset for written in writer.written]
         merged = merge_candidates(tail, hashed, np.array([known[2], 7, 10**9, 7]))
-        assert merged.offsets.tolist() == sorted({*known, 7, 10**9})
-        assert set(merged.hashes.tolist()) == {hashed}
+        assert set(merged.offsets_of(hashed).tolist()) == {*known, 7, 10**9}
+        assert pairs(merged) == pairs(tail) | {(hashed, 7), (hashed, 10**9)}
         assert merged.remaining == tail.remaining
 
-    @pytest.mark.parametrize("key_hash", [0, 2**31 - 1])
-    def test_hashes_at_both_ends_have_candidates_too(self, key_hash: int) -> None:
-        tail = TailIndex(np.array([0, 5, 2**31 - 1], np.int32), np.array([1, 2, 3], np.int64))
-        merged = merge_candidates(tail, key_hash, np.zeros(0, np.int64))
-        assert merged.offsets.tolist() == [1 if key_hash == 0 else 3]
+    def test_no_candidates_change_nothing(self) -> None:
+        tail = empty_tail([(0, 5)])
+        assert merge_candidates(tail, 5, np.zeros(0, np.int64)) is tail
+
+    @pytest.mark.parametrize(("key_hash", "expected"), [(0, [1]), (5, [2, 7]), (2**31 - 1, [3]), (6, [])])
+    def test_hashes_at_both_ends_are_found_too(self, key_hash: int, expected: list[int]) -> None:
+        run = Run.of(np.array([5, 0, 5, 2**31 - 1], np.int32), np.array([7, 1, 2, 3], np.int64))
+        assert TailIndex((run,)).offsets_of(key_hash).tolist() == expected
+        assert (run.first, run.last) == (1, 7)
+
+
+class TestCovering:
+    """The same tail for other ranges: nothing known is scanned again, nothing that is not asked for is kept."""
+
+    @pytest.fixture
+    def counted(self, monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
+        """Ranges that were scanned."""
+        ranges: list[tuple[int, int]] = []
+        run = module._Scan.run
+
+        def counting(scan: module._Scan, start: int, stop: int) -> int:
+            ranges.append((start, stop))
+            return run(scan, start, stop)
+
+        monkeypatch.setattr(module._Scan, "run", counting)
+        return ranges
+
+    def test_a_range_that_grew_is_scanned_where_it_is_new(self, tmp_path: Path, counted: list[tuple[int, int]]) -> None:
+        writer = filled(tmp_path)
+        at = [written.physical_offset for written in writer.written]
+        log = log_of(writer)
+        tail = empty_tail()
+        for end in (at[4], at[4], at[30], writer.log.end):
+            tail = extend_tail(tail.covering([(0, end)]), log, EVERYTHING)
+            assert pairs(tail) == expected_pairs(writer, 0, end)
+            assert (tail.remaining, tail.skipped) == ((), ())
+        assert counted == [(0, at[4]), (at[4], at[30]), (at[30], writer.log.end)]
+
+    def test_what_files_came_to_cover_is_dropped(self, tmp_path: Path, counted: list[tuple[int, int]]) -> None:
+        writer = filled(tmp_path)
+        at = [written.physical_offset for written in writer.written]
+        tail = extend_tail(empty_tail([(0, writer.log.end)]), log_of(writer), EVERYTHING)
+        ranges = [(0, at[0] + 1), (at[7], at[9]), (at[30], writer.log.end)]
+        kept = tail.covering(ranges)
+        assert pairs(kept) == {pair for start, stop in ranges for pair in expected_pairs(writer, start, stop)}
+        assert kept.remaining == ()
+        assert pairs(kept.covering([])) == set()
+        assert len(counted) == 1
+
+    def test_a_range_that_goes_on_inside_a_record_is_no_damage(self, tmp_path: Path) -> None:
+        """A file covers the log behind its first record, whose own keys are scanned; then the file is lost."""
+        writer = filled(tmp_path)
+        log = log_of(writer)
+        at = [written.physical_offset for written in writer.written]
+        tail = extend_tail(empty_tail([(0, at[3] + 1)]), log, EVERYTHING)
+        tail = extend_tail(tail.covering([(0, writer.log.end)]), log, EVERYTHING)
+        assert pairs(tail) == expected_pairs(writer)
+        assert (tail.skipped, tail.remaining) == ((), ())
+
+    def test_damage_is_forgotten_with_its_range(self, tmp_path: Path) -> None:
+        writer = filled(tmp_path, segment_size=8192)
+        lost = writer.written[10]
+        writer.overwrite(lost.physical_offset, bytes(lost.size))
+        writer.roll()
+        writer.append("T", keys="after")
+        log = log_of(writer)
+        tail = extend_tail(empty_tail([(0, log.end)]), log, EVERYTHING)
+        assert tail.covering([(0, lost.physical_offset + 1)]).skipped == tail.skipped != ()
+        assert tail.covering([(0, lost.physical_offset)]).skipped == ()
+
+    def test_a_scan_of_what_is_no_longer_wanted_adds_nothing_else(self, tmp_path: Path) -> None:
+        """Scans run beside changes of the files."""
+        writer = filled(tmp_path)
+        log, end = log_of(writer), writer.log.end
+        at = [written.physical_offset for written in writer.written]
+        scanned = scan_ranges([(0, end)], log, EVERYTHING)
+        changed = empty_tail([(at[5], at[9]), (at[20], end)]).with_scanned(scanned)
+        assert pairs(changed) == expected_pairs(writer, at[5], at[9]) | expected_pairs(writer, at[20], end)
+        assert changed.remaining == ()
+        assert changed.with_scanned(scanned) is changed
+
+    @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(data=st.data())
+    def test_any_sequence_of_ranges_is_known_as_a_new_scan_would_know_it(
+        self, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+    ) -> None:
+        writer = filled(tmp_path_factory.mktemp("ranges"), 12)
+        log = log_of(writer)
+        bounds = [*(written.physical_offset for written in writer.written), log.end]
+        bounds += [written.physical_offset + 1 for written in writer.written]
+        tail = empty_tail()
+        for _ in range(data.draw(st.integers(1, 6))):
+            chosen = sorted(data.draw(st.sets(st.sampled_from(bounds), max_size=6)))
+            ranges = list(zip(chosen[::2], chosen[1::2], strict=False))
+            tail = tail.covering(ranges)
+            if data.draw(st.booleans()):
+                tail = extend_tail(tail, log, data.draw(st.sampled_from([200, EVERYTHING])))
+        while tail.remaining:
+            tail = extend_tail(tail, log, EVERYTHING)
+        assert pairs(tail) == {pair for start, stop in tail.scope for pair in expected_pairs(writer, start, stop)}
+        assert tail.skipped == ()
+
+
+class TestRuns:
+    @given(st.lists(st.integers(1, 40), max_size=60))
+    def test_many_small_scans_make_few_runs_that_hold_every_entry(self, sizes: list[int]) -> None:
+        tail, start, expected = empty_tail(), 0, set()
+        for size in sizes:
+            found = Scanned([(start, start + size)])
+            found.offsets.append(np.arange(start, start + size, dtype=np.int64))
+            found.hashes.append((np.arange(start, start + size) * 7919 % 13).astype(np.int32))
+            expected |= {(offset * 7919 % 13, offset) for offset in range(start, start + size)}
+            start += size
+            tail = tail.covering([(0, start)]).with_scanned(found)
+        assert pairs(tail) == expected
+        assert tail.entry_count == len(expected)
+        assert len(tail.runs) <= max(start, 1).bit_length()
+        assert all(run == sorted(run) for run in listed(tail))
+        assert all((run.first, run.last) == (run.offsets.min(), run.offsets.max()) for run in tail.runs)

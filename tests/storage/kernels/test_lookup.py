@@ -74,12 +74,13 @@ def ask(store: KernelStore, question: Question) -> Answer:
 
 @dataclass
 class Plan:
-    """A log, its index files, and entries of a scan."""
+    """A log, its index files, and entries of a scan in so many runs."""
 
     slots: int = 7
     entries: int = 12
     messages: list[dict[str, Any]] = field(default_factory=list)
     scanned: list[int] = field(default_factory=list)
+    runs: int = 1
     damage: list[tuple[int, int, int]] = field(default_factory=list)
 
     def build(self) -> tuple[KernelStore, list[oracles.Record], list[tuple[bytes, int]], list[tuple[int, int]]]:
@@ -106,7 +107,7 @@ class Plan:
             maximum = max((entry[1] for entry in image.entries), default=0)
             files.append(IndexBytes(bytes(content), self.slots, len(image.entries), maximum))
         valid = [record for record in records if oracles.read_record(data, record.physical_offset) is not None]
-        store = KernelStore([(0, data)], files, scanned)
+        store = KernelStore([(0, data)], files, scanned, runs=self.runs)
         return store, valid, [(file.data, file.slots) for file in files], scanned
 
 
@@ -136,6 +137,7 @@ plans = st.builds(
     entries=st.sampled_from([3, 12, 100]),
     messages=st.lists(messages, min_size=1, max_size=14),
     scanned=st.lists(st.integers(0, 13), max_size=6),
+    runs=st.integers(1, 4),
     damage=st.lists(
         st.tuples(st.integers(0, 9), st.integers(0, 99), st.integers(-2, 20) | st.sampled_from([-(2**31), 2**31 - 1])),
         max_size=2,

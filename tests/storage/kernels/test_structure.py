@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import growing_index
 import oracles
 from kernel_memory import Bytes
 from storage.kernels.structure import (
@@ -13,6 +14,8 @@ from storage.kernels.structure import (
     STATS_GAPS,
     STATS_MAXIMUM,
     STATS_MINIMUM,
+    check_growing_structure,
+    check_growth,
     check_structure,
     measure_entries,
 )
@@ -124,3 +127,95 @@ class TestMeasureEntries:
         stats, gaps = np.full(4, 99, dtype=np.int64), np.zeros((1, 2), dtype=np.int64)
         measure_entries(held.address, SLOTS, 2, stats, gaps)
         assert stats.tolist() == [0, 100, 1, 0]
+
+
+def check_growing(data: bytes, slots: int, entries: int) -> int:
+    held = Bytes(data)
+    capacity = (len(data) - 40 - 4 * slots) // 20 - 1
+    return int(check_growing_structure(held.address, slots, entries, capacity, np.zeros(slots, dtype=np.int32)))
+
+
+class TestGrowingStructure:
+    """A file that is looked at while a broker puts entries."""
+
+    @given(key_lists, st.sampled_from([1, 2, 7, 97]), st.data())
+    def test_the_first_entries_reproduce_whatever_was_put_behind_them(
+        self, keys: list[str], slots: int, data: st.DataObject
+    ) -> None:
+        content = image_of(keys, slots).to_bytes()
+        assert check_growing(content, slots, data.draw(st.integers(1, len(keys)))) == 0
+
+    @given(st.lists(st.sampled_from(KEYS), min_size=2, max_size=9), st.sampled_from([1, 2, 7]))
+    def test_every_state_that_a_put_goes_through_holds_the_entries_before_it(self, keys: list[str], slots: int) -> None:
+        image = image_of(keys[:-1], slots)
+        for content in growing_index.put_in_steps(image, f"T#{keys[-1]}", 100 * len(keys), 1_700_000_000_999):
+            counted = oracles.signed(content, 36, 4) - 1
+            assert counted >= len(keys) - 1
+            assert check_growing(content, slots, counted) == 0
+
+    @given(key_lists, st.data())
+    def test_damage_is_found_where_the_oracle_finds_it(self, keys: list[str], data: st.DataObject) -> None:
+        image = bytearray(image_of(keys).to_bytes())
+        entries = data.draw(st.integers(1, len(keys)))
+        for _ in range(data.draw(st.integers(1, 3))):
+            place = data.draw(st.integers(40, 40 + 4 * SLOTS + 20 * (len(keys) + 1) - 1))
+            image[place] = data.draw(st.integers(0, 255))
+        expected = growing_index.first_bad_entry(bytes(image), SLOTS, entries)
+        assert check_growing(bytes(image), SLOTS, entries) == expected
+
+
+def check_more(data: bytes, slots: int, known: int, entries: int) -> int:
+    held = Bytes(data)
+    capacity = (len(data) - 40 - 4 * slots) // 20 - 1
+    return int(check_growth(held.address, slots, known, entries, capacity, np.zeros(entries - known, dtype=np.int8)))
+
+
+class TestGrowth:
+    """Only what was put since is looked at."""
+
+    @given(key_lists, st.sampled_from([1, 2, 7]), st.data())
+    def test_what_a_broker_puts_holds_together(self, keys: list[str], slots: int, data: st.DataObject) -> None:
+        known = data.draw(st.integers(0, len(keys)))
+        entries = data.draw(st.integers(known, len(keys)))
+        assert check_more(image_of(keys, slots).to_bytes(), slots, known, entries) == 0
+
+    @settings(max_examples=200)
+    @given(key_lists, st.sampled_from([1, 2, 7]), st.data())
+    def test_no_entry_is_passed_that_no_chain_reaches(self, keys: list[str], slots: int, data: st.DataObject) -> None:
+        content = bytearray(image_of(keys, slots).to_bytes())
+        known = data.draw(st.integers(0, len(keys)))
+        first = 40 + 4 * slots
+        for _ in range(data.draw(st.integers(1, 3))):
+            place = data.draw(st.integers(40, first - 1) | st.integers(first + 20, first + 20 * (len(keys) + 1) - 1))
+            content[place] = data.draw(st.integers(0, 255))
+        if check_more(bytes(content), slots, known, len(keys)):
+            return
+        offsets = [oracles.signed(content, first + 20 * n + 4, 8) for n in range(max(known, 1), len(keys) + 1)]
+        assert offsets == sorted(offsets)
+        for number in range(known + 1, len(keys) + 1):
+            hash_value = oracles.signed(content, first + 20 * number, 4)
+            assert oracles.signed(content, first + 20 * number + 4, 8) in oracles.walk_chain(
+                bytes(content), slots, hash_value
+            )
+
+    @pytest.mark.parametrize(
+        ("place", "value"),
+        [(0, -1), (4, 0), (16, 3), (16, 9), (16, -1)],
+        ids=["hash", "offset that falls", "itself", "upwards", "negative"],
+    )
+    def test_a_bad_field_is_found(self, place: int, value: int) -> None:
+        content = bytearray(image_of(["a"] * 5, 1).to_bytes())
+        size = 8 if place == 4 else 4
+        content[44 + 60 + place : 44 + 60 + place + size] = oracles.packed(value, size)
+        assert check_more(bytes(content), 1, 2, 5) in (3, 4)
+
+    def test_a_pointer_to_an_entry_of_another_slot_is_found(self) -> None:
+        image = image_of(["a", "b", "a"], 2)
+        assert image.entries[0][0] % 2 != image.entries[1][0] % 2
+        image.entries[2] = (*image.entries[2][:3], 2)
+        assert check_more(image.to_bytes(), 2, 2, 3) == 3
+
+    def test_an_entry_that_its_slot_does_not_know_is_found(self) -> None:
+        image = image_of(["a", "b", "a"], 7)
+        image.slots[image.entries[2][0] % 7] = 1
+        assert check_more(image.to_bytes(), 7, 2, 3) == 3

@@ -1,0 +1,59 @@
+"""Ranges of physical offsets, [from, to): what of one list of them lies in another, and what does not.
+
+Every list is ascending, and its ranges are not empty and do not overlap.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+Range: TypeAlias = tuple[int, int]
+Ranges: TypeAlias = tuple[Range, ...]
+
+
+def intersect(left: Sequence[Range], right: Sequence[Range]) -> Ranges:
+    """What lies in both."""
+    found: list[Range] = []
+    i = j = 0
+    while i < len(left) and j < len(right):
+        start, stop = max(left[i][0], right[j][0]), min(left[i][1], right[j][1])
+        if start < stop:
+            found.append((start, stop))
+        if left[i][1] <= right[j][1]:
+            i += 1
+        else:
+            j += 1
+    return tuple(found)
+
+
+def subtract(left: Sequence[Range], right: Sequence[Range]) -> Ranges:
+    """What lies in ``left`` and not in ``right``."""
+    found: list[Range] = []
+    j = 0
+    for start, stop in left:
+        while j < len(right) and right[j][1] <= start:
+            j += 1
+        k = j
+        while k < len(right) and right[k][0] < stop:
+            if start < right[k][0]:
+                found.append((start, right[k][0]))
+            start = right[k][1]
+            k += 1
+        if start < stop:
+            found.append((start, stop))
+    return tuple(found)
+
+
+def total_length(ranges: Iterable[Range]) -> int:
+    """Offsets in all ranges together."""
+    return sum(stop - start for start, stop in ranges)
+
+
+def lie_within(offsets: npt.NDArray[np.int64], ranges: Sequence[Range]) -> npt.NDArray[np.bool_]:
+    """Which of some offsets, in any order, lie in any of the ranges."""
+    bounds = np.array(ranges, dtype=np.int64).reshape(-1)
+    # Where a range begins at the end of the one before it, the bound that stands there twice counts twice.
+    inside: npt.NDArray[np.bool_] = np.searchsorted(bounds, offsets, side="right") % 2 == 1
+    return inside

@@ -1,0 +1,59 @@
+"""Ranges of offsets, against sets of offsets."""
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storage.ranges import Range, Ranges, intersect, lie_within, subtract, total_length
+
+LENGTH = 30
+
+
+def as_ranges(numbers: set[int]) -> Ranges:
+    """Pairs of bounds; ranges may touch."""
+    ordered = sorted(numbers)
+    return tuple(zip(ordered[::2], ordered[1::2], strict=False))
+
+
+disjoint = st.sets(st.integers(0, LENGTH)).map(as_ranges)
+touching = st.lists(st.integers(1, 5), max_size=6).map(
+    lambda sizes: tuple((sum(sizes[:i]), sum(sizes[: i + 1])) for i in range(len(sizes)))
+)
+ranges = disjoint | touching
+
+
+def members(found: Ranges) -> set[int]:
+    return {number for start, stop in found for number in range(start, stop)}
+
+
+def is_well_formed(found: Ranges) -> bool:
+    bounds = [bound for part in found for bound in part]
+    return bounds == sorted(bounds) and all(start < stop for start, stop in found)
+
+
+@given(ranges, ranges)
+def test_the_intersection_holds_what_is_in_both(left: Ranges, right: Ranges) -> None:
+    found = intersect(left, right)
+    assert members(found) == members(left) & members(right)
+    assert is_well_formed(found)
+
+
+@given(ranges, ranges)
+def test_the_difference_holds_what_is_in_the_first_alone(left: Ranges, right: Ranges) -> None:
+    found = subtract(left, right)
+    assert members(found) == members(left) - members(right)
+    assert is_well_formed(found)
+
+
+@given(ranges)
+def test_an_offset_lies_within_a_range_or_in_none(given_ranges: Ranges) -> None:
+    offsets = np.array([5, *range(LENGTH + 3)], dtype=np.int64)
+    assert lie_within(offsets, given_ranges).tolist() == [int(o) in members(given_ranges) for o in offsets]
+    assert total_length(given_ranges) == len(members(given_ranges))
+
+
+def test_offsets_as_large_as_a_file_may_say_are_no_trouble() -> None:
+    whole: list[Range] = [(-(2**63), 2**63 - 1)]
+    offsets = np.array([-(2**63), 0, 2**63 - 2, 2**63 - 1], dtype=np.int64)
+    assert lie_within(offsets, whole).tolist() == [True, True, True, False]
+    assert subtract(whole, [(0, 1)]) == ((-(2**63), 0), (1, 2**63 - 1))
