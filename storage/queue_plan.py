@@ -148,7 +148,7 @@ class QueuePlan:
 
     def key(self, topic: bytes, queue_id: int) -> QueueKey | None:
         """Where a queue belongs that records name so; None where no directory can be named like that."""
-        name = _directory_name(topic)
+        name = directory_name(topic)
         if name is None or not 0 <= queue_id <= LARGEST_QUEUE_ID:
             return None
         return QueueKey(BATCH_CONSUME_QUEUE if name in self.batch_topics else CONSUME_QUEUE, name, queue_id)
@@ -210,7 +210,7 @@ def _batch_topics(config: StoreConfig, existing: Iterable[QueueKey]) -> frozense
     return frozenset(name for name, topic in config.topics.items() if topic.attributes.get(_QUEUE_TYPE) == _BATCH)
 
 
-def _directory_name(topic: bytes) -> str | None:
+def directory_name(topic: bytes) -> str | None:
     """A record's topic as its directory is named; None for what is no name, or another topic's after decoding."""
     try:
         name = topic.decode()
