@@ -15,6 +15,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkContext]":
     from spark_jobs.session import spark_context
 
     events = tmp_path_factory.mktemp("spark-events")
-    settings = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": f"file://{events}"}
+    settings = {
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": f"file://{events}",
+        "spark.eventLog.compress": "false",
+    }
     with spark_context("tests", "local[2]", events, settings) as context:
         yield context

@@ -1,5 +1,6 @@
 """Entries find their files by counting alone; compared with putting them one by one."""
 
+import itertools
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ def write_blocks(path: Path, records: list[int], splits: set[int]) -> list[Entry
     blocks: list[EntryBlock] = []
     bounds = [0, *sorted(split for split in splits if 0 < split < len(records)), len(records)]
     with BlockWriter(path, "log") as writer:
-        for start, stop in zip(bounds, bounds[1:], strict=False):
+        for start, stop in itertools.pairwise(bounds):
             counts = records[start:stop]
             keyed = [number for number, count in enumerate(counts) if count]
             columns = {

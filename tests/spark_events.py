@@ -1,0 +1,42 @@
+"""What a Spark event log tells: which job ran how many tasks, and on which executors."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+
+class SparkEvents:
+    """The event log of one application below a directory, read anew at each question."""
+
+    def __init__(self, directory: Path, spark: "SparkContext | None" = None) -> None:
+        self._directory = directory
+        self._application = spark.applicationId if spark else ""
+
+    def job_tasks(self) -> dict[str, int]:
+        """Successful tasks by the description of their job."""
+        return dict(Counter(name for name, _ in self._tasks()))
+
+    def executors(self, job: str) -> dict[str, int]:
+        """Successful tasks of a job by executor."""
+        return dict(Counter(executor for name, executor in self._tasks() if name == job))
+
+    def _tasks(self) -> Iterator[tuple[str, str]]:
+        stages: dict[int, str] = {}
+        for event in self._events():
+            if event.get("Event") == "SparkListenerJobStart":
+                name = event.get("Properties", {}).get("spark.job.description", "")
+                stages.update(dict.fromkeys(event["Stage IDs"], name))
+            elif event.get("Event") == "SparkListenerTaskEnd" and event["Task End Reason"]["Reason"] == "Success":
+                yield stages[event["Stage ID"]], event["Task Info"]["Executor ID"]
+
+    def _events(self) -> Iterator[dict[str, Any]]:
+        for log in sorted(self._directory.rglob("*")):
+            if log.is_file() and self._application in str(log) and not log.name.startswith("appstatus"):
+                for line in log.read_text().splitlines():
+                    if line.startswith("{") and line.endswith("}"):
+                        yield json.loads(line)
