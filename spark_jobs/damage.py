@@ -14,7 +14,7 @@ ZEROS: Final = 1
 _EXPECTED: Final = "an intact record"
 
 
-class Damage(msgspec.Struct, frozen=True):
+class Damage(msgspec.Struct, frozen=True, rename="camel"):
     """Bytes [physical_offset, physical_offset + length) that hold no record that counts; `path` holds the first."""
 
     path: str

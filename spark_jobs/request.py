@@ -97,7 +97,7 @@ class CompactRequest(msgspec.Struct, frozen=True, kw_only=True):
         return _identity(self)
 
 
-class Report(msgspec.Struct, kw_only=True):
+class Report(msgspec.Struct, kw_only=True, rename="camel"):
     """What a job did. Bytes and messages are those of the log; `steady_seconds` from first read to last publishing."""
 
     command: str

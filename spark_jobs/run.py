@@ -38,7 +38,7 @@ def run_rebuild(request: RebuildRequest, progress: Progress) -> Report:
     started = time.monotonic()
     work_root = Path(request.work or Path(request.target) / WORK_DIRECTORY)
     source = find_source(Path(request.store), tuple(map(Path, request.commit_log_directories)))
-    with _held(request) as lock:
+    with _held(request, work_root, progress) as lock:
         if lock is not None:
             ended = roll_forward(lock, work_root / JOURNAL, source=_log_digest(source))
             report = _report_of(WorkDirectory(work_root), request) if ended else None
@@ -64,12 +64,15 @@ def run_rebuild(request: RebuildRequest, progress: Progress) -> Report:
 
 
 @contextlib.contextmanager
-def _held(request: RebuildRequest) -> Iterator[StoreLock | None]:
+def _held(request: RebuildRequest, work: Path, progress: Progress) -> Iterator[StoreLock | None]:
     """The store's lock where its own directories are going to be replaced; with --out nothing must be in the way."""
     if request.out is None:
-        with StoreLock(Path(request.store)) as lock:
+        elsewhere = tuple(map(Path, request.commit_log_directories))
+        with StoreLock(Path(request.store), elsewhere=elsewhere, work=work, warn=progress.note) as lock:
             yield lock
         return
+    if Path(request.out).resolve().is_relative_to(Path(request.store).resolve()):
+        raise ConfigError(f"--out {request.out} lies in the store, which stays as it is; leave --out away to replace")
     for name in (INDEX, CONSUME_QUEUE, BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT, CHECKPOINT):
         if os.path.lexists(Path(request.out) / name):
             raise ConfigError(f"--out {request.out}: there is {name} already; remove it or choose another directory")

@@ -28,6 +28,7 @@ PACKAGES: Final = ("protocol", "storage", "spark_jobs")
 SPARK_LOG: Final = "spark.log"
 """What an embedded Spark and its workers say, in the work directory."""
 
+STOP_SECONDS: Final = 20
 SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 """Set where spark-submit started this process and has the JVM already."""
 
@@ -63,10 +64,8 @@ def spark_context(
     try:
         yield call_apart(lambda: _start(name, master, work, settings or {})).result()
     finally:
-        started = SparkContext._active_spark_context
-        if started is not None:
-            with contextlib.suppress(Exception):
-                call_apart(started.stop).result()
+        with contextlib.suppress(Exception):
+            call_apart(_stop).result()
 
 
 def _start(name: str, master: str, work: Path, settings: dict[str, str]) -> "SparkContext":
@@ -82,6 +81,22 @@ def _start(name: str, master: str, work: Path, settings: dict[str, str]) -> "Spa
     if not is_local(conf.get("spark.master") or ""):
         context.addPyFile(str(pack_sources(work / "rocketlens.zip")))
     return context
+
+
+def _stop() -> None:
+    """End the context and the JVM that was started for it, and with that all workers: nobody writes from here on."""
+    from pyspark import SparkContext
+
+    if SparkContext._active_spark_context is not None:
+        SparkContext._active_spark_context.stop()
+    gateway: Any = SparkContext._gateway
+    process = getattr(gateway, "proc", None)
+    if process is None:
+        return
+    SparkContext._gateway = SparkContext._jvm = None
+    gateway.shutdown()
+    process.stdin.close()
+    process.wait(STOP_SECONDS)
 
 
 def _configuration(name: str, master: str, settings: dict[str, str]) -> "SparkConf":
