@@ -8,10 +8,17 @@ three.
 
 from numba import njit
 
-from storage.kernels.memory import load_u8
+from storage.kernels.memory import load_native_i64, load_u8
 
 REPLACEMENT = 0xFFFD
 MASK = 0xFFFFFFFF
+
+HIGH_BITS = -0x7F7F7F7F7F7F7F80
+"""0x80 in each byte of an i64."""
+
+POWER_8 = pow(31, 8, 1 << 32)
+EVEN_BYTES = 0x00FF00FF00FF00FF
+EVEN_PAIRS = 0x0000FFFF0000FFFF
 
 
 @njit(cache=True, nogil=True, inline="always")
@@ -59,12 +66,29 @@ def decode_sequence(address: int, left: int, lead: int) -> int:
     return (REPLACEMENT << 3) | malformed_length(address, left, lead)
 
 
+@njit(cache=True, nogil=True, inline="always")
+def hash_eight(word: int) -> int:
+    """Hash of eight ASCII characters, the first in the lowest byte: neighbours are joined to pairs, fours, eight.
+
+    One multiplication joins in all lanes of the word at once; 2²³ is the most that a lane of four can hold.
+    """
+    pairs = (word & EVEN_BYTES) * 31 + ((word >> 8) & EVEN_BYTES)
+    fours = (pairs & EVEN_PAIRS) * 31**2 + ((pairs >> 16) & EVEN_PAIRS)
+    return ((fours & MASK) * 31**4 + (fours >> 32)) & MASK
+
+
 @njit(cache=True, nogil=True)
 def hash_utf8(start: int, address: int, length: int) -> int:
     """Go on from the hash ``start`` (unsigned, 0 at first) over ``length`` UTF-8 bytes."""
     result = start
     position = 0
     while position < length:
+        if position + 8 <= length:
+            word = load_native_i64(address + position)
+            if word & HIGH_BITS == 0:
+                result = (result * POWER_8 + hash_eight(word)) & MASK
+                position += 8
+                continue
         byte = load_u8(address + position)
         if byte < 0x80:
             result = (result * 31 + byte) & MASK

@@ -35,17 +35,26 @@ def _store_u8_typing(_context: Any, address: Any, value: Any) -> Any:
     return types.void(types.int64, types.int64), generate
 
 
-def _store_native_typing(bits: int) -> Callable[..., Any]:
+def _store(bits: int, swap: bool) -> Callable[..., Any]:
+    """An intrinsic that stores the low ``bits`` bits of an int64 at an address."""
+
     def typing(_context: Any, address: Any, value: Any) -> Any:
         def generate(context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
             pointer = builder.inttoptr(arguments[0], ir.IntType(bits).as_pointer())
             value = builder.trunc(arguments[1], ir.IntType(bits)) if bits < 64 else arguments[1]
-            builder.store(value, pointer).align = 1
+            builder.store(builder.bswap(value) if swap else value, pointer).align = 1
             return context.get_dummy_value()
 
         return types.void(types.int64, types.int64), generate
 
     return typing
+
+
+def _trailing_zeros_typing(_context: Any, value: Any) -> Any:
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
+
+    return types.int64(types.int64), generate
 
 
 def _copy_typing(_context: Any, target: Any, source: Any, length: Any) -> Any:
@@ -104,8 +113,12 @@ load_i64 = intrinsic(_load(64, swap=True))
 load_native_i32 = intrinsic(_load(32, swap=False))
 load_native_i64 = intrinsic(_load(64, swap=False))
 store_u8 = intrinsic(_store_u8_typing)
-store_native_i32 = intrinsic(_store_native_typing(32))
-store_native_i64 = intrinsic(_store_native_typing(64))
+store_native_i32 = intrinsic(_store(32, swap=False))
+store_native_i64 = intrinsic(_store(64, swap=False))
+store_i16 = intrinsic(_store(16, swap=True))
+store_i32 = intrinsic(_store(32, swap=True))
+store_i64 = intrinsic(_store(64, swap=True))
+count_trailing_zeros = intrinsic(_trailing_zeros_typing)
 copy_bytes = intrinsic(_copy_typing)
 call_preadv2 = intrinsic(_preadv2_typing)
 prefetch = intrinsic(_prefetch_typing)

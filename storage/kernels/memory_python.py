@@ -48,6 +48,31 @@ def store_native_i64(address: int, value: int) -> None:
     ctypes.c_int64.from_address(int(address)).value = int(value)
 
 
+def store_i16(address: int, value: int) -> None:
+    """Write the low 16 bits of a number, big-endian."""
+    _store_big_endian(address, value, 2)
+
+
+def store_i32(address: int, value: int) -> None:
+    """Write the low 32 bits of a number, big-endian."""
+    _store_big_endian(address, value, 4)
+
+
+def store_i64(address: int, value: int) -> None:
+    """Write the low 64 bits of a number, big-endian."""
+    _store_big_endian(address, value, 8)
+
+
+def _store_big_endian(address: int, value: int, size: int) -> None:
+    ctypes.memmove(int(address), (int(value) & ((1 << 8 * size) - 1)).to_bytes(size, "big"), size)
+
+
+def count_trailing_zeros(value: int) -> int:
+    """How many of the lowest bits of an i64 are 0; 64 for 0."""
+    value = int(value)
+    return (value & -value).bit_length() - 1 if value else 64
+
+
 def copy_bytes(target: int, source: int, length: int) -> None:
     """Copy ``length`` bytes between two addresses that do not overlap."""
     ctypes.memmove(int(target), int(source), int(length))

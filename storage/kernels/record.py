@@ -39,6 +39,8 @@ BAD_BODY_CRC = -5
 BAD_PROPERTY_CRC = -6
 NO_SEGMENT = -7
 COLD = -8
+BAD_NUMBER = -9
+"""A property that must be a number is none that Java can parse: to a broker, no valid record."""
 
 NAME_SEPARATOR = 1
 PROPERTY_SEPARATOR = 2
