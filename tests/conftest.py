@@ -2,11 +2,15 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
 
 from golden_store import unpack
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
 
 # How long an example takes says nothing about right or wrong, and CI machines pause.
 settings.register_profile("default", deadline=None, print_blob=True)
@@ -32,3 +36,18 @@ def g1_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def g1_crashed_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The recorded store g1 copied from under its running broker, unpacked once; no test may change it."""
     return unpack("store-crashed", tmp_path_factory.mktemp("g1-crashed"))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkContext]":
+    """An embedded session of two cores on the loopback address; jobs that are run meanwhile use it."""
+    from spark_jobs.session import spark_context
+
+    events = tmp_path_factory.mktemp("spark-events")
+    settings = {
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": f"file://{events}",
+        "spark.eventLog.compress": "false",
+    }
+    with spark_context("tests", "local[2]", events, settings) as context:
+        yield context
