@@ -53,7 +53,9 @@ class BrokerService:
         """Lay the offsets of live groups over those of the store, and tell members of changes in their group."""
         self.offsets = ConsumerOffsets(self.store)
         self.polls = LongPolling(self.store)
-        self.subscriptions = Subscriptions(self.store)
+        self.subscriptions = Subscriptions(
+            self.store, self.clients.filters_of, supports_retry=self.options.filter_support_retry
+        )
         self.notices = GroupNotices(self.store)
         self.clients.on_change = self.notices.tell
 

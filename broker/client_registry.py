@@ -6,10 +6,11 @@ is gone, and when no heartbeat came for two minutes (remoting-protocol §1.12, �
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from broker.dispatcher import ClientConnection
+from broker.subscriptions import GroupFilter, told_filters
 from protocol.bodies import Connection, ConsumerData, HeartbeatData, SubscriptionData
 
 EXPIRY_SECONDS = 120.0
@@ -41,17 +42,21 @@ def as_connection(member: Member) -> Connection:
 
 @dataclass(slots=True)
 class ConsumerGroup:
-    """What the members of one consumer group say about it; the latest heartbeat wins."""
+    """What the members of one consumer group say about it; the latest heartbeat wins.
+
+    `filters` are by topic the expressions among its subscriptions, and may be behind them or ahead (filter.md §3.4).
+    """
 
     name: str
     consume_type: str = "CONSUME_PASSIVELY"
     message_model: str = "CLUSTERING"
     consume_from_where: str = "CONSUME_FROM_LAST_OFFSET"
     subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
+    filters: dict[str, GroupFilter] = field(default_factory=dict)
     members: dict[int, Member] = field(default_factory=dict)
 
     def update(self, data: ConsumerData) -> bool:
-        """Take over what one member's heartbeat says; an older subscription never replaces a newer one.
+        """Take over what one member's heartbeat says; only a newer subscription to a topic replaces one.
 
         Whether the group now subscribes to other topics than before.
         """
@@ -61,10 +66,11 @@ class ConsumerGroup:
         kept = {}
         for subscription in data.subscription_data_set:
             known = self.subscriptions.get(subscription.topic)
-            newer = known is not None and known.sub_version > subscription.sub_version
-            kept[subscription.topic] = known if newer and known is not None else subscription
+            is_old = known is not None and known.sub_version >= subscription.sub_version
+            kept[subscription.topic] = known if is_old and known is not None else subscription
         changed = kept.keys() != self.subscriptions.keys()
         self.subscriptions = kept
+        self.filters = told_filters(self.filters, data.subscription_data_set)
         return changed
 
 
@@ -185,6 +191,11 @@ class ClientRegistry:
         known = self.consumer_group(group)
         return None if known is None else known.subscriptions.get(topic)
 
+    def filters_of(self, group: str) -> Mapping[str, GroupFilter]:
+        """The expressions by which the live members of a group choose, by topic."""
+        known = self.consumer_group(group)
+        return {} if known is None else known.filters
+
     def groups_subscribed_to(self, topic: str) -> Iterable[str]:
         """The consumer groups with a live member that subscribe to a topic."""
         with self._lock:
@@ -193,7 +204,9 @@ class ClientRegistry:
 
     def _join(self, data: ConsumerData, member: Member, without_sub: bool) -> ConsumerGroup | None:
         """Make a client a member of a group, or keep it one; the group if that changed anything the others act upon."""
-        group = self._consumers.setdefault(data.group_name, ConsumerGroup(data.group_name))
+        group = self._consumers.get(data.group_name)
+        if group is None or not group.members:
+            group = self._consumers[data.group_name] = ConsumerGroup(data.group_name)
         is_changed = not without_sub and group.update(data)
         is_new = id(member.connection) not in group.members
         group.members[id(member.connection)] = member

@@ -89,6 +89,7 @@ class ServeOptions:
 
     `advertise` None: clients are told the local address of their own connection. `broker_name`, `cluster` None: as the
     store tells. `commit_log_directories` empty: `STORE/commitlog`. `index_slots` and `index_entries` go together.
+    `filter_support_retry`: expressions on retry topics give way to those on the topics that messages came from.
     `frame_limit` in bytes, `idle_timeout_seconds` and `stop_timeout_seconds` in seconds, `workers` in threads.
     """
 
@@ -103,6 +104,7 @@ class ServeOptions:
     index_entries: int | None = None
     vip: bool = False
     rewrite_store_host: bool = False
+    filter_support_retry: bool = False
     loop: str = "uvloop"
     frame_limit: int = FRAME_LIMIT
     workers: int = 4

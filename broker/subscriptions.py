@@ -1,17 +1,22 @@
 """From what a consumer subscribes to, to the filter that a pull asks; each is made once and used by all its pulls.
 
-A subscription is one by tags, or one of the type SQL92 (filter.md §1). The filters that the store's broker had
-registered bring the bits that stand for them in its bitmaps, unless it did not stop in good order: what it wrote last
-of them may then be missing.
+A subscription is one by tags, or one of the type SQL92 (filter.md §1). The expressions that a group's members told with
+their heartbeats are its filters (§3.4); they live as long as the group has members. The filters that the store's broker
+had registered are not theirs: they only bring the bits that stand for them in its bitmaps, to the same expression of
+the same group on the same topic, unless the broker did not stop in good order: what it wrote last of them may then be
+missing.
 """
 
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 from protocol.bodies import SubscriptionData
 from protocol.errors import FilterSyntaxError
 from storage.filter.base import MessageFilter
-from storage.filter.expression import SQL92_TYPE, ExpressionFilter, bits_of_subscription
+from storage.filter.expression import SQL92_TYPE, Evaluations, ExpressionFilter, bits_of_subscription
+from storage.filter.retry import RetryFilter, group_of_retry_topic
 from storage.filter.sql92 import parse
 from storage.filter.tag import EVERYTHING, TagFilter, is_tag_type, parse_tag_expression
 from storage.store_config import ConsumerFilter
@@ -48,24 +53,99 @@ def _make_filter(text: str | None, expression_type: str | None) -> MessageFilter
 _kept = lru_cache(KEPT)(_make_filter)
 
 
+@dataclass(frozen=True, slots=True)
+class GroupFilter:
+    """The expression by which a group chooses from a topic, and the version of the subscription that told it last."""
+
+    version: int
+    chosen: MessageFilter
+
+
+def told_filters(known: Mapping[str, GroupFilter], subscriptions: Iterable[SubscriptionData]) -> dict[str, GroupFilter]:
+    """A group's filters by topic after a heartbeat with these subscriptions; only those of expressions are kept.
+
+    One changes with a newer version alone, and goes when the new expression does not compile (filter.md §3.4).
+    """
+    filters: dict[str, GroupFilter] = {}
+    for subscription in subscriptions:
+        topic = subscription.topic
+        told = _told_filter(filters.get(topic, known.get(topic)), subscription)
+        if told is None:
+            filters.pop(topic, None)
+        else:
+            filters[topic] = told
+    return filters
+
+
+def _told_filter(before: GroupFilter | None, subscription: SubscriptionData) -> GroupFilter | None:
+    text, expression_type = subscription.sub_string, subscription.expression_type
+    if is_tag_type(expression_type) or not text:
+        return before
+    if before is not None and subscription.sub_version <= before.version:
+        return before
+    try:
+        return GroupFilter(subscription.sub_version, make_filter(text, expression_type))
+    except FilterSyntaxError:
+        return None
+
+
 class Subscriptions:
-    """The filters of consumer groups on one store."""
+    """The filters of pulls on one store.
 
-    def __init__(self, store: "MessageStore") -> None:
+    `filters_of` tells the filters of a group with members. `supports_retry`: retry topics are filtered as by a broker
+    with `filterSupportRetry`. `evaluations` count for all filters together that have bits in the store's bitmaps.
+    """
+
+    def __init__(
+        self,
+        store: "MessageStore",
+        filters_of: Callable[[str], Mapping[str, GroupFilter]],
+        *,
+        supports_retry: bool,
+    ) -> None:
         self._store = store
+        self._filters_of = filters_of
+        self._supports_retry = supports_retry
         self._with_bits: dict[tuple[str, str], tuple[ConsumerFilter, ExpressionFilter]] = {}
+        self.evaluations = Evaluations()
 
-    def filter_of(self, group: str, subscription: SubscriptionData) -> MessageFilter:
-        """The filter of what a group told with its heartbeats. Raises `FilterSyntaxError` as `make_filter` does."""
+    def in_pull(self, topic: str, text: str | None, expression_type: str | None) -> MessageFilter:
+        """The filter of a subscription that comes with a pull. Raises `FilterSyntaxError` as `make_filter` does."""
+        return self._on_retries(topic, make_filter(text, expression_type))
+
+    def of_group(self, group: str, subscription: SubscriptionData, told: GroupFilter | None) -> MessageFilter | None:
+        """The filter of a group's subscription; `told` is the one that it has on the topic, if it is an expression.
+
+        None for an expression that is none of the group's filters. Raises `FilterSyntaxError` for tags that do not
+        parse.
+        """
         if subscription.class_filter_mode:
             return make_filter(EVERYTHING, None)
-        chosen = make_filter(subscription.sub_string, subscription.expression_type)
-        return self._by_bits(group, subscription.topic, chosen) if isinstance(chosen, ExpressionFilter) else chosen
+        if is_tag_type(subscription.expression_type):
+            return make_filter(subscription.sub_string, subscription.expression_type)
+        if told is None:
+            return None
+        return self._on_retries(subscription.topic, self._by_bits(group, subscription.topic, told.chosen))
 
-    def _by_bits(self, group: str, topic: str, chosen: ExpressionFilter) -> ExpressionFilter:
-        """The same filter with the bits under which the store's broker had registered it, if it had."""
+    def _on_retries(self, topic: str, chosen: MessageFilter) -> MessageFilter:
+        """What chooses on a retry topic instead of an expression, if that is asked for."""
+        group = group_of_retry_topic(topic) if self._supports_retry and isinstance(chosen, ExpressionFilter) else None
+        return chosen if group is None else RetryFilter(partial(self._registered, group))
+
+    def _registered(self, group: str, topic: str) -> MessageFilter | None:
+        """The expression that a group has on a topic, by its members or, while they say nothing, by the store."""
+        told = self._filters_of(group).get(topic)
+        if told is not None:
+            return told.chosen
+        stored = self._store.config.filters.get(topic, {}).get(group)
+        try:
+            return None if stored is None else make_filter(stored.expression, stored.expression_type)
+        except FilterSyntaxError:
+            return None
+
+    def _by_bits(self, group: str, topic: str, chosen: MessageFilter) -> MessageFilter:
         registered = self._store.config.filters.get(topic, {}).get(group)
-        if registered is None or self._store.state.abort:
+        if registered is None or not isinstance(chosen, ExpressionFilter) or self._store.state.abort:
             return chosen
         known = self._with_bits.get((group, topic))
         if known is not None and known[0] is registered and known[1].expression == chosen.expression:
@@ -73,7 +153,7 @@ class Subscriptions:
         bits = bits_of_subscription(chosen.expression, registered)
         if bits is None:
             return chosen
-        made = ExpressionFilter(chosen.expression, bits)
+        made = ExpressionFilter(chosen.expression, bits, self.evaluations)
         # No more of them than the store has registered filters.
         self._with_bits[group, topic] = registered, made
         return made

@@ -6,11 +6,9 @@ counts (store-format §5 traps, §9): all of them can be read, so all of them ar
 
 from msgspec.structs import replace
 
+from storage.filter.retry import RETRY_PREFIX
 from storage.message_store import MessageStore
 from storage.store_config import TopicConfig
-
-RETRY_PREFIX = "%RETRY%"
-"""Before a consumer group's name: the topic of the messages it failed to consume."""
 
 READ_ONLY_PERM = 4
 """PERM_READ alone: producers build no queues of such a topic and fail cleanly (remoting-protocol §3.1, §3.6)."""

@@ -7,6 +7,7 @@ configuration of topics and groups (codes 21, 201, 351, 352) is `storage.store_c
 """
 
 import json
+import time
 from collections.abc import Iterable
 from typing import Any, Final, TypeVar
 
@@ -210,7 +211,10 @@ class KVTable(_Body):
 
 
 class SubscriptionData(_Body):
-    """What a group wants of a topic; `sub_version` grows (ms), `code_set` are the hashes of the tags in `tags_set`."""
+    """What a group wants of a topic; `code_set` are the hashes of the tags in `tags_set`.
+
+    `sub_version` grows, in ms; as in RocketMQ it is the time of reading where a client leaves it out.
+    """
 
     topic: str
     sub_string: str = "*"
@@ -218,7 +222,7 @@ class SubscriptionData(_Body):
     code_set: list[int] = []
     expression_type: str = "TAG"
     filter_class_source: str | UnsetType = UNSET
-    sub_version: I64 = 0
+    sub_version: I64 = msgspec.field(default_factory=lambda: time.time_ns() // 1_000_000)
     tags_set: list[str] = []
 
 

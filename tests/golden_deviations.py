@@ -216,6 +216,9 @@ def process_facts(exchange: Exchange, recorded: Answer, ours: Answer) -> Answer:
             table[name] = own_table[name]
     # The name that clients up to 4.9 know.
     table["getTransferedTps"] = own_table["getTransferredTps"]
+    for name in ("rocketlensBitmapEvaluations", "rocketlensBitmapEvaluationsSkipped"):
+        table[name] = own_table[name]
+        assert table[name] == "0"
     return _json_answer(recorded, body)
 
 

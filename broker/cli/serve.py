@@ -55,6 +55,12 @@ MOST_OPEN_FILES = 65536
 @click.option("--vip", is_flag=True, help="Listen two ports lower too, for old clients and the dashboard.")
 @click.option("--rewrite-store-host", is_flag=True, help="Put our own address into the records sent.")
 @click.option(
+    "--filter-support-retry",
+    is_flag=True,
+    help="Filter what is pulled by expression from a group's retry topic by the group's filter on the message's "
+    "original topic, as brokers do with filterSupportRetry=true.",
+)
+@click.option(
     "--loop",
     type=click.Choice(["uvloop", "asyncio"]),
     default="uvloop",
@@ -79,6 +85,7 @@ def serve(
     cluster: str | None,
     vip: bool,
     rewrite_store_host: bool,
+    filter_support_retry: bool,
     loop: str,
     frame_limit: int,
     numba_cache: Path | None,
@@ -99,6 +106,7 @@ def serve(
         cluster=cluster,
         vip=vip,
         rewrite_store_host=rewrite_store_host,
+        filter_support_retry=filter_support_retry,
         loop=loop,
         frame_limit=frame_limit,
         **{name: value for name, value in store_arguments.items() if value is not None},

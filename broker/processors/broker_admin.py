@@ -53,6 +53,7 @@ class BrokerAdminProcessor:
 
     def _figures_of_process(self) -> dict[str, str]:
         disk = shutil.disk_usage(self._store.layout.root)
+        evaluations = self._service.subscriptions.evaluations
         ratio = f"{disk.used / disk.total:.2f}" if disk.total else "0.00"
         return {
             "bootTimestamp": str(self._service.started_timestamp),
@@ -61,6 +62,8 @@ class BrokerAdminProcessor:
             "commitLogDirCapacity": f"Total : {_gibibytes(disk.total)}, Free : {_gibibytes(disk.free)}.",
             "commitLogDiskRatio": ratio,
             "consumeQueueDiskRatio": ratio,
+            "rocketlensBitmapEvaluations": str(evaluations.done),
+            "rocketlensBitmapEvaluationsSkipped": str(evaluations.skipped),
             "runtime": _format_duration(time.time_ns() // 1_000_000 - self._service.started_timestamp),
         }
 
@@ -94,7 +97,7 @@ class BrokerAdminProcessor:
             "brokerName": self._service.broker_name,
             "brokerPermission": str(READ_ONLY_PERM),
             "brokerRole": "ASYNC_MASTER",
-            "enablePropertyFilter": "false",
+            "enablePropertyFilter": "true",
             "fileReservedTime": "72",
             "filterServerNums": "0",
             "flushDiskType": "ASYNC_FLUSH",

@@ -11,7 +11,9 @@ from dataclasses import replace
 import msgspec
 
 from broker.broker_service import BrokerService
+from broker.client_registry import ConsumerGroup
 from broker.dispatcher import Answer, Request, handles
+from broker.group_notices import BROADCASTING
 from broker.long_polling import QueueKey
 from broker.subscriptions import make_filter
 from broker.topic_catalog import find_topic
@@ -45,6 +47,12 @@ SCANS_IN_POOL = 4096
 """The same on a thread, some three million messages; then the client is told where to go on."""
 
 FAQ = "See https://rocketmq.apache.org/docs/bestPractice/06FAQ for further details."
+
+READ_BIT = 4
+"""Of what is forbidden to a group on a topic: reading it."""
+
+BROADCASTING_FORBIDDEN, SUBSCRIPTION_FORBIDDEN = "4", "5"
+"""Values of `forbiddenType`, of a group that may not broadcast and of one that may not read a topic."""
 
 NO_FILTER_DATA = "The broker's consumer filter data is not exist!Your expression may be wrong!"
 
@@ -139,13 +147,13 @@ class PullMessageProcessor:
         """The subscription in the request, else the one that the group's members told with their heartbeats."""
         if header.sys_flag & SUBSCRIPTION_FLAG:
             try:
-                return make_filter(header.subscription, header.expression_type)
+                return self._service.subscriptions.in_pull(header.topic, header.subscription, header.expression_type)
             except FilterSyntaxError as error:
-                remark = f"parse the consumer's subscription failed: {error}"
-                raise Refused(Response(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark)) from error
+                raise Refused(_unparsed(error)) from error
         group = self._service.clients.consumer_group(header.consumer_group)
         if group is None:
             raise Refused(Response(ResponseCode.SUBSCRIPTION_NOT_EXIST, f"the consumer's group info not exist\n{FAQ}"))
+        self._refuse_forbidden(group, header.topic)
         subscription = group.subscriptions.get(header.topic)
         if subscription is None:
             raise Refused(
@@ -153,17 +161,33 @@ class PullMessageProcessor:
             )
         if subscription.sub_version < header.sub_version:
             raise Refused(Response(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest"))
-        return self._told_filter(header.consumer_group, subscription)
+        return self._told_filter(group, subscription, header.sub_version)
 
-    def _told_filter(self, group: str, subscription: SubscriptionData) -> MessageFilter:
+    def _refuse_forbidden(self, group: ConsumerGroup, topic: str) -> None:
+        """Refuse a group that may not broadcast, or not read this topic, by the store's configuration."""
+        config = self._store.config.subscription_groups.get(group.name)
+        if config is not None and not config.consume_broadcast_enable and group.message_model == BROADCASTING:
+            remark = f"the consumer group[{group.name}] can not consume by broadcast way"
+            raise Refused(Response(ResponseCode.NO_PERMISSION, remark, {"forbiddenType": BROADCASTING_FORBIDDEN}))
+        if max(self._store.config.forbidden.get(group.name, {}).get(topic, 0), 0) & READ_BIT:
+            remark = f"the consumer group[{group.name}] is forbidden for topic[{topic}]"
+            raise Refused(Response(ResponseCode.NO_PERMISSION, remark, {"forbiddenType": SUBSCRIPTION_FORBIDDEN}))
+
+    def _told_filter(self, group: ConsumerGroup, subscription: SubscriptionData, sub_version: int) -> MessageFilter:
         """The filter of a heartbeat's subscription, which was not refused when it was told."""
+        told = group.filters.get(subscription.topic)
         try:
-            return self._service.subscriptions.filter_of(group, subscription)
+            chosen = self._service.subscriptions.of_group(group.name, subscription, told)
         except FilterSyntaxError as error:
-            if is_tag_type(subscription.expression_type):
-                remark = f"parse the consumer's subscription failed: {error}"
-                raise Refused(Response(ResponseCode.SUBSCRIPTION_PARSE_FAILED, remark)) from error
-            raise Refused(Response(ResponseCode.FILTER_DATA_NOT_EXIST, f"{NO_FILTER_DATA}: {error}")) from error
+            raise Refused(_unparsed(error)) from error
+        if chosen is None:
+            remark = NO_FILTER_DATA + _why_no_filter(subscription)
+            raise Refused(Response(ResponseCode.FILTER_DATA_NOT_EXIST, remark))
+        is_by_tags = is_tag_type(subscription.expression_type)
+        if told is not None and told.version < sub_version and not is_by_tags:
+            remark = "the consumer's consumer filter data not latest"
+            raise Refused(Response(ResponseCode.FILTER_DATA_NOT_LATEST, remark))
+        return chosen
 
     def _look(
         self, snapshot: Snapshot, header: PullMessageRequestHeader, queue_offset: int, message_filter: MessageFilter
@@ -218,6 +242,19 @@ class PullMessageProcessor:
         if not result.records and self._store.layout.lacks_queues:
             remark = f"{remark}: consumequeue/ is missing, the store is served without it"
         return Response(code, remark, fields, body)
+
+
+def _unparsed(error: FilterSyntaxError) -> Response:
+    return Response(ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"parse the consumer's subscription failed: {error}")
+
+
+def _why_no_filter(subscription: SubscriptionData) -> str:
+    """Where the expression of a group without a filter is wrong."""
+    try:
+        make_filter(subscription.sub_string, subscription.expression_type)
+    except FilterSyntaxError as error:
+        return f": {error}"
+    return ""
 
 
 class HeldQuestion(msgspec.Struct, gc=False):

@@ -170,8 +170,9 @@ class TopicAdminProcessor:
 
     def _filter(self, group: str | None, subscription: SubscriptionData) -> MessageFilter | None:
         """The filter of a group's subscription, None for one that does not compile."""
+        told = self._service.clients.filters_of(group or "").get(subscription.topic)
         try:
-            return self._service.subscriptions.filter_of(group or "", subscription)
+            return self._service.subscriptions.of_group(group or "", subscription, told)
         except FilterSyntaxError:
             return None
 

@@ -11,7 +11,7 @@ from storage.consume_queue_ext import ConsumeQueueExtUnit
 
 
 class MessageFilter(Protocol):
-    """One consumer's choice of messages; filters are stateless and shared between threads."""
+    """One consumer's choice of messages; filters keep nothing but counters, and are shared between threads."""
 
     @property
     def matches_everything(self) -> bool:

@@ -98,6 +98,38 @@ def test_a_heartbeat_that_leaves_subscriptions_out_keeps_those_there_are(registr
     assert registry.subscription("G", "A") is not None
 
 
+def test_members_that_disagree_under_one_version_are_given_what_was_told_first(registry: ClientRegistry) -> None:
+    first, second = FakeConnection(), FakeConnection()
+    beat(registry, first, "c1", consumer("G", subscription("A", "x", 5)))
+    beat(registry, second, "c2", consumer("G", subscription("A", "y", 5)))
+    told = registry.subscription("G", "A")
+    assert told is not None
+    assert told.sub_string == "x"
+
+
+def test_a_group_that_comes_back_has_nothing_of_what_it_said_before(registry: ClientRegistry) -> None:
+    """Clocks of clients differ: its subscription may be older by them than that of members long gone."""
+    first, second = FakeConnection(), FakeConnection()
+    beat(registry, first, "c1", consumer("G", subscription("A", "a > 1", 5, "SQL92"), subscription("B")))
+    assert list(registry.filters_of("G")) == ["A"]
+    registry.unregister(first, "G", None)
+    beat(registry, second, "c2", consumer("G", subscription("A", "x", 4)))
+    told = registry.subscription("G", "A")
+    assert told is not None
+    assert told.sub_string == "x"
+    assert registry.subscription("G", "B") is None
+    assert registry.filters_of("G") == registry.filters_of("Nobody") == {}
+
+
+def test_a_heartbeat_that_leaves_subscriptions_out_changes_no_filter(registry: ClientRegistry) -> None:
+    connection = FakeConnection()
+    beat(registry, connection, "c1", consumer("G", subscription("A", "a > 1", 5, "SQL92")))
+    beat(registry, connection, "c1", consumer("G"), withoutSub=True)
+    assert list(registry.filters_of("G")) == ["A"]
+    beat(registry, connection, "c1", consumer("G"))
+    assert registry.filters_of("G") == {}
+
+
 def test_a_group_without_members_is_forgotten_with_its_subscriptions(registry: ClientRegistry) -> None:
     connection = FakeConnection()
     beat(registry, connection, "c1", consumer("G", subscription("A")))

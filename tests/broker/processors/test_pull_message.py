@@ -143,14 +143,53 @@ def test_the_flags_of_topic_and_group_come_with_the_answer(g1_store: Path, tmp_p
     assert (fields["topicSysFlag"], fields["groupSysFlag"]) == ("2", "1")
 
 
-def test_a_group_that_may_not_consume_is_refused(g1_store: Path, tmp_path: Path) -> None:
-    store = shutil.copytree(g1_store, tmp_path / "store")
+def change_groups(store: Path, **changes: object) -> None:
+    """Change members of CG_TAG's configuration, or of the whole table of groups."""
     path = store / "config" / "subscriptionGroup.json"
     config = json.loads(path.read_text())
-    config["subscriptionGroupTable"]["CG_TAG"]["consumeEnable"] = False
+    for name, value in changes.items():
+        (config if name == "forbiddenTable" else config["subscriptionGroupTable"]["CG_TAG"])[name] = value
     path.write_text(json.dumps(config))
+
+
+def test_a_group_that_may_not_consume_is_refused(g1_store: Path, tmp_path: Path) -> None:
+    store = shutil.copytree(g1_store, tmp_path / "store")
+    change_groups(store, consumeEnable=False)
     answer = pull(Asker(store), "TopicTest", 0, 0, consumerGroup="CG_TAG")
     assert (answer.code, answer.remark) == (16, "subscription group no permission, CG_TAG")
+
+
+@pytest.mark.parametrize(
+    ("changes", "model", "expected"),
+    [
+        ({"consumeBroadcastEnable": False}, "BROADCASTING", "4"),
+        ({"consumeBroadcastEnable": False}, "CLUSTERING", None),
+        ({}, "BROADCASTING", None),
+        ({"forbiddenTable": {"CG_TAG": {"TopicTest": 4}}}, "CLUSTERING", "5"),
+        ({"forbiddenTable": {"CG_TAG": {"TopicTest": 7}}}, "CLUSTERING", "5"),
+        ({"forbiddenTable": {"CG_TAG": {"TopicTest": 3}}}, "CLUSTERING", None),
+        ({"forbiddenTable": {"CG_TAG": {"TopicTest": -1}}}, "CLUSTERING", None),
+        ({"forbiddenTable": {"CG_TAG": {"Other": 4}, "CG_SQL": {"TopicTest": 4}}}, "CLUSTERING", None),
+    ],
+)
+def test_a_group_that_may_not_broadcast_or_read_a_topic_is_refused(
+    changes: dict[str, object], model: str, expected: str | None, g1_store: Path, tmp_path: Path
+) -> None:
+    """By what the store says; a pull that brings its own subscription is not asked (PullMessageProcessor)."""
+    store = shutil.copytree(g1_store, tmp_path / "store")
+    change_groups(store, **changes)
+    asker = Asker(store)
+    asker.ask(34, body=heartbeat("c1", consumer("CG_TAG", subscription("TopicTest"), messageModel=model)))
+    answer = pull(asker, "TopicTest", 0, 0, consumerGroup="CG_TAG", sysFlag=0, subVersion=1)
+    assert pull(asker, "TopicTest", 0, 0, consumerGroup="CG_TAG").code == FOUND
+    if expected is None:
+        assert answer.code == FOUND
+    else:
+        remark = {
+            "4": "the consumer group[CG_TAG] can not consume by broadcast way",
+            "5": "the consumer group[CG_TAG] is forbidden for topic[TopicTest]",
+        }
+        assert (answer.code, answer.remark, answer.ext_fields) == (16, remark[expected], {"forbiddenType": expected})
 
 
 # ---------------------------------------------------------------------- the ends of a queue

@@ -22,6 +22,7 @@ import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
 import org.apache.rocketmq.client.impl.factory.MQClientInstance;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.client.producer.SendStatus;
 import org.apache.rocketmq.common.TopicConfig;
 import org.apache.rocketmq.common.compression.CompressionType;
 import org.apache.rocketmq.common.constant.ConsumeInitMode;
@@ -48,6 +49,7 @@ public final class Recorder {
     private final DefaultMQProducer producer;
     private final DefaultMQAdminExt admin;
     private final List<DefaultMQPushConsumer> consumers = new ArrayList<>();
+    private final Map<String, AtomicInteger> failed = new HashMap<>();
 
     private Recorder(String nameServer, Path output) throws Exception {
         this.nameServer = nameServer;
@@ -79,6 +81,8 @@ public final class Recorder {
             case "hosts" -> recorder.hosts(arguments[3], Boolean.parseBoolean(arguments[4]));
             case "queues" -> recorder.queues();
             case "ext" -> recorder.ext();
+            case "filters" -> recorder.filters();
+            case "nothing" -> { }
             default -> throw new IllegalArgumentException("no scenario " + arguments[2]);
         }
         recorder.consumers.forEach(DefaultMQPushConsumer::shutdown);
@@ -201,6 +205,89 @@ public final class Recorder {
         consumer("CG_TAG", "ExtPlain", MessageSelector.byTag("TagE"), message -> seen.add(message.getMsgId()));
         waitUntil("the delayed message", () -> seen.contains(identity));
         waitUntil("20 in the range, 72 of the region, 16 of the tags", () -> matched.get() == 108);
+    }
+
+    /**
+     * Bitmaps of a thousand messages: of filters that let 1 %, 10 % and half of them through, of one that is registered
+     * late and one that changes. And messages that were consumed in vain, with the filters of their groups.
+     */
+    private void filters() throws Exception {
+        createTopic("FilterTopic", 2, Map.of());
+        Map<String, AtomicInteger> matched = new HashMap<>();
+        String few = "a = 7 AND region IN ('hz', 'bj')";
+        matched.put("CG_ONE_PERCENT", new AtomicInteger());
+        consumer("CG_ONE_PERCENT", "FilterTopic", MessageSelector.bySql(few),
+            message -> matched.get("CG_ONE_PERCENT").incrementAndGet());
+        counting(matched, "CG_TENTH", "a BETWEEN 20 AND 29");
+        counting(matched, "CG_HALF", "a >= 50");
+        counting(matched, "CG_NONE", "missing = 'x'");
+        DefaultMQPushConsumer changes = counting(matched, "CG_CHANGES", "a < 20");
+        failing("FilterTopic", "CG_FAILS", MessageSelector.bySql("a = 7"));
+        number(0, 500);
+        waitUntil("messages before the change", () -> matched.get("CG_CHANGES").get() == 100);
+        changes.shutdown();
+        counting(matched, "CG_CHANGES", "a >= 95");
+        counting(matched, "CG_LATE", "a = 3 OR a = 4");
+        number(500, 1000);
+
+        createTopic("FailTopic", 1, Map.of());
+        failing("FailTopic", "CG_TAG_FAILS", MessageSelector.byTag("*"));
+        for (String number : new String[] {"1", "200", null}) {
+            Message message = message("FailTopic", "TagA", "fail", "fail " + number);
+            if (number != null) {
+                message.putUserProperty("a", number);
+            }
+            send("fail-" + number, message, 0);
+        }
+        Map<String, Integer> wanted = Map.of("CG_ONE_PERCENT", 10, "CG_TENTH", 100, "CG_HALF", 500, "CG_NONE", 0,
+            "CG_CHANGES", 125, "CG_LATE", 20, "CG_FAILS", 10, "CG_TAG_FAILS", 3);
+        failed.keySet().forEach(group -> matched.put(group, failed.get(group)));
+        waitUntil("all filtered messages", () ->
+            wanted.keySet().stream().allMatch(group -> matched.get(group).get() >= wanted.get(group)));
+        consumers.forEach(DefaultMQPushConsumer::shutdown);
+        // As if failed to consume: one that the filter of the topic it names lets not through, one of a topic without a
+        // filter, and one that does not say from which topic it comes.
+        for (String topic : new String[] {"FilterTopic", "NoSuchTopic", null}) {
+            Message again = message("%RETRY%CG_FAILS", "TagA", "retry", "never failed");
+            again.putUserProperty("a", "8");
+            if (topic != null) {
+                MessageAccessor.putProperty(again, MessageConst.PROPERTY_RETRY_TOPIC, topic);
+            }
+            send("retry-" + topic, again, 0);
+        }
+    }
+
+    private void number(int from, int to) throws Exception {
+        String[] tags = {"TagA", "TagB", "Aa", "BB"};
+        for (int number = from; number < to; number++) {
+            Message message = message("FilterTopic", tags[number % 4], "n" + number, "message " + number);
+            message.putUserProperty("a", String.valueOf(number % 100));
+            message.putUserProperty("region", number % 2 == 0 ? "hz" : "bj");
+            if (producer.send(message, new MessageQueue("FilterTopic", "broker-a", number % 2)).getSendStatus() != SendStatus.SEND_OK) {
+                throw new IllegalStateException("message " + number + " was not stored");
+            }
+        }
+    }
+
+    private DefaultMQPushConsumer counting(Map<String, AtomicInteger> matched, String group, String expression) throws Exception {
+        AtomicInteger count = matched.computeIfAbsent(group, name -> new AtomicInteger());
+        return start(group, "FilterTopic", MessageSelector.bySql(expression), -1, (messages, context) -> {
+            count.incrementAndGet();
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        });
+    }
+
+    /** Consumes each message in vain once, and counts those that came again. */
+    private void failing(String topic, String group, MessageSelector selector) throws Exception {
+        AtomicInteger again = failed.computeIfAbsent(group, name -> new AtomicInteger());
+        start(group, topic, selector, -1, (messages, context) -> {
+            if (messages.get(0).getReconsumeTimes() == 0) {
+                return ConsumeConcurrentlyStatus.RECONSUME_LATER;
+            }
+            consumed(group, messages.get(0));
+            again.incrementAndGet();
+            return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+        });
     }
 
     private void createTopic(String topic, int queues, Map<String, String> attributes) throws Exception {

@@ -18,11 +18,17 @@ LONGEST = str(2**63 - 1)
 SUBSCRIPTION_IN_HEADER = "4"
 """Pull sysFlag: no offset commit, no suspension, the subscription stands in the header."""
 MAX_PULL_MESSAGES = "32"
+ONE_MESSAGE = "1"
 FILTERS = {
     "ExtTopic": [("TAG", "TagA || Aa"), ("SQL92", "a > 10 AND a <= 30"), ("SQL92", "missing = 'x'")],
     "LightParent": [("TAG", "TagB")],
 }
 """Pulls of these topics are repeated with these filters."""
+RETRY_FILTERS = [
+    *[("TAG", expression) for expression in ("*", "TagA", "TagB")],
+    *[("SQL92", expression) for expression in ("a = 7", "a > 100", "a < 100", "a IS NULL", "missing = 'x'", "a >")],
+]
+"""Filters with which retry topics are pulled."""
 
 Question = tuple[int, int, dict[str, str]]
 """Port, request code, header fields."""
@@ -77,6 +83,13 @@ def ask_everything(asker: Asker, records: Iterable[Record]) -> None:
     for topic, queue_id in _queue_ids(known):
         for kind, expression in [("TAG", "*"), *FILTERS.get(topic, [])]:
             _pull_all(asker, topic, queue_id, kind, expression)
+
+
+def ask_for_retries(asker: Asker, records: Iterable[Record]) -> None:
+    """Pulls of every retry topic, by expressions of both types."""
+    for topic, queue_id in _queue_ids([record for record in records if record.topic.startswith("%RETRY%")]):
+        for kind, expression in RETRY_FILTERS:
+            _pull_all(asker, topic, queue_id, kind, expression, ONE_MESSAGE)
 
 
 def _wait_for_routes(asker: Asker, topics: set[str]) -> None:
@@ -138,11 +151,13 @@ def _queue_ids(records: list[Record]) -> list[tuple[str, int]]:
     return sorted(queues | {(name, 0) for name in light})
 
 
-def _pull_all(asker: Asker, topic: str, queue_id: int, kind: str, expression: str) -> None:
+def _pull_all(
+    asker: Asker, topic: str, queue_id: int, kind: str, expression: str, count: str = MAX_PULL_MESSAGES
+) -> None:
     offset = "0"
     while True:
         fields = {"consumerGroup": "CG_REPLAY", "topic": topic, "queueId": str(queue_id), "queueOffset": offset}
-        fields |= {"maxMsgNums": MAX_PULL_MESSAGES, "sysFlag": SUBSCRIPTION_IN_HEADER, "commitOffset": "0"}
+        fields |= {"maxMsgNums": count, "sysFlag": SUBSCRIPTION_IN_HEADER, "commitOffset": "0"}
         fields |= {"suspendTimeoutMillis": "0", "subscription": expression, "subVersion": "0", "expressionType": kind}
         answer = asker.ask((BROKER_PORT, 11, fields))
         following = answer.header.get("extFields", {}).get("nextBeginOffset", offset)

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,8 +16,14 @@ from pathlib import Path
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parents[1]))
 
-from golden.record.questions import BROKER_PORT, NAME_SERVER_PORT, Asker, ask_everything  # noqa: E402
-from golden.record.records import walk  # noqa: E402
+from golden.record.questions import (  # noqa: E402
+    BROKER_PORT,
+    NAME_SERVER_PORT,
+    Asker,
+    ask_everything,
+    ask_for_retries,
+)
+from golden.record.records import Record, walk  # noqa: E402
 from interop.jars import jars, tool  # noqa: E402
 from interop.official_broker import OfficialProcess, official_broker, official_name_server  # noqa: E402
 from interop.proxy import recording_proxy  # noqa: E402
@@ -42,41 +48,48 @@ SMALL_FILES = {
 
 @dataclass(frozen=True)
 class Stage:
-    """One run of the broker: where it listens, the host that its records name, what is sent meanwhile."""
+    """One run of the broker: where it listens, the host that its records name, what is sent meanwhile.
+
+    Then it is asked, and its answers go to the file ``frames``, if there is one. ``properties`` are those of this run.
+    """
 
     scenario: tuple[str, ...]
     bound: str = "127.0.0.1"
     advertised: str = "127.0.0.1"
+    frames: str | None = None
+    properties: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Recording:
-    """One store: the broker's properties beside `SMALL_FILES`, the runs, the commit log folders."""
+    """One store: the broker's properties beside `SMALL_FILES`, the runs, the commit log folders, what is asked."""
 
     name: str
     stages: tuple[Stage, ...]
     properties: Mapping[str, str] = field(default_factory=dict)
     commit_logs: tuple[str, ...] = ("commitlog",)
+    ask: Callable[[Asker, Iterable[Record]], None] = ask_everything
 
 
+FRAMES = "frames.jsonl.xz"
 RECORDINGS = (
     Recording(
         "g2-hosts",
         (
             Stage(("hosts", "v6v6", "true"), bound="::1", advertised="::1"),
             Stage(("hosts", "v6v4", "false"), bound="::1", advertised="127.0.0.1"),
-            Stage(("hosts", "v4v6", "false"), bound="127.0.0.1", advertised="::1"),
+            Stage(("hosts", "v4v6", "false"), bound="127.0.0.1", advertised="::1", frames=FRAMES),
         ),
         {"maxHashSlotNum": "50", "maxIndexNum": "60", "mappedFileSizeCommitLog": "16384"},
     ),
     Recording(
         "g2-queues",
-        (Stage(("queues",)),),
+        (Stage(("queues",), frames=FRAMES),),
         {"enableLmq": "true", "enableMultiDispatch": "true"},
     ),
     Recording(
         "g2-ext",
-        (Stage(("ext",)),),
+        (Stage(("ext",), frames=FRAMES),),
         {
             "enableConsumeQueueExt": "true",
             "enableCalcFilterBitMap": "true",
@@ -87,6 +100,20 @@ RECORDINGS = (
             "maxIndexNum": "400",
         },
         ("commitlog-a", "commitlog-b"),
+    ),
+    Recording(
+        "g2-filters",
+        (
+            Stage(("filters",), frames="pulls.jsonl.xz"),
+            Stage(("nothing",), frames="pulls-retry.jsonl.xz", properties={"filterSupportRetry": "true"}),
+        ),
+        {
+            "enableConsumeQueueExt": "true",
+            "enableCalcFilterBitMap": "true",
+            "mappedFileSizeConsumeQueueExt": "8192",
+            "maxIndexNum": "4000",
+        },
+        ask=ask_for_retries,
     ),
 )
 
@@ -99,19 +126,17 @@ def record(recording: Recording, work: Path) -> None:
     for stage in recording.stages:
         # A name server of its own: one that remembers the broker under its former address refuses the new one.
         with official_name_server(work, port=NAME_SERVER_PORT) as name_server:
-            _run(recording, stage, name_server, work, output, ask=stage is recording.stages[-1])
+            _run(recording, stage, name_server, work, output)
     _pack(store, output / "store.tar.xz")
     description = {"commit_logs": list(recording.commit_logs), "properties": SMALL_FILES | dict(recording.properties)}
     (output / "store.json").write_text(json.dumps(description, indent=2) + "\n")
 
 
-def _run(
-    recording: Recording, stage: Stage, name_server: OfficialProcess, work: Path, output: Path, *, ask: bool
-) -> None:
+def _run(recording: Recording, stage: Stage, name_server: OfficialProcess, work: Path, output: Path) -> None:
     store = work / recording.name
     folders = [store / name for name in recording.commit_logs]
     named = f"[{stage.advertised}]" if ":" in stage.advertised else stage.advertised
-    properties = SMALL_FILES | dict(recording.properties)
+    properties = SMALL_FILES | dict(recording.properties) | dict(stage.properties)
     properties |= {"brokerIP1": named, "storePathCommitLog": ",".join(map(str, folders))}
     with ExitStack() as stack:
         broker = stack.enter_context(
@@ -122,11 +147,11 @@ def _run(
         if stage.advertised != stage.bound:
             stack.enter_context(recording_proxy(broker.address, (stage.advertised, BROKER_PORT)))
         _produce(name_server.text_address, output, stage.scenario, work)
-        if ask:
+        if stage.frames is not None:
             asker = Asker({NAME_SERVER_PORT: name_server.address[0], BROKER_PORT: stage.bound})
-            ask_everything(asker, walk(folders))
+            recording.ask(asker, walk(folders))
             asker.close()
-            asker.save(output / "frames.jsonl.xz")
+            asker.save(output / stage.frames)
         broker.stop()
 
 

@@ -15,6 +15,8 @@ from golden_store import GOLDEN, unpack
 
 G2 = GOLDEN / "g2"
 NAMES = ("g2-hosts", "g2-queues", "g2-ext")
+"""Stores of which every record was viewed."""
+STORES = (*NAMES, "g2-filters")
 MESSAGE_V2 = 0xDAA320AB
 IS_INNER_BATCH = 0xC0
 MOST_BYTES = 1_500_000
@@ -25,16 +27,16 @@ Stores = dict[str, tuple[Path, list[Record]]]
 @pytest.fixture(scope="module")
 def stores(tmp_path_factory: pytest.TempPathFactory) -> Stores:
     unpacked = {}
-    for name in NAMES:
+    for name in STORES:
         root = unpack("store", tmp_path_factory.mktemp(name), archives=G2 / name)
         commit_logs = json.loads((G2 / name / "store.json").read_text())["commit_logs"]
         unpacked[name] = root, list(walk(root / folder for folder in commit_logs))
     return unpacked
 
 
-def frames(name: str) -> list[tuple[dict[str, Any], dict[str, Any], bytes]]:
+def frames(name: str, file: str = "frames.jsonl.xz") -> list[tuple[dict[str, Any], dict[str, Any], bytes]]:
     """Request header, response header and response body of each recorded exchange."""
-    lines = [json.loads(line) for line in lzma.decompress((G2 / name / "frames.jsonl.xz").read_bytes()).splitlines()]
+    lines = [json.loads(line) for line in lzma.decompress((G2 / name / file).read_bytes()).splitlines()]
     pairs = zip(lines[::2], lines[1::2], strict=True)
     return [(asked["header"], answer["header"], base64.b64decode(answer["body"])) for asked, answer in pairs]
 
@@ -46,7 +48,7 @@ def magic_of(root: Path, record: Record, size: int) -> int:
     return magic
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", STORES)
 def test_every_produced_id_names_a_record_with_its_unique_key(stores: Stores, name: str) -> None:
     records = {record.offset_message_id: record for record in stores[name][1]}
     for line in (G2 / name / "produced.tsv").read_text().splitlines():
@@ -105,6 +107,38 @@ def test_extensions_have_bitmaps_and_two_folders_have_segments(stores: Stores) -
     assert bitmap_length == 14
     assert any(extension[20 : 20 + bitmap_length])
     assert all(len([*(root / folder).iterdir()]) >= 1 for folder in ("commitlog-a", "commitlog-b"))
+
+
+def test_filters_let_few_and_many_through_and_one_of_them_has_changed(stores: Stores) -> None:
+    root, records = stores["g2-filters"]
+    numbers = [int(one.properties["a"]) for one in records if one.topic == "FilterTopic"]
+    assert sorted(numbers) == sorted([*range(100)] * 10)
+    registry = json.loads((root / "config" / "consumerFilter.json").read_text())["filterDataByTopic"]["FilterTopic"]
+    known = registry["groupFilterData"]
+    assert known["CG_ONE_PERCENT"]["expression"] == "a = 7 AND region IN ('hz', 'bj')"
+    times = sorted(one.store_timestamp for one in records if one.topic == "FilterTopic")
+    early = {"CG_ONE_PERCENT", "CG_TENTH", "CG_HALF", "CG_NONE", "CG_FAILS"}
+    assert {group for group, told in known.items() if told["bornTime"] < times[0]} == early
+    assert {group for group, told in known.items() if times[499] <= told["bornTime"] < times[550]} == (
+        {"CG_CHANGES", "CG_LATE"}
+    )
+
+
+def test_retry_topics_were_pulled_with_and_without_the_filters_of_the_topics_before(stores: Stores) -> None:
+    _, records = stores["g2-filters"]
+    again = {one.queue_offset: one for one in records if one.topic == "%RETRY%CG_FAILS"}
+    assert [again[number].properties.get("RETRY_TOPIC") for number in (*range(10), 10, 11, 12)] == (
+        [*["FilterTopic"] * 11, "NoSuchTopic", None]
+    )
+    assert [again[number].properties["a"] for number in range(13)] == [*["7"] * 10, "8", "8", "8"]
+    answers = [
+        [(asked["extFields"], answer["code"], body) for asked, answer, body in frames("g2-filters", file)]
+        for file in ("pulls.jsonl.xz", "pulls-retry.jsonl.xz")
+    ]
+    tags = [[one for one in each if one[0]["expressionType"] == "TAG"] for each in answers]
+    assert tags[0] == tags[1]
+    assert answers[0] != answers[1]
+    assert [{code for _, code, _ in each} for each in answers] == [{0, 19, 20}, {0, 1, 19, 20}]
 
 
 def test_every_property_crc_is_that_of_its_record(stores: Stores) -> None:

@@ -1,0 +1,54 @@
+"""Expressions on retry topics: each message is chosen by the filter of the topic that it came from.
+
+A message that a consumer could not work on goes to its group's retry topic, and says from which topic it came. A
+broker with `filterSupportRetry` does not ask the expression with which the retry topic is pulled, but the one that the
+group registered for that topic. Source: filter.md §3.5; recorded pulls in `golden/g2/g2-filters/pulls-retry.jsonl.xz`.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from storage.consume_queue_ext import ConsumeQueueExtUnit
+from storage.filter.base import MessageFilter
+
+RETRY_PREFIX: Final = "%RETRY%"
+"""Before a consumer group's name: the topic of the messages it failed to consume."""
+
+POP_SEPARATOR: Final = "+"
+"""Between group and topic in the name of a retry topic of popped messages; neither may contain it."""
+
+ORIGIN_PROPERTY: Final = "RETRY_TOPIC"
+"""The property that names the topic from which a message came."""
+
+
+def group_of_retry_topic(topic: str) -> str | None:
+    """The consumer group of a retry topic, None for other topics."""
+    if not topic.startswith(RETRY_PREFIX):
+        return None
+    name = topic.removeprefix(RETRY_PREFIX)
+    return name.partition(POP_SEPARATOR)[0] if name.count(POP_SEPARATOR) == 1 else name
+
+
+class RetryFilter:
+    """The `MessageFilter` of an expression on one group's retry topic.
+
+    `registered` tells the filter that the group has on a topic, None for none. Then the message is delivered, as it is
+    when it does not say where it comes from (a broker fails at such a message, and consumers never get past it).
+    """
+
+    __slots__ = ("_registered",)
+    matches_everything = False
+    needs_properties = True
+
+    def __init__(self, registered: Callable[[str], MessageFilter | None]) -> None:
+        self._registered = registered
+
+    def matches_consume_queue_entry(self, tags_code: int | None, extension: ConsumeQueueExtUnit | None) -> bool:
+        """Any message may match: its bitmap speaks of filters on the retry topic."""
+        return True
+
+    def matches_commit_log(self, properties: Mapping[str, str]) -> bool:
+        """Whether the filter on the message's first topic lets it through."""
+        topic = properties.get(ORIGIN_PROPERTY)
+        chosen = None if topic is None else self._registered(topic)
+        return chosen is None or chosen.matches_commit_log(properties)

@@ -1,0 +1,57 @@
+"""Filters on retry topics: the one that the group has on the topic from which a message came decides."""
+
+import pytest
+
+from storage.consume_queue_ext import ConsumeQueueExtUnit
+from storage.filter.base import MessageFilter
+from storage.filter.expression import ExpressionFilter
+from storage.filter.property_block import PropertyBlock
+from storage.filter.retry import RetryFilter, group_of_retry_topic
+from storage.filter.sql92 import parse
+
+REGISTERED: dict[str, MessageFilter] = {"A": ExpressionFilter(parse("a > 5")), "B": ExpressionFilter(parse("b = 'x'"))}
+
+
+@pytest.mark.parametrize(
+    ("properties", "is_delivered"),
+    [
+        ({"RETRY_TOPIC": "A", "a": "6"}, True),
+        ({"RETRY_TOPIC": "A", "a": "5"}, False),
+        ({"RETRY_TOPIC": "A"}, False),
+        ({"RETRY_TOPIC": "A", "a": "none"}, False),
+        ({"RETRY_TOPIC": "B", "b": "x", "a": "1"}, True),
+        ({"RETRY_TOPIC": "B", "a": "6"}, False),
+        ({"RETRY_TOPIC": "C", "a": "1"}, True),
+        ({"a": "1"}, True),
+        ({}, True),
+    ],
+)
+def test_a_message_is_chosen_as_in_the_topic_it_came_from(properties: dict[str, str], is_delivered: bool) -> None:
+    chosen = RetryFilter(REGISTERED.get)
+    assert chosen.matches_commit_log(properties) is is_delivered
+    block = "".join(f"{name}\x01{value}\x02" for name, value in properties.items())
+    assert chosen.matches_commit_log(PropertyBlock(block.encode())) is is_delivered
+
+
+def test_no_bitmap_rules_a_message_out() -> None:
+    chosen = RetryFilter(REGISTERED.get)
+    assert chosen.matches_consume_queue_entry(5, ConsumeQueueExtUnit(34, 5, 2000, bytes(14)))
+    assert chosen.matches_consume_queue_entry(None, None)
+    assert (chosen.matches_everything, chosen.needs_properties) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("topic", "group"),
+    [
+        ("%RETRY%CG", "CG"),
+        ("%RETRY%CG_Topic", "CG_Topic"),
+        ("%RETRY%CG+Topic", "CG"),
+        ("%RETRY%CG+Topic+More", "CG+Topic+More"),
+        ("%RETRY%", ""),
+        ("%DLQ%CG", None),
+        ("Topic", None),
+    ],
+)
+def test_a_retry_topic_bears_the_name_of_its_group(topic: str, group: str | None) -> None:
+    """As RocketMQ's KeyBuilder takes it apart."""
+    assert group_of_retry_topic(topic) == group
