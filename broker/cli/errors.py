@@ -8,6 +8,7 @@ from typing import NoReturn, ParamSpec, TypeVar
 import click
 
 from protocol.errors import ConfigError, RocketLensError
+from protocol.printable import one_line
 
 FOUND = 0
 NOT_FOUND = 1
@@ -20,17 +21,7 @@ Result = TypeVar("Result")
 
 def say(text: str) -> None:
     """Tell the person at the terminal something beside the answer, as one line on stderr."""
-    click.echo(f"rocketlens: {' '.join(printable(text).split())}", err=True)
-
-
-def printable(text: str) -> str:
-    """A text of unknown origin with everything escaped that a terminal would obey, but line ends and tabs."""
-    if text.isprintable():
-        return text
-    return "".join(
-        character if character.isprintable() or character in "\n\t" else character.encode("unicode_escape").decode()
-        for character in text
-    )
+    click.echo(f"rocketlens: {one_line(text)}", err=True)
 
 
 def fail(text: str, code: int) -> NoReturn:

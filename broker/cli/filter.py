@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from broker.cli.errors import FOUND, NOT_FOUND, USAGE, fail, plain_errors, printable, say
+from broker.cli.errors import FOUND, NOT_FOUND, USAGE, fail, plain_errors, say
 from broker.cli.opening import open_store
 from broker.cli.options import DIRECTORY, store_options
 from broker.cli.output import chosen_format, format_options, print_table, writer
 from protocol.errors import FilterSyntaxError
 from protocol.message import Message, decode_message
+from protocol.printable import printable
 
 if TYPE_CHECKING:
     from storage.filter.base import MessageFilter

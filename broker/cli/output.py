@@ -15,9 +15,9 @@ from typing import IO, Any, TypeAlias
 import click
 import msgspec
 
-from broker.cli.errors import printable
 from protocol.errors import StoreError
 from protocol.message import Message
+from protocol.printable import printable
 
 Fields: TypeAlias = dict[str, Any]
 Writer: TypeAlias = Callable[[Iterable[Message]], None]

@@ -8,7 +8,6 @@ import time
 import msgpack
 import pytest
 
-from broker.cli.errors import printable
 from broker.cli.output import json_line, message_fields, text_of, time_text, write_details, write_list, write_msgpack
 from protocol.message import CompressionType, HostAddress, Message, SysFlag, decode_message, encode_message
 
@@ -173,8 +172,3 @@ def test_times_are_local_and_what_is_no_date_is_a_number(monkeypatch: pytest.Mon
     finally:
         monkeypatch.undo()
         time.tzset()
-
-
-def test_printable_text_stays_as_it_is() -> None:
-    assert printable("订单 🔑\n\tx") == "订单 🔑\n\tx"
-    assert printable("a\x00\x1b") == "a\\x00\\x1b"
