@@ -9,6 +9,7 @@ from broker.processors.consume_stats import ConsumeStatsProcessor
 from broker.processors.consumer_manage import ConsumerManageProcessor
 from broker.processors.name_server import NameServerProcessor
 from broker.processors.pull_message import PullMessageProcessor
+from broker.processors.query_assignment import QueryAssignmentProcessor
 from broker.processors.query_message import QueryMessageProcessor
 from broker.processors.queue_lock import QueueLockProcessor
 from broker.processors.topic_admin import TopicAdminProcessor
@@ -22,6 +23,7 @@ PROCESSORS: tuple[type[Any], ...] = (
     ConsumeStatsProcessor,
     ClientManageProcessor,
     QueueLockProcessor,
+    QueryAssignmentProcessor,
     BrokerAdminProcessor,
 )
 check_families(PROCESSORS)

@@ -277,6 +277,29 @@ class LockBatchResponseBody(_Body):
     lock_ok_mq_set: list[MessageQueue] = msgspec.field(name="lockOKMQSet")
 
 
+class QueryAssignmentRequestBody(_Body):
+    """The request of code 400: a member asks for its share of a topic's queues."""
+
+    topic: str
+    consumer_group: str
+    message_model: str
+    client_id: str | None = None
+    strategy_name: str | None = None
+
+
+class MessageQueueAssignment(_Body):
+    """One queue of code 400, and how its messages are to be got."""
+
+    message_queue: MessageQueue
+    mode: str = "PULL"
+
+
+class QueryAssignmentResponseBody(_Body):
+    """Code 400."""
+
+    message_queue_assignments: list[MessageQueueAssignment] | UnsetType = UNSET
+
+
 class GetConsumerListByGroupResponseBody(_Body):
     """Code 38: the client ids of a group."""
 

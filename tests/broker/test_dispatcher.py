@@ -98,6 +98,13 @@ def test_a_code_that_writes_is_refused_because_this_broker_is_read_only(code: in
     assert "this broker is read-only" in (response.remark or "")
 
 
+@pytest.mark.parametrize("code", [*range(200050, 200057), 200070, 200151])
+def test_a_code_that_pops_is_refused_saying_what_works_instead(code: int) -> None:
+    """A Java client throws this code and remark at whoever popped."""
+    remark = f" request type {code} not supported; this broker is read-only and keeps no account of popped messages: "
+    assert answer(code) == Response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=f"{remark}consume by pulling")
+
+
 def test_no_code_of_the_read_side_counts_as_writing() -> None:
     reading = {11, 12, 14, 21, 26, 28, 29, 30, 31, 32, 33, 34, 35, 38, 41, 42, 46, 105, 106, 201, 202, 203, 204, 206,
                208, 224, 300, 304, 305, 315, 317, 319, 321, 328, 351, 361, 907}  # fmt: skip

@@ -115,6 +115,9 @@ final class Consumers {
             consumer.setConsumeThreadMin(4);
             consumer.setConsumeThreadMax(4);
             consumer.subscribe(push.topic, selector(options));
+            if (!options.getBooleanValue("clientRebalance")) {
+                DefaultMQPushConsumer.class.getMethod("setClientRebalance", boolean.class).invoke(consumer, false);
+            }
             switch (options.getString("kind")) {
                 case "push" -> consumer.setMessageListener(push.concurrently());
                 case "orderly" -> consumer.setMessageListener(push.orderly());

@@ -34,6 +34,8 @@ class Subscription:
     holds: bool = False
     cached: int = 1000
     credentials: tuple[str, str] | None = None
+    client_rebalance: bool = True
+    """Whether members share out the queues themselves; if not, they ask the server (clients of 5.x only)."""
     heartbeat_millis: int = 1000
     """Not the default, 30 s: a client of 5.x may fail to tell a change of its own subscription at once, since it has
     another heartbeat under way, and any broker then refuses its pulls (code 25) until the next one."""
@@ -50,6 +52,7 @@ class Subscription:
             "limit": self.limit,
             "holds": self.holds,
             "cached": self.cached,
+            "clientRebalance": self.client_rebalance,
             "heartbeatMillis": self.heartbeat_millis,
         }
 

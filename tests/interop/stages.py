@@ -12,7 +12,7 @@ from interop.proxy import Passed, RecordingProxy, recording_proxy
 from interop.rocketlens_process import rocketlens_serving
 from interop.wire import Frame, ask
 
-PULL_MESSAGE, QUERY_CONSUMER_OFFSET, LITE_PULL_MESSAGE = 11, 14, 361
+PULL_MESSAGE, QUERY_CONSUMER_OFFSET, GET_CONSUMER_LIST_BY_GROUP, LITE_PULL_MESSAGE = 11, 14, 38, 361
 SUCCESS, QUERY_NOT_FOUND = 0, 22
 WAIT_SECONDS = 90.0
 

@@ -14,7 +14,16 @@ from interop.official_broker import free_port
 from interop.other_clients import other_consumers
 from interop.proxy import recording_proxy
 from interop.rocketlens_process import rocketlens_serving
-from interop.stages import Stage, address_text, committed, official_stage, our_server, our_stage, wait_until
+from interop.stages import (
+    GET_CONSUMER_LIST_BY_GROUP,
+    Stage,
+    address_text,
+    committed,
+    official_stage,
+    our_server,
+    our_stage,
+    wait_until,
+)
 from interop.stored import Stored, stored
 from store_writer import StoreWriter
 
@@ -57,15 +66,21 @@ def has_taken(client: JavaClient, name: str, count: int) -> bool:
     return len(client.look(name).messages) >= count
 
 
+@pytest.mark.parametrize("client_rebalance", [True, False], ids=["by themselves", "as the server says"])
 def test_two_members_share_the_queues_and_one_takes_over_what_the_other_leaves(
-    stage: Stage, java: Java, places: list[tuple[int, int]]
+    client_rebalance: bool, stage: Stage, java: Java, places: list[tuple[int, int]]
 ) -> None:
     """The one that leaves has decided on none of its messages."""
-    leaves, stays = java(OLD_CLIENT_VERSION, "JSON"), java(SERVER_VERSION, "JSON")
-    queues = {queue_id for queue_id, _ in places}
-    leaves.consume(stage.name_server, {"leaves": Subscription("push", "CG_shared", TOPIC, "*", limit=0, holds=True)})
+    leaves, stays = (
+        java(OLD_CLIENT_VERSION if client_rebalance else SERVER_VERSION, "JSON"),
+        java(SERVER_VERSION, "JSON"),
+    )
+    queues, group = {queue_id for queue_id, _ in places}, "CG_shared" if client_rebalance else "CG_assigned"
+    first = Subscription("push", group, TOPIC, limit=0, holds=True, client_rebalance=client_rebalance)
+    leaves.consume(stage.name_server, {"leaves": first})
     wait_until(lambda: queues_of(leaves, "leaves") == queues, "one member holding all queues")
-    stays.consume(stage.name_server, {"stays": Subscription("push", "CG_shared", TOPIC, "*")})
+    second = Subscription("push", group, TOPIC, client_rebalance=client_rebalance)
+    stays.consume(stage.name_server, {"stays": second})
 
     def is_shared() -> bool:
         first, second = queues_of(stays, "stays"), queues_of(leaves, "leaves")
@@ -81,6 +96,7 @@ def test_two_members_share_the_queues_and_one_takes_over_what_the_other_leaves(
     wait_until(lambda: queues_of(stays, "stays") == queues, "all queues handed over")
     wait_until(partial(has_taken, stays, "stays", len(places)), "the rest taken over")
     assert sorted(stays.end("stays")["stays"].places) == places
+    assert bool(stage.requests(group, GET_CONSUMER_LIST_BY_GROUP)) is client_rebalance
 
 
 def test_a_member_that_dies_without_a_word_loses_its_queues_and_no_message(

@@ -29,11 +29,14 @@ from protocol.bodies import (
     LockBatchRequestBody,
     LockBatchResponseBody,
     MessageQueue,
+    MessageQueueAssignment,
     OffsetWrapper,
     ProducerConnection,
     ProducerData,
     ProducerInfo,
     ProducerTableInfo,
+    QueryAssignmentRequestBody,
+    QueryAssignmentResponseBody,
     QueryConsumeQueueResponseBody,
     QueryConsumeTimeSpanBody,
     QueryCorrectionOffsetBody,
@@ -113,6 +116,15 @@ ENCODED: list[tuple[object, str]] = [
         f'{{"clientId":"cid","consumerGroup":"G","mqSet":[{QUEUE_TEXT}],"onlyThisBroker":false}}',
     ),
     (LockBatchResponseBody([QUEUE]), f'{{"lockOKMQSet":[{QUEUE_TEXT}]}}'),
+    (
+        QueryAssignmentRequestBody("T", "G", "CLUSTERING", "cid", "AVG"),
+        '{"clientId":"cid","consumerGroup":"G","messageModel":"CLUSTERING","strategyName":"AVG","topic":"T"}',
+    ),
+    (
+        QueryAssignmentResponseBody([MessageQueueAssignment(QUEUE)]),
+        f'{{"messageQueueAssignments":[{{"messageQueue":{QUEUE_TEXT},"mode":"PULL"}}]}}',
+    ),
+    (QueryAssignmentResponseBody(), "{}"),
     (
         QueryConsumeQueueResponseBody(10, 0, [ConsumeQueueData(100, 200, 2598919)], "x", TAGS),
         '{"filterData":"x","maxQueueIndex":10,"minQueueIndex":0,"queueData":[{"eval":false,"physicOffset":100,'

@@ -1,0 +1,28 @@
+"""How the members of a consumer group share the queues of a topic, where the server does it for them.
+
+The two strategies that a broker knows, by the names under which clients ask for them. Each member gets its share from
+the sorted lists of queues and of client ids, so that all shares together are all queues. Source: RocketMQ's
+AllocateMessageQueueAveragely and AllocateMessageQueueAveragelyByCircle.
+"""
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Final, TypeAlias
+
+Strategy: TypeAlias = Callable[[int, int, int], range]
+"""The queues of one member, by the number of queues, of members, and its own place among them."""
+
+
+def averagely(queues: int, members: int, place: int) -> range:
+    """Neighbouring queues; the first members get one more each where the number does not divide."""
+    share, rest = divmod(queues, members)
+    begin = place * share + min(place, rest)
+    return range(begin, begin + share + (place < rest))
+
+
+def by_circle(queues: int, members: int, place: int) -> range:
+    """One queue to each member in turn, round after round."""
+    return range(place, queues, members)
+
+
+STRATEGIES: Final[Mapping[str, Strategy]] = MappingProxyType({"AVG": averagely, "AVG_BY_CIRCLE": by_circle})

@@ -1,0 +1,103 @@
+"""Queues that the server assigns: as an official broker 5.5.0 answered the same questions on this store."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from asking import Asker, FakeConnection
+from heartbeats import consumer, heartbeat, subscription
+from protocol.command import Response
+
+QUERY_ASSIGNMENT = 400
+QUESTION = {
+    "clientId": "c1",
+    "consumerGroup": "G",
+    "messageModel": "CLUSTERING",
+    "strategyName": "AVG",
+    "topic": "TopicTest",
+}
+
+
+@pytest.fixture
+def g1(g1_store: Path) -> Asker:
+    return Asker(g1_store)
+
+
+def join(asker: Asker, *client_ids: str) -> None:
+    for client_id in client_ids:
+        told = heartbeat(client_id, consumer("G", subscription("TopicTest")))
+        asker.ask(34, body=told, connection=FakeConnection())
+
+
+def ask(asker: Asker, **changes: str | None) -> Response:
+    return asker.ask(QUERY_ASSIGNMENT, body=json.dumps(QUESTION | changes).encode())
+
+
+def assigned(asker: Asker, **changes: str | None) -> list[int] | None:
+    """The queue ids of an answer, None for one without a list."""
+    answer = ask(asker, **changes)
+    assert (answer.code, answer.remark) == (0, None)
+    body: dict[str, Any] = json.loads(bytes(answer.body))
+    if body == {}:
+        return None
+    topic = changes.get("topic", "TopicTest")
+    for one in body["messageQueueAssignments"]:
+        assert one.keys() == {"messageQueue", "mode"}
+        assert one["mode"] == "PULL"
+        assert (one["messageQueue"]["brokerName"], one["messageQueue"]["topic"]) == ("broker-a", topic)
+    return [one["messageQueue"]["queueId"] for one in body["messageQueueAssignments"]]
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, [0, 1, 2, 3]),
+        ({"strategyName": "AVG_BY_CIRCLE"}, [0, 1, 2, 3]),
+        ({"clientId": "unknown"}, []),
+        ({"consumerGroup": "CG_off"}, None),
+        ({"topic": "NoSuch"}, None),
+        ({"strategyName": "FOO"}, None),
+        ({"strategyName": None}, None),
+        ({"clientId": None}, None),
+        ({"clientId": ""}, None),
+        ({"messageModel": "BROADCASTING"}, [0, 1, 2, 3]),
+        ({"messageModel": "BROADCASTING", "clientId": "unknown", "consumerGroup": "CG_off"}, [0, 1, 2, 3]),
+        ({"messageModel": "BROADCASTING", "topic": "NoSuch"}, None),
+        ({"topic": "%RETRY%G"}, [0]),
+        ({"topic": "%RETRY%CG_off", "consumerGroup": "CG_off"}, None),
+    ],
+)
+def test_a_member_alone_is_answered_as_by_a_broker(
+    changes: dict[str, str | None], expected: list[int] | None, g1: Asker
+) -> None:
+    join(g1, "c1")
+    assert assigned(g1, **changes) == expected
+
+
+@pytest.mark.parametrize(
+    ("strategy", "expected"),
+    [("AVG", [[0, 1], [2], [3]]), ("AVG_BY_CIRCLE", [[0, 3], [1], [2]])],
+)
+def test_members_share_by_the_order_of_their_names(strategy: str, expected: list[list[int]], g1: Asker) -> None:
+    join(g1, "c3", "c1", "c2", "c1")
+    assert [assigned(g1, strategyName=strategy, clientId=name) for name in ("c1", "c2", "c3")] == expected
+
+
+def test_members_without_a_queue_of_a_topic_get_none(g1: Asker) -> None:
+    join(g1, "c1", "c2")
+    assert assigned(g1, topic="%RETRY%G") == [0]
+    assert assigned(g1, topic="%RETRY%G", clientId="c2") == []
+
+
+@pytest.mark.parametrize("body", [b"", b"{}", b"[", json.dumps({**QUESTION, "messageModel": None}).encode()])
+def test_a_question_that_cannot_be_read_is_an_error_that_says_so(body: bytes, g1: Asker) -> None:
+    answer = g1.ask(QUERY_ASSIGNMENT, body=body)
+    assert answer.code == 1
+    assert "the body is no QueryAssignmentRequestBody" in (answer.remark or "")
+
+
+def test_nobody_can_be_told_to_pop(g1: Asker) -> None:
+    answer = g1.ask(401, body=b"{}")
+    assert (answer.code, answer.remark) == (16, "this broker is read-only")
