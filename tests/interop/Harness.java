@@ -21,7 +21,10 @@ import java.util.TreeMap;
 import org.apache.rocketmq.client.QueryResult;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
+import org.apache.rocketmq.client.producer.SendResult;
+import org.apache.rocketmq.common.message.Message;
 import org.apache.rocketmq.common.message.MessageExt;
+import org.apache.rocketmq.common.message.MessageQueue;
 import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 import org.apache.rocketmq.tools.command.MQAdminStartup;
 
@@ -128,6 +131,7 @@ public final class Harness {
                 case "mqadmin" -> answer.put("output", mqadmin(command.getJSONArray("arguments").toArray(new String[0])));
                 case "view" -> answer.put("messages", List.of(describe(view(command))));
                 case "query" -> answer.put("messages", describe(query(command).getMessageList()));
+                case "send" -> answer.put("status", send(command));
                 case "disconnect" -> disconnect(command.getString("nameServer"));
                 case "consume" -> consumers.start(command.getJSONArray("consumers").toJavaList(JSONObject.class));
                 case "look" -> answer.put("consumed", consumers.look(command.getString("name")));
@@ -193,6 +197,17 @@ public final class Harness {
             .getMethod("queryMessage", String.class, String.class, int.class, long.class, long.class)
             .invoke(client, command.getString("topic"), command.getString("key"), command.getIntValue("maximum"),
                 command.getLongValue("begin"), command.getLongValue("end"));
+    }
+
+    /** Sends one message to a queue of a topic, or to any that the producer finds in the route. */
+    private String send(JSONObject command) throws Exception {
+        DefaultMQProducer producer = (DefaultMQProducer) client(command);
+        Message message = new Message(command.getString("topic"), "TagA", "sent", "sent".getBytes(StandardCharsets.UTF_8));
+        Integer queueId = command.getInteger("queueId");
+        SendResult result = queueId == null
+            ? producer.send(message)
+            : producer.send(message, new MessageQueue(message.getTopic(), "broker-a", queueId));
+        return result.getSendStatus().name();
     }
 
     private Object client(JSONObject command) throws Exception {

@@ -135,6 +135,12 @@ class JavaClient:
         messages: list[dict[str, Any]] = self._use(name_server, command)["messages"]
         return messages
 
+    def send(self, name_server: str, topic: str, queue_id: int | None = None) -> str:
+        """The status of a message sent to a queue, or to any that the producer finds in the topic's route."""
+        command = {"command": "send", "nameServer": name_server, "client": "producer", "topic": topic}
+        status: str = self._use(name_server, command | {"queueId": queue_id})["status"]
+        return status
+
     def consume(self, name_server: str, consumers: dict[str, Subscription]) -> None:
         """Starts consumers beside each other, each in a client of its own, under these names."""
         options = [one.options() | {"name": name, "nameServer": name_server} for name, one in consumers.items()]

@@ -27,15 +27,16 @@ class Stage:
 
     def requests(self, group: str, *codes: int) -> list[Frame]:
         """The requests with one of these codes that clients sent for a consumer group, in order."""
-        return [passed.frame for passed in self._requests(group, *codes)]
+        return [passed.frame for passed in self.passed(group, *codes)]
 
     def answers(self, group: str, code: int) -> list[Frame]:
         """The answers that a group's requests of one code got."""
-        asked = {(passed.connection, passed.frame.header["opaque"]) for passed in self._requests(group, code)}
+        asked = {(passed.connection, passed.frame.header["opaque"]) for passed in self.passed(group, code)}
         back = [passed for passed in self.proxy.passed if not passed.to_server and passed.frame.is_response]
         return [passed.frame for passed in back if (passed.connection, passed.frame.header["opaque"]) in asked]
 
-    def _requests(self, group: str, *codes: int) -> list[Passed]:
+    def passed(self, group: str, *codes: int) -> list[Passed]:
+        """The same requests, each with when it came."""
         asked = [passed for passed in self.proxy.passed if passed.to_server and not passed.frame.is_response]
         return [passed for passed in asked if passed.frame.code in codes and _group_of(passed.frame) == group]
 

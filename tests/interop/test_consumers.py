@@ -6,13 +6,14 @@ The official broker, over a copy of the store, is held to the same: it proves th
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 
 import pytest
 
 from interop.conftest import Java
 from interop.flows import FAILING, FLOWS, FLOWS_FOLDER, Flow, as_stored, ends, expected, place, shown
 from interop.jars import OLD_CLIENT_VERSION, SERVER_VERSION
-from interop.java_client import Consumed, JavaClient
+from interop.java_client import Consumed, JavaClient, JavaError
 from interop.stages import LITE_PULL_MESSAGE, PULL_MESSAGE, Stage, official_stage, our_stage, wait_until
 from interop.stored import Stored, stored
 
@@ -25,6 +26,7 @@ CLIENTS = {
     "4.9.8-binary": (OLD_CLIENT_VERSION, "ROCKETMQ"),
 }
 CONSUMER_SEND_MSG_BACK, NO_PERMISSION = 36, 16
+SENDS = {10, 310, 320}
 PULLS_OF_A_QUEUE = 20
 """Far more than a client needs in this time, far fewer than it sends when a server does not hold them."""
 
@@ -69,7 +71,7 @@ def stage(request: pytest.FixtureRequest, store: Stored, tmp_path_factory: pytes
 
 
 @pytest.fixture(scope="module", params=CLIENTS)
-def run(request: pytest.FixtureRequest, store: Stored, stage: Stage, java: Java) -> Run:
+def run(request: pytest.FixtureRequest, store: Stored, stage: Stage, java: Java) -> Iterator[Run]:
     client = java(*CLIENTS[request.param])
     # The official broker takes refused messages back, and delivers them again from a retry topic.
     flows = FLOWS | ({"failing": FAILING} if stage.is_read_only else {})
@@ -80,7 +82,8 @@ def run(request: pytest.FixtureRequest, store: Stored, stage: Stage, java: Java)
     lite_offset = client.offset_for_timestamp("lite", 3, 1)
     consumed = client.end(*flows)
     pulled = client.pull(stage.name_server, group_of(client, "pull"), "BulkTopic", "Tag1 || Tag2")
-    return Run(store, stage, client, consumed, pulled, lite_offset, failing)
+    yield Run(store, stage, client, consumed, pulled, lite_offset, failing)
+    client.disconnect(stage.name_server)
 
 
 def has_drained(store: Stored, stage: Stage, client: JavaClient, name: str) -> bool:
@@ -184,3 +187,33 @@ def test_refused_messages_sent_back_are_answered_that_the_server_is_read_only(ru
     assert len(answers) == len(sent_back)
     assert {answer.code for answer in answers} == {NO_PERMISSION}
     assert all("read-only" in answer.header["remark"] for answer in answers)
+
+
+def test_a_refused_message_is_not_tried_again_at_once(run: Run) -> None:
+    """Clients keep it and wait 5 seconds."""
+    if run.failing is None:
+        pytest.skip("a broker that can write takes refused messages back")
+    moments: dict[str, list[float]] = {}
+    for passed in run.stage.passed(run.group("failing"), CONSUMER_SEND_MSG_BACK):
+        moments.setdefault(passed.frame.header["extFields"]["offset"], []).append(passed.timestamp_seconds)
+    waits = [later - before for times in moments.values() for before, later in pairwise(times)]
+    assert len(waits) >= len(moments) > 0
+    assert min(waits) > 4
+
+
+@pytest.mark.parametrize("topic", ["TopicTest", "TopicBatch", "NoSuchTopic"])
+def test_a_producer_finds_nowhere_to_send_to(run: Run, topic: str) -> None:
+    if not run.stage.is_read_only:
+        pytest.skip("it would write")
+    asked = len(run.stage.proxy.passed)
+    with pytest.raises(JavaError, match="No route info of this topic"):
+        run.client.send(run.stage.name_server, topic)
+    codes = {passed.frame.code for passed in run.stage.proxy.passed[asked:] if passed.to_server}
+    assert not codes & SENDS
+
+
+def test_a_producer_that_insists_on_a_queue_is_told_that_the_server_is_read_only(run: Run) -> None:
+    if not run.stage.is_read_only:
+        pytest.skip("it would write")
+    with pytest.raises(JavaError, match=r"MQBrokerException.*CODE: 16.*this broker is read-only"):
+        run.client.send(run.stage.name_server, "TopicTest", 0)
