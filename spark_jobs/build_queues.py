@@ -6,6 +6,7 @@ same ones wherever it is started again.
 """
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +22,7 @@ from storage.dispatch_scan import BATCH, PLAIN
 from storage.existing_queue import LogExtent, OldQueue
 from storage.queue_builder import QueueBuilder, QueueSummary
 from storage.queue_ext_builder import QueueExtBuilder
+from storage.queue_file_writer import sync_file_system
 from storage.queue_plan import LIGHT_PREFIX, SCHEDULE_TOPIC, QueueKey, directory_name
 from storage.queue_store import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
 from storage.queue_units import units_before
@@ -28,6 +30,9 @@ from storage.queue_units import units_before
 PHASE: Final = "build"
 HELD_BYTES: Final = 64 * 1024 * 1024
 """Units in memory of all queues of a bundle."""
+
+MOST_FSYNCS: Final = 256
+"""Queues whose files are brought to the disk one by one; of more, all that was written is, by one call."""
 
 SMALLEST_SHARE: Final = 1 << 30
 FEWEST_BUNDLES: Final = 4
@@ -89,7 +94,7 @@ def build_queues(task: BuildQueuesTask) -> dict[str, Any]:
         return done
     progress = work.report(task.name)
     try:
-        return work.finish(task.name, QueueBundle(task, work.staged, progress.update).run())
+        return work.finish(task.name, QueueBundle(task, work, progress.update).run())
     finally:
         progress.close()
 
@@ -97,21 +102,35 @@ def build_queues(task: BuildQueuesTask) -> dict[str, Any]:
 class QueueBundle:
     """The queues of one bundle, all being built side by side."""
 
-    def __init__(self, task: BuildQueuesTask, staged: Path, report: Any) -> None:
-        """Build below `staged`; `report` is told the number of units, twice."""
-        self._task, self._staged, self._report = task, staged, report
+    def __init__(self, task: BuildQueuesTask, work: WorkDirectory, report: Any) -> None:
+        """Build in `work`; `report` is told the number of units, twice."""
+        self._task, self._staged, self._report = task, work.staged, report
+        # Whole queues are moved to where they are wanted: a second attempt may run beside one that is given up.
+        self._partial = work.partial / f"{task.name}.{os.getpid()}"
         self._skipped = set(task.skipped)
         self._builders: dict[QueueKey, Builder] = {}
         self._held = self._units = 0
 
     def run(self) -> dict[str, Any]:
         """Build them all; what became of them."""
+        shutil.rmtree(self._partial, ignore_errors=True)
         for block in self._blocks():
             self._put(block)
             if self._held > HELD_BYTES:
                 self._flush()
             self._report(self._units, self._units)
-        queues = [[*self._facts(key), msgspec.to_builtins(self._finish(key))] for key in sorted(self._builders)]
+        sync = len(self._builders) <= MOST_FSYNCS
+        queues = [
+            [key.tree, key.topic, key.queue_id, msgspec.to_builtins(self._finish(key, sync=sync))]
+            for key in sorted(self._builders)
+        ]
+        if not sync:
+            sync_file_system(self._staged)
+        for key in self._builders:
+            self._move(key.path)
+            if key.tree == CONSUME_QUEUE:
+                self._move(Path(CONSUME_QUEUE_EXT, key.topic, str(key.queue_id)))
+        shutil.rmtree(self._partial, ignore_errors=True)
         return {
             "bundle": self._task.bundle,
             "units": self._units,
@@ -163,7 +182,7 @@ class QueueBundle:
         return builder
 
     def _new_builder(self, key: QueueKey) -> Builder:
-        task, directory = self._task, self._staged / key.path
+        task, directory = self._task, self._partial / key.path
         old = Path(task.store) / key.path
         if key.tree == BATCH_CONSUME_QUEUE:
             return BatchQueueBuilder(
@@ -171,7 +190,7 @@ class QueueBundle:
             )
         extension = None
         if task.ext and not key.topic.startswith(LIGHT_PREFIX):
-            path = self._staged / CONSUME_QUEUE_EXT / key.topic / str(key.queue_id)
+            path = self._partial / CONSUME_QUEUE_EXT / key.topic / str(key.queue_id)
             extension = QueueExtBuilder(path, task.file_sizes[CONSUME_QUEUE_EXT])
         return QueueBuilder(
             directory,
@@ -187,17 +206,23 @@ class QueueBundle:
             builder.flush()
         self._held = 0
 
-    def _finish(self, key: QueueKey) -> QueueSummary:
+    def _move(self, path: Path) -> None:
+        """Move a queue's directory, if there is one, to where it is published from."""
+        if not (self._partial / path).is_dir():
+            return
+        for parent in (path.parent.parent, path.parent):
+            (self._staged / parent).mkdir(exist_ok=True)  # where that is gone, this attempt is given up
+        shutil.rmtree(self._staged / path, ignore_errors=True)
+        os.rename(self._partial / path, self._staged / path)
+
+    def _finish(self, key: QueueKey, *, sync: bool) -> QueueSummary:
         """Complete one queue: its numbers go on from where they were, whatever was lost at its end."""
         builder, log = self._builders[key], self._task.log
         next_offset = builder.settle()
         if log.loses_behind(builder.last_physical_offset):
             old = OldQueue(Path(self._task.store) / key.path, batch=key.tree == BATCH_CONSUME_QUEUE)
             builder.extend(old.offset_behind_lost(builder.last_physical_offset, next_offset, log), log.end)
-        return builder.finish()
-
-    def _facts(self, key: QueueKey) -> tuple[str, str, int]:
-        return key.tree, key.topic, key.queue_id
+        return builder.finish(sync=sync)
 
 
 def _is_whole(work: WorkDirectory, queue: list[Any]) -> bool:

@@ -52,10 +52,10 @@ class QueueExtBuilder:
             self._writer.discard()
         self._writer, self._count = None, 0
 
-    def finish(self) -> int:
-        """Bring everything to the disk for good; the number of units."""
+    def finish(self, *, sync: bool = True) -> int:
+        """Bring everything to the disk for good, see `QueueFileWriter.finish`; the number of units."""
         if self._writer:
-            self._writer.finish()
+            self._writer.finish(sync=sync)
         return self._count
 
     def _append(self, heads: memoryview) -> None:

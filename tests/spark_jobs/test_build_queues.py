@@ -12,81 +12,18 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
+from queue_rebuild import Rebuilt
 from queue_runs import files_under, units_in
 from spark_jobs import build_queues as job
 from spark_jobs.build_queues import bundle_count
 from spark_jobs.damage import Damage
-from spark_jobs.place_queues import (
-    carry_queues,
-    log_extent,
-    queue_details,
-    queue_notes,
-    queue_tasks,
-    staged_trees,
-    unit_count,
-)
-from spark_jobs.scan_segment import ScanTask, scan_segment
-from spark_jobs.work_directory import WorkDirectory
-from storage.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
-from storage.queue_plan import QueueOptions, QueuePlan
+from spark_jobs.place_queues import log_extent, unit_count
 from store_files import write_file
 from store_writer import StoreWriter
 from strategies import StorePlan, store_plans
 
 SEGMENT = 4096
 TREES = ("consumequeue", "batchconsumequeue", "consumequeue_ext")
-
-
-class Rebuilt:
-    """What a rebuild of a store's queues left in its work directory."""
-
-    def __init__(
-        self,
-        store: Path,
-        work: Path,
-        *,
-        end: int | None = None,
-        damages: tuple[Damage, ...] = (),
-        in_place: bool = False,
-        bundles: int = 3,
-        **options: Any,
-    ) -> None:
-        self.work = WorkDirectory.open(work, {"store": str(store)})
-        self.plan = QueuePlan.of(store, QueueOptions(**options))
-        self.segments = [
-            scan_segment(self._scan_task(path, bundles)) for path in sorted((store / "commitlog").iterdir())
-        ]
-        self.log = log_extent(self.segments[0]["base"], self._end() if end is None else end, damages)
-        self.tasks = queue_tasks(self.plan, self.work, self.segments, self.log)
-        self.bundles = [job.build_queues(task) for task in self.tasks]
-        self.carried = carry_queues(self.plan, self.work, self.bundles, self.log, in_place=in_place)
-        self.trees = staged_trees(self.plan, self.work)
-        self.details = queue_details(self.plan, self.segments, self.bundles, self.carried)
-        self.notes = queue_notes(self.plan, self.details)
-
-    def _scan_task(self, path: Path, bundles: int) -> ScanTask:
-        return ScanTask(
-            work=str(self.work.root),
-            path=str(path),
-            base_offset=int(path.name),
-            limit=-1,
-            entries=False,
-            checksums=False,
-            tags=True,
-            bundles=bundles,
-            delays=parse_delay_levels(DEFAULT_DELAY_LEVELS),
-            lmq=self.plan.lmq,
-            ext=self.plan.ext,
-            batch_topics=tuple(sorted(topic.encode() for topic in self.plan.batch_topics)),
-        )
-
-    def _end(self) -> int:
-        end: int = max(summary["end"] for summary in self.segments)
-        return end
-
-    @property
-    def files(self) -> dict[str, bytes]:
-        return files_under(self.work.staged)
 
 
 def queue_files(store: Path) -> dict[str, bytes]:
@@ -337,10 +274,38 @@ def test_a_finished_bundle_is_not_built_again_unless_a_file_is_gone(
     monkeypatch.setattr(job.QueueBundle, "run", lambda self: built.append(self._task.bundle) or run(self))
     assert Rebuilt(writer.root, tmp_path / "work").bundles == first.bundles
     assert built == []
-    gone = next(path for path in (tmp_path / "work" / "staged").rglob("*/T/*/*") if path.is_file())
+    gone = next(path for path in first.work.staged.rglob("*/T/*/*") if path.is_file())
     gone.unlink()
     again = Rebuilt(writer.root, tmp_path / "work")
     assert (len(built), again.bundles, again.files) == (1, first.bundles, queue_files(writer.root))
+
+
+def test_many_queues_are_brought_to_the_disk_by_one_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[Path] = []
+    monkeypatch.setattr(job, "MOST_FSYNCS", 1)
+    monkeypatch.setattr(job, "sync_file_system", called.append)
+    writer = everything(tmp_path / "store")
+    rebuilt = Rebuilt(writer.root, tmp_path / "work", bundles=1)
+    assert rebuilt.files == queue_files(writer.root)
+    assert called == [rebuilt.work.staged]
+
+
+def test_an_attempt_whose_job_has_moved_on_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = one_queue(tmp_path / "store")
+    first = Rebuilt(writer.root, tmp_path / "work", bundles=1)
+    first.work.forget(first.tasks[0].name)
+    run: Callable[[job.QueueBundle], dict[str, Any]] = job.QueueBundle._finish
+
+    def moves_on(bundle: job.QueueBundle, *queue: Any, **more: Any) -> Any:
+        first.work.root.rename(tmp_path / "work" / "run-other")
+        (tmp_path / "work" / "run-other" / "staged" / "consumequeue" / "T").rename(tmp_path / "kept")
+        first.work.partial.mkdir(parents=True)
+        return run(bundle, *queue, **more)
+
+    monkeypatch.setattr(job.QueueBundle, "_finish", moves_on)
+    with pytest.raises(FileNotFoundError):
+        job.build_queues(first.tasks[0])
+    assert not first.work.staged.exists()
 
 
 def test_an_empty_log_leaves_empty_trees(tmp_path: Path) -> None:

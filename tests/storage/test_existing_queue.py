@@ -57,6 +57,10 @@ def test_units_beyond_the_log_or_of_others_records_do_not_count(tmp_path: Path) 
     for number, stray in enumerate([unit(20_000), unit(15_000), unit(-1), unit(50, size=0), unit(90, size=-4)]):
         queue = write(tmp_path / str(number), *expired, stray, unit(600))
         assert queue.end(GONE) == (7 if number == 1 else 5) * 20, number
+    assert write(tmp_path / "first", *expired, unit(9999), unit(10_000)).end(GONE) == 120
+    many = [unit(n) for n in range(700)]
+    many[100] = bytes(20)
+    assert write(tmp_path / "hole", *many, per_file=800).end(GONE) == 2000
     queue = write(tmp_path / "tail", *expired, unit(15_000), unit(15_100))
     assert queue.end(GONE) == 100
 

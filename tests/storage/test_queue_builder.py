@@ -200,6 +200,21 @@ def test_numbers_that_no_queue_can_have_are_left_out(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
+def test_a_topic_of_one_message_can_be_made_again(tmp_path: Path) -> None:
+    units = queued([0, 0, 1, 2], start=LATER)
+    summary = build(tmp_path / "ours", units)
+    assert files_under(tmp_path / "ours") == by_the_broker(tmp_path / "broker", units, 200)
+    assert (summary.units, summary.restarts, summary.dropped) == (3, 1, 1)
+
+
+@pytest.mark.parametrize("jump", [5, 6])
+def test_the_farthest_jump_is_still_filled(jump: int, tmp_path: Path) -> None:
+    builder = QueueBuilder(tmp_path, 200, SEGMENT, farthest_jump=5)
+    put_all(builder, queued([0, 1, 2 + jump, 3 + jump], start=LATER))
+    summary = builder.finish()
+    assert (summary.repeated, summary.shifted, summary.next_offset) == ((5, 0, 9) if jump == 5 else (0, 2, 4))
+
+
 def test_a_jump_too_far_to_be_believed_is_not_filled(tmp_path: Path) -> None:
     offsets = [0, 1, *range(FARTHEST_JUMP + 3, FARTHEST_JUMP + 8)]
     units = queued(offsets, start=LATER)
