@@ -105,11 +105,12 @@ def _units(
     unit = packed(record.physical_offset, 8) + packed(record.total_size, 4) + packed(tags_code(record, levels), 8)
     if record.topic_bytes in batch_topics:
         properties = record.properties
+        count, base = 1, record.queue_offset  # so in 5.5.0, see the store g2-queues
         if "INNER_NUM" in properties and "INNER_BASE" in properties:
             count, base = int(properties["INNER_NUM"]), int(properties["INNER_BASE"])
-            if count >= 0 and base >= 0:
-                unit += packed(record.store_timestamp, 8) + packed(base, 8) + packed(count, 2)
-                yield record.topic_bytes, record.queue_id, 1, base, unit + packed(-1, 4) + packed(0, 4)
+        if count >= 0 and base >= 0:
+            unit += packed(record.store_timestamp, 8) + packed(base, 8) + packed(count, 2)
+            yield record.topic_bytes, record.queue_id, 1, base, unit + packed(-1, 4) + packed(0, 4)
         return
     yield record.topic_bytes, record.queue_id, 0, record.queue_offset, unit
     if lmq:

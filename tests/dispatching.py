@@ -44,7 +44,7 @@ def make_scan(**options: Any) -> DispatchScan:
 def scan_bytes(
     data: bytes, base: int = 0, *, window: int | None = None, limit: int | None = None, **options: Any
 ) -> Scanned:
-    """Scan `data`, of which each run is shown only `window` bytes, or as many as it asks for.
+    """Scan `data`, of which a run is shown `window` bytes, or as often as it asks for more twice as many.
 
     Records with a bad number are passed over; the scan ends at anything else that is no record.
     """
@@ -62,7 +62,7 @@ def scan_bytes(
             passed_over.append(base + start)
             start += int.from_bytes(data[start : start + 4], "big")
         elif step.reason == Reason.NEED_MORE and start + held.length - step.position < len(data):
-            shown = max(shown, held.length - step.position + 1, window or 0)
+            shown = shown if step.position else 2 * shown
         elif step.reason != Reason.LIMIT or start >= limit:
             break
         else:

@@ -248,7 +248,9 @@ class StoreWriter:
 
     def _put_batch_unit(self, record: Record, code: int) -> None:
         key, properties = (record.topic, record.queue_id), record.properties
-        base, count = int(properties.get("INNER_BASE", "-1")), int(properties.get("INNER_NUM", "1"))
+        base, count = record.queue_offset, 1  # of a message that is no batch: so in 5.5.0
+        if "INNER_BASE" in properties and "INNER_NUM" in properties:
+            base, count = int(properties["INNER_BASE"]), int(properties["INNER_NUM"])
         directory = self._directory("batchconsumequeue", key)
         files = self.batch_queues.setdefault(key, BatchConsumeQueueFiles(directory, self.batch_queue_file_size))
         files.put(record.physical_offset, record.total_size, code, record.store_timestamp, base, count)

@@ -128,7 +128,7 @@ def test_extension_units_are_addressed_by_the_queue_units_tag_code(tmp_path: Pat
     assert len(files_under(tmp_path / "consumequeue_ext")) == 2
 
 
-def test_an_inner_batch_is_one_record_and_one_unit_of_its_own_tree(tmp_path: Path) -> None:
+def test_an_inner_batch_is_one_record_and_one_unit_of_its_own_tree_and_a_message_a_batch_of_one(tmp_path: Path) -> None:
     writer = StoreWriter(tmp_path)
     first = writer.append_inner_batch("B", [(b"a", {}), (b"b", {"k": "v"})])
     second = writer.append_inner_batch("B", [(b"c", {})])
@@ -140,7 +140,8 @@ def test_an_inner_batch_is_one_record_and_one_unit_of_its_own_tree(tmp_path: Pat
         f"{0:016x}{first.size:08x}{0:016x}{first.store_timestamp:016x}{0:016x}{2:04x}" + "ffffffff" + "00000000"
     )
     assert content[46 + 28 : 46 + 38].hex() == f"{2:016x}{1:04x}"
-    assert not any(content[92:])
+    assert content[92 + 28 : 92 + 38].hex() == f"{3:016x}{1:04x}"
+    assert not any(content[138:])
     assert not (tmp_path / "consumequeue" / "B").exists()
     assert writer.records[0].sys_flag == 0xC0
 

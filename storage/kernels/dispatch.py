@@ -99,6 +99,9 @@ FULL = 5
 ENDED = -100
 """A result of :func:`next_record` at or below this says why the run ends; one above it is a size or a `BAD_` code."""
 
+NO_NUMBERS = -(1 << 32)
+"""Instead of a size or a delay: a property is no number."""
+
 QUEUE_ID_POSITION = 12
 QUEUE_OFFSET_POSITION = 20
 COMMIT = 8
@@ -219,12 +222,12 @@ def put_entries(record: int, physical_offset: int, prefix: int, block: int, memo
 
 @njit(cache=True, nogil=True)
 def due_after(block: int, memory: DispatchMemory) -> int:
-    """Ms that a message of the schedule topic waits; −1 where its level says nothing, −2 where it is no number."""
+    """Ms that a message of the schedule topic waits; −1 where its level says nothing; or NO_NUMBERS."""
     value = get(memory.found, DELAY)
     if value < 0:
         return -1
     if not parse_integer(block + (value >> 16), value & 0xFFFF, INT, memory.parsed):
-        return -2
+        return NO_NUMBERS
     level = min(get(memory.parsed, 0), memory.delay_levels)
     return get(memory.delays, level - 1) if level > 0 else -1
 
@@ -240,27 +243,28 @@ def tag_hash(block: int, memory: DispatchMemory) -> int:
 
 
 @njit(cache=True, nogil=True)
-def batch_size(block: int, memory: DispatchMemory) -> int:
-    """Messages of a batch, whose first queue offset is left in ``parsed``: −1 for no batch, −2 for no numbers.
+def batch_size(queue_offset: int, block: int, memory: DispatchMemory) -> int:
+    """Messages of a record for a queue of batches, whose first queue offset is left in ``parsed``; or NO_NUMBERS.
 
-    A broker that finds both properties parses them, whatever the topic.
+    A broker that finds both properties parses them, whatever the topic; without them a record is a batch of one.
     """
     count, base = get(memory.found, INNER_NUM), get(memory.found, INNER_BASE)
     if count < 0 or base < 0:
-        return -1
+        put(memory.parsed, 0, queue_offset)
+        return 1
     if not parse_integer(block + (count >> 16), count & 0xFFFF, SHORT, memory.parsed):
-        return -2
+        return NO_NUMBERS
     size = get(memory.parsed, 0)
     if not parse_integer(block + (base >> 16), base & 0xFFFF, LONG, memory.parsed):
-        return -2
-    return max(size, -1)
+        return NO_NUMBERS
+    return size
 
 
 @njit(cache=True, nogil=True)
 def put_units(
     record: int, size: int, physical_offset: int, block: int, queue: int, batch: int, due: int, memory: DispatchMemory
 ) -> None:
-    """Note the unit of a record in its own queue, and those in light queues; a batch's base offset is in ``parsed``."""
+    """Note the unit of a record in its queue, and those in light queues; a batch's first offset is in ``parsed``."""
     timestamp = store_timestamp(record)
     tags_code = timestamp + due if due >= 0 else tag_hash(block, memory)
     queue_offset = load_i64(record + QUEUE_OFFSET_POSITION)
@@ -269,7 +273,7 @@ def put_units(
         queue_offset = get(memory.parsed, 0)
         if batch < 0 or queue_offset < 0:
             return
-    add_unit(queue, queue_offset, physical_offset, size, tags_code, timestamp, max(batch, 0), memory)
+    add_unit(queue, queue_offset, physical_offset, size, tags_code, timestamp, batch, memory)
     names, offsets = get(memory.found, MULTI_DISPATCH), get(memory.found, MULTI_QUEUE_OFFSET)
     if names >= 0 and offsets >= 0 and memory.wants_light and get(row, TRAITS) & MAY_HAVE_LIGHT:
         put_light_units(
@@ -295,8 +299,8 @@ def dispatch_record(record: int, size: int, physical_offset: int, memory: Dispat
     queue = topic_queue(topic, length, load_i32(record + QUEUE_ID_POSITION), memory)
     row = queue_row(queue, memory)
     due = due_after(block, memory) if get(row, TRAITS) & IS_SCHEDULE else -1
-    batch = batch_size(block, memory)
-    if due < -1 or batch < -1:
+    batch = batch_size(load_i64(record + QUEUE_OFFSET_POSITION), block, memory)
+    if due == NO_NUMBERS or batch == NO_NUMBERS:
         return BAD_NUMBER
     transaction = load_i32(record + SYS_FLAG) & TRANSACTION_MASK
     if memory.wants_entries and transaction != ROLLBACK:
