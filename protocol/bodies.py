@@ -256,9 +256,9 @@ class HeartbeatData(_Body):
 class CheckClientRequestBody(_Body):
     """Code 46's request."""
 
-    client_id: str
-    group: str
-    subscription_data: SubscriptionData
+    client_id: str | None = None
+    group: str | None = None
+    subscription_data: SubscriptionData | None = None
     namespace: str | None = None
 
 

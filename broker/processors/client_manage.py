@@ -53,9 +53,10 @@ class ClientManageProcessor:
 
     @handles(RequestCode.CHECK_CLIENT_CONFIG, EmptyRequestHeader)
     def check_client_config(self, _header: EmptyRequestHeader, request: Request) -> Response:
-        """Whether the expression of a subscription compiles; those by tags are not asked about."""
-        subscription = decode_json(request.command.body, CheckClientRequestBody).subscription_data
-        if is_tag_type(subscription.expression_type):
+        """Whether the expression of a subscription compiles; those by tags, or none at all, are not asked about."""
+        body = request.command.body
+        subscription = decode_json(body, CheckClientRequestBody).subscription_data if body else None
+        if subscription is None or is_tag_type(subscription.expression_type):
             return Response()
         try:
             make_filter(subscription.sub_string, subscription.expression_type)

@@ -93,7 +93,12 @@ def test_a_subscription_is_checked_by_compiling_it_unless_it_is_by_tags(
     assert (answer.remark is None) is (code == 0)
 
 
-def test_a_check_without_a_subscription_is_answered_saying_so(g1: Asker) -> None:
-    answer = g1.ask(46, body=b'{"clientId":"c","group":"G"}')
+@pytest.mark.parametrize("body", [b"", b'{"clientId":"c","group":"G"}', b'{"subscriptionData":null}'])
+def test_there_is_nothing_wrong_with_no_subscription(body: bytes, g1: Asker) -> None:
+    assert g1.ask(46, body=body).code == 0
+
+
+def test_a_check_that_cannot_be_read_is_answered_saying_so(g1: Asker) -> None:
+    answer = g1.ask(46, body=b'{"subscriptionData":[]}')
     assert answer.code == 1
     assert "CheckClientRequestBody" in (answer.remark or "")

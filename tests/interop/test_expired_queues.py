@@ -1,0 +1,56 @@
+"""Java consumers on queues whose first messages are gone: they are led to the first that is there, and do not go round.
+
+A consumer that starts where nothing is any more is told where to go on. One that were sent away instead, and whose next
+offset nobody remembered, would start at the same place for ever.
+"""
+
+from collections.abc import Iterator
+from functools import partial
+
+import pytest
+
+from interop.conftest import Java
+from interop.jars import OLD_CLIENT_VERSION, SERVER_VERSION
+from interop.java_client import Subscription
+from interop.stages import Stage, our_stage, wait_until
+from store_writer import StoreWriter
+
+pytestmark = pytest.mark.interop
+
+TOPIC = "Expired"
+FIRST, NEXT = 1_000_000, 1_000_050
+"""Queue 0 begins and ends here; queue 1 has all its messages from 0 on, queue 2 none any more."""
+PLACES = [(0, offset) for offset in range(FIRST, NEXT)] + [(1, offset) for offset in range(50)]
+KINDS = ("push", "orderly", "lite")
+MOST_PULLS = 30
+"""Of one consumer: two pulls a queue would do, a consumer that goes round makes hundreds."""
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
+    root = tmp_path_factory.mktemp("expired") / "store"
+    writer = StoreWriter(root, segment_size=1 << 16)
+    writer.append(TOPIC, bytes(1 << 15), queue_id=2)
+    writer.roll()
+    for number in range(50):
+        writer.append(TOPIC, b"here", queue_id=0, queue_offset=FIRST + number)
+        writer.append(TOPIC, b"here", queue_id=1)
+    writer.close()
+    min((root / "commitlog").iterdir()).unlink()
+    with our_stage(root, tmp_path_factory.mktemp("stage")) as running:
+        yield running
+
+
+@pytest.mark.parametrize("version", [SERVER_VERSION, OLD_CLIENT_VERSION])
+def test_consumers_get_what_is_left(version: str, stage: Stage, java: Java) -> None:
+    client = java(version, "JSON")
+    consumers = {kind: Subscription(kind, f"CG_{kind}_{version}".replace(".", "-"), TOPIC) for kind in KINDS}
+    client.consume(stage.name_server, consumers)
+    ends = {0: NEXT, 1: 50, 2: 1}
+    for one in consumers.values():
+        wait_until(partial(stage.has_asked_for_more, one.group, TOPIC, ends), f"{one.group} at the end of its queues")
+    ended = client.end(*consumers)
+    for kind, one in consumers.items():
+        assert sorted(ended[kind].places) == PLACES
+        assert {queue_id: stage.committed(one.group, TOPIC, queue_id) for queue_id in (0, 1)} == {0: NEXT, 1: 50}
+        assert len(stage.pulls(one.group)) < MOST_PULLS
