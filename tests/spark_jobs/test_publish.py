@@ -232,8 +232,7 @@ def broker_starts(scene: Scene) -> None:
 
 
 @ALL_RENAMES
-@pytest.mark.parametrize("why", ["a broker ran", "another source"])
-@pytest.mark.parametrize("missing", [(), ("index",)], ids=["nothing missing", "index missing"])
+@pytest.mark.parametrize(("why", "missing"), [("a broker ran", ()), ("another source", ("index",))])
 def test_what_has_fallen_behind_the_store_is_not_brought_in(
     deadly: Path, renames: Renames, why: str, missing: tuple[str, ...]
 ) -> None:
