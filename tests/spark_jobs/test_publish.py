@@ -284,7 +284,9 @@ def test_giving_up_survives_kills_too(deadly: Path, renames: Renames) -> None:
         begun += 5
 
 
-def test_without_the_work_directory_what_is_not_brought_in_is_deleted(scene: Scene) -> None:
+def test_without_the_work_directory_what_is_not_brought_in_is_deleted(deadly: Path) -> None:
+    scene = Scene(deadly)
+    scene.reset()
     number = next(number for number in every_kill(publish_scene, (scene,), Renames.ALL) if find_unfinished(scene.store))
     assert number
     content = scene.journal.read_bytes()
@@ -449,7 +451,9 @@ def test_a_rename_that_fails_later_leaves_each_whole_and_the_next_run_goes_on(
 
 
 @pytest.mark.parametrize("what", ["target", "incoming"])
-def test_something_else_in_the_way_is_never_touched(scene: Scene, what: str) -> None:
+def test_something_else_in_the_way_is_never_touched(deadly: Path, what: str) -> None:
+    scene = Scene(deadly)
+    scene.reset()
     for _ in every_kill(publish_scene, (scene,), Renames.ALL):
         if len(find_unfinished(scene.store)) == len(NAMES):
             break
