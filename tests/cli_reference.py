@@ -17,17 +17,36 @@ WIDTH = 100
 
 def command_line_reference() -> str:
     """The whole page: the program's help, then each command's, subcommands after their group."""
-    program = click.Context(
+    return "\n".join([HEADER, *_sections(_program())])
+
+
+def commands(context: click.Context | None = None) -> dict[str, click.Command]:
+    """All commands by what is typed behind the program's name ("serve", "rebuild index"), groups among them."""
+    context = context or _program()
+    found: dict[str, click.Command] = {}
+    for name, command in _subcommands(context):
+        below = commands(click.Context(command, parent=context, info_name=name))
+        found |= {name: command} | {f"{name} {rest}": each for rest, each in below.items()}
+    return found
+
+
+def _program() -> click.Context:
+    return click.Context(
         main, info_name="rocketlens", terminal_width=WIDTH, max_content_width=WIDTH, **main.context_settings
     )
-    return "\n".join([HEADER, *_sections(program)])
+
+
+def _subcommands(context: click.Context) -> list[tuple[str, click.Command]]:
+    if not isinstance(context.command, click.Group):
+        return []
+    names = context.command.list_commands(context)
+    return [(name, command) for name in names if (command := context.command.get_command(context, name))]
 
 
 def _sections(context: click.Context) -> list[str]:
     sections = [f"## {context.command_path}\n\n```text\n{context.get_help().rstrip()}\n```\n"]
-    if isinstance(context.command, click.Group):
-        for name, command in sorted(context.command.commands.items()):
-            sections += _sections(click.Context(command, parent=context, info_name=name))
+    for name, command in _subcommands(context):
+        sections += _sections(click.Context(command, parent=context, info_name=name))
     return sections
 
 

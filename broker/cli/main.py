@@ -1,23 +1,34 @@
 """The `rocketlens` command: a group of one module a subcommand.
 
 Modules of this package import numba, NumPy and rich only where they use them: `--help` and usage errors come at once.
+The bulk jobs' commands are defined beside the jobs, for spark-submit, and imported when they are asked for.
 """
 
 import click
 
+from broker.cli.compact import compact
 from broker.cli.filter import filter_
+from broker.cli.lazy_group import LazyGroup
 from broker.cli.query import query
+from broker.cli.rebuild import rebuild
 from broker.cli.serve import serve
 from broker.cli.view import view
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=LazyGroup,
+    later={"verify": "spark_jobs.verify_store:verify_store"},
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(package_name="rocketlens", prog_name="rocketlens")
 def main() -> None:
-    """Find messages in Apache RocketMQ store directories, without a broker and without touching the store.
+    """Find messages in Apache RocketMQ store directories, without a broker; rebuild, compact and verify them.
 
-    Exit codes: 0 found (or stopped as asked), 1 not found (or serve cannot listen), 2 wrong usage, 3 the store cannot
-    be read or the server asked does not answer.
+    Only `rebuild` and `compact` without --out change a store.
+
+    Exit codes: 0 found (or done, or stopped as asked), 1 not found (or serve cannot listen), 2 wrong usage, 3 the store
+    cannot be read or is in use by a broker, or the server asked does not answer, 4 rebuilt or compacted, but the log is
+    damaged (or verify found something wrong), 130 a bulk job was stopped with Ctrl-C.
     """
 
 
@@ -25,3 +36,5 @@ main.add_command(serve)
 main.add_command(view)
 main.add_command(query)
 main.add_command(filter_)
+main.add_command(rebuild)
+main.add_command(compact)

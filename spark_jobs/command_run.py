@@ -1,0 +1,147 @@
+"""Run a bulk job for the person at a terminal, or for a program: checks, progress, report, exit code.
+
+What imports numba or pyspark is imported when a job starts: numba reads where its cache is when the first kernel is
+imported, and a usage error must not wait for either.
+"""
+
+import contextlib
+import importlib.util
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+import click
+
+from protocol.errors import ConfigError, RocketLensError
+from protocol.printable import one_line
+from storage.numba_cache import compile_apart, use_numba_cache
+
+if TYPE_CHECKING:
+    from spark_jobs.progress import Progress
+    from spark_jobs.request import Report
+
+USAGE: Final = 2
+STORE_ERROR: Final = 3
+STOPPED: Final = 130
+"""As shells tell a command that Ctrl-C ended; a report knows the other codes."""
+
+KERNELS: Final = ("spark_jobs.run", "spark_jobs.verify")
+"""Modules that import all kernels of the jobs."""
+
+SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
+"""Set where spark-submit started this process."""
+
+EXTRA: Final = "rocketlens[spark]"
+
+Job = Callable[[dict[str, Any], "Progress"], "Report"]
+
+
+def rebuild(options: dict[str, Any], progress: "Progress") -> "Report":
+    """Rebuild what the options ask for."""
+    from spark_jobs.request import RebuildRequest
+    from spark_jobs.run import run_rebuild
+
+    return run_rebuild(RebuildRequest(**options), progress)
+
+
+def compact(options: dict[str, Any], progress: "Progress") -> "Report":
+    """Compact the index."""
+    from spark_jobs.request import CompactRequest
+    from spark_jobs.run import run_compact
+
+    return run_compact(CompactRequest(**options), progress)
+
+
+def verify(options: dict[str, Any], progress: "Progress") -> "Report":
+    """Compare queues and index with the log."""
+    from spark_jobs.request import VerifyRequest
+    from spark_jobs.verify import run_verify
+
+    return run_verify(VerifyRequest(**options), progress)
+
+
+def run_command(job: Job, *, as_json: bool, numba_cache: Path | None, goes_on: bool = True, **options: Any) -> NoReturn:
+    """Run a job with the options of its request, report on stdout and end with the exit code.
+
+    `goes_on`: another run goes on where one was stopped.
+    """
+    try:
+        with _interruptible():
+            check_places(options, numba_cache)
+            check_spark()
+            progress = _progress(as_json)
+            use_numba_cache(numba_cache)
+            compile_apart(KERNELS, progress.note)
+            report = job(options, progress)
+    except KeyboardInterrupt:
+        _fail("stopped; run the same command again to go on" if goes_on else "stopped", STOPPED)
+    except ConfigError as error:
+        _fail(str(error), USAGE)
+    except RocketLensError as error:
+        _fail(str(error), STORE_ERROR)
+    from spark_jobs.show_report import print_report
+
+    print_report(report, as_json=as_json)
+    sys.exit(report.exit_code)
+
+
+def check_places(options: dict[str, Any], numba_cache: Path | None) -> None:
+    """Raise ConfigError where something would be written into a store that is to stay as it is, or into its midst."""
+    store = Path(options["store"]).resolve()
+    out, work = options.get("out"), options.get("work")
+    if out is not None and Path(out).resolve() == store:
+        raise ConfigError("--out is the store itself: leave it out to replace the store's own files")
+    if out is not None and options.get("drop_backup"):
+        raise ConfigError("--drop-backup and --out exclude each other: with --out nothing is replaced")
+    for option, directory in (("--out", out), ("--work", work), ("--numba-cache", numba_cache)):
+        if directory is not None and Path(directory).resolve().is_relative_to(store):
+            raise ConfigError(f"{option} {directory} lies inside the store: choose a directory beside it")
+
+
+def check_spark() -> None:
+    """Raise ConfigError where Spark or Java is missing."""
+    if importlib.util.find_spec("pyspark") is None:
+        raise ConfigError(f"this needs Spark: pip install '{EXTRA}'")
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=os.path.join(home, "bin")) if home else shutil.which("java")
+    if java is None:
+        where = f"JAVA_HOME is {home}, where there is no bin/java" if home else "there is none in PATH"
+        raise ConfigError(f"Spark needs Java 17 or later, and {where}: install a JDK or set JAVA_HOME")
+
+
+def _progress(as_json: bool) -> "Progress":
+    """Progress on stderr; none for a program that reads what spark-submit makes of stdout and stderr: one stream."""
+    from spark_jobs.progress import Silence
+    from spark_jobs.show_progress import progress_on
+
+    return Silence() if as_json and SUBMITTED in os.environ else progress_on()
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let SIGINT and SIGTERM end the job alike, even where a shell in the background has them ignored."""
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    handlers = {number: signal.signal(number, stop) for number in numbers}
+    try:
+        yield
+    except KeyboardInterrupt:
+        # The end has begun: another Ctrl-C would only spoil it.
+        handlers = dict.fromkeys(numbers, signal.SIG_IGN)
+        raise
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+def _fail(text: str, code: int) -> NoReturn:
+    click.echo(f"rocketlens: {one_line(text)}", err=True)
+    sys.exit(code)

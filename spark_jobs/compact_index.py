@@ -1,0 +1,44 @@
+"""`rocketlens compact index`, and the same for spark-submit: `spark-submit spark_jobs/compact_index.py STORE …`."""
+
+from typing import Any
+
+import click
+
+from spark_jobs.command_options import (
+    compact_options,
+    drop_backup_option,
+    fresh_option,
+    index_options,
+    job_options,
+    keep_checkpoint_option,
+    out_option,
+    store_argument,
+    work_option,
+)
+from spark_jobs.command_run import compact, run_command
+
+
+@click.command("index")
+@store_argument
+@out_option
+@compact_options
+@index_options
+@keep_checkpoint_option
+@drop_backup_option
+@work_option(".rocketlens-work in --out, or in STORE")
+@fresh_option
+@job_options
+def compact_index(**options: Any) -> None:
+    """Make the index of the store in STORE smaller and faster to read.
+
+    Entries whose message is gone, and second ones of the same key and message, are left out; those of one slot come to
+    lie side by side, so that a look-up reads one or two pages of a file instead of one for each entry. Brokers read
+    and continue such files as their own.
+
+    Exit code 4: done, with damage.
+    """
+    run_command(compact, **options)
+
+
+if __name__ == "__main__":
+    compact_index()

@@ -1,0 +1,44 @@
+"""`rocketlens rebuild all`, and the same for spark-submit: `spark-submit spark_jobs/rebuild_all.py STORE …`."""
+
+from typing import Any
+
+import click
+
+from spark_jobs.command_options import (
+    drop_backup_option,
+    fresh_option,
+    from_offset_option,
+    index_options,
+    job_options,
+    keep_checkpoint_option,
+    out_option,
+    queue_options,
+    store_argument,
+    work_option,
+)
+from spark_jobs.command_run import rebuild, run_command
+
+
+@click.command("all")
+@store_argument
+@out_option
+@index_options
+@from_offset_option
+@queue_options
+@keep_checkpoint_option
+@drop_backup_option
+@work_option(".rocketlens-work in --out, or in STORE")
+@fresh_option
+@job_options
+def rebuild_all(**options: Any) -> None:
+    """Build the index files and the queues of the store in STORE anew, from one pass over its commit log.
+
+    As `rebuild index` and `rebuild queues`, which see.
+
+    Exit code 4: done, with damage.
+    """
+    run_command(rebuild, index=True, queues=True, **options)
+
+
+if __name__ == "__main__":
+    rebuild_all()

@@ -1,0 +1,44 @@
+"""`rocketlens rebuild index`, and the same for spark-submit: `spark-submit spark_jobs/rebuild_index.py STORE …`."""
+
+from typing import Any
+
+import click
+
+from spark_jobs.command_options import (
+    drop_backup_option,
+    fresh_option,
+    from_offset_option,
+    index_options,
+    job_options,
+    keep_checkpoint_option,
+    out_option,
+    store_argument,
+    work_option,
+)
+from spark_jobs.command_run import rebuild, run_command
+
+
+@click.command("index")
+@store_argument
+@out_option
+@index_options
+@from_offset_option
+@keep_checkpoint_option
+@drop_backup_option
+@work_option(".rocketlens-work in --out, or in STORE")
+@fresh_option
+@job_options
+def rebuild_index(**options: Any) -> None:
+    """Build the index files of the store in STORE anew, from its commit log.
+
+    The files are, byte for byte, those that a broker would have made of the same log. Intact files at the front are
+    kept. Damage in the log is passed over and listed; without --out, damage that the broker is going to cut its log at
+    ends the log here too.
+
+    Exit code 4: done, with damage.
+    """
+    run_command(rebuild, index=True, **options)
+
+
+if __name__ == "__main__":
+    rebuild_index()

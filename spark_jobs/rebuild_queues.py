@@ -1,0 +1,40 @@
+"""`rocketlens rebuild queues`, and the same for spark-submit: `spark-submit spark_jobs/rebuild_queues.py STORE …`."""
+
+from typing import Any
+
+import click
+
+from spark_jobs.command_options import (
+    drop_backup_option,
+    fresh_option,
+    job_options,
+    out_option,
+    queue_options,
+    store_argument,
+    work_option,
+)
+from spark_jobs.command_run import rebuild, run_command
+
+
+@click.command("queues")
+@store_argument
+@out_option
+@queue_options
+@drop_backup_option
+@work_option(".rocketlens-work in --out, or in STORE")
+@fresh_option
+@job_options
+def rebuild_queues(**options: Any) -> None:
+    """Build the queues of the store in STORE anew, from its commit log: consumequeue, batchconsumequeue and
+    consumequeue_ext.
+
+    Queue offsets stay what they are, so that consumers go on where they were. Damage in the log is passed over and
+    listed; without --out, damage that the broker is going to cut its log at ends the log here too.
+
+    Exit code 4: done, with damage.
+    """
+    run_command(rebuild, queues=True, **options)
+
+
+if __name__ == "__main__":
+    rebuild_queues()

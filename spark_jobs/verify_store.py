@@ -1,0 +1,26 @@
+"""`rocketlens verify`, and the same for spark-submit: `spark-submit spark_jobs/verify_store.py STORE …`."""
+
+from typing import Any
+
+import click
+
+from spark_jobs.command_options import delay_levels_option, job_options, limit_option, store_argument, work_option
+from spark_jobs.command_run import run_command, verify
+
+
+@click.command("verify")
+@store_argument
+@delay_levels_option
+@limit_option
+@work_option("a temporary one")
+@job_options
+def verify_store(**options: Any) -> None:
+    """Check every message of the store in STORE, and every queue unit and index entry against them.
+
+    The store is only read. Exit code 0: nothing is wrong, 4: something is; the report says what and where.
+    """
+    run_command(verify, goes_on=False, **options)
+
+
+if __name__ == "__main__":
+    verify_store()

@@ -1,0 +1,230 @@
+"""`rocketlens rebuild`, `compact` and `verify` with a stand-in for the job: options, errors, reports, exit codes."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from bulk_jobs import StandIn, stand_in
+from command_line import rocketlens
+from protocol.errors import ConfigError, NotAStore, StoreError
+from spark_jobs import command_options, request
+from spark_jobs.damage import Damage
+from spark_jobs.request import CompactRequest, RebuildRequest, Report, VerifyRequest
+from storage.delay_levels import DEFAULT_DELAY_LEVELS
+
+ROOT = Path(__file__).parents[3]
+
+SHARED = {
+    "--commit-log /a,/b": {"commit_log_directories": ("/a", "/b")},
+    "--work /tmp/w": {"work": "/tmp/w"},
+    "--master spark://h:7077": {"master": "spark://h:7077"},
+    "--conf spark.a=1 --conf spark.b=x=y --conf spark.a=2": {"settings": {"spark.a": "2", "spark.b": "x=y"}},
+}
+WRITING = SHARED | {
+    "--out /tmp/o": {"out": "/tmp/o"},
+    "--drop-backup": {"drop_backup": True},
+    "--fresh": {"fresh": True},
+}
+INDEX = {
+    "--profile classic": {"profile": "classic"},
+    "--slots 97": {"slots": 97},
+    "--entries 150": {"entries": 150},
+    "--tz Asia/Shanghai": {"zone": "Asia/Shanghai"},
+    "--tz -07:00": {"zone": "-07:00"},
+    "--keep-checkpoint": {"keep_checkpoint": True},
+}
+FROM_OFFSET = {"--from-offset 0": {"from_offset": 0}}
+QUEUES = {
+    "--topic A --topic B": {"topics": ("A", "B")},
+    "--delay-levels '1s 2h'": {"delay_levels": "1s 2h"},
+    "--lmq --ext --drop-unknown-topics": {"lmq": True, "ext": True, "drop_unknown_topics": True},
+    "--queue-file-size 200": {"queue_file_size": 200},
+    "--batch-queue-file-size 460": {"batch_queue_file_size": 460},
+    "--ext-file-size 4096": {"ext_file_size": 4096},
+}
+COMPACT = {"--from-log --drop-tags --topic A": {"from_log": True, "drop_tags": True, "topics": ("A",)}}
+VERIFY = {"--limit 7": {"limit": 7}, "--delay-levels 1s": {"delay_levels": "1s"}}
+
+COMMANDS: dict[str, tuple[type[msgspec.Struct], dict[str, Any], dict[str, dict[str, Any]]]] = {
+    "rebuild index": (RebuildRequest, {"index": True}, WRITING | INDEX | FROM_OFFSET),
+    "rebuild queues": (RebuildRequest, {"queues": True}, WRITING | QUEUES),
+    "rebuild all": (RebuildRequest, {"index": True, "queues": True}, WRITING | INDEX | FROM_OFFSET | QUEUES),
+    "compact index": (CompactRequest, {}, WRITING | INDEX | COMPACT),
+    "verify": (VerifyRequest, {}, SHARED | VERIFY),
+}
+
+
+def words(text: str) -> list[str]:
+    return [word.strip("'") for word in text.replace("'1s 2h'", "'1s\t2h'").split(" ")]
+
+
+@pytest.fixture
+def job(monkeypatch: pytest.MonkeyPatch) -> StandIn:
+    return stand_in(monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("command", "options"), [(command, options) for command, (*_, cases) in COMMANDS.items() for options in cases]
+)
+def test_an_option_becomes_a_field_of_the_request(job: StandIn, command: str, options: str) -> None:
+    kind, fixed, cases = COMMANDS[command]
+    arguments = [word.replace("\t", " ") for word in words(options)]
+    outcome = rocketlens(*command.split(), "/store", *arguments)
+    assert (outcome.code, job.request) == (0, kind(store="/store", **fixed, **cases[options])), outcome.errors
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_without_options_a_request_has_its_defaults(job: StandIn, command: str) -> None:
+    kind, fixed, _ = COMMANDS[command]
+    assert rocketlens(*command.split(), "/store").code == 0
+    assert job.request == kind(store="/store", **fixed)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_field_of_a_request_has_an_option(command: str) -> None:
+    kind, fixed, cases = COMMANDS[command]
+    told = {"store", *fixed} | {name for fields in cases.values() for name in fields}
+    others = {
+        "rebuild index": set().union(*QUEUES.values()),
+        "rebuild queues": set().union(*(INDEX | FROM_OFFSET).values()),
+    }
+    unused = {"index", "queues"} | others.get(command, set()) | ({"fresh"} if command == "verify" else set())
+    assert set(kind.__struct_fields__) - unused <= told
+
+
+def test_choices_that_are_spelled_twice_are_the_same() -> None:
+    """The options are read before anything that imports a kernel is."""
+    assert command_options.PROFILES == request.PROFILES
+    assert DEFAULT_DELAY_LEVELS == request.DEFAULT_DELAY_LEVELS
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["rebuild", "index"], "Missing argument 'STORE'"),
+        (["rebuild", "nothing", "/store"], "No such command 'nothing'"),
+        (["rebuild", "index", "/store", "--lmq"], "No such option"),
+        (["rebuild", "index", "/store", "--profile", "5.4"], "'5.4' is not one of"),
+        (["rebuild", "index", "/store", "--slots", "0"], "0 is not in the range"),
+        (["rebuild", "index", "/store", "--entries", "2147483648"], "not in the range"),
+        (["rebuild", "index", "/store", "--from-offset", "-1"], "-1 is not in the range"),
+        (["rebuild", "index", "/store", "--tz", "Mars/Phobos"], "neither a time zone like Asia/Shanghai nor an offset"),
+        (["rebuild", "all", "/store", "--delay-levels", "1s 5x"], "level 2 is '5x'"),
+        (["verify", "/store", "--delay-levels", ""], "level 1"),
+        (["verify", "/store", "--conf", "spark.a"], "'spark.a', expected a Spark property"),
+        (["verify", "/store", "--conf", "a=b"], "'a=b', expected a Spark property"),
+        (["verify", "/store", "--commit-log", "/a,,/b"], "'/a,,/b' has an empty directory name"),
+        (["verify", "/store", "--numba-cache", "/store/x"], "--numba-cache /store/x lies inside the store"),
+        (["verify", "/store", "--work", "/store/config"], "--work /store/config lies inside the store"),
+        (["rebuild", "all", "/store", "--out", "/store"], "--out is the store itself"),
+        (["rebuild", "all", "/store", "--out", "/a/../store/new"], "--out /a/../store/new lies inside the store"),
+        (["compact", "index", "/store", "--out", "/o", "--drop-backup"], "--drop-backup and --out exclude each other"),
+    ],
+)  # fmt: skip
+def test_wrong_usage_is_told_before_anything_starts(job: StandIn, arguments: list[str], message: str) -> None:
+    outcome = rocketlens(*arguments)
+    assert (outcome.code, job.requests, outcome.output) == (2, [], b"")
+    assert message in " ".join(outcome.errors.split())
+
+
+def test_without_spark_it_says_what_to_install(job: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+    outcome = rocketlens("rebuild", "all", "/store")
+    assert (outcome.code, outcome.errors) == (2, "rocketlens: this needs Spark: pip install 'rocketlens[spark]'\n")
+
+
+def test_without_java_it_says_what_to_install(job: StandIn, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    outcome = rocketlens("verify", "/store")
+    assert outcome.code == 2
+    assert f"JAVA_HOME is {tmp_path}, where there is no bin/java" in outcome.errors
+    monkeypatch.delenv("JAVA_HOME")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert "there is none in PATH" in rocketlens("verify", "/store").errors
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (NotAStore("/store", expected="a", found="b"), 3, "/store is no store that can be served: found b, expected a"),
+        (StoreError("/store/lock", what="is locked by\n\x1b[2J"), 3, "/store/lock: is locked by \\x1b[2J"),
+        (ConfigError("--out /o: there is index already"), 2, "--out /o: there is index already"),
+        (KeyboardInterrupt(), 130, "stopped; run the same command again to go on"),
+    ],
+)  # fmt: skip
+def test_an_error_is_one_line_and_an_exit_code(job: StandIn, error: BaseException, code: int, line: str) -> None:
+    job.error = error
+    outcome = rocketlens("rebuild", "index", "/store", "--json")
+    assert (outcome.code, outcome.output) == (code, b"")
+    assert outcome.errors == f"rocketlens: working\nrocketlens: {line}\n"
+
+
+def test_a_verification_that_was_stopped_does_not_go_on(job: StandIn) -> None:
+    job.error = KeyboardInterrupt()
+    outcome = rocketlens("verify", "/store")
+    assert (outcome.code, outcome.errors) == (130, "rocketlens: working\nrocketlens: stopped\n")
+
+
+def test_a_bug_keeps_its_trace(job: StandIn) -> None:
+    job.error = ZeroDivisionError("a bug")
+    with pytest.raises(ZeroDivisionError):
+        rocketlens("rebuild", "index", "/store")
+
+
+def test_json_is_one_object_with_everything(job: StandIn) -> None:
+    job.report = Report(
+        command="rebuild",
+        store="/store",
+        out="/out",
+        bytes=5,
+        steady_seconds=1.5,
+        damages=[Damage("/store/commitlog/0", 7, 3, "an intact record", "zeros")],
+        more_damages=2,
+        notes=["a note"],
+    )
+    outcome = rocketlens("rebuild", "all", "/store", "--json")
+    assert outcome.code == 4
+    report = json.loads(outcome.output)
+    assert report["exitCode"] == 4
+    assert (report["steadySeconds"], report["moreDamages"], report["notes"]) == (1.5, 2, ["a note"])
+    assert report["damages"] == [
+        {
+            "path": "/store/commitlog/0",
+            "physicalOffset": 7,
+            "length": 3,
+            "expected": "an intact record",
+            "found": "zeros",
+        }
+    ]
+    assert outcome.errors == "rocketlens: working\n"
+
+
+def test_damage_is_told_and_makes_exit_code_4(job: StandIn) -> None:
+    job.report.damages = [Damage("/store/commitlog/0", 7, 3, "an intact record", "zeros")]
+    outcome = rocketlens("rebuild", "all", "/store")
+    assert outcome.code == 4
+    assert "/store/commitlog/0 at physical offset 7: expected an intact record, found zeros" in outcome.text
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["rebuild", "--help"], ["rebuild", "index", "--help"], ["verify"], ["rebuild", "all"]]
+)
+def test_help_and_usage_errors_import_neither_numba_nor_spark(arguments: list[str]) -> None:
+    code = (
+        "import sys\n"
+        "from broker.cli.main import main\n"
+        "try:\n"
+        "    main(sys.argv[1:])\n"
+        "except SystemExit:\n"
+        "    heavy = {'numba', 'numpy', 'pyspark', 'py4j', 'rich'} & {name.split('.')[0] for name in sys.modules}\n"
+        "    print('heavy:', *sorted(heavy))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines()[-1] == "heavy:"

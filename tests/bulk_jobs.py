@@ -1,0 +1,42 @@
+"""Stands in for the bulk jobs under their commands: what was asked for, and an answer of the test's."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from spark_jobs import command_run
+from spark_jobs.request import Report
+
+
+@dataclass
+class StandIn:
+    """A job that keeps its requests and answers with `report`, or raises `error`."""
+
+    report: Report = field(default_factory=lambda: Report(command="rebuild", store="/store", out="/store"))
+    error: BaseException | None = None
+    requests: list[Any] = field(default_factory=list)
+
+    def __call__(self, request: Any, progress: Any) -> Report:
+        self.requests.append(request)
+        progress.note("working")
+        if self.error is not None:
+            raise self.error
+        return self.report
+
+    @property
+    def request(self) -> Any:
+        """The one request."""
+        (request,) = self.requests
+        return request
+
+
+def stand_in(patch: pytest.MonkeyPatch) -> StandIn:
+    """Put one in the place of all jobs; nothing is compiled, and no signal's handler outlives the test."""
+    job = StandIn()
+    patch.setattr("spark_jobs.run.run_rebuild", job)
+    patch.setattr("spark_jobs.run.run_compact", job, raising=False)
+    patch.setattr("spark_jobs.verify.run_verify", job)
+    patch.setattr(command_run, "compile_apart", lambda modules, tell: None)
+    patch.setattr(command_run.signal, "signal", lambda number, handler: None)
+    return job

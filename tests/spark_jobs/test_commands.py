@@ -1,0 +1,112 @@
+"""The commands as processes: Ctrl-C in the middle of a scan, and going on under spark-submit."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from process import COMMAND, ROOT
+from store_writer import StoreWriter
+
+SECONDS = 180
+SEGMENTS = 150
+SLOTS, ENTRIES = 97, 150
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """A store of many small segments, so that a scan takes a while whatever the machine."""
+    writer = StoreWriter(tmp_path / "store", segment_size=1024, index_slots=SLOTS, index_entries=ENTRIES)
+    number = 0
+    while len(list((tmp_path / "store" / "commitlog").iterdir())) < SEGMENTS:
+        writer.append("T", b"x" * 100, keys=f"key-{number} all", unique_key=f"u{number}", tags="A")
+        number += 1
+    writer.close()
+    return tmp_path / "store"
+
+
+def wait_for(what: Callable[[], object], process: "subprocess.Popen[str] | None" = None) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not what():
+        assert time.monotonic() < deadline
+        assert process is None or process.poll() is None, process.communicate()
+        time.sleep(0.02)
+
+
+def descendants(pid: int) -> set[int]:
+    """Processes that a process started, and those that these did."""
+    parents = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                parents[int(entry.name)] = int((entry / "stat").read_text().rsplit(")", 1)[1].split()[1])
+            except OSError:
+                continue
+    found, added = {pid}, True
+    while added:
+        below = {child for child, parent in parents.items() if parent in found} - found
+        found, added = found | below, bool(below)
+    return found - {pid}
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def contents(store: Path) -> dict[str, bytes]:
+    """All files of a store but what a job keeps there while it is under way."""
+    files = (path for path in store.rglob("*") if path.is_file() and ".rocketlens-work" not in path.parts)
+    return {str(path.relative_to(store)): path.read_bytes() for path in files if path.name != "lock"}
+
+
+def test_ctrl_c_stops_a_scan_cleanly_and_spark_submit_goes_on(store: Path, tmp_path: Path) -> None:
+    import pyspark
+
+    written = [path.read_bytes() for path in sorted((store / "index").iterdir())]
+    for path in (store / "index").iterdir():
+        path.unlink()
+    before = contents(store)
+    work = store / ".rocketlens-work"
+    options = [str(store), "--slots", str(SLOTS), "--entries", str(ENTRIES), "--json"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+
+    command = [*COMMAND, "rebuild", "index", *options, "--master", "local[1]"]
+    process = subprocess.Popen(
+        command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        wait_for(lambda: len(list(work.glob("*/done/scan-*.msgpack"))) >= 3, process)
+        started = descendants(process.pid)
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=SECONDS)
+    finally:
+        process.kill()
+    scanned = len(list(work.glob("*/done/scan-*.msgpack")))
+    assert (process.returncode, output) == (130, ""), errors
+    assert errors.splitlines()[-1] == "rocketlens: stopped; run the same command again to go on"
+    assert "Traceback" not in errors
+    assert "ERROR" not in errors
+    assert len(started) >= 2  # the JVM and its workers
+    wait_for(lambda: not any(map(is_running, started)))
+    assert 3 <= scanned < SEGMENTS
+    assert contents(store) == before
+
+    submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
+    command = [str(submit), "--master", "local[1]", str(ROOT / "spark_jobs" / "rebuild_index.py"), *options]
+    environment |= {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    ended = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False, timeout=SECONDS
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    report = json.loads(ended.stdout)
+    assert report["resumed"]
+    assert [path.read_bytes() for path in sorted((store / "index").iterdir())] == written
