@@ -26,6 +26,7 @@ CANCEL_SECONDS: Final = 20.0
 """How long a cancelled job may take to end; its session ends in any case."""
 
 _ASK_AGAIN_SECONDS: Final = 0.5
+_FRAME: Final = re.compile(r"\s+(at |\.\.\. \d+ more)")
 _FAILED: Final = re.compile(r'TaskFailed: ("(?:[^"\\]|\\.)*")')
 
 
@@ -94,7 +95,7 @@ def spark_failure(what: str, error: Exception, log: Path | None = None) -> Spark
     java_exception: Any = getattr(error, "java_exception", None)
     reason = str(java_exception.getMessage() if java_exception is not None else error)
     if "JAVA_GATEWAY_EXITED" in reason and log is not None:
-        reason = _last_line(log) or reason
+        reason = _last_words(log) or reason
     reason = reason.strip().partition("\n")[0]
     return SparkFailed(f"{what}: {reason}" + (f"; more in {log}" if log is not None and log.exists() else ""))
 
@@ -116,9 +117,10 @@ def _sentence(error: Exception) -> str:
     return str(error)
 
 
-def _last_line(log: Path) -> str:
+def _last_words(log: Path) -> str:
+    """The last line that is no frame of a Java trace."""
     try:
         lines = log.read_text(errors="replace").split("\n")
     except OSError:
         return ""
-    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+    return next((line.strip() for line in reversed(lines) if line.strip() and not _FRAME.match(line)), "")

@@ -115,7 +115,7 @@ def test_what_spark_says_is_told_in_one_line(tmp_path: Path) -> None:
 
 def test_a_jvm_that_ended_at_once_is_told_by_its_last_words(tmp_path: Path) -> None:
     log = tmp_path / "spark.log"
-    log.write_text("Picked up nothing\nError: Could not create the Java Virtual Machine.\n\n")
+    log.write_text("Picked up\nError: Could not create the Java Virtual Machine.\n\tat a.B(C.java)\n\t... 3 more\n\n")
     error = spark_failure("Spark does not start", RuntimeError("[JAVA_GATEWAY_EXITED] Java gateway …"), log)
     expected = f"Spark does not start: Error: Could not create the Java Virtual Machine.; more in {log}"
     assert str(error) == expected
