@@ -62,7 +62,9 @@ def _build(task: BuildIndexTask, report: Any) -> dict[str, Any]:
         report(put, put)
     header = builder.finish(task.end_physical_offset) if isinstance(builder, CompactFileBuilder) else builder.finish()
     checksum = crc32(memoryview(builder.memory)[: builder.used])
-    write_file(Path(task.path), builder.memory, builder.used, builder.size)
+    partial = WorkDirectory(Path(task.work)).partial / f"{task.name}.{os.getpid()}"
+    write_file(partial, builder.memory, builder.used, builder.size)
+    os.replace(partial, task.path)
     return {
         "name": Path(task.path).name,
         "header": list(header_fields(header)),

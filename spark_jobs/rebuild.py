@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_jobs.build_index_file import PHASE, BuildIndexTask, build_index_file
+from spark_jobs.build_queues import BuildQueuesTask, build_queues, bundle_count
 from spark_jobs.index_names import implied_zone, name_files, parse_zone
 from spark_jobs.kept_index import IndexShapeWanted, KeptIndex, choose_shape, keep_below, keep_index
 from spark_jobs.log_end import LogEnd, find_log_end
@@ -27,12 +28,15 @@ from spark_jobs.place_entries import (
     has_record_behind,
     place,
 )
+from spark_jobs.place_queues import log_extent, queue_tasks, unit_count
 from spark_jobs.progress import Progress, shown
 from spark_jobs.request import RebuildRequest
 from spark_jobs.scan_log import Probed, ScanOptions, probe_source, scan_log
 from spark_jobs.session import run_tasks
 from spark_jobs.source import Source
 from spark_jobs.work_directory import WorkDirectory
+from storage.delay_levels import parse_delay_levels
+from storage.queue_plan import QueueOptions, QueuePlan
 from storage.store_layout import INDEX
 
 if TYPE_CHECKING:
@@ -52,6 +56,7 @@ class Rebuilt:
     kept: KeptIndex
     index_files: list[dict[str, Any]] = field(default_factory=list)
     queues: list[dict[str, Any]] = field(default_factory=list)
+    queue_plan: QueuePlan | None = None
     notes: list[str] = field(default_factory=list)
 
 
@@ -64,6 +69,7 @@ class Rebuild:
         """Nothing is done yet."""
         self._request, self._source, self._work = request, source, work
         self._context, self._progress = context, progress
+        self._queue_plan = _queue_plan(request) if request.queues else None
 
     def run(self) -> Rebuilt:
         """Do it all, up to finished files in the work directory."""
@@ -93,21 +99,42 @@ class Rebuild:
         return kept if start is None else keep_below(kept, probed.index_files, start)
 
     def _scan_options(self, probed: Probed, shape: IndexShapeWanted, kept: KeptIndex) -> ScanOptions:
-        request = self._request
+        request, plan = self._request, self._queue_plan
         entries_from = kept.boundary.physical_offset if kept.boundary else 0
+        queues: dict[str, Any] = {}
+        if plan is not None:
+            queues = {
+                "bundles": bundle_count(self._source.size),
+                "delays": parse_delay_levels(request.delay_levels),
+                "lmq": plan.lmq,
+                "ext": plan.ext,
+                "batch_topics": tuple(sorted(topic.encode() for topic in plan.batch_topics)),
+            }
         return ScanOptions(
             entries_from=entries_from if request.index else None,
             checksums_from=probed.recovery_start,
             tags=shape.tags,
+            **queues,
         )
 
     def _build(self, rebuilt: Rebuilt) -> None:
         """Build index files and queues in one go, so that no core waits for the last of either."""
         index_tasks = self._index_tasks(rebuilt) if self._request.index else []
+        queue_tasks = self._queue_tasks(rebuilt)
+        tasks: list[BuildIndexTask | BuildQueuesTask] = [*index_tasks, *queue_tasks]
         self._work.enter(PHASE)
-        entries = sum(task.placed.entries for task in index_tasks)
-        with shown(self._progress, self._work, PHASE, entries, "entries"):
-            rebuilt.index_files = run_tasks(self._context, PHASE, index_tasks, build_index_file)
+        amount = sum(task.placed.entries for task in index_tasks)
+        amount += unit_count(rebuilt.segments) if queue_tasks else 0
+        with shown(self._progress, self._work, PHASE, amount, "entries"):
+            built = run_tasks(self._context, PHASE, tasks, build)
+        rebuilt.index_files, rebuilt.queues = built[: len(index_tasks)], built[len(index_tasks) :]
+
+    def _queue_tasks(self, rebuilt: Rebuilt) -> list[BuildQueuesTask]:
+        rebuilt.queue_plan = self._queue_plan
+        if self._queue_plan is None:
+            return []
+        log = log_extent(self._source.segments[0].base_offset, rebuilt.log_end.end, rebuilt.log_end.damages)
+        return queue_tasks(self._queue_plan, self._work, rebuilt.segments, log)
 
     def _index_tasks(self, rebuilt: Rebuilt) -> list[BuildIndexTask]:
         blocks = [block for summary in rebuilt.segments for block in self._blocks(summary)]
@@ -142,6 +169,24 @@ class Rebuild:
     def _blocks(self, summary: dict[str, Any]) -> list[EntryBlock]:
         name = f"scan-{summary['base']:020d}.entries"
         return entry_blocks(summary, Path(self._work.blocks / name))
+
+
+def build(task: BuildIndexTask | BuildQueuesTask) -> dict[str, Any]:
+    """Run a task of either kind."""
+    return build_index_file(task) if isinstance(task, BuildIndexTask) else build_queues(task)
+
+
+def _queue_plan(request: RebuildRequest) -> QueuePlan:
+    options = QueueOptions(
+        topics=frozenset(request.topics),
+        drop_unknown_topics=request.drop_unknown_topics,
+        lmq=request.lmq,
+        ext=request.ext,
+        consume_queue_file_size=request.queue_file_size,
+        batch_file_size=request.batch_queue_file_size,
+        ext_file_size=request.ext_file_size,
+    )
+    return QueuePlan.of(Path(request.store), options)
 
 
 def _zone(request: RebuildRequest, probed: Probed) -> tzinfo | None:

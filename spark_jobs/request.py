@@ -6,9 +6,9 @@ import msgspec
 
 from protocol.errors import ConfigError
 from spark_jobs.damage import Damage
+from storage.delay_levels import DEFAULT_DELAY_LEVELS
 
 PROFILES: Final = ("auto", "5.5", "classic")
-DEFAULT_DELAY_LEVELS: Final = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 
 
 class RebuildRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,6 +97,22 @@ class CompactRequest(msgspec.Struct, frozen=True, kw_only=True):
         return _identity(self)
 
 
+class VerifyRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Options of a verification. `limit`: findings of one kind that are listed of one file; more are counted.
+
+    `work` is where a directory for what is half done is made, None for the machine's temporary directory.
+    """
+
+    store: str
+    delay_levels: str = DEFAULT_DELAY_LEVELS
+    commit_log_directories: tuple[str, ...] = ()
+    limit: int = 10_000
+    fresh: bool = False
+    work: str | None = None
+    master: str = ""
+    settings: dict[str, str] = {}
+
+
 class Report(msgspec.Struct, kw_only=True, rename="camel"):
     """What a job did. Bytes and messages are those of the log; `steady_seconds` from first read to last publishing."""
 
@@ -117,8 +133,8 @@ class Report(msgspec.Struct, kw_only=True, rename="camel"):
 
     @property
     def exit_code(self) -> int:
-        """0, or 4 where there was damage."""
-        return 4 if self.damages or self.more_damages else 0
+        """0, or 4 where there was damage, or a verification found anything wrong."""
+        return 4 if self.damages or self.more_damages or not self.details.get("clean", True) else 0
 
 
 def _check_profile(profile: str) -> None:

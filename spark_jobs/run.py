@@ -1,154 +1,167 @@
-"""Run a bulk job from request to report: lock, source, work directory, Spark, publishing."""
+"""Run a job that writes, from request to report: lock, source, work directory, Spark, publishing."""
 
 import contextlib
-import hashlib
-import os
 import time
-from collections.abc import Iterator
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from protocol.errors import ConfigError
-from spark_jobs.new_checkpoint import latest_end_timestamp, write_checkpoint
+from spark_jobs.compact import Compact, Compacted
+from spark_jobs.deliver import Request, check_out, deliver, end_last_publishing, stage_index
+from spark_jobs.place_queues import carry_queues, log_extent, queue_details, queue_notes, staged_trees
 from spark_jobs.progress import Progress
-from spark_jobs.publish import Staged, publish, roll_forward
+from spark_jobs.publish import Staged
+from spark_jobs.publish_journal import remove_journal
+from spark_jobs.publish_names import find_unfinished
 from spark_jobs.rebuild import Rebuild, Rebuilt
-from spark_jobs.request import RebuildRequest, Report
+from spark_jobs.request import CompactRequest, RebuildRequest, Report
 from spark_jobs.scan_log import total
 from spark_jobs.session import spark_context
 from spark_jobs.source import Source, find_source
-from spark_jobs.stage import stage_kept
 from spark_jobs.store_lock import StoreLock
-from spark_jobs.work_directory import WorkDirectory
-from storage.direct_writer import fsync_directory
-from storage.queue_store import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
-from storage.store_layout import CHECKPOINT, INDEX
+from spark_jobs.work_directory import JOURNAL, WorkDirectory
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
 
 WORK_DIRECTORY: Final = ".rocketlens-work"
-JOURNAL: Final = "journal.msgpack"
 REPORT: Final = "report"
-CONSUME_QUEUE_EXT: Final = "consumequeue_ext"
+
+Made = tuple[Report, list[Staged]]
+Make = Callable[[Source, WorkDirectory, "SparkContext"], Callable[[], Made]]
+"""Builds in Spark; what it returns stages the result and reports once Spark is gone."""
 
 
 def run_rebuild(request: RebuildRequest, progress: Progress) -> Report:
     """Rebuild as asked; raises a RocketLensError, with the store as it was, for what cannot be done."""
-    started = time.monotonic()
-    work_root = Path(request.work or Path(request.target) / WORK_DIRECTORY)
-    source = find_source(Path(request.store), tuple(map(Path, request.commit_log_directories)))
-    with _held(request, work_root, progress) as lock:
-        if lock is not None:
-            ended = roll_forward(lock, work_root / JOURNAL, source=_log_digest(source))
-            report = _report_of(WorkDirectory(work_root), request) if ended else None
+
+    def make(source: Source, work: WorkDirectory, context: "SparkContext") -> Callable[[], Made]:
+        rebuilt = Rebuild(request, source, work, context, progress).run()
+        return lambda: _rebuilt(request, source, work, rebuilt)
+
+    return _run("rebuild", request, progress, make)
+
+
+def run_compact(request: CompactRequest, progress: Progress) -> Report:
+    """Compact the index; raises a RocketLensError, with the store as it was, for what cannot be done."""
+
+    def make(source: Source, work: WorkDirectory, context: "SparkContext") -> Callable[[], Made]:
+        compacted = Compact(request, source, work, context, progress).run()
+        return lambda: (_compact_report(request, source, compacted), stage_index(request, source, work, ()))
+
+    return _run("compact", request, progress, make)
+
+
+def _run(command: str, request: Request, progress: Progress, make: Make) -> Report:
+    started, began = time.monotonic(), time.time()
+    base = Path(request.work or Path(request.target) / WORK_DIRECTORY)
+    with _held(request, base, progress) as lock:
+        source = find_source(Path(request.store), tuple(map(Path, request.commit_log_directories)))
+        if lock is not None and end_last_publishing(lock, source, base):
+            report = _last_report(command, request, base)
             if report is not None:
                 return report
             source = find_source(Path(request.store), tuple(map(Path, request.commit_log_directories)))
         for problem in source.problems:
             progress.note(problem)
-        identity = {"command": "rebuild", "request": request.identity(), "source": source.identity()}
-        work = WorkDirectory.open(work_root, identity, fresh=request.fresh)
-        resumed = any((work.root / "done").iterdir())
-        with spark_context("rebuild", request.master, work.root, request.settings) as context:
-            rebuilt = Rebuild(request, source, work, context, progress).run()
-        report = _report(request, source, rebuilt)
-        report.resumed = resumed
-        staged = _stage(request, source, work, rebuilt)
-        work.finish(REPORT, msgspec.to_builtins(report))
-        _publish(request, source, work, staged, lock, report)
-        report.seconds = time.monotonic() - started
-        report.steady_seconds = time.time() - report.details["scan"]["began"]
-        work.remove()
-        return report
+        identity = {"command": command, "request": request.identity(), "source": source.identity()}
+        with contextlib.closing(WorkDirectory.open(base, identity, fresh=request.fresh)) as work:
+            resumed = any((work.root / "done").iterdir())
+            with spark_context(command, request.master, work.root, request.settings) as context:
+                finish = make(source, work, context)
+            report, staged = finish()
+            report.resumed = resumed
+            work.finish(REPORT, msgspec.to_builtins(report))
+            deliver(request, source, work, staged, lock, report)
+            report.seconds = time.monotonic() - started
+            report.steady_seconds = time.time() - report.details.get("scan", {}).get("began", began)
+            work.remove()
+            return report
 
 
 @contextlib.contextmanager
-def _held(request: RebuildRequest, work: Path, progress: Progress) -> Iterator[StoreLock | None]:
+def _held(request: Request, work: Path, progress: Progress) -> Iterator[StoreLock | None]:
     """The store's lock where its own directories are going to be replaced; with --out nothing must be in the way."""
-    if request.out is None:
-        elsewhere = tuple(map(Path, request.commit_log_directories))
-        with StoreLock(Path(request.store), elsewhere=elsewhere, work=work, warn=progress.note) as lock:
-            yield lock
+    if request.out is not None:
+        check_out(request)
+        yield None
         return
-    if Path(request.out).resolve().is_relative_to(Path(request.store).resolve()):
-        raise ConfigError(f"--out {request.out} lies in the store, which stays as it is; leave --out away to replace")
-    for name in (INDEX, CONSUME_QUEUE, BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT, CHECKPOINT):
-        if os.path.lexists(Path(request.out) / name):
-            raise ConfigError(f"--out {request.out}: there is {name} already; remove it or choose another directory")
-    Path(request.out).mkdir(parents=True, exist_ok=True)
-    yield None
+    elsewhere = tuple(map(Path, request.commit_log_directories))
+    with StoreLock(Path(request.store), elsewhere=elsewhere, work=work, warn=progress.note) as lock:
+        if not (work / JOURNAL).exists():
+            for path in find_unfinished(lock.store):
+                progress.note(f"{path} is left of a publishing without a journal: compare it with its namesake by hand")
+        yield lock
 
 
-def _stage(request: RebuildRequest, source: Source, work: WorkDirectory, rebuilt: Rebuilt) -> list[Staged]:
-    """Everything that is to be published, complete in the work directory."""
+def _rebuilt(request: RebuildRequest, source: Source, work: WorkDirectory, rebuilt: Rebuilt) -> Made:
+    """Everything that is to be published, complete in the work directory, and what there is to say of it."""
+    report = _report("rebuild", request, source, rebuilt.segments)
+    report.damages, report.more_damages = list(rebuilt.log_end.damages), rebuilt.log_end.more_damages
+    report.details["logEnd"] = rebuilt.log_end.end
+    report.notes += rebuilt.notes
     staged: list[Staged] = []
     if request.index:
-        directory = work.staged / INDEX
-        stage_kept(rebuilt.kept.names, source.layout.index, directory, link=request.out is None)
-        staged.append(Staged(INDEX, directory, synced=True))
-        latest = latest_end_timestamp(directory)
-        if latest is not None and not request.keep_checkpoint:
-            write_checkpoint(source.layout.checkpoint, work.staged / CHECKPOINT, latest)
-            staged.append(Staged(CHECKPOINT, work.staged / CHECKPOINT, synced=True))
-    return staged
+        staged += stage_index(request, source, work, rebuilt.kept.names)
+        report.entries = total(rebuilt.index_files, "entries")
+        report.details["index"] = {
+            "slots": rebuilt.shape.slots,
+            "entries": rebuilt.shape.capacity,
+            "profile": "5.5" if rebuilt.shape.tags else "classic",
+            "kept": list(rebuilt.kept.names),
+            "built": [file["name"] for file in rebuilt.index_files],
+            "reasons": list(rebuilt.kept.reasons),
+        }
+    if rebuilt.queue_plan is not None:
+        plan = rebuilt.queue_plan
+        log = log_extent(source.segments[0].base_offset, rebuilt.log_end.end, rebuilt.log_end.damages)
+        carried = carry_queues(plan, work, rebuilt.queues, log, in_place=request.out is None)
+        staged += [Staged(tree, work.staged / tree, synced=True) for tree in staged_trees(plan, work)]
+        details = queue_details(plan, rebuilt.segments, rebuilt.queues, carried)
+        report.details["queues"], report.units = details, details["units"]
+        report.notes += queue_notes(plan, details)
+    return report, staged
 
 
-def _publish(
-    request: RebuildRequest,
-    source: Source,
-    work: WorkDirectory,
-    staged: list[Staged],
-    lock: StoreLock | None,
-    report: Report,
-) -> None:
-    if lock is None:
-        out = Path(request.target)
-        for each in staged:
-            fsync_directory(each.path if each.path.is_dir() else each.path.parent)
-            os.rename(each.path, out / each.name)
-        fsync_directory(out)
-        return
-    moment = datetime.now(UTC).strftime("%Y%m%d%H%M%S")
-    published = publish(lock, staged, work.root / JOURNAL, moment, source=_log_digest(source), enter=work.enter)
-    report.details["backups"] = [str(path) for path in published.backups]
+def _compact_report(request: CompactRequest, source: Source, compacted: Compacted) -> Report:
+    report = _report("compact", request, source, compacted.segments)
+    report.entries = total(compacted.index_files, "entries")
+    report.notes += compacted.notes
+    if compacted.log_end is not None:
+        report.damages, report.more_damages = list(compacted.log_end.damages), compacted.log_end.more_damages
+    report.details["index"] = {
+        "slots": compacted.shape.slots,
+        "entries": compacted.shape.capacity,
+        "profile": "5.5" if compacted.shape.tags else "classic",
+        "built": [file["name"] for file in compacted.index_files],
+        "read": compacted.read,
+        "dropped": compacted.dropped,
+    }
+    return report
 
 
-def _report(request: RebuildRequest, source: Source, rebuilt: Rebuilt) -> Report:
-    return Report(
-        command="rebuild",
-        store=request.store,
-        out=request.target,
-        bytes=source.size,
-        messages=total(rebuilt.segments, "records"),
-        entries=total(rebuilt.index_files, "entries"),
-        details={
-            "index": {
-                "slots": rebuilt.shape.slots,
-                "entries": rebuilt.shape.capacity,
-                "profile": "5.5" if rebuilt.shape.tags else "classic",
-                "kept": list(rebuilt.kept.names),
-                "built": [file["name"] for file in rebuilt.index_files],
-                "reasons": list(rebuilt.kept.reasons),
-            },
-            "logEnd": rebuilt.log_end.end,
-            "scan": {
-                "bytes": total(rebuilt.segments, "bytes_read"),
-                "taskSeconds": total(rebuilt.segments, "seconds"),
-                "began": min(summary["began"] for summary in rebuilt.segments),
-            },
-        },
-        damages=list(rebuilt.log_end.damages),
-        more_damages=rebuilt.log_end.more_damages,
-        notes=[*source.problems, *rebuilt.notes],
-    )
+def _report(command: str, request: Request, source: Source, segments: list[dict[str, Any]]) -> Report:
+    report = Report(command=command, store=request.store, out=request.target, notes=list(source.problems))
+    if segments:
+        report.bytes, report.messages = source.size, total(segments, "records")
+        report.details["scan"] = {
+            "bytes": total(segments, "bytes_read"),
+            "taskSeconds": total(segments, "seconds"),
+            "began": min(summary["began"] for summary in segments),
+        }
+    return report
 
 
-def _report_of(work: WorkDirectory, request: RebuildRequest) -> Report | None:
-    """What the run that was killed while publishing had to report, if it had the same request."""
-    manifest, record = work.manifest(), work.done(REPORT)
-    same = manifest is not None and manifest.identity.get("request") == _plain(request.identity())
-    if record is None or not same:
+def _last_report(command: str, request: Request, base: Path) -> Report | None:
+    """What the run that was killed while publishing had to report, if the same is asked for again."""
+    work = WorkDirectory.left_in(base)
+    manifest, record = (work.manifest(), work.done(REPORT)) if work else (None, None)
+    remove_journal(base / JOURNAL)
+    if work is None or manifest is None or record is None:
+        return None
+    if (manifest.identity.get("command"), manifest.identity.get("request")) != (command, _plain(request.identity())):
         return None
     report = msgspec.convert(record, Report)
     report.resumed = True
@@ -158,8 +171,3 @@ def _report_of(work: WorkDirectory, request: RebuildRequest) -> Report | None:
 
 def _plain(value: Any) -> Any:
     return msgspec.msgpack.decode(msgspec.msgpack.encode(value))
-
-
-def _log_digest(source: Source) -> str:
-    """What tells this state of the log from another."""
-    return hashlib.sha256(repr(source.identity()["files"][: len(source.segments)]).encode()).hexdigest()

@@ -73,7 +73,7 @@ def scan_segment(task: ScanTask) -> dict[str, Any]:
         ):
             began = time.time()
             summary = SegmentScan(task, window, entries, units, progress.update).run()
-            return work.finish(task.name, {**summary, "began": began, "seconds": time.time() - began})
+        return work.finish(task.name, {**summary, "began": began, "seconds": time.time() - began})
     finally:
         progress.close()
 
@@ -221,6 +221,7 @@ class SegmentScan:
             "offsets": block.record_offsets,
             "timestamps": block.record_timestamps,
             "counts": block.record_entries,
+            "tagged": block.record_tagged,
             "hashes": block.hashes,
         }
         position = self._entries.write(block.first_offset, block.end_offset, columns)

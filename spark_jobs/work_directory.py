@@ -1,15 +1,21 @@
 """Where a job keeps what it has done so far, so that it can be killed at any moment and go on.
 
-    manifest.msgpack         what the job is (sources and options) and the phase it is in
-    done/NAME.msgpack        one record a finished task, written last and under its final name at once
-    progress/NAME            16 bytes a running task rewrites: bytes and messages done
-    blocks/, staged/         what tasks hand on, and the finished files before they are published
+    lock                         held by the driver that works here
+    run-TOKEN/manifest.msgpack   what the job is (sources and options) and the phase it is in
+    run-TOKEN/done/NAME.msgpack  one record a finished task, written last and under its final name at once
+    run-TOKEN/progress/NAME      16 bytes a running task rewrites: bytes and messages done
+    run-TOKEN/blocks/, partial/  what tasks hand on, and files that are not whole yet
+    run-TOKEN/staged/            finished files before they are published
 
-A manifest of another source or with other options means another job: its directory is emptied. All executors must see
-the directory under the same path.
+A manifest of another source or with other options means another job: its directory is emptied. Who goes on with a job
+that was killed gives its directory a new name first: a task of the killed run that still lives finds nothing any more
+where it wants to put what it made. All executors must see the directory under the same path.
 """
 
+import contextlib
+import fcntl
 import os
+import secrets
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,11 +25,18 @@ from typing import Any, Final, Self
 import msgpack
 import msgspec
 
+from protocol.errors import ConfigError
+
 PROGRESS: Final = Struct(">qq")
 """Bytes read and messages found by a task."""
 
 VERSION: Final = 1
+JOURNAL: Final = "journal.msgpack"
+"""A publishing that is under way, beside the directory of its run."""
+
 _MANIFEST: Final = "manifest.msgpack"
+_LOCK: Final = "lock"
+_RUN: Final = "run-"
 
 
 class Manifest(msgspec.Struct, frozen=True):
@@ -38,24 +51,44 @@ class WorkDirectory:
     """The directory of one job; the driver makes it, tasks find it by its path."""
 
     def __init__(self, root: Path) -> None:
-        """Name the directory; nothing is read or made."""
+        """Name the directory, `run-TOKEN`; nothing is read or made."""
         self.root = root
         self.blocks = root / "blocks"
+        self.partial = root / "partial"
         self.staged = root / "staged"
+        self._lock = -1
 
     @classmethod
-    def open(cls, root: Path, identity: dict[str, Any], *, fresh: bool = False) -> Self:
-        """Go on with the same job's directory, or start an empty one; `fresh` starts over in any case."""
-        work = cls(root)
-        manifest = work.manifest()
+    def open(cls, base: Path, identity: dict[str, Any], *, fresh: bool = False) -> Self:
+        """Go on with the same job below `base`, or start an empty directory there; `fresh` starts over in any case.
+
+        Raises ConfigError where another job works, or where anything else lies.
+        """
+        base.mkdir(parents=True, exist_ok=True)
+        _refuse_others(base)
+        lock = _lock(base)
         # What comes out of msgpack has lists for tuples: compare what would be written.
         plain = msgpack.unpackb(msgpack.packb(identity), strict_map_key=False)
-        if fresh or manifest is None or manifest.version != VERSION or manifest.identity != plain:
-            shutil.rmtree(root, ignore_errors=True)
-            for directory in (root, work.blocks, work.staged, root / "done", root / "progress"):
-                directory.mkdir(parents=True, exist_ok=True)
+        work = cls(base / f"{_RUN}{secrets.token_hex(6)}")
+        work._lock = lock
+        before = cls.left_in(base)
+        manifest = before.manifest() if before else None
+        if before and manifest and not fresh and (manifest.version, manifest.identity) == (VERSION, plain):
+            os.rename(before.root, work.root)
+        for other in base.glob(f"{_RUN}*"):
+            if other != work.root:
+                shutil.rmtree(other, ignore_errors=True)
+        for directory in (work.blocks, work.partial, work.staged, work.root / "done", work.root / "progress"):
+            directory.mkdir(parents=True, exist_ok=True)
+        if work.manifest() is None:
             work._write_manifest(Manifest(VERSION, plain, "plan"))
         return work
+
+    @classmethod
+    def left_in(cls, base: Path) -> Self | None:
+        """The directory that the last run left below `base`, if it did."""
+        runs = [cls(path) for path in base.glob(f"{_RUN}*")]
+        return next((run for run in runs if run.manifest() is not None), None)
 
     def manifest(self) -> Manifest | None:
         """What the directory is for, None where there is no such directory or its manifest is no manifest."""
@@ -104,6 +137,16 @@ class WorkDirectory:
     def remove(self) -> None:
         """Delete the directory; what was in it has been published or is of no use."""
         shutil.rmtree(self.root, ignore_errors=True)
+        self.close()
+        with contextlib.suppress(OSError):
+            (self.root.parent / _LOCK).unlink(missing_ok=True)
+            self.root.parent.rmdir()
+
+    def close(self) -> None:
+        """Let others work here."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
 
     def _write_manifest(self, manifest: Manifest) -> None:
         write_whole(self.root / _MANIFEST, msgspec.msgpack.encode(manifest))
@@ -124,6 +167,26 @@ class TaskProgress:
     def close(self) -> None:
         """The task is over."""
         os.close(self._descriptor)
+
+
+def _refuse_others(base: Path) -> None:
+    """A directory that holds anything but ours is nobody's work directory."""
+    ours = {_LOCK, JOURNAL}
+    other = next((name for name in sorted(os.listdir(base)) if name not in ours and not name.startswith(_RUN)), None)
+    if other is not None and not other.startswith(JOURNAL):
+        raise ConfigError(f"{base} is no work directory, there is {other} in it: choose an empty one with --work")
+
+
+def _lock(base: Path) -> int:
+    descriptor = os.open(base / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        raise ConfigError(
+            f"another job works in {base}: wait for its end, or choose another place with --work"
+        ) from error
+    return descriptor
 
 
 def write_whole(path: Path, data: bytes) -> None:

@@ -4,7 +4,6 @@ import configparser
 import email
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tomllib
@@ -16,6 +15,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from built_wheel import build_wheel
+
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("broker", "protocol", "spark_jobs", "storage")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -25,17 +26,7 @@ LOCKS = ("requirements.lock", "requirements-spark.lock", "requirements-dev.lock"
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[zipfile.ZipFile]:
     """The project's wheel, built without a network from a copy (a build folder left behind would be packed too)."""
-    copy = tmp_path_factory.mktemp("source")
-    for name in (*PACKAGES, "pyproject.toml", "README.md", "LICENSE"):
-        source = ROOT / name
-        if source.is_dir():
-            shutil.copytree(source, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy(source, copy / name)
-    command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "--no-index", "."]
-    outcome = subprocess.run(command, cwd=copy, capture_output=True, text=True, check=False)
-    assert outcome.returncode == 0, outcome.stdout + outcome.stderr
-    (built,) = copy.glob("*.whl")
+    built = build_wheel(tmp_path_factory.mktemp("wheel"))
     with zipfile.ZipFile(built) as archive:
         yield archive
 

@@ -126,9 +126,9 @@ def tag_entry_hash(record: int) -> int:
     return fold_hash(hash_utf8(prefix, properties + (found >> 16), found & 0xFFFF))
 
 
-@njit("int64(int64, int64, int64, int32[::1], int64[::1])", cache=True, nogil=True)
-def emit_record(record: int, physical_offset: int, count: int, hashes: np.ndarray, offsets: np.ndarray) -> int:
-    """Append what one record is found under: its unique key, each piece of KEYS, its tag; the new count."""
+@njit(cache=True, nogil=True)
+def emit_keys(record: int, physical_offset: int, count: int, hashes: np.ndarray, offsets: np.ndarray) -> int:
+    """Append the unique key of a record and each piece of its KEYS; the new count."""
     at = topic_position(record)
     length = topic_length(record)
     prefix = (hash_utf8(0, record + at, length) * 31 + HASH) & 0xFFFFFFFF
@@ -149,6 +149,14 @@ def emit_record(record: int, physical_offset: int, count: int, hashes: np.ndarra
                     key_hash = fold_hash(hash_utf8(prefix, start + piece, position - piece))
                     count = emit(key_hash, physical_offset, first, count, hashes, offsets)
                 piece = position + 1
+    return count
+
+
+@njit("int64(int64, int64, int64, int32[::1], int64[::1])", cache=True, nogil=True)
+def emit_record(record: int, physical_offset: int, count: int, hashes: np.ndarray, offsets: np.ndarray) -> int:
+    """Append what one record is found under: its unique key, each piece of KEYS, its tag; the new count."""
+    first = count
+    count = emit_keys(record, physical_offset, count, hashes, offsets)
     key_hash = tag_entry_hash(record)
     return emit(key_hash, physical_offset, first, count, hashes, offsets) if key_hash >= 0 else count
 

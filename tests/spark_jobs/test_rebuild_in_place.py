@@ -1,7 +1,6 @@
 """A rebuild that replaces the store's own index: under the lock, with a backup, told in the checkpoint, resumable."""
 
 import os
-import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +10,7 @@ import pytest
 
 from golden_store import unpack
 from interop.stages import wait_until
-from protocol.errors import StoreError
+from protocol.errors import ConfigError, StoreError
 from spark_events import SparkEvents
 from spark_jobs.progress import Silence
 from spark_jobs.request import RebuildRequest, Report
@@ -129,8 +128,16 @@ def test_a_missing_segment_is_told_and_passed_over(tmp_path: Path) -> None:
 
 def test_out_refuses_to_write_over_what_is_there(crashed: Path, tmp_path: Path) -> None:
     rebuild(crashed, out=str(tmp_path / "out"))
-    with pytest.raises(Exception, match="there is index already"):
+    with pytest.raises(ConfigError, match="there is index already"):
         rebuild(crashed, out=str(tmp_path / "out"))
+
+
+@pytest.mark.parametrize("inside", ["", "index", "new/place"])
+def test_out_in_the_store_is_refused(crashed: Path, inside: str) -> None:
+    before = contents(crashed)
+    with pytest.raises(ConfigError, match="lies in the store"):
+        rebuild(crashed, out=str(crashed / inside))
+    assert contents(crashed) == before
 
 
 def test_a_store_without_a_log_is_refused_by_name(tmp_path: Path) -> None:
@@ -180,26 +187,24 @@ def test_finished_tasks_of_a_run_that_was_killed_are_not_done_again(crashed: Pat
     """The work directory of a run that ended before publishing, as a kill leaves it."""
     work = tmp_path / "work"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("spark_jobs.run._publish", _killed)
+        patch.setattr("spark_jobs.run.deliver", _killed)
         with pytest.raises(KeyboardInterrupt):
             rebuild(crashed, work=str(work), out=str(tmp_path / "out"))
-    done = {path.name: path.stat().st_mtime_ns for path in (work / "done").iterdir() if "scan" in path.name}
-    blocks = {path.name: path.stat().st_mtime_ns for path in (work / "blocks").iterdir()}
-    kept_work = tmp_path / "kept"
-    shutil.copytree(work, kept_work, copy_function=shutil.copy2)
+    before = times(work)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("spark_jobs.work_directory.WorkDirectory.remove", lambda self: None)
         report = rebuild(crashed, work=str(work), out=str(tmp_path / "out"))
     assert report.resumed
-    assert {path.name: path.stat().st_mtime_ns for path in (work / "blocks").iterdir()} == blocks
-    assert {name: (work / "done" / name).stat().st_mtime_ns for name in done} == done
+    after = times(work)
+    finished = [name for name in before if name.startswith(("done/scan", "done/build", "blocks"))]
+    assert {name: after[name] for name in finished} == {name: before[name] for name in finished} != {}
 
 
 def test_a_changed_source_or_option_starts_over(crashed: Path, tmp_path: Path) -> None:
     work = tmp_path / "work"
     for change in ("option", "source"):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("spark_jobs.run._publish", _killed)
+            patch.setattr("spark_jobs.run.deliver", _killed)
             with pytest.raises(KeyboardInterrupt):
                 rebuild(crashed, work=str(work), out=str(tmp_path / "out"))
         if change == "source":
@@ -208,6 +213,12 @@ def test_a_changed_source_or_option_starts_over(crashed: Path, tmp_path: Path) -
         options: dict[str, Any] = {"from_offset": 0} if change == "option" else {}
         report = rebuild(crashed, work=str(work), out=str(tmp_path / change), **options)
         assert not report.resumed
+
+
+def times(work: Path) -> dict[str, int]:
+    """When each file below the directory of the one run in `work` was last written."""
+    (run,) = work.glob("run-*")
+    return {str(path.relative_to(run)): path.stat().st_mtime_ns for path in run.rglob("*") if path.is_file()}
 
 
 def _killed(*_: object) -> None:

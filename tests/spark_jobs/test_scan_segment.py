@@ -28,6 +28,7 @@ def scan(work: Path, segment: Path, **options: Any) -> dict[str, Any]:
         "ext": False, "batch_topics": (),
     }  # fmt: skip
     task = ScanTask(work=str(directory.root), path=str(segment), base_offset=int(segment.name), **{**fields, **options})
+    directory.close()
     return {**scan_segment(task), "work": directory}
 
 

@@ -1,0 +1,307 @@
+"""Hold an index file against its log: which entries belong to records, whether slots and pointers follow from them.
+
+Everything here bears with damage. A file is compared entry by entry with the entries that its log leads to, whatever
+some of them say; slots and pointers are recomputed from the hashes that the log proves to be right.
+"""
+
+import numpy as np
+from numba import njit
+
+from storage.kernels.lookup import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
+from storage.kernels.memory import load_i32, load_i64
+
+NO_RECORD = -1
+NO_KEY = -2
+REPEATED = -3
+"""In place of a rank: no keyed record starts there, it has no such key, or (this less the rank) has it once only."""
+
+STATE_MATCHES = 0
+STATE_TIMES = 1
+STATE_LATE = 2
+STATE_FIRST = 3
+STATE_LAST = 4
+STATE_SMALLEST = 5
+STATE_LARGEST = 6
+STATE = 7
+"""Entries matched; those whose record's store time is known; those whose time difference is wrong; the store times of
+the records of the first and the last entry (−1: not known), and the smallest and largest of all."""
+
+NO_TIME = -1
+LARGEST_DIFFERENCE = 2**31 - 1
+
+QUICK_ENTRIES = 48
+QUICK_FAILURES = 12
+BAD_POINTER = 0
+BAD_SLOT = 1
+POINTER_ROW = 4
+
+
+@njit("float64(int64, int64, int64, int32[::1])", cache=True, nogil=True)
+def share_explained(address: int, slots: int, entries: int, heads: np.ndarray) -> float:
+    """The share of a file's pointers and used slots that a slot count explains; ``heads`` is zeroed."""
+    first = address + INDEX_HEADER + SLOT_BYTES * slots
+    good = 0
+    total = entries
+    for number in range(1, entries + 1):
+        entry = first + ENTRY_BYTES * number
+        key_hash = load_i32(entry)
+        if key_hash < 0:
+            continue
+        slot = key_hash % slots
+        good += 1 if load_i32(entry + 16) == heads[slot] else 0
+        heads[slot] = number
+    for slot in range(slots):
+        found = load_i32(address + INDEX_HEADER + SLOT_BYTES * slot)
+        if found != 0 or heads[slot] != 0:
+            total += 1
+            good += 1 if found == heads[slot] else 0
+    return good / total
+
+
+@njit(cache=True, nogil=True)
+def may_have_slots(address: int, slots: int, entries: int) -> bool:
+    """Whether a slot count explains the pointers of most of a file's first entries."""
+    first = address + INDEX_HEADER + SLOT_BYTES * slots
+    failures = 0
+    for number in range(1, min(entries, QUICK_ENTRIES) + 1):
+        key_hash = load_i32(first + ENTRY_BYTES * number)
+        expected = 0
+        if key_hash >= 0:
+            for before in range(number - 1, 0, -1):
+                other = load_i32(first + ENTRY_BYTES * before)
+                if other >= 0 and other % slots == key_hash % slots:
+                    expected = before
+                    break
+        if key_hash < 0 or load_i32(first + ENTRY_BYTES * number + 16) != expected:
+            failures += 1
+            if failures > QUICK_FAILURES or 2 * failures > min(entries, QUICK_ENTRIES):
+                return False
+    return True
+
+
+@njit("int64(int64, int64, int64)", cache=True, nogil=True)
+def next_slot_count(address: int, slots: int, last_data: int) -> int:
+    """The smallest slot count from ``slots`` on that :func:`may_have_slots`; 0 for none.
+
+    ``last_data`` is the position of the file's last byte that is not zero; it must lie in the last entry.
+    """
+    while True:
+        entries = (last_data - INDEX_HEADER - SLOT_BYTES * slots) // ENTRY_BYTES
+        if entries < 1:
+            return 0
+        if may_have_slots(address, slots, entries):
+            return slots
+        slots += 1
+
+
+@njit(cache=True, nogil=True)
+def number_at(order: np.ndarray, i: int) -> int:
+    """Number of the i-th entry by physical offset; without an order entries lie in theirs."""
+    return order[i] if order.shape[0] > 0 else i + 1
+
+
+@njit("int64(int64, int32[::1], int64, int64, int64)", cache=True, nogil=True)
+def skip_below(entries: int, order: np.ndarray, i: int, count: int, bound: int) -> int:
+    """The first of the entries i, i + 1 … of ``count`` whose physical offset is ``bound`` or above.
+
+    ``entries`` is the address of entry 0.
+    """
+    while i < count and load_i64(entries + ENTRY_BYTES * number_at(order, i) + 4) < bound:
+        i += 1
+    return i
+
+
+@njit(cache=True, nogil=True)
+def expected_difference(timestamp: int, begin: int) -> int:
+    """The time difference that a broker writes, in whole seconds (store-format §3.5)."""
+    if begin <= 0 or timestamp < begin:
+        return 0
+    return min((timestamp - begin) // 1000, LARGEST_DIFFERENCE)
+
+
+@njit(cache=True, nogil=True)
+def find_expected(hashes: np.ndarray, first: int, count: int, start: int, key_hash: int, seen: np.ndarray) -> int:
+    """Place of a hash among those of a record that no entry has taken yet; −1 if all are taken, −2 without any.
+
+    The search goes round from ``start``: entries come in the order in which they are expected.
+    """
+    taken = -2
+    for step in range(count):
+        at = first + (start - first + step) % count
+        if hashes[at] == key_hash:
+            if seen[at] == 0:
+                return at
+            taken = -1 if taken == -2 else taken
+    return taken
+
+
+@njit(cache=True, nogil=True)
+def first_place(entries: int, count: int, hashes: np.ndarray, first: int, record_count: int) -> int:
+    """Where among its record's hashes a file's first entry is looked for.
+
+    A record may straddle two files, and name a key twice: the first entries of a file are the last ones of their
+    record, with the tag's or, by older brokers, without it.
+    """
+    same = 1
+    offset = load_i64(entries + ENTRY_BYTES + 4)
+    while same < count and load_i64(entries + ENTRY_BYTES * (same + 1) + 4) == offset:
+        same += 1
+    for end in (record_count, record_count - 1):
+        fits = same <= end
+        for i in range(same if fits else 0):
+            if load_i32(entries + ENTRY_BYTES * (i + 1)) != hashes[first + end - same + i]:
+                fits = False
+                break
+        if fits:
+            return first + end - same
+    return first
+
+
+@njit(cache=True, nogil=True)
+def note_time(
+    number: int, count: int, timestamp: int, entry: int, begin: int, late: np.ndarray, state: np.ndarray
+) -> None:
+    """Keep the times that a header is made of, and an entry's time difference if it is wrong."""
+    state[STATE_TIMES] += 1
+    is_first = state[STATE_TIMES] == 1
+    state[STATE_SMALLEST] = timestamp if is_first else min(state[STATE_SMALLEST], timestamp)
+    state[STATE_LARGEST] = timestamp if is_first else max(state[STATE_LARGEST], timestamp)
+    if number == count:
+        state[STATE_LAST] = timestamp
+    if number == 1:
+        state[STATE_FIRST] = timestamp
+        return
+    difference = expected_difference(timestamp, begin)
+    if load_i32(entry + 12) != difference:
+        if state[STATE_LATE] < late.shape[0]:
+            late[state[STATE_LATE], 0], late[state[STATE_LATE], 1] = number, difference
+        state[STATE_LATE] += 1
+
+
+@njit(
+    "int64(int64, int32[::1], int64, int64, int64, uint32[::1], int64[::1], uint16[::1], int32[::1], int64, int64,"
+    " int64[::1], uint8[::1], int64[:, ::1], int64[::1])",
+    cache=True,
+    nogil=True,
+)
+def match_entries(
+    entries: int,
+    order: np.ndarray,
+    i: int,
+    count: int,
+    first_offset: int,
+    offsets: np.ndarray,
+    timestamps: np.ndarray,
+    counts: np.ndarray,
+    hashes: np.ndarray,
+    rank: int,
+    begin: int,
+    ranks: np.ndarray,
+    seen: np.ndarray,
+    late: np.ndarray,
+    state: np.ndarray,
+) -> int:
+    """Find the entries of a file among those that one block of its log leads to; the first entry behind the block.
+
+    ``entries`` is the address of entry 0 of ``count``, the columns are those of a block of which ``rank`` entries lie
+    before. ``ranks[number]`` becomes the rank of the entry's match, or one of the codes above; ``seen`` marks what of
+    the block was found. Times are held against ``begin``, the file's begin timestamp; the first entry's is not.
+    """
+    record = first = 0
+    start = 0
+    while i < count:
+        number = number_at(order, i)
+        entry = entries + ENTRY_BYTES * number
+        distance = load_i64(entry + 4) - first_offset
+        while record < offsets.shape[0] and np.int64(offsets[record]) < distance:
+            first += counts[record]
+            start = first
+            record += 1
+        if record == offsets.shape[0]:
+            return i
+        if np.int64(offsets[record]) == distance:
+            size = int(np.int64(counts[record]))
+            if number == 1:
+                start = first_place(entries, count, hashes, first, size)
+            at = find_expected(hashes, first, size, start, load_i32(entry), seen)
+            if at >= 0:
+                seen[at] = 1
+                ranks[number] = rank + at
+                start = at + 1
+                state[STATE_MATCHES] += 1
+            else:
+                ranks[number] = NO_KEY if at == -2 else REPEATED - (rank + first)
+            if at != -2:
+                note_time(number, count, timestamps[record], entry, begin, late, state)
+        i += 1
+    return i
+
+
+@njit(cache=True, nogil=True)
+def note_pointer(kind: int, number: int, expected: int, found: int, rows: np.ndarray, count: int) -> int:
+    """Note a wrong slot or pointer if there is room; how many there are now."""
+    if count < rows.shape[0]:
+        rows[count, 0], rows[count, 1], rows[count, 2], rows[count, 3] = kind, number, expected, found
+    return count + 1
+
+
+@njit(cache=True, nogil=True)
+def newest_below(first: int, number: int, entries: int) -> int:
+    """What a slot held before the entries behind ``entries`` were put."""
+    steps = 0
+    while number > entries and steps < LARGEST_DIFFERENCE:
+        before = load_i32(first + ENTRY_BYTES * number + 16)
+        if before >= number:
+            return number
+        number = before
+        steps += 1
+    return number
+
+
+@njit(
+    "int64(int64, int64, int64, int64, int32[::1], int64[::1], int32[::1], int64[:, ::1], int64[::1])",
+    cache=True,
+    nogil=True,
+)
+def check_pointers(
+    address: int,
+    slots: int,
+    entries: int,
+    written: int,
+    heads: np.ndarray,
+    numbers: np.ndarray,
+    true_hashes: np.ndarray,
+    rows: np.ndarray,
+    used: np.ndarray,
+) -> int:
+    """Recompute slots and pointers; how many are wrong, of which as many as there is room for are noted.
+
+    ``numbers`` (ascending) are entries whose hash in the file is wrong, ``true_hashes`` theirs. Rows are the kind,
+    number of the entry or slot, expected, found. ``written`` is ``entries``, or above it for a file that grows: slots
+    may then point to newer entries up to there. ``used[0]`` becomes the number of slots in use; ``heads`` is zeroed.
+    """
+    first = address + INDEX_HEADER + SLOT_BYTES * slots
+    count = fixed = 0
+    for number in range(1, entries + 1):
+        entry = first + ENTRY_BYTES * number
+        key_hash = load_i32(entry)
+        while fixed < numbers.shape[0] and numbers[fixed] < number:
+            fixed += 1
+        if fixed < numbers.shape[0] and numbers[fixed] == number:
+            key_hash = true_hashes[fixed]
+        if key_hash < 0:
+            continue
+        slot = key_hash % slots
+        found = load_i32(entry + 16)
+        if found != heads[slot]:
+            count = note_pointer(BAD_POINTER, number, heads[slot], found, rows, count)
+        heads[slot] = number
+    used[0] = 0
+    for slot in range(slots):
+        used[0] += 1 if heads[slot] != 0 else 0
+        found = load_i32(address + INDEX_HEADER + SLOT_BYTES * slot)
+        if entries < found <= written:
+            found = newest_below(first, found, entries)
+        if found != heads[slot]:
+            count = note_pointer(BAD_SLOT, slot, heads[slot], found, rows, count)
+    return count

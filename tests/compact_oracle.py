@@ -1,0 +1,141 @@
+"""What a compacted index must be, and what a broker answers from any index, by loops and dictionaries.
+
+As :mod:`oracles`, of which it is a part of its own for its length: nothing here imports the project.
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from oracles import END_OF_TIME, IndexImage, Record, index_hash, index_keys, packed, signed, split_keys
+
+
+@dataclass(frozen=True, order=True)
+class Kept:
+    """An entry that stays; in the order in which a compacted index holds them."""
+
+    store_timestamp: int
+    physical_offset: int
+    key_hash: int
+
+
+def read_entries(data: bytes, slot_count: int) -> list[tuple[int, int]]:
+    """(hash, physical offset) of all entries of an index file, in order."""
+    first, count = 40 + 4 * slot_count, max(signed(data, 36, 4), 1)
+    places = range(first + 20, first + 20 * count, 20)
+    return [(signed(data, place, 4), signed(data, place + 4, 8)) for place in places]
+
+
+def keep_entries(
+    entries: Iterable[tuple[int, int]],
+    records: Sequence[Record],
+    topics: Collection[str] = (),
+    drop_tags: bool = False,
+) -> list[Kept]:
+    """What compaction keeps of some entries: each once, if its record is there and nothing of it was asked to go."""
+    known = {record.physical_offset: record for record in records}
+    kept = set()
+    for key_hash, physical_offset in entries:
+        record = known.get(physical_offset)
+        if record is None or record.topic in topics:
+            continue
+        if drop_tags and key_hash in tag_hashes(record):
+            continue
+        kept.add(Kept(record.store_timestamp, physical_offset, key_hash))
+    return sorted(kept)
+
+
+def tag_hashes(record: Record) -> set[int]:
+    """The hash of a record's tag entry, unless one of its keys has it as well."""
+    properties, topic = record.properties, record.topic
+    keys = [properties[name] for name in ("UNIQ_KEY",) if name in properties] + split_keys(properties.get("KEYS", ""))
+    tag = {index_hash(f"{topic}#T#{properties['TAGS']}")} if properties.get("TAGS") else set()
+    return tag - {index_hash(f"{topic}#{key}") for key in keys}
+
+
+def log_entries(records: Iterable[Record], profile: str = "5.5") -> list[tuple[int, int]]:
+    """(hash, physical offset) of all entries that a broker makes of some records."""
+    return [(index_hash(text), record.physical_offset) for record in records for text in index_keys(record, profile)]
+
+
+def build_compacted(
+    kept: Sequence[Kept], slot_count: int, entry_count: int, end_physical_offset: int, end_timestamp: int = 0
+) -> list[bytes]:
+    """The files of a compacted index; one without entries where nothing is kept, seeded with the given end."""
+    room = entry_count - 1
+    files = [kept[start : start + room] for start in range(0, len(kept), room)] or [[]]
+    built = [_build_file(entries, slot_count, entry_count) for entries in files]
+    if not kept:
+        seeded = max(end_physical_offset, 0)
+        return [built[0].replaced(end_timestamp, end_timestamp, seeded, seeded)]
+    last = built[-1].image
+    return [image.data for image in built[:-1]] + [
+        built[-1].replaced(last.begin_timestamp, last.end_timestamp, last.begin_physical_offset, end_physical_offset)
+    ]
+
+
+@dataclass(frozen=True)
+class _Built:
+    image: IndexImage
+    data: bytes
+
+    def replaced(self, *numbers: int) -> bytes:
+        """The bytes with other begin and end in the header."""
+        return b"".join(packed(number, 8) for number in numbers) + self.data[32:]
+
+
+def _build_file(entries: Sequence[Kept], slot_count: int, entry_count: int) -> _Built:
+    image = IndexImage(slot_count, entry_count)
+    stamps = [entry.store_timestamp for entry in entries]
+    offsets = [entry.physical_offset for entry in entries]
+    for entry in sorted(entries, key=lambda entry: entry.key_hash % slot_count):  # stable
+        slot = entry.key_hash % slot_count
+        previous = image.slots.get(slot, 0)
+        image.slots[slot] = image.index_count
+        seconds = min((entry.store_timestamp - min(stamps)) // 1000, 2**31 - 1)
+        image.entries.append((entry.key_hash, entry.physical_offset, seconds, previous))
+    image.hash_slot_count = len(image.slots)
+    if entries:
+        image.begin_timestamp, image.end_timestamp = min(stamps), max(stamps)
+        image.begin_physical_offset, image.end_physical_offset = min(offsets), max(offsets)
+    return _Built(image, image.to_bytes())
+
+
+# --- what a broker answers (§4.1, §4.2) -----------------------------------------------------------------------------
+
+
+def broker_offsets(
+    index_files: Sequence[bytes],
+    slot_count: int,
+    key_hash: int,
+    *,
+    maximum: int = 2**31,
+    begin: int = 0,
+    end: int = END_OF_TIME,
+) -> list[int]:
+    """`queryOffset`: physical offsets of the entries that a broker takes for answers, in the order it finds them."""
+    found: list[int] = []
+    for data in reversed(index_files):
+        first, last = signed(data, 0, 8), signed(data, 8, 8)
+        if (begin < first and end > last) or first <= begin <= last or first <= end <= last:
+            _walk(data, slot_count, key_hash, maximum, begin, end, found)
+        if first < begin or len(found) >= maximum:
+            break
+    return found
+
+
+def _walk(data: bytes, slot_count: int, key_hash: int, maximum: int, begin: int, end: int, found: list[int]) -> None:
+    first, count = signed(data, 0, 8), signed(data, 36, 4)
+    number = signed(data, 40 + 4 * (key_hash % slot_count), 4)
+    if number <= 0 or number > count or count <= 1:
+        return
+    while len(found) < maximum:
+        entry = 40 + 4 * slot_count + 20 * number
+        seconds, previous = signed(data, entry + 12, 4), signed(data, entry + 16, 4)
+        if seconds < 0:
+            return
+        stamp = first + 1000 * seconds
+        if signed(data, entry, 4) == key_hash and begin <= stamp <= end:
+            found.append(signed(data, entry + 4, 8))
+        if previous <= 0 or previous > count or previous == number or stamp < begin:
+            return
+        number = previous

@@ -1,0 +1,75 @@
+"""Run compactions without Spark: the same job and the same tasks, one after the other in this process."""
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+from unittest import mock
+
+import msgspec
+
+from spark_jobs import compact, compact_tasks
+from spark_jobs.compact import Compact, Compacted
+from spark_jobs.progress import Silence
+from spark_jobs.request import CompactRequest
+from spark_jobs.source import find_source
+from spark_jobs.work_directory import WorkDirectory
+
+
+class LoopContext:
+    """What a job needs of a Spark context, as a loop."""
+
+    def setJobDescription(self, name: str) -> None:
+        """Nobody looks."""
+
+    def parallelize(self, tasks: Sequence[Any], _count: int) -> "LoopContext":
+        self._tasks = list(tasks)
+        return self
+
+    def map(self, function: Callable[[Any], Any]) -> "LoopContext":
+        self._function = function
+        return self
+
+    def collect(self) -> list[Any]:
+        return [self._function(task) for task in self._tasks]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What was done, the bytes of the files that came out, in order, and the directory in which they are."""
+
+    compacted: Compacted
+    files: list[bytes]
+    directory: Path
+
+    def replace(self, index: Path) -> None:
+        """Put the files in the place of an index."""
+        shutil.rmtree(index)
+        shutil.copytree(self.directory, index)
+
+
+def compact_store(store: Path, work: Path, *, context: Any = None, **options: Any) -> Outcome:
+    """Compact into a work directory, going on with what it has."""
+    request = CompactRequest(store=str(store), out=str(work / "out"), **options)
+    with closing(WorkDirectory.open(work, {"request": request.identity()})) as directory:
+        source = find_source(store, ())
+        job = Compact(request, source, directory, cast("Any", context or LoopContext()), Silence())
+        compacted = job.run()
+    paths = sorted((directory.staged / "index").iterdir())
+    assert [path.name for path in paths] == [file["name"] for file in compacted.index_files]
+    return Outcome(compacted, [path.read_bytes() for path in paths], directory.staged / "index")
+
+
+@contextmanager
+def small_steps(cell_bytes: int, entries_at_once: int) -> Iterator[None]:
+    """Cut log and index files into stretches of this size, so that small stores have many of them."""
+    split_tasks = compact_tasks.split_tasks
+
+    def small(*arguments: Any) -> list[Any]:
+        tasks = split_tasks(*arguments)
+        return [msgspec.structs.replace(task, cell_bytes=cell_bytes, entries_at_once=entries_at_once) for task in tasks]
+
+    with mock.patch.object(compact, "split_tasks", small):
+        yield

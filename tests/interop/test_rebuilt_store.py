@@ -1,0 +1,178 @@
+"""A stock broker takes index and queues that we rebuilt for its own: it keeps the files, answers from them, goes on."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from golden_store import G1, unpack
+from interop.conftest import Java
+from interop.jars import SERVER_VERSION
+from interop.official_broker import G1_PROPERTIES, OfficialPair, official_broker, official_name_server
+from interop.stages import wait_until
+from interop.wire import ask
+from oracles import read_log
+from spark_jobs.progress import Silence
+from spark_jobs.request import CompactRequest, RebuildRequest
+from spark_jobs.run import run_compact, run_rebuild
+
+if TYPE_CHECKING:
+    pass
+
+pytestmark = [pytest.mark.interop, pytest.mark.usefixtures("spark")]
+
+SEND_MESSAGE, QUERY_MESSAGE = 10, 12
+TOPIC = "TopicTest"
+ENTRIES = 149
+
+Contents = dict[str, bytes]
+Prepare = Callable[[Path], None]
+
+
+def contents(directory: Path) -> Contents:
+    return {str(path.relative_to(directory)): path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+
+
+def forget_index_and_queues(store: Path) -> None:
+    shutil.rmtree(store / "index")
+    shutil.rmtree(store / "consumequeue")
+
+
+def rebuild_all(store: Path) -> None:
+    """From the log alone: the counts and sizes that the broker is configured with are told."""
+    forget_index_and_queues(store)
+    request = RebuildRequest(
+        store=str(store), index=True, queues=True, slots=97, entries=ENTRIES + 1, queue_file_size=2000
+    )
+    report = run_rebuild(request, Silence())
+    assert report.exit_code == 0, report.damages
+
+
+def compact(store: Path) -> None:
+    assert run_compact(CompactRequest(store=str(store)), Silence()).exit_code == 0
+
+
+STORES: dict[str, tuple[str, Prepare]] = {
+    "stopped cleanly": ("store", rebuild_all),
+    "crashed": ("store-crashed", rebuild_all),
+    "compacted": ("store", compact),
+}
+
+
+class Served:
+    """A rebuilt store, what was in its index before the broker started, and the broker."""
+
+    def __init__(self, name: str, store: Path, pair: OfficialPair, index: Contents, queues: Contents) -> None:
+        self.name, self.store, self.pair, self.index, self.queues = name, store, pair, index, queues
+
+
+@pytest.fixture(scope="module", params=STORES)
+def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    archive, prepare = STORES[request.param]
+    work = tmp_path_factory.mktemp("rebuilt")
+    store = unpack(archive, work)
+    prepare(store)
+    assert (store / "abort").exists() == (request.param == "crashed")
+    index, queues = contents(store / "index"), contents(store / "consumequeue")
+    with (
+        official_name_server(work) as name_server,
+        official_broker(store, work, properties=G1_PROPERTIES, name_server=name_server) as broker,
+    ):
+        yield Served(request.param, store, OfficialPair(name_server, broker), index, queues)
+
+
+def produced() -> list[tuple[str, str, list[str]]]:
+    """Unique key, topic and keys of every message that the producer was told it had sent."""
+    rows = [line.split("\t") for line in (G1 / "produced.tsv").read_text().splitlines()]
+    return [(row[2], row[4], row[7].split() if row[7] != "null" else []) for row in rows if row[1] == "SEND_OK"]
+
+
+def test_the_broker_keeps_every_file(served: Served) -> None:
+    """After a crash its replay puts the last record's entries once more, into the tail file; it touches no other."""
+    now = contents(served.store / "index")
+    assert sorted(now) == sorted(served.index)
+    tail = max(now)
+    changed = [name for name in now if now[name] != served.index[name]]
+    assert changed in ([], [tail])
+    if served.name != "crashed":
+        assert changed == [] or now[tail][40:] == served.index[tail][40:]
+
+
+def test_the_broker_keeps_every_queue(served: Served) -> None:
+    now = contents(served.store / "consumequeue")
+    missing_or_changed = [name for name, data in served.queues.items() if now.get(name) != data]
+    assert missing_or_changed == []
+
+
+def test_mqadmin_finds_every_message_under_every_key(served: Served, java: Java) -> None:
+    client = java(SERVER_VERSION, "JSON")
+    by_key: dict[tuple[str, str], set[str]] = {}
+    for unique_key, topic, keys in produced():
+        for key in keys:
+            by_key.setdefault((topic, key), set()).add(unique_key)
+    for (topic, key), unique_keys in by_key.items():
+        printed = client.mqadmin(
+            "queryMsgByKey", "-t", topic, "-k", key, "-b", "0", "-n", served.pair.name_server.text_address
+        )
+        assert {unique_key for unique_key in unique_keys if unique_key not in printed} == set(), key
+
+
+def test_every_unique_key_is_found(served: Served) -> None:
+    for unique_key, topic, _ in produced():
+        assert holds(query(served, topic, unique_key), unique_key), unique_key
+
+
+def test_new_messages_come_behind_ours(served: Served) -> None:
+    """Enough of them to fill our last file: the next one's name sorts after ours."""
+    before, end = contents(served.store / "index"), max(served.index)
+    keys = [f"new-{number}" for number in range(ENTRIES + 10)]
+    for key in keys:
+        send(served, key)
+    for key in keys:
+        wait_until(lambda key=key: holds(query(served, TOPIC, key), key), f"{key} in the index")
+    after = contents(served.store / "index")
+    assert {name for name in before if name != end and after[name] != before[name]} == set()
+    assert set(before) < set(after)
+    assert min(set(after) - set(before)) > end
+
+
+def query(served: Served, topic: str, key: str) -> bytes:
+    fields = {"topic": topic, "key": key, "maxNum": "64", "beginTimestamp": "0", "endTimestamp": str(2**63 - 1)}
+    return ask(served.pair.broker.address, QUERY_MESSAGE, fields).body
+
+
+def holds(records: bytes, key: str) -> bool:
+    return key.encode() in records
+
+
+def send(served: Served, key: str) -> None:
+    fields = {
+        "producerGroup": "rebuilt", "topic": TOPIC, "defaultTopic": "TBW102", "defaultTopicQueueNums": "4",
+        "queueId": "0", "sysFlag": "0", "bornTimestamp": "1700000000000", "flag": "0", "reconsumeTimes": "0",
+        "unitMode": "false", "batch": "false", "maxReconsumeTimes": "0",
+        "properties": f"KEYS\x01{key}\x02UNIQ_KEY\x01UNIQUE{key}\x02",
+    }  # fmt: skip
+    answer = ask(served.pair.broker.address, SEND_MESSAGE, fields, body=f"body of {key}".encode())
+    assert answer.code == 0, answer.header
+
+
+@pytest.mark.parametrize("zone", ["America/Los_Angeles", "Asia/Shanghai"])
+def test_a_broker_in_another_zone_rolls_over_behind_our_files(
+    zone: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = unpack("store", tmp_path)
+    shutil.rmtree(store / "index")
+    run_rebuild(RebuildRequest(store=str(store), index=True, slots=97, entries=ENTRIES + 1, zone=zone), Silence())
+    ours = sorted(contents(store / "index"))
+    first = min(record.store_timestamp for record in read_log(store / "commitlog"))
+    assert first > 0
+    monkeypatch.setenv("TZ", zone)
+    with official_broker(store, tmp_path, properties=G1_PROPERTIES) as broker:
+        served = Served(zone, store, OfficialPair(broker, broker), {}, {})
+        for number in range(ENTRIES + 10):
+            send(served, f"zone-{number}")
+        wait_until(lambda: len(contents(store / "index")) > len(ours), "the next index file")
+        theirs = sorted(set(contents(store / "index")) - set(ours))
+    assert theirs[0] > ours[-1]

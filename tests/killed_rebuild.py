@@ -1,0 +1,76 @@
+"""A rebuild that kills itself: `python killed_rebuild.py PHASE NUMBER rebuild all STORE …`.
+
+In the phases of scanning and building it dies a moment (NUMBER × 50 ms) after the manifest shows the phase, while tasks
+run; in the others at the NUMBER-th step of the driver: a look at an entry, an fsync, a rename. There is no hook in the
+product: what the driver calls is wrapped here. Exits as usual where there are not so many steps.
+"""
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+DELAY_SECONDS = 0.05
+
+
+def main() -> None:
+    """Arrange the end, then run the command line."""
+    phase, number = sys.argv[1], int(sys.argv[2])
+    sys.argv[1:] = sys.argv[3:]
+    from spark_jobs import atomic_rename, place_entries, publish, rebuild, work_directory
+
+    entered = threading.Event()
+    wrap(work_directory.WorkDirectory, "enter", lambda _, name: entered.set() if name == phase else None)
+    if phase in ("scan", "build"):
+        threading.Thread(target=lambda: (entered.wait(), threading.Event().wait(number * DELAY_SECONDS), die())).start()
+    elif phase == "place":
+        step = countdown(entered, number)
+        wrap(place_entries, "entry_place", step)
+        wrap(rebuild, "place", step)
+    elif phase == "fsync":
+        wrap(os, "fsync", countdown(entered, number))
+    else:
+        step = countdown(entered, number)
+        wrap(os, "rename", step)
+        wrap(os, "fsync", step)
+        wrap(atomic_rename, "renameat2", step)
+    assert publish.EXCHANGE == "exchange"
+    from broker.cli.main import main as command_line
+
+    command_line()
+
+
+def wrap(owner: Any, name: str, before: Callable[..., None]) -> None:
+    """Call something in front of a function."""
+    original = getattr(owner, name)
+
+    def wrapped(*arguments: Any, **named: Any) -> Any:
+        before(*arguments)
+        return original(*arguments, **named)
+
+    setattr(owner, name, wrapped)
+
+
+def countdown(entered: threading.Event, number: int) -> Callable[..., None]:
+    """Die at the so-manieth call after the phase has been entered."""
+    left = number
+
+    def step(*_: object) -> None:
+        nonlocal left
+        if entered.is_set():
+            left -= 1
+            if left < 0:
+                die()
+
+    return step
+
+
+def die() -> None:
+    """As the power goes off."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+"""Verifications without Spark, and what they found, for tests; damage that is mended again."""
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from spark_jobs.findings import Finding
+from spark_jobs.progress import Silence
+from spark_jobs.request import Report, VerifyRequest
+from spark_jobs.source import find_source
+from spark_jobs.verify import Verification
+from spark_jobs.work_directory import WorkDirectory
+
+
+def run_here(name: str, tasks: Sequence[Any], function: Callable[[Any], dict[str, Any]]) -> list[dict[str, Any]]:
+    """Run tasks one after the other, as Spark would; what goes to and fro is packed, as it is there."""
+    assert name
+    return [function(msgspec.msgpack.decode(msgspec.msgpack.encode(task), type=type(task))) for task in tasks]
+
+
+def verify_here(store: Path, work: Path, **options: Any) -> Report:
+    """Verify a store by the functions of the tasks alone."""
+    request = VerifyRequest(store=str(store), **options)
+    source = find_source(store, tuple(map(Path, request.commit_log_directories)))
+    directory = WorkDirectory.open(work / f"verify-{os.getpid()}", {}, fresh=True)
+    try:
+        return Verification(request, source, directory, run_here, Silence()).run()
+    finally:
+        directory.remove()
+
+
+def findings_of(report: Report) -> list[Finding]:
+    """What a report lists."""
+    return msgspec.convert(report.details["findings"], list[Finding])
+
+
+def told(report: Report) -> str:
+    """All of it, for the message of an assertion."""
+    return "\n".join([*(finding.sentence() for finding in findings_of(report)), *report.notes]) or "nothing"
+
+
+def assert_clean(report: Report) -> None:
+    """Nothing was found."""
+    assert report.details["clean"], told(report)
+    assert report.exit_code == 0
+    assert report.details["counts"] == {}
+
+
+@contextlib.contextmanager
+def damaged(path: Path, position: int, data: bytes) -> Iterator[None]:
+    """Other bytes at a position of a file, for a while."""
+    before = path.read_bytes()
+    try:
+        path.write_bytes(before[:position] + data + before[position + len(data) :])
+        yield
+    finally:
+        path.write_bytes(before)
+
+
+@contextlib.contextmanager
+def flipped(path: Path, position: int, bit: int) -> Iterator[None]:
+    """One bit of a file the other way round, for a while."""
+    with damaged(path, position, bytes([path.read_bytes()[position] ^ 1 << bit])):
+        yield
+
+
+@contextlib.contextmanager
+def replaced(path: Path, content: bytes | None) -> Iterator[None]:
+    """Another file, or none, in place of one, for a while."""
+    before = path.read_bytes()
+    try:
+        if content is None:
+            path.unlink()
+        else:
+            path.write_bytes(content)
+        yield
+    finally:
+        path.write_bytes(before)
