@@ -40,7 +40,7 @@ def all_entries(files: Sequence[bytes], slots: int = SLOTS) -> Entries:
 
 def append_some(writer: StoreWriter, count: int = 40, **more: Any) -> None:
     for number in range(count):
-        message = {"keys": f"k{number} k{number % 5}", "unique_key": f"u{number}", "tags": "TagA", **more}
+        message = {"keys": f"k{number} group{number % 5}", "unique_key": f"u{number}", "tags": "TagA", **more}
         writer.append("TopicTest", bytes(20), store_timestamp=START_TIMESTAMP + 700 * number, **message)
 
 
@@ -111,7 +111,7 @@ def test_the_log_itself_becomes_the_same_as_its_index(
     end = keyed[-1].physical_offset if keyed else 0
     if kept:  # of no entries there is nothing to tell but the end
         assert from_log == build_compacted(kept, slots, capacity, end)
-        assert compact_store(store, directory / "work", **options).files == from_log
+        assert compact_store(directory / "store", directory / "work", **options).files == from_log
     assert all_entries(from_log, slots) == all_entries(build_compacted(kept, slots, capacity, end), slots)
 
 
@@ -238,7 +238,7 @@ def test_entries_that_point_at_no_record_go(writer: StoreWriter, tmp_path: Path)
     outcome = compact_store(writer.root, tmp_path / "work")
     assert outcome.compacted.dropped["no_record"] == 4
     assert gone not in {offset for _, offset in all_entries(outcome.files)}
-    assert len(all_entries(outcome.files)) == 4 * 39 - outcome.compacted.dropped["duplicates"]
+    assert len(all_entries(outcome.files)) == 4 * 39
 
 
 @pytest.mark.parametrize("from_log", [False, True])
@@ -385,7 +385,7 @@ def test_an_index_file_that_is_not_sound_ends_the_job(writer: StoreWriter, tmp_p
 
 def test_damage_of_the_log_is_told_when_it_is_read(writer: StoreWriter, tmp_path: Path) -> None:
     append_some(writer)
-    broken = writer.written[11]
+    broken = writer.written[5]
     writer.overwrite(broken.physical_offset + 4, b"\xff")
     writer.close()
     outcome = compact_store(writer.root, tmp_path / "work", from_log=True)
@@ -399,9 +399,8 @@ def test_finished_tasks_are_not_done_again(writer: StoreWriter, tmp_path: Path) 
     append_some(writer)
     writer.close()
     files = compact_store(writer.root, tmp_path / "work").files
-    for path in (*writer.index_paths(), *writer.log.segments.values()):
-        path.chmod(0o644)
-        path.write_bytes(bytes(path.stat().st_size))  # who reads them finds nothing any more
+    for path in writer.log.segments.values():
+        path.write_bytes(bytes(path.stat().st_size))  # whoever reads them finds nothing any more
     assert compact_store(writer.root, tmp_path / "work").files == files
 
 
