@@ -141,6 +141,32 @@ class TestWhatEndsARun:
         assert scan_bytes(data, BASE).passed_over == ([BASE] if is_damage else [])
 
 
+@pytest.mark.parametrize(
+    ("inner", "unit"),
+    [
+        ({"INNER_NUM": "3", "INNER_BASE": "9"}, (9, 3)),
+        ({"INNER_NUM": "0", "INNER_BASE": "9"}, (9, 0)),
+        ({"INNER_NUM": "3", "INNER_BASE": "0"}, (0, 3)),
+        ({"INNER_NUM": "-1", "INNER_BASE": "9"}, None),
+        ({"INNER_NUM": "3", "INNER_BASE": "-1"}, None),
+        ({"INNER_NUM": "3"}, (7, 1)),
+        ({}, (7, 1)),
+    ],
+)
+def test_a_batch_has_a_unit_of_its_size_and_first_offset_and_a_message_is_a_batch_of_one(
+    inner: dict[str, str], unit: tuple[int, int] | None
+) -> None:
+    change = {"topic_bytes": BATCH_TOPIC, "queue_offset": 7, "properties_bytes": property_bytes(inner)}
+    data, _ = segment([change], BASE)
+    units = [
+        unit
+        for queue in scan_bytes(data, BASE, batch_topics=[BATCH_TOPIC]).made.queues.values()
+        for unit in queue.units
+    ]
+    made = [(oracles.signed(unit, 28, 8), oracles.signed(unit, 36, 2)) for unit in units]
+    assert made == ([] if unit is None else [unit])
+
+
 class TestBlocks:
     @pytest.mark.parametrize("records", [1, 2, 3])
     def test_a_full_block_ends_before_each_record_in_turn(self, records: int) -> None:
