@@ -75,7 +75,7 @@ def check_shape_of(
     check = ShapeCheck(task, copy, counts, log, matched, left, findings)
     check.times(begin)
     check.pointers()
-    check.header(begin)
+    check.header()
     check.unused()
 
 
@@ -117,9 +117,8 @@ class ShapeCheck:
         self._first_difference(begin)
 
     def _say_late(self, number: int, expected: int) -> None:
-        entry, place = self._entries[number], self._paired.get(number)
-        offset = int(entry["physical_offset"] if place is None else self._left.unseen.physical_offsets[place])
-        self._say_entry(number, "time_difference", offset, expected, int(entry["time_difference"]))
+        found = int(self._entries["time_difference"][number])
+        self._say_entry(number, "time_difference", self._offset_of(number), expected, found)
 
     def _first_difference(self, begin: int) -> None:
         """A broker counts the first entry's from the end of the file before (§3.5); a compaction as all others."""
@@ -137,6 +136,13 @@ class ShapeCheck:
             allowed.add(int(expected_difference(timestamp, int(self._left.unseen.timestamps[before[-1]]))))
         if found not in allowed:
             self._say_late(1, min(allowed))
+
+    def _offset_of(self, number: int) -> int:
+        """Physical offset that an entry should have."""
+        place = self._paired.get(number)
+        if place is None:
+            return int(self._entries["physical_offset"][number])
+        return int(self._left.unseen.physical_offsets[place])
 
     def _time_of(self, number: int, place: int) -> int:
         """Store time of the record of the first or the last entry, −1 where it is not known."""
@@ -176,9 +182,8 @@ class ShapeCheck:
 
     # --- header -------------------------------------------------------------------------------------------------------
 
-    def header(self, begin: int) -> None:
+    def header(self) -> None:
         """Every field of the header; of a file that grows only where it begins."""
-        del begin
         counts, header = self._counts, self._copy.header
         expected: dict[str, set[int]] = self._ends() if counts.entries else self._seeds()
         if not self._task.grows:
@@ -211,11 +216,11 @@ class ShapeCheck:
 
     def _places(self) -> tuple[int, int]:
         """Physical offsets of the first and the last entry, or the smallest and the largest; −1: not known."""
+        if self._left.ordered:
+            return self._offset_of(1), self._offset_of(self._counts.entries)
         offsets = self._entries["physical_offset"].astype(np.int64)
         for number, place in self._left.pairs:
             offsets[number] = self._left.unseen.physical_offsets[place]
-        if self._left.ordered:
-            return int(offsets[1]), int(offsets[-1])
         good = np.ones(len(offsets), np.bool_)
         good[0] = False
         good[self._left.strays] = False
@@ -242,18 +247,24 @@ class ShapeCheck:
         if room % ENTRY_BYTES:
             expected = f"{INDEX_HEADER} bytes, {slots} slots and a number of whole entries"
             self._findings.add(FILE, self._task.path, "", -1, -1, expected, f"{self._copy.size} bytes")
-        stop = entry_position(self._counts, 1, "")
-        position = self._copy.first_data_from(entry_position(self._counts, 0, ""))
-        if 0 <= position < stop:
+        first, behind = entry_position(self._counts, 0, ""), entry_position(self._counts, entries + 1, "")
+        position = self._copy.first_data(first, first + ENTRY_BYTES)
+        if position >= 0:
             self._findings.add(ENTRY, self._task.path, "entry 0", position, -1, "zeros", "other bytes")
-        position = self._copy.first_data_from(entry_position(self._counts, entries + 1, ""))
+        position = self._copy.first_data(behind, self._copy.size)
         if position >= 0 and not self._task.grows:
             found = "other bytes"
             self._findings.add(ENTRY, self._task.path, "behind the last entry", position, -1, "zeros", found)
 
     def _say_header(self, field: str, expected: object, found: object) -> None:
-        position = HEADER_PLACES[field]
-        self._findings.add(HEADER, self._task.path, f"header {field}", position, -1, expected, found)
+        """A field's record is that of the first or the last entry, as long as those are the oldest and the newest."""
+        offset = -1
+        if self._left.ordered and self._counts.entries:
+            if field.startswith("begin"):
+                offset = self._offset_of(1)
+            elif field.startswith("end"):
+                offset = self._offset_of(self._counts.entries)
+        self._findings.add(HEADER, self._task.path, f"header {field}", HEADER_PLACES[field], offset, expected, found)
 
     def _say_entry(self, number: int, field: str, offset: int, expected: object, found: object) -> None:
         position = entry_position(self._counts, number, field)

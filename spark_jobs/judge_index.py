@@ -13,11 +13,15 @@ from storage.kernels.scan import MAXIMUM_PIECES
 
 
 class Gap(NamedTuple):
-    """Ranks that no file covers, and where that is told; `is_end`: behind the last file."""
+    """Ranks that no file covers, and where that is told; `is_end`: behind the last file.
+
+    `excused`: so many keys may be missing between compacted files, where those beside them lack some, too.
+    """
 
     task: GapTask
     path: str
     is_end: bool
+    excused: int
 
 
 def find_gaps(work: Path, directory: Path, summaries: Sequence[dict[str, Any]], log: LogTable) -> list[Gap]:
@@ -25,17 +29,33 @@ def find_gaps(work: Path, directory: Path, summaries: Sequence[dict[str, Any]], 
     gaps = []
     covering = sorted((each for each in summaries if each["first_rank"] >= 0), key=lambda each: each["first_rank"])
     twice = _twice([(each["first_rank"], each["last_rank"] + 1) for each in covering])
-    covered, had_tags = 0, True
+    covered = 0
+    before: dict[str, Any] | None = None
     for each in covering:
         if each["first_rank"] > covered:
-            tags = had_tags and each["has_tags"]
-            gaps.append(Gap(_gap_task(work, covered, each["first_rank"], twice, tags=tags), each["path"], False))
-        had_tags = each["has_tags"]
+            beside = [each] if before is None else [before, each]
+            task = _gap_task(work, covered, each["first_rank"], twice, tags=_have_tags(beside))
+            gaps.append(Gap(task, each["path"], False, _excused(beside)))
+        before = each
         covered = max(covered, each["last_rank"] + 1)
     entries = int(log.ranks[-1])
     if covered < entries:
-        gaps.append(Gap(_gap_task(work, covered, entries, twice, tags=had_tags), str(directory), bool(covering)))
+        beside = covering[-1:]
+        task = _gap_task(work, covered, entries, twice, tags=_have_tags(beside))
+        gaps.append(Gap(task, str(directory), bool(covering), _excused(beside)))
     return gaps
+
+
+def _have_tags(beside: Sequence[dict[str, Any]]) -> bool:
+    return all(each["has_tags"] for each in beside)
+
+
+def _excused(beside: Sequence[dict[str, Any]]) -> int:
+    """Keys that a compaction may have left out between files: where it left out others, and fewer than it kept."""
+    if not any(each["dropped"] for each in beside):
+        return 0
+    fewest: int = min(each["matched"] for each in beside)
+    return fewest
 
 
 def _twice(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
@@ -73,6 +93,8 @@ def judge_index(
     for gap, answer in gaps:
         if answer["count"] and gap.is_end and log.may_lag:
             lag += answer["count"]
+        elif answer["count"] <= gap.excused:
+            sums["dropped"] += answer["count"]
         elif answer["count"]:
             finding = gap_finding(gap.path, answer)
             findings.add(**{name: getattr(finding, name) for name in finding.__struct_fields__})

@@ -18,6 +18,7 @@ from storage.kernels.structure import STATS_ASCENDING, measure_entries
 from storage.kernels.verify import (
     NO_TIME,
     STATE,
+    STATE_DESCENTS,
     STATE_FIRST,
     STATE_LAST,
     STATE_LATE,
@@ -101,7 +102,7 @@ class LogBlock:
 
 
 class Matched:
-    """What became of the entries of a file; see :func:`match_file`.
+    """What became of the entries of a file; see :func:`match_file`. `was_sorted`: they do not ascend as they stand.
 
     `ranks[number]`: the entry's rank, or a code of :mod:`storage.kernels.verify`. `unseen`: what the log leads to in
     the blocks around and has no match here, `more_unseen` how many beyond what is kept. `late`: entries with a wrong
@@ -115,6 +116,7 @@ class Matched:
         self.late = np.zeros((late_room, 2), np.int64)
         self.state = np.zeros(STATE, np.int64)
         self.state[STATE_FIRST] = self.state[STATE_LAST] = NO_TIME
+        self.was_sorted = False
         self.first_tag = self.last_tag = -1
         self.more_unseen = 0
         self._unseen: dict[int, LogEntries] = {}
@@ -134,6 +136,8 @@ class Matched:
     @property
     def is_ordered(self) -> bool:
         """Whether the entries stand in the order of the log, as a broker puts them."""
+        if not self.was_sorted:
+            return not self.state[STATE_DESCENTS]
         return bool((np.diff(self.ranks[self.ranks >= 0]) > 0).all())
 
     def time(self, place: int) -> int:
@@ -167,6 +171,7 @@ def match_file(copy: IndexCopy, counts: IndexCounts, log: LogTable, begin: int, 
     """
     matched = Matched(counts.entries, late_room)
     order = entry_order(copy, counts)
+    matched.was_sorted = order.size > 0
     entries = copy.address + INDEX_HEADER + SLOT_BYTES * counts.slots
     read: dict[int, int] = {}
     i = 0

@@ -76,9 +76,9 @@ class Numbering:
             self._confirm()
             return True
         doubt = self._doubt
-        if doubt is None or first == 0 or (doubt.expected >= 0 and first != doubt.expected + 1):
+        if doubt is None or first == 0 or (doubt.expected >= 0 and first not in (doubt.expected, doubt.expected + 1)):
             return False
-        self._say(doubt._replace(expected=first - 1))
+        self._say(doubt if doubt.expected >= 0 else doubt._replace(expected=first - 1))
         self._doubt = None
         return True
 

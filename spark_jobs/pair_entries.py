@@ -16,7 +16,7 @@ import numpy.typing as npt
 from spark_jobs.log_table import LogTable
 from spark_jobs.match_entries import LogEntries, Matched, Numbers
 from storage.index_copy import Entries
-from storage.kernels.verify import REPEATED
+from storage.kernels.verify import REPEATED, STATE_HIGHEST, STATE_LOWEST
 
 MOST_PAIRED: Final = 100_000
 """Leftover entries of a file that are paired; with more it is not damage in places any more."""
@@ -55,29 +55,23 @@ class Leftover:
 def sort_out(entries: Entries, matched: Matched, log: LogTable, *, grows: bool) -> Leftover:
     """Judge what is left over of a file with these entries (from number 0 on); `grows`: a broker writes to it."""
     ranks = matched.ranks
-    found = np.flatnonzero(ranks >= 0)
-    left = Leftover(
-        matched.is_ordered,
-        matched.unseen,
-        np.zeros(0, np.int64),
-        np.zeros(0, np.int64),
-        matched.unseen.take(slice(0)),
-        [],
-        int(ranks[found].min(initial=np.iinfo(np.int64).max)) if found.size else -1,
-        int(ranks[found].max(initial=-1)),
-    )
+    none = np.zeros(0, np.int64)
+    bounds = [int(matched.state[place]) if matched.matches else -1 for place in (STATE_LOWEST, STATE_HIGHEST)]
+    left = Leftover(matched.is_ordered, matched.unseen, none, none, matched.unseen.take(slice(0)), [], *bounds)
     numbers = np.flatnonzero(ranks[1:] < 0) + 1
-    first = int(found[0]) if found.size else len(ranks)
+    first = int((ranks >= 0).argmax()) if matched.matches else len(ranks)
     wrong = _excuse(left, numbers, entries, matched, log, first=first, grows=grows)
     lenient = _of_other_brokers(matched)
-    if found.size and wrong.size <= MOST_PAIRED:
-        _pair(left, wrong, found, ranks, entries, lenient)
+    if matched.matches and 0 < wrong.size <= MOST_PAIRED:
+        _pair(left, wrong, np.flatnonzero(ranks >= 0), ranks, entries, lenient)
         paired = {number for number, _ in left.pairs}
         wrong = np.array([number for number in wrong.tolist() if number not in paired], np.int64)
     is_repeat = ranks[wrong] <= REPEATED
     left.strays, left.repeated = wrong[~is_repeat], wrong[is_repeat]
     _note_missing(left, lenient)
-    _note_ends(left, found, ranks, entries)
+    if matched.matches:
+        left.first_offset = _offset_of(left.first_rank, left, ranks, entries)
+        left.last_offset = _offset_of(left.last_rank, left, ranks, entries)
     return left
 
 
@@ -198,15 +192,9 @@ def _note_missing(left: Leftover, lenient: Flags) -> None:
         left.dropped = int(inside.sum())
 
 
-def _note_ends(left: Leftover, found: Numbers, ranks: Numbers, entries: Entries) -> None:
-    """Physical offsets of the records of the first and the last rank."""
-    if not found.size:
-        return
-    ends = {}
-    for rank in (left.first_rank, left.last_rank):
-        place = int(np.searchsorted(left.unseen.ranks, rank))
-        if place < len(left.unseen.ranks) and left.unseen.ranks[place] == rank:
-            ends[rank] = int(left.unseen.physical_offsets[place])
-        else:
-            ends[rank] = int(entries["physical_offset"][found[int((ranks[found] == rank).argmax())]])
-    left.first_offset, left.last_offset = ends[left.first_rank], ends[left.last_rank]
+def _offset_of(rank: int, left: Leftover, ranks: Numbers, entries: Entries) -> int:
+    """Physical offset of the record of a rank that the file has, or should have."""
+    place = int(np.searchsorted(left.unseen.ranks, rank))
+    if place < len(left.unseen.ranks) and left.unseen.ranks[place] == rank:
+        return int(left.unseen.physical_offsets[place])
+    return int(entries["physical_offset"][int((ranks == rank).argmax())])

@@ -35,6 +35,7 @@ FEWEST_GUESSED: Final = 8
 MOST_GUESSES: Final = 1000
 
 _READ: Final = 1 << 24
+_PIECE: Final = 1 << 16
 
 Entries = npt.NDArray[np.void]
 
@@ -80,11 +81,10 @@ class IndexCopy:
 
     def _last_data(self) -> int:
         """Position of the last byte that is not zero, −1 for none."""
-        data = np.frombuffer(self._memory, np.uint8)
         for start, stop in reversed(self._extents):
             while stop > start:
-                piece = max(start, stop - _READ)
-                found = np.flatnonzero(data[piece:stop])
+                piece = max(start, stop - _PIECE)
+                found = np.flatnonzero(np.frombuffer(self._memory, np.uint8, stop - piece, piece))
                 if found.size:
                     return piece + int(found[-1])
                 stop = piece
@@ -103,10 +103,16 @@ class IndexCopy:
         """Entries 0 to ``count``, as they stand in the file."""
         return np.frombuffer(self._memory, ENTRY_DTYPE, count + 1, INDEX_HEADER + SLOT_BYTES * slots)
 
-    def first_data_from(self, position: int) -> int:
-        """Position of the first byte from ``position`` on that is not zero, −1 for none."""
-        found = np.flatnonzero(np.frombuffer(self._memory, np.uint8)[position : self.last_data + 1])
-        return position + int(found[0]) if found.size else -1
+    def first_data(self, start: int, stop: int) -> int:
+        """Position of the first byte of [start, stop) that is not zero, −1 for none."""
+        stop = min(stop, self.last_data + 1)
+        while start < stop:
+            count = min(_PIECE, stop - start)
+            found = np.flatnonzero(np.frombuffer(self._memory, np.uint8, count, start))
+            if found.size:
+                return start + int(found[0])
+            start += count
+        return -1
 
 
 def data_extents(descriptor: int, size: int) -> Iterator[tuple[int, int]]:
@@ -143,6 +149,9 @@ def count_slots(copy: IndexCopy, told: Iterable[int] = ()) -> int:
         hints += range(1, ENTRY_BYTES // SLOT_BYTES + 1)
         return next((slots for slots in hints if _fits(copy.size, slots)), 1)
     candidates = list(candidate_slot_counts(copy.last_data, copy.header.index_count, hints))
+    for slots in candidates:
+        if slots in hints and _fits(copy.size, slots) and _reproduces(copy, slots):
+            return slots
     exact = [slots for slots in candidates if _reproduces(copy, slots)]
     if len(exact) > 1:
         exact = [slots for slots in exact if slots in told] or [slots for slots in exact if _fits(copy.size, slots)]

@@ -22,9 +22,13 @@ STATE_FIRST = 3
 STATE_LAST = 4
 STATE_SMALLEST = 5
 STATE_LARGEST = 6
-STATE = 7
+STATE_DESCENTS = 7
+STATE_LOWEST = 8
+STATE_HIGHEST = 9
+STATE = 10
 """Entries matched; those whose record's store time is known; those whose time difference is wrong; the store times of
-the records of the first and the last entry (−1: not known), and the smallest and largest of all."""
+the records of the first and the last entry (−1: not known), and the smallest and largest of all; how often a rank lies
+below the one before it, and the lowest and the highest of all."""
 
 NO_TIME = -1
 LARGEST_DIFFERENCE = 2**31 - 1
@@ -136,24 +140,29 @@ def find_expected(hashes: np.ndarray, first: int, count: int, start: int, key_ha
 
 
 @njit(cache=True, nogil=True)
+def stand_together(entries: int, count: int, hashes: np.ndarray, first: int) -> bool:
+    """Whether the first ``count`` entries of a file have these hashes, one behind the other."""
+    for i in range(count):  # noqa: SIM110 — compiled: a generator would not be
+        if load_i32(entries + ENTRY_BYTES * (i + 1)) != hashes[first + i]:
+            return False
+    return True
+
+
+@njit(cache=True, nogil=True)
 def first_place(entries: int, count: int, hashes: np.ndarray, first: int, record_count: int) -> int:
     """Where among its record's hashes a file's first entry is looked for.
 
-    A record may straddle two files, and name a key twice: the first entries of a file are the last ones of their
-    record, with the tag's or, by older brokers, without it.
+    A record may straddle files, and name a key twice: the first entries of a file are the last ones of their record,
+    with the tag's or, by older brokers, without it; of a file that has no other record they may be any.
     """
     same = 1
     offset = load_i64(entries + ENTRY_BYTES + 4)
     while same < count and load_i64(entries + ENTRY_BYTES * (same + 1) + 4) == offset:
         same += 1
-    for end in (record_count, record_count - 1):
-        fits = same <= end
-        for i in range(same if fits else 0):
-            if load_i32(entries + ENTRY_BYTES * (i + 1)) != hashes[first + end - same + i]:
-                fits = False
-                break
-        if fits:
-            return first + end - same
+    lowest = 0 if same == count else max(record_count - same - 1, 0)
+    for place in range(record_count - same, lowest - 1, -1):
+        if stand_together(entries, same, hashes, first + place):
+            return first + place
     return first
 
 
@@ -176,6 +185,17 @@ def note_time(
         if state[STATE_LATE] < late.shape[0]:
             late[state[STATE_LATE], 0], late[state[STATE_LATE], 1] = number, difference
         state[STATE_LATE] += 1
+
+
+@njit(cache=True, nogil=True)
+def note_rank(rank: int, before: int, state: np.ndarray) -> None:
+    """Keep what is known of all ranks; ``before`` is that of the entry matched last."""
+    state[STATE_MATCHES] += 1
+    is_first = state[STATE_MATCHES] == 1
+    state[STATE_LOWEST] = rank if is_first else min(state[STATE_LOWEST], rank)
+    state[STATE_HIGHEST] = rank if is_first else max(state[STATE_HIGHEST], rank)
+    if rank < before:
+        state[STATE_DESCENTS] += 1
 
 
 @njit(
@@ -207,8 +227,8 @@ def match_entries(
     before. ``ranks[number]`` becomes the rank of the entry's match, or one of the codes above; ``seen`` marks what of
     the block was found. Times are held against ``begin``, the file's begin timestamp; the first entry's is not.
     """
-    record = first = 0
-    start = 0
+    record = first = start = 0
+    before = -1
     while i < count:
         number = number_at(order, i)
         entry = entries + ENTRY_BYTES * number
@@ -228,7 +248,8 @@ def match_entries(
                 seen[at] = 1
                 ranks[number] = rank + at
                 start = at + 1
-                state[STATE_MATCHES] += 1
+                note_rank(rank + at, before, state)
+                before = rank + at
             else:
                 ranks[number] = NO_KEY if at == -2 else REPEATED - (rank + first)
             if at != -2:
