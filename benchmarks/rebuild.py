@@ -55,7 +55,8 @@ def run_ours(store: Path, out: Path, what: str, master: str, cache: Path, entrie
     """Rebuild into a fresh directory."""
     shutil.rmtree(out, ignore_errors=True)
     command = [
-        *(sys.executable, "-m", "broker.cli.main", "rebuild", what, str(store), "--out", str(out), "--json"),
+        *(sys.executable, "-c", "from broker.cli.main import main; main()"),
+        *("rebuild", what, str(store), "--out", str(out), "--json"),
         *("--master", master, "--numba-cache", str(cache)),
     ]
     began = time.perf_counter()

@@ -21,6 +21,7 @@ from broker.config import Endpoint
 from broker.connection import Connection, ConnectionSettings
 from broker.dispatcher import Dispatcher
 from broker.fast_lane import FastLane
+from broker.follower import StoreFollower
 from broker.listeners import Listener, cannot_listen
 from protocol.errors import RocketLensError
 from storage.residency import allow_waiting, forbid_waiting
@@ -60,6 +61,7 @@ class Server:
         self._servers: list[asyncio.Server] = []
         self._stop_asked = asyncio.Event()
         self._refresher: threading.Thread | None = None
+        self._follower = StoreFollower(service.store, self._refresh_quietly)
         self._timers: dict[Callable[[], None], asyncio.TimerHandle] = {}
         self._scan_must_stop = threading.Event()
 
@@ -103,6 +105,7 @@ class Server:
         self._repeat(self._sweep, self._options.idle_timeout_seconds / 2)
         self._repeat(self._service.clients.sweep, SWEEP_SECONDS)
         self._start_thread("scan", self._finish_scan)
+        self._start_thread("follow", self._follower.run)
 
     def ask_to_stop(self) -> None:
         """Make `serve` return, soon."""
@@ -116,6 +119,7 @@ class Server:
     async def stop(self) -> None:
         """Stop within the options' timeout; see the module's docstring for the steps."""
         self._scan_must_stop.set()
+        self._follower.stop()
         for timer in self._timers.values():
             timer.cancel()
         for server in self._servers:
@@ -154,6 +158,11 @@ class Server:
         return thread
 
     def _refresh_store(self) -> None:
+        if self._refresh_quietly():
+            logger.info("the store was read anew")
+
+    def _refresh_quietly(self) -> bool:
+        """Read the store anew; whether that was possible."""
         try:
             self._service.store.refresh()
             self._finish_scan()
@@ -162,7 +171,8 @@ class Server:
         except Exception:
             logger.exception("the store could not be read anew; what was read before is served on")
         else:
-            logger.info("the store was read anew")
+            return True
+        return False
 
     def _repeat(self, work: Callable[[], None], interval_seconds: float) -> None:
         """Have some quick work done again and again until the server stops."""

@@ -78,8 +78,9 @@ def _start(name: str, master: str, work: Path, settings: dict[str, str]) -> "Spa
     except Exception as error:
         raise spark_failure("Spark does not start", error, work / SPARK_LOG) from error
     context.setLogLevel("ERROR")
-    if not is_local(conf.get("spark.master") or ""):
-        context.addPyFile(str(pack_sources(work / "rocketlens.zip")))
+    is_shipped = ".zip" in __file__  # spark-submit brought it, to the executors too
+    if not (is_local(conf.get("spark.master") or "") or is_shipped):
+        context.addPyFile(str(pack_sources(work / "rocketlens-sources.zip")))
     return context
 
 

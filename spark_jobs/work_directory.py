@@ -67,6 +67,8 @@ class WorkDirectory:
         base.mkdir(parents=True, exist_ok=True)
         _refuse_others(base)
         lock = _lock(base)
+        for half_written in base.glob(f"{JOURNAL}.*"):
+            half_written.unlink(missing_ok=True)
         # What comes out of msgpack has lists for tuples: compare what would be written.
         plain = msgpack.unpackb(msgpack.packb(identity), strict_map_key=False)
         work = cls(base / f"{_RUN}{secrets.token_hex(6)}")

@@ -80,7 +80,8 @@ class CommitLog:
         files = _open_files(_list_segments(directories, problems), previous, problems, unreadable)
         if unreadable and not files:
             raise next(iter(unreadable.values()))
-        return cls(_trim(files, known_ends or {}, problems), problems, unreadable)
+        ends = {segment.file.identity: segment.end for segment in previous.segments} if previous else {}
+        return cls(_trim(files, {**(known_ends or {}), **ends}, problems), problems, unreadable)
 
     def record(self, physical_offset: int, size: int) -> memoryview | None:
         """``size`` bytes at a physical offset, unchecked, or None when they do not lie in one segment's valid part."""
@@ -283,7 +284,7 @@ def find_end(base_offset: int, file: MappedFile, known_end: int = 0) -> tuple[in
     starts = [0]
     position = known_end - base_offset
     if 0 < position <= file.size and known_end > base_offset and _is_boundary(base_offset, file, position):
-        starts.append(position)
+        starts = [position]
     while True:
         before = starts[-1]
         stop = min(file.size, before + WALK_STEP)

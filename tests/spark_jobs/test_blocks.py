@@ -1,6 +1,5 @@
 """Blocks come back as they were written, and never otherwise."""
 
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
