@@ -134,7 +134,9 @@ def _command_line(pid: int) -> bytes:
         return b""
 
 
-def run_java(store: Path, work: Path, jars: Path, end_of_log: int, entries: int) -> dict[str, float]:
+def run_java(
+    store: Path, work: Path, jars: Path, end_of_log: int, entries: int, segment_size: int = 1 << 30
+) -> dict[str, float]:
     """Let the official broker replay the log; from its first entry to its first answer."""
     copy = copy_for_java(store, work)
     for name in ("index", "consumequeue", "checkpoint"):
@@ -142,7 +144,8 @@ def run_java(store: Path, work: Path, jars: Path, end_of_log: int, entries: int)
         shutil.rmtree(target) if target.is_dir() else target.unlink(missing_ok=True)
     (copy / "abort").write_text("0")
     began = time.perf_counter()
-    with java_broker.JavaBroker(copy, jars, {"commitLogRecoverMaxNum": 1_000_000}) as broker:
+    settings = {"commitLogRecoverMaxNum": 1_000_000, "mappedFileSizeCommitLog": segment_size}
+    with java_broker.JavaBroker(copy, jars, settings) as broker:
         first = _wait_for_first_entry(copy / "index", broker)
         broker.wait_until_dispatched(end_of_log, timeout_seconds=3000)
         ended = time.perf_counter()

@@ -2,7 +2,7 @@
 
 A broker counts a queue's messages from 0. The log may begin anywhere; where messages of it are lost their numbers are,
 too; a topic that was deleted and made again starts over at 0. Everything else is a record that says a wrong number;
-which one shows when the next is seen.
+which one shows when the next is seen, and what of it is told already when the queue's units have been.
 """
 
 from collections.abc import Collection
@@ -14,8 +14,8 @@ from spark_jobs.findings import QUEUE_OFFSET, Findings
 from spark_jobs.log_table import LogTable
 from spark_jobs.unit_files import Units
 
-MOST_GAPS: Final = 10_000
-"""Gaps in the numbers of a queue that are kept to be judged at its end; more are told at once."""
+MOST_DOUBTS: Final = 100_000
+"""Records out of order of a queue that are kept to be judged at its end; more are counted."""
 
 
 class Doubt(NamedTuple):
@@ -34,13 +34,13 @@ class Numbering:
 
     def __init__(self, log: LogTable, findings: Findings, *, by_offset: bool, is_light: bool = False) -> None:
         """No message has been seen."""
-        self.by_offset, self._is_light = by_offset, is_light
+        self.by_offset, self.is_light = by_offset, is_light
         self._log, self._findings = log, findings
         self._next = -1
         self._last_offset = log.minimum
         self._ordinal = 0
         self._doubt: Doubt | None = None
-        self._gaps: list[Doubt] = []
+        self._doubts: list[Doubt] = []
 
     def take(self, first: int, units: Units) -> tuple[int, bool]:
         """Look at a run of messages, of consecutive queue offsets from `first` on.
@@ -51,7 +51,7 @@ class Numbering:
             return self._take_batches(units), False
         offset, count = int(units["physical_offset"][0]), len(units)
         restarts = first == 0 and self._next > 0
-        if first == self._next or self._is_light:
+        if first == self._next or self.is_light:
             self._confirm()
         elif not self._explains(first, offset):
             self._confirm()
@@ -59,16 +59,19 @@ class Numbering:
         self._next, self._last_offset = first + count, int(units["physical_offset"][-1])
         return first, restarts
 
-    def finish(self, strays: Collection[int]) -> None:
-        """There are no more messages. `strays`: places whose units point to what is no message of the queue any more.
+    def finish(self, strays: Collection[int], unitless: Collection[int]) -> None:
+        """There are no more messages; tell what is out of order, unless the units have told it.
 
-        Where such stand in a gap of the numbers that is all there is to say: the records there bear another queue.
+        `strays`: places whose units point to what is no message of the queue any more: the record that left a gap in
+        the numbers bears another queue. `unitless`: numbers of messages without unit: of two with one number it is the
+        other that does not belong here.
         """
         self._confirm()
-        for gap in self._gaps:
-            places = range(gap.expected, min(gap.found, gap.expected + len(strays) + 1))
-            if not all(place in strays for place in places):
-                self._say(gap)
+        for doubt in self._doubts:
+            gap = range(doubt.expected, min(doubt.found, doubt.expected + len(strays) + 1))
+            if doubt.found in unitless if not gap else all(place in strays for place in gap):
+                continue
+            self._say(doubt)
 
     def _explains(self, first: int, offset: int) -> bool:
         """Whether a number that does not follow is right: messages are lost, or the one before is wrong."""
@@ -89,10 +92,12 @@ class Numbering:
         self._doubt = None
 
     def _out_of_order(self, doubt: Doubt) -> None:
-        if 0 <= doubt.expected < doubt.found and len(self._gaps) < MOST_GAPS:
-            self._gaps.append(doubt)
-        elif doubt.expected >= 0 and doubt.found:
-            self._say(doubt)
+        if doubt.expected < 0 or not doubt.found:
+            return
+        if len(self._doubts) < MOST_DOUBTS:
+            self._doubts.append(doubt)
+        else:
+            self._findings.more(QUEUE_OFFSET, 1)
 
     def _raise_doubt(self, doubt: Doubt, count: int) -> None:
         """Wait for the message that follows a single one; several in order are right among themselves."""

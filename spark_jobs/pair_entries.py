@@ -106,7 +106,16 @@ def _of_other_brokers(matched: Matched) -> Flags:
     unseen = matched.unseen
     if matched.first_tag < 0:
         return unseen.are_tags
-    return unseen.are_tags & ((unseen.ranks < matched.first_tag) | (unseen.ranks > matched.last_tag))
+    lenient: Flags = np.zeros(len(unseen.ranks), np.bool_)
+    first, last = int(matched.state[STATE_LOWEST]), int(matched.state[STATE_HIGHEST])
+    # Only where tags of this very file are left out before its first or behind its last one, so they are around it.
+    for outside, inside in (
+        (unseen.ranks < matched.first_tag, unseen.ranks > first),
+        (unseen.ranks > matched.last_tag, unseen.ranks < last),
+    ):
+        if (unseen.are_tags & outside & inside).any():
+            lenient |= unseen.are_tags & outside
+    return lenient
 
 
 def _pair(left: Leftover, wrong: Numbers, found: Numbers, ranks: Numbers, entries: Entries, lenient: Flags) -> None:

@@ -57,7 +57,8 @@ class QueueCheck:
         """Nothing is checked yet."""
         self._files, self._numbering, self._comparison = files, numbering, comparison
         self._log, self._findings = log, findings
-        self._shift: int | None = None
+        self._shift = 0
+        self._started = False
         self._cursor = files.first
         self._held: list[Run] = []
         self._held_units = 0
@@ -65,6 +66,8 @@ class QueueCheck:
         self._previous: Units = np.zeros(0, files.dtype)
         self._reborn = 0
         self._strays: set[int] = set()
+        self._unitless: set[int] = set()
+        self._odd: tuple[Run, int] | None = None
         self.counts: dict[str, int] = dict.fromkeys(COUNTS, 0)
         self.counts["first_missing"] = self.counts["last_matched"] = -1
 
@@ -80,7 +83,8 @@ class QueueCheck:
     def finish(self) -> dict[str, int]:
         """There are no more messages; what the queue's units are, in numbers."""
         self._settle_tail()
-        self._numbering.finish(self._strays)
+        self._judge_odd(None)
+        self._numbering.finish(self._strays, self._unitless)
         self._comparison.finish()
         return self.counts
 
@@ -88,7 +92,7 @@ class QueueCheck:
 
     def _step(self, run: Run) -> Run:
         """Settle the first messages of a run; the others."""
-        place = run.number + (self._shift or 0)
+        place = run.number + self._shift
         if self._cursor >= self._files.end:
             return self._hold(run)
         if place >= self._cursor:
@@ -139,7 +143,7 @@ class QueueCheck:
 
     def _hold(self, run: Run) -> Run:
         """Keep messages until it is known where the queue goes on; a run of none."""
-        if self._numbering.by_offset and self._shift is not None and run.number < self._cursor:
+        if self._numbering.by_offset and self._started and run.number < self._cursor:
             # A broker writes no unit for a message whose place is taken.
             known = min(self._cursor - run.number, len(run.units))
             self.counts["dropped"] += known
@@ -157,11 +161,9 @@ class QueueCheck:
         """The first and the last message of a run have their units from a place on."""
         shift = place - run.number
         self._settle(shift, place, run.units[:1])
-        # Where the log has lost its beginning the queue may have been born again before.
-        if shift != self._shift and (self._shift is not None or (shift and not self._log.minimum)):
-            self._note_shift(run, place)
-        if run.number or self._shift is None:
-            self._shift = shift
+        self._judge_odd(shift)
+        self._note_place(run, place)
+        self._started = True
         for start in range(0, len(run.units), PIECE):
             part = run.part(start, min(start + PIECE, len(run.units)))
             found = self._files.read(place + start, len(part.units))
@@ -171,11 +173,37 @@ class QueueCheck:
         self.counts["matched"] += len(run.units)
         self.counts["last_matched"] = int(self._previous["physical_offset"][0])
 
-    def _note_shift(self, run: Run, place: int) -> None:
-        """Units stand elsewhere than before. A broker appends a message of queue offset 0 wherever the queue ends."""
-        if not (run.number and self._numbering.by_offset):
-            self.counts["restarts"] += self._numbering.by_offset
+    def _note_place(self, run: Run, place: int) -> None:
+        """Note where units stand. A broker appends a message of queue offset 0 wherever the queue ends."""
+        shift = place - run.number
+        if shift == self._shift:
             return
+        # Where the log has lost its beginning the queue may have been born again before.
+        if not self._numbering.by_offset or (self._log.minimum and not self._started):
+            self._shift = shift
+        elif not run.number:
+            self.counts["restarts"] += 1
+        elif len(run.units) == 1:
+            self._odd = run, place
+        else:
+            self._say_shift(run, place)
+            self._shift = shift
+
+    def _judge_odd(self, following: int | None) -> None:
+        """A single message stood elsewhere: so do those behind it (`following` is their shift), or its number is wrong.
+
+        The latter is told otherwise, but for messages of light queues, whose numbers mean nothing else.
+        """
+        if self._odd is None:
+            return
+        run, place = self._odd
+        self._odd = None
+        if following == place - run.number or self._numbering.is_light:
+            self._say_shift(run, place)
+        if following == place - run.number:
+            self._shift = following
+
+    def _say_shift(self, run: Run, place: int) -> None:
         path, position = self._files.where(place)
         offset = int(run.units["physical_offset"][0])
         expected, found = f"the message of queue offset {place}", f"that of queue offset {run.number}"
@@ -183,7 +211,7 @@ class QueueCheck:
 
     def _settle(self, shift: int, place: int, following: Units) -> None:
         """Say what the units between the cursor and a place are, and what became of the messages held."""
-        is_front = self._shift is None
+        is_front = not self._started
         if is_front and self._reborn:  # the topic was deleted with its queues, before it was made again
             self.counts["earlier_life"] += sum(len(run.units) for run in self._held[: self._reborn]) + self._uncounted
             del self._held[: self._reborn]
@@ -192,9 +220,8 @@ class QueueCheck:
         self._judge(place, taken, following, is_front=is_front, is_tail=False)
 
     def _settle_tail(self) -> None:
-        shift = self._shift or 0
-        taken = self._pair_held(shift, max(self._files.end, self._cursor), is_tail=True)
-        self._judge(self._files.end, taken, self._previous[:0], is_front=self._shift is None, is_tail=True)
+        taken = self._pair_held(self._shift, max(self._files.end, self._cursor), is_tail=True)
+        self._judge(self._files.end, taken, self._previous[:0], is_front=not self._started, is_tail=True)
 
     def _pair_held(self, shift: int, stop: int, *, is_tail: bool = False) -> list[tuple[int, int]]:
         """Compare held messages with what stands in their places before `stop`; ranges of places thus explained."""
@@ -217,7 +244,7 @@ class QueueCheck:
 
     def _place_of(self, run: Run, shift: int, stop: int) -> int:
         """Where held messages stand if they do between the cursor and a place, by the shift behind or before; or −1."""
-        for each in (shift, self._shift or 0):
+        for each in (shift, self._shift):
             if self._cursor <= run.number + each < stop:
                 return run.number + each
         return -1
@@ -228,6 +255,7 @@ class QueueCheck:
         if not count:
             return
         offset = int(run.units["physical_offset"][0])
+        self._unitless.update(range(run.number, run.number + min(count, MOST_HELD - len(self._unitless))))
         if is_tail:
             if self.counts["first_missing"] < 0:
                 self.counts["first_missing"] = offset

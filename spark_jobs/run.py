@@ -60,9 +60,9 @@ def _run(command: str, request: Request, progress: Progress, make: Make) -> Repo
     with _held(request, base, progress) as lock:
         source = find_source(Path(request.store), tuple(map(Path, request.commit_log_directories)))
         if lock is not None and end_last_publishing(lock, source, base):
-            report = _last_report(command, request, base)
-            if report is not None:
-                return report
+            ended = _last_report(command, request, base)
+            if ended is not None:
+                return ended
             source = find_source(Path(request.store), tuple(map(Path, request.commit_log_directories)))
         for problem in source.problems:
             progress.note(problem)
@@ -71,14 +71,26 @@ def _run(command: str, request: Request, progress: Progress, make: Make) -> Repo
             resumed = any((work.root / "done").iterdir())
             with spark_context(command, request.master, work.root, request.settings) as context:
                 finish = make(source, work, context)
-            report, staged = finish()
+                if lock is None:
+                    report = _conclude(request, source, work, finish, lock)
+            if lock is not None:  # only now nothing of Spark's is open in the store
+                report = _conclude(request, source, work, finish, lock)
             report.resumed = resumed
-            work.finish(REPORT, msgspec.to_builtins(report))
-            deliver(request, source, work, staged, lock, report)
+            report.steady_seconds -= report.details.get("scan", {}).get("began", began)
             report.seconds = time.monotonic() - started
-            report.steady_seconds = time.time() - report.details.get("scan", {}).get("began", began)
             work.remove()
             return report
+
+
+def _conclude(
+    request: Request, source: Source, work: WorkDirectory, finish: Callable[[], Made], lock: StoreLock | None
+) -> Report:
+    """Stage and publish; until then, `steady_seconds` of the report is when that was done."""
+    report, staged = finish()
+    work.finish(REPORT, msgspec.to_builtins(report))
+    deliver(request, source, work, staged, lock, report)
+    report.steady_seconds = time.time()
+    return report
 
 
 @contextlib.contextmanager
