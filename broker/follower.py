@@ -1,8 +1,9 @@
 """Follow a store that changes under a server: what a broker appends, and files that come, go or are replaced.
 
 A broker appends through maps, which no file event tells of, so the word behind the log's end is looked at fifty times
-a second: one load from memory. What stands there is taken in a moment later, when it has been written whole, and then
-a few times more, since queue and index follow the log. Directories are compared once a second.
+a second: eight bytes, read and not mapped, for a file may be cut at any time. What stands there is taken in a moment
+later, when it has been written whole, and then a few times more, since queue and index follow the log. Directories are
+compared once a second.
 """
 
 import logging
@@ -81,7 +82,7 @@ class StoreFollower:
         if not commit_log.segments:
             return b""
         last = commit_log.segments[-1]
-        word = bytes(last.file.view[last.valid_length : last.valid_length + WORD])
+        word = last.file.peek(last.valid_length, WORD)
         if len(word) == WORD and int.from_bytes(word[4:], "big", signed=True) != MAGIC_BLANK:
             return word
         return _first_word(commit_log, last.base_offset + last.file.size)

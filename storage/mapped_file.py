@@ -147,6 +147,13 @@ class MappedFile:
         for at in range(start, max(stop, start + 1), PROBE_BYTES):
             os.preadv(self._descriptor, [buffer], at)
 
+    def peek(self, position: int, length: int) -> bytes:
+        """Up to `length` bytes as they are now, read and not mapped: fewer, no signal, where the file was truncated."""
+        try:
+            return os.pread(self._descriptor, length, position)
+        except OSError:
+            return b""
+
     def current_size(self) -> int:
         """The size that the file has now; smaller than ``size`` once somebody truncated it."""
         return os.fstat(self._descriptor).st_size

@@ -30,6 +30,12 @@ class FakeStore:
         default_factory=lambda: SimpleNamespace(cluster="DefaultCluster", broker_name="broker-a")
     )
     config: SimpleNamespace = field(default_factory=lambda: SimpleNamespace(subscription_groups={}))
+    snapshot: SimpleNamespace = field(
+        default_factory=lambda: SimpleNamespace(
+            commit_log=SimpleNamespace(segments=()),
+            layout=SimpleNamespace(root=Path("/store"), commit_log_directories=()),
+        )
+    )
     refreshed: int = 0
 
     def after_refresh(self, callback: Callable[[], None]) -> None:
