@@ -20,6 +20,8 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
     monkeypatch.setenv("NUMBA_CACHE_DIR", "/cache")
+    # The session of other tests, whose settings its JVM would tell.
+    monkeypatch.setattr("pyspark.SparkContext._jvm", None)
 
 
 @pytest.mark.parametrize(
