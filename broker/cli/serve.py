@@ -94,7 +94,8 @@ def serve(
     """Answer RocketMQ clients and mqadmin from the store in STORE, which is only read.
 
     The same port is broker and name server. One line on stdout says when clients can connect; SIGTERM and SIGINT stop
-    the server after what is in flight, SIGHUP makes it look at the store's files anew.
+    the server after what is in flight. What a running broker writes is answered as soon as it can be read; SIGHUP makes
+    the server look at all of the store's files at once.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     _stop_quietly_while_starting()
@@ -136,7 +137,7 @@ def _serve(options: ServeOptions, numba_cache: Path | None) -> None:
         for problem in opened.problems:
             logger.warning("%s", problem)
         if opened.state.is_live:
-            logger.warning("a broker is running on %s: what it writes from now on is seen after SIGHUP", options.store)
+            logger.info("a broker is running on %s: what it writes is followed", options.store)
         _run(options, opened, listeners)
     finally:
         close_listeners(listeners)
