@@ -4,9 +4,10 @@ A consumer that keeps up asks again at once whatever it is told, so its pull is 
 ten thousand idle queues is asked a few hundred times a second, not without end (remoting-protocol §3.4, §9). A held
 pull is one future and what it asks; there is no Task, and one timer for all of them.
 
-The store says when it was read anew. On the thread that did so, the queues with held pulls are looked at, since that
-may wait for the disk; pulls whose queue has grown are then made again on the event loop, and stay held if nothing that
-arrived passes their filter.
+Whoever follows the store says which queues got messages. On that thread those with held pulls are looked at, since
+that may wait for the disk; pulls whose queue has grown are then made again on the event loop, and stay held if nothing
+that arrived passes their filter. Of pulls that ask the same one is made, and answers all: thousands may wait for one
+message.
 
 A server that stops answers held pulls, and those that still come, that it is busy: consumers of every kind then ask
 again seconds later, of whoever serves by then. Told that there is nothing new they would ask at once, and clients up
@@ -18,12 +19,13 @@ import contextlib
 import itertools
 import math
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Set
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Protocol, Self, TypeAlias, TypeVar
 
 from protocol.codes import ResponseCode
 from protocol.command import Response
+from protocol.errors import StoreError
 from storage.queue_store import QueueStore
 from storage.residency import Cold
 
@@ -43,6 +45,12 @@ TICK_SECONDS = 0.1
 
 STOPPING = "the server is stopping"
 
+LIGHT_QUEUE_PREFIX = "%LMQ%"
+"""Before the names of queues that get the messages of others (store-format §2.10)."""
+
+ANSWERS_A_TURN = 1024
+"""Pulls answered alike before the loop does other things: one message may be what ten thousand wait for."""
+
 QUEUES_AT_ONCE = 64
 """Queues looked at after a refresh before the first pulls of them are made again."""
 
@@ -57,6 +65,13 @@ class Question(Protocol):
     @property
     def queue_offset(self) -> int:
         """The first offset that was not looked at yet."""
+
+    @property
+    def sameness(self) -> Hashable:
+        """What is equal for pulls of one queue that are answered alike."""
+
+    def look_as(self, other: Self) -> None:
+        """Pass over what another pull of the same sameness has passed over."""
 
     def look(self) -> Response | None:
         """The answer, or None while nothing arrived for it; what was passed over is not looked at again.
@@ -133,14 +148,14 @@ class LongPolling:
             loop.call_soon_threadsafe(self._keep, pull, queues)
         return pull
 
-    def wake(self) -> None:
-        """Make again the pulls whose queue has grown. Opens queues, so it waits for the disk."""
+    def wake(self, arrived: Set[QueueKey] | None = None) -> None:
+        """Make again the pulls whose queue has grown, of those that got messages; None: of all. Waits for the disk."""
         if self._loop is None:
             return
         queues = self._store.queues
-        keys = iter(list(self._held))
+        keys = iter([key for key in list(self._held) if arrived is None or key in arrived or _is_light(key)])
         while some := list(itertools.islice(keys, QUEUES_AT_ONCE)):
-            ends = {key: queue.max_offset for key in some if (queue := queues.queue(*key)) is not None}
+            ends = {key: end for key in some if (end := _end_of(queues, key)) is not None}
             loop = self._loop
             if loop is None:
                 return
@@ -175,15 +190,30 @@ class LongPolling:
             self._look_at([pull for pull in self._held.get(key, ()) if pull.question.queue_offset < end])
 
     def _look_at(self, pulls: Iterable[HeldPull]) -> None:
+        """Make pulls of one queue again, one of those that are the same for all of them."""
+        groups: dict[Hashable, list[HeldPull]] = {}
         for pull in pulls:
+            groups.setdefault(pull.question.sameness, []).append(pull)
+        for first, *others in groups.values():
             try:
-                answer = pull.question.look()
+                answer = first.question.look()
             except Cold as cold:
-                self._look_in_pool(pull, cold)
+                for pull in (first, *others):
+                    self._look_in_pool(pull, cold)
             except Exception as error:
-                _fail(pull, error)
+                for pull in (first, *others):
+                    _fail(pull, error)
             else:
-                _answer(pull, answer)
+                _answer(first, answer)
+                self._answer_alike(first.question, others, answer)
+
+    def _answer_alike(self, question: Question, pulls: list[HeldPull], answer: Response | None) -> None:
+        """Answer pulls as one was that asked the same, some in each turn of the loop: they leave while it goes on."""
+        for pull in pulls[:ANSWERS_A_TURN]:
+            pull.question.look_as(question)
+            _answer(pull, answer)
+        if len(pulls) > ANSWERS_A_TURN and self._loop is not None:
+            self._loop.call_soon(self._answer_alike, question, pulls[ANSWERS_A_TURN:], answer)
 
     def _look_in_pool(self, pull: HeldPull, cold: Cold) -> None:
         def look() -> Response | None:
@@ -213,6 +243,20 @@ class LongPolling:
                 _answer(pull, pull.question.give_up())
         if self._wheel:
             self._wait_until(min(self._wheel))
+
+
+def _is_light(key: QueueKey) -> bool:
+    """Whether a queue gets messages of other topics, so that its own name stands in none."""
+    return key[0].startswith(LIGHT_QUEUE_PREFIX)
+
+
+def _end_of(queues: QueueStore, key: QueueKey) -> int | None:
+    """Where a queue ends, None where there is none or it cannot be read: whoever asks for it is told."""
+    try:
+        queue = queues.queue(*key)
+        return None if queue is None else queue.max_offset
+    except StoreError:
+        return None
 
 
 def _discard(table: dict[Key, set[HeldPull]], key: Key, pull: HeldPull) -> None:

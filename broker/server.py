@@ -21,7 +21,7 @@ from broker.config import Endpoint
 from broker.connection import Connection, ConnectionSettings
 from broker.dispatcher import Dispatcher
 from broker.fast_lane import FastLane
-from broker.follower import StoreFollower
+from broker.follower import Follower
 from broker.listeners import Listener, cannot_listen
 from protocol.errors import RocketLensError
 from storage.residency import allow_waiting, forbid_waiting
@@ -61,9 +61,9 @@ class Server:
         self._servers: list[asyncio.Server] = []
         self._stop_asked = asyncio.Event()
         self._refresher: threading.Thread | None = None
-        self._follower = StoreFollower(service.store, self._refresh_quietly)
         self._timers: dict[Callable[[], None], asyncio.TimerHandle] = {}
         self._scan_must_stop = threading.Event()
+        self._follower: Follower | None = None
 
     @property
     def is_idle(self) -> bool:
@@ -105,7 +105,8 @@ class Server:
         self._repeat(self._sweep, self._options.idle_timeout_seconds / 2)
         self._repeat(self._service.clients.sweep, SWEEP_SECONDS)
         self._start_thread("scan", self._finish_scan)
-        self._start_thread("follow", self._follower.run)
+        self._follower = Follower(self._service.store.follower(), self._service.polls, self._finish_scan)
+        self._follower.start()
 
     def ask_to_stop(self) -> None:
         """Make `serve` return, soon."""
@@ -119,7 +120,8 @@ class Server:
     async def stop(self) -> None:
         """Stop within the options' timeout; see the module's docstring for the steps."""
         self._scan_must_stop.set()
-        self._follower.stop()
+        if self._follower is not None:
+            self._follower.stop()
         for timer in self._timers.values():
             timer.cancel()
         for server in self._servers:

@@ -42,7 +42,7 @@ def explain_absence(commit_log: CommitLog, physical_offset: int) -> str:
 
 
 def _hole(commit_log: CommitLog, physical_offset: int) -> str:
-    for start, stop in commit_log.holes():
+    for start, stop in commit_log.holes:
         if start <= physical_offset < stop:
             return f"no segment holds {start} to {stop}"
     return "no segment holds it"

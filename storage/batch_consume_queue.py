@@ -15,7 +15,7 @@ Where a unit stands says nothing about its queue offset; units ascend by base of
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from struct import Struct
 from typing import Final
@@ -29,6 +29,7 @@ from storage.open_files import OpenFiles
 from storage.queue import NO_TIMESTAMP, BoundaryType, ConsumeQueueEntry, Unit
 from storage.queue_end import count_leading, refuse_long_scan
 from storage.queue_files import QueueFiles
+from storage.queue_growth import Known, end_after, end_before
 from storage.queue_record import QueueName
 
 __all__ = ["UNIT", "UNIT_DTYPE", "BatchConsumeQueue"]
@@ -54,15 +55,32 @@ UnitFields = tuple[int, int, int, int, int, int, int, int]
 
 
 class BatchConsumeQueue:
-    """One queue of batches as its files are now; its units are numbered from the first one in the first file."""
+    """One queue of batches as its files are now; its units are numbered from the first one in the first file.
 
-    __slots__ = ("_bounds", "_commit_log", "_files", "_first_numbers", "name")
+    `known` and `keep` as of a plain queue.
+    """
+
+    __slots__ = (
+        "_bounds", "_commit_log", "_files", "_first_numbers", "_generation", "_keep", "_known", "name",
+    )  # fmt: skip
     unit_size = UNIT.size
 
-    def __init__(self, name: QueueName, directory: Path, commit_log: CommitLog, open_files: OpenFiles) -> None:
+    def __init__(
+        self,
+        name: QueueName,
+        directory: Path,
+        commit_log: CommitLog,
+        open_files: OpenFiles,
+        generation: object = None,
+        known: Known | None = None,
+        keep: Callable[[Known], None] | None = None,
+    ) -> None:
         self.name = name
         self._commit_log = commit_log
-        self._files = QueueFiles(directory, UNIT.size, open_files)
+        self._generation = generation
+        self._keep = keep
+        self._known = None if known is None else _renewed(known, generation, commit_log.minimum)
+        self._files = QueueFiles(directory, UNIT.size, open_files) if self._known is None else self._known.files
         self._first_numbers = _numbers_of_first_units(self._files)
         self._bounds: tuple[int, int, int] | None = None
 
@@ -212,10 +230,27 @@ class BatchConsumeQueue:
 
     def _measure(self) -> tuple[int, int, int]:
         """Find min, max and the number of units; two threads that do so at once come to the same."""
-        first_file = max(0, len(self._files.files) - RECOVERED_FILES)
-        count = self._without_strays(self._first_numbers[first_file], self._written_count(first_file))
+        known, files = self._known, self._files.files
+        if known is not None and known.last != self._last_of(known.end):
+            known = None
+        first_file = max(0, len(files) - RECOVERED_FILES)
+        if known is not None and self._first_numbers[first_file] <= known.written:
+            file_of_end = bisect_right(self._first_numbers, known.written) - 1
+            written = self._written_count(file_of_end, known.written)
+            count = end_after(self, known, written)
+        else:
+            written = self._written_count(first_file)
+            count = end_before(self, self._first_numbers[first_file], written)
         self._bounds = bounds = self._bounds_of(count)
+        log = self._commit_log
+        if self._keep is not None and files and (known is None or known.log_end <= log.end):
+            last = self._last_of(count)
+            self._keep(Known(self._generation, self._files, log.minimum, log.end, bounds[0], count, written, last))
         return bounds
+
+    def _last_of(self, count: int) -> UnitFields | None:
+        """The last of so many units."""
+        return self._unit(count - 1) if count else None
 
     def _bounds_of(self, count: int) -> tuple[int, int, int]:
         if not count:
@@ -225,23 +260,35 @@ class BatchConsumeQueue:
         # Kept within 0 and the end: units before the last three files are not looked at, and may hold anything.
         return (min(max(self._base_of(first), 0), end) if first < count else end), end, count
 
-    def _written_count(self, first_file: int) -> int:
-        """How many units stand before the first invalid one, looked for in the last three files as a broker does."""
-        count = self._first_numbers[first_file]
+    def _written_count(self, first_file: int, known: int = 0) -> int:
+        """How many units stand before the first invalid one, looked for in the last three files as a broker does.
+
+        The first `known` units, the last of which lies in the first of them, are known to be valid.
+        """
+        count = max(self._first_numbers[first_file], known)
         for number, file in enumerate(self._files.files[first_file:], first_file):
-            in_file = count_leading(self._files.map_of(number), file.size, UNIT_DTYPE, _are_valid)
-            count = self._first_numbers[number] + in_file
+            first = self._first_numbers[number]
+            in_file = count_leading(
+                self._files.map_of(number), file.size, UNIT_DTYPE, _are_valid, max(known - first, 0)
+            )
+            count = first + in_file
             if in_file < file.size // UNIT.size:
                 break
         return count
 
-    def _without_strays(self, start: int, count: int) -> int:
-        """Leave out the units at the end that point beyond the log or to what is no batch of this queue."""
-        while count > start and self._is_stray(count - 1):
-            count -= 1
-        return count
+    @property
+    def log_end(self) -> int:
+        """Where the log ends that the units are held against."""
+        return self._commit_log.end
 
-    def _is_stray(self, number: int) -> bool:
+    def last_within(self, floor: int, end: int) -> int:
+        """Behind the last unit in [floor, end) that points into the log; `floor` where none does."""
+        while end > floor and self._unit(end - 1)[0] >= self._commit_log.end:
+            end -= 1
+        return end
+
+    def is_stray(self, number: int) -> bool:
+        """Whether a unit points beyond the log or to what is no batch of this queue."""
         physical_offset, size, _, _, base_offset, _, _, _ = self._unit(number)
         if physical_offset >= self._commit_log.end:
             return True
@@ -249,6 +296,13 @@ class BatchConsumeQueue:
         if record is None:
             return self._commit_log.segment_of(physical_offset) is not None
         return self.name.offset_in(record, physical_offset) != base_offset
+
+
+def _renewed(known: Known, generation: object, log_minimum: int) -> Known | None:
+    """What is known, for the files that are there now; units are numbered from the first file, which must be there."""
+    numbers = _numbers_of_first_units(known.files)
+    renewed = known.renewed(generation, log_minimum, numbers[-1])
+    return renewed if renewed is not None and renewed.files.files[0] == known.files.files[0] else None
 
 
 def _numbers_of_first_units(files: QueueFiles) -> list[int]:

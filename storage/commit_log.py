@@ -7,7 +7,8 @@ beyond that end may be well-formed old records and are never served.
 
 import itertools
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from copy import copy
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,21 +48,29 @@ class Segment:
 class CommitLog:
     """All segments of a store at one moment; ``minimum`` and ``end`` bound where records may start."""
 
-    def __init__(self, segments: list[Segment], problems: list[str], unreadable: Iterable[Path] = ()) -> None:
-        """Build the lookup table over segments that are sorted by base offset and do not overlap."""
+    def __init__(
+        self,
+        segments: Sequence[Segment],
+        problems: Iterable[str],
+        unreadable: Iterable[Path] = (),
+        torn_end: TornEnd | None = None,
+    ) -> None:
+        """Build the lookup table over segments that are sorted by base offset and do not overlap.
+
+        ``problems`` are those of the files; what tore the log's end, if anything did, is told besides.
+        """
         self.segments = tuple(segments)
         self.unreadable = tuple(unreadable)
-        self.torn_end: TornEnd | None = None
-        if segments:
-            last = segments[-1]
-            self.torn_end = look_behind_end(last.base_offset, last.file, last.valid_length)
-        self.problems = (*problems, self.torn_end.sentence()) if self.torn_end else tuple(problems)
+        self.torn_end = torn_end
+        self._file_problems = tuple(problems)
         self.minimum = segments[0].base_offset if segments else 0
         self.end = segments[-1].end if segments else 0
         self._views = [segment.file.view for segment in segments]
         self._bases = [segment.base_offset for segment in segments]
         self.files_by_heat = {segment.file.heat_address: segment.file for segment in segments}
         self.catalog = _make_catalog(self.segments)
+        self.holes = tuple(_find_holes(self.segments))
+        """Ranges of physical offsets, [from, to), that no segment covers although later ones do."""
 
     @classmethod
     def open(
@@ -81,7 +90,54 @@ class CommitLog:
         if unreadable and not files:
             raise next(iter(unreadable.values()))
         ends = {segment.file.identity: segment.end for segment in previous.segments} if previous else {}
-        return cls(_trim(files, {**(known_ends or {}), **ends}, problems), problems, unreadable)
+        segments = _trim(files, {**(known_ends or {}), **ends}, problems)
+        return cls(segments, problems, unreadable, _torn_end_of(segments))
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What is missing, foreign or damaged, as sentences."""
+        if self.torn_end is None:
+            return self._file_problems
+        end = f"no intact record starts at {self.end}: the log ends there, what lies behind is not served"
+        return (*self._file_problems, end, self.torn_end.sentence())
+
+    def grown(self, segments: Sequence[Segment]) -> "CommitLog":
+        """The same log with more in it: its last segment is longer, others may follow; nothing tears its end."""
+        if len(segments) != len(self.segments):
+            return CommitLog(segments, self._file_problems, self.unreadable)
+        grown = copy(self)  # what is made for each segment is shared
+        grown.segments, grown.torn_end, grown.end = tuple(segments), None, segments[-1].end
+        grown.catalog = self.catalog.copy()
+        last = table.HEADER + (len(segments) - 1) * table.SEGMENT_ROW
+        grown.catalog[last + table.VALID_LENGTH] = segments[-1].valid_length
+        return grown
+
+    def torn(self) -> "CommitLog":
+        """The same log, if what lies behind its end will not become a record any more."""
+        torn = copy(self)
+        torn.torn_end = _torn_end_of(self.segments)
+        return torn
+
+    def relisted(self, directories: Iterable[Path]) -> "CommitLog":
+        """The log over the files that are there now: itself, or without the segments that expired.
+
+        Files behind its last segment are left to whoever follows its end. Where anything else changed, the log is
+        opened anew. Raises StoreError as :meth:`open` does.
+        """
+        directories = list(directories)
+        problems: list[str] = []
+        paths = _list_segments(directories, problems)
+        listed = set(paths)
+        kept = [segment for segment in self.segments if _is_there(segment, listed)]
+        others = listed - {(segment.base_offset, segment.file.path) for segment in kept}
+        is_tail = bool(kept) and kept == list(self.segments[-len(kept) :])
+        if not is_tail or self.unreadable or any(base_offset <= kept[-1].base_offset for base_offset, _ in others):
+            ends = {segment.file.identity: segment.end for segment in self.segments[-1:]}
+            return CommitLog.open(directories, self, ends)
+        if len(kept) == len(self.segments):
+            return self
+        _report_adjacency([(segment.base_offset, segment.file) for segment in kept], problems)
+        return CommitLog(kept, problems, self.unreadable, self.torn_end)
 
     def record(self, physical_offset: int, size: int) -> memoryview | None:
         """``size`` bytes at a physical offset, unchecked, or None when they do not lie in one segment's valid part."""
@@ -144,12 +200,6 @@ class CommitLog:
     def next_segment_start(self, physical_offset: int) -> int | None:
         """Base offset of the first segment that starts behind a physical offset, or None."""
         return next((base for base in self._bases if base > physical_offset), None)
-
-    def holes(self) -> Iterator[tuple[int, int]]:
-        """Ranges of physical offsets, [from, to), that no segment covers although later ones do."""
-        for left, right in itertools.pairwise(self.segments):
-            if left.base_offset + left.file.size < right.base_offset:
-                yield left.base_offset + left.file.size, right.base_offset
 
     def cold(self, physical_offset: int) -> Cold:
         """The exception that asks for a record's pages to be brought in first."""
@@ -258,12 +308,32 @@ def _trim(
         if number + 1 < len(files):
             length = min(length, files[number + 1][0] - base_offset)
         segments.append(Segment(base_offset, file, length))
-    if segments and not full and any(files[last][1].view[position : position + 8]):
-        end = segments[-1].end
-        problems.append(f"no intact record starts at {end}: the log ends there, what lies behind is not served")
     if segments and full and last + 1 < len(files) and files[last + 1][0] == files[last][0] + files[last][1].size:
         segments[-1] = Segment(files[last][0], files[last][1], files[last][1].size)
     return segments
+
+
+def _find_holes(segments: Sequence[Segment]) -> Iterator[tuple[int, int]]:
+    for left, right in itertools.pairwise(segments):
+        if left.base_offset + left.file.size < right.base_offset:
+            yield left.base_offset + left.file.size, right.base_offset
+
+
+def _torn_end_of(segments: Sequence[Segment]) -> TornEnd | None:
+    """What lies behind the end of a log of these segments, if that is damaged."""
+    if not segments:
+        return None
+    return look_behind_end(segments[-1].base_offset, segments[-1].file, segments[-1].valid_length)
+
+
+def _is_there(segment: Segment, paths: Set[tuple[int, Path]]) -> bool:
+    """Whether a segment's file is still the one at its path, of the same size."""
+    if (segment.base_offset, segment.file.path) not in paths:
+        return False
+    try:
+        return FileIdentity.of(os.stat(segment.file.path))[:3] == segment.file.identity[:3]
+    except OSError:
+        return False
 
 
 def _report_adjacency(files: list[tuple[int, MappedFile]], problems: list[str]) -> None:

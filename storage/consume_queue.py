@@ -12,7 +12,7 @@ written, and nothing says where that begins. Source: store-format §5.1–§5.3,
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from struct import Struct
 from typing import Final
@@ -26,7 +26,8 @@ from storage.mapped_file import MappedFile
 from storage.open_files import OpenFiles
 from storage.queue import FILLER_SIZE, NO_TIMESTAMP, BoundaryType, ConsumeQueueEntry, Queue, Unit
 from storage.queue_end import count_leading, refuse_long_scan
-from storage.queue_files import QueueFiles
+from storage.queue_files import QueueFile, QueueFiles
+from storage.queue_growth import Known, end_after, end_before
 from storage.queue_record import QueueName
 from storage.time_search import FileOfUnits, offset_by_timestamp
 
@@ -42,9 +43,15 @@ Units = npt.NDArray[np.void]
 
 
 class ConsumeQueue:
-    """One plain queue as its files are now; the end and the beginning are found when first asked for."""
+    """One plain queue as its files are now; the end and the beginning are found when first asked for.
 
-    __slots__ = ("_bounds", "_commit_log", "_extension", "_extension_directory", "_files", "_open_files", "name")
+    With `known` of an earlier look only what came since is looked at. `measured` is what is known then; `keep` is told.
+    """
+
+    __slots__ = (
+        "_bounds", "_commit_log", "_extension", "_extension_directory", "_files", "_generation", "_keep", "_known",
+        "_open_files", "name",
+    )  # fmt: skip
     unit_size = UNIT.size
 
     def __init__(
@@ -54,11 +61,17 @@ class ConsumeQueue:
         extension_directory: Path | None,
         commit_log: CommitLog,
         open_files: OpenFiles,
+        generation: object = None,
+        known: Known | None = None,
+        keep: Callable[[Known], None] | None = None,
     ) -> None:
         self.name = name
         self._commit_log = commit_log
         self._open_files = open_files
-        self._files = QueueFiles(directory, UNIT.size, open_files)
+        self._generation = generation
+        self._keep = keep
+        self._known = None if known is None else known.renewed(generation, commit_log.minimum, _capacity(known.files))
+        self._files = QueueFiles(directory, UNIT.size, open_files) if self._known is None else self._known.files
         self._extension_directory = extension_directory
         self._extension: ConsumeQueueExt | None = None
         self._bounds: tuple[int, int] | None = None
@@ -210,38 +223,71 @@ class ConsumeQueue:
 
     def _measure(self) -> tuple[int, int]:
         """Find min and max; two threads that do so at once come to the same."""
-        first_file = max(0, len(self._files.files) - RECOVERED_FILES)
-        end = self._without_strays(first_file, self._written_end(first_file))
-        self._bounds = bounds = (self._first_live(end), end)
+        known, files = self._known, self._files.files
+        if known is not None and known.last != self._unit(known.end - 1):
+            known = None
+        first_file = max(0, len(files) - RECOVERED_FILES)
+        if known is not None and files[first_file].start <= known.written * UNIT.size:
+            written = self._written_end(bisect_left(files, known.written * UNIT.size, key=_last_byte), known.written)
+            end = end_after(self, known, written)
+        else:
+            known, written = None, self._written_end(first_file)
+            end = end_before(self, files[first_file].start // UNIT.size, written) if written else 0
+        log = self._commit_log
+        if known is not None and known.log_minimum == log.minimum and known.minimum < min(known.end, end):
+            minimum = known.minimum
+        else:
+            minimum = self._first_live(end)
+        self._bounds = bounds = (minimum, end)
+        if self._keep is not None and files and (known is None or known.log_end <= log.end):
+            last = self._unit(end - 1)
+            self._keep(Known(self._generation, self._files, log.minimum, log.end, minimum, end, written, last))
         return bounds
 
-    def _written_end(self, first_file: int) -> int:
-        """Behind the last unit before the first invalid one, looked for in the last three files as a broker does."""
-        end = 0
+    def _written_end(self, first_file: int, known_end: int = 0) -> int:
+        """Behind the last unit before the first invalid one, looked for in the last three files as a broker does.
+
+        Units before `known_end`, which lies in the first of them if any does, are known to be valid.
+        """
+        end = known_end
         for number, file in enumerate(self._files.files[first_file:], first_file):
-            count = count_leading(self._files.map_of(number), file.size, UNIT_DTYPE, _are_valid)
-            if count or number == first_file:
-                end = file.start // UNIT.size + count
+            start = file.start // UNIT.size
+            known = max(known_end - start, 0)
+            count = count_leading(self._files.map_of(number), file.size, UNIT_DTYPE, _are_valid, known)
+            if count or (number == first_file and not known_end):
+                end = start + count
             if count < file.size // UNIT.size:
                 break
         return end
 
-    def _without_strays(self, first_file: int, end: int) -> int:
-        """Leave out the units at the end that point beyond the log or to what is no message of this queue."""
-        if not end:
-            return 0
-        start = self._files.files[first_file].start // UNIT.size
-        limit = self._commit_log.end
-        while end > start and self._is_stray(end - 1, limit):
-            end -= 1
-        return end
+    @property
+    def log_end(self) -> int:
+        """Where the log ends that the units are held against."""
+        return self._commit_log.end
 
-    def _is_stray(self, queue_offset: int, log_end: int) -> bool:
+    def last_within(self, floor: int, end: int) -> int:
+        """Behind the last unit in [floor, end) that points into the log; `floor` where none does."""
+        for first, last in reversed(self._ranges(end)):
+            start = max(first, floor)
+            if start <= last:
+                offsets = self._array(start, last + 1 - start)["physical_offset"]
+                within = np.flatnonzero(offsets < self._commit_log.end)
+                if within.size:
+                    return start + int(within[-1]) + 1
+        return floor
+
+    def points_at(self, queue_offset: int, physical_offset: int) -> bool:
+        """Whether the unit of a queue offset, be it within the bounds or not, points at a physical offset."""
+        unit = self._unit(queue_offset)
+        return unit is not None and unit[0] == physical_offset and unit[1] > 0
+
+    def is_stray(self, queue_offset: int) -> bool:
+        """Whether a unit points beyond the log or to what is no message of this queue."""
         unit = self._unit(queue_offset)
         if unit is None or unit == FILLER:
             return False
         physical_offset, size, _ = unit
-        if physical_offset >= log_end:
+        if physical_offset >= self._commit_log.end:
             return True
         record = self._commit_log.record(physical_offset, size)
         if record is None:
@@ -271,6 +317,15 @@ class ConsumeQueue:
         """The physical offset of a unit to search by; a filler counts as expired."""
         unit = self._unit(queue_offset)
         return -1 if unit is None or unit == FILLER else unit[0]
+
+
+def _last_byte(file: QueueFile) -> int:
+    return file.end - 1
+
+
+def _capacity(files: QueueFiles) -> int:
+    """The queue offset behind the last unit that fits."""
+    return files.files[-1].end // UNIT.size if files.files else 0
 
 
 def _are_valid(units: Units) -> npt.NDArray[np.bool_]:

@@ -130,6 +130,7 @@ class IndexSet:
         """Whether any file keeps no tag entries."""
         return any(not file.has_tags for file in self.files)
 
+    @cached_property
     def catalog_rows(self) -> np.ndarray:
         """Rows of :mod:`storage.kernels.catalog`, shape (files, 8), int64, by falling largest physical offset."""
         rows = np.zeros((len(self.files), table.INDEX_ROW), dtype=np.int64)

@@ -6,7 +6,7 @@ in whole. Whoever still reads from the old one keeps its maps alive, so nothing 
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from struct import Struct
 
@@ -20,68 +20,41 @@ from protocol.message_id import MessageId
 from storage.absence import explain_absence
 from storage.commit_log import CommitLog
 from storage.decoded_query import find_by_decoding
-from storage.index_set import IndexSet
-from storage.kernels import catalog as table
+from storage.follow import StoreFollower
 from storage.kernels import lookup as kernel
+from storage.log_follower import LogFollower, LogRewritten
 from storage.lookup_call import TAG, KeyQuery, Scratch, run_lookup, scratches
-from storage.mapped_file import MappedFile
 from storage.queue_store import QueueStore
+from storage.ranges import total_length
 from storage.residency import Cold, current_tick, may_wait
 from storage.search_report import SearchReport
-from storage.state_cache import StateCache
+from storage.snapshot import (
+    UNBOUNDED,
+    Catalog,
+    Change,
+    Snapshot,
+    StoreOptions,
+    catalog_with,
+    open_snapshot,
+    with_all_growth,
+    with_tail,
+)
 from storage.store_config import StoreConfig
-from storage.store_layout import StoreLayout, recognise_store
-from storage.store_state import StoreIdentity, StoreState, infer_identity, read_store_state
-from storage.tail_index import TailIndex, empty_tail, extend_tail, merge_candidates
+from storage.store_layout import StoreLayout
+from storage.store_state import StoreIdentity, StoreState, infer_identity
+from storage.store_watch import StoreWatch
+from storage.tail_index import Scanned, TailIndex, merge_candidates, scan_ranges
 
-SCAN_STEP = 128 * 1024 * 1024
+__all__ = ["KeyQuery", "MessageStore", "QueryAnswer", "Snapshot", "StoreOptions"]
+
+SCAN_STEP = 16 * 1024 * 1024
 """Bytes of log scanned between two swaps of the snapshot while the rest of it is scanned in the background."""
 
-UNBOUNDED = 2**62
 REPLACEMENT = "\ufffd".encode()
 
 RESULTS = Struct(f"={kernel.RESULT_FILES + 1}q")
 HIT = Struct("=qqq")
 NO_NUMBERS = (0,) * (kernel.RESULT_FILES + 1)
-
-
-@dataclass(frozen=True, slots=True)
-class StoreOptions:
-    """How a store is opened.
-
-    ``commit_log_directories`` replace ``commitlog/``; ``index_slots`` and ``index_entries`` are the counts the user
-    vouches for; ``state_directory`` keeps what a start finds out; ``scan_budget`` bounds the bytes of log scanned
-    before :meth:`open` returns (None: all of it).
-    """
-
-    commit_log_directories: tuple[Path, ...] = ()
-    index_slots: int | None = None
-    index_entries: int | None = None
-    state_directory: Path | None = None
-    scan_budget: int | None = None
-
-    @property
-    def vouched_counts(self) -> tuple[int, int] | None:
-        """Slots and entries of the index files, if the user told both."""
-        both = self.index_slots is not None and self.index_entries is not None
-        return (self.index_slots or 0, self.index_entries or 0) if both else None
-
-
-@dataclass(frozen=True, slots=True)
-class Snapshot:
-    """The files of a store at one moment; ``catalog`` is the kernels' table over them."""
-
-    layout: StoreLayout
-    state: StoreState
-    config: StoreConfig
-    commit_log: CommitLog
-    queues: QueueStore
-    index: IndexSet
-    tail: TailIndex
-    catalog: np.ndarray
-    files_by_heat: dict[int, MappedFile]
-    beyond_index: int
-    incomplete: str | None
 
 
 class QueryAnswer(msgspec.Struct, gc=False):
@@ -125,8 +98,13 @@ class MessageStore:
         self._root = root
         self._options = options
         self._changing = threading.Lock()
+        self._renewing = threading.Lock()
         self._refreshed: list[Callable[[], None]] = []
-        self._snapshot = self._take_snapshot(None)
+        self._snapshot = open_snapshot(root, options)
+        self._watch = StoreWatch(root, options)
+        self.end_follower = LogFollower(self._snapshot.layout.commit_log_directories)
+        """Finds what comes to the log; for whoever makes a :meth:`change`, and only there."""
+        self.end_follower.adopt(self._snapshot.commit_log)
         self.identity: StoreIdentity = infer_identity(self._snapshot.config, self._snapshot.commit_log)
 
     @classmethod
@@ -178,23 +156,62 @@ class MessageStore:
         ]
 
     def refresh(self) -> None:
-        """Look at the directory anew and swap the snapshot. Waits for the disk."""
+        """Take in all that changed, as if the store were opened now. Waits for the disk."""
+        with self._renewing:
+            work = self._watch.look(self._snapshot, thorough=True)
+            self.change(lambda snapshot: with_all_growth((work and work(snapshot)) or snapshot, self.end_follower))
+            self._scan(UNBOUNDED if self._options.scan_budget is None else self._options.scan_budget)
+        self._tell()
+
+    def renew(self) -> bool:
+        """Take in what changed but for the log's growth; whether anything did. Waits for the disk."""
+        with self._renewing:
+            work = self._watch.look(self._snapshot)
+            before = self._snapshot.queues
+            changed = work is not None and self.change(work)
+            are_queues_others = not self._snapshot.queues.is_of(before)
+        if are_queues_others:
+            self._tell()
+        return changed
+
+    def change(self, work: Change) -> bool:
+        """Swap the snapshot for one made from it, whole; whether there is a new one. For those who follow the store.
+
+        A log that was cut and written anew is opened anew.
+        """
         with self._changing:
-            self._snapshot = self._take_snapshot(self._snapshot)
-        for callback in self._refreshed:
-            callback()
+            try:
+                changed = work(self._snapshot)
+            except LogRewritten:
+                changed = open_snapshot(self._root, self._options, self._snapshot.commit_log)
+            if changed is None or changed is self._snapshot:
+                return False
+            self._snapshot = changed
+            return True
+
+    def follower(self) -> StoreFollower:
+        """What keeps the snapshot up to date while a broker writes, for one server."""
+        return StoreFollower(self)
 
     def after_refresh(self, callback: Callable[[], None]) -> None:
-        """Have ``callback`` called after each refresh, on the thread that refreshed, where waiting is allowed."""
+        """Have ``callback`` called when queues were found anew, on the thread that did so, where waiting is allowed."""
         self._refreshed.append(callback)
 
     def finish_scan(self, should_stop: Callable[[], bool] = lambda: False) -> None:
         """Scan what :attr:`StoreOptions.scan_budget` left, step by step. Waits for the disk; run it in a thread."""
-        while self._snapshot.tail.remaining and not should_stop():
-            with self._changing:
-                snapshot = self._snapshot
-                tail = extend_tail(snapshot.tail, snapshot.commit_log, SCAN_STEP)
-                self._snapshot = _with_tail(snapshot, tail)
+        self._scan(UNBOUNDED, should_stop)
+
+    def _scan(self, budget: int, should_stop: Callable[[], bool] = lambda: False) -> None:
+        """Scan up to about ``budget`` bytes of what remains, a step at a time: the log is followed meanwhile."""
+        while self._snapshot.tail.remaining and budget > 0 and not should_stop():
+            snapshot = self._snapshot
+            scanned = scan_ranges(snapshot.tail.remaining, snapshot.commit_log, min(SCAN_STEP, budget))
+            budget -= total_length(scanned.ranges)
+            self.change(partial(_with_scanned, scanned))
+
+    def _tell(self) -> None:
+        for callback in self._refreshed:
+            callback()
 
     def record_at(self, physical_offset: int) -> memoryview | None:
         """The intact record that starts at a physical offset, or None; Cold on a thread that may not wait."""
@@ -258,94 +275,25 @@ class MessageStore:
         numbers = (len(records), len(joined), *NO_NUMBERS[2:])
         return QueryAnswer(joined, len(records), truncated, snapshot.incomplete, hits, numbers, snapshot)
 
-    def _take_snapshot(self, previous: Snapshot | None) -> Snapshot:
-        options = self._options
-        layout = recognise_store(self._root, options.commit_log_directories)
-        cache = StateCache.load(options.state_directory)
-        commit_log = CommitLog.open(
-            layout.commit_log_directories, previous.commit_log if previous else None, cache.known_ends()
-        )
-        config = StoreConfig.load(layout.root)
-        index = IndexSet.open(layout.index, commit_log, options.vouched_counts, cache)
-        tail = empty_tail(index.uncovered(commit_log.minimum, commit_log.end))
-        tail = extend_tail(tail, commit_log, UNBOUNDED if options.scan_budget is None else options.scan_budget)
-        if commit_log.segments:
-            cache.note_end_of_data(commit_log.segments[-1].file.identity, commit_log.end)
-        cache.save()
-        snapshot = Snapshot(
-            layout=layout,
-            state=read_store_state(layout.root),
-            config=config,
-            commit_log=commit_log,
-            queues=QueueStore(layout.root, commit_log),
-            index=index,
-            tail=tail,
-            catalog=np.zeros(0, dtype=np.int64),
-            files_by_heat={
-                **commit_log.files_by_heat,
-                **{file.index.file.heat_address: file.index.file for file in index.files},
-            },
-            beyond_index=_beyond_index(commit_log, index),
-            incomplete=None,
-        )
-        return _with_tail(snapshot, tail)
-
 
 def store_host_of(record: memoryview) -> HostAddress:
     """Store host of a record of sound shape."""
     return decode_message(record, check_crc=False).store_host
 
 
-def _with_tail(snapshot: Snapshot, tail: TailIndex) -> Snapshot:
-    """The snapshot with another tail, its catalog and its word on completeness made anew."""
-    return replace(
-        snapshot,
-        tail=tail,
-        catalog=_make_catalog(snapshot.commit_log, snapshot.index.catalog_rows(), tail),
-        incomplete=_incompleteness(snapshot.commit_log, tail),
-    )
+def _with_scanned(scanned: Scanned, snapshot: Snapshot) -> Snapshot | None:
+    tail = snapshot.tail.with_scanned(scanned)
+    return None if tail is snapshot.tail else with_tail(snapshot, tail)
 
 
-def _beyond_index(commit_log: CommitLog, index: IndexSet) -> int:
-    """Bytes of log behind the last record that an index file knows."""
-    last = max((file.index.shape.maximum for file in index.files), default=-1)
-    known = last + max(commit_log.check(last), 0) if last >= 0 else commit_log.minimum
-    return max(commit_log.end - known, 0)
-
-
-def _make_catalog(commit_log: CommitLog, rows: np.ndarray, tail: TailIndex) -> np.ndarray:
-    catalog = np.concatenate([commit_log.catalog, rows.reshape(-1)])
-    catalog[table.INDEX_COUNT] = len(rows)
-    _point_at_tail(catalog, tail)
-    return catalog
-
-
-def _point_at_tail(catalog: np.ndarray, tail: TailIndex) -> None:
-    catalog[table.TAIL_COUNT] = len(tail.runs)
-    catalog[table.TAIL_RUNS] = tail.table.ctypes.data
-
-
-def _incompleteness(commit_log: CommitLog, tail: TailIndex) -> str | None:
-    """What any key query may lack, as one clause, or None."""
-    parts = [f"no segment holds physical offsets {start} to {stop}" for start, stop in commit_log.holes()]
-    parts += [f"segment {path.name} cannot be read" for path in commit_log.unreadable]
-    if commit_log.torn_end and commit_log.torn_end.next_record is not None:
-        parts.append(commit_log.torn_end.sentence())
-    if tail.remaining:
-        parts.append(f"{tail.remaining_bytes} bytes of the log beyond the index are still to be scanned")
-    return "; ".join(parts) or None
-
-
-def _with_tagged_units(snapshot: Snapshot, query: KeyQuery, needle: bytes) -> tuple[TailIndex, np.ndarray]:
+def _with_tagged_units(snapshot: Snapshot, query: KeyQuery, needle: bytes) -> tuple[TailIndex, Catalog]:
     """A catalog whose tail also proposes queue units with the tag's hash, where index files keep no tags."""
     tag = java_hash(query.key)
     found = [
         snapshot.queues.offsets_with_tag(query.topic, tag, start, stop) for start, stop in snapshot.index.without_tags()
     ]
     tail = merge_candidates(snapshot.tail, index_hash(needle.decode("utf-8", "replace")), np.concatenate(found))
-    catalog = snapshot.catalog.copy()
-    _point_at_tail(catalog, tail)
-    return tail, catalog
+    return tail, catalog_with(snapshot, tail)
 
 
 def _refusal(query: KeyQuery, needle: bytes) -> str:

@@ -6,6 +6,7 @@ reader that still holds a slice of a map keeps it until it is done.
 """
 
 import errno
+import os
 from pathlib import Path
 from typing import Final
 
@@ -35,6 +36,12 @@ class OpenFiles:
         """
         return self._files.get((path, inode), lambda: self._open(Path(path)))
 
+    def forget_deleted(self) -> None:
+        """Let go of the files whose paths lead nowhere or elsewhere now, and of their room on the disk."""
+        for key in self._files.remembered():
+            if isinstance(key, tuple) and not _is_at(*key):
+                self._files.forget(key)
+
     def _open(self, path: Path) -> MappedFile:
         try:
             return MappedFile.open(path)
@@ -44,6 +51,13 @@ class OpenFiles:
         # Better some files open than an error: the process may be allowed fewer descriptors than the limit asks for.
         self._files.forget_to(len(self._files) // 2)
         return MappedFile.open(path)
+
+
+def _is_at(path: str, inode: int) -> bool:
+    try:
+        return os.stat(path).st_ino == inode
+    except OSError:
+        return False
 
 
 def _lacks_descriptors(error: StoreError) -> bool:

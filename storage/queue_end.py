@@ -30,16 +30,17 @@ def count_leading(
     size: int,
     dtype: np.dtype[Any],
     are_valid: Callable[[npt.NDArray[np.void]], npt.NDArray[np.bool_]],
+    known: int = 0,
 ) -> int:
-    """How many units at the start of a file are valid, of those in its first `size` bytes.
+    """How many units at the start of a file are valid, of those in its first `size` bytes; `known` ones are.
 
     Steps grow from `FIRST_STEP` units, so that a file that holds little is not read to its end.
     """
     total = min(size, file.size) // dtype.itemsize
-    start, step = 0, FIRST_STEP
+    start, step = known, FIRST_STEP
     while start < total:
         count = min(step, total - start)
-        refuse_long_scan((start + count) * dtype.itemsize, f"where {file.path} ends")
+        refuse_long_scan((start + count - known) * dtype.itemsize, f"where {file.path} ends")
         data = file.read(start * dtype.itemsize, count * dtype.itemsize)
         valid = are_valid(np.frombuffer(data, dtype))
         if not valid.all():

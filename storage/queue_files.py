@@ -9,7 +9,7 @@ from bisect import bisect_right
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from storage.mapped_file import MappedFile, list_segment_files
+from storage.mapped_file import SEGMENT_NAME_DIGITS, MappedFile, list_segment_files
 from storage.open_files import OpenFiles
 
 
@@ -35,12 +35,34 @@ class QueueFiles:
     one counts up to there. Raises StoreError when the directory cannot be listed.
     """
 
-    __slots__ = ("_open_files", "_starts", "files")
+    __slots__ = ("_directory", "_open_files", "_starts", "_unit_size", "files")
 
     def __init__(self, directory: Path, unit_size: int, open_files: OpenFiles) -> None:
+        self._directory = directory
+        self._unit_size = unit_size
         self._open_files = open_files
         self.files = _list_files(directory, unit_size)
         self._starts = [file.start for file in self.files]
+
+    def renewed(self) -> "QueueFiles":
+        """The files as they are now."""
+        return QueueFiles(self._directory, self._unit_size, self._open_files)
+
+    def continues(self, earlier: "QueueFiles") -> bool:
+        """Whether these are the files of an earlier list, but for expired ones at its start, and perhaps more."""
+        if not (self.files and earlier.files):
+            return False
+        kept = [file for file in earlier.files if file.start >= self.files[0].start]
+        return bool(kept) and kept == list(self.files[: len(kept)])
+
+    def has_successor(self) -> bool:
+        """Whether there may be a file where the last one ends; names in other digits are not looked for."""
+        if not self.files:
+            return False
+        last = self.files[-1]
+        name = os.path.basename(last.path)
+        successor = self._directory / f"{last.end:0{SEGMENT_NAME_DIGITS}d}"
+        return successor.exists() or not name.isascii()
 
     def number_at(self, position: int) -> int | None:
         """The number of the file that holds a byte offset of the stream."""

@@ -19,6 +19,7 @@ from protocol.message_layout import (
     locate,
 )
 from protocol.properties import INNER_MULTI_DISPATCH, INNER_MULTI_QUEUE_OFFSET, property_value
+from protocol.sys_flag import TRANSACTION_MASK, SysFlag
 
 QUEUE_ID_POSITION: Final = 12
 _MAGIC_LOW_BYTE: Final = 7
@@ -81,6 +82,23 @@ class QueueName:
         number = queues.index(self.topic)
         offset = offsets[number] if number < len(offsets) else ""
         return int(offset) if offset.isascii() and offset.isdigit() and len(offset) <= _LONGEST_OFFSET else None
+
+
+def queue_place(record: memoryview) -> tuple[int, int, str]:
+    """Queue id, queue offset and topic of a record of sound shape, which may go on behind its end.
+
+    Bytes of a topic that are no UTF-8 are kept as file names keep them.
+    """
+    places = locate(record)
+    _, _, _, queue_id, _, queue_offset, *_ = places.fixed.unpack_from(record)
+    topic = bytes(record[places.topic : places.topic + places.topic_length])
+    return queue_id, queue_offset, topic.decode("utf-8", "surrogateescape")
+
+
+def is_queued(record: memoryview) -> bool:
+    """Whether a record gets a unit in its queue: not while its transaction is open, nor when that was rolled back."""
+    (sys_flag,) = INT.unpack_from(record, SYS_FLAG_POSITION)
+    return sys_flag & TRANSACTION_MASK in (0, SysFlag.TRANSACTION_COMMIT)
 
 
 def _topic_position(record: memoryview) -> int:

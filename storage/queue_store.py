@@ -8,7 +8,9 @@ joined to a path.
 
 import os
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from copy import copy
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -22,7 +24,8 @@ from storage.consume_queue import ConsumeQueue
 from storage.mapped_file import is_kind
 from storage.open_files import OpenFiles
 from storage.queue import Queue
-from storage.queue_record import QueueName
+from storage.queue_growth import REMEMBERED, Known, KnownQueues
+from storage.queue_record import QueueName, queue_place
 from storage.recently_used import RecentlyUsed
 
 __all__ = ["BATCH_CONSUME_QUEUE", "CONSUME_QUEUE", "CONSUME_QUEUE_EXT", "Queue", "QueueStore"]
@@ -44,8 +47,15 @@ class QueueStore:
 
     def __init__(self, root: Path, commit_log: CommitLog, open_files: OpenFiles | None = None) -> None:
         self._root = root
-        self._commit_log = commit_log
         self._open_files = OpenFiles() if open_files is None else open_files
+        self._known: tuple[KnownQueues, KnownQueues] = RecentlyUsed(REMEMBERED), RecentlyUsed(REMEMBERED)
+        self._list(commit_log)
+
+    def _list(self, commit_log: CommitLog) -> None:
+        """Find the topics, and forget everything else but what is known of the queues' ends."""
+        root = self._root
+        self._commit_log = commit_log
+        self._generation = object()
         self.problems: list[str] = []
         self._plain = frozenset(self._list_topics(root / CONSUME_QUEUE))
         self._batch = frozenset(self._list_topics(root / BATCH_CONSUME_QUEUE))
@@ -55,8 +65,25 @@ class QueueStore:
         self._queues: RecentlyUsed[ConsumeQueue | BatchConsumeQueue] = RecentlyUsed(QUEUE_LIMIT)
 
     def refresh(self, commit_log: CommitLog | None = None) -> "QueueStore":
-        """The queues as they are now, over another snapshot of the log if one is given; open files are shared."""
-        return QueueStore(self._root, commit_log or self._commit_log, self._open_files)
+        """The queues as they are now, over another snapshot of the log if one is given.
+
+        Topics and queues are found anew; what was found out about queues that are still there is gone on from.
+        """
+        refreshed = copy(self)
+        refreshed._list(commit_log or self._commit_log)
+        self._open_files.forget_deleted()
+        return refreshed
+
+    def grown(self, commit_log: CommitLog) -> "QueueStore":
+        """The same queues over a log that has grown, with the messages that came to them; none is looked for."""
+        grown = copy(self)
+        grown._commit_log = commit_log
+        grown._queues = RecentlyUsed(QUEUE_LIMIT)
+        return grown
+
+    def is_of(self, other: "QueueStore") -> bool:
+        """Whether topics and queues were found together with another's, to which perhaps messages have come."""
+        return self._generation is other._generation
 
     def topics(self) -> list[str]:
         """All topics that have a directory, sorted, whether or not there is a queue in it."""
@@ -104,6 +131,29 @@ class QueueStore:
             found.extend(queue.offsets_with_tag(tag_hash, from_physical, to_physical) for queue in queues)
         return np.unique(np.concatenate(found))[::-1]
 
+    def knows(self, topic: str, queue_id: int) -> bool:
+        """Whether a queue is among those that would be found: a new one may have come since the topics were listed."""
+        ids = self._ids.get(topic)
+        return queue_id in ids if ids is not None else self.has_topic(topic)
+
+    def has_directory(self, topic: str, queue_id: int) -> bool:
+        """Whether there is a directory of a queue now; the topic may be any text that a record holds."""
+        if topic in ("", ".", "..") or "/" in topic or "\0" in topic or not _is_text(topic):
+            return False
+        trees = (CONSUME_QUEUE, BATCH_CONSUME_QUEUE)
+        return any(os.path.isdir(self._root / tree / topic / str(queue_id)) for tree in trees)
+
+    def has_unit_of(self, record: memoryview, physical_offset: int) -> bool:
+        """Whether the queue of an intact record has a unit of it; one of batches only if the log holds the record."""
+        queue_id, queue_offset, topic = queue_place(record)
+        if not self.knows(topic, queue_id):
+            return False
+        queue = self.queue(topic, queue_id)
+        if isinstance(queue, ConsumeQueue):  # its units are looked up by their offsets, within its bounds or not
+            return queue.points_at(queue_offset, physical_offset)
+        entry = None if queue is None else queue.entry_at(queue_offset)
+        return entry is not None and entry.physical_offset == physical_offset
+
     def _list_topics(self, tree: Path) -> list[str]:
         try:
             return list(directories(tree))
@@ -130,11 +180,22 @@ class QueueStore:
         batch = self._root / BATCH_CONSUME_QUEUE / topic / str(queue_id)
         queues: list[ConsumeQueue | BatchConsumeQueue] = []
         if topic in self._batch and (topic not in self._plain or batch.is_dir()):
-            queues.append(BatchConsumeQueue(name, batch, self._commit_log, self._open_files))
+            known, keep = self._known_of(1, topic, queue_id)
+            queues.append(
+                BatchConsumeQueue(name, batch, self._commit_log, self._open_files, self._generation, known, keep)
+            )
         if topic in self._plain and (not queues or plain.is_dir()):
             extension = self._root / CONSUME_QUEUE_EXT / topic / str(queue_id) if self._has_extension else None
-            queues.append(ConsumeQueue(name, plain, extension, self._commit_log, self._open_files))
+            known, keep = self._known_of(0, topic, queue_id)
+            queues.append(
+                ConsumeQueue(name, plain, extension, self._commit_log, self._open_files, self._generation, known, keep)
+            )
         return queues
+
+    def _known_of(self, kind: int, topic: str, queue_id: int) -> tuple[Known | None, Callable[[Known], None]]:
+        """What is known of a plain queue (0) or one of batches (1), and what to tell of it."""
+        known, key = self._known[kind], (topic, queue_id)
+        return known.peek(key), partial(known.put, key)
 
 
 def is_queue_id(name: str) -> bool:

@@ -4,6 +4,7 @@ There is no lock: each step is one operation of a C-implemented `OrderedDict` on
 which the interpreter does not interrupt. Two threads that miss the same key at once both load it, and one value wins.
 """
 
+import contextlib
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Generic, TypeVar
@@ -23,6 +24,24 @@ class RecentlyUsed(Generic[Value]):
 
     def __len__(self) -> int:
         return len(self._values)
+
+    def peek(self, key: Key) -> Value | None:
+        """The value of `key` if it is remembered."""
+        return self._values.get(key)
+
+    def put(self, key: Key, value: Value) -> None:
+        """Remember a value in place of another one, as the one used last."""
+        self._remember(key, value)
+        with contextlib.suppress(KeyError):  # another thread made it be forgotten
+            self._values.move_to_end(key)
+
+    def remembered(self) -> list[Key]:
+        """The keys of all values as of now."""
+        return list(self._values)
+
+    def forget(self, key: Key) -> None:
+        """Forget one value, if it is there."""
+        self._values.pop(key, None)
 
     def get(self, key: Key, load: Callable[[], Value]) -> Value:
         """The value of `key`, from memory or from `load()`, whose errors pass through and are not remembered."""

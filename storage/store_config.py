@@ -7,15 +7,16 @@ that is none, are told in `StoreConfig.problems`, and the store is served withou
 """
 
 import os
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Final, Self, TypeVar
+from typing import Annotated, Any, Final, Self, TypeVar
 
 import msgspec
 
 from protocol.errors import RocketLensError, StoreError
 from protocol.fastjson import parse_fastjson
-from storage.mapped_file import read_small_file
+from storage.mapped_file import FileIdentity, read_small_file
 
 DIRECTORY: Final = "config"
 GROUP_SEPARATOR: Final = "@"
@@ -23,6 +24,8 @@ READ, WRITE, INHERIT = 4, 2, 1
 """Bits of a topic's permission."""
 LONGEST_FILE: Final = 256 * 1024 * 1024
 """Bytes of the longest configuration file that is read: the offsets of millions of queues."""
+YOUNG_NS: Final = 1_000_000_000
+"""Nanoseconds after a change in which another one may leave a file with the same times."""
 _MOST_PROBLEMS: Final = 10  # told of one file
 _LIGHT_QUEUE_ID: Final = 0
 
@@ -98,8 +101,19 @@ class ConsumerFilter(msgspec.Struct, frozen=True, rename="camel"):
     bloom_filter_data: BloomFilterData | None = None
 
 
+class Source(msgspec.Struct, frozen=True):
+    """What came of one file and its backup in a certain state; `state` is None where they were just being written."""
+
+    state: tuple[FileIdentity | None, ...] | None
+    parts: dict[str, Any]
+    problems: list[str]
+
+
 class StoreConfig(msgspec.Struct, frozen=True):
-    """All of it. Offsets are the next to consume, by (group, topic) and queue id; `delay_offsets` by delay level."""
+    """All of it. Offsets are the next to consume, by (group, topic) and queue id; `delay_offsets` by delay level.
+
+    `sources` are what the files held, by their names.
+    """
 
     topics: dict[str, TopicConfig]
     topics_version: DataVersion
@@ -112,30 +126,77 @@ class StoreConfig(msgspec.Struct, frozen=True):
     delay_offsets: dict[int, int]
     filters: dict[str, dict[str, ConsumerFilter]]
     problems: list[str]
+    sources: dict[str, Source] = {}
 
     @classmethod
-    def load(cls, root: Path) -> Self:
-        """Read `config/` under a store's root; never fails. Waits for the disk."""
-        reader = _Reader(root / DIRECTORY)
-        topics = reader.read("topics.json", required=True)
-        groups = reader.read("subscriptionGroup.json")
-        offsets = reader.read("consumerOffset.json")
-        light = reader.read("lmqConsumerOffset.json")
-        delays = reader.read("delayOffset.json")
-        filters = reader.read("consumerFilter.json")
-        return cls(
-            topics=topics.entries("topicConfigTable", TopicConfig, "topicName"),
-            topics_version=topics.version(),
-            subscription_groups=groups.entries("subscriptionGroupTable", SubscriptionGroup, "groupName"),
-            subscription_groups_version=groups.version(),
-            forbidden=groups.values("forbiddenTable", dict[str, Int]),
-            consumer_offsets=_by_group(light.light_offsets() | offsets.values("offsetTable", QueueOffsets)),
-            pull_offsets=_by_group(offsets.values("pullOffsetTable", QueueOffsets)),
-            consumer_offsets_version=offsets.version(),
-            delay_offsets=delays.numbers("offsetTable"),
-            filters=filters.filters(),
-            problems=reader.problems,
-        )
+    def load(cls, root: Path, previous: Self | None = None) -> Self:
+        """Read `config/` under a store's root; never fails. Waits for the disk.
+
+        Files that are as they were when `previous` was loaded are not read again; where all are, it is returned itself.
+        """
+        directory = root / DIRECTORY
+        reader = _Reader(directory, previous.sources if previous is not None else {})
+        sources = {name: reader.read(name, part) for name, part in _PARTS.items()}
+        problems = [*_problems_of(directory), *(problem for source in sources.values() for problem in source.problems)]
+        if previous is not None and sources == previous.sources and problems == previous.problems:
+            return previous
+        parts = {name: part for source in sources.values() for name, part in source.parts.items()}
+        light, offsets = sources["lmqConsumerOffset.json"], sources["consumerOffset.json"]
+        if previous is not None and _are_those(previous, light, offsets):
+            parts["consumer_offsets"] = previous.consumer_offsets
+        else:
+            parts["consumer_offsets"] = _by_group(parts["light_offsets"] | parts["plain_offsets"])
+        del parts["light_offsets"], parts["plain_offsets"]
+        return cls(**parts, problems=problems, sources=sources)
+
+
+def _topics(file: "_File") -> dict[str, Any]:
+    topics = file.entries("topicConfigTable", TopicConfig, "topicName")
+    return {"topics": topics, "topics_version": file.version()}
+
+
+def _groups(file: "_File") -> dict[str, Any]:
+    return {
+        "subscription_groups": file.entries("subscriptionGroupTable", SubscriptionGroup, "groupName"),
+        "subscription_groups_version": file.version(),
+        "forbidden": file.values("forbiddenTable", dict[str, Int]),
+    }
+
+
+def _offsets(file: "_File") -> dict[str, Any]:
+    return {
+        "plain_offsets": file.values("offsetTable", QueueOffsets),
+        "pull_offsets": _by_group(file.values("pullOffsetTable", QueueOffsets)),
+        "consumer_offsets_version": file.version(),
+    }
+
+
+_PARTS: Final[dict[str, Callable[["_File"], dict[str, Any]]]] = {
+    "topics.json": _topics,
+    "subscriptionGroup.json": _groups,
+    "consumerOffset.json": _offsets,
+    "lmqConsumerOffset.json": lambda file: {"light_offsets": file.light_offsets()},
+    "delayOffset.json": lambda file: {"delay_offsets": file.numbers("offsetTable")},
+    "consumerFilter.json": lambda file: {"filters": file.filters()},
+}
+_REQUIRED: Final = "topics.json"
+
+
+def _are_those(config: StoreConfig, *sources: Source) -> bool:
+    """Whether a configuration was made of these sources."""
+    known = list(config.sources.values())
+    return all(any(source is other for other in known) for source in sources)
+
+
+def _problems_of(directory: Path) -> list[str]:
+    """What is wrong with the directory as a whole."""
+    problems = []
+    if os.path.lexists(directory) and not os.access(directory, os.R_OK | os.X_OK, effective_ids=True):
+        problems.append(f"{directory} cannot be read; the store is served without it")
+    # os.path, since Path.is_dir raises where a directory may not be entered.
+    if os.path.isdir(directory / "rdb") or os.path.isdir(directory / "topics"):
+        problems.append(f"{directory} is kept in RocksDB and not read; JSON files in it may be old")
+    return problems
 
 
 def _by_group(table: Mapping[str, dict[int, int]]) -> dict[tuple[str, str], dict[int, int]]:
@@ -149,27 +210,33 @@ def _by_group(table: Mapping[str, dict[int, int]]) -> dict[tuple[str, str], dict
 
 
 class _Reader:
-    """Reads files of one directory and collects what is wrong with them."""
+    """Reads files of one directory, unless they are as they were."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, known: Mapping[str, Source]) -> None:
         self._directory = directory
+        self._known = known
         self.problems: list[str] = []
-        if os.path.lexists(directory) and not os.access(directory, os.R_OK | os.X_OK, effective_ids=True):
-            self.problems.append(f"{directory} cannot be read; the store is served without it")
-        # os.path, since Path.is_dir raises where a directory may not be entered.
-        if os.path.isdir(directory / "rdb") or os.path.isdir(directory / "topics"):
-            self.problems.append(f"{directory} is kept in RocksDB and not read; JSON files in it may be old")
 
-    def read(self, name: str, *, required: bool = False) -> "_File":
-        """One file, or its `.bak` where it is missing, empty or no JSON object; an empty table where both are."""
+    def read(self, name: str, convert: Callable[["_File"], dict[str, Any]]) -> Source:
+        """What one file holds; its `.bak` where it is missing, empty or no JSON object; empty tables where both are."""
         path = self._directory / name
-        for candidate in (path, path.with_name(f"{name}.bak")):
+        candidates = (path, path.with_name(f"{name}.bak"))
+        state = _state_of(candidates)
+        known = self._known.get(name)
+        if known is not None and state is not None and known.state == state:
+            return known
+        self.problems = []
+        parts = convert(self._open(path, candidates))
+        return Source(state, parts, self.problems)
+
+    def _open(self, path: Path, candidates: Iterable[Path]) -> "_File":
+        for candidate in candidates:
             found = self._parse(candidate)
             if found is not None:
                 if candidate is not path:
                     self.problems.append(f"{path} is missing or unreadable, {candidate.name} is used instead")
                 return _File(path, found, self.problems)
-        if required and self._directory.is_dir():
+        if path.name == _REQUIRED and self._directory.is_dir():
             self.problems.append(f"{path} is missing")
         return _File(path, {}, self.problems)
 
@@ -264,3 +331,17 @@ class _File:
             self._problems.append(f"{self._path}, {problem}; left out")
         elif self._told == _MOST_PROBLEMS + 1:
             self._problems.append(f"{self._path}: there are more such entries")
+
+
+def _state_of(paths: Iterable[Path]) -> tuple[FileIdentity | None, ...] | None:
+    """The states that files are in, None while one of them is so young that its times may not tell the next change."""
+    states = tuple(map(_identity_of, paths))
+    newest = max((state.modified_ns for state in states if state is not None), default=0)
+    return None if abs(time.time_ns() - newest) < YOUNG_NS else states
+
+
+def _identity_of(path: Path) -> FileIdentity | None:
+    try:
+        return FileIdentity.of(os.stat(path))
+    except OSError:
+        return None

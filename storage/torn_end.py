@@ -56,6 +56,8 @@ def look_behind_end(base_offset: int, file: MappedFile, end: int) -> TornEnd | N
     code = int(check_shape(file.address + end, file.size - end, base_offset + end))
     if code > 0:
         code = int(check_checksums(file.address + end, code))
+    if code > 0:  # written since the end was looked for
+        return None
     stop = min(file.size, end + LOOK_AHEAD_BYTES)
     following = int(find_record(file.address, end + 1, stop, base_offset))
     credible = following < stop and store_timestamp(file.address + following) >= _last_timestamp(base_offset, file, end)

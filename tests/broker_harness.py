@@ -44,6 +44,15 @@ class FakeStore:
     def refresh(self) -> None:
         self.refreshed += 1
 
+    def follower(self) -> "FakeStore":
+        return self
+
+    def poll(self) -> None:
+        """Nothing comes to it."""
+
+    def watch(self) -> bool:
+        return False
+
     def finish_scan(self, should_stop: Callable[[], bool]) -> None:
         assert not should_stop()
 

@@ -94,8 +94,8 @@ def serve(
     """Answer RocketMQ clients and mqadmin from the store in STORE, which is only read.
 
     The same port is broker and name server. One line on stdout says when clients can connect; SIGTERM and SIGINT stop
-    the server after what is in flight. What changes in the store is noticed within about a second; SIGHUP makes the
-    server look at once.
+    the server after what is in flight. What a running broker writes is answered as soon as it can be read; SIGHUP makes
+    the server look at all of the store's files at once.
     """
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     _stop_quietly_while_starting()

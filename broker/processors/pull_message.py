@@ -6,6 +6,7 @@ offset*, which would have them wait and rebalance; and a pull whose messages all
 passes, since tools take the first *no match* for the end. A pull that may wait and finds nothing new is held.
 """
 
+from collections.abc import Hashable
 from dataclasses import replace
 
 import msgspec
@@ -275,6 +276,17 @@ class HeldQuestion(msgspec.Struct, gc=False):
     def queue_offset(self) -> int:
         """The first offset that was not looked at yet."""
         return self.result.next_begin_offset
+
+    @property
+    def sameness(self) -> Hashable:
+        """Everything that an answer depends on but the queue: the filter is one object for one text."""
+        header = self.header
+        wanted = header.max_msg_nums, header.max_msg_bytes, header.sys_flag, header.consumer_group
+        return header.queue_offset, self.queue_offset, id(self.message_filter), self.topic.topic_sys_flag, wanted
+
+    def look_as(self, other: "HeldQuestion") -> None:
+        """Pass over what another pull of the same sameness has passed over."""
+        self.result = other.result
 
     def look(self) -> Response | None:
         """The answer, or None while nothing arrived that passes the filter."""

@@ -95,7 +95,7 @@ class TestSegments:
         writer.skip_segments(3)
         after = writer.append("T", b"after")
         log = opened(writer)
-        assert list(log.holes()) == [(SEGMENT, 4 * SEGMENT)]
+        assert list(log.holes) == [(SEGMENT, 4 * SEGMENT)]
         assert log.problems == (f"hole in the log: no segment holds physical offsets {SEGMENT} to {4 * SEGMENT}",)
         assert log.segment_of(2 * SEGMENT) is None
         assert log.next_segment_start(2 * SEGMENT) == 4 * SEGMENT

@@ -122,7 +122,7 @@ class TestOpening:
     def test_a_missing_directory_has_no_files_and_no_problem(self, tmp_path: Path) -> None:
         index = IndexSet.open(tmp_path / "nothing", CommitLog([], []), None, StateCache(None))
         assert (index.files, index.problems, index.last_update) == ((), (), (0, 0))
-        assert index.catalog_rows().shape == (0, table.INDEX_ROW)
+        assert index.catalog_rows.shape == (0, table.INDEX_ROW)
 
     def test_a_directory_that_cannot_be_listed_is_a_problem(self, tmp_path: Path) -> None:
         (tmp_path / "index").write_text("a file")
@@ -250,7 +250,7 @@ class TestCounts:
 class TestCatalog:
     def test_rows_tell_kernels_the_newest_file_first(self, tmp_path: Path) -> None:
         index = opened(filled(tmp_path, 30))
-        rows = index.catalog_rows()
+        rows = index.catalog_rows
         assert rows.shape == (len(index.files), table.INDEX_ROW)
         for row, file in zip(rows.tolist(), index.files[::-1], strict=True):
             shape = file.index.shape

@@ -1,0 +1,179 @@
+"""The files of a store at one moment, and how the next moment's are made from them.
+
+A snapshot never changes. What it is made of is taken over into the next one as far as it stayed the same, so that a
+look at a store that grows costs what came, not what is there.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.commit_log import CommitLog
+from storage.index_set import IndexSet
+from storage.kernels import catalog as table
+from storage.log_follower import LogFollower, LogGrowth
+from storage.mapped_file import MappedFile
+from storage.queue_store import QueueStore
+from storage.state_cache import StateCache
+from storage.store_config import StoreConfig
+from storage.store_layout import StoreLayout, recognise_store
+from storage.store_state import StoreState, read_store_state
+from storage.tail_index import TailIndex, empty_tail, extend_tail, scan_ranges
+
+UNBOUNDED = 2**62
+
+Catalog = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOptions:
+    """How a store is opened.
+
+    ``commit_log_directories`` replace ``commitlog/``; ``index_slots`` and ``index_entries`` are the counts the user
+    vouches for; ``state_directory`` keeps what a start finds out; ``scan_budget`` bounds the bytes of log scanned
+    before :meth:`open` returns (None: all of it).
+    """
+
+    commit_log_directories: tuple[Path, ...] = ()
+    index_slots: int | None = None
+    index_entries: int | None = None
+    state_directory: Path | None = None
+    scan_budget: int | None = None
+
+    @property
+    def vouched_counts(self) -> tuple[int, int] | None:
+        """Slots and entries of the index files, if the user told both."""
+        both = self.index_slots is not None and self.index_entries is not None
+        return (self.index_slots or 0, self.index_entries or 0) if both else None
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The files of a store at one moment; ``catalog`` is the kernels' table over them.
+
+    ``beyond_index`` are bytes of log behind the last record that an index file knows; ``incomplete`` says what any key
+    query may lack, as one clause, or is None.
+    """
+
+    layout: StoreLayout
+    state: StoreState
+    config: StoreConfig
+    commit_log: CommitLog
+    queues: QueueStore
+    index: IndexSet
+    tail: TailIndex
+    catalog: Catalog
+    files_by_heat: dict[int, MappedFile]
+    beyond_index: int
+    incomplete: str | None
+
+
+def open_snapshot(root: Path, options: StoreOptions, previous: CommitLog | None = None) -> Snapshot:
+    """Look at a whole store; the maps of a previous log are taken over. Waits for the disk."""
+    layout = recognise_store(root, options.commit_log_directories)
+    cache = StateCache.load(options.state_directory)
+    commit_log = CommitLog.open(layout.commit_log_directories, previous, cache.known_ends())
+    config = StoreConfig.load(layout.root)
+    index = IndexSet.open(layout.index, commit_log, options.vouched_counts, cache)
+    tail = empty_tail(index.uncovered(commit_log.minimum, commit_log.end))
+    tail = extend_tail(tail, commit_log, UNBOUNDED if options.scan_budget is None else options.scan_budget)
+    if commit_log.segments:
+        cache.note_end_of_data(commit_log.segments[-1].file.identity, commit_log.end)
+    cache.save()
+    snapshot = Snapshot(
+        layout=layout,
+        state=read_store_state(layout.root),
+        config=config,
+        commit_log=commit_log,
+        queues=QueueStore(layout.root, commit_log),
+        index=index,
+        tail=tail,
+        catalog=np.zeros(0, dtype=np.int64),
+        files_by_heat={},
+        beyond_index=0,
+        incomplete=None,
+    )
+    return derived(snapshot, files_changed=True)
+
+
+def derived(snapshot: Snapshot, *, files_changed: bool) -> Snapshot:
+    """The snapshot with everything that follows from its log, index and tail."""
+    log, index, tail = snapshot.commit_log, snapshot.index, snapshot.tail
+    files = snapshot.files_by_heat
+    if files_changed:
+        files = {**log.files_by_heat, **{file.index.file.heat_address: file.index.file for file in index.files}}
+    return replace(
+        snapshot,
+        catalog=_make_catalog(log, index, tail),
+        files_by_heat=files,
+        beyond_index=_beyond_index(log, index),
+        incomplete=_incompleteness(log, tail),
+    )
+
+
+def with_tail(snapshot: Snapshot, tail: TailIndex) -> Snapshot:
+    """The snapshot with another tail."""
+    return derived(replace(snapshot, tail=tail), files_changed=False)
+
+
+def with_growth(snapshot: Snapshot, growth: LogGrowth) -> Snapshot:
+    """The snapshot with what came to its log, whose keys are scanned; queues are to be looked at anew."""
+    before, log = snapshot.commit_log, growth.commit_log
+    tail = snapshot.tail.covering(snapshot.index.uncovered(log.minimum, log.end))
+    tail = tail.with_scanned(scan_ranges([(before.end, log.end)], log, UNBOUNDED))
+    grown = replace(snapshot, commit_log=log, queues=snapshot.queues.grown(log), tail=tail)
+    return derived(grown, files_changed=len(before.segments) != len(log.segments))
+
+
+def with_all_growth(snapshot: Snapshot, follower: LogFollower) -> Snapshot:
+    """The snapshot with all intact records that came to its log, as an opened store would have them.
+
+    Raises LogRewritten.
+    """
+    while (growth := follower.look(snapshot.commit_log, lambda *_: True, patient=False)) is not None:
+        snapshot = with_growth(snapshot, growth)
+    return snapshot
+
+
+def catalog_with(snapshot: Snapshot, tail: TailIndex) -> Catalog:
+    """The snapshot's catalog with another tail, which must outlive its use."""
+    catalog = snapshot.catalog.copy()
+    _point_at_tail(catalog, tail)
+    return catalog
+
+
+def _beyond_index(commit_log: CommitLog, index: IndexSet) -> int:
+    """Bytes of log behind the last record that an index file knows."""
+    last = max((file.index.shape.maximum for file in index.files), default=-1)
+    known = last + max(commit_log.check(last), 0) if last >= 0 else commit_log.minimum
+    return max(commit_log.end - known, 0)
+
+
+def _make_catalog(commit_log: CommitLog, index: IndexSet, tail: TailIndex) -> Catalog:
+    rows = index.catalog_rows
+    catalog = np.concatenate([commit_log.catalog, rows.reshape(-1)])
+    catalog[table.INDEX_COUNT] = len(rows)
+    _point_at_tail(catalog, tail)
+    return catalog
+
+
+def _point_at_tail(catalog: Catalog, tail: TailIndex) -> None:
+    catalog[table.TAIL_COUNT] = len(tail.runs)
+    catalog[table.TAIL_RUNS] = tail.table.ctypes.data
+
+
+def _incompleteness(commit_log: CommitLog, tail: TailIndex) -> str | None:
+    parts = [f"no segment holds physical offsets {start} to {stop}" for start, stop in commit_log.holes]
+    parts += [f"segment {path.name} cannot be read" for path in commit_log.unreadable]
+    if commit_log.torn_end and commit_log.torn_end.next_record is not None:
+        parts.append(commit_log.torn_end.sentence())
+    if tail.remaining:
+        parts.append(f"{tail.remaining_bytes} bytes of the log beyond the index are still to be scanned")
+    return "; ".join(parts) or None
+
+
+Change = Callable[[Snapshot], Snapshot | None]
+"""Makes the next snapshot from the current one; None leaves it."""
