@@ -4,6 +4,7 @@ What it answers, and that it answers as the ordinary way does, is said in :mod:`
 belongs to one thread, the event loop.
 """
 
+import weakref
 from typing import NamedTuple
 
 import numpy as np
@@ -55,13 +56,12 @@ class FastLane:
         self._table[kernel.FRAME_LIMIT] = frame_limit
         self._table[kernel.BODY_LIMIT] = frame_limit - HEADER_RESERVE
         self._put_header(kernel.VIEW_HEADER, Response())
-        self._snapshot = store.snapshot
-        self._follow(self._snapshot)
+        self._follow(store.snapshot)
 
     def answer(self, data: bytes, start: int = 0) -> LaneAnswers:
         """Answer the requests from position ``start`` of ``data`` on, up to the first that is not for the lane."""
         snapshot = self._store.snapshot
-        if snapshot is not self._snapshot:
+        if snapshot is not self._followed():
             self._follow(snapshot)
         result = kernel.answer_frames(
             snapshot.catalog, self._table, address_of(data) + start, len(data) - start, current_tick()
@@ -77,11 +77,11 @@ class FastLane:
         }
 
     def _follow(self, snapshot: Snapshot) -> None:
-        """Answer from another snapshot from now on; it is kept alive until there is a newer one."""
+        """Answer from another snapshot from now on; it is not kept alive, or files that are gone would be."""
         self._table[kernel.TAKES_QUERIES] = snapshot.incomplete is None
         self._table[kernel.TAKES_TAGS] = not snapshot.index.untagged
         self._put_header(kernel.QUERY_HEADER, Response(ext_fields=found_fields(*snapshot.index.last_update)))
-        self._snapshot = snapshot
+        self._followed = weakref.ref(snapshot)
 
     def _put_header(self, place: int, response: Response) -> None:
         """Note the header of a response, before and behind its opaque, as the ordinary way renders it."""

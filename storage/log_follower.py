@@ -1,8 +1,9 @@
 """The end of a log that a broker goes on writing: which records have become whole since it was last looked at.
 
-While nothing is written, a look is two comparisons in mapped memory. A record counts once something was appended behind
-it, or its queue has a unit of it, or its bytes, intact and without a zero byte in topic and properties, are the same
-after a moment (store-format §6.7).
+While nothing is written, a look is two short reads. They are no looks at the map: whoever cuts the file short would end
+the process with SIGBUS, and so a file that became shorter is noticed and opened anew instead. A record counts once
+something was appended behind it, or its queue has a unit of it, or its bytes, intact and without a zero byte in topic
+and properties, are the same after a moment (store-format §6.7).
 
 Behind the end of a log that was cut lie old bytes, and they may well be intact records. What differs from the bytes
 that were seen there is new, and nothing else is; that something lies behind a record then proves nothing.
@@ -43,7 +44,7 @@ IsDispatched = Callable[[memoryview, int], bool]
 
 
 class LogRewritten(Exception):
-    """A record that was there has been overwritten: nothing that is known of the log holds any more."""
+    """A record that was there was overwritten or cut off: nothing that is known of the log holds any more."""
 
 
 class LogGrowth(NamedTuple):
@@ -59,7 +60,7 @@ class LogGrowth(NamedTuple):
 
 
 class _Place(NamedTuple):
-    """Where the next record will start."""
+    """Where a record starts, or the next one will."""
 
     base_offset: int
     file: MappedFile
@@ -70,9 +71,9 @@ class _Place(NamedTuple):
         """The same as a physical offset."""
         return self.base_offset + self.position
 
-    def bytes_from(self, length: int) -> memoryview:
-        """What lies there, up to the end of the segment."""
-        return self.file.view[self.position : self.position + length]
+    def peek(self, length: int) -> bytes:
+        """What lies there now, up to the end of the segment's file; read and not mapped."""
+        return self.file.peek(self.position, length)
 
 
 class _Seen(NamedTuple):
@@ -90,10 +91,8 @@ class LogFollower:
         self._directories = directories
         self._log: CommitLog | None = None
         self._place: _Place | None = None
-        self._head = self._last_record = memoryview(b"")
+        self._last_record: _Place | None = None
         self._mark = b""
-        self.last_offset = -1
-        """Physical offset of the last record, −1 where it is not known."""
         self._stale: _Place | None = None
         self._stale_bytes = b""
         self._unsettled: _Seen | None = None
@@ -107,18 +106,17 @@ class LogFollower:
             self._log = log
             return
         self._log, self._unsettled, self._damage = log, None, None
-        self._set_place(self._place_behind(log))
+        self._place = self._place_behind(log)
         self._stale = None
         # An intact record came since that log was opened; what is none may have old ones behind it.
-        if self._place is not None and self._head != NOTHING and not _is_intact(self._place):
+        if self._place is not None and self._is_written(self._place) and not _is_intact(self._place):
             self._remember_stale(self._place)
         self._remember_last(log, _last_record(log))
 
     def is_quiet(self, log: CommitLog) -> bool:
         """Whether a look would find nothing, as far as that is seen at a glance; may be asked by any thread."""
-        return (
-            log is self._log and self._place is not None and self._head == NOTHING and self._last_record == self._mark
-        )
+        place = self._place
+        return log is self._log and place is not None and place.peek(HEAD_BYTES) == NOTHING and self._is_mark_there()
 
     def look(self, log: CommitLog, is_dispatched: IsDispatched, *, patient: bool = True) -> LogGrowth | None:
         """What came to a log since; None while nothing did. Raises LogRewritten.
@@ -127,11 +125,11 @@ class LogFollower:
         """
         if log is not self._log:
             self.adopt(log)
-        if self._last_record != self._mark:
+        if not self._is_mark_there():
             raise LogRewritten
         if self._place is None:
-            self._set_place(self._place_behind(log))
-        if self._place is None or self._head == NOTHING:
+            self._place = self._place_behind(log)
+        if self._place is None or not self._is_written(self._place):
             return None
         now = time.monotonic()
         if patient and self._is_damaged_as_before(now):
@@ -141,20 +139,36 @@ class LogFollower:
             self._take_over(growth)
         return growth
 
+    @property
+    def last_offset(self) -> int:
+        """Physical offset of the last record, −1 where it is not known."""
+        last = self._last_record
+        return -1 if last is None else last.physical_offset
+
     # ------------------------------------------------------------------ where the end is
+
+    def _is_mark_there(self) -> bool:
+        """Whether the last record still begins as it did."""
+        last = self._last_record
+        return last is None or last.peek(MARK_BYTES) == self._mark
+
+    def _is_written(self, place: _Place) -> bool:
+        """Whether anything stands where the next record will; the map may be looked at then. Raises LogRewritten."""
+        head = place.peek(HEAD_BYTES)
+        if head == NOTHING:
+            return False
+        if place.file.is_cut():
+            raise LogRewritten
+        return True
 
     def _take_over(self, growth: LogGrowth) -> None:
         """Follow the log that a look has made."""
         self._log = growth.commit_log
-        self._set_place(self._place_behind(growth.commit_log))
+        self._place = self._place_behind(growth.commit_log)
         if self._place is not None and (self._stale is not None or growth.commit_log.torn_end is not None):
             self._remember_stale(self._place)
         if growth.last >= 0:
             self._remember_last(growth.commit_log, growth.last)
-
-    def _set_place(self, place: _Place | None) -> None:
-        self._place = place
-        self._head = memoryview(b"") if place is None else place.bytes_from(HEAD_BYTES)
 
     def _place_behind(self, log: CommitLog) -> _Place | None:
         """Behind the last record, or where its segment is full at the start of the next; None while that is missing."""
@@ -188,20 +202,21 @@ class LogFollower:
 
     def _remember_last(self, log: CommitLog, physical_offset: int) -> None:
         """Remember the beginning of the last record, by which a log that was cut and written anew is known."""
-        record = log.record(physical_offset, MARK_BYTES) if physical_offset >= 0 else None
-        self.last_offset = -1 if record is None else physical_offset
-        self._last_record = memoryview(b"") if record is None else record
-        self._mark = bytes(self._last_record)
+        segment = log.segment_of(physical_offset)
+        self._last_record, self._mark = None, b""
+        if segment is not None:
+            place = _Place(segment.base_offset, segment.file, physical_offset - segment.base_offset)
+            self._last_record, self._mark = place, place.peek(MARK_BYTES)
 
     def _remember_stale(self, place: _Place) -> None:
         """Remember what lies behind the end, as it was when that end was still far away; nothing does behind zeros."""
         known = self._stale
-        if self._head == NOTHING or (known is not None and known.base_offset != place.base_offset):
+        if place.peek(HEAD_BYTES) == NOTHING or (known is not None and known.base_offset != place.base_offset):
             self._stale, self._stale_bytes = None, b""
             return
         kept = self._stale_bytes[place.position - known.position :] if known is not None else b""
         ahead = place._replace(position=place.position + len(kept))
-        self._stale, self._stale_bytes = place, kept + bytes(ahead.bytes_from(STALE_BYTES - len(kept)))
+        self._stale, self._stale_bytes = place, kept + ahead.peek(STALE_BYTES - len(kept))
 
     # ------------------------------------------------------------------ what is new
 
@@ -217,7 +232,7 @@ class LogFollower:
             if reason == kernel.AT_BLANK and (following := self._start_behind(place)) is not None:
                 walk.close(place)
                 place, reason = following, kernel.AT_LIMIT
-                if place.bytes_from(HEAD_BYTES) == NOTHING:
+                if place.peek(HEAD_BYTES) == NOTHING:
                     break
         if reason == kernel.AT_DAMAGE and log.torn_end is None and not walk.records and self._lasts(judge):
             return LogGrowth(log.torn(), (), -1, False)
@@ -232,7 +247,7 @@ class LogFollower:
         reason, last = int(self._result[kernel.REASON]), int(self._result[kernel.LAST])
         if reached == place.position:
             return self._step_over_damage(place, judge) if reason == kernel.AT_DAMAGE else (reason, reached)
-        is_followed = place.file.view[reached : reached + HEAD_BYTES] != NOTHING
+        is_followed = place.file.peek(reached, HEAD_BYTES) != NOTHING
         if not is_followed and not self._is_whole(place, last, reached, judge):
             reason, reached, last = kernel.AT_NOTHING, last, int(self._result[kernel.BEFORE_LAST])
         records = seen[kernel.TABLE_SIZE :][: self._result[kernel.QUEUES]] - 1
@@ -305,13 +320,11 @@ class LogFollower:
         if damage is None or place is None or damage.physical_offset != place.physical_offset:
             return False
         lasts = now - damage.since >= DAMAGED_SECONDS
-        return (
-            lasts and now - self._looked_at_damage < DAMAGED_SECONDS and place.bytes_from(MARK_BYTES) == damage.content
-        )
+        return lasts and now - self._looked_at_damage < DAMAGED_SECONDS and place.peek(MARK_BYTES) == damage.content
 
     def _step_over_damage(self, place: _Place, judge: "_Judge") -> tuple[int, int]:
         """Note bytes that are no intact record; where only a checksum of one is wrong, and that lasts, go on behind."""
-        content = bytes(place.bytes_from(MARK_BYTES))
+        content = place.peek(MARK_BYTES)
         damage = self._damage
         self._looked_at_damage = judge.now
         if damage is None or (damage.physical_offset, damage.content) != (place.physical_offset, content):

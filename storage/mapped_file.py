@@ -104,14 +104,7 @@ class MappedFile:
     @classmethod
     def of(cls, path: Path, known: "MappedFile | None") -> "MappedFile":
         """A map that there is already, if the path still leads to the same file of the same size; else a new one."""
-        if known is not None:
-            try:
-                status = os.stat(path)
-            except OSError:
-                return cls.open(path)
-            if (status.st_dev, status.st_ino, status.st_size) == known.identity[:3]:
-                return known
-        return cls.open(path)
+        return known if known is not None and known.is_at(path) else cls.open(path)
 
     def fileno(self) -> int:
         """The descriptor of the file, for as long as the map is there."""
@@ -157,6 +150,18 @@ class MappedFile:
     def current_size(self) -> int:
         """The size that the file has now; smaller than ``size`` once somebody truncated it."""
         return os.fstat(self._descriptor).st_size
+
+    def is_cut(self) -> bool:
+        """Whether somebody truncated it: what lies behind its end now must not be looked at through the map."""
+        return self.current_size() < self.size
+
+    def is_at(self, path: Path) -> bool:
+        """Whether a path leads to this file, and it has the size it had when it was mapped."""
+        try:
+            status = os.stat(path)
+        except OSError:
+            return False
+        return (status.st_dev, status.st_ino, status.st_size) == self.identity[:3]
 
     def first_data(self, position: int) -> int:
         """Position of the first byte at or after ``position`` that is no hole, or ``size`` (SEEK_DATA)."""

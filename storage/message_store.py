@@ -177,13 +177,13 @@ class MessageStore:
     def change(self, work: Change) -> bool:
         """Swap the snapshot for one made from it, whole; whether there is a new one. For those who follow the store.
 
-        A log that was cut and written anew is opened anew.
+        A log that was cut is opened anew, and nothing is taken over from before: not even where its data ended holds.
         """
         with self._changing:
             try:
                 changed = work(self._snapshot)
             except LogRewritten:
-                changed = open_snapshot(self._root, self._options, self._snapshot.commit_log)
+                changed = open_snapshot(self._root, self._options)
             if changed is None or changed is self._snapshot:
                 return False
             self._snapshot = changed

@@ -6,7 +6,6 @@ reader that still holds a slice of a map keeps it until it is done.
 """
 
 import errno
-import os
 from pathlib import Path
 from typing import Final
 
@@ -36,11 +35,15 @@ class OpenFiles:
         """
         return self._files.get((path, inode), lambda: self._open(Path(path)))
 
-    def forget_deleted(self) -> None:
-        """Let go of the files whose paths lead nowhere or elsewhere now, and of their room on the disk."""
-        for key in self._files.remembered():
-            if isinstance(key, tuple) and not _is_at(*key):
+    def forget_changed(self) -> None:
+        """Let go of the files whose paths lead nowhere or elsewhere now, or whose size is another one."""
+        for key, file in self._files.remembered():
+            if not file.is_at(file.path):
                 self._files.forget(key)
+
+    def has_cut(self) -> bool:
+        """Whether one of the files has become shorter since it was mapped."""
+        return any(file.is_cut() for _, file in self._files.remembered())
 
     def _open(self, path: Path) -> MappedFile:
         try:
@@ -51,13 +54,6 @@ class OpenFiles:
         # Better some files open than an error: the process may be allowed fewer descriptors than the limit asks for.
         self._files.forget_to(len(self._files) // 2)
         return MappedFile.open(path)
-
-
-def _is_at(path: str, inode: int) -> bool:
-    try:
-        return os.stat(path).st_ino == inode
-    except OSError:
-        return False
 
 
 def _lacks_descriptors(error: StoreError) -> bool:

@@ -71,7 +71,7 @@ class QueueStore:
         """
         refreshed = copy(self)
         refreshed._list(commit_log or self._commit_log)
-        self._open_files.forget_deleted()
+        self._open_files.forget_changed()
         return refreshed
 
     def grown(self, commit_log: CommitLog) -> "QueueStore":
@@ -80,6 +80,10 @@ class QueueStore:
         grown._commit_log = commit_log
         grown._queues = RecentlyUsed(QUEUE_LIMIT)
         return grown
+
+    def has_cut_file(self) -> bool:
+        """Whether a file that is open has become shorter since, so that it must not be looked at any more."""
+        return self._open_files.has_cut()
 
     def is_of(self, other: "QueueStore") -> bool:
         """Whether topics and queues were found together with another's, to which perhaps messages have come."""

@@ -35,9 +35,10 @@ class RecentlyUsed(Generic[Value]):
         with contextlib.suppress(KeyError):  # another thread made it be forgotten
             self._values.move_to_end(key)
 
-    def remembered(self) -> list[Key]:
-        """The keys of all values as of now."""
-        return list(self._values)
+    def remembered(self) -> list[tuple[Key, Value]]:
+        """All keys and values as of now."""
+        # In two steps: a list of pairs makes objects, which may let another thread in.
+        return [(key, value) for key in list(self._values) if (value := self._values.get(key)) is not None]
 
     def forget(self, key: Key) -> None:
         """Forget one value, if it is there."""

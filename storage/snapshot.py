@@ -50,7 +50,7 @@ class StoreOptions:
         return (self.index_slots or 0, self.index_entries or 0) if both else None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Snapshot:
     """The files of a store at one moment; ``catalog`` is the kernels' table over them.
 
@@ -71,11 +71,11 @@ class Snapshot:
     incomplete: str | None
 
 
-def open_snapshot(root: Path, options: StoreOptions, previous: CommitLog | None = None) -> Snapshot:
-    """Look at a whole store; the maps of a previous log are taken over. Waits for the disk."""
+def open_snapshot(root: Path, options: StoreOptions) -> Snapshot:
+    """Look at a whole store. Waits for the disk."""
     layout = recognise_store(root, options.commit_log_directories)
     cache = StateCache.load(options.state_directory)
-    commit_log = CommitLog.open(layout.commit_log_directories, previous, cache.known_ends())
+    commit_log = CommitLog.open(layout.commit_log_directories, None, cache.known_ends())
     config = StoreConfig.load(layout.root)
     index = IndexSet.open(layout.index, commit_log, options.vouched_counts, cache)
     tail = empty_tail(index.uncovered(commit_log.minimum, commit_log.end))
