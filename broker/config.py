@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from broker.limits import DEFAULT_LIMITS, Limits
 from protocol.errors import ConfigError
 
 DEFAULT_PORT = 10911
@@ -90,7 +91,8 @@ class ServeOptions:
     `advertise` None: clients are told the local address of their own connection. `broker_name`, `cluster` None: as the
     store tells. `commit_log_directories` empty: `STORE/commitlog`. `index_slots` and `index_entries` go together.
     `filter_support_retry`: expressions on retry topics give way to those on the topics that messages came from.
-    `frame_limit` in bytes, `idle_timeout_seconds` and `stop_timeout_seconds` in seconds, `workers` in threads.
+    `frame_limit` in bytes, `stop_timeout_seconds` in seconds; `lookup_threads` wait for the disk at most at once.
+    `limits` bound what clients may cost.
     """
 
     store: Path
@@ -107,8 +109,8 @@ class ServeOptions:
     filter_support_retry: bool = False
     loop: str = "uvloop"
     frame_limit: int = FRAME_LIMIT
-    workers: int = 4
-    idle_timeout_seconds: float = 120.0
+    lookup_threads: int = 4
+    limits: Limits = DEFAULT_LIMITS
     stop_timeout_seconds: float = 4.0
 
     def check(self) -> "ServeOptions":

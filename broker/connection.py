@@ -4,29 +4,32 @@ One read may hold many frames; their answers go out in one write. Only a request
 answers may leave in another order than their requests came: clients match them by `opaque`.
 
 A connection is *held* while its client does not read what it was sent, or while too many of its requests wait. A held
-connection answers nothing further and reads nothing further; frames it has already received stay in the backlog.
+connection answers nothing further and reads nothing further; frames it has already received stay in the backlog. What
+it may hold, and for how long, is in `broker.limits`; what all hold together is counted by `broker.costs`.
 """
 
 import asyncio
-import contextlib
-import logging
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from itertools import islice
-from typing import cast
+from typing import Any, cast
 
-import msgspec
-
-from broker.config import FRAME_LIMIT, Endpoint
-from broker.dispatcher import Answer, Dispatcher
+from broker.config import Endpoint
+from broker.connection_settings import ConnectionSettings, answer_unreadable
+from broker.costs import WAITING_COST
+from broker.dispatcher import BUSY, Answer
 from broker.fast_lane import LEFT_OVER, NOT_TAKEN, WANTS_MORE, FastLane
 from protocol.codes import ResponseCode
-from protocol.command import ONEWAY_FLAG, RESPONSE_FLAG, Command, Response, decode_command, encode_response
+from protocol.command import (
+    ONEWAY_FLAG,
+    RESPONSE_FLAG,
+    Command,
+    Response,
+    decode_command,
+    encode_response,
+    ext_fields_of,
+)
 from protocol.errors import BadFrame, ProtocolError
-from protocol.frame import Frame, FrameDecoder
+from protocol.frame import PREFIX, Frame, FrameDecoder
 from storage.residency import Cold
-
-logger = logging.getLogger(__name__)
 
 JOIN_LIMIT = 64 * 1024
 """Bytes up to which the answers of one turn are joined into one buffer; longer ones are not copied."""
@@ -40,14 +43,8 @@ TURN_FRAMES = 128
 LONGEST_BEGINNING = 4096
 """Bytes of a frame's beginning that are put before the next read, for the fast lane; the decoder gets longer ones."""
 
-WRITE_BUFFER_LIMIT = 1024 * 1024
-"""Bytes that may wait for a client to read them; with more, its connection is held."""
-
-LOOKUPS_LIMIT = 16
-"""Requests of one connection that may be in the thread pool at once; each may end in an answer of a whole frame."""
-
-WAITING_LIMIT = 16_384
-"""Requests of one connection that may wait for anything at all; a consumer keeps one pull waiting for each queue."""
+SHORTEST_FIELD = 6
+"""Bytes of a header that one field of a request takes at least, in either form."""
 
 LINGER_SECONDS = 0.5
 """How long a client that was told the end may take to close its side."""
@@ -55,37 +52,8 @@ LINGER_SECONDS = 0.5
 IDLE_SWEEPS = 2
 """Sweeps without a sign of life after which a connection is closed."""
 
-
-@dataclass(slots=True)
-class ConnectionSettings:
-    """What all connections of a server share: `frame_limit` in bytes, `open` the connections there are.
-
-    `all_closed` is set while there are none. Without `fast_lane` every request goes the ordinary way. `lost` is told of
-    each connection that is gone.
-    """
-
-    dispatcher: Dispatcher
-    frame_limit: int = FRAME_LIMIT
-    fast_lane: FastLane | None = None
-    open: "set[Connection]" = field(default_factory=set)
-    all_closed: asyncio.Event = field(default_factory=asyncio.Event)
-    lost: "Callable[[Connection], None] | None" = None
-
-    def __post_init__(self) -> None:
-        self.all_closed.set()
-
-    def add(self, connection: "Connection") -> None:
-        """Count a new connection in."""
-        self.open.add(connection)
-        self.all_closed.clear()
-
-    def discard(self, connection: "Connection") -> None:
-        """Count a lost connection out."""
-        self.open.discard(connection)
-        if not self.open:
-            self.all_closed.set()
-        if self.lost is not None:
-            self.lost(connection)
+OVERLOADED = Response(ResponseCode.SYSTEM_BUSY, remark=BUSY)
+"""The answer to a request that would have to wait while the requests of all clients hold too much."""
 
 
 class Connection(asyncio.Protocol):
@@ -102,12 +70,16 @@ class Connection(asyncio.Protocol):
     def __init__(self, settings: ConnectionSettings, port_distance: int = 0) -> None:
         self._settings = settings
         self._dispatcher = settings.dispatcher
+        self._costs = settings.costs
+        self._limits = settings.costs.limits
         self._port_distance = port_distance
-        self._decoder = FrameDecoder(settings.frame_limit)
+        self._decoder = FrameDecoder(settings.frame_limit, self._limits.header_bytes)
         self._backlog: list[Frame] = []
         self._rest = b""
         self._beginning = b""
-        self._waiting: dict[asyncio.Future[Answer], Command] = {}
+        self._waiting: dict[asyncio.Future[Answer], tuple[Command, int]] = {}
+        self._in_flight = 0
+        self._held_bytes = 0
         self._lookups: set[asyncio.Future[Answer]] = set()
         self._reader_is_slow = False
         self._ending = False
@@ -128,10 +100,14 @@ class Connection(asyncio.Protocol):
         """Remember both addresses; they cannot be asked for once the client is gone."""
         # uvloop's transports are no subclass of asyncio's.
         self._transport = transport = cast(asyncio.Transport, transport)
-        transport.set_write_buffer_limits(high=WRITE_BUFFER_LIMIT)
+        transport.set_write_buffer_limits(high=self._limits.unsent_bytes_per_connection)
         host, port = Endpoint.of_socket(transport.get_extra_info("sockname"))
         self.local_address = Endpoint(host, port + self._port_distance)
         self.peer_address = Endpoint.of_socket(transport.get_extra_info("peername"))
+        if len(self._settings.open) >= self._limits.connections:
+            self._lost = self._ending = True
+            self.drop("there are as many connections already as the limit (connections) allows")
+            return
         self._settings.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -146,11 +122,13 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """The client does not read as fast as it asks."""
         self._reader_is_slow = True
+        self._costs.reads_slowly(self)
         self._transport.pause_reading()
 
     def resume_writing(self) -> None:
         """The client has read most of what it was sent."""
         self._reader_is_slow = False
+        self._costs.reads_again(self)
         self._go_on()
 
     def eof_received(self) -> bool:
@@ -171,28 +149,42 @@ class Connection(asyncio.Protocol):
             return
         if self._rest:
             self._rest += data
+            self._count(is_new=False)
         else:
             self._take(data)
+
+    def _count(self, *, is_new: bool) -> None:
+        """Tell what is held of requests that cannot be answered yet; `is_new` when one was completed since."""
+        size = self._decoder.buffered + len(self._beginning) + len(self._rest)
+        if self._backlog:
+            size += sum(len(header) + len(body) for _, header, body in self._backlog)
+        if size or self._held_bytes:
+            self._held_bytes = size
+            self._costs.holds(self, size, is_new=is_new)
 
     def _take(self, data: bytes) -> None:
         """Answer what `data` completes, in the fast lane as far as that goes."""
         if self._beginning:
             data, self._beginning = self._beginning + data, b""
         lane = self._settings.fast_lane
-        if lane is not None and not (self._backlog or self._is_held or self._decoder.needs_more):
+        if lane is not None and not (self._backlog or self.is_held or self._decoder.needs_more):
             data = self._take_the_lane(lane, data)
-            if not data and not self._is_held:
+            if self._ending:
+                self._close_when_done()
+                return
+            if not data and not self.is_held:
                 return
         try:
             frames = self._decoder.feed(data)
         except BadFrame as error:
             frames = self._give_up(error)
-        if self._backlog or self._is_held:
+        if self._backlog or self.is_held:
             # Read before reading could be paused; the turn that empties the backlog answers these too.
             self._backlog += frames
             self._transport.pause_reading()
         else:
             self._answer_all(frames)
+        self._count(is_new=bool(frames))
         if self._ending:
             self._close_when_done()
 
@@ -214,6 +206,16 @@ class Connection(asyncio.Protocol):
         """Close at once; what was not sent is lost."""
         self._transport.abort()
 
+    def drop(self, reason: str) -> None:
+        """Close at once and say why."""
+        self._costs.complain("%s: %s; connection closed", self.peer_address, reason)
+        self._transport.abort()
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes that wait for the client to read them."""
+        return self._transport.get_write_buffer_size()
+
     def sweep(self) -> None:
         """Close after `IDLE_SWEEPS` calls in a row without a request, a look-up under way or a byte that left."""
         unread_bytes = self._transport.get_write_buffer_size()
@@ -227,8 +229,17 @@ class Connection(asyncio.Protocol):
     # ------------------------------------------------------------------ answering
 
     @property
-    def _is_held(self) -> bool:
-        return self._reader_is_slow or len(self._lookups) >= LOOKUPS_LIMIT or len(self._waiting) >= WAITING_LIMIT
+    def is_held(self) -> bool:
+        """Whether nothing is answered and nothing is read at present."""
+        return self._reader_is_slow or (bool(self._waiting) and self._waits_for_much())
+
+    def _waits_for_much(self) -> bool:
+        limits = self._limits
+        return (
+            len(self._lookups) >= limits.lookups_per_connection
+            or len(self._waiting) >= limits.requests_per_connection
+            or self._in_flight > limits.in_flight_bytes_per_connection
+        )
 
     def _take_the_lane(self, lane: FastLane, data: bytes) -> bytes:
         """Answer what the fast lane takes, and one by one what it does not; returns what the decoder is to judge.
@@ -242,24 +253,38 @@ class Connection(asyncio.Protocol):
             if answers:
                 output.append(answers)
                 size += len(answers)
-            if reason != NOT_TAKEN or size >= TURN_BYTES or (self._waiting and self._is_held):
+            if reason != NOT_TAKEN or size >= TURN_BYTES or (self._waiting and self.is_held):
                 break
             end = position + 4 + int.from_bytes(data[position : position + 4])
-            (frame,) = self._decoder.feed(data[position:end])
+            try:
+                (frame,) = self._decoder.feed(data[position:end])
+            except BadFrame as error:
+                self._give_up(error)
+                break
             position = end
             size += self._answer(frame, output)
         if output:
             self._write(output, size)
-        if reason == LEFT_OVER or (reason == WANTS_MORE and len(data) - position > LONGEST_BEGINNING):
+        if self._ending:
+            return b""
+        if reason == LEFT_OVER or (reason == WANTS_MORE and self._is_for_decoder(data, position)):
             return data[position:]
         if reason == WANTS_MORE:
             self._beginning = data[position:]
         else:
             self._rest = data[position:]
             self._transport.pause_reading()
-            if not self._is_held:
+            if not self.is_held:
                 asyncio.get_running_loop().call_soon(self._go_on)
+        if self._beginning or self._rest or self._held_bytes:
+            self._count(is_new=position > 0)
         return b""
+
+    def _is_for_decoder(self, data: bytes, position: int) -> bool:
+        """Whether the part of a frame at `position` is too long to put before the next read, or to be one."""
+        header_length = int.from_bytes(data[position + 5 : position + 8])
+        is_too_long = header_length > self._limits.header_bytes and len(data) - position >= PREFIX.size
+        return is_too_long or len(data) - position > LONGEST_BEGINNING
 
     def _answer_all(self, frames: list[Frame]) -> None:
         """Answer frames until the turn is over or the connection is held; the rest waits in the backlog."""
@@ -268,14 +293,14 @@ class Connection(asyncio.Protocol):
         size = 0
         for frame in islice(remaining, TURN_FRAMES):
             size += self._answer(frame, output)
-            if size >= TURN_BYTES or (self._waiting and self._is_held):
+            if size >= TURN_BYTES or (self._waiting and self.is_held):
                 break
         if output:
             self._write(output, size)
         self._backlog = list(remaining)
-        if self._backlog or self._is_held:
+        if self._backlog or self.is_held:
             self._transport.pause_reading()
-            if not self._is_held:
+            if not self.is_held:
                 asyncio.get_running_loop().call_soon(self._go_on)
 
     def _answer(self, frame: Frame, output: list[bytes | memoryview]) -> int:
@@ -283,12 +308,18 @@ class Connection(asyncio.Protocol):
         try:
             command = decode_command(frame)
         except ProtocolError as error:
-            return self._append(*_unreadable(frame, error), output)
+            return self._append(*answer_unreadable(frame, error), output)
         if command.flag & RESPONSE_FLAG:
             return 0
+        if len(frame[1]) > SHORTEST_FIELD * self._limits.ext_fields:
+            refused = self._count_fields(command)
+            if refused is not None:
+                return self._append(command, refused, output)
         try:
             answer = self._dispatcher.dispatch(command, self)
         except Cold as cold:
+            if self._costs.in_flight > self._limits.in_flight_bytes:
+                return self._append(command, OVERLOADED, output)
             future = self._dispatcher.dispatch_in_pool(command, self, cold)
             self._lookups.add(future)
             future.add_done_callback(self._lookups.discard)
@@ -296,8 +327,22 @@ class Connection(asyncio.Protocol):
             return 0
         if isinstance(answer, Response):
             return self._append(command, answer, output)
-        self._wait_for(command, asyncio.ensure_future(answer))
+        waited: asyncio.Future[Any] = asyncio.ensure_future(answer)
+        if self._costs.in_flight > self._limits.in_flight_bytes:
+            waited.cancel()
+            return self._append(command, OVERLOADED, output)
+        self._wait_for(command, waited)
         return 0
+
+    def _count_fields(self, command: Command) -> Response | None:
+        """The answer to a request of too many fields."""
+        try:
+            count = len(ext_fields_of(command))
+        except ProtocolError as error:
+            return self._dispatcher.failure(command, error)
+        if count <= self._limits.ext_fields:
+            return None
+        return Response(ResponseCode.SYSTEM_ERROR, f"{count} fields, more than the limit of {self._limits.ext_fields}")
 
     def _append(self, command: Command, response: Response, output: list[bytes | memoryview]) -> int:
         """Encode an answer into `output` unless its request wants none; returns its bytes."""
@@ -322,18 +367,27 @@ class Connection(asyncio.Protocol):
     def _write(self, output: list[bytes | memoryview], size: int) -> None:
         if size < JOIN_LIMIT:
             self._transport.write(b"".join(output))
-        else:
-            self._transport.writelines(output)
+            return
+        # The last piece by itself: in Python 3.12.0 to 3.12.8, 3.13.0 and 3.13.1 writelines() of asyncio's own loop
+        # tells nobody that the buffer is full (CVE-2024-12254), write() does.
+        if len(output) > 1:
+            self._transport.writelines(output[:-1])
+        self._transport.write(output[-1])
 
     # ------------------------------------------------------------------ waiting
 
     def _wait_for(self, command: Command, future: asyncio.Future[Answer]) -> None:
-        self._waiting[future] = command
+        cost = WAITING_COST + len(command.ext_fields) + len(command.body)
+        self._in_flight += cost
+        self._costs.in_flight += cost
+        self._waiting[future] = command, cost
         future.add_done_callback(self._waited)
 
     def _waited(self, future: asyncio.Future[Answer]) -> None:
         """Send an answer that had to wait, and take up what was held because of it."""
-        command = self._waiting.pop(future)
+        command, cost = self._waiting.pop(future)
+        self._in_flight -= cost
+        self._costs.in_flight -= cost
         if self._lost:
             return
         if future.cancelled():
@@ -352,7 +406,7 @@ class Connection(asyncio.Protocol):
 
     def _go_on(self) -> None:
         """Take up the backlog, then reading, unless the connection is held."""
-        if self._is_held or self._lost:
+        if self.is_held or self._lost:
             return
         backlog, self._backlog = self._backlog, []
         rest, self._rest = self._rest, b""
@@ -361,16 +415,18 @@ class Connection(asyncio.Protocol):
         elif rest:
             # Never both: the lane is not taken while there is a backlog.
             self._take(rest)
+        if backlog:
+            self._count(is_new=True)
         if self._ending:
             self._close_when_done()
-        elif not self._backlog and not self._rest and not self._is_held:
+        elif not self._backlog and not self._rest and not self.is_held:
             self._transport.resume_reading()
 
     # ------------------------------------------------------------------ ending
 
     def _give_up(self, error: BadFrame) -> list[Frame]:
         """Trust nothing further of this stream; returns the frames before the bad one."""
-        logger.warning("%s: %s; connection closed", self.peer_address, error)
+        self._costs.complain("%s: %s; connection closed", self.peer_address, error)
         self._ending = True
         self._transport.pause_reading()
         return error.frames
@@ -395,20 +451,3 @@ class Connection(asyncio.Protocol):
             return
         self._transport.resume_reading()
         asyncio.get_running_loop().call_later(LINGER_SECONDS, self._transport.close)
-
-
-class _OnlyOpaque(msgspec.Struct):
-    opaque: int = 0
-
-
-_decode_opaque = msgspec.json.Decoder(_OnlyOpaque, strict=False).decode
-
-
-def _unreadable(frame: Frame, error: ProtocolError) -> tuple[Command, Response]:
-    """The answer to a header that is no command: to its `opaque` where that can be read, else to 0."""
-    opaque = 0
-    with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        opaque = _decode_opaque(frame[1]).opaque
-    if not -(2**31) <= opaque < 2**31:
-        opaque = 0
-    return Command(code=0, opaque=opaque), Response(ResponseCode.SYSTEM_ERROR, remark=str(error))

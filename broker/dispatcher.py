@@ -13,13 +13,13 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
 from broker.config import Endpoint
+from broker.lookup_pool import LookupPool
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Command, Response, decode_header
 from protocol.errors import RocketLensError
@@ -179,13 +179,12 @@ def check_families(processors: Iterable[type[Any]]) -> None:
 class Dispatcher:
     """The table of all request codes, and the thread pool for the requests that would make the event loop wait."""
 
-    def __init__(self, processors: Iterable[object], workers: int = 4) -> None:
-        """Collect the methods of `processors`; `workers` threads at most, started when first needed."""
+    def __init__(self, processors: Iterable[object], lookup_threads: int = 4) -> None:
+        """Collect the methods of `processors`; `lookup_threads` at most, started when first needed."""
         processors = list(processors)
         check_families([type(processor) for processor in processors])
         self._handlers = dict(_rows_of(processors))
-        self._pool = ThreadPoolExecutor(workers, thread_name_prefix="lookup")
-        self._waiting = 0
+        self._pool = LookupPool(lookup_threads)
 
     @property
     def codes(self) -> frozenset[int]:
@@ -195,7 +194,7 @@ class Dispatcher:
     @property
     def is_idle(self) -> bool:
         """Whether no thread of the pool is at work and nothing waits for one."""
-        return self._waiting == 0
+        return len(self._pool) == 0
 
     def dispatch(self, command: Command, connection: ClientConnection) -> Answer:
         """Answer one request; raises `Cold` alone, and only on a thread that may not wait."""
@@ -215,26 +214,19 @@ class Dispatcher:
 
     def dispatch_in_pool(self, command: Command, connection: ClientConnection, cold: Cold) -> "asyncio.Future[Answer]":
         """Answer a request that was `cold` on a thread that may wait; the result is what `dispatch` returns there."""
-        loop = asyncio.get_running_loop()
-        if self._waiting >= WAITING_LIMIT:
-            refused: asyncio.Future[Answer] = loop.create_future()
+        if len(self._pool) >= WAITING_LIMIT:
+            refused: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
             refused.set_result(Response(ResponseCode.SYSTEM_BUSY, remark=BUSY))
             return refused
-        return self.run_in_pool(partial(self._dispatch_patiently, command, connection, cold))
+        return self._pool.run(connection, partial(self._dispatch_patiently, command, connection, cold))
 
     def run_in_pool(self, work: Callable[[], Result]) -> "asyncio.Future[Result]":
         """Have `work` done on a thread of the pool, however many wait for one."""
-        self._waiting += 1
-        future = asyncio.get_running_loop().run_in_executor(self._pool, work)
-        future.add_done_callback(self._pool_done)
-        return future
+        return self._pool.run(None, work)
 
     def _dispatch_patiently(self, command: Command, connection: ClientConnection, cold: Cold) -> Answer:
         cold.warm()
         return self.dispatch(command, connection)
-
-    def _pool_done(self, _future: "asyncio.Future[Any]") -> None:
-        self._waiting -= 1
 
     def failure(self, command: Command, error: BaseException) -> Response:
         """Turn an error of a handler into its answer; what is not ours is logged with its traceback."""
@@ -245,7 +237,7 @@ class Dispatcher:
 
     def close(self) -> None:
         """Start no further look-up in the pool; those under way end by themselves."""
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._pool.close()
 
 
 def _rows_of(processors: Iterable[object]) -> Iterator[tuple[int, Handler]]:

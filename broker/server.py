@@ -12,13 +12,17 @@ import gc
 import logging
 import signal
 import threading
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
 from broker.broker_service import BrokerService, build_processors
 from broker.client_registry import SWEEP_SECONDS
 from broker.config import Endpoint
-from broker.connection import Connection, ConnectionSettings
+from broker.connection import Connection
+from broker.connection_settings import ConnectionSettings
+from broker.costs import SWEEP_SECONDS as COSTS_SWEEP_SECONDS
+from broker.costs import Costs
 from broker.dispatcher import Dispatcher
 from broker.fast_lane import FastLane
 from broker.follower import Follower
@@ -52,11 +56,12 @@ class Server:
         self._service = service
         self._options = service.options
         self._listeners = listeners
-        self._dispatcher = dispatcher or Dispatcher(build_processors(service), self._options.workers)
+        self._dispatcher = dispatcher or Dispatcher(build_processors(service), self._options.lookup_threads)
         # The lane answers as the families do, and sends records as they are stored.
         takes_lane = dispatcher is None and not self._options.rewrite_store_host
         lane = FastLane(service.store, self._options.frame_limit) if takes_lane else None
-        self._settings = ConnectionSettings(self._dispatcher, self._options.frame_limit, lane)
+        costs = Costs(self._options.limits, time.monotonic)
+        self._settings = ConnectionSettings(self._dispatcher, self._options.frame_limit, lane, costs)
         self._settings.lost = service.clients.connection_lost
         self._servers: list[asyncio.Server] = []
         self._stop_asked = asyncio.Event()
@@ -102,7 +107,8 @@ class Server:
                 raise cannot_listen(listener.endpoint, error) from error
             factory = partial(Connection, self._settings, listener.port_distance)
             self._servers.append(await loop.create_server(factory, sock=listener.socket, backlog=BACKLOG))
-        self._repeat(self._sweep, self._options.idle_timeout_seconds / 2)
+        self._repeat(self._sweep, self._options.limits.idle_seconds / 2)
+        self._repeat(self._sweep_costs, COSTS_SWEEP_SECONDS)
         self._repeat(self._service.clients.sweep, SWEEP_SECONDS)
         self._start_thread("scan", self._finish_scan)
         self._follower = Follower(self._service.store.follower(), self._service.polls, self._finish_scan)
@@ -184,6 +190,9 @@ class Server:
             work()
 
         self._timers[work] = asyncio.get_running_loop().call_later(interval_seconds, run)
+
+    def _sweep_costs(self) -> None:
+        self._settings.costs.sweep(self._settings.open)
 
     def _sweep(self) -> None:
         for connection in list(self._settings.open):

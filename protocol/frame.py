@@ -31,11 +31,13 @@ _unpack = PREFIX.unpack_from
 class FrameDecoder:
     """Cuts a byte stream into frames; `limit` is the largest whole frame in bytes, its length field included.
 
-    A stream that is found bad stays bad: its error is raised again by every later `feed`.
+    A header of more than `header_limit` bytes is refused before it is received. A stream that is found bad stays bad:
+    its error is raised again by every later `feed`.
     """
 
-    def __init__(self, limit: int = FRAME_LIMIT) -> None:
+    def __init__(self, limit: int = FRAME_LIMIT, header_limit: int = HEADER_LENGTH_MASK) -> None:
         self._limit = limit
+        self._header_limit = header_limit
         self._longest = limit - LENGTH_SIZE
         self._buffer = bytearray()
         self._wanted = 0
@@ -45,6 +47,11 @@ class FrameDecoder:
     def needs_more(self) -> bool:
         """Whether a frame has begun and is not complete: the end of the stream would cut it off."""
         return bool(self._buffer)
+
+    @property
+    def buffered(self) -> int:
+        """Bytes kept of a frame that is not complete."""
+        return len(self._buffer)
 
     def feed(self, data: bytes) -> list[Frame]:
         """Return the frames that `data` completes, in order; their parts are slices of it, the rest is kept.
@@ -59,12 +66,13 @@ class FrameDecoder:
             data = joined
         frames: list[Frame] = []
         # Positions of the parts of one frame; numbers instead of names because this runs for every frame.
-        header, end, longest = 8, len(data), self._longest
+        header, end, longest, header_limit = 8, len(data), self._longest, self._header_limit
         while header <= end:
             length, word = _unpack(data, header - 8)
-            body = header + (word & 0xFFFFFF)
+            header_length = word & 0xFFFFFF
+            body = header + header_length
             stop = header - 4 + length
-            if body > stop or length > longest:
+            if body > stop or length > longest or header_length > header_limit:
                 raise self._refusal(length, word, frames)
             if stop > end:
                 self._wanted = 4 + length
@@ -100,8 +108,10 @@ class FrameDecoder:
             self._error = FrameTooLarge(length + LENGTH_SIZE, self._limit)
         elif length < LENGTH_SIZE:
             self._error = BadFrame(f"frame length {length}, expected at least {LENGTH_SIZE}")
-        else:
+        elif header_length > left:
             self._error = BadFrame(f"header length {header_length}, but only {left} bytes are left for it")
+        else:
+            self._error = BadFrame(f"a header of {header_length} bytes, more than the limit of {self._header_limit}")
         self._error.frames = frames
         return self._error
 

@@ -70,6 +70,15 @@ def run_command(job: Job, *, as_json: bool, numba_cache: Path | None, goes_on: b
 
     `goes_on`: another run goes on where one was stopped.
     """
+    report = run_job(job, as_json=as_json, numba_cache=numba_cache, goes_on=goes_on, **options)
+    from spark_jobs.show_report import print_report
+
+    print_report(report, as_json=as_json)
+    sys.exit(report.exit_code)
+
+
+def run_job(job: Job, *, as_json: bool, numba_cache: Path | None, goes_on: bool = True, **options: Any) -> "Report":
+    """Run a job with the options of its request; what ends it early ends the process, with a line and a code."""
     try:
         with _interruptible():
             check_places(options, numba_cache)
@@ -77,17 +86,13 @@ def run_command(job: Job, *, as_json: bool, numba_cache: Path | None, goes_on: b
             progress = _progress(as_json)
             use_numba_cache(numba_cache)
             compile_apart(KERNELS, progress.note)
-            report = job(options, progress)
+            return job(options, progress)
     except KeyboardInterrupt:
         _fail("stopped; run the same command again to go on" if goes_on else "stopped", STOPPED)
     except ConfigError as error:
         _fail(str(error), USAGE)
     except RocketLensError as error:
         _fail(str(error), STORE_ERROR)
-    from spark_jobs.show_report import print_report
-
-    print_report(report, as_json=as_json)
-    sys.exit(report.exit_code)
 
 
 def check_places(options: dict[str, Any], numba_cache: Path | None) -> None:

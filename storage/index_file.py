@@ -48,6 +48,9 @@ from storage.mapped_file import MappedFile
 HEADER = Struct(">qqqqii")
 ENTRY = Struct(">iqii")
 SLOT = Struct(">i")
+ENTRY_DTYPE = np.dtype(
+    [("key_hash", ">i4"), ("physical_offset", ">i8"), ("time_difference", ">i4"), ("previous", ">i4")]
+)
 
 DEFAULT_SLOTS = 5_000_000
 DEFAULT_ENTRIES = 20_000_000

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from broker.broker_service import BrokerService, build_processors
-from broker.connection import Connection, ConnectionSettings
+from broker.connection import Connection
+from broker.connection_settings import ConnectionSettings
 from broker.dispatcher import Dispatcher
 from broker.fast_lane import FastLane
 

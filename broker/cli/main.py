@@ -7,6 +7,7 @@ The bulk jobs' commands are defined beside the jobs, for spark-submit, and impor
 import click
 
 from broker.cli.compact import compact
+from broker.cli.doctor import doctor
 from broker.cli.filter import filter_
 from broker.cli.lazy_group import LazyGroup
 from broker.cli.query import query
@@ -28,7 +29,7 @@ def main() -> None:
 
     Exit codes: 0 found (or done, or stopped as asked), 1 not found (or serve cannot listen), 2 wrong usage, 3 the store
     cannot be read or is in use by a broker, or the server asked does not answer, 4 rebuilt or compacted, but the log is
-    damaged (or verify found something wrong), 130 a bulk job was stopped with Ctrl-C.
+    damaged (or verify or doctor found something wrong), 130 a bulk job was stopped with Ctrl-C.
     """
 
 
@@ -38,3 +39,4 @@ main.add_command(query)
 main.add_command(filter_)
 main.add_command(rebuild)
 main.add_command(compact)
+main.add_command(doctor)

@@ -17,6 +17,7 @@ from broker.cli.errors import NOT_FOUND, fail, plain_errors
 from broker.cli.opening import open_store
 from broker.cli.options import DIRECTORY, endpoint, store_options
 from broker.config import DEFAULT_PORT, FRAME_LIMIT, SMALLEST_FRAME_LIMIT, CannotListen, Endpoint, ServeOptions
+from broker.limits import Limits
 
 if TYPE_CHECKING:
     from broker.consumer_offsets import ConsumerOffsets
@@ -75,6 +76,13 @@ MOST_OPEN_FILES = 65536
     metavar="BYTES",
     help="Longest request and answer.",
 )
+@click.option(
+    "--limit",
+    "limits",
+    metavar="NAME=NUMBER",
+    multiple=True,
+    help="Bound what clients may cost; may be given several times. The names are in docs/port.md.",
+)
 @store_options
 @plain_errors
 def serve(
@@ -88,6 +96,7 @@ def serve(
     filter_support_retry: bool,
     loop: str,
     frame_limit: int,
+    limits: tuple[str, ...],
     numba_cache: Path | None,
     **store_arguments: Any,
 ) -> None:
@@ -110,6 +119,7 @@ def serve(
         filter_support_retry=filter_support_retry,
         loop=loop,
         frame_limit=frame_limit,
+        limits=Limits().changed(limits),
         **{name: value for name, value in store_arguments.items() if value is not None},
     ).check()
     _allow_many_files()

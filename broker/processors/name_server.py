@@ -119,7 +119,7 @@ class NameServerProcessor:
             "enableTopicList": "true",
             "listenPort": str(request.connection.local_address.port),
             "orderMessageEnable": "false",
-            "serverChannelMaxIdleTimeSeconds": f"{options.idle_timeout_seconds:.0f}",
+            "serverChannelMaxIdleTimeSeconds": str(options.limits.idle_seconds),
             "supportActingMaster": "false",
         }
         return Response(body=encode_properties_text(properties))

@@ -10,6 +10,7 @@ import pytest
 
 from broker import connection as connection_module
 from broker.dispatcher import handles
+from broker.limits import Limits
 from broker.server import Server
 from broker_harness import FakeStore, connected, service_of, serving, until
 from protocol.codes import RequestCode, ResponseCode
@@ -225,7 +226,7 @@ async def test_a_client_that_does_not_read_costs_a_bounded_amount() -> None:
         wanted = 400
         client.writer.write(b"".join(view(-1_000_000, opaque=number) for number in range(wanted)))
         (connection,) = await _connections(server)
-        await until(lambda: connection._is_held)
+        await until(lambda: connection.is_held)
         # What lies in the two sockets, and one turn beyond the write buffer's limit.
         assert echo.answered < 50
         assert connection._transport.get_write_buffer_size() < 8_000_000
@@ -235,10 +236,9 @@ async def test_a_client_that_does_not_read_costs_a_bounded_amount() -> None:
             assert (answer.opaque, len(answer.body)) == (number, 1_000_000)
 
 
-async def test_only_so_many_lookups_of_one_connection_run_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection_module, "LOOKUPS_LIMIT", 3)
+async def test_only_so_many_lookups_of_one_connection_run_at_once() -> None:
     echo = Echo()
-    service = service_of(FakeStore(), workers=8)
+    service = service_of(FakeStore(), lookup_threads=8, limits=Limits(lookups_per_connection=3))
     async with serving(service, [echo]) as server, connected(server.addresses[0]) as client:
         opaques = {client.send(COLD) for _ in range(20)} | {client.send(VIEW, {"offset": "1"})}
         await until(lambda: echo.at_once == 3)
@@ -249,13 +249,13 @@ async def test_only_so_many_lookups_of_one_connection_run_at_once(monkeypatch: p
         assert echo.most_at_once == 3
 
 
-async def test_only_so_many_requests_of_one_connection_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection_module, "WAITING_LIMIT", 4)
+async def test_only_so_many_requests_of_one_connection_wait() -> None:
     echo = Echo()
-    async with serving(service_of(FakeStore()), [echo]) as server, connected(server.addresses[0]) as client:
+    service = service_of(FakeStore(), limits=Limits(requests_per_connection=4))
+    async with serving(service, [echo]) as server, connected(server.addresses[0]) as client:
         opaques = {client.send(SLOW) for _ in range(10)}
         (connection,) = await _connections(server)
-        await until(lambda: connection._is_held)
+        await until(lambda: connection.is_held)
         assert len(connection._waiting) == 4
         echo.release.set()
         assert {(await client.answer()).opaque for _ in opaques} == opaques

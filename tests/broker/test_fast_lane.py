@@ -445,7 +445,7 @@ async def test_a_client_that_does_not_read_is_not_answered_further(written: Writ
         count = 2_000
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]
         client.writer.write(b"".join(view(traveller.offsets[0], opaque=number) for number in range(count)))
-        await until(lambda: any(connection._is_held for connection in settings.open))
+        await until(lambda: any(connection.is_held for connection in settings.open))
         before = settings.fast_lane.answered[VIEW]
         for _ in range(50):
             await asyncio.sleep(0)

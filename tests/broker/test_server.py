@@ -8,6 +8,7 @@ import pytest
 
 from broker.config import CannotListen, Endpoint
 from broker.dispatcher import Dispatcher, Request, handles
+from broker.limits import Limits
 from broker.listeners import bind_listeners
 from broker.server import Server
 from broker_harness import LOOPBACK, FakeStore, connected, service_of, serving, until
@@ -127,7 +128,7 @@ async def test_a_client_that_does_not_read_is_cut_off_when_the_time_is_over() ->
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]
         for _ in range(10):
             client.send(LONG)
-        await until(lambda: any(connection._is_held for connection in server._settings.open))
+        await until(lambda: any(connection.is_held for connection in server._settings.open))
         await server.stop()
         assert not server._settings.open
 
@@ -175,7 +176,7 @@ async def test_a_refresh_that_fails_leaves_the_server_serving(caplog: pytest.Log
 
 
 async def test_idle_connections_are_closed_after_the_idle_timeout() -> None:
-    service = service_of(FakeStore(), idle_timeout_seconds=0.02)
+    service = service_of(FakeStore(), limits=Limits(idle_seconds=1))
     async with serving(service, [Greeter()]) as server, connected(server.addresses[0]) as client:
         assert await client.is_closed_by_the_server()
 

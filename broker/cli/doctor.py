@@ -1,0 +1,164 @@
+"""`rocketlens doctor`: what is wrong with a store, where, what it means, and what mends it."""
+
+import re
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from broker.cli.errors import FOUND, plain_errors
+from broker.cli.options import DIRECTORY, directories
+from protocol.errors import ConfigError
+from protocol.printable import one_line
+from storage.numba_cache import use_numba_cache
+
+if TYPE_CHECKING:
+    from spark_jobs.request import Report
+    from storage.doctor.examine import Diagnosis
+    from storage.doctor.finding import Finding
+
+WITH_FINDINGS = 4
+WIDTH_WITHOUT_TERMINAL = 100
+INDENT = " " * 8
+STYLES: Final[dict[str, dict[str, Any]]] = {
+    "error": {"fg": "red", "bold": True},
+    "warning": {"fg": "yellow"},
+    "info": {"dim": True},
+}
+STATES = {
+    "live": "a broker runs on it",
+    "crashed": "its broker crashed, or it was copied from under it",
+    "stopped": "stopped cleanly",
+}
+
+
+@click.command()
+@click.argument("store", type=DIRECTORY, metavar="STORE")
+@click.option("--deep", is_flag=True, help="Run `verify` too, which reads everything: minutes for a large store.")
+@click.option("--json", "as_json", is_flag=True, help="Report as one JSON object.")
+@click.option(
+    "--commit-log",
+    "commit_log_directories",
+    type=directories,
+    metavar="DIR,...",
+    help="Where the commit log lies, when not in STORE/commitlog; several directories as the broker had them.",
+)
+@click.option("--index-slots", type=click.IntRange(1, 2**31 - 1), metavar="N", help="Slots of an index file.")
+@click.option("--index-entries", type=click.IntRange(1, 2**31 - 1), metavar="N", help="Entries of an index file.")
+@click.option(
+    "--numba-cache",
+    type=DIRECTORY,
+    metavar="DIR",
+    help="Keep compiled kernels here. [default: $NUMBA_CACHE_DIR, else the user's cache directory]",
+)
+@plain_errors
+def doctor(
+    store: Path,
+    deep: bool,
+    as_json: bool,
+    commit_log_directories: tuple[Path, ...] | None,
+    index_slots: int | None,
+    index_entries: int | None,
+    numba_cache: Path | None,
+) -> None:
+    """Say what is wrong with the store in STORE: where, what it means, and which command mends it.
+
+    Takes seconds: it looks at files, ends and checkpoints, at every index file, and at samples of messages and queue
+    units. A picture shows which stretches of the log are there, in queues, and in the index. The store is only read,
+    and a broker may be running on it.
+
+    Exit code 0: nothing is wrong, 4: something is, 3: it is no store that can be read.
+    """
+    if (index_slots is None) != (index_entries is None):
+        raise ConfigError("--index-slots and --index-entries are given together or not at all")
+    use_numba_cache(numba_cache)
+    # Only now: numba reads its cache directory when the first kernel's module is imported.
+    from storage.doctor.examine import examine
+
+    vouched = None if index_slots is None or index_entries is None else (index_slots, index_entries)
+    diagnosis = examine(store, commit_log_directories or (), vouched)
+    report = _verify(store, commit_log_directories or (), numba_cache, as_json=as_json) if deep else None
+    if as_json:
+        _print_json(diagnosis, report)
+    else:
+        _print(diagnosis, report)
+    sys.exit(_exit_code(diagnosis, report))
+
+
+def _verify(store: Path, logs: tuple[Path, ...], numba_cache: Path | None, *, as_json: bool) -> "Report":
+    """All of the store, by the bulk job."""
+    from spark_jobs.command_run import run_job, verify
+
+    options: dict[str, Any] = {"store": str(store), "commit_log_directories": tuple(map(str, logs))}
+    return run_job(verify, as_json=as_json, numba_cache=numba_cache, goes_on=False, **options)
+
+
+def _exit_code(diagnosis: "Diagnosis", report: "Report | None") -> int:
+    wrong = not diagnosis.is_clean or (report is not None and report.exit_code)
+    return WITH_FINDINGS if wrong else FOUND
+
+
+def _print_json(diagnosis: "Diagnosis", report: "Report | None") -> None:
+    import msgspec
+
+    fields = _in_camel_case(msgspec.to_builtins(diagnosis))
+    fields |= {"isClean": diagnosis.is_clean, "exitCode": _exit_code(diagnosis, report)}
+    if report is not None:
+        fields["verify"] = msgspec.to_builtins(report) | {"exitCode": report.exit_code}
+    sys.stdout.buffer.write(msgspec.json.encode(fields) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def _in_camel_case(value: Any) -> Any:
+    """The names of all fields as RocketMQ spells names."""
+    if isinstance(value, dict):
+        return {re.sub("_([a-z])", lambda m: m[1].upper(), name): _in_camel_case(each) for name, each in value.items()}
+    return [_in_camel_case(each) for each in value] if isinstance(value, list | tuple) else value
+
+
+def _print(diagnosis: "Diagnosis", report: "Report | None") -> None:
+    """For a person."""
+    from broker.cli.coverage_picture import draw_coverage
+
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL
+    click.echo(one_line(_head(diagnosis)))
+    for line in draw_coverage(diagnosis.coverage, width):
+        click.echo(line)
+    for finding in diagnosis.findings:
+        _print_finding(finding)
+    if report is not None:
+        from spark_jobs.show_report import report_lines
+
+        for line in report_lines(report):
+            click.echo(line)
+    click.echo(_summary(diagnosis))
+
+
+def _head(diagnosis: "Diagnosis") -> str:
+    files = f"{count_of(diagnosis.segments, 'segment')}, {count_of(len(diagnosis.index_files), 'index file')}"
+    log = f"physical offsets {diagnosis.minimum} to {diagnosis.end}"
+    return f"{diagnosis.store}: {STATES[diagnosis.state]}; {files}, {log}; examined in {diagnosis.seconds:.1f} s"
+
+
+def _print_finding(finding: "Finding") -> None:
+    """Severity and place on a line, and below it what is there, what that means, and what mends it."""
+    severity = click.style(f"{finding.severity:<8}", **STYLES[finding.severity])
+    click.echo(severity + one_line(f"{finding.check}: {finding.place}"))
+    for label, text in (("", finding.found), ("means: ", finding.meaning), ("mend: ", finding.remedy)):
+        if text:
+            click.echo(INDENT + one_line(label + text))
+
+
+def _summary(diagnosis: "Diagnosis") -> str:
+    levels = ("error", "warning", "info")
+    errors, warnings, notes = (sum(each.severity == level for each in diagnosis.findings) for level in levels)
+    if diagnosis.is_clean:
+        return "nothing is wrong" + (f"; {notes} to know" if notes else "")
+    return ", ".join((count_of(errors, "error"), count_of(warnings, "warning"), f"{notes} to know"))
+
+
+def count_of(number: int, noun: str) -> str:
+    """A number and what is counted."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"

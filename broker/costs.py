@@ -1,0 +1,140 @@
+"""What all connections of a server cost together, and who is closed first when that is too much.
+
+Whoever holds part of a request, and whoever does not read, stands in a line in the order in which that began; the head
+of a line is the one to go. Everything here happens on the event loop.
+"""
+
+import logging
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
+from typing import Protocol
+
+from broker.limits import Limits
+
+logger = logging.getLogger(__name__)
+
+SWEEP_SECONDS = 0.25
+"""How often the lines are looked at. What waits to be read is summed up only then."""
+
+COMPLAINTS = 20
+"""Lines about clients that are logged in one period; a client must not be able to fill a disk with them."""
+
+COMPLAINTS_SECONDS = 10.0
+
+WAITING_COST = 2048
+"""Bytes that a waiting request is counted with, besides its own."""
+
+
+class Costly(Protocol):
+    """A connection, as far as its costs are concerned."""
+
+    @property
+    def unsent_bytes(self) -> int:
+        """Bytes that wait for the client to read them."""
+
+    @property
+    def is_held(self) -> bool:
+        """Whether nothing is read of this client at present, so that it is not he who is slow."""
+
+    def drop(self, reason: str) -> None:
+        """Close at once, and say why."""
+
+
+class Costs:
+    """The running totals of one server. `clock_seconds` never goes back."""
+
+    def __init__(self, limits: Limits, clock_seconds: Callable[[], float]) -> None:
+        self.limits = limits
+        self.in_flight = 0
+        """Bytes that waiting requests hold."""
+        self.received = 0
+        """Bytes received of requests that cannot be answered yet."""
+        self.unsent = 0
+        """Bytes that waited to be read by their clients when that was last looked at."""
+        self._clock_seconds = clock_seconds
+        self._senders: dict[Costly, tuple[int, float]] = {}
+        self._slow_readers: dict[Costly, float] = {}
+        self._complaints = 0
+        self._complaints_end = 0.0
+
+    # ------------------------------------------------------------------ what connections tell
+
+    def holds(self, connection: Costly, size: int, *, is_new: bool) -> None:
+        """Note that a connection holds `size` bytes; `is_new` when a request has been completed since the last time."""
+        before = self._senders.pop(connection, None) if is_new else self._senders.get(connection)
+        known, since = before or (0, self._clock_seconds())
+        self.received += size - known
+        if is_new and before is not None:
+            since = self._clock_seconds()
+        if size:
+            self._senders[connection] = size, since
+        elif before is not None and not is_new:
+            del self._senders[connection]
+        while self.received > self.limits.received_bytes and self._senders:
+            self._drop_first_sender("more bytes of unfinished requests are held than received_bytes allows")
+
+    def reads_slowly(self, connection: Costly) -> None:
+        """Note that a client is answered no further until it has read."""
+        self._slow_readers.setdefault(connection, self._clock_seconds())
+
+    def reads_again(self, connection: Costly) -> None:
+        """Note that it has read."""
+        self._slow_readers.pop(connection, None)
+
+    def forget(self, connection: Costly) -> None:
+        """Count a connection that is gone out of all lines."""
+        size, _ = self._senders.pop(connection, (0, 0.0))
+        self.received -= size
+        self._slow_readers.pop(connection, None)
+
+    # ------------------------------------------------------------------ what the server asks
+
+    def sweep(self, open_connections: AbstractSet[Costly]) -> None:
+        """Close whoever has been too slow for too long, or for too many bytes."""
+        now = self._clock_seconds()
+        self._sweep_senders(now)
+        for connection, since in list(self._slow_readers.items()):
+            if now - since < self.limits.reader_seconds:
+                break
+            del self._slow_readers[connection]
+            connection.drop(f"has not read its answers for {self.limits.reader_seconds} s (reader_seconds)")
+        self.unsent = sum(connection.unsent_bytes for connection in open_connections)
+        if self.unsent > self.limits.unsent_bytes:
+            self._drop_readers(open_connections)
+
+    def complain(self, text: str, *arguments: object) -> None:
+        """Log a warning about a client, unless there were many of late."""
+        now = self._clock_seconds()
+        if now >= self._complaints_end:
+            if self._complaints > COMPLAINTS:
+                logger.warning("%d more such lines were left out", self._complaints - COMPLAINTS)
+            self._complaints, self._complaints_end = 0, now + COMPLAINTS_SECONDS
+        self._complaints += 1
+        if self._complaints <= COMPLAINTS:
+            logger.warning(text, *arguments)
+
+    def _sweep_senders(self, now: float) -> None:
+        for connection, (size, since) in list(self._senders.items()):
+            if now - since < self.limits.frame_seconds:
+                break
+            if connection.is_held:
+                # We do not read: its time begins again, and it goes to the end of the line.
+                del self._senders[connection]
+                self._senders[connection] = size, now
+            else:
+                self._drop_first_sender(f"took longer than {self.limits.frame_seconds} s for a request (frame_seconds)")
+
+    def _drop_first_sender(self, reason: str) -> None:
+        connection = next(iter(self._senders))
+        size, _ = self._senders.pop(connection)
+        self.received -= size
+        connection.drop(reason)
+
+    def _drop_readers(self, open_connections: AbstractSet[Costly]) -> None:
+        """Close who has not read longest, then who has most to read, until the sum is below its limit."""
+        rest = sorted(open_connections - self._slow_readers.keys(), key=lambda each: -each.unsent_bytes)
+        for connection in [*self._slow_readers, *rest]:
+            if self.unsent <= self.limits.unsent_bytes:
+                break
+            self.unsent -= connection.unsent_bytes
+            connection.drop("more bytes wait to be read than unsent_bytes allows")

@@ -1,0 +1,83 @@
+"""What clients may cost at most, each bound under a name: `serve --limit NAME=VALUE`.
+
+Bytes are counted as they are held here; what lies in the kernel's socket buffers is the kernel's. A bound over all
+connections is kept by closing first whoever has kept us waiting longest, so that clients who send whole requests and
+read their answers are not touched by those who do not.
+"""
+
+from dataclasses import dataclass, field, fields, replace
+
+from protocol.errors import ConfigError
+
+MIB = 1024 * 1024
+
+
+def _limit(default: int, smallest: int, meaning: str) -> int:
+    """A field of `Limits`: its default, the least value that makes sense, and a sentence for the documentation."""
+    described: int = field(default=default, metadata={"smallest": smallest, "meaning": meaning})
+    return described
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The bounds of one server process; the meaning of each is in its field's metadata, and in docs/port.md."""
+
+    header_bytes: int = _limit(
+        256 * 1024, 4096, "Bytes of one request's header; a longer one ends the connection before it is received."
+    )
+    ext_fields: int = _limit(256, 32, "Fields of one request (extFields); one with more is answered SYSTEM_ERROR.")
+    connections: int = _limit(20_000, 1, "Connections at once; further ones are closed as soon as they are accepted.")
+    requests_per_connection: int = _limit(
+        16_384, 1, "Requests of one connection that may wait; with so many it is not read until one is answered."
+    )
+    lookups_per_connection: int = _limit(
+        16, 1, "Requests of one connection that may wait for the disk; with so many it is not read."
+    )
+    in_flight_bytes_per_connection: int = _limit(
+        64 * MIB, 65_536, "Bytes that one connection's waiting requests hold; with more it is not read."
+    )
+    in_flight_bytes: int = _limit(
+        512 * MIB, MIB, "The same over all connections; with more, a request that would wait is answered SYSTEM_BUSY."
+    )
+    received_bytes: int = _limit(
+        256 * MIB,
+        MIB,
+        "Bytes received of requests that are not complete or cannot be looked at yet, over all connections; with more "
+        "the connection is closed that has been at one request longest.",
+    )
+    unsent_bytes_per_connection: int = _limit(
+        MIB, 65_536, "Bytes of answers that wait for one client to read them; with more it is answered no further."
+    )
+    unsent_bytes: int = _limit(
+        256 * MIB, MIB, "The same over all connections; with more, those are closed that have not read longest."
+    )
+    idle_seconds: int = _limit(120, 1, "Seconds without a request or an answer under way after which a client is idle.")
+    frame_seconds: int = _limit(60, 1, "Seconds that a client may take to send one request, from its first byte on.")
+    reader_seconds: int = _limit(
+        60, 1, "Seconds that a client which is answered no further may take to read what waits for it."
+    )
+    handshake_seconds: int = _limit(10, 1, "Seconds for a PROXY header and a TLS handshake.")
+
+    def check(self) -> "Limits":
+        """Return itself, or raise `ConfigError` naming the bound that is too low or too high."""
+        for each in fields(self):
+            value, smallest = getattr(self, each.name), each.metadata["smallest"]
+            if not smallest <= value < 2**40:
+                raise ConfigError(f"--limit {each.name}={value}: expected {smallest} or more")
+        return self
+
+    def changed(self, texts: tuple[str, ...]) -> "Limits":
+        """Return limits with those changed that are given as `NAME=VALUE`. Raises `ConfigError`."""
+        changes: dict[str, int] = {}
+        names = [each.name for each in fields(self)]
+        for text in texts:
+            name, equals, value = text.partition("=")
+            if name not in names:
+                raise ConfigError(f"--limit {text}: there is no limit {name!r}, only {', '.join(names)}")
+            if not equals or not value.isascii() or not value.isdigit() or len(value) > 12:
+                raise ConfigError(f"--limit {text}: expected {name}=NUMBER")
+            changes[name] = int(value)
+        return replace(self, **changes).check()
+
+
+DEFAULT_LIMITS = Limits()

@@ -1,0 +1,39 @@
+"""Where a segment holds no intact record between intact ones: found by stepping over records, checksums and all."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from storage.kernels.scan import AT_DAMAGE, find_record, walk_records
+from storage.mapped_file import MappedFile
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedRange:
+    """Physical offsets [start, stop) that hold no intact record; ``code`` says why none starts at ``start``."""
+
+    start: int
+    stop: int
+    code: int
+
+    @property
+    def length(self) -> int:
+        """Bytes passed over."""
+        return self.stop - self.start
+
+
+def find_damaged_ranges(file: MappedFile, base_offset: int, start: int, stop: int) -> Iterator[DamagedRange]:
+    """Damage in positions [start, stop) of a segment, in order; ``start`` is where a record should start.
+
+    Ends at a BLANK. Records are checked against their checksums. Waits for the disk.
+    """
+    result = np.zeros(4, dtype=np.int64)
+    position = start
+    while position < stop:
+        position = int(walk_records(file.address, position, stop, base_offset, True, result))
+        if result[0] != AT_DAMAGE:
+            return
+        code, following = int(result[3]), int(find_record(file.address, position + 1, stop, base_offset))
+        yield DamagedRange(base_offset + position, base_offset + following, code)
+        position = following

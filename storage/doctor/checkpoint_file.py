@@ -1,0 +1,72 @@
+"""The checkpoint held against log, queues and index: will a broker's recovery start where it must?"""
+
+from collections.abc import Sequence
+
+from protocol.errors import StoreError
+from storage.checkpoint import CHECKPOINT, Checkpoint
+from storage.doctor.finding import Finding, Findings, Severity
+from storage.doctor.opened_store import OpenedStore
+from storage.doctor.sampling import Sample
+from storage.search_report import format_timestamp
+
+MARGIN_MS = 60_000
+"""A broker writes its checkpoint about once a second; what is ahead of the log by more is of another log."""
+
+HARMLESS = "nothing to be done for what is served; to be safe remove it before a broker starts: it then reads all again"
+
+
+def check_checkpoint(store: OpenedStore, samples: Sequence[Sample]) -> list[Finding]:
+    """A checkpoint that is there, whole, and not ahead of what it speaks of."""
+    findings, path = Findings.of("checkpoint"), store.layout.checkpoint
+    try:
+        checkpoint = Checkpoint.read(path)
+    except StoreError as error:
+        found = str(error).partition(": ")[2] or str(error)
+        meaning = "a broker that starts here cannot know what was flushed"
+        findings.add(Severity.WARNING, path, found, meaning, HARMLESS, position=0)
+        return findings.listed()
+    if checkpoint is None:
+        meaning = "after a crash a broker reads its whole log again, and deletes all index files"
+        findings.add(Severity.WARNING, path, "is missing", meaning, store.command("rebuild index"))
+        return findings.listed()
+    if samples:
+        _check_times(store, checkpoint, max(sample.store_timestamp for sample in samples), findings)
+    _check_offsets(store, checkpoint, findings)
+    return findings.listed()
+
+
+def _check_times(store: OpenedStore, checkpoint: Checkpoint, newest: int, findings: Findings) -> None:
+    """Times that lie behind the newest message's, or nowhere."""
+    told = {
+        "physic_msg_timestamp": checkpoint.physic_msg_timestamp,
+        "logics_msg_timestamp": checkpoint.logics_msg_timestamp,
+        "index_msg_timestamp": checkpoint.index_msg_timestamp,
+    }
+    for number, (name, timestamp) in enumerate(told.items()):
+        if timestamp > newest + MARGIN_MS:
+            found = f"{name} is {format_timestamp(timestamp)}, the newest message was stored {format_timestamp(newest)}"
+            meaning = "it speaks of another log, or the log was cut: a broker's recovery may start too late"
+            _add(store, findings, Severity.WARNING, found, meaning, HARMLESS, 8 * number)
+        elif timestamp < 0:
+            found, meaning = f"{name} is {timestamp}", "it is no time: a broker's recovery starts at the first message"
+            _add(store, findings, Severity.WARNING, found, meaning, HARMLESS, 8 * number)
+
+
+def _check_offsets(store: OpenedStore, checkpoint: Checkpoint, findings: Findings) -> None:
+    """Physical offsets that the log does not reach."""
+    told = {
+        "confirm_physical_offset": (checkpoint.confirm_physical_offset, 32),
+        "logics_physical_offset": (checkpoint.logics_physical_offset, 40),
+    }
+    for name, (offset, position) in told.items():
+        if offset > store.commit_log.end or offset < 0:
+            found = f"{name} is {offset}, the log ends at {store.commit_log.end}"
+            meaning = "the log was cut, or this is another one's checkpoint: a broker's recovery may start too late"
+            _add(store, findings, Severity.WARNING, found, meaning, HARMLESS, position)
+
+
+def _add(
+    store: OpenedStore, findings: Findings, severity: Severity, found: str, meaning: str, remedy: str, position: int
+) -> None:
+    assert position < CHECKPOINT.size
+    findings.add(severity, store.layout.checkpoint, found, meaning, remedy, position=position)

@@ -1,0 +1,49 @@
+"""Did the broker's clock step back, or is it ahead of ours? Told from the store times of sampled messages."""
+
+import itertools
+import time
+from collections.abc import Sequence
+
+from storage.doctor.finding import Finding, Findings, Severity
+from storage.doctor.opened_store import OpenedStore
+from storage.doctor.sampling import Sample
+from storage.search_report import format_timestamp
+
+TOLERATED_MS = 1000
+"""A step back by less is what NTP does to any machine."""
+
+AHEAD_MS = 24 * 60 * 60 * 1000
+REMEDY = "nothing to be done for what is served: every message's own time is compared"
+
+
+def check_clock(store: OpenedStore, samples: Sequence[Sample]) -> list[Finding]:
+    """Steps back between neighbouring samples, and times that have not come yet."""
+    findings = Findings.of("clock")
+    for before, after in itertools.pairwise(samples):
+        step = before.store_timestamp - after.store_timestamp
+        if step > TOLERATED_MS:
+            found = (
+                f"the clock stepped back by {step} ms: from {format_timestamp(before.store_timestamp)} at "
+                f"{before.physical_offset} to {format_timestamp(after.store_timestamp)} at {after.physical_offset}"
+            )
+            meaning = "a broker's searches by time miss messages around this place"
+            _add(store, findings, after, found, meaning)
+    ahead = [sample for sample in samples if sample.store_timestamp > time.time() * 1000 + AHEAD_MS]
+    if ahead:
+        found = f"messages were stored at {format_timestamp(ahead[0].store_timestamp)}, which has not come yet"
+        _add(store, findings, ahead[0], found, "the broker's clock was wrong, or this machine's is")
+    return findings.listed()
+
+
+def _add(store: OpenedStore, findings: Findings, sample: Sample, found: str, meaning: str) -> None:
+    segment = store.commit_log.segment_of(sample.physical_offset)
+    if segment is not None:
+        findings.add(
+            Severity.WARNING,
+            segment.file.path,
+            found,
+            meaning,
+            REMEDY,
+            position=sample.physical_offset - segment.base_offset,
+            physical_offset=sample.physical_offset,
+        )

@@ -1,0 +1,71 @@
+"""The files of `config/`, and consumer offsets held against the queues."""
+
+from pathlib import Path
+
+from protocol.errors import StoreError
+from storage.doctor.finding import Finding, Findings, Severity
+from storage.doctor.opened_store import OpenedStore
+
+FILES = (
+    "topics.json",
+    "subscriptionGroup.json",
+    "consumerOffset.json",
+    "lmqConsumerOffset.json",
+    "delayOffset.json",
+    "consumerFilter.json",
+)
+MOST_OFFSETS = 50_000
+"""Consumer offsets that are looked at."""
+
+
+def check_config(store: OpenedStore) -> list[Finding]:
+    """Files that are missing or cannot be read, topics without an entry, offsets beyond their queues."""
+    findings, directory = Findings.of("config"), store.layout.config
+    if not directory.is_dir():
+        meaning = "topics are taken from the queues, groups start where clients say"
+        findings.add(Severity.WARNING, directory, "is missing", meaning, "copy it from a slave or a backup")
+        return findings.listed()
+    for problem in store.config.problems:
+        path = _path_in(problem, directory)
+        meaning = "what it said is not known here, and a broker that starts reads the same"
+        remedy = "mv the .bak beside it in its place, or copy it from a slave or a backup"
+        findings.add(Severity.WARNING, path, problem.removeprefix(path).lstrip(":, "), meaning, remedy)
+    unknown = [topic for topic in store.queues.topics() if topic not in store.config.topics]
+    if unknown and store.config.topics:
+        shown = ", ".join(unknown[:5]) + (", …" if len(unknown) > 5 else "")
+        found = f"{len(unknown)} topics have queues and no entry: {shown}"
+        meaning = "deleted topics, or light queues; they are served as they are"
+        findings.add(Severity.INFO, directory / "topics.json", found, meaning, "nothing to be done")
+    _check_offsets(store, findings)
+    return findings.listed()
+
+
+def _path_in(problem: str, directory: Path) -> str:
+    """The file that a problem's sentence starts with, or the directory."""
+    names = sorted({*FILES, *(f"{name}.bak" for name in FILES)}, key=len, reverse=True)
+    return next((path for name in names if problem.startswith(path := str(directory / name))), str(directory))
+
+
+def _check_offsets(store: OpenedStore, findings: Findings) -> None:
+    """Groups that have consumed more than a queue ever had."""
+    path = store.layout.config / "consumerOffset.json"
+    left = MOST_OFFSETS
+    for (group, topic), offsets in store.config.consumer_offsets.items():
+        for queue_id, offset in offsets.items():
+            left -= 1
+            if left < 0:
+                return
+            end = _end_of(store, topic, queue_id)
+            if end is not None and offset > end:
+                found = f"group {group} is at offset {offset} of {topic} {queue_id}, which ends at {end}"
+                meaning = "the queue lost messages, or the file is newer than the queues: the group is led back"
+                severity = Severity.INFO if store.state.is_live else Severity.WARNING
+                findings.add(severity, path, found, meaning, "mqadmin resetOffsetByTime, once a broker runs")
+
+
+def _end_of(store: OpenedStore, topic: str, queue_id: int) -> int | None:
+    try:
+        queue = store.queues.queue(topic, queue_id)
+    except StoreError:
+        return None
+    return None if queue is None else queue.max_offset

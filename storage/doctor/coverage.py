@@ -1,0 +1,56 @@
+"""A picture's worth of numbers: which stretches of the log are there, and which of them queues and index know."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from storage.doctor.sampling import Sample
+from storage.ranges import Range, Ranges, subtract
+
+MOST_TIMES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """Ranges of physical offsets in [minimum, end): `log` holds intact messages, `queues` and `index` know them.
+
+    `times` are (physical offset, store time in ms) of messages here and there, ascending by offset. What `queues`
+    cover is told from samples.
+    """
+
+    minimum: int
+    end: int
+    log: Ranges
+    queues: Ranges
+    index: Ranges
+    times: tuple[tuple[int, int], ...]
+
+
+def picture_coverage(
+    segments: Sequence[Range],
+    damaged: Sequence[Range],
+    queues: Sequence[Range],
+    index: Sequence[Range],
+    samples: Sequence[Sample],
+) -> Coverage:
+    """Put together what the checks found; all ranges ascending."""
+    log = subtract(_joined(segments), damaged)
+    step = max(len(samples) // MOST_TIMES, 1)
+    return Coverage(
+        minimum=segments[0][0] if segments else 0,
+        end=segments[-1][1] if segments else 0,
+        log=log,
+        queues=tuple(queues),
+        index=tuple(index),
+        times=tuple((sample.physical_offset, sample.store_timestamp) for sample in samples[::step]),
+    )
+
+
+def _joined(ranges: Sequence[Range]) -> list[Range]:
+    """Neighbouring ranges as one."""
+    found: list[Range] = []
+    for start, stop in ranges:
+        if found and found[-1][1] == start:
+            found[-1] = (found[-1][0], stop)
+        else:
+            found.append((start, stop))
+    return [(start, stop) for start, stop in found if start < stop]

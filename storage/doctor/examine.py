@@ -1,0 +1,93 @@
+"""The whole examination: open a store, run every check, put the findings in order."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from storage.doctor.checkpoint_file import check_checkpoint
+from storage.doctor.clock import check_clock
+from storage.doctor.config_files import check_config
+from storage.doctor.coverage import Coverage, picture_coverage
+from storage.doctor.finding import Finding, Severity
+from storage.doctor.index_health import IndexFileHealth, check_index_files, measure_index_files
+from storage.doctor.index_reach import check_index_reach, indexed_ranges, measure_index_reach
+from storage.doctor.liveness import check_liveness
+from storage.doctor.log_end import check_log_end
+from storage.doctor.opened_store import OpenedStore
+from storage.doctor.queue_reach import check_queue_reach, measure_reach
+from storage.doctor.queues import check_queues
+from storage.doctor.sampling import sample_log
+from storage.doctor.segments import check_segments
+
+ORDER = (Severity.ERROR, Severity.WARNING, Severity.INFO)
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """What an examination found, the worst first; `state` is live, crashed or stopped.
+
+    `minimum`, `end`, `queues_end` and `unindexed_messages` are physical offsets and a number; `seconds` is how long it
+    took.
+    """
+
+    store: str
+    state: str
+    segments: int
+    minimum: int
+    end: int
+    queues_end: int
+    unindexed_messages: int
+    index_files: tuple[IndexFileHealth, ...]
+    coverage: Coverage
+    findings: tuple[Finding, ...]
+    seconds: float
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing needs anybody's attention."""
+        return all(finding.severity is Severity.INFO for finding in self.findings)
+
+
+def examine(
+    root: Path, commit_log_directories: tuple[Path, ...] = (), vouched: tuple[int, int] | None = None
+) -> Diagnosis:
+    """Examine a store; raises NotAStore, or StoreError where there is no log. Reads only. Waits for the disk."""
+    started = time.monotonic()
+    store = OpenedStore.open(root, commit_log_directories, vouched)
+    samples = sample_log(store.commit_log)
+    log_end, damaged = check_log_end(store)
+    measured = measure_index_files(store)
+    index_reach = measure_index_reach(store)
+    queue_reach = measure_reach(store, samples)
+    findings = [
+        *check_liveness(store),
+        *check_segments(store),
+        *log_end,
+        *check_queues(store),
+        *check_queue_reach(store, queue_reach),
+        *check_index_files(store, measured),
+        *check_index_reach(store, index_reach),
+        *check_clock(store, samples),
+        *check_checkpoint(store, samples),
+        *check_config(store),
+    ]
+    log = store.commit_log
+    return Diagnosis(
+        store=str(root),
+        state="live" if store.state.is_live else "crashed" if store.state.has_crashed else "stopped",
+        segments=len(log.segments),
+        minimum=log.minimum,
+        end=log.end,
+        queues_end=queue_reach.end,
+        unindexed_messages=index_reach.messages,
+        index_files=tuple(measured),
+        coverage=picture_coverage(
+            [(segment.base_offset, segment.end) for segment in log.segments],
+            damaged,
+            queue_reach.covered(samples),
+            indexed_ranges(store, index_reach),
+            samples,
+        ),
+        findings=tuple(sorted(findings, key=lambda finding: ORDER.index(finding.severity))),
+        seconds=time.monotonic() - started,
+    )

@@ -1,0 +1,193 @@
+"""Each index file by itself: is it sound, how full, how long are its chains, does it point beyond the log?"""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from storage.doctor.finding import Finding, Findings, Severity
+from storage.doctor.opened_store import OpenedStore
+from storage.index_file import (
+    DEFAULT_SLOTS,
+    ENTRY,
+    ENTRY_DTYPE,
+    HEADER,
+    SLOT,
+    IndexFile,
+    end_of_entries,
+    last_data_position,
+)
+from storage.index_set import NAME_DIGITS
+from storage.kernels.structure import check_structure
+from storage.mapped_file import MappedFile
+
+ENTRIES_AT_ONCE = 4_000_000
+MOST_MEASURED = 8
+"""Files whose entries are all counted, the newest ones; soundness is checked of every file."""
+
+LONG_CHAIN = 100_000
+"""Entries in one slot above which look-ups in it take milliseconds."""
+
+REBUILD = "rebuild index"
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFileHealth:
+    """Numbers of one sound file; `beyond_log` and `longest_chain` are −1 where they were not counted."""
+
+    path: str
+    slots: int
+    entries: int
+    capacity: int
+    begin_timestamp: int
+    end_timestamp: int
+    first_physical_offset: int
+    last_physical_offset: int
+    beyond_log: int
+    expired: int
+    longest_chain: int
+    used_slots: int
+
+
+def measure_index_files(store: OpenedStore) -> list[IndexFileHealth]:
+    """Numbers of all sound files, in name order."""
+    newest = {file.index.name for file in store.index.files[-MOST_MEASURED:]}
+    return [_measure(store, file.index, counted=file.index.name in newest) for file in store.index.files]
+
+
+def check_index_files(store: OpenedStore, measured: list[IndexFileHealth]) -> list[Finding]:
+    """What is wrong with single files."""
+    findings = Findings.of("index-files")
+    sound = {file.index.file.path for file in store.index.files}
+    for path in _paths(store.layout.index):
+        if path not in sound:
+            _report_useless(store, path, findings)
+    for file, health in zip(store.index.files, measured, strict=True):
+        _check_header(store, file.index, health, findings)
+        _check_health(store, health, findings)
+    return findings.listed()
+
+
+def _paths(directory: Path) -> list[Path]:
+    try:
+        return sorted(directory / name for name in os.listdir(directory))
+    except OSError:
+        return []
+
+
+def _report_useless(store: OpenedStore, path: Path, findings: Findings) -> None:
+    """Name a file that covers nothing: no index file, an empty one, or one that does not hold together."""
+    if not (len(path.name) == NAME_DIGITS and path.name.isdecimal()):
+        meaning = "it is ignored here; a broker tries to read it as an index file"
+        findings.add(Severity.WARNING, path, "is no index file", meaning, f"mv it out of {path.parent}")
+        return
+    lost = "keys in its range are looked for in the log instead, which takes memory; a broker does not find them"
+    problem = next((text for text in store.index.problems if str(path) in text), "")
+    if not problem:  # a broker has just made it
+        findings.add(Severity.INFO, path, "has no entries yet", "it covers nothing", "nothing to be done", position=40)
+        return
+    position, what = _first_fault(store, path)
+    found = f"is not sound: {what or problem.partition(': ')[2] or problem}"
+    findings.add(Severity.ERROR, path, found, lost, store.command(REBUILD), position=position)
+
+
+def _first_fault(store: OpenedStore, path: Path) -> tuple[int, str]:
+    """Byte and description of what does not follow from the entries before it, as far as that can be told."""
+    try:
+        file = MappedFile.open(path)
+    except OSError:
+        return 0, ""
+    known = [each.index.shape.slots for each in store.index.files] or [DEFAULT_SLOTS]
+    slots, last = known[-1], last_data_position(file)
+    entries = (last - HEADER.size - SLOT.size * slots) // ENTRY.size
+    room = (file.size - HEADER.size - SLOT.size * slots) // ENTRY.size - 1
+    if not 1 <= entries <= room:
+        return min(file.size, HEADER.size), ""
+    bad = check_structure(file.address, slots, entries, np.zeros(slots, dtype=np.int32))
+    if not bad:
+        return 0, ""
+    if bad > entries:
+        slot = bad - entries - 1
+        return HEADER.size + SLOT.size * slot, f"slot {slot} does not hold the newest of its entries"
+    position = HEADER.size + SLOT.size * slots + ENTRY.size * bad
+    return position, f"entry {bad} of {entries}: its hash is negative, or it does not point to the one before it"
+
+
+def _check_header(store: OpenedStore, index: IndexFile, health: IndexFileHealth, findings: Findings) -> None:
+    """A header says what the entries do; brokers trust it."""
+    header = index.header
+    is_last = index is store.index.files[-1].index
+    if store.state.is_live and is_last:
+        return
+    told = {
+        "index_count": (header.index_count, health.entries + 1),
+        "begin_physical_offset": (header.begin_physical_offset, health.first_physical_offset),
+        "end_physical_offset": (header.end_physical_offset, health.last_physical_offset),
+    }
+    if health.used_slots >= 0:
+        told["slot_count"] = header.slot_count, health.used_slots
+    wrong = [f"{name} is {has}, the entries say {should}" for name, (has, should) in told.items() if has != should]
+    if wrong:
+        meaning = "answers here do not depend on it; a broker looks for keys and writes on by it"
+        found = f"its header disagrees with its entries: {'; '.join(wrong)}"
+        findings.add(Severity.WARNING, health.path, found, meaning, store.command(REBUILD), position=0)
+    if header.begin_timestamp > header.end_timestamp:
+        found = f"its header begins at {header.begin_timestamp} ms and ends before, at {header.end_timestamp} ms"
+        meaning = "the clock was set back while it was filled: a broker misses keys in searches by time"
+        findings.add(Severity.WARNING, health.path, found, meaning, "nothing to be done for what is served", position=0)
+
+
+def _check_health(store: OpenedStore, health: IndexFileHealth, findings: Findings) -> None:
+    if health.beyond_log > 0:
+        found = f"{health.beyond_log} of {health.entries} entries point beyond the log's end at {store.commit_log.end}"
+        meaning = "the log was cut under the index: a broker indexes nothing that is written there anew"
+        findings.add(
+            Severity.WARNING,
+            health.path,
+            found,
+            meaning,
+            store.command(REBUILD),
+            physical_offset=health.last_physical_offset,
+        )
+    if health.longest_chain > LONG_CHAIN:
+        found = f"one slot holds {health.longest_chain} of {health.entries} entries"
+        meaning = "a look-up of a key in that slot goes over all of them; on a cold disk that takes long"
+        findings.add(Severity.INFO, health.path, found, meaning, store.command("compact index"))
+
+
+def _measure(store: OpenedStore, index: IndexFile, *, counted: bool) -> IndexFileHealth:
+    shape, header = index.shape, index.header
+    beyond = expired = longest = used = -1
+    if counted:
+        beyond, expired, longest, used = _count(store, index)
+    return IndexFileHealth(
+        path=str(index.file.path),
+        slots=shape.slots,
+        entries=shape.entries,
+        capacity=index.capacity,
+        begin_timestamp=header.begin_timestamp,
+        end_timestamp=header.end_timestamp,
+        first_physical_offset=index.entry(1).physical_offset,
+        last_physical_offset=index.entry(shape.entries).physical_offset,
+        beyond_log=beyond,
+        expired=expired,
+        longest_chain=longest,
+        used_slots=used,
+    )
+
+
+def _count(store: OpenedStore, index: IndexFile) -> tuple[int, int, int, int]:
+    """Entries beyond the log, entries before it, the longest chain, and slots in use."""
+    shape = index.shape
+    first = end_of_entries(shape) - ENTRY.size * shape.entries
+    beyond = expired = 0
+    chains = np.zeros(shape.slots, dtype=np.int32)
+    for start in range(0, shape.entries, ENTRIES_AT_ONCE):
+        count = min(ENTRIES_AT_ONCE, shape.entries - start)
+        entries = np.frombuffer(index.file.view, ENTRY_DTYPE, count, first + ENTRY.size * start)
+        offsets = entries["physical_offset"].astype(np.int64)
+        beyond += int((offsets >= store.commit_log.end).sum())
+        expired += int((offsets < store.commit_log.minimum).sum())
+        chains += np.bincount(entries["key_hash"] % shape.slots, minlength=shape.slots).astype(np.int32)
+    return beyond, expired, int(chains.max()), int(np.count_nonzero(chains))

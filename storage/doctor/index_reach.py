@@ -1,0 +1,147 @@
+"""The index held against the log: which messages have keys that no index file holds?
+
+What no file covers is scanned, as a server does at its start. The messages at both ends of a file may have their keys
+in two of them, so for these each key is looked up.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from storage.doctor.finding import Finding, Findings, Severity
+from storage.doctor.opened_store import OpenedStore
+from storage.kernels.scan import tag_entry_hash
+from storage.ranges import Range, total_length
+from storage.tail_index import scan_ranges
+
+SCANNED_BYTES = 256 * 1024 * 1024
+"""Bytes of uncovered log that are scanned; of the rest it is taken for granted that it holds keys."""
+
+CHAIN_LIMIT = 1_000_000
+REBUILD = "rebuild index"
+
+
+@dataclass(frozen=True, slots=True)
+class IndexReach:
+    """`uncovered`: ranges of physical offsets that hold messages without index entries, `messages` at least so many."""
+
+    uncovered: tuple[Range, ...]
+    messages: int
+    is_complete: bool
+
+
+def measure_index_reach(store: OpenedStore) -> IndexReach:
+    """Scan what no index file covers. Waits for the disk."""
+    log = store.commit_log
+    edges = _edges(store)
+    ranges: list[Range] = []
+    messages, budget = 0, SCANNED_BYTES
+    for start, stop in store.index.uncovered(log.minimum, log.end):
+        if budget <= 0:
+            ranges.append((start, stop))
+            continue
+        scanned = scan_ranges([(start, stop)], log, budget)
+        budget -= stop - start
+        if not scanned.hashes:
+            continue
+        run = scanned.run()
+        lacking = _lacking(store, run.hashes, run.offsets, edges)
+        if lacking.size:
+            last = int(lacking[-1])
+            reached = scanned.ranges[0][1]
+            end = stop if reached < stop else last + max(log.check(last), 1)
+            ranges.append((int(lacking[0]), end))
+            messages += lacking.size
+    return IndexReach(tuple(ranges), messages, budget > 0)
+
+
+def check_index_reach(store: OpenedStore, reach: IndexReach) -> list[Finding]:
+    """Stretches of the log without index entries."""
+    findings = Findings.of("index-reach")
+    last = reach.uncovered[-1] if reach.uncovered else None
+    for start, stop in reach.uncovered:
+        lags = store.state.is_live and (start, stop) == last
+        where = "behind the last index file" if (start, stop) == last else "between index files"
+        if not store.index.files:
+            where = "which is all there is: no index file is of use"
+        meaning = (
+            f"keys are looked for in the log there: nothing is missing here, but {stop - start} bytes are scanned "
+            "at each start; a broker does not find them by key"
+        )
+        findings.add(
+            Severity.INFO if lags else Severity.WARNING,
+            store.layout.index,
+            f"messages at physical offsets {start} to {stop} have no index entries, {where}",
+            meaning,
+            "nothing while a broker runs" if lags else store.command(REBUILD),
+            physical_offset=start,
+        )
+    return findings.listed()
+
+
+def indexed_ranges(store: OpenedStore, reach: IndexReach) -> list[Range]:
+    """What the index files cover, as far as the log goes."""
+    ranges: list[Range] = []
+    at = store.commit_log.minimum
+    for start, stop in reach.uncovered:
+        if at < start:
+            ranges.append((at, start))
+        at = stop
+    if at < store.commit_log.end:
+        ranges.append((at, store.commit_log.end))
+    return ranges if store.index.files else []
+
+
+def uncovered_bytes(reach: IndexReach) -> int:
+    """Bytes of log without index entries."""
+    return total_length(reach.uncovered)
+
+
+def _edges(store: OpenedStore) -> set[int]:
+    """Physical offsets of messages whose keys may be shared out over two files, or over both sides of a gap."""
+    shapes = [file.index.shape for file in store.index.files]
+    ends = {offset for shape in shapes for offset in (shape.minimum, shape.maximum)}
+    return ends | {offset for shape in shapes for gap in shape.gaps for offset in gap}
+
+
+def _lacking(
+    store: OpenedStore, hashes: np.ndarray, offsets: np.ndarray, edges: set[int]
+) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+    """Offsets, ascending, of messages some of whose keys have no entry."""
+    everything = np.unique(offsets)
+    at_edges = [int(offset) for offset in everything[np.isin(everything, list(edges))]]
+    whole = [offset for offset in at_edges if _has_all(store, hashes[offsets == offset].tolist(), offset)]
+    lacking = everything[~np.isin(everything, whole)]
+    if store.index.files and not any(file.has_tags for file in store.index.files):
+        keyless = [offset for offset in lacking[:1000].tolist() if _has_only_a_tag(store, hashes, offsets, offset)]
+        lacking = lacking[~np.isin(lacking, keyless)]
+    return lacking
+
+
+def _has_all(store: OpenedStore, wanted: list[int], physical_offset: int) -> bool:
+    """Whether some file has an entry for each hash of a message; tags count where files keep them."""
+    tag = None if all(file.has_tags for file in store.index.files) else _tag_hash(store, physical_offset)
+    return all(key_hash == tag or _has_entry(store, key_hash, physical_offset) for key_hash in wanted)
+
+
+def _has_only_a_tag(store: OpenedStore, hashes: np.ndarray, offsets: np.ndarray, physical_offset: int) -> bool:
+    return set(hashes[offsets == physical_offset].tolist()) == {_tag_hash(store, physical_offset)}
+
+
+def _tag_hash(store: OpenedStore, physical_offset: int) -> int:
+    segment = store.commit_log.segment_of(physical_offset)
+    if segment is None or store.commit_log.check(physical_offset) <= 0:
+        return -1
+    return int(tag_entry_hash(segment.file.address + physical_offset - segment.base_offset))
+
+
+def _has_entry(store: OpenedStore, key_hash: int, physical_offset: int) -> bool:
+    for file in store.index.files:
+        if not file.index.shape.minimum <= physical_offset <= file.index.shape.maximum:
+            continue
+        for steps, (_, entry) in enumerate(file.index.chain(key_hash)):
+            if entry.key_hash == key_hash and entry.physical_offset == physical_offset:
+                return True
+            if steps > CHAIN_LIMIT or entry.physical_offset < physical_offset:
+                break
+    return False

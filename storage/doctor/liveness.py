@@ -1,0 +1,36 @@
+"""Does a broker run on the store, and did the last one stop cleanly (store-format §1.5, §6.5)?"""
+
+from storage.doctor.finding import Finding, Findings, Severity
+from storage.doctor.opened_store import OpenedStore
+
+
+def check_liveness(store: OpenedStore) -> list[Finding]:
+    """`lock` and `abort`."""
+    findings, state, root = Findings.of("liveness"), store.state, store.layout.root
+    if state.is_live:
+        pid = state.lock_pid or state.broker_pid
+        findings.add(
+            Severity.INFO,
+            root / "lock",
+            f"a broker runs on the store (process {pid})" if pid else "a broker runs on the store",
+            "what is being written may look like lag; index and queues can be rebuilt beside it only",
+            store.command("rebuild all") + " --out DIR",
+        )
+    elif state.has_crashed:
+        lost = _doomed_index_files(store)
+        more = f", and deletes {lost} of {len(store.index.files)} index files" if lost else ""
+        findings.add(
+            Severity.WARNING,
+            root / "abort",
+            "abort is there and nobody holds the lock: the broker crashed, or its store was copied while it ran",
+            f"a broker that starts here reads its log again from where the checkpoint says{more}; "
+            "what it does not read again stays without index entries, unless these are built anew, which keeps them",
+            store.command("rebuild index"),
+        )
+    return findings.listed()
+
+
+def _doomed_index_files(store: OpenedStore) -> int:
+    """How many index files a broker deletes when it starts: those newer than the checkpoint's index time."""
+    known = store.checkpoint.index_msg_timestamp if store.checkpoint else 0
+    return sum(file.index.header.end_timestamp > known for file in store.index.files)

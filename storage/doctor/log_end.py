@@ -1,0 +1,57 @@
+"""Where the log's valid data end, what lies behind that place, and what is damaged before it."""
+
+import itertools
+
+from storage.damaged_ranges import find_damaged_ranges
+from storage.doctor.finding import Finding, Findings, Severity
+from storage.doctor.opened_store import NO_COMMAND, OpenedStore
+from storage.ranges import Range
+from storage.torn_end import REASONS
+
+WALKED_BYTES = 2 * 1024 * 1024 * 1024
+"""Bytes at the end of the log whose records are read one by one; the rest is read by `--deep`."""
+
+MOST_RANGES = 1000
+
+
+def check_log_end(store: OpenedStore) -> tuple[list[Finding], list[Range]]:
+    """Findings, and the ranges of physical offsets in which messages are damaged."""
+    findings = Findings.of("log-end")
+    log = store.commit_log
+    damaged: list[Range] = []
+    budget = WALKED_BYTES
+    for segment in reversed(log.segments):
+        if budget <= 0:
+            break
+        budget -= segment.valid_length
+        found = find_damaged_ranges(segment.file, segment.base_offset, 0, segment.valid_length)
+        for damage in itertools.islice(found, MOST_RANGES):
+            damaged.append((damage.start, damage.stop))
+            findings.add(
+                Severity.ERROR,
+                segment.file.path,
+                f"{damage.length} bytes hold no intact record: {REASONS.get(damage.code, 'it cannot be read')}",
+                "the messages there are lost; all others are served",
+                f"rocketlens view --damaged shows what is left of the first; {NO_COMMAND}",
+                position=damage.start - segment.base_offset,
+                physical_offset=damage.start,
+            )
+    _check_torn_end(store, findings)
+    return findings.listed(), sorted(damaged)
+
+
+def _check_torn_end(store: OpenedStore, findings: Findings) -> None:
+    """What lies where the log ends, if that is not nothing."""
+    log = store.commit_log
+    if log.torn_end is None:
+        return
+    torn, last = log.torn_end, log.segments[-1]
+    findings.add(
+        Severity.INFO if store.state.is_live and torn.next_record is None else Severity.ERROR,
+        last.file.path,
+        torn.sentence(),
+        "the last message was cut short, by a crash mostly; a broker that starts here cuts it off",
+        "nothing to be done for what is served",
+        position=torn.physical_offset - last.base_offset,
+        physical_offset=torn.physical_offset,
+    )

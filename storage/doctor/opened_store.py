@@ -1,0 +1,65 @@
+"""A store opened for an examination: its pieces as the checks need them, none of which need be sound."""
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from protocol.errors import StoreError
+from storage.checkpoint import Checkpoint
+from storage.commit_log import CommitLog
+from storage.index_set import IndexSet
+from storage.queue_store import QueueStore
+from storage.state_cache import StateCache
+from storage.store_config import StoreConfig
+from storage.store_layout import StoreLayout, recognise_store
+from storage.store_state import StoreState, read_store_state
+
+NO_COMMAND: Final = "no command can: copy the file from a slave or a backup"
+"""What to do about bytes that are nowhere else in the store."""
+
+
+@dataclass(frozen=True)
+class OpenedStore:
+    """What the checks look at. `checkpoint` is None where there is none that can be read."""
+
+    layout: StoreLayout
+    state: StoreState
+    commit_log: CommitLog
+    queues: QueueStore
+    index: IndexSet
+    config: StoreConfig
+    checkpoint: Checkpoint | None
+    given_directories: tuple[Path, ...]
+
+    @classmethod
+    def open(
+        cls, root: Path, commit_log_directories: tuple[Path, ...] = (), vouched: tuple[int, int] | None = None
+    ) -> "OpenedStore":
+        """Open a directory; `vouched` are slots and entries of index files. NotAStore, or StoreError without a log."""
+        layout = recognise_store(root, commit_log_directories)
+        commit_log = CommitLog.open(layout.commit_log_directories)
+        return cls(
+            layout=layout,
+            state=read_store_state(root),
+            commit_log=commit_log,
+            queues=QueueStore(root, commit_log),
+            index=IndexSet.open(layout.index, commit_log, vouched, StateCache(None)),
+            config=StoreConfig.load(root),
+            checkpoint=_checkpoint(layout.checkpoint),
+            given_directories=commit_log_directories,
+        )
+
+    def command(self, name: str) -> str:
+        """A command line of ours for this store, as a shell takes it."""
+        parts = ["rocketlens", *name.split(), str(self.layout.root)]
+        if self.given_directories:
+            parts += ["--commit-log", ",".join(map(str, self.given_directories))]
+        return shlex.join(parts)
+
+
+def _checkpoint(path: Path) -> Checkpoint | None:
+    try:
+        return Checkpoint.read(path)
+    except StoreError:  # named by the check of the checkpoint
+        return None

@@ -1,0 +1,97 @@
+"""The queues held against the log: does every sampled message, and every one of the last, have its unit?"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from protocol.errors import StoreError
+from storage.doctor.finding import Finding, Findings, Severity
+from storage.doctor.opened_store import OpenedStore
+from storage.doctor.sampling import Sample
+from storage.ranges import Range
+
+REBUILD = "rebuild queues"
+
+
+@dataclass(frozen=True, slots=True)
+class QueueReach:
+    """`end`: physical offset behind the last message that any queue has. `missing`: samples without their unit."""
+
+    end: int
+    missing: tuple[Sample, ...]
+
+    def covered(self, samples: Sequence[Sample]) -> list[Range]:
+        """Ranges of the log whose sampled messages have their units."""
+        gone = {sample.physical_offset for sample in self.missing}
+        ranges: list[Range] = []
+        for number, sample in enumerate(samples):
+            stop = samples[number + 1].physical_offset if number + 1 < len(samples) else sample.end
+            if sample.physical_offset in gone:
+                continue
+            if ranges and ranges[-1][1] == sample.physical_offset:
+                ranges[-1] = (ranges[-1][0], stop)
+            else:
+                ranges.append((sample.physical_offset, stop))
+        return ranges
+
+
+def measure_reach(store: OpenedStore, samples: Sequence[Sample]) -> QueueReach:
+    """Look every sample up in its queue."""
+    missing = tuple(sample for sample in samples if sample.is_queued and not _has_unit(store, sample))
+    gone = {sample.physical_offset for sample in missing}
+    held = [sample.end for sample in samples if sample.is_queued and sample.physical_offset not in gone]
+    return QueueReach(max(held, default=store.commit_log.minimum), missing)
+
+
+def check_queue_reach(store: OpenedStore, reach: QueueReach) -> list[Finding]:
+    """Messages without a unit: behind the end of dispatch, and before it."""
+    findings = Findings.of("queue-reach")
+    if store.layout.lacks_queues:
+        return []
+    behind = [sample for sample in reach.missing if sample.physical_offset >= reach.end]
+    if behind:
+        lag = store.commit_log.end - reach.end
+        findings.add(
+            Severity.INFO if store.state.is_live else Severity.WARNING,
+            store.layout.consume_queue,
+            f"no queue has the last {lag} bytes of the log, from message {behind[0].physical_offset} on",
+            "these messages are found by offset and key, but nobody can consume them before a broker starts here",
+            "nothing while a broker runs" if store.state.is_live else store.command(REBUILD),
+            physical_offset=behind[0].physical_offset,
+        )
+    before = [sample for sample in reach.missing if sample.physical_offset < reach.end]
+    for topic, queue_id, first, count in _by_queue(before):
+        _report_missing(store, findings, first, f"{topic} {queue_id}", count)
+    return findings.listed()
+
+
+def _report_missing(store: OpenedStore, findings: Findings, first: Sample, queue: str, count: int) -> None:
+    known = first.topic in store.config.topics or store.queues.has_topic(first.topic)
+    if not known:
+        found = f"{count} sampled messages are of topic {first.topic}, which has no queues"
+        meaning = "the topic was deleted, or its queues are lost"
+        severity = Severity.INFO
+    else:
+        found = f"{count} sampled messages of {queue} have no unit, the first at queue offset {first.queue_offset}"
+        meaning = "nobody can consume them"
+        severity = Severity.ERROR
+    path = store.layout.consume_queue / first.topic / str(first.queue_id)
+    findings.add(severity, path, found, meaning, store.command(REBUILD), physical_offset=first.physical_offset)
+
+
+def _by_queue(samples: Iterable[Sample]) -> list[tuple[str, int, Sample, int]]:
+    """Topic, queue, first sample and number of samples of each queue."""
+    found: dict[tuple[str, int], tuple[Sample, int]] = {}
+    for sample in samples:
+        first, count = found.get((sample.topic, sample.queue_id), (sample, 0))
+        found[sample.topic, sample.queue_id] = first, count + 1
+    return [(topic, queue_id, first, count) for (topic, queue_id), (first, count) in found.items()]
+
+
+def _has_unit(store: OpenedStore, sample: Sample) -> bool:
+    """Whether the unit at a message's queue offset points to it."""
+    try:
+        queue = store.queues.queue(sample.topic, sample.queue_id)
+        entry = None if queue is None else queue.entry_at(sample.queue_offset)
+    except StoreError:  # named where the queue's files are looked at
+        return True
+    return entry is not None and entry.physical_offset == sample.physical_offset

@@ -1,0 +1,177 @@
+"""The files of every queue, and what lies behind each queue's end."""
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from protocol.errors import StoreError
+from storage.batch_consume_queue import UNIT as BATCH_UNIT
+from storage.commit_log import CommitLog
+from storage.consume_queue import UNIT, UNIT_DTYPE
+from storage.doctor.finding import Finding, Findings, Severity
+from storage.doctor.opened_store import OpenedStore
+from storage.mapped_file import MappedFile, list_segment_files
+from storage.queue_record import QueueName
+from storage.queue_store import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
+
+MOST_QUEUES = 10_000
+"""Queues that are looked into; a store can have a hundred thousand."""
+
+REBUILD = "rebuild queues"
+
+
+@dataclass(frozen=True, slots=True)
+class _Directory:
+    """One queue's directory: its files as (start, size, path) in order, and foreign names in it."""
+
+    tree: str
+    topic: str
+    queue_id: int
+    path: Path
+    files: tuple[tuple[int, int, Path], ...]
+    foreign: tuple[Path, ...]
+
+    @property
+    def unit_size(self) -> int:
+        """Bytes of one unit."""
+        return UNIT.size if self.tree == CONSUME_QUEUE else BATCH_UNIT.size
+
+
+def check_queues(store: OpenedStore) -> list[Finding]:
+    """Sizes and adjacency of files, and units that no queue has any more, or not yet again."""
+    findings = Findings.of("queues")
+    for problem in store.queues.problems:
+        findings.add(Severity.ERROR, store.layout.consume_queue, problem, "nobody can consume from it", "chmod or fsck")
+    if store.layout.lacks_queues:
+        meaning = "messages are found by offset and key, but nobody can consume them"
+        findings.add(Severity.ERROR, store.layout.consume_queue, "there are no queues", meaning, store.command(REBUILD))
+        return findings.listed()
+    directories = list(_directories(store, findings))
+    sizes = {
+        tree: Counter(size for each in directories if each.tree == tree for _, size, _ in each.files)
+        for tree in (CONSUME_QUEUE, BATCH_CONSUME_QUEUE)
+    }
+    for directory in directories:
+        _check_files(store, directory, sizes[directory.tree], findings)
+        if directory.tree == CONSUME_QUEUE and directory.files:
+            _check_end(store, directory, findings)
+    return findings.listed()
+
+
+def _directories(store: OpenedStore, findings: Findings) -> Iterator[_Directory]:
+    """Queues of all topics, as far as they are looked into."""
+    left = MOST_QUEUES
+    for topic in store.queues.topics():
+        try:
+            ids = store.queues.queue_ids(topic)
+        except StoreError as error:
+            findings.add(Severity.ERROR, topic, str(error), "nobody can consume this topic", "chmod or fsck")
+            continue
+        for queue_id in ids:
+            for tree in (CONSUME_QUEUE, BATCH_CONSUME_QUEUE):
+                path = store.layout.root / tree / topic / str(queue_id)
+                if path.is_dir():
+                    left -= 1
+                    if left < 0:
+                        found = f"more than {MOST_QUEUES} queues"
+                        meaning = "the others were not looked into"
+                        findings.add(
+                            Severity.INFO, store.layout.root / tree, found, meaning, store.command("doctor --deep")
+                        )
+                        return
+                    yield from _list(tree, topic, queue_id, path, findings)
+
+
+def _list(tree: str, topic: str, queue_id: int, path: Path, findings: Findings) -> Iterator[_Directory]:
+    try:
+        found, foreign = list_segment_files(path)
+        files = tuple((start, os.stat(file).st_size, file) for start, file in found)
+    except StoreError as error:
+        findings.add(Severity.ERROR, path, str(error), "nobody can consume from this queue", "chmod or fsck")
+    except FileNotFoundError:  # expired meanwhile
+        return
+    else:
+        yield _Directory(tree, topic, queue_id, path, files, tuple(foreign))
+
+
+def _check_files(store: OpenedStore, directory: _Directory, sizes: Counter[int], findings: Findings) -> None:
+    """Names, sizes and gaps."""
+    for path in directory.foreign:
+        meaning = "it is ignored here; a broker fails to start on a name that is no number"
+        findings.add(Severity.WARNING, path, "is no file of a queue", meaning, f"mv it out of {directory.path}")
+    common = sizes.most_common(1)[0][0] if sizes else 0
+    unit = directory.unit_size
+    end = directory.files[0][0] if directory.files else 0
+    for start, size, path in directory.files:
+        if size != common:
+            found = f"has {size} bytes, other files of queues {common}"
+            meaning = "a broker refuses to start on it; here it is read as far as it goes"
+            findings.add(Severity.WARNING, path, found, meaning, store.command(REBUILD), position=size)
+        if start % unit:
+            meaning = "no unit can be placed in it: it is ignored"
+            findings.add(Severity.ERROR, path, "starts inside a unit", meaning, store.command(REBUILD), position=0)
+        elif start > end:
+            found = f"no file holds queue offsets {end // unit} to {start // unit}"
+            findings.add(
+                Severity.ERROR, directory.path, found, "nobody can consume those messages", store.command(REBUILD)
+            )
+        end = start + size
+
+
+def _check_end(store: OpenedStore, directory: _Directory, findings: Findings) -> None:
+    """What stands behind the last unit of a plain queue: nothing, or units that are left over, or cut off."""
+    try:
+        queue = store.queues.queue(directory.topic, directory.queue_id)
+        first = None if queue is None else _first_unit_from(directory, queue.max_offset)
+    except StoreError as error:
+        findings.add(Severity.ERROR, directory.path, str(error), "nobody can consume this queue", "chmod or fsck")
+        return
+    if queue is None or first is None:
+        return
+    queue_offset, physical_offset, path = first
+    position = queue_offset * UNIT.size - int(path.name)
+    lost = queue_offset > queue.max_offset
+    name = QueueName(directory.topic, directory.queue_id)
+    if _is_message(store.commit_log, name, physical_offset, queue_offset):
+        found = f"queue offset {queue_offset} has a unit, but the queue ends at {queue.max_offset}"
+        if lost:
+            found += ", where its unit is lost"
+        meaning = "a broker's recovery cuts the queue there: it would hide the messages behind"
+        severity = Severity.ERROR
+    else:
+        found = f"queue offset {queue_offset} has a unit that points to no message of this queue"
+        meaning = "left over from a log that was cut; it is ignored here, a broker may take it for valid"
+        severity = Severity.INFO if store.state.is_live else Severity.WARNING
+    findings.add(
+        severity,
+        path,
+        found,
+        meaning,
+        store.command(REBUILD),
+        position=position,
+        physical_offset=max(physical_offset, -1),
+    )
+
+
+def _first_unit_from(directory: _Directory, queue_offset: int) -> tuple[int, int, Path] | None:
+    """First unit at or behind a queue offset that is not zero: queue offset, physical offset, file."""
+    for start, size, path in directory.files:
+        if start + size <= queue_offset * UNIT.size or start % UNIT.size or size < UNIT.size:
+            continue
+        position = max(queue_offset * UNIT.size - start, 0)
+        view = MappedFile.open(path).view[position : size - size % UNIT.size]
+        units = np.frombuffer(view, UNIT_DTYPE)
+        written = np.flatnonzero((units["size"] != 0) | (units["physical_offset"] != 0))
+        if written.size:
+            number = int(written[0])
+            return (start + position) // UNIT.size + number, int(units["physical_offset"][number]), path
+    return None
+
+
+def _is_message(commit_log: CommitLog, name: QueueName, physical_offset: int, queue_offset: int) -> bool:
+    record = commit_log.record_at(physical_offset)
+    return record is not None and name.offset_in(record, physical_offset) == queue_offset

@@ -1,0 +1,69 @@
+"""`rocketlens doctor`: what is printed, and how it ends."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from command_line import rocketlens
+
+
+def test_a_clean_store_has_a_picture_and_exit_code_0(g1_store: Path) -> None:
+    outcome = rocketlens("doctor", g1_store)
+    assert (outcome.code, outcome.errors) == (0, "")
+    lines = outcome.text.splitlines()
+    assert lines[0].startswith(f"{g1_store}: stopped cleanly; 2 segments, 10 index files, physical offsets 0 to 156014")
+    assert [line.split()[0] for line in lines[1:6]] == ["log", "queues", "index", "offset", "time"]
+    assert lines[-1] == "nothing is wrong"
+
+
+def test_findings_have_a_place_a_meaning_a_command_and_exit_code_4(g1_crashed_store: Path) -> None:
+    outcome = rocketlens("doctor", g1_crashed_store)
+    assert (outcome.code, outcome.errors) == (4, "")
+    text = outcome.text
+    assert f"warning liveness: {g1_crashed_store}/abort\n" in text
+    assert "        means: a broker that starts here" in text
+    assert f"        mend: rocketlens rebuild index {g1_crashed_store}\n" in text
+    assert text.endswith("0 errors, 1 warning, 0 to know\n")
+
+
+def test_a_program_gets_one_object(g1_crashed_store: Path) -> None:
+    outcome = rocketlens("doctor", g1_crashed_store, "--json")
+    assert outcome.code == 4
+    report = json.loads(outcome.output)
+    assert (report["state"], report["isClean"], report["exitCode"]) == ("crashed", False, 4)
+    (finding,) = report["findings"]
+    assert finding["severity"] == "warning"
+    assert set(finding) == {"severity", "check", "path", "position", "physicalOffset", "found", "meaning", "remedy"}
+    assert report["coverage"]["index"] == [[0, 156014]]
+    assert {file["longestChain"] for file in report["indexFiles"]} > {-1}
+
+
+def test_what_is_no_store_ends_with_3(tmp_path: Path) -> None:
+    outcome = rocketlens("doctor", tmp_path)
+    assert (outcome.code, outcome.output) == (3, b"")
+    assert "is no store that can be served" in outcome.errors
+
+
+def test_half_of_the_counts_is_a_usage_error(g1_store: Path) -> None:
+    outcome = rocketlens("doctor", g1_store, "--index-slots", 97)
+    assert outcome.code == 2
+    assert "together or not at all" in outcome.errors
+
+
+@pytest.mark.parametrize("as_json", [True, False])
+def test_deep_verifies_too(g1_store: Path, tmp_path: Path, as_json: bool) -> None:
+    root = tmp_path / "store"
+    shutil.copytree(g1_store, root)
+    index = sorted((root / "index").iterdir())[3]
+    content = bytearray(index.read_bytes())
+    content[40 + 4 * 97 + 20 * 5 + 15] ^= 1  # the time of an entry, which only `verify` compares
+    index.write_bytes(content)
+    assert rocketlens("doctor", root).code == 0
+    outcome = rocketlens("doctor", root, "--deep", *(["--json"] if as_json else []))
+    assert outcome.code == 4
+    if as_json:
+        assert json.loads(outcome.output)["verify"]["details"]["counts"] == {"entry": 1}
+    else:
+        assert "found: 1 entry" in outcome.text

@@ -1,0 +1,42 @@
+"""The bounds by their names, and that the documentation has them all."""
+
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from broker.limits import Limits
+from protocol.errors import ConfigError
+
+PORT_PAGE = Path(__file__).parents[2] / "docs" / "port.md"
+
+
+def test_limits_are_changed_by_name() -> None:
+    changed = Limits().changed(("connections=5", "header_bytes=4096"))
+    assert (changed.connections, changed.header_bytes, changed.ext_fields) == (5, 4096, Limits().ext_fields)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("connections", "expected connections=NUMBER"),
+        ("connections=", "expected connections=NUMBER"),
+        ("connections=-1", "expected connections=NUMBER"),
+        ("connections=1e3", "expected connections=NUMBER"),
+        ("connections=0", "expected 1 or more"),
+        ("unsent_bytes=5", "expected 1048576 or more"),
+        ("received_bytes=999999999999999999999", "expected received_bytes=NUMBER"),
+        ("speed=1", "no limit 'speed', only header_bytes"),
+        ("", "no limit ''"),
+    ],
+)
+def test_a_limit_that_is_none_is_refused(text: str, says: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        Limits().changed((text,))
+    assert says in str(caught.value)
+
+
+def test_every_limit_stands_in_the_documentation_with_its_default_and_meaning() -> None:
+    page = PORT_PAGE.read_text()
+    for each in fields(Limits):
+        assert f"| `{each.name}` | {each.default:,} | {each.metadata['meaning']} |" in page

@@ -1,0 +1,45 @@
+"""Small stores for the doctor's tests, and what it must say of a fault that a test planted."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from storage.doctor.examine import Diagnosis, examine
+from storage.doctor.finding import Finding, Severity
+from store_writer import StoreWriter, Written
+
+SEGMENT = 16384
+NOW = 1_700_000_000_000
+
+
+def make_store(root: Path, count: int = 200, **options: object) -> tuple[StoreWriter, list[Written]]:
+    """A store of a few segments, two queues and several index files; not closed yet."""
+    sizes = {"segment_size": SEGMENT, "index_slots": 13, "index_entries": 100, "queue_file_size": 1000}
+    writer = StoreWriter(root, **(sizes | options))  # type: ignore[arg-type]
+    written = [
+        writer.append("T", b"body" * 5, keys=f"k{n}", unique_key=f"u{n}", tags="t", queue_id=n % 2)
+        for n in range(count)
+    ]
+    return writer, written
+
+
+def findings_of(diagnosis: Diagnosis, check: str, *severities: Severity) -> list[Finding]:
+    """The findings of one check, of all severities or of some."""
+    chosen = severities or tuple(Severity)
+    return [finding for finding in diagnosis.findings if finding.check == check and finding.severity in chosen]
+
+
+def only(root: Path, check: str, *, directories: Sequence[Path] = ()) -> Finding:
+    """The one finding of a check."""
+    diagnosis = examine(root, tuple(directories))
+    (finding,) = findings_of(diagnosis, check)
+    assert finding.found
+    assert finding.meaning
+    assert finding.remedy
+    return finding
+
+
+def put(path: Path, position: int, data: bytes) -> None:
+    """Other bytes at a place of a file."""
+    with path.open("r+b") as file:
+        file.seek(position)
+        file.write(data)

@@ -1,0 +1,44 @@
+"""The doctor on the checkpoint: each field at its byte."""
+
+from pathlib import Path
+
+import pytest
+
+from doctoring import findings_of, make_store, only, put
+from oracles import packed
+from storage.doctor.examine import examine
+from storage.doctor.finding import Severity
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    writer, _ = make_store(tmp_path)
+    writer.close()
+    return tmp_path
+
+
+@pytest.mark.parametrize("position", [0, 8, 16, 32, 40])
+@pytest.mark.parametrize("value", [2**60, -1])
+def test_a_number_that_cannot_be_is_named(root: Path, position: int, value: int) -> None:
+    put(root / "checkpoint", position, packed(value, 8))
+    finding = only(root, "checkpoint")
+    assert (finding.severity, finding.path) == (Severity.WARNING, str(root / "checkpoint"))
+    assert finding.position == position
+
+
+@pytest.mark.parametrize("size", [0, 1, 47])
+def test_a_checkpoint_that_is_too_short_is_named(root: Path, size: int) -> None:
+    with (root / "checkpoint").open("r+b") as file:
+        file.truncate(size)
+    assert f"only {size} are there" in only(root, "checkpoint").found
+
+
+def test_a_missing_checkpoint_is_named(root: Path) -> None:
+    (root / "checkpoint").unlink()
+    finding = only(root, "checkpoint")
+    assert (finding.found, finding.remedy) == ("is missing", f"rocketlens rebuild index {root}")
+
+
+def test_a_checkpoint_behind_the_log_is_as_brokers_leave_it(root: Path) -> None:
+    put(root / "checkpoint", 0, packed(1000, 8) * 3)
+    assert findings_of(examine(root), "checkpoint") == []

@@ -1,0 +1,115 @@
+"""The whole examination, of stores that a real broker left and of stores with a fault."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import golden_store
+import oracles
+import read_only
+from doctoring import findings_of, make_store
+from protocol.errors import NotAStore
+from storage.commit_log import CommitLog
+from storage.doctor.examine import examine
+from storage.doctor.finding import Severity
+from storage.doctor.sampling import sample_log
+
+
+def test_a_store_that_a_broker_left_cleanly_is_clean(g1_store: Path) -> None:
+    diagnosis = examine(g1_store)
+    assert diagnosis.findings == ()
+    assert diagnosis.is_clean
+    assert (diagnosis.state, diagnosis.minimum, diagnosis.end) == ("stopped", 0, 156014)
+    assert (diagnosis.queues_end, diagnosis.unindexed_messages) == (156014, 0)
+    coverage = diagnosis.coverage
+    assert (coverage.log, coverage.index) == (((0, 156014),), ((0, 156014),))
+    assert coverage.times == tuple(sorted(coverage.times))
+
+
+def test_a_crashed_store_is_told_from_a_clean_one_by_one_finding(g1_crashed_store: Path) -> None:
+    diagnosis = examine(g1_crashed_store)
+    (finding,) = diagnosis.findings
+    assert (finding.severity, finding.check) == (Severity.WARNING, "liveness")
+    assert finding.path == str(g1_crashed_store / "abort")
+    assert "deletes 1 of 10 index files" in finding.meaning
+    assert not diagnosis.is_clean
+
+
+@pytest.mark.parametrize("name", ["g2-ext", "g2-filters", "g2-hosts", "g2-queues"])
+def test_other_recorded_stores_are_clean(name: str, tmp_path: Path) -> None:
+    root = golden_store.unpack("store", tmp_path, archives=golden_store.GOLDEN / "g2" / name)
+    assert examine(root, tuple(sorted(root.glob("commitlog-*")))).is_clean
+
+
+def test_nothing_is_written_into_the_store(tmp_path: Path, g1_crashed_store: Path) -> None:
+    before = read_only.state_of(g1_crashed_store)
+    examine(g1_crashed_store)
+    assert read_only.difference(before, read_only.state_of(g1_crashed_store)) == {}
+
+
+def test_a_written_store_is_clean_and_its_samples_ascend(tmp_path: Path) -> None:
+    writer, written = make_store(tmp_path / "store")
+    writer.close()
+    diagnosis = examine(tmp_path / "store")
+    assert diagnosis.findings == ()
+    assert diagnosis.end == written[-1].physical_offset + written[-1].size
+    assert len(diagnosis.index_files) > 3
+
+
+def test_samples_of_a_large_log_are_spread_over_it(tmp_path: Path) -> None:
+    writer, written = make_store(tmp_path / "store", 2000)
+    writer.close()
+    samples = sample_log(CommitLog.open([tmp_path / "store" / "commitlog"]))
+    known = {record.physical_offset: record for record in written}
+    assert [sample.physical_offset for sample in samples] == sorted(known)  # all of it is the tail
+    for sample in samples:
+        record = known[sample.physical_offset]
+        assert (sample.size, sample.queue_offset, sample.queue_id) == (
+            record.size,
+            record.queue_offset,
+            record.queue_id,
+        )
+        assert sample.store_timestamp == record.store_timestamp
+
+
+def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(NotAStore):
+        examine(tmp_path)
+
+
+def test_the_worst_comes_first(tmp_path: Path, g1_crashed_store: Path) -> None:
+    root = tmp_path / "store"
+    shutil.copytree(g1_crashed_store, root)
+    shutil.rmtree(root / "consumequeue")
+    (root / "commitlog" / "notes.txt").write_text("x")
+    severities = [finding.severity for finding in examine(root).findings]
+    assert severities == sorted(severities, key=[Severity.ERROR, Severity.WARNING, Severity.INFO].index)
+    assert Severity.ERROR in severities
+
+
+def test_a_store_of_nothing_but_a_log_is_examined(tmp_path: Path, g1_store: Path) -> None:
+    shutil.copytree(g1_store / "commitlog", tmp_path / "store" / "commitlog")
+    diagnosis = examine(tmp_path / "store")
+    assert {finding.check for finding in diagnosis.findings} == {"queues", "index-reach", "checkpoint", "config"}
+    keyed = [record for record in oracles.read_log(g1_store / "commitlog") if oracles.index_keys(record)]
+    assert diagnosis.unindexed_messages == len(keyed)
+    assert (diagnosis.coverage.index, diagnosis.coverage.queues) == ((), ())
+
+
+def test_an_empty_log_is_examined(tmp_path: Path) -> None:
+    (tmp_path / "commitlog").mkdir()
+    (tmp_path / "commitlog" / f"{0:020d}").write_bytes(bytes(4096))
+    diagnosis = examine(tmp_path)
+    assert (diagnosis.minimum, diagnosis.end) == (0, 0)
+    assert findings_of(diagnosis, "log-end") == []
+
+
+def test_many_findings_of_one_kind_are_counted(tmp_path: Path) -> None:
+    writer, _ = make_store(tmp_path / "store")
+    writer.close()
+    for number in range(30):
+        (tmp_path / "store" / "commitlog" / f"notes-{number}").write_text("x")
+    found = findings_of(examine(tmp_path / "store"), "segments")
+    assert len(found) == 21
+    assert found[-1].found == "10 more like these"

@@ -1,0 +1,68 @@
+"""The doctor on stretches of the log that no index file covers."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from doctoring import findings_of, make_store, only
+from storage.doctor.examine import examine
+from storage.doctor.finding import Severity
+
+
+def test_a_lagging_index_is_named_where_it_ends(tmp_path: Path) -> None:
+    writer, written = make_store(tmp_path)
+    late = [writer.append("T", b"x", keys=f"late{n}", unique_key=f"l{n}", index=False) for n in range(10)]
+    writer.close()
+    finding = only(tmp_path, "index-reach")
+    assert (finding.severity, finding.physical_offset) == (Severity.WARNING, late[0].physical_offset)
+    assert f"{late[0].physical_offset} to {late[-1].physical_offset + late[-1].size}" in finding.found
+    diagnosis = examine(tmp_path)
+    assert diagnosis.unindexed_messages == 10
+    assert diagnosis.coverage.index == ((0, late[0].physical_offset),)
+    assert written[-1].physical_offset < late[0].physical_offset
+
+
+@pytest.mark.parametrize("number", [0, 2, -1])
+def test_a_lost_file_is_named_by_the_first_message_that_lacks_a_key(tmp_path: Path, number: int) -> None:
+    writer, written = make_store(tmp_path)
+    writer.close()
+    lost = writer.index.files[number]
+    sorted((tmp_path / "index").iterdir())[number].unlink()
+    finding = only(tmp_path, "index-reach")
+    first, last = lost.begin_physical_offset, lost.end_physical_offset
+    assert finding.physical_offset == first
+    assert examine(tmp_path).unindexed_messages == sum(first <= record.physical_offset <= last for record in written)
+
+
+def test_no_index_at_all_is_named(tmp_path: Path) -> None:
+    writer, written = make_store(tmp_path)
+    writer.close()
+    shutil.rmtree(tmp_path / "index")
+    finding = only(tmp_path, "index-reach")
+    assert "no index file is of use" in finding.found
+    assert examine(tmp_path).unindexed_messages == len(written)
+
+
+def test_an_index_without_tags_lacks_nothing(tmp_path: Path) -> None:
+    writer, _ = make_store(tmp_path, profile="5.3")
+    writer.append("T", b"x", tags="t")
+    writer.append("T", b"x", tags="t", keys="z")
+    writer.append("T", b"x", tags="t")
+    writer.close()
+    assert findings_of(examine(tmp_path), "index-reach") == []
+
+
+def test_messages_without_keys_need_no_entries(tmp_path: Path) -> None:
+    writer, _ = make_store(tmp_path, 50)
+    for _ in range(20):
+        writer.append("T", b"no key")
+    writer.close()
+    assert examine(tmp_path).findings == ()
+
+
+def test_rolled_back_messages_need_no_entries(tmp_path: Path) -> None:
+    writer, _ = make_store(tmp_path, 50)
+    writer.append("T", b"x", keys="gone", sys_flag=0xC)
+    writer.close()
+    assert findings_of(examine(tmp_path), "index-reach") == []

@@ -1,0 +1,49 @@
+"""A broker that runs, one that crashed, one that stopped."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from doctoring import findings_of, make_store, only
+from storage.doctor.examine import examine
+from storage.doctor.finding import Severity
+
+HOLD = """
+import fcntl, sys
+file = open(sys.argv[1], "r+")
+fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_crash_is_told_by_abort_without_a_lock(tmp_path: Path) -> None:
+    writer, _ = make_store(tmp_path)
+    writer.crash()
+    finding = only(tmp_path, "liveness")
+    assert (finding.severity, finding.path) == (Severity.WARNING, str(tmp_path / "abort"))
+    assert finding.remedy == f"rocketlens rebuild index {tmp_path}"
+
+
+def test_a_command_names_the_directories_of_the_log(tmp_path: Path) -> None:
+    logs = [tmp_path / "a", tmp_path / "b"]
+    writer, _ = make_store(tmp_path / "my store", commit_log_directories=logs)
+    writer.crash()
+    remedy = only(tmp_path / "my store", "liveness", directories=logs).remedy
+    assert remedy == f"rocketlens rebuild index '{tmp_path}/my store' --commit-log {logs[0]},{logs[1]}"
+
+
+def test_a_broker_that_runs_is_good_to_know_and_no_fault(tmp_path: Path) -> None:
+    writer, _ = make_store(tmp_path)
+    writer.flush()
+    command = [sys.executable, "-c", HOLD, str(tmp_path / "lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        diagnosis = examine(tmp_path)
+        process.communicate("")
+    assert diagnosis.state == "live"
+    assert diagnosis.is_clean
+    (finding,) = findings_of(diagnosis, "liveness")
+    assert f"process {process.pid}" in finding.found
+    assert finding.remedy.endswith("--out DIR")

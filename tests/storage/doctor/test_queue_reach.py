@@ -1,0 +1,57 @@
+"""The doctor on messages that no queue has."""
+
+import shutil
+from pathlib import Path
+
+from doctoring import findings_of, make_store, only
+from storage.doctor.examine import examine
+from storage.doctor.finding import Severity
+
+
+def test_messages_behind_the_last_dispatched_one_are_lag(tmp_path: Path) -> None:
+    writer, written = make_store(tmp_path, 100)
+    late = [writer.append("T", b"late", queue=False) for _ in range(5)]
+    writer.close()
+    finding = only(tmp_path, "queue-reach")
+    assert (finding.severity, finding.physical_offset) == (Severity.WARNING, late[0].physical_offset)
+    end = written[-1].physical_offset + written[-1].size
+    assert f"the last {late[-1].physical_offset + late[-1].size - end} bytes" in finding.found
+    diagnosis = examine(tmp_path)
+    assert diagnosis.queues_end == end
+    assert diagnosis.coverage.queues == ((0, end),)
+
+
+def test_a_queue_that_is_gone_is_named_by_its_first_message(tmp_path: Path) -> None:
+    writer, written = make_store(tmp_path, 100)
+    writer.close()
+    shutil.rmtree(tmp_path / "consumequeue" / "T" / "0")
+    finding = only(tmp_path, "queue-reach")
+    assert (finding.severity, finding.path) == (Severity.ERROR, str(tmp_path / "consumequeue" / "T" / "0"))
+    assert finding.physical_offset == written[0].physical_offset
+    assert finding.found == "50 sampled messages of T 0 have no unit, the first at queue offset 0"
+
+
+def test_a_deleted_topic_is_no_fault(tmp_path: Path) -> None:
+    writer, _ = make_store(tmp_path, 50)
+    gone = writer.append("Gone", b"x", queue=False)
+    writer.append("T", b"x")
+    del writer.topic_attributes["Gone"]
+    writer.close()
+    finding = only(tmp_path, "queue-reach")
+    assert (finding.severity, finding.physical_offset) == (Severity.INFO, gone.physical_offset)
+
+
+def test_half_messages_and_rolled_back_ones_have_no_unit_and_need_none(tmp_path: Path) -> None:
+    writer, _ = make_store(tmp_path, 50)
+    for flags in (0x4, 0x8, 0xC):
+        writer.append("T", b"x", sys_flag=flags)
+    writer.close()
+    assert findings_of(examine(tmp_path), "queue-reach") == []
+
+
+def test_batches_are_looked_up_by_their_first_message(tmp_path: Path) -> None:
+    writer, _ = make_store(tmp_path, 50)
+    for _ in range(5):
+        writer.append_inner_batch("B", [(b"a", {"TAGS": "t"}), (b"b", {})])
+    writer.close()
+    assert examine(tmp_path).findings == ()

@@ -1,0 +1,84 @@
+"""The doctor on the files of queues and on what lies behind a queue's end."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from doctoring import findings_of, make_store, only, put
+from storage.doctor.examine import examine
+from storage.doctor.finding import Severity
+from store_writer import Written
+
+UNIT = 20
+FILE = 1000
+
+
+@pytest.fixture
+def written(tmp_path: Path) -> list[Written]:
+    writer, written = make_store(tmp_path / "store", 400)
+    writer.close()
+    return written
+
+
+@pytest.fixture
+def root(tmp_path: Path, written: list[Written]) -> Path:
+    return tmp_path / "store"
+
+
+@pytest.fixture
+def queue(root: Path) -> Path:
+    return root / "consumequeue" / "T" / "1"
+
+
+def test_no_queues_at_all_are_an_error_that_rebuilding_mends(root: Path) -> None:
+    shutil.rmtree(root / "consumequeue")
+    finding = only(root, "queues")
+    assert (finding.severity, finding.remedy) == (Severity.ERROR, f"rocketlens rebuild queues {root}")
+
+
+def test_a_missing_file_is_a_gap_of_queue_offsets(root: Path, queue: Path) -> None:
+    (queue / f"{FILE:020d}").unlink()
+    finding = only(root, "queues")
+    assert (finding.path, finding.found) == (str(queue), "no file holds queue offsets 50 to 100")
+
+
+@pytest.mark.parametrize("size", [0, 19, 39, 41, 980])
+def test_a_file_of_another_size_is_named_where_it_ends(root: Path, queue: Path, size: int) -> None:
+    with (queue / f"{FILE:020d}").open("r+b") as file:
+        file.truncate(size)
+    findings = findings_of(examine(root), "queues", Severity.WARNING)
+    assert [(finding.path, finding.position) for finding in findings] == [(str(queue / f"{FILE:020d}"), size)]
+
+
+def test_a_file_that_starts_inside_a_unit_is_named(root: Path, queue: Path) -> None:
+    (queue / f"{FILE:020d}").rename(queue / f"{FILE + 1:020d}")
+    assert any(finding.found == "starts inside a unit" for finding in findings_of(examine(root), "queues"))
+
+
+def test_foreign_files_are_named(root: Path, queue: Path) -> None:
+    (queue / "notes").write_text("x")
+    assert only(root, "queues").path == str(queue / "notes")
+
+
+def test_units_behind_the_end_that_are_no_messages_are_left_over(tmp_path: Path) -> None:
+    writer, _ = make_store(tmp_path, 90)
+    writer.close()
+    queue = tmp_path / "consumequeue" / "T" / "1"
+    phantom = (10**9).to_bytes(8, "big") + (100).to_bytes(4, "big") + bytes(8)
+    put(queue / f"{0:020d}", 45 * UNIT, phantom)
+    finding = only(tmp_path, "queues")
+    assert (finding.severity, finding.path, finding.position) == (
+        Severity.WARNING,
+        str(queue / f"{0:020d}"),
+        45 * UNIT,
+    )
+    assert (finding.physical_offset, finding.remedy) == (10**9, f"rocketlens rebuild queues {tmp_path}")
+
+
+def test_a_unit_that_is_lost_inside_the_queue_is_named_by_the_one_behind_it(root: Path, queue: Path) -> None:
+    put(queue / f"{3 * FILE:020d}", 10 * UNIT, bytes(UNIT))
+    finding = only(root, "queues")
+    assert finding.severity is Severity.ERROR
+    assert (finding.path, finding.position) == (str(queue / f"{3 * FILE:020d}"), 11 * UNIT)
+    assert "queue offset 161 has a unit, but the queue ends at 160" in finding.found
