@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from broker.long_polling import LongPolling
 from protocol.errors import RocketLensError
-from storage.follow import StoreFollower
+from storage.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
 
@@ -25,14 +25,19 @@ AFTER_ERROR_SECONDS = 1.0
 
 
 class Follower:
-    """Keeps a served store up to date; `finish_scan` is called when more of the log is to be scanned."""
+    """Keeps a served store up to date; `finish_scan` is called when more of the log is to be scanned.
 
-    def __init__(self, store_follower: StoreFollower, polls: LongPolling, finish_scan: Callable[[], None]) -> None:
-        self._store_follower = store_follower
+    The problems that the store has now count as told; those that come are told once, as warnings.
+    """
+
+    def __init__(self, store: MessageStore, polls: LongPolling, finish_scan: Callable[[], None]) -> None:
+        self._store = store
+        self._store_follower = store.follower()
         self._polls = polls
         self._finish_scan = finish_scan
         self._must_stop = False
-        self._told: dict[str, str] = {}
+        self._told_errors: dict[str, str] = {}
+        self._told_problems = set(store.problems)
 
     def start(self) -> None:
         """Follow from now on, on threads that keep no stopped process alive."""
@@ -50,10 +55,10 @@ class Follower:
             time.sleep(pause)  # half the price of waiting for an event
             try:
                 pause = work()
-                self._told.pop(name, None)
+                self._told_errors.pop(name, None)
             except Exception as error:
                 pause = AFTER_ERROR_SECONDS
-                self._tell(name, error)
+                self._tell_error(name, error)
 
     def _follow(self) -> float:
         arrivals = self._store_follower.poll()
@@ -65,12 +70,20 @@ class Follower:
     def _watch(self) -> float:
         if self._store_follower.watch():
             self._finish_scan()
+        self._tell_problems()
         return WATCH_SECONDS
 
-    def _tell(self, name: str, error: Exception) -> None:
-        if self._told.get(name) == str(error):
+    def _tell_problems(self) -> None:
+        problems = self._store.problems
+        for problem in problems:
+            if problem not in self._told_problems:
+                logger.warning("%s", problem)
+        self._told_problems = set(problems)
+
+    def _tell_error(self, name: str, error: Exception) -> None:
+        if self._told_errors.get(name) == str(error):
             return
-        self._told[name] = str(error)
+        self._told_errors[name] = str(error)
         if isinstance(error, RocketLensError):
             logger.warning("the store cannot be followed (%s); what was read before is served on", error)
         else:

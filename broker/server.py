@@ -111,7 +111,7 @@ class Server:
         self._repeat(self._sweep_costs, COSTS_SWEEP_SECONDS)
         self._repeat(self._service.clients.sweep, SWEEP_SECONDS)
         self._start_thread("scan", self._finish_scan)
-        self._follower = Follower(self._service.store.follower(), self._service.polls, self._finish_scan)
+        self._follower = Follower(self._service.store, self._service.polls, self._finish_scan)
         self._follower.start()
 
     def ask_to_stop(self) -> None:

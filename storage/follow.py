@@ -13,7 +13,8 @@ from collections.abc import Set
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-from storage.log_follower import LogGrowth
+from storage.log_follower import LogRewritten
+from storage.log_growth import LogGrowth
 from storage.queue_record import is_queued, queue_place
 from storage.snapshot import Snapshot, with_growth
 
@@ -25,6 +26,9 @@ QueueKey: TypeAlias = tuple[str, int]
 
 EAGER_SECONDS = 1.0
 """For so long after a message its queue is looked at in each poll, then once in so long."""
+
+NEVER = -2
+"""No physical offset of a last record, not even of one that is not known."""
 
 UNQUEUED_SECONDS = 0.1
 """When no queue gets the last message, those of the messages before it have their units after so long."""
@@ -58,10 +62,12 @@ class StoreFollower:
         self._store = store
         # What came before this was there may be on its way to its queues too.
         self._lag: _Lag | None = _Lag(store.end_follower.last_offset, time.monotonic(), None)
+        self._last_noted = store.end_follower.last_offset
 
     def poll(self) -> Arrivals | None:
         """Take in what came to the log; queues that got messages since the last poll, or None. May raise StoreError."""
-        if self._lag is None and self._store.end_follower.is_quiet(self._store.commit_log):
+        end = self._store.end_follower
+        if self._lag is None and end.last_offset == self._last_noted and end.is_quiet(self._store.commit_log):
             return None
         arrivals: list[Arrivals] = []
         self._store.change(lambda snapshot: self._step(snapshot, arrivals))
@@ -72,11 +78,10 @@ class StoreFollower:
         return self._store.renew()
 
     def _step(self, snapshot: Snapshot, arrivals: list[Arrivals]) -> Snapshot | None:
-        growth = self._store.end_follower.look(snapshot.commit_log, snapshot.queues.has_unit_of)
         now = time.monotonic()
+        growth = self._look(snapshot, now)
         if growth is not None:
             snapshot = with_growth(snapshot, growth)
-            self._note(growth, now)
         lag = self._lag
         if lag is None or (growth is None and now < lag.next_look):
             return None if growth is None else snapshot
@@ -91,11 +96,25 @@ class StoreFollower:
             self._lag = None
         return snapshot
 
+    def _look(self, snapshot: Snapshot, now: float) -> LogGrowth | None:
+        """What came to the log; of what somebody else took in, or came when it was opened anew, units are expected."""
+        end = self._store.end_follower
+        is_known = end.last_offset == self._last_noted
+        try:
+            growth = end.look(snapshot.commit_log, snapshot.queues.has_unit_of)
+        except LogRewritten:
+            self._last_noted = NEVER
+            raise
+        if not is_known:
+            self._lag = _Lag(end.last_offset, now, None)
+        elif growth is not None and growth.last >= 0:
+            self._note(growth, now)
+        self._last_noted = end.last_offset
+        return growth
+
     def _note(self, growth: LogGrowth, now: float) -> None:
         """Expect the units of what came."""
         queues = {queue_key(record) for record in growth.records}
-        if growth.last < 0:
-            return
         if self._lag is None:
             self._lag = _Lag(growth.last, now, queues)
             return

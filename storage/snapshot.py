@@ -14,7 +14,8 @@ import numpy.typing as npt
 from storage.commit_log import CommitLog
 from storage.index_set import IndexSet
 from storage.kernels import catalog as table
-from storage.log_follower import LogFollower, LogGrowth
+from storage.log_follower import LogFollower
+from storage.log_growth import LogGrowth
 from storage.mapped_file import MappedFile
 from storage.queue_store import QueueStore
 from storage.state_cache import StateCache

@@ -36,6 +36,7 @@ class FakeStore:
             layout=SimpleNamespace(root=Path("/store"), commit_log_directories=()),
         )
     )
+    problems: tuple[str, ...] = ()
     refreshed: int = 0
 
     def after_refresh(self, callback: Callable[[], None]) -> None:

@@ -1,17 +1,22 @@
 """A running server sees what a broker appends, new files and directories that are exchanged, without being told."""
 
+import contextlib
 import os
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
+from broker.follower import Follower
 from interop.rocketlens_process import rocketlens_serving
 from interop.stages import wait_until
 from interop.wire import Frame, ask
 from oracles import build_index, read_log
+from protocol.errors import StoreError
+from storage.follow import Arrivals
 from store_writer import StoreWriter
 
 VIEW_MESSAGE_BY_ID, QUERY_MESSAGE, PULL_MESSAGE = 33, 12, 11
@@ -19,6 +24,7 @@ TOPIC = "TopicTest"
 SIZES = {"segment_size": 4096, "index_slots": 7, "index_entries": 40, "queue_file_size": 400}
 
 Address = tuple[str, int]
+Found = TypeVar("Found")
 
 
 @pytest.fixture
@@ -135,6 +141,124 @@ def test_an_idle_server_survives_a_log_that_is_cut_under_its_map(tmp_path: Path,
             is_left = written.physical_offset + written.size <= kept
             answer = ask(server, VIEW_MESSAGE_BY_ID, {"offset": str(written.physical_offset)})
             assert (answer.code == 0, bytes(answer.body)) == (is_left, written.record if is_left else b"")
+        if kept % 8192:
+            said = "the log ends at physical offset"
+            wait_until(lambda: said in (tmp_path / "rocketlens.log").read_text(), "the place of the damage to be told")
+
+
+class FakeStore:
+    """What a follower finds in each look, in turn; then nothing more."""
+
+    def __init__(self, polls: Iterable[Arrivals | Exception | None] = (), watches: Iterable[bool | Exception] = ()):
+        self._polls, self._watches = iter(polls), iter(watches)
+        self.problems: list[str] = ["known"]
+        self.polled, self.watched = threading.Event(), threading.Event()
+        """Whether all was found."""
+
+    def follower(self) -> "FakeStore":
+        return self
+
+    def poll(self) -> Arrivals | None:
+        return self._next(self._polls, None, self.polled)
+
+    def watch(self) -> bool:
+        return self._next(self._watches, False, self.watched)
+
+    def _next(self, found: Iterator[Found | Exception], otherwise: Found, is_all: threading.Event) -> Found:
+        try:
+            step = next(found)
+        except StopIteration:
+            is_all.set()
+            return otherwise
+        if isinstance(step, Exception):
+            raise step
+        return step
+
+
+class FakePolls:
+    def __init__(self) -> None:
+        self.woken: list[Set[tuple[str, int]] | None] = []
+
+    def wake(self, queues: Set[tuple[str, int]] | None) -> None:
+        self.woken.append(queues)
+
+
+@contextlib.contextmanager
+def following(store: FakeStore, finish_scan: Callable[[], None] = lambda: None) -> Iterator[FakePolls]:
+    polls = FakePolls()
+    follower = Follower(store, polls, finish_scan)  # type: ignore[arg-type]
+    before = set(threading.enumerate())
+    follower.start()
+    threads = set(threading.enumerate()) - before
+    try:
+        yield polls
+        assert {thread.name for thread in threads} == {"follow", "watch"}
+        assert all(thread.daemon for thread in threads)
+    finally:
+        follower.stop()
+        for thread in threads:
+            thread.join(20)
+    assert not any(thread.is_alive() for thread in threads)
+
+
+class TestThreads:
+    @pytest.fixture(autouse=True)
+    def hurried(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in ("POLL_SECONDS", "WATCH_SECONDS", "AFTER_ERROR_SECONDS"):
+            monkeypatch.setattr(f"broker.follower.{name}", 0.001)
+
+    def test_the_pulls_of_queues_that_got_messages_are_woken(self) -> None:
+        found = [None, Arrivals({("T", 1)}), None, Arrivals(None)]
+        with following(store := FakeStore(found)) as polls:
+            assert store.polled.wait(20)
+        assert polls.woken == [{("T", 1)}, None]
+
+    def test_where_more_is_to_be_taken_in_there_is_no_pause(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("broker.follower.POLL_SECONDS", 0.5)
+        found = [Arrivals({("T", number)}, more=True) for number in range(1000)]
+        with following(store := FakeStore(found)) as polls:
+            assert store.polled.wait(20), "1,000 pauses would take eight minutes"
+        assert len(polls.woken) == 1000
+
+    def test_what_a_change_leaves_to_be_scanned_is_scanned(self) -> None:
+        scans: list[int] = []
+        with following(store := FakeStore(watches=[True, False, True]), lambda: scans.append(1)):
+            assert store.watched.wait(20)
+        assert len(scans) == 2
+
+    def test_a_problem_that_comes_is_told_once_and_told_again_when_it_comes_again(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        def change(*problems: str) -> Callable[[], None]:
+            return lambda: setattr(store, "problems", list(problems))
+
+        changes = iter([change("known", "new"), change("known", "new"), change("new"), change("known", "new")])
+        with following(store := FakeStore(watches=[True] * 4), lambda: next(changes)()):
+            assert store.watched.wait(20)
+        assert [record.getMessage() for record in caplog.records] == ["new", "known"]
+
+    @pytest.mark.parametrize("which", ["polls", "watches"])
+    def test_an_error_is_told_once_and_following_goes_on(self, caplog: pytest.LogCaptureFixture, which: str) -> None:
+        gone = [StoreError(Path("/store"), what="is gone") for _ in range(5)]
+        with following(store := FakeStore(**{which: [*gone, StoreError(Path("/store"), what="is odd")]})):
+            assert (store.polled if which == "polls" else store.watched).wait(20)
+        messages = [record.getMessage() for record in caplog.records]
+        assert messages == [
+            "the store cannot be followed (/store: is gone); what was read before is served on",
+            "the store cannot be followed (/store: is odd); what was read before is served on",
+        ]
+
+    def test_an_error_of_ours_is_told_with_its_place(self, caplog: pytest.LogCaptureFixture) -> None:
+        found = [ValueError("ours"), ValueError("ours"), Arrivals(None)]
+        with following(store := FakeStore(found)) as polls:
+            assert store.polled.wait(20)
+        assert [record.exc_info is not None for record in caplog.records] == [True]
+        assert polls.woken == [None]
+
+    def test_an_error_that_comes_again_is_told_again(self, caplog: pytest.LogCaptureFixture) -> None:
+        with following(store := FakeStore([ValueError("ours"), None, ValueError("ours")])):
+            assert store.polled.wait(20)
+        assert len(caplog.records) == 2
 
 
 def server_process(address: Address) -> Path:

@@ -15,8 +15,21 @@ from broker.config import Endpoint
 from broker_harness import connected
 from golden_frames import sessions
 from golden_replay import replay
+from growing_store import GrowingStore
+from interop.stages import wait_until
+from interop.wire import ask
 from protocol.codes import RequestCode, ResponseCode
-from read_only import ROOT, attempts, difference, environment, guarded, sealed_copy, state_directory_beside, state_of
+from read_only import (
+    ROOT,
+    attempts,
+    difference,
+    environment,
+    guarded,
+    reachable_directory,
+    sealed_copy,
+    state_directory_beside,
+    state_of,
+)
 
 START_SECONDS = 120
 STOP_SECONDS = 20
@@ -89,6 +102,46 @@ def test_a_sealed_store_is_served_and_nothing_in_it_changes(g1_store: Path, tmp_
             assert process.wait(STOP_SECONDS) == 0, report.with_name("log").read_text()[-4000:]
         assert attempts(report) == []
         assert difference(before, state_of(store)) == {}
+
+
+def test_a_store_that_grows_is_followed_and_only_its_broker_changes_it(tmp_path: Path) -> None:
+    """Growth, files that expire and directories that are exchanged, held pulls included."""
+    report = tmp_path / "report"
+    with reachable_directory() as directory:
+        growing = GrowingStore(directory / "store")
+        growing.add()
+        growing.flush()
+        state = state_directory_beside(growing.root)
+        with serving(growing.root, report, "--state-dir", str(state)) as (process, endpoint):
+            for step in range(4):
+                for _ in range(12):
+                    last = growing.add(body=b"x" * 90)
+                growing.flush()
+                pull(endpoint, last.queue_offset)
+                (growing.expire, growing.exchange_index, growing.exchange_queues, growing.make_segment_in_advance)[
+                    step
+                ]()
+            last = growing.add(keys="last")
+            growing.flush()
+            before = state_of(growing.root)
+            pull(endpoint, last.queue_offset)
+            wait_until(lambda: maps_nothing_deleted(process.pid, growing.root), "what is gone to be let go")
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(STOP_SECONDS) == 0, report.with_name("log").read_text()[-4000:]
+        assert attempts(report) == []
+        assert difference(before, state_of(growing.root)) == {}
+
+
+def pull(endpoint: Endpoint, queue_offset: int) -> None:
+    """Wait until a message can be pulled, in pulls that are held where it is the next one."""
+    fields = {**FIELDS, "topic": "T", "queueOffset": str(queue_offset), "sysFlag": "6", "suspendTimeoutMillis": "15000"}
+    wait_until(lambda: ask(endpoint, RequestCode.PULL_MESSAGE, fields, timeout_seconds=20).code == 0, "the message")
+
+
+def maps_nothing_deleted(pid: int, root: Path) -> bool:
+    lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
+    paths = [line.split(maxsplit=5)[5] for line in lines if str(root) in line]
+    return bool(paths) and all(Path(path).exists() for path in paths)
 
 
 def test_a_server_that_wrote_to_its_store_would_be_noticed(g1_store: Path, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """What a broker appends is answered at once, in every way, and nothing else is taken for it."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,29 @@ class TestGrowth:
         queue = followed.store.queues.queue("T", 0)
         assert queue is not None
         assert queue.max_offset == 2
+
+    def test_a_message_that_a_refresh_took_in_is_told_of_when_its_unit_has_come(self, followed: Followed) -> None:
+        followed.poll()
+        written = followed.growing.add()
+        followed.store.refresh()
+        assert followed.store.record_at(written.physical_offset) == written.record
+        assert [arrivals.queues for arrivals in followed.poll(2)] == [None, None]
+        followed.growing.flush()
+        assert [arrivals.queues for arrivals in followed.poll(4)] == [None]
+        queue = followed.store.queues.queue("T", 0)
+        assert queue is not None
+        assert queue.max_offset == 2
+
+    def test_units_on_their_way_when_a_log_is_opened_anew_are_told_of(self, followed: Followed) -> None:
+        written = followed.growing.add(body=b"one")
+        followed.growing.flush()
+        followed.settle()
+        os.truncate(followed.growing.root / "commitlog" / f"{0:020d}", written.physical_offset + written.size)
+        followed.growing.writer.overwrite(written.physical_offset + 8, b"!")
+        assert [arrivals.queues for arrivals in followed.poll(3)] == [None]
+        queue = followed.store.queues.queue("T", 0)
+        assert queue is not None
+        assert queue.max_offset == 1
 
     def test_units_on_their_way_at_the_start_are_told_of(self, tmp_path: Path) -> None:
         followed = Followed(tmp_path / "store")

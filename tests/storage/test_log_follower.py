@@ -1,5 +1,6 @@
 """Which of the bytes behind the end of a log are records, and when."""
 
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,8 @@ import pytest
 
 from followed_store import Followed, hurry
 from storage import log_follower
+from storage.commit_log import CommitLog
+from storage.log_follower import LogFollower
 from storage.lookup_call import KeyKind
 from storage.message_store import MessageStore
 
@@ -89,6 +92,64 @@ class TestTornRecords:
         followed.settle()
         assert not any("damaged" in problem for problem in followed.store.problems)
         followed.check()
+
+
+class TestEnds:
+    def test_a_log_that_has_no_segment_yet_has_no_end_to_look_at(self, tmp_path: Path) -> None:
+        follower, log = LogFollower([tmp_path]), CommitLog.open([tmp_path])
+        assert follower.look(log, lambda *_: True) is None
+        assert follower.look(CommitLog.open([tmp_path]), lambda *_: True) is None
+        assert (follower.last_offset, follower.is_quiet(log)) == (-1, False)
+
+    def test_the_same_end_of_another_log_is_gone_on_from(self, followed: Followed) -> None:
+        """As when segments expired at the other end: what was seen of a record that settles is kept."""
+        log = followed.store.commit_log
+        follower = LogFollower(log_directories(followed))
+        follower.adopt(log)
+        written = followed.growing.add()
+        assert follower.look(log, lambda *_: False) is None
+        growth = follower.look(CommitLog(log.segments, ()), lambda *_: False)
+        assert growth is not None
+        assert growth.last == written.physical_offset
+
+    def test_the_next_segment_is_looked_for_until_it_is_there(self, followed: Followed) -> None:
+        followed.growing.writer.roll()
+        followed.poll(2)
+        written = followed.growing.add()
+        followed.growing.flush()
+        followed.poll(3)
+        assert followed.store.record_at(written.physical_offset) == written.record
+
+    @pytest.mark.parametrize("behind", [0, 3, 200])
+    def test_a_log_that_is_cut_behind_its_end_is_opened_anew(self, followed: Followed, behind: int) -> None:
+        followed.settle()
+        log = followed.store.commit_log
+        os.truncate(log.segments[-1].file.path, log.end + behind)
+        followed.settle()
+        segment = followed.store.commit_log.segments[-1]
+        assert (segment.file.size, segment.end) == (log.end + behind, log.end)
+        assert followed.poll(3) == []
+
+    @pytest.mark.parametrize("kept", [0, 1, 63, 64, 90])
+    def test_a_log_that_is_cut_before_its_end_is_opened_anew(self, followed: Followed, kept: int) -> None:
+        followed.growing.add()
+        followed.growing.flush()
+        followed.settle()
+        last = followed.growing.writer.written[-1].physical_offset
+        os.truncate(followed.store.commit_log.segments[-1].file.path, last + kept)
+        followed.settle()
+        assert followed.store.commit_log.end == last
+        assert followed.store.record_at(last) is None
+
+    def test_a_log_that_is_gone_is_no_log(self, followed: Followed) -> None:
+        os.truncate(followed.store.commit_log.segments[-1].file.path, 0)
+        followed.settle()
+        assert followed.store.commit_log.segments == ()
+        assert any("is empty" in problem for problem in followed.store.problems)
+
+
+def log_directories(followed: Followed) -> tuple[Path, ...]:
+    return followed.store.layout.commit_log_directories
 
 
 class TestCutLogs:

@@ -29,6 +29,41 @@ def ten(tmp_path_factory: pytest.TempPathFactory) -> MappedFile:
     return file_of(tmp_path_factory.mktemp("files") / "ten", b"0123456789")
 
 
+class TestChangedFiles:
+    def test_a_file_that_became_shorter_is_cut(self, tmp_path: Path) -> None:
+        file = file_of(tmp_path / "file", b"0123456789")
+        assert not file.is_cut()
+        os.truncate(file.path, 20)
+        assert not file.is_cut()
+        os.truncate(file.path, 9)
+        assert file.is_cut()
+
+    def test_what_was_cut_off_is_read_as_nothing(self, tmp_path: Path) -> None:
+        file = file_of(tmp_path / "file", bytes(mmap.PAGESIZE) + b"0123456789")
+        assert file.peek(mmap.PAGESIZE + 8, 8) == b"89"
+        os.truncate(file.path, mmap.PAGESIZE + 3)
+        assert file.peek(mmap.PAGESIZE, 8) == b"012"
+        os.truncate(file.path, 0)
+        assert file.peek(mmap.PAGESIZE, 8) == b""
+        assert file.peek(-1, 8) == b""
+
+    def test_a_path_leads_to_a_file_as_long_as_it_is_that_one_of_that_size(self, tmp_path: Path) -> None:
+        file, other = file_of(tmp_path / "file", b"0123456789"), tmp_path / "other"
+        assert file.is_at(file.path)
+        other.write_bytes(b"0123456789")
+        assert not file.is_at(other)
+        os.link(file.path, tmp_path / "link")
+        assert file.is_at(tmp_path / "link")
+        assert MappedFile.of(file.path, file) is file
+        os.replace(other, file.path)
+        assert not file.is_at(file.path)
+        assert MappedFile.of(file.path, file) is not file
+        file.path.unlink()
+        assert not file.is_at(file.path)
+        os.truncate(tmp_path / "link", 9)
+        assert not file.is_at(tmp_path / "link")
+
+
 class TestOpening:
     def test_a_file_is_mapped_whole_and_knows_what_it_is(self, tmp_path: Path) -> None:
         path = tmp_path / "file"

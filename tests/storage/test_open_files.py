@@ -75,3 +75,28 @@ def test_when_descriptors_run_out_files_read_long_ago_are_let_go(tmp_path: Path)
     for number, place in enumerate(make_files(tmp_path, 60)):
         assert bytes(files.get(*place).view) == b"file %d" % number
     assert 0 < len(files) < 20
+
+
+def test_files_that_are_gone_replaced_or_of_another_size_are_let_go(tmp_path: Path) -> None:
+    files, places = OpenFiles(), make_files(tmp_path, 5)
+    opened = [files.get(*place) for place in places]
+    os.unlink(places[0][0])
+    (tmp_path / "new").write_bytes(b"file 1")
+    os.replace(tmp_path / "new", places[1][0])
+    os.truncate(places[2][0], 3)
+    os.truncate(places[3][0], 30)
+    files.forget_changed()
+    assert len(files) == 1
+    assert files.get(*places[4]) is opened[4]
+    assert bytes(opened[0].view) == b"file 0", "whoever reads it still can"
+
+
+def test_a_file_that_became_shorter_is_told_of_as_long_as_it_is_open(tmp_path: Path) -> None:
+    files, (place,) = OpenFiles(), make_files(tmp_path, 1)
+    assert not files.has_cut()
+    files.get(*place)
+    assert not files.has_cut()
+    os.truncate(place[0], 3)
+    assert files.has_cut()
+    files.forget_changed()
+    assert not files.has_cut()

@@ -1,6 +1,8 @@
 """`config/*.json`: what brokers write, what crashes leave of it, and anything else that may stand there."""
 
 import json
+import os
+import time
 from pathlib import Path
 
 import msgspec
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 
 from golden_frames import parse_java_json
 from storage.store_config import (
+    YOUNG_NS,
     BloomFilterData,
     ConsumerFilter,
     DataVersion,
@@ -196,3 +199,43 @@ def test_any_values_give_a_configuration(tmp_path_factory: pytest.TempPathFactor
         write(root, f"{name}.json", json.dumps(content))
     config = StoreConfig.load(root)
     assert all(isinstance(topic, TopicConfig) for topic in config.topics.values())
+
+
+class TestAgain:
+    """Read again once a second while a broker runs, and most times nothing has changed."""
+
+    def loaded(self, root: Path, age_ns: int = 2 * YOUNG_NS) -> StoreConfig:
+        """Configuration of two files that were written some time ago."""
+        write(root, "topics.json", b'{"topicConfigTable":{"T":{"topicName":"T"}}}')
+        write(root, "consumerOffset.json", b'{"offsetTable":{"T@G":{0:5}}}')
+        self.age(root, age_ns)
+        return StoreConfig.load(root)
+
+    def age(self, root: Path, age_ns: int) -> None:
+        for path in (root / "config").iterdir():
+            os.utime(path, ns=(0, time.time_ns() - age_ns))
+
+    def test_files_that_did_not_change_are_not_read(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        config = self.loaded(tmp_path)
+        monkeypatch.setattr("storage.store_config.read_small_file", None)
+        assert StoreConfig.load(tmp_path, config) is config
+
+    def test_of_one_that_changed_the_others_are_kept(self, tmp_path: Path) -> None:
+        config = self.loaded(tmp_path)
+        write(tmp_path, "consumerOffset.json", b'{"offsetTable":{"T@G":{0:6}}}')
+        again = StoreConfig.load(tmp_path, config)
+        assert again.consumer_offsets[("G", "T")] == {0: 6}
+        assert again.topics is config.topics
+
+    def test_a_change_in_the_same_instant_is_seen(self, tmp_path: Path) -> None:
+        """Of one size, with the times of the one before: a young file is read again whatever its times say."""
+        config = self.loaded(tmp_path, age_ns=0)
+        times = (tmp_path / "config" / "consumerOffset.json").stat().st_mtime_ns
+        write(tmp_path, "consumerOffset.json", b'{"offsetTable":{"T@G":{0:7}}}')
+        os.utime(tmp_path / "config" / "consumerOffset.json", ns=(times, times))
+        assert StoreConfig.load(tmp_path, config).consumer_offsets[("G", "T")] == {0: 7}
+
+    def test_a_file_that_is_gone_is_noticed(self, tmp_path: Path) -> None:
+        config = self.loaded(tmp_path)
+        (tmp_path / "config" / "topics.json").unlink()
+        assert StoreConfig.load(tmp_path, config).topics == {}

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,45 @@ class TestFiles:
             followed.settle()
             assert followed.store.record_at(first.physical_offset) is None
             followed.check()
+
+    def test_a_segment_that_was_cut_is_noticed_although_no_name_came_or_went(self, followed: Followed) -> None:
+        for _ in range(80):
+            followed.growing.add(body=b"x" * 50)
+        followed.growing.flush()
+        followed.settle()
+        first, second = followed.store.commit_log.segments[:2]
+        grow_old(followed.growing.root)
+        followed.follower.watch()
+        assert not followed.follower.watch()
+        os.truncate(first.file.path, 700)
+        assert followed.follower.watch()
+        assert followed.store.commit_log.holes == ((700, second.base_offset),)
+        written = followed.growing.writer.written[1]
+        assert followed.store.record_at(written.physical_offset) == written.record
+
+    def test_a_queue_file_that_was_cut_is_noticed_once_it_is_open(self, followed: Followed) -> None:
+        for _ in range(12):
+            followed.growing.add()
+        followed.growing.flush()
+        followed.settle()
+        followed.check_queues()
+        files = sorted((followed.growing.root / "consumequeue" / "T" / "0").iterdir())
+        os.truncate(files[-1], 20)
+        assert followed.follower.watch()
+        queue = followed.store.queues.queue("T", 0)
+        assert queue is not None
+        assert queue.max_offset == 5 * (len(files) - 1) + 1
+
+    def test_an_index_file_that_was_cut_is_mapped_anew(self, followed: Followed) -> None:
+        for _ in range(30):
+            followed.growing.add()
+        followed.growing.flush()
+        followed.settle()
+        first = followed.store.snapshot.index.files[0].index.file
+        os.truncate(first.path, 40)
+        followed.settle()
+        assert first not in [file.index.file for file in followed.store.snapshot.index.files]
+        assert followed.found("k1") == [followed.growing.writer.written[1].physical_offset]
 
     def test_an_index_that_was_exchanged_is_taken_over(self, followed: Followed) -> None:
         for _ in range(30):
@@ -135,6 +175,12 @@ class TestFiles:
         followed.growing.flush()
         followed.settle()
         followed.check()
+
+
+def grow_old(root: Path) -> None:
+    """Make the last changes of a store such that the next ones can be told from them by their times."""
+    for path in (root, *root.rglob("*")):
+        os.utime(path, ns=(0, time.time_ns() - 2 * store_watch.YOUNG_NS))
 
 
 class TestLeaks:

@@ -1,0 +1,158 @@
+"""Walking over what a broker appends: up to the last intact record, with one record of each queue noted."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import oracles
+from kernel_memory import Bytes, record_at
+from storage.kernels.follow import (
+    AT_BLANK,
+    AT_DAMAGE,
+    AT_LIMIT,
+    AT_NOTHING,
+    BEFORE_LAST,
+    CODE,
+    LAST,
+    MAXIMUM_QUEUES,
+    QUEUES,
+    QUEUES_FULL,
+    REASON,
+    RECORDS,
+    RESULTS,
+    SEEN,
+    TABLE_SIZE,
+    has_sane_texts,
+    walk_appended,
+)
+from storage.kernels.record import BAD_BODY_CRC, BAD_SIZE
+
+BASE = 1 << 32
+BLANK = (100).to_bytes(4, "big") + (0xCBD43194).to_bytes(4, "big") + bytes(92)
+
+
+class Walked:
+    """What a walk over some bytes, which nothing readable follows, found."""
+
+    def __init__(self, data: bytes, position: int = 0, limit: int | None = None) -> None:
+        held, result, seen = Bytes(data), np.full(RESULTS, 77, np.int64), np.zeros(SEEN, np.int64)
+        stop = len(data) if limit is None else limit
+        self.end = int(walk_appended(held.address, position, stop, len(data), BASE, seen, result))
+        self.reason, self.records, self.code = int(result[REASON]), int(result[RECORDS]), int(result[CODE])
+        self.last_two = int(result[BEFORE_LAST]), int(result[LAST])
+        self.noted = [int(number) - 1 for number in seen[TABLE_SIZE : TABLE_SIZE + result[QUEUES]]]
+
+
+def segment(*changes: dict[str, object]) -> tuple[bytes, list[int]]:
+    """Records one after the other as a segment that starts at BASE, and their positions."""
+    data, positions = b"", []
+    for change in changes:
+        positions.append(len(data))
+        data += record_at(BASE + len(data), **change)
+    return data, positions
+
+
+changes = st.fixed_dictionaries(
+    {
+        "topic_bytes": st.sampled_from([b"T", b"TT", b"U", "Grüße".encode(), b"%RETRY%G", bytes(range(1, 100))]),
+        "queue_id": st.sampled_from([0, 1, 2, 0x10000, 0x7FFFFFFF]),
+        "sys_flag": st.sampled_from([0, 4, 0x10, 0x30]),
+        "body": st.binary(max_size=10),
+    }
+)
+
+
+class TestWalkAppended:
+    @settings(max_examples=60)
+    @given(st.lists(changes, max_size=12), st.sampled_from([b"", bytes(8), bytes(100)]))
+    def test_every_record_is_stepped_over_and_the_first_of_each_queue_noted(
+        self, plan: list[dict[str, object]], behind: bytes
+    ) -> None:
+        data, positions = segment(*plan)
+        walked = Walked(data + behind)
+        assert (walked.end, walked.reason) == (len(data), AT_NOTHING if behind else AT_LIMIT)
+        assert (walked.records, walked.last_two) == (len(positions), (-1, -1, *positions)[-2:])
+        first: dict[tuple[object, object], int] = {}
+        for change, position in zip(plan, positions, strict=True):
+            first.setdefault((change["topic_bytes"], change["queue_id"]), position)
+        assert walked.noted == list(first.values())
+
+    @settings(max_examples=60)
+    @given(st.lists(changes, min_size=1, max_size=5), st.data())
+    def test_a_record_that_is_there_in_part_ends_the_walk(
+        self, plan: list[dict[str, object]], data: st.DataObject
+    ) -> None:
+        whole, _ = segment(*plan)
+        cut = data.draw(st.integers(0, len(whole)))
+        torn = whole[:cut] + bytes(len(whole) - cut + 50)
+        walked = Walked(torn)
+        records = list(oracles.scan_segment(torn, BASE))
+        assert (walked.end, walked.records) == (sum(record.total_size for record in records), len(records))
+        assert walked.reason in (AT_NOTHING, AT_DAMAGE)
+        assert (walked.reason == AT_NOTHING) == (not any(torn[walked.end : walked.end + 8]))
+
+    def test_no_more_is_walked_over_than_wanted(self) -> None:
+        data, positions = segment({}, {}, {})
+        assert Walked(data, positions[1], positions[1] + 1).end == positions[2]
+        walked = Walked(data, positions[1], positions[1])
+        assert (walked.end, walked.reason, walked.records, walked.noted) == (positions[1], AT_LIMIT, 0, [])
+
+    def test_the_record_that_closes_a_segment_is_told_of(self) -> None:
+        data, _ = segment({})
+        walked = Walked(data + BLANK)
+        assert (walked.end, walked.reason) == (len(data), AT_BLANK)
+
+    @pytest.mark.parametrize(
+        ("planted", "code"), [((0, b"\0\0\0\7"), BAD_SIZE), ((8, b"\x7f\xff\xff\xff"), BAD_BODY_CRC)]
+    )
+    def test_damage_ends_a_walk_and_is_told_by_its_code(self, planted: tuple[int, bytes], code: int) -> None:
+        data, positions = segment({}, {}, {})
+        at = positions[1] + planted[0]
+        walked = Walked(data[:at] + planted[1] + data[at + 4 :])
+        assert (walked.end, walked.reason, walked.code) == (positions[1], AT_DAMAGE, code)
+
+    @pytest.mark.parametrize("left", range(1, 8))
+    def test_bytes_too_few_for_anything_are_not_looked_at(self, left: int) -> None:
+        data, _ = segment({})
+        walked = Walked(data + b"\xff" * left)
+        assert (walked.end, walked.reason) == (len(data), AT_LIMIT)
+
+    def test_a_walk_ends_when_it_has_met_so_many_queues(self) -> None:
+        data, positions = segment(*({"queue_id": number, "body": b""} for number in range(MAXIMUM_QUEUES + 1)))
+        walked = Walked(data)
+        assert (walked.end, walked.reason) == (positions[-1], QUEUES_FULL)
+        assert walked.noted == positions[:-1]
+
+    def test_queues_of_one_hash_are_told_apart(self) -> None:
+        """Topics with one Java hash, and queue ids that differ above the 16 bits that are hashed."""
+        queues: list[dict[str, object]] = [
+            {"topic_bytes": topic, "queue_id": queue_id} for topic in (b"Aa", b"BB") for queue_id in (1, 0x10001)
+        ]
+        data, positions = segment(*queues, *queues)
+        assert Walked(data).noted == positions[:4]
+
+    @settings(max_examples=100)
+    @given(st.binary(max_size=300), st.integers(0, 310))
+    def test_no_bytes_lead_a_walk_outside(self, noise: bytes, start: int) -> None:
+        data, _ = segment({})
+        walked = Walked(data + noise, min(start, len(data + noise)))
+        assert 0 <= walked.end <= len(data + noise)
+
+
+class TestHasSaneTexts:
+    def texts(self, topic: bytes, properties: bytes, **changes: object) -> bool:
+        held = Bytes(record_at(BASE, topic_bytes=topic, properties_bytes=properties, **changes))
+        return bool(has_sane_texts(held.address))
+
+    @pytest.mark.parametrize("length", [0, 1, 255, 256, 257])
+    def test_a_length_that_has_a_zero_byte_is_no_text(self, length: int) -> None:
+        assert self.texts(b"T", b"p" * length)
+
+    @pytest.mark.parametrize("sys_flag", [0, 0x10, 0x20, 0x30])
+    def test_a_zero_byte_anywhere_in_topic_or_properties_is_seen(self, sys_flag: int) -> None:
+        assert self.texts(b"Topic", b"properties", sys_flag=sys_flag, body=bytes(9))
+        for at in range(5):
+            assert not self.texts(b"Topic"[:at] + b"\0" + b"Topic"[at + 1 :], b"properties", sys_flag=sys_flag)
+        for at in range(10):
+            assert not self.texts(b"Topic", b"properties"[:at] + b"\0" + b"properties"[at + 1 :], sys_flag=sys_flag)
