@@ -19,10 +19,12 @@ import numpy.typing as npt
 
 from protocol.errors import StoreError
 from storage.commit_log import CommitLog, Segment
+from storage.damaged_ranges import DamagedRange
 from storage.kernels import follow as kernel
 from storage.kernels.record import MINIMUM_SIZE, check_checksums, check_shape
 from storage.kernels.scan import find_record_backwards
 from storage.mapped_file import SEGMENT_NAME_DIGITS, MappedFile, list_segment_files
+from storage.segment_end import EndSearch, code_at, last_store_timestamp
 
 SETTLING_SECONDS: Final = 0.02
 """After so long without a change a record that is intact is whole."""
@@ -44,7 +46,14 @@ IsDispatched = Callable[[memoryview, int], bool]
 
 
 class LogRewritten(Exception):
-    """A record that was there was overwritten or cut off: nothing that is known of the log holds any more."""
+    """A record that was there was overwritten or cut off: nothing that is known of the log holds any more.
+
+    ``cut_at`` is the physical offset of damage in whose place a broker has begun to write, None where nobody knows.
+    """
+
+    def __init__(self, cut_at: int | None = None) -> None:
+        super().__init__(cut_at)
+        self.cut_at = cut_at
 
 
 class LogGrowth(NamedTuple):
@@ -93,6 +102,8 @@ class LogFollower:
         self._place: _Place | None = None
         self._last_record: _Place | None = None
         self._mark = b""
+        self._passed: _Place | None = None
+        self._passed_bytes = b""
         self._stale: _Place | None = None
         self._stale_bytes = b""
         self._unsettled: _Seen | None = None
@@ -111,12 +122,20 @@ class LogFollower:
         # An intact record came since that log was opened; what is none may have old ones behind it.
         if self._place is not None and self._is_written(self._place) and not _is_intact(self._place):
             self._remember_stale(self._place)
+        if self._passed is not None and self._passed.physical_offset == log.end:  # cut there: what was there is known
+            self._stale, self._stale_bytes = self._passed, self._passed_bytes
+        self._remember_passed(log)
         self._remember_last(log, _last_record(log))
 
     def is_quiet(self, log: CommitLog) -> bool:
         """Whether a look would find nothing, as far as that is seen at a glance; may be asked by any thread."""
         place = self._place
-        return log is self._log and place is not None and place.peek(HEAD_BYTES) == NOTHING and self._is_mark_there()
+        return (
+            log is self._log
+            and place is not None
+            and place.peek(HEAD_BYTES) == NOTHING
+            and (self._is_mark_there() and self._is_passed_there())
+        )
 
     def look(self, log: CommitLog, is_dispatched: IsDispatched, *, patient: bool = True) -> LogGrowth | None:
         """What came to a log since; None while nothing did. Raises LogRewritten.
@@ -125,6 +144,8 @@ class LogFollower:
         """
         if log is not self._log:
             self.adopt(log)
+        if not self._is_passed_there():
+            raise LogRewritten(log.damage[0].start)
         if not self._is_mark_there():
             raise LogRewritten
         if self._place is None:
@@ -152,6 +173,14 @@ class LogFollower:
         last = self._last_record
         return last is None or last.peek(MARK_BYTES) == self._mark
 
+    def _is_passed_there(self) -> bool:
+        """Whether damage that was passed over still begins as it did.
+
+        A broker that starts on a damaged log cuts it there, whatever lies behind, and writes on at that place.
+        """
+        passed = self._passed
+        return passed is None or passed.peek(MARK_BYTES) == self._passed_bytes[:MARK_BYTES]
+
     def _is_written(self, place: _Place) -> bool:
         """Whether anything stands where the next record will; the map may be looked at then. Raises LogRewritten."""
         head = place.peek(HEAD_BYTES)
@@ -163,10 +192,13 @@ class LogFollower:
 
     def _take_over(self, growth: LogGrowth) -> None:
         """Follow the log that a look has made."""
+        is_damage_new = self._log is None or growth.commit_log.damage != self._log.damage
         self._log = growth.commit_log
         self._place = self._place_behind(growth.commit_log)
         if self._place is not None and (self._stale is not None or growth.commit_log.torn_end is not None):
             self._remember_stale(self._place)
+        if is_damage_new:
+            self._remember_passed(growth.commit_log)
         if growth.last >= 0:
             self._remember_last(growth.commit_log, growth.last)
 
@@ -208,6 +240,14 @@ class LogFollower:
             place = _Place(segment.base_offset, segment.file, physical_offset - segment.base_offset)
             self._last_record, self._mark = place, place.peek(MARK_BYTES)
 
+    def _remember_passed(self, log: CommitLog) -> None:
+        """Remember what lies from the first damage on that was passed over in the last segment."""
+        self._passed, self._passed_bytes = None, b""
+        segment = log.segment_of(log.damage[0].start) if log.damage else None
+        if segment is not None and segment is log.segments[-1]:
+            self._passed = _Place(segment.base_offset, segment.file, log.damage[0].start - segment.base_offset)
+            self._passed_bytes = self._passed.peek(STALE_BYTES)
+
     def _remember_stale(self, place: _Place) -> None:
         """Remember what lies behind the end, as it was when that end was still far away; nothing does behind zeros."""
         known = self._stale
@@ -246,7 +286,7 @@ class LogFollower:
         reached = self._walk_intact(place, limit, seen)
         reason, last = int(self._result[kernel.REASON]), int(self._result[kernel.LAST])
         if reached == place.position:
-            return self._step_over_damage(place, judge) if reason == kernel.AT_DAMAGE else (reason, reached)
+            return self._step_over_damage(walk, place, judge) if reason == kernel.AT_DAMAGE else (reason, reached)
         is_followed = place.file.peek(reached, HEAD_BYTES) != NOTHING
         if not is_followed and not self._is_whole(place, last, reached, judge):
             reason, reached, last = kernel.AT_NOTHING, last, int(self._result[kernel.BEFORE_LAST])
@@ -293,7 +333,7 @@ class LogFollower:
             run.append((at.position, reached))
             at = at._replace(position=reached)
         if not run and reason == kernel.AT_DAMAGE:
-            return self._step_over_damage(place, judge)
+            return self._step_over_damage(walk, place, judge)
         if not run:
             return (reason if reason == kernel.AT_BLANK else kernel.AT_NOTHING), place.position
         ends = dict(run)
@@ -322,20 +362,21 @@ class LogFollower:
         lasts = now - damage.since >= DAMAGED_SECONDS
         return lasts and now - self._looked_at_damage < DAMAGED_SECONDS and place.peek(MARK_BYTES) == damage.content
 
-    def _step_over_damage(self, place: _Place, judge: "_Judge") -> tuple[int, int]:
-        """Note bytes that are no intact record; where only a checksum of one is wrong, and that lasts, go on behind."""
+    def _step_over_damage(self, walk: "_Walk", place: _Place, judge: "_Judge") -> tuple[int, int]:
+        """Note bytes that are no intact record; where that lasts, go on with what counts behind them."""
         content = place.peek(MARK_BYTES)
         damage = self._damage
         self._looked_at_damage = judge.now
         if damage is None or (damage.physical_offset, damage.content) != (place.physical_offset, content):
             self._damage = _Seen(place.physical_offset, content, judge.now)
-        if not self._lasts(judge) or not judge.patient:
+        if not self._lasts(judge):
             return kernel.AT_DAMAGE, place.position
-        address, room = place.file.address + place.position, place.file.size - place.position
-        size = int(check_shape(address, room, place.physical_offset))
-        if size > 0 and _is_intact(place._replace(position=place.position + size)):
-            return kernel.AT_LIMIT, place.position + size
-        return kernel.AT_DAMAGE, place.position
+        search = EndSearch(place.base_offset, place.file, walk.last_timestamp, walk.log.is_left_over)
+        following = search.continuation(place.position)
+        if following is None:
+            return kernel.AT_DAMAGE, place.position
+        walk.pass_over(place, following, code_at(place.base_offset, place.file, place.position))
+        return kernel.AT_LIMIT, following
 
     def _lasts(self, judge: "_Judge") -> bool:
         """Whether the damage that was met will stay."""
@@ -354,8 +395,9 @@ class _Walk:
     """What one look has found."""
 
     def __init__(self, log: CommitLog) -> None:
-        self._log = log
+        self.log = log
         self._segments = list(log.segments)
+        self._damage: list[DamagedRange] = []
         self._passed: list[Segment] = []
         self.records: list[memoryview] = []
         self._last = -1
@@ -384,9 +426,19 @@ class _Walk:
 
     def growth(self, *, more: bool) -> LogGrowth | None:
         """All of it, or None for nothing."""
-        if self._segments[-1].end == self._log.end and len(self._segments) == len(self._log.segments):
+        if self._segments[-1].end == self.log.end and len(self._segments) == len(self.log.segments):
             return None
-        return LogGrowth(self._log.grown(self._segments), tuple(self.records), self._last, more)
+        damage = tuple(each for each in self._damage if each.stop <= self._segments[-1].end)
+        return LogGrowth(self.log.grown(self._segments, damage), tuple(self.records), self._last, more)
+
+    def pass_over(self, place: _Place, following: int, code: int) -> None:
+        """Leave out damage between a place and a position in its segment."""
+        self._damage.append(DamagedRange(place.physical_offset, place.base_offset + following, code))
+
+    def last_timestamp(self) -> int:
+        """Store time (ms) of the last record of the segment before."""
+        segment = self._segments[-1]
+        return last_store_timestamp(segment.base_offset, segment.file)
 
 
 def _is_intact(place: _Place) -> bool:
