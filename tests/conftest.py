@@ -49,5 +49,5 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkContext]":
         "spark.eventLog.dir": f"file://{events}",
         "spark.eventLog.compress": "false",
     }
-    with spark_context("tests", "local[2]", events, settings) as context:
+    with spark_context("tests", "local[2]", events, settings, warm="spark_jobs.run") as context:
         yield context
