@@ -7,9 +7,10 @@ import ipaddress
 import socket
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from broker.limits import DEFAULT_LIMITS, Limits
+from broker.security.tls import NO_TLS, TlsOptions
 from protocol.errors import ConfigError
 
 DEFAULT_PORT = 10911
@@ -23,6 +24,9 @@ FRAME_LIMIT = 16 * 1024 * 1024
 
 SMALLEST_FRAME_LIMIT = 64 * 1024
 """Below this not even one heartbeat of a large client fits."""
+
+
+Networks: TypeAlias = "tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]"
 
 
 class CannotListen(ConfigError):
@@ -92,7 +96,7 @@ class ServeOptions:
     store tells. `commit_log_directories` empty: `STORE/commitlog`. `index_slots` and `index_entries` go together.
     `filter_support_retry`: expressions on retry topics give way to those on the topics that messages came from.
     `frame_limit` in bytes, `stop_timeout_seconds` in seconds; `lookup_threads` wait for the disk at most at once.
-    `limits` bound what clients may cost.
+    `limits` bound what clients may cost. Connections from `proxies` begin with a PROXY header.
     """
 
     store: Path
@@ -111,10 +115,13 @@ class ServeOptions:
     frame_limit: int = FRAME_LIMIT
     lookup_threads: int = 4
     limits: Limits = DEFAULT_LIMITS
+    tls: TlsOptions = NO_TLS
+    proxies: Networks = ()
     stop_timeout_seconds: float = 4.0
 
     def check(self) -> "ServeOptions":
         """Return itself, or raise `ConfigError` for options that contradict each other or are out of range."""
+        self.tls.check()
         if not self.listen:
             raise ConfigError("no address to listen on")
         if (self.index_slots is None) != (self.index_entries is None):

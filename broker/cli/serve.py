@@ -16,6 +16,7 @@ import click
 from broker.cli.errors import NOT_FOUND, fail, plain_errors
 from broker.cli.opening import open_store
 from broker.cli.options import DIRECTORY, endpoint, store_options
+from broker.cli.port_options import port_arguments, port_options
 from broker.config import DEFAULT_PORT, FRAME_LIMIT, SMALLEST_FRAME_LIMIT, CannotListen, Endpoint, ServeOptions
 from broker.limits import Limits
 
@@ -83,6 +84,7 @@ MOST_OPEN_FILES = 65536
     multiple=True,
     help="Bound what clients may cost; may be given several times. The names are in docs/port.md.",
 )
+@port_options
 @store_options
 @plain_errors
 def serve(
@@ -98,7 +100,7 @@ def serve(
     frame_limit: int,
     limits: tuple[str, ...],
     numba_cache: Path | None,
-    **store_arguments: Any,
+    **arguments: Any,
 ) -> None:
     """Answer RocketMQ clients and mqadmin from the store in STORE, which is only read.
 
@@ -120,7 +122,8 @@ def serve(
         loop=loop,
         frame_limit=frame_limit,
         limits=Limits().changed(limits),
-        **{name: value for name, value in store_arguments.items() if value is not None},
+        **port_arguments(arguments),
+        **{name: value for name, value in arguments.items() if value is not None},
     ).check()
     _allow_many_files()
     try:
