@@ -95,8 +95,10 @@ class ServeOptions:
     `advertise` None: clients are told the local address of their own connection. `broker_name`, `cluster` None: as the
     store tells. `commit_log_directories` empty: `STORE/commitlog`. `index_slots` and `index_entries` go together.
     `filter_support_retry`: expressions on retry topics give way to those on the topics that messages came from.
-    `frame_limit` in bytes, `stop_timeout_seconds` in seconds; `lookup_threads` wait for the disk at most at once.
+    `frame_limit` in bytes, `stop_timeout_seconds` in seconds; `workers` processes serve under a supervisor, 0 in the
+    one there is; in each, `lookup_threads` wait for the disk at most at once.
     `limits` bound what clients may cost. Connections from `proxies` begin with a PROXY header.
+    `acl`: the file of accounts that requests must be signed by.
     """
 
     store: Path
@@ -113,10 +115,12 @@ class ServeOptions:
     filter_support_retry: bool = False
     loop: str = "uvloop"
     frame_limit: int = FRAME_LIMIT
+    workers: int = 1
     lookup_threads: int = 4
     limits: Limits = DEFAULT_LIMITS
     tls: TlsOptions = NO_TLS
     proxies: Networks = ()
+    acl: Path | None = None
     stop_timeout_seconds: float = 4.0
 
     def check(self) -> "ServeOptions":

@@ -27,7 +27,9 @@ from broker.costs import Costs
 from broker.dispatcher import Dispatcher
 from broker.fast_lane import FastLane
 from broker.follower import Follower
-from broker.listeners import Listener, cannot_listen
+from broker.listeners import BACKLOG, Listener, listen
+from broker.security.accounts import watched_accounts
+from broker.security.guard import Guard, GuardedDispatcher
 from broker.security.reception import Reception
 from broker.security.tls import watched_context
 from broker.security.watched_files import WATCH_SECONDS, Watched
@@ -39,9 +41,6 @@ logger = logging.getLogger(__name__)
 FAREWELL_SECONDS = 0.2
 """How long consumers are told that the server stops before their connections are closed: what is on its way then is
 lost, and clients up to 4.9 wait 30 s for the answer."""
-
-BACKLOG = 1024
-"""Connections the kernel may hold for us to accept."""
 
 Announce = Callable[[Sequence[Endpoint]], None]
 
@@ -62,9 +61,10 @@ class Server:
         self._service = service
         self._options = service.options
         self._listeners = listeners
-        self._dispatcher = dispatcher or Dispatcher(build_processors(service), self._options.lookup_threads)
-        # The lane answers as the families do, and sends records as they are stored.
-        takes_lane = dispatcher is None and not self._options.rewrite_store_host
+        self._accounts = None if self._options.acl is None else watched_accounts(self._options.acl)
+        self._dispatcher = dispatcher or self._make_dispatcher(service)
+        # The lane answers as the families do, asks for no account, and sends records as they are stored.
+        takes_lane = dispatcher is None and not self._options.rewrite_store_host and self._accounts is None
         lane = FastLane(service.store, self._options.frame_limit) if takes_lane else None
         costs = Costs(self._options.limits, time.monotonic)
         self._settings = ConnectionSettings(self._dispatcher, self._options.frame_limit, lane, costs)
@@ -82,6 +82,12 @@ class Server:
     def is_idle(self) -> bool:
         """Whether no thread of the pool is at work."""
         return self._dispatcher.is_idle
+
+    def _make_dispatcher(self, service: BrokerService) -> Dispatcher:
+        processors, threads = build_processors(service), self._options.lookup_threads
+        if self._accounts is None:
+            return Dispatcher(processors, threads)
+        return GuardedDispatcher(Guard(self._accounts), processors, threads)
 
     def _make_reception(self, costs: Costs) -> Reception | None:
         """Who accepts when the first bytes decide; None where the loop's own server does."""
@@ -121,11 +127,8 @@ class Server:
         if self._service.keeper is not None:
             self._service.keeper.start()
         for listener in self._listeners:
-            try:
-                # Not left to the loop: uvloop does not say that it failed.
-                listener.socket.listen(BACKLOG)
-            except OSError as error:
-                raise cannot_listen(listener.endpoint, error) from error
+            # Not left to the loop: uvloop does not say that it failed.
+            listen(listener)
             factory = partial(Connection, self._settings, listener.port_distance)
             if self._reception is not None:
                 self._reception.listen(listener.socket, factory)
@@ -190,7 +193,7 @@ class Server:
     @property
     def _watched(self) -> "list[Watched[Any]]":
         """What is made anew when its files change."""
-        return [] if self._context is None else [self._context]
+        return [watched for watched in (self._context, self._accounts) if watched is not None]
 
     def _watch_files(self) -> None:
         while not self._scan_must_stop.wait(WATCH_SECONDS):

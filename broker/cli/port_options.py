@@ -51,6 +51,12 @@ _PORT_OPTIONS = (
         help="Proxies whose connections begin with a PROXY header (v1 or v2) that tells the client's address; may be "
         "given several times.",
     ),
+    click.option(
+        "--acl",
+        type=FILE,
+        metavar="YAML",
+        help="Accounts that requests must be signed by, as in RocketMQ's plain_acl.yml.",
+    ),
 )
 
 
@@ -71,4 +77,4 @@ def port_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
         client_ca=arguments.pop("tls_client_ca"),
         client_auth=arguments.pop("tls_client_auth"),
     )
-    return {"tls": tls, "proxies": tuple(arguments.pop("proxies"))}
+    return {"tls": tls, "proxies": tuple(arguments.pop("proxies")), "acl": arguments.pop("acl")}

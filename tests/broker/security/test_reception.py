@@ -79,12 +79,14 @@ async def test_tls_and_plain_clients_share_a_permissive_port(authority: Authorit
 
 
 async def test_the_first_frame_may_come_a_byte_at_a_time(pair: tuple[Path, Path]) -> None:
-    async with serving(service_of(FakeStore(), tls=tls(pair)), [Who()]) as server:
-        async with connected(server.addresses[0]) as client:
-            for byte in encode_request(VIEW, {"offset": "3"}, opaque=1):
-                client.writer.write(bytes([byte]))
-                await asyncio.sleep(0)
-            assert (await client.answer()).body == bytes(3)
+    async with (
+        serving(service_of(FakeStore(), tls=tls(pair)), [Who()]) as server,
+        connected(server.addresses[0]) as client,
+    ):
+        for byte in encode_request(VIEW, {"offset": "3"}, opaque=1):
+            client.writer.write(bytes([byte]))
+            await asyncio.sleep(0)
+        assert (await client.answer()).body == bytes(3)
 
 
 async def test_an_enforcing_port_closes_plain_clients(authority: Authority, pair: tuple[Path, Path]) -> None:
@@ -134,17 +136,19 @@ async def test_a_certificate_that_changes_is_used_for_new_connections(authority:
     pair = (tmp_path / "live.pem", tmp_path / "live.key")
     for source, target in zip(("first.pem", "first.key"), pair, strict=True):
         shutil.copy(authority.folder / source, target)
-    async with serving(service_of(FakeStore(), tls=tls(pair)), [Who()]) as server:
-        async with secured(server.addresses[0], authority.client_context()) as old:
-            assert _common_name(old) == "first"
-            # The certificate comes before its key: the pair does not fit for a moment.
-            shutil.copy(authority.folder / "second.pem", pair[0])
-            server._context.refresh()  # type: ignore[union-attr]
-            async with secured(server.addresses[0], authority.client_context()) as between:
-                assert _common_name(between) == "first"
-            shutil.copy(authority.folder / "second.key", pair[1])
-            await until_renamed(server, authority)
-            assert (await old.ask(VIEW, {"offset": "1"})).body == b"\0"
+    async with (
+        serving(service_of(FakeStore(), tls=tls(pair)), [Who()]) as server,
+        secured(server.addresses[0], authority.client_context()) as old,
+    ):
+        assert _common_name(old) == "first"
+        # The certificate comes before its key: the pair does not fit for a moment.
+        shutil.copy(authority.folder / "second.pem", pair[0])
+        server._context.refresh()  # type: ignore[union-attr]
+        async with secured(server.addresses[0], authority.client_context()) as between:
+            assert _common_name(between) == "first"
+        shutil.copy(authority.folder / "second.key", pair[1])
+        await until_renamed(server, authority)
+        assert (await old.ask(VIEW, {"offset": "1"})).body == b"\0"
 
 
 async def until_renamed(server: Server, authority: Authority) -> None:
@@ -173,13 +177,16 @@ async def test_a_handshake_that_never_ends_is_given_up(pair: tuple[Path, Path]) 
 
 async def test_arrivals_count_as_connections_and_are_closed_with_the_server(pair: tuple[Path, Path]) -> None:
     service = service_of(FakeStore(), tls=tls(pair), limits=Limits(connections=2))
-    async with serving(service, [Who()]) as server:
-        async with connected(server.addresses[0]) as silent, connected(server.addresses[0]) as plain:
-            assert (await plain.ask(VIEW, {"offset": "1"})).body == b"\0"
-            async with connected(server.addresses[0]) as third:
-                assert await third.is_closed_by_the_server()
-            await server.stop()
-            assert await silent.is_closed_by_the_server()
+    async with (
+        serving(service, [Who()]) as server,
+        connected(server.addresses[0]) as silent,
+        connected(server.addresses[0]) as plain,
+    ):
+        assert (await plain.ask(VIEW, {"offset": "1"})).body == b"\0"
+        async with connected(server.addresses[0]) as third:
+            assert await third.is_closed_by_the_server()
+        await server.stop()
+        assert await silent.is_closed_by_the_server()
 
 
 LINE = b"PROXY TCP4 192.0.2.7 198.51.100.1 56324 10911\r\n"
@@ -187,14 +194,16 @@ LINE = b"PROXY TCP4 192.0.2.7 198.51.100.1 56324 10911\r\n"
 
 @pytest.mark.parametrize("cut", [0, 1, 10, len(LINE) - 1, len(LINE), len(LINE) + 3])
 async def test_a_proxy_tells_whose_connection_it_is(cut: int) -> None:
-    async with serving(service_of(FakeStore(), **LOOPBACK_PROXY), [Who()]) as server:
-        async with connected(server.addresses[0]) as client:
-            data = LINE + encode_request(VIEW, {"offset": "2"}, opaque=1)
-            client.writer.write(data[:cut])
-            await until(lambda: cut == 0 or bool(server._reception.arrivals))  # type: ignore[union-attr]
-            client.writer.write(data[cut:])
-            answer = await client.answer()
-            assert (answer.body, answer.remark) == (bytes(2), "192.0.2.7:56324 198.51.100.1:10911")
+    async with (
+        serving(service_of(FakeStore(), **LOOPBACK_PROXY), [Who()]) as server,
+        connected(server.addresses[0]) as client,
+    ):
+        data = LINE + encode_request(VIEW, {"offset": "2"}, opaque=1)
+        client.writer.write(data[:cut])
+        await until(lambda: cut == 0 or bool(server._reception.arrivals))  # type: ignore[union-attr]
+        client.writer.write(data[cut:])
+        answer = await client.answer()
+        assert (answer.body, answer.remark) == (bytes(2), "192.0.2.7:56324 198.51.100.1:10911")
 
 
 async def test_tls_may_follow_a_proxy_header(authority: Authority, pair: tuple[Path, Path]) -> None:
