@@ -31,7 +31,8 @@ test: .dev
 	@tests/setup.sh java
 	@tests/setup.sh clients
 	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q --cov --cov-report= tests/storage/kernels
-	$(BIN)/python -m pytest -m 'not soak' --cov --cov-append --cov-report=term --cov-fail-under=85
+	$(BIN)/python -m pytest -m 'not soak' -n auto --maxprocesses 4 --dist loadgroup --cov --cov-append --cov-report=term \
+		--cov-fail-under=85 --durations=40
 
 lint: .dev
 	$(BIN)/ruff check .

@@ -132,9 +132,9 @@ def free_port(neighbours: Sequence[int] = ()) -> int:
 
 
 def rocketlens_command(store: Path, port: int, state_directory: Path) -> list[str]:
-    """How the benchmark starts our server: one worker, defaults."""
+    """How the benchmark starts our server: defaults, but in the one process that is measured."""
     options = ["--listen", f"127.0.0.1:{port}", "--state-dir", str(state_directory)]
-    return [str(Path(sys.executable).with_name("rocketlens")), "serve", str(store), *options]
+    return [str(Path(sys.executable).with_name("rocketlens")), "serve", str(store), "--workers", "0", *options]
 
 
 def _is_open(port: int) -> bool:

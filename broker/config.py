@@ -7,9 +7,10 @@ import ipaddress
 import socket
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from broker.limits import DEFAULT_LIMITS, Limits
+from broker.security.tls import NO_TLS, TlsOptions
 from protocol.errors import ConfigError
 
 DEFAULT_PORT = 10911
@@ -23,6 +24,9 @@ FRAME_LIMIT = 16 * 1024 * 1024
 
 SMALLEST_FRAME_LIMIT = 64 * 1024
 """Below this not even one heartbeat of a large client fits."""
+
+
+Networks: TypeAlias = "tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]"
 
 
 class CannotListen(ConfigError):
@@ -91,8 +95,10 @@ class ServeOptions:
     `advertise` None: clients are told the local address of their own connection. `broker_name`, `cluster` None: as the
     store tells. `commit_log_directories` empty: `STORE/commitlog`. `index_slots` and `index_entries` go together.
     `filter_support_retry`: expressions on retry topics give way to those on the topics that messages came from.
-    `frame_limit` in bytes, `stop_timeout_seconds` in seconds; `lookup_threads` wait for the disk at most at once.
-    `limits` bound what clients may cost.
+    `frame_limit` in bytes, `stop_timeout_seconds` in seconds; `workers` processes serve under a supervisor, 0 in the
+    one there is; in each, `lookup_threads` wait for the disk at most at once.
+    `limits` bound what clients may cost. Connections from `proxies` begin with a PROXY header.
+    `acl`: the file of accounts that requests must be signed by.
     """
 
     store: Path
@@ -109,12 +115,17 @@ class ServeOptions:
     filter_support_retry: bool = False
     loop: str = "uvloop"
     frame_limit: int = FRAME_LIMIT
+    workers: int = 1
     lookup_threads: int = 4
     limits: Limits = DEFAULT_LIMITS
+    tls: TlsOptions = NO_TLS
+    proxies: Networks = ()
+    acl: Path | None = None
     stop_timeout_seconds: float = 4.0
 
     def check(self) -> "ServeOptions":
         """Return itself, or raise `ConfigError` for options that contradict each other or are out of range."""
+        self.tls.check()
         if not self.listen:
             raise ConfigError("no address to listen on")
         if (self.index_slots is None) != (self.index_entries is None):

@@ -17,6 +17,7 @@ from broker.connection_settings import ConnectionSettings, answer_unreadable
 from broker.costs import WAITING_COST
 from broker.dispatcher import BUSY, Answer
 from broker.fast_lane import LEFT_OVER, NOT_TAKEN, WANTS_MORE, FastLane
+from broker.security.proxy_protocol import ProxyHeader
 from protocol.codes import ResponseCode
 from protocol.command import (
     ONEWAY_FLAG,
@@ -43,6 +44,8 @@ TURN_FRAMES = 128
 LONGEST_BEGINNING = 4096
 """Bytes of a frame's beginning that are put before the next read, for the fast lane; the decoder gets longer ones."""
 
+NO_HEADER = ProxyHeader(0)
+
 SHORTEST_FIELD = 6
 """Bytes of a header that one field of a request takes at least, in either form."""
 
@@ -59,20 +62,23 @@ OVERLOADED = Response(ResponseCode.SYSTEM_BUSY, remark=BUSY)
 class Connection(asyncio.Protocol):
     """The protocol object of one connection.
 
-    `local_address` is our address as this client reached it, `peer_address` the client's own. `port_distance` is what
-    to add to the local port to get the main port, for connections to the VIP port.
+    `local_address` is our address as this client reached it, `peer_address` the client's own; a PROXY `header` tells
+    both for a client behind a proxy. `port_distance` is what to add to the local port to get the main port, for
+    connections to the VIP port.
     """
 
     local_address: Endpoint
     peer_address: Endpoint
     _transport: asyncio.Transport
 
-    def __init__(self, settings: ConnectionSettings, port_distance: int = 0) -> None:
+    def __init__(self, settings: ConnectionSettings, port_distance: int = 0, header: ProxyHeader | None = None) -> None:
         self._settings = settings
         self._dispatcher = settings.dispatcher
         self._costs = settings.costs
         self._limits = settings.costs.limits
         self._port_distance = port_distance
+        self._header = header
+        self._is_tls = False
         self._decoder = FrameDecoder(settings.frame_limit, self._limits.header_bytes)
         self._backlog: list[Frame] = []
         self._rest = b""
@@ -101,9 +107,11 @@ class Connection(asyncio.Protocol):
         # uvloop's transports are no subclass of asyncio's.
         self._transport = transport = cast(asyncio.Transport, transport)
         transport.set_write_buffer_limits(high=self._limits.unsent_bytes_per_connection)
-        host, port = Endpoint.of_socket(transport.get_extra_info("sockname"))
+        header = self._header or NO_HEADER
+        host, port = header.destination or Endpoint.of_socket(transport.get_extra_info("sockname"))
         self.local_address = Endpoint(host, port + self._port_distance)
-        self.peer_address = Endpoint.of_socket(transport.get_extra_info("peername"))
+        self.peer_address = header.source or Endpoint.of_socket(transport.get_extra_info("peername"))
+        self._is_tls = transport.get_extra_info("sslcontext") is not None
         if len(self._settings.open) >= self._limits.connections:
             self._lost = self._ending = True
             self.drop("there are as many connections already as the limit (connections) allows")
@@ -140,7 +148,8 @@ class Connection(asyncio.Protocol):
         for future in self._waiting.keys() - self._lookups:
             future.cancel()
         self.end()
-        return not self._finished
+        # TLS knows no half-closed connections.
+        return not (self._finished or self._is_tls)
 
     def data_received(self, data: bytes) -> None:
         """Answer all frames that are complete, in one write."""
@@ -440,7 +449,7 @@ class Connection(asyncio.Protocol):
         if self._backlog or self._rest or self._waiting or self._finished:
             return
         self._finished = True
-        if self._peer_ended:
+        if self._peer_ended or self._is_tls:
             self._transport.close()
             return
         try:

@@ -15,6 +15,10 @@ VIP_ATTEMPTS = 20
 """How often a free port with a free VIP port below it is looked for, when port 0 was asked for."""
 
 
+BACKLOG = 1024
+"""Connections the kernel may hold for us to accept."""
+
+
 @dataclass(frozen=True, slots=True)
 class Listener:
     """A bound TCP socket; `port_distance` is 2 for a VIP port, the distance to the port it stands for."""
@@ -42,6 +46,14 @@ def bind_listeners(endpoints: Iterable[Endpoint], *, vip: bool = False) -> list[
         close_listeners(bound)
         raise
     return sorted(bound, key=lambda listener: listener.port_distance)
+
+
+def listen(listener: Listener) -> None:
+    """Have clients connect from now on. Raises `CannotListen` when the address went to somebody else meanwhile."""
+    try:
+        listener.socket.listen(BACKLOG)
+    except OSError as error:
+        raise cannot_listen(listener.endpoint, error) from error
 
 
 def close_listeners(listeners: Iterable[Listener]) -> None:

@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Any
 
 from broker.broker_service import BrokerService, build_processors
 from broker.client_registry import SWEEP_SECONDS
@@ -26,7 +27,12 @@ from broker.costs import Costs
 from broker.dispatcher import Dispatcher
 from broker.fast_lane import FastLane
 from broker.follower import Follower
-from broker.listeners import Listener, cannot_listen
+from broker.listeners import BACKLOG, Listener, listen
+from broker.security.accounts import watched_accounts
+from broker.security.guard import Guard, GuardedDispatcher
+from broker.security.reception import Reception
+from broker.security.tls import watched_context
+from broker.security.watched_files import WATCH_SECONDS, Watched
 from protocol.errors import RocketLensError
 from storage.residency import allow_waiting, forbid_waiting
 
@@ -35,9 +41,6 @@ logger = logging.getLogger(__name__)
 FAREWELL_SECONDS = 0.2
 """How long consumers are told that the server stops before their connections are closed: what is on its way then is
 lost, and clients up to 4.9 wait 30 s for the answer."""
-
-BACKLOG = 1024
-"""Connections the kernel may hold for us to accept."""
 
 Announce = Callable[[Sequence[Endpoint]], None]
 
@@ -50,20 +53,25 @@ class Server:
     ) -> None:
         """Take over bound `listeners`; `dispatcher` None means one of all request families.
 
+        Raises `ConfigError` for TLS files that cannot be used.
+
         `addresses` are all that is listened on, VIP ports last, with their real ports.
         """
         self.addresses: tuple[Endpoint, ...] = tuple(listener.endpoint for listener in listeners)
         self._service = service
         self._options = service.options
         self._listeners = listeners
-        self._dispatcher = dispatcher or Dispatcher(build_processors(service), self._options.lookup_threads)
-        # The lane answers as the families do, and sends records as they are stored.
-        takes_lane = dispatcher is None and not self._options.rewrite_store_host
+        self._accounts = None if self._options.acl is None else watched_accounts(self._options.acl)
+        self._dispatcher = dispatcher or self._make_dispatcher(service)
+        # The lane answers as the families do, asks for no account, and sends records as they are stored.
+        takes_lane = dispatcher is None and not self._options.rewrite_store_host and self._accounts is None
         lane = FastLane(service.store, self._options.frame_limit) if takes_lane else None
         costs = Costs(self._options.limits, time.monotonic)
         self._settings = ConnectionSettings(self._dispatcher, self._options.frame_limit, lane, costs)
         self._settings.lost = service.clients.connection_lost
         self._servers: list[asyncio.Server] = []
+        self._context = watched_context(self._options.tls) if self._options.tls.is_on else None
+        self._reception = self._make_reception(costs)
         self._stop_asked = asyncio.Event()
         self._refresher: threading.Thread | None = None
         self._timers: dict[Callable[[], None], asyncio.TimerHandle] = {}
@@ -74,6 +82,25 @@ class Server:
     def is_idle(self) -> bool:
         """Whether no thread of the pool is at work."""
         return self._dispatcher.is_idle
+
+    def _make_dispatcher(self, service: BrokerService) -> Dispatcher:
+        processors, threads = build_processors(service), self._options.lookup_threads
+        if self._accounts is None:
+            return Dispatcher(processors, threads)
+        return GuardedDispatcher(Guard(self._accounts), processors, threads)
+
+    def _make_reception(self, costs: Costs) -> Reception | None:
+        """Who accepts when the first bytes decide; None where the loop's own server does."""
+        options = self._options
+        if self._context is None and not options.proxies:
+            return None
+        return Reception(
+            costs,
+            context=self._context,
+            is_enforcing=options.tls.mode == "enforcing",
+            proxies=options.proxies,
+            count_open=lambda: len(self._settings.open),
+        )
 
     async def serve(self, announce: Announce) -> None:
         """Serve until SIGTERM or SIGINT, refresh at SIGHUP; `announce` is called once clients can connect."""
@@ -100,19 +127,21 @@ class Server:
         if self._service.keeper is not None:
             self._service.keeper.start()
         for listener in self._listeners:
-            try:
-                # Not left to the loop: uvloop does not say that it failed.
-                listener.socket.listen(BACKLOG)
-            except OSError as error:
-                raise cannot_listen(listener.endpoint, error) from error
+            # Not left to the loop: uvloop does not say that it failed.
+            listen(listener)
             factory = partial(Connection, self._settings, listener.port_distance)
-            self._servers.append(await loop.create_server(factory, sock=listener.socket, backlog=BACKLOG))
+            if self._reception is not None:
+                self._reception.listen(listener.socket, factory)
+            else:
+                self._servers.append(await loop.create_server(factory, sock=listener.socket, backlog=BACKLOG))
         self._repeat(self._sweep, self._options.limits.idle_seconds / 2)
         self._repeat(self._sweep_costs, COSTS_SWEEP_SECONDS)
         self._repeat(self._service.clients.sweep, SWEEP_SECONDS)
         self._start_thread("scan", self._finish_scan)
         self._follower = Follower(self._service.store, self._service.polls, self._finish_scan)
         self._follower.start()
+        if self._watched:
+            self._start_thread("watch", self._watch_files)
 
     def ask_to_stop(self) -> None:
         """Make `serve` return, soon."""
@@ -132,6 +161,8 @@ class Server:
             timer.cancel()
         for server in self._servers:
             server.close()
+        if self._reception is not None:
+            self._reception.close()
         self._service.notices.stop()
         is_polled = len(self._service.polls) > 0
         self._service.polls.stop()
@@ -159,6 +190,16 @@ class Server:
         except Exception:
             logger.exception("the log beyond the index could not be scanned; answers say that they may be incomplete")
 
+    @property
+    def _watched(self) -> "list[Watched[Any]]":
+        """What is made anew when its files change."""
+        return [watched for watched in (self._context, self._accounts) if watched is not None]
+
+    def _watch_files(self) -> None:
+        while not self._scan_must_stop.wait(WATCH_SECONDS):
+            for watched in self._watched:
+                watched.refresh()
+
     def _start_thread(self, name: str, work: Callable[[], None]) -> threading.Thread:
         """Start what reads much of the store; a daemon, for it must not keep a stopped process alive."""
         thread = threading.Thread(target=work, name=name, daemon=True)
@@ -166,6 +207,8 @@ class Server:
         return thread
 
     def _refresh_store(self) -> None:
+        for watched in self._watched:
+            watched.refresh()
         if self._refresh_quietly():
             logger.info("the store was read anew")
 

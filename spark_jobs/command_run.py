@@ -7,7 +7,6 @@ imported, and a usage error must not wait for either.
 import contextlib
 import importlib.util
 import os
-import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -19,9 +18,11 @@ import click
 
 from protocol.errors import ConfigError, RocketLensError
 from protocol.printable import one_line
+from spark_jobs.class_archive import find_java
 from storage.numba_cache import compile_apart, use_numba_cache
 
 if TYPE_CHECKING:
+    from spark_jobs.launch import Launch
     from spark_jobs.progress import Progress
     from spark_jobs.request import Report
 
@@ -38,31 +39,32 @@ SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 
 EXTRA: Final = "rocketlens[spark]"
 
-Job = Callable[[dict[str, Any], "Progress"], "Report"]
+Job = Callable[[dict[str, Any], "Progress", "Launch | None"], "Report"]
+"""Runs with the options of its request, and with the JVM that was started ahead, if one was."""
 
 
-def rebuild(options: dict[str, Any], progress: "Progress") -> "Report":
+def rebuild(options: dict[str, Any], progress: "Progress", launch: "Launch | None") -> "Report":
     """Rebuild what the options ask for."""
     from spark_jobs.request import RebuildRequest
     from spark_jobs.run import run_rebuild
 
-    return run_rebuild(RebuildRequest(**options), progress)
+    return run_rebuild(RebuildRequest(**options), progress, launch)
 
 
-def compact(options: dict[str, Any], progress: "Progress") -> "Report":
+def compact(options: dict[str, Any], progress: "Progress", launch: "Launch | None") -> "Report":
     """Compact the index."""
     from spark_jobs.request import CompactRequest
     from spark_jobs.run import run_compact
 
-    return run_compact(CompactRequest(**options), progress)
+    return run_compact(CompactRequest(**options), progress, launch)
 
 
-def verify(options: dict[str, Any], progress: "Progress") -> "Report":
+def verify(options: dict[str, Any], progress: "Progress", launch: "Launch | None") -> "Report":
     """Compare queues and index with the log."""
     from spark_jobs.request import VerifyRequest
     from spark_jobs.verify import run_verify
 
-    return run_verify(VerifyRequest(**options), progress)
+    return run_verify(VerifyRequest(**options), progress, launch)
 
 
 def run_command(job: Job, *, as_json: bool, numba_cache: Path | None, goes_on: bool = True, **options: Any) -> NoReturn:
@@ -85,8 +87,9 @@ def run_job(job: Job, *, as_json: bool, numba_cache: Path | None, goes_on: bool 
             check_spark()
             progress = _progress(as_json)
             use_numba_cache(numba_cache)
-            compile_apart(KERNELS, progress.note)
-            return job(options, progress)
+            with _launched(options, progress) as launch:
+                compile_apart(KERNELS, progress.note)
+                return job(options, progress, launch)
     except KeyboardInterrupt:
         _fail("stopped; run the same command again to go on" if goes_on else "stopped", STOPPED)
     except ConfigError as error:
@@ -112,11 +115,29 @@ def check_spark() -> None:
     """Raise ConfigError where Spark or Java is missing."""
     if importlib.util.find_spec("pyspark") is None:
         raise ConfigError(f"this needs Spark: pip install '{EXTRA}'")
-    home = os.environ.get("JAVA_HOME")
-    java = shutil.which("java", path=os.path.join(home, "bin")) if home else shutil.which("java")
-    if java is None:
+    if find_java() is None:
+        home = os.environ.get("JAVA_HOME")
         where = f"JAVA_HOME is {home}, where there is no bin/java" if home else "there is none in PATH"
         raise ConfigError(f"Spark needs Java 17 or later, and {where}: install a JDK or set JAVA_HOME")
+
+
+@contextlib.contextmanager
+def _launched(options: dict[str, Any], progress: "Progress") -> Iterator["Launch | None"]:
+    """Have Spark start while kernels are loaded and the store is looked at; not for what is no store anyway."""
+    from spark_jobs.session import launch_ahead
+
+    if not Path(options["store"]).is_dir():
+        yield None
+        return
+    master = options.get("master") or ""
+    launch = launch_ahead(master, options.get("settings") or {})
+    if launch is not None:
+        progress.note(f"starting Spark ({master or 'local[*]'}), a few seconds")
+    try:
+        yield launch
+    finally:
+        if launch is not None:
+            launch.end()
 
 
 def _progress(as_json: bool) -> "Progress":

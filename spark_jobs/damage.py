@@ -5,8 +5,8 @@ from typing import Final
 
 import msgspec
 
+from storage.damaged_ranges import REASONS
 from storage.kernels import record as codes
-from storage.torn_end import REASONS
 
 ZEROS: Final = 1
 """In place of a `BAD_` code: there are zeros where a record should start."""

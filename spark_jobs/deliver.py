@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -10,7 +10,7 @@ from protocol.errors import ConfigError
 from spark_jobs.new_checkpoint import latest_end_timestamp, write_checkpoint
 from spark_jobs.publish import Staged, publish, roll_forward
 from spark_jobs.publish_journal import remove_journal
-from spark_jobs.publish_names import drop_backups
+from spark_jobs.publish_names import backup_path, drop_backups, incoming_path
 from spark_jobs.request import CompactRequest, RebuildRequest, Report
 from spark_jobs.source import Source
 from spark_jobs.stage import stage_kept
@@ -56,7 +56,7 @@ def deliver(
     if lock is None:
         _move(staged, Path(request.target))
         return
-    moment = datetime.now(UTC).strftime("%Y%m%d%H%M%S")
+    moment = _moment(lock.store, staged)
     journal = work.root.parent / JOURNAL
     published = publish(lock, staged, journal, moment, source=log_digest(source), enter=work.enter)
     if request.drop_backup:
@@ -77,6 +77,17 @@ def end_last_publishing(lock: StoreLock, source: Source, base: Path) -> bool:
 def log_digest(source: Source) -> str:
     """What tells this state of the log from another."""
     return hashlib.sha256(repr(source.identity()["files"][: len(source.segments)]).encode()).hexdigest()
+
+
+def _moment(store: Path, staged: list[Staged]) -> str:
+    """The time that names what is replaced: now, or so many seconds later that no backup bears it yet."""
+    moment = datetime.now(UTC)
+    while True:
+        time = moment.strftime("%Y%m%d%H%M%S")
+        names = (path(store, each.name, time) for each in staged for path in (incoming_path, backup_path))
+        if not any(map(os.path.lexists, names)):
+            return time
+        moment += timedelta(seconds=1)
 
 
 def _move(staged: list[Staged], out: Path) -> None:

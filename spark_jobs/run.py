@@ -26,6 +26,8 @@ from spark_jobs.work_directory import JOURNAL, WorkDirectory
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
+    from spark_jobs.launch import Launch
+
 WORK_DIRECTORY: Final = ".rocketlens-work"
 REPORT: Final = "report"
 
@@ -34,27 +36,27 @@ Make = Callable[[Source, WorkDirectory, "SparkContext"], Callable[[], Made]]
 """Builds in Spark; what it returns stages the result and reports once Spark is gone."""
 
 
-def run_rebuild(request: RebuildRequest, progress: Progress) -> Report:
+def run_rebuild(request: RebuildRequest, progress: Progress, launch: "Launch | None" = None) -> Report:
     """Rebuild as asked; raises a RocketLensError, with the store as it was, for what cannot be done."""
 
     def make(source: Source, work: WorkDirectory, context: "SparkContext") -> Callable[[], Made]:
         rebuilt = Rebuild(request, source, work, context, progress).run()
         return lambda: _rebuilt(request, source, work, rebuilt)
 
-    return _run("rebuild", request, progress, make)
+    return _run("rebuild", request, progress, make, launch)
 
 
-def run_compact(request: CompactRequest, progress: Progress) -> Report:
+def run_compact(request: CompactRequest, progress: Progress, launch: "Launch | None" = None) -> Report:
     """Compact the index; raises a RocketLensError, with the store as it was, for what cannot be done."""
 
     def make(source: Source, work: WorkDirectory, context: "SparkContext") -> Callable[[], Made]:
         compacted = Compact(request, source, work, context, progress).run()
         return lambda: (_compact_report(request, source, compacted), stage_index(request, source, work, ()))
 
-    return _run("compact", request, progress, make)
+    return _run("compact", request, progress, make, launch)
 
 
-def _run(command: str, request: Request, progress: Progress, make: Make) -> Report:
+def _run(command: str, request: Request, progress: Progress, make: Make, launch: "Launch | None") -> Report:
     started, began = time.monotonic(), time.time()
     base = Path(request.work or Path(request.target) / WORK_DIRECTORY)
     with _held(request, base, progress) as lock:
@@ -69,7 +71,9 @@ def _run(command: str, request: Request, progress: Progress, make: Make) -> Repo
         identity = {"command": command, "request": request.identity(), "source": source.identity()}
         with contextlib.closing(WorkDirectory.open(base, identity, fresh=request.fresh)) as work:
             resumed = any((work.root / "done").iterdir())
-            with spark_context(command, request.master, work.root, request.settings) as context:
+            with spark_context(
+                command, request.master, work.root, request.settings, launch=launch, warm=__name__
+            ) as context:
                 finish = make(source, work, context)
                 if lock is None:
                     report = _conclude(request, source, work, finish, lock)

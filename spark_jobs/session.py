@@ -7,7 +7,6 @@ So everything here is about starting quickly, on the right interpreter and with 
 import contextlib
 import os
 import sys
-import warnings
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from importlib.resources import files
@@ -16,6 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import spark_jobs
+from spark_jobs import warm_workers
+from spark_jobs.launch import Launch
 from spark_jobs.spark_calls import Guarded, call_apart, run_job, spark_failure
 
 if TYPE_CHECKING:
@@ -28,7 +29,6 @@ PACKAGES: Final = ("protocol", "storage", "spark_jobs")
 SPARK_LOG: Final = "spark.log"
 """What an embedded Spark and its workers say, in the work directory."""
 
-STOP_SECONDS: Final = 20
 SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 """Set where spark-submit started this process and has the JVM already."""
 
@@ -48,12 +48,20 @@ _QUIET: Final = {
 
 @contextlib.contextmanager
 def spark_context(
-    name: str, master: str, work: Path, settings: dict[str, str] | None = None
+    name: str,
+    master: str,
+    work: Path,
+    settings: dict[str, str] | None = None,
+    *,
+    launch: Launch | None = None,
+    warm: str = "",
 ) -> Iterator["SparkContext"]:
     """A context for one job; `settings` are Spark's own and win. A context that runs already is used and left running.
 
     Without `master` it is the one that spark-submit was told, or `local[*]`. `local[...]` stays on the loopback
     address. Executors of a cluster get our packages as a zip and need NumPy, numba and msgpack on their image.
+    `launch`: what :func:`launch_ahead` returned. `warm`: the module that workers of an embedded session import once,
+    before they are forked.
     """
     from pyspark import SparkContext
 
@@ -61,19 +69,40 @@ def spark_context(
     if running is not None:
         yield running
         return
+    launch = launch or launch_ahead(master, settings or {})
     try:
-        yield call_apart(lambda: _start(name, master, work, settings or {})).result()
+        yield call_apart(lambda: _start(name, master, work, settings or {}, launch, warm)).result()
     finally:
         with contextlib.suppress(Exception):
-            call_apart(_stop).result()
+            call_apart(lambda: _stop(launch)).result()
 
 
-def _start(name: str, master: str, work: Path, settings: dict[str, str]) -> "SparkContext":
+def launch_ahead(master: str, settings: dict[str, str]) -> Launch | None:
+    """Start a JVM for the context to come, unless there is one already or spark-submit has started it.
+
+    Raises SparkFailed where that cannot be done. It ends with the context, or with :meth:`Launch.end`.
+    """
+    from pyspark import SparkContext
+
+    if SparkContext._gateway is not None or SUBMITTED in os.environ:
+        return None
+    try:
+        return Launch(_configuration("", master, settings))
+    except OSError as error:
+        raise spark_failure("Spark does not start", error) from error
+
+
+def _start(
+    name: str, master: str, work: Path, settings: dict[str, str], launch: Launch | None, warm: str
+) -> "SparkContext":
     from pyspark import SparkContext
 
     try:
         conf = _configuration(name, master, settings)
-        gateway = SparkContext._gateway or _launch(conf, work / SPARK_LOG)
+        if warm and is_local(conf.get("spark.master") or ""):
+            conf.setIfMissing("spark.python.daemon.module", warm_workers.__name__)
+            conf.set(f"spark.executorEnv.{warm_workers.MODULE}", warm)
+        gateway = launch.connect(work / SPARK_LOG) if launch is not None else SparkContext._gateway
         context = SparkContext(conf=conf, gateway=gateway)
     except Exception as error:
         raise spark_failure("Spark does not start", error, work / SPARK_LOG) from error
@@ -84,20 +113,28 @@ def _start(name: str, master: str, work: Path, settings: dict[str, str]) -> "Spa
     return context
 
 
-def _stop() -> None:
+def _stop(launch: Launch | None) -> None:
     """End the context and the JVM that was started for it, and with that all workers: nobody writes from here on."""
     from pyspark import SparkContext
 
-    if SparkContext._active_spark_context is not None:
-        SparkContext._active_spark_context.stop()
-    gateway: Any = SparkContext._gateway
-    process = getattr(gateway, "proc", None)
-    if process is None:
-        return
-    SparkContext._gateway = SparkContext._jvm = None
-    gateway.shutdown()
-    process.stdin.close()
-    process.wait(STOP_SECONDS)
+    context = SparkContext._active_spark_context
+    try:
+        if context is not None:
+            _leave_accumulators(context)
+            context.stop()
+    finally:
+        if launch is not None:
+            SparkContext._gateway = SparkContext._jvm = None
+            launch.end()
+
+
+def _leave_accumulators(context: "SparkContext") -> None:
+    """Do not wait for the server that adds up accumulators: it looks once a second whether it is to end."""
+    server: Any = context._accumulatorServer
+    if server is not None:
+        context._accumulatorServer = None  # type: ignore[assignment]
+        server.handle_error = lambda *_: None  # the JVM hangs up on it
+        call_apart(server.shutdown)
 
 
 def _configuration(name: str, master: str, settings: dict[str, str]) -> "SparkConf":
@@ -115,18 +152,7 @@ def _configuration(name: str, master: str, settings: dict[str, str]) -> "SparkCo
     os.environ[PYTHON] = settings.get("spark.pyspark.python") or os.environ.get(PYTHON) or sys.executable
     if is_local(master):
         os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
-    return conf.setMaster(master).setAppName(f"rocketlens {name}")
-
-
-def _launch(conf: "SparkConf", log: Path) -> Any:
-    """Start the JVM, unless spark-submit has; what it says goes into a file: this command's output is for answers."""
-    from pyspark.java_gateway import launch_gateway
-
-    launch: Callable[..., Any] = launch_gateway
-    with open(log, "ab") as said, warnings.catch_warnings():
-        # Python 3.12 warns of forks beside threads; the child of this one starts Spark's script at once.
-        warnings.simplefilter("ignore", DeprecationWarning)
-        return launch(conf, {"stdout": said, "stderr": said})
+    return conf.setMaster(master).setAppName(f"rocketlens {name}".rstrip())
 
 
 def is_local(master: str) -> bool:

@@ -27,6 +27,9 @@ CANCEL_SECONDS: Final = 20.0
 
 _ASK_AGAIN_SECONDS: Final = 0.5
 _FRAME: Final = re.compile(r"\s+(at |\.\.\. \d+ more)")
+_HOLLOW: Final = ("Error: Could not create the Java Virtual Machine.", "Error: A fatal exception has occurred.")
+"""What a JVM says behind the reason."""
+
 _FAILED: Final = re.compile(r'TaskFailed: ("(?:[^"\\]|\\.)*")')
 
 
@@ -118,9 +121,10 @@ def _sentence(error: Exception) -> str:
 
 
 def _last_words(log: Path) -> str:
-    """The last line that is no frame of a Java trace."""
+    """The last line that is no frame of a Java trace, and says more than that there will be no JVM."""
     try:
         lines = log.read_text(errors="replace").split("\n")
     except OSError:
         return ""
-    return next((line.strip() for line in reversed(lines) if line.strip() and not _FRAME.match(line)), "")
+    said = [line.strip() for line in reversed(lines) if line.strip() and not _FRAME.match(line)]
+    return next((line for line in said if not line.startswith(_HOLLOW)), said[0] if said else "")

@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -42,16 +42,19 @@ from storage.delay_levels import parse_delay_levels
 from storage.queue_plan import QueuePlan
 from storage.store_layout import dledger_refused
 
+if TYPE_CHECKING:
+    from spark_jobs.launch import Launch
+
 PREFIX: Final = "rocketlens-verify-"
 
 
-def run_verify(request: VerifyRequest, progress: Progress) -> Report:
+def run_verify(request: VerifyRequest, progress: Progress, launch: "Launch | None" = None) -> Report:
     """Verify a store; raises a RocketLensError where there is none."""
     started = time.monotonic()
     source = find_source(Path(request.store), tuple(map(Path, request.commit_log_directories)))
     with (
         _work_directory(request) as work,
-        spark_context("verify", request.master, work.root, request.settings) as context,
+        spark_context("verify", request.master, work.root, request.settings, launch=launch, warm=__name__) as context,
     ):
         report = Verification(request, source, work, partial(run_tasks, context), progress).run()
     report.seconds = time.monotonic() - started

@@ -1,11 +1,11 @@
 """Why no record starts at a physical offset, in words an operator can act on."""
 
 from storage.commit_log import CommitLog, Segment
+from storage.damaged_ranges import REASONS
 from storage.kernels import record as codes
 from storage.kernels.record import check_shape
 from storage.kernels.scan import find_record_backwards
 from storage.residency import Cold, may_wait
-from storage.torn_end import REASONS
 
 SEARCH_BACK_BYTES = 4 * 1024 * 1024
 """How far back the record is looked for that an offset may lie in: no record of a standard broker is longer."""

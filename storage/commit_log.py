@@ -1,8 +1,8 @@
 """The CommitLog: segments of one or several directories as one stream of records, at one moment.
 
 A :class:`CommitLog` is an immutable snapshot. Opening lists the segments, checks how they adjoin, and finds where the
-valid data end by parsing the last segment that holds anything (store-format §6.6); nothing on disk says it. Bytes
-beyond that end may be well-formed old records and are never served.
+valid data end by parsing the last segment that holds anything (:mod:`storage.segment_end`). Bytes beyond that end may
+be well-formed old records and are never served.
 """
 
 import itertools
@@ -10,25 +10,26 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from protocol.errors import StoreError
+from storage.damaged_ranges import DamagedRange
 from storage.kernels import catalog as table
 from storage.kernels import record as codes
 from storage.kernels.catalog import check_record
 from storage.kernels.memory import PROBE_ADDRESS
 from storage.kernels.record import check_checksums, check_shape, store_timestamp
-from storage.kernels.scan import AT_BLANK, walk_records
 from storage.mapped_file import LARGEST_OFFSET, FileIdentity, MappedFile, list_segment_files
 from storage.residency import Cold, current_tick
+from storage.segment_end import EndSearch, IsLeftOver, SegmentEnd, last_store_timestamp
 from storage.torn_end import TornEnd, look_behind_end
 
-WALK_STEP = 16 * 1024 * 1024
-"""Bytes stepped over before the position is noted, when the end of valid data is looked for."""
-
 SIZE_MASK = 0xFFFFFFFF
+MOST_DAMAGE_TOLD = 5
+"""Places of damage that are told one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +55,19 @@ class CommitLog:
         problems: Iterable[str],
         unreadable: Iterable[Path] = (),
         torn_end: TornEnd | None = None,
+        damage: tuple[DamagedRange, ...] = (),
+        is_left_over: IsLeftOver | None = None,
     ) -> None:
         """Build the lookup table over segments that are sorted by base offset and do not overlap.
 
-        ``problems`` are those of the files; what tore the log's end, if anything did, is told besides.
+        ``problems`` are those of the files; what tore the log's end, if anything did, is told besides, and so is
+        ``damage`` that was passed over in the last segment.
         """
         self.segments = tuple(segments)
         self.unreadable = tuple(unreadable)
         self.torn_end = torn_end
+        self.damage = damage
+        self.is_left_over = is_left_over
         self._file_problems = tuple(problems)
         self.minimum = segments[0].base_offset if segments else 0
         self.end = segments[-1].end if segments else 0
@@ -78,35 +84,55 @@ class CommitLog:
         directories: Iterable[Path],
         previous: "CommitLog | None" = None,
         known_ends: Mapping[FileIdentity, int] | None = None,
+        is_left_over: IsLeftOver | None = None,
+        cut_at: int | None = None,
     ) -> "CommitLog":
         """The log as it is now. Maps of ``previous`` are taken over where the files are the same.
 
-        ``known_ends`` are physical offsets up to which a segment in that very state was found valid. Raises
-        StoreError when a directory cannot be listed or no segment can be read.
+        ``known_ends`` are physical offsets up to which a segment in that very state was found valid, without damage
+        before; ``is_left_over`` tells records behind damage that do not count. The log ends at ``cut_at``, if a broker
+        is known to have cut it there. Raises StoreError when a directory cannot be listed or no segment can be read.
         """
         problems: list[str] = []
         unreadable: dict[Path, StoreError] = {}
         files = _open_files(_list_segments(directories, problems), previous, problems, unreadable)
         if unreadable and not files:
             raise next(iter(unreadable.values()))
-        ends = {segment.file.identity: segment.end for segment in previous.segments} if previous else {}
-        segments = _trim(files, {**(known_ends or {}), **ends}, problems)
-        return cls(segments, problems, unreadable, _torn_end_of(segments))
+        # Walking on from a known end would not tell of damage before it.
+        clean = previous.segments if previous and not previous.damage else ()
+        ends = {segment.file.identity: segment.end for segment in clean}
+        _report_adjacency(files, problems)
+        if cut_at is not None and (cut := _cut(files, cut_at)) is not None:
+            return cls(cut, problems, unreadable, _torn_end_of(cut), (), is_left_over)
+        segments, damage = _trim(files, {**(known_ends or {}), **ends}, is_left_over, problems)
+        return cls(segments, problems, unreadable, _torn_end_of(segments), damage, is_left_over)
 
     @property
     def problems(self) -> tuple[str, ...]:
         """What is missing, foreign or damaged, as sentences."""
+        told = (*self._file_problems, *self.damage_told)
         if self.torn_end is None:
-            return self._file_problems
+            return told
         end = f"no intact record starts at {self.end}: the log ends there, what lies behind is not served"
-        return (*self._file_problems, end, self.torn_end.sentence())
+        return (*told, end, self.torn_end.sentence())
 
-    def grown(self, segments: Sequence[Segment]) -> "CommitLog":
-        """The same log with more in it: its last segment is longer, others may follow; nothing tears its end."""
+    @property
+    def damage_told(self) -> tuple[str, ...]:
+        """What was passed over in the last segment, as sentences."""
+        more = len(self.damage) - MOST_DAMAGE_TOLD
+        told = tuple(damage.sentence() for damage in self.damage[:MOST_DAMAGE_TOLD])
+        return told if more <= 0 else (*told, f"{more} more places of the last segment hold no intact record")
+
+    def grown(self, segments: Sequence[Segment], damage: tuple[DamagedRange, ...] = ()) -> "CommitLog":
+        """The same log with more in it: its last segment is longer, others may follow; nothing tears its end.
+
+        ``damage`` was passed over on the way.
+        """
         if len(segments) != len(self.segments):
-            return CommitLog(segments, self._file_problems, self.unreadable)
+            return CommitLog(segments, self._file_problems, self.unreadable, None, self.damage, self.is_left_over)
         grown = copy(self)  # what is made for each segment is shared
         grown.segments, grown.torn_end, grown.end = tuple(segments), None, segments[-1].end
+        grown.damage += damage
         grown.catalog = self.catalog.copy()
         last = table.HEADER + (len(segments) - 1) * table.SEGMENT_ROW
         grown.catalog[last + table.VALID_LENGTH] = segments[-1].valid_length
@@ -132,12 +158,11 @@ class CommitLog:
         others = listed - {(segment.base_offset, segment.file.path) for segment in kept}
         is_tail = bool(kept) and kept == list(self.segments[-len(kept) :])
         if not is_tail or self.unreadable or any(base_offset <= kept[-1].base_offset for base_offset, _ in others):
-            ends = {segment.file.identity: segment.end for segment in self.segments[-1:]}
-            return CommitLog.open(directories, self, ends)
+            return CommitLog.open(directories, self, is_left_over=self.is_left_over)
         if len(kept) == len(self.segments):
             return self
         _report_adjacency([(segment.base_offset, segment.file) for segment in kept], problems)
-        return CommitLog(kept, problems, self.unreadable, self.torn_end)
+        return CommitLog(kept, problems, self.unreadable, self.torn_end, self.damage, self.is_left_over)
 
     def record(self, physical_offset: int, size: int) -> memoryview | None:
         """``size`` bytes at a physical offset, unchecked, or None when they do not lie in one segment's valid part."""
@@ -287,30 +312,47 @@ def _open_files(
 
 
 def _trim(
-    files: list[tuple[int, MappedFile]], known_ends: Mapping[FileIdentity, int], problems: list[str]
-) -> list[Segment]:
-    """Segments with what of each may hold records: whole files, but the last one that holds data only to their end."""
-    _report_adjacency(files, problems)
-    last = len(files) - 1
-    while last > 0 and not any(files[last][1].view[:8]):
-        last -= 1
-    position = 0
+    files: list[tuple[int, MappedFile]],
+    known_ends: Mapping[FileIdentity, int],
+    is_left_over: IsLeftOver | None,
+    problems: list[str],
+) -> tuple[list[Segment], tuple[DamagedRange, ...]]:
+    """Segments with what of each may hold records: whole files, but the last one that holds data only to their end.
+
+    Also the damage in that last one. Segments behind it hold nothing, or nothing that counts.
+    """
+    last, end = len(files) - 1, SegmentEnd(0, False, ())
     while last >= 0:
-        position, full = find_end(*files[last], known_ends.get(files[last][1].identity, 0))
-        if position > 0 or last == 0:
+        before = partial(last_store_timestamp, *files[last - 1]) if last else int
+        end = EndSearch(*files[last], before, is_left_over).run(known_ends.get(files[last][1].identity, 0))
+        if end.position > 0 or last == 0:
             break
-        if any(files[last][1].view[:8]) and not full:
+        if any(files[last][1].view[:8]) and not end.is_full:
             problems.append(f"{files[last][1].path} starts with no record: the log ends before it")
         last -= 1
     segments = []
     for number, (base_offset, file) in enumerate(files[: last + 1]):
-        length = file.size if number < last else position
+        length = file.size if number < last else end.position
         if number + 1 < len(files):
             length = min(length, files[number + 1][0] - base_offset)
         segments.append(Segment(base_offset, file, length))
-    if segments and full and last + 1 < len(files) and files[last + 1][0] == files[last][0] + files[last][1].size:
+    if segments and end.is_full and _is_followed(files, last):
         segments[-1] = Segment(files[last][0], files[last][1], files[last][1].size)
-    return segments
+    return segments, end.damage
+
+
+def _cut(files: list[tuple[int, MappedFile]], cut_at: int) -> list[Segment] | None:
+    """Segments up to a physical offset at which records start, or None where no file holds it."""
+    kept = [(base_offset, file) for base_offset, file in files if base_offset <= cut_at]
+    if not kept or cut_at > kept[-1][0] + kept[-1][1].size:
+        return None
+    whole = [Segment(base_offset, file, file.size) for base_offset, file in kept[:-1]]
+    return [*whole, Segment(*kept[-1], cut_at - kept[-1][0])]
+
+
+def _is_followed(files: list[tuple[int, MappedFile]], number: int) -> bool:
+    """Whether the next segment is there, and starts where this one ends."""
+    return number + 1 < len(files) and files[number + 1][0] == files[number][0] + files[number][1].size
 
 
 def _find_holes(segments: Sequence[Segment]) -> Iterator[tuple[int, int]]:
@@ -343,42 +385,6 @@ def _report_adjacency(files: list[tuple[int, MappedFile]], problems: list[str]) 
             problems.append(f"hole in the log: no segment holds physical offsets {end} to {following}")
         elif end > following:
             problems.append(f"{file.path} reaches beyond the start of {after.path}; the overlap is ignored")
-
-
-def find_end(base_offset: int, file: MappedFile, known_end: int = 0) -> tuple[int, bool]:
-    """Position behind the last valid record of a segment, and whether a BLANK there declares it full.
-
-    Records are stepped over by their shape; checksums are verified in the last 16 to 32 MiB, where a crash tears.
-    """
-    result = np.zeros(4, dtype=np.int64)
-    starts = [0]
-    position = known_end - base_offset
-    if 0 < position <= file.size and known_end > base_offset and _is_boundary(base_offset, file, position):
-        starts = [position]
-    while True:
-        before = starts[-1]
-        stop = min(file.size, before + WALK_STEP)
-        position = int(walk_records(file.address, before, stop, base_offset, False, result))
-        if position == before and stop < file.size and result[0] != AT_BLANK:
-            position = int(walk_records(file.address, before, file.size, base_offset, False, result))
-        if position == before:
-            break
-        starts.append(position)
-    checked = starts[-3] if len(starts) > 2 else starts[0]
-    position = int(walk_records(file.address, checked, starts[-1], base_offset, True, result))
-    if position < starts[-1]:
-        return position, False
-    walk_records(file.address, position, file.size, base_offset, False, result)
-    return position, bool(result[0] == AT_BLANK)
-
-
-def _is_boundary(base_offset: int, file: MappedFile, position: int) -> bool:
-    """Whether a cached end is still credible: an intact record, a BLANK, or nothing at all starts there."""
-    head = bytes(file.view[position : position + 8])
-    if not any(head):
-        return True
-    size = check_shape(file.address + position, file.size - position, base_offset + position)
-    return bool(size > 0) or int.from_bytes(head[4:], "big", signed=True) == codes.MAGIC_BLANK
 
 
 def _make_catalog(segments: tuple[Segment, ...]) -> np.ndarray:

@@ -5,8 +5,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from storage.kernels import record as codes
 from storage.kernels.scan import AT_DAMAGE, find_record, walk_records
 from storage.mapped_file import MappedFile
+
+REASONS = {
+    codes.BAD_SIZE: "its size cannot be",
+    codes.BAD_MAGIC: "its magic number is none",
+    codes.BAD_OFFSET: "it says another physical offset of itself",
+    codes.BAD_LENGTHS: "its lengths do not add up",
+    codes.BAD_BODY_CRC: "its body does not match its CRC",
+    codes.BAD_PROPERTY_CRC: "it does not match its property CRC",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +31,15 @@ class DamagedRange:
     def length(self) -> int:
         """Bytes passed over."""
         return self.stop - self.start
+
+    def sentence(self) -> str:
+        """For an operator, as one clause."""
+        return f"{self.length} bytes at physical offset {self.start} hold no intact record: {reason_of(self.code)}"
+
+
+def reason_of(code: int) -> str:
+    """What a negative code of the record check means."""
+    return REASONS.get(code, "nothing can be read there")
 
 
 def find_damaged_ranges(file: MappedFile, base_offset: int, start: int, stop: int) -> Iterator[DamagedRange]:

@@ -24,6 +24,7 @@ from storage.kernels.scan import find_record_backwards
 from storage.log_growth import Finds, LogGrowth
 from storage.log_place import HEAD_BYTES, NOTHING, Place, place_behind, start_behind
 from storage.old_bytes import OldBytes
+from storage.segment_end import EndSearch, code_at
 
 SETTLING_SECONDS: Final = 0.02
 """After so long without a change a record that is intact is whole."""
@@ -41,7 +42,14 @@ IsDispatched = Callable[[memoryview, int], bool]
 
 
 class LogRewritten(Exception):
-    """A record that was there was overwritten or cut off: nothing that is known of the log holds any more."""
+    """A record that was there was overwritten or cut off: nothing that is known of the log holds any more.
+
+    ``cut_at`` is the physical offset of damage in whose place a broker has begun to write, None where nobody knows.
+    """
+
+    def __init__(self, cut_at: int | None = None) -> None:
+        super().__init__(cut_at)
+        self.cut_at = cut_at
 
 
 class _Seen(NamedTuple):
@@ -61,6 +69,7 @@ class LogFollower:
         self._place: Place | None = None
         self._last_record: Place | None = None
         self._mark = b""
+        self._passed: OldBytes | None = None
         self._old: OldBytes | None = None
         self._unsettled: _Seen | None = None
         self._damage: _Seen | None = None
@@ -77,12 +86,17 @@ class LogFollower:
         # An intact record came since that log was opened; what is none may have old ones behind it.
         has_old = place is not None and not (place.has_nothing() or place.file.is_cut() or place.is_intact())
         self._old = OldBytes.behind(place) if place is not None and has_old else None
+        if self._passed is not None and self._passed.physical_offset == log.end:  # cut there: what was there is known
+            self._old = self._passed
+        self._passed = _passed_over(log)
         self._remember_last(log, _last_record(log))
 
     def is_quiet(self, log: CommitLog) -> bool:
         """Whether a look would find nothing, as far as that is seen at a glance; may be asked by any thread."""
         place = self._place
-        return log is self._log and place is not None and place.has_nothing() and self._is_mark_there()
+        if log is not self._log or place is None:
+            return False
+        return place.has_nothing() and self._is_mark_there() and self._is_passed_there()
 
     def look(self, log: CommitLog, is_dispatched: IsDispatched, *, patient: bool = True) -> LogGrowth | None:
         """What came to a log since; None while nothing did. Raises LogRewritten.
@@ -91,6 +105,8 @@ class LogFollower:
         """
         if log is not self._log:
             self.adopt(log)
+        if not self._is_passed_there():
+            raise LogRewritten(log.damage[0].start)
         if not self._is_mark_there():
             raise LogRewritten
         if self._place is None:
@@ -118,6 +134,14 @@ class LogFollower:
         last = self._last_record
         return last is None or last.peek(MARK_BYTES) == self._mark
 
+    def _is_passed_there(self) -> bool:
+        """Whether damage that was passed over still begins as it did.
+
+        A broker that starts on a damaged log cuts it there, whatever lies behind, and writes on at that place.
+        """
+        passed = self._passed
+        return passed is None or passed.are_there()
+
     def _is_written(self, place: Place) -> bool:
         """Whether anything stands where the next record will; the map may be looked at then. Raises LogRewritten."""
         if place.has_nothing():
@@ -128,10 +152,13 @@ class LogFollower:
 
     def _take_over(self, growth: LogGrowth) -> None:
         """Follow the log that a look has made."""
+        is_damage_new = self._log is None or growth.commit_log.damage != self._log.damage
         self._log = growth.commit_log
         self._place = place_behind(growth.commit_log, self._directories)
         if self._place is not None and (self._old is not None or growth.commit_log.torn_end is not None):
             self._old = OldBytes.behind(self._place, self._old)
+        if is_damage_new:
+            self._passed = _passed_over(growth.commit_log)
         if growth.last >= 0:
             self._remember_last(growth.commit_log, growth.last)
 
@@ -168,7 +195,7 @@ class LogFollower:
         reached = self._walk_intact(place, limit, seen)
         reason, last = int(self._result[kernel.REASON]), int(self._result[kernel.LAST])
         if reached == place.position:
-            return self._step_over_damage(place, judge) if reason == kernel.AT_DAMAGE else (reason, reached)
+            return self._step_over_damage(finds, place, judge) if reason == kernel.AT_DAMAGE else (reason, reached)
         is_followed = place.file.peek(reached, HEAD_BYTES) != NOTHING
         if not is_followed and not self._is_whole(place, last, reached, judge):
             reason, reached, last = kernel.AT_NOTHING, last, int(self._result[kernel.BEFORE_LAST])
@@ -215,7 +242,7 @@ class LogFollower:
             run.append((at.position, reached))
             at = at._replace(position=reached)
         if not run and reason == kernel.AT_DAMAGE:
-            return self._step_over_damage(place, judge)
+            return self._step_over_damage(finds, place, judge)
         if not run:
             return (reason if reason == kernel.AT_BLANK else kernel.AT_NOTHING), place.position
         ends = dict(run)
@@ -236,19 +263,21 @@ class LogFollower:
         lasts = now - damage.since >= DAMAGED_SECONDS
         return lasts and now - self._looked_at_damage < DAMAGED_SECONDS and place.peek(MARK_BYTES) == damage.content
 
-    def _step_over_damage(self, place: Place, judge: "_Judge") -> tuple[int, int]:
-        """Note bytes that are no intact record; where only a checksum of one is wrong, and that lasts, go on behind."""
+    def _step_over_damage(self, finds: Finds, place: Place, judge: "_Judge") -> tuple[int, int]:
+        """Note bytes that are no intact record; where that lasts, go on with what counts behind them."""
         content = place.peek(MARK_BYTES)
         damage = self._damage
         self._looked_at_damage = judge.now
         if damage is None or (damage.physical_offset, damage.content) != (place.physical_offset, content):
             self._damage = _Seen(place.physical_offset, content, judge.now)
-        if not self._lasts(judge) or not judge.patient:
+        if not self._lasts(judge):
             return kernel.AT_DAMAGE, place.position
-        size = place.size_of_shape()
-        if size > 0 and place._replace(position=place.position + size).is_intact():
-            return kernel.AT_LIMIT, place.position + size
-        return kernel.AT_DAMAGE, place.position
+        search = EndSearch(place.base_offset, place.file, finds.last_timestamp, finds.log.is_left_over)
+        following = search.continuation(place.position)
+        if following is None:
+            return kernel.AT_DAMAGE, place.position
+        finds.pass_over(place, following, code_at(place.base_offset, place.file, place.position))
+        return kernel.AT_LIMIT, following
 
     def _lasts(self, judge: "_Judge") -> bool:
         """Whether the damage that was met will stay."""
@@ -261,6 +290,13 @@ class _Judge(NamedTuple):
     is_dispatched: IsDispatched
     now: float
     patient: bool
+
+
+def _passed_over(log: CommitLog) -> OldBytes | None:
+    """What lies from the first damage on that was passed over in the last segment."""
+    place = Place.of(log, log.damage[0].start) if log.damage else None
+    is_last = place is not None and place.file is log.segments[-1].file
+    return OldBytes.at(place) if place is not None and is_last else None
 
 
 def _end_alike(left: CommitLog, right: CommitLog) -> bool:

@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from storage.commit_log import CommitLog, Segment
+from storage.damaged_ranges import DamagedRange
 from storage.log_place import Place
+from storage.segment_end import last_store_timestamp
 
 
 class LogGrowth(NamedTuple):
@@ -23,8 +25,9 @@ class Finds:
     """Collects what is whole; a segment that has nothing yet counts once records are found behind it."""
 
     def __init__(self, log: CommitLog) -> None:
-        self._log = log
+        self.log = log
         self._segments = list(log.segments)
+        self._damage: list[DamagedRange] = []
         self._passed: list[Segment] = []
         self.records: list[memoryview] = []
         self._last = -1
@@ -51,8 +54,18 @@ class Finds:
         else:
             self._passed.append(segment)
 
+    def pass_over(self, place: Place, following: int, code: int) -> None:
+        """Leave out damage between a place and a position in its segment."""
+        self._damage.append(DamagedRange(place.physical_offset, place.base_offset + following, code))
+
+    def last_timestamp(self) -> int:
+        """Store time (ms) of the last record of the segment before."""
+        segment = self._segments[-1]
+        return last_store_timestamp(segment.base_offset, segment.file)
+
     def growth(self, *, more: bool) -> LogGrowth | None:
         """All of it, or None for nothing."""
-        if self._segments[-1].end == self._log.end and len(self._segments) == len(self._log.segments):
+        if self._segments[-1].end == self.log.end and len(self._segments) == len(self.log.segments):
             return None
-        return LogGrowth(self._log.grown(self._segments), tuple(self.records), self._last, more)
+        damage = tuple(each for each in self._damage if each.stop <= self._segments[-1].end)
+        return LogGrowth(self.log.grown(self._segments, damage), tuple(self.records), self._last, more)

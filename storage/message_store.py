@@ -182,8 +182,8 @@ class MessageStore:
         with self._changing:
             try:
                 changed = work(self._snapshot)
-            except LogRewritten:
-                changed = open_snapshot(self._root, self._options)
+            except LogRewritten as rewritten:
+                changed = open_snapshot(self._root, self._options, rewritten.cut_at)
             if changed is None or changed is self._snapshot:
                 return False
             self._snapshot = changed

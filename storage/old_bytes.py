@@ -10,6 +10,8 @@ from storage.log_place import Place
 MOST_BYTES: Final = 16 * 1024 * 1024
 LEAST_BYTES: Final = 4 * 1024 * 1024
 """So many bytes ahead of the end are remembered at least: more than is written between two looks."""
+FIRST_BYTES: Final = 64
+"""What tells one record from another."""
 
 
 class OldBytes:
@@ -18,6 +20,11 @@ class OldBytes:
     def __init__(self, start: Place, content: bytes) -> None:
         self._start = start
         self._content = content
+
+    @classmethod
+    def at(cls, start: Place) -> "OldBytes":
+        """What lies at a place and behind it now, whatever it is."""
+        return cls(start, start.peek(MOST_BYTES))
 
     @classmethod
     def behind(cls, end: Place, known: "OldBytes | None" = None) -> "OldBytes | None":
@@ -29,12 +36,21 @@ class OldBytes:
         if end.has_nothing() or (known is not None and known._start.base_offset != end.base_offset):
             return None
         if known is None:
-            return cls(end, end.peek(MOST_BYTES))
+            return cls.at(end)
         kept = known._start.position + len(known._content) - end.position
         if kept >= LEAST_BYTES or end.position + kept >= end.file.size:
             return known
         start = end._replace(position=end.position + max(kept, 0))
         return cls(end, known._content[len(known._content) - max(kept, 0) :] + start.peek(MOST_BYTES - max(kept, 0)))
+
+    @property
+    def physical_offset(self) -> int:
+        """Where they start."""
+        return self._start.physical_offset
+
+    def are_there(self) -> bool:
+        """Whether the first of them still stand where they stood."""
+        return self._start.peek(FIRST_BYTES) == self._content[:FIRST_BYTES]
 
     def lay_at(self, place: Place, end: int) -> bool:
         """Whether what lies between a place and a position behind it lay there before, or may have."""

@@ -6,6 +6,7 @@ look at a store that grows costs what came, not what is there.
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from storage.kernels import catalog as table
 from storage.log_follower import LogFollower
 from storage.log_growth import LogGrowth
 from storage.mapped_file import MappedFile
+from storage.queue_place import has_another
 from storage.queue_store import QueueStore
 from storage.state_cache import StateCache
 from storage.store_config import StoreConfig
@@ -72,16 +74,17 @@ class Snapshot:
     incomplete: str | None
 
 
-def open_snapshot(root: Path, options: StoreOptions) -> Snapshot:
-    """Look at a whole store. Waits for the disk."""
+def open_snapshot(root: Path, options: StoreOptions, cut_at: int | None = None) -> Snapshot:
+    """Look at a whole store, whose log was cut at a physical offset if that is given. Waits for the disk."""
     layout = recognise_store(root, options.commit_log_directories)
     cache = StateCache.load(options.state_directory)
-    commit_log = CommitLog.open(layout.commit_log_directories, None, cache.known_ends())
+    is_left_over = partial(has_another, layout.root)
+    commit_log = CommitLog.open(layout.commit_log_directories, None, cache.known_ends(), is_left_over, cut_at)
     config = StoreConfig.load(layout.root)
     index = IndexSet.open(layout.index, commit_log, options.vouched_counts, cache)
     tail = empty_tail(index.uncovered(commit_log.minimum, commit_log.end))
     tail = extend_tail(tail, commit_log, UNBOUNDED if options.scan_budget is None else options.scan_budget)
-    if commit_log.segments:
+    if commit_log.segments and not commit_log.damage:
         cache.note_end_of_data(commit_log.segments[-1].file.identity, commit_log.end)
     cache.save()
     snapshot = Snapshot(
@@ -169,8 +172,7 @@ def _point_at_tail(catalog: Catalog, tail: TailIndex) -> None:
 def _incompleteness(commit_log: CommitLog, tail: TailIndex) -> str | None:
     parts = [f"no segment holds physical offsets {start} to {stop}" for start, stop in commit_log.holes]
     parts += [f"segment {path.name} cannot be read" for path in commit_log.unreadable]
-    if commit_log.torn_end and commit_log.torn_end.next_record is not None:
-        parts.append(commit_log.torn_end.sentence())
+    parts += commit_log.damage_told
     if tail.remaining:
         parts.append(f"{tail.remaining_bytes} bytes of the log beyond the index are still to be scanned")
     return "; ".join(parts) or None

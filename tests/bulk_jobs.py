@@ -17,7 +17,7 @@ class StandIn:
     error: BaseException | None = None
     requests: list[Any] = field(default_factory=list)
 
-    def __call__(self, request: Any, progress: Any) -> Report:
+    def __call__(self, request: Any, progress: Any, launch: Any) -> Report:
         self.requests.append(request)
         progress.note("working")
         if self.error is not None:

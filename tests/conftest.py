@@ -18,6 +18,18 @@ settings.register_profile("fuzz", settings.get_profile("default"), max_examples=
 settings.load_profile("default")
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With ``-n`` a file's tests stay together; all that shares the JVMs of clients, or the Spark session, does too."""
+    for item in items:
+        group = item.nodeid.split("::")[0]
+        if group.startswith("tests/interop/"):
+            group = "interop"
+        elif "spark" in getattr(item, "fixturenames", ()):
+            group = "spark"
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
 @pytest.fixture(scope="session", autouse=True)
 def state_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Servers that tests start keep nothing in the home of the person who runs them."""
@@ -49,5 +61,5 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkContext]":
         "spark.eventLog.dir": f"file://{events}",
         "spark.eventLog.compress": "false",
     }
-    with spark_context("tests", "local[2]", events, settings) as context:
+    with spark_context("tests", "local[2]", events, settings, warm="spark_jobs.run") as context:
         yield context

@@ -1,6 +1,7 @@
 """Open a store for a command."""
 
 import gc
+import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,14 +35,13 @@ def open_store(
     """
     if (index_slots is None) != (index_entries is None):
         raise ConfigError("--index-slots and --index-entries are given together or not at all")
-    for option, directory in (("--state-dir", state_directory), ("--numba-cache", numba_cache)):
-        if directory is not None and directory.resolve().is_relative_to(path.resolve()):
-            raise ConfigError(f"{option} {directory} lies inside the store, where nothing is ever written")
+    check_places(path, state_directory, numba_cache)
     if state_directory is not None and not is_writable(state_directory):
         raise ConfigError(f"--state-dir {state_directory}: cannot be written to")
-    use_numba_cache(numba_cache)
     if stays:
-        compile_apart(KERNELS)
+        load_code(numba_cache)
+    else:
+        use_numba_cache(numba_cache)
     # What a start makes lives as long as the process: looking for garbage in it takes a tenth of the start.
     gc.disable()
     try:
@@ -58,3 +58,21 @@ def open_store(
         return MessageStore.open(path, options)
     finally:
         gc.enable()
+
+
+def check_places(path: Path, state_directory: Path | None, numba_cache: Path | None) -> None:
+    """Raise `ConfigError` for a directory to write to that lies inside the store."""
+    for option, directory in (("--state-dir", state_directory), ("--numba-cache", numba_cache)):
+        if directory is not None and directory.resolve().is_relative_to(path.resolve()):
+            raise ConfigError(f"{option} {directory} lies inside the store, where nothing is ever written")
+
+
+def load_code(numba_cache: Path | None, more: tuple[str, ...] = ()) -> None:
+    """Load all kernels, compiled by another process if that was not done before, and `more` modules.
+
+    Raises `ConfigError` for a cache that cannot be written to.
+    """
+    use_numba_cache(numba_cache)
+    compile_apart(KERNELS)
+    for name in (*KERNELS, *more):
+        importlib.import_module(name)

@@ -1,34 +1,21 @@
 """`rocketlens serve`: answer RocketMQ clients from a store."""
 
-import asyncio
 import logging
-import os
 import resource
 import signal
 import sys
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from broker.cli.errors import NOT_FOUND, fail, plain_errors
-from broker.cli.opening import open_store
 from broker.cli.options import DIRECTORY, endpoint, store_options
+from broker.cli.port_options import port_arguments, port_options
+from broker.cli.serving import run_server
 from broker.config import DEFAULT_PORT, FRAME_LIMIT, SMALLEST_FRAME_LIMIT, CannotListen, Endpoint, ServeOptions
 from broker.limits import Limits
-
-if TYPE_CHECKING:
-    from broker.consumer_offsets import ConsumerOffsets
-    from broker.listeners import Listener
-    from broker.offset_keeper import OffsetKeeper
-    from storage.message_store import MessageStore
-
-logger = logging.getLogger(__name__)
-
-SCAN_BUDGET = 128 * 1024 * 1024
-"""Bytes of log beyond the index that are scanned before the port opens; the rest is scanned while serving."""
 
 MOST_OPEN_FILES = 65536
 """Connections and mapped files beyond the usual soft limit of 1,024 are normal for a server."""
@@ -69,6 +56,15 @@ MOST_OPEN_FILES = 65536
     help="Event loop to run on.",
 )
 @click.option(
+    "--workers",
+    type=click.IntRange(0, 64),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Processes that serve, under one that puts a new one in the place of one that died. 0: serve in this process, "
+    "which dies when a file of the store is cut under it.",
+)
+@click.option(
     "--frame-limit",
     type=click.IntRange(SMALLEST_FRAME_LIMIT, 2**31 - 1),
     default=FRAME_LIMIT,
@@ -83,6 +79,7 @@ MOST_OPEN_FILES = 65536
     multiple=True,
     help="Bound what clients may cost; may be given several times. The names are in docs/port.md.",
 )
+@port_options
 @store_options
 @plain_errors
 def serve(
@@ -95,10 +92,11 @@ def serve(
     rewrite_store_host: bool,
     filter_support_retry: bool,
     loop: str,
+    workers: int,
     frame_limit: int,
     limits: tuple[str, ...],
     numba_cache: Path | None,
-    **store_arguments: Any,
+    **arguments: Any,
 ) -> None:
     """Answer RocketMQ clients and mqadmin from the store in STORE, which is only read.
 
@@ -118,92 +116,18 @@ def serve(
         rewrite_store_host=rewrite_store_host,
         filter_support_retry=filter_support_retry,
         loop=loop,
+        workers=workers,
         frame_limit=frame_limit,
         limits=Limits().changed(limits),
-        **{name: value for name, value in store_arguments.items() if value is not None},
+        **port_arguments(arguments),
+        **{name: value for name, value in arguments.items() if value is not None},
     ).check()
     _allow_many_files()
     try:
-        _serve(options, numba_cache)
+        code = run_server(options, numba_cache)
     except CannotListen as error:
         fail(str(error), NOT_FOUND)
-
-
-def _serve(options: ServeOptions, numba_cache: Path | None) -> None:
-    from broker.listeners import bind_listeners, close_listeners
-
-    listeners = bind_listeners(options.listen, vip=options.vip)
-    try:
-        opened = open_store(
-            options.store,
-            commit_log_directories=options.commit_log_directories,
-            index_slots=options.index_slots,
-            index_entries=options.index_entries,
-            state_directory=options.state_directory,
-            numba_cache=numba_cache,
-            scan_budget=SCAN_BUDGET,
-            stays=True,
-        )
-        for problem in opened.problems:
-            logger.warning("%s", problem)
-        if opened.state.is_live:
-            logger.info("a broker is running on %s: what it writes is followed", options.store)
-        _run(options, opened, listeners)
-    finally:
-        close_listeners(listeners)
-
-
-def _run(options: ServeOptions, opened: "MessageStore", listeners: "Sequence[Listener]") -> None:
-    # Only now: these import the store, and with it the kernels.
-    from broker.broker_service import BrokerService
-    from broker.server import Server
-
-    service = BrokerService.of(opened, options)
-    service.keeper = _offset_keeper(options, opened, service.offsets)
-
-    def announce(addresses: Sequence[Endpoint]) -> None:
-        click.echo(f"rocketlens: serving {options.store} on {', '.join(map(str, addresses))}")
-
-    async def serve_until_told() -> bool:
-        server = Server(service, listeners)
-        await server.serve(announce)
-        return server.is_idle
-
-    with asyncio.Runner(loop_factory=_loop_factory(options.loop)) as runner:
-        if not runner.run(serve_until_told()):
-            # A look-up that cannot be interrupted is still reading; waiting for its thread could take for ever.
-            logging.shutdown()
-            sys.stdout.flush()
-            os._exit(0)
-
-
-def _offset_keeper(options: ServeOptions, opened: "MessageStore", offsets: "ConsumerOffsets") -> "OffsetKeeper | None":
-    """Where consumer groups' offsets are kept; None, with a warning, where the default directory cannot be made.
-
-    Raises `ConfigError` when another server keeps its own there, or the directory asked for cannot be written to.
-    """
-    from broker.offset_keeper import OffsetKeeper
-    from broker.state_directory import StateDirectory, UnusableDirectory, default_state_directory
-
-    try:
-        path = options.state_directory or default_state_directory(options.store, opened.identity)
-        return OffsetKeeper(offsets, StateDirectory(path))
-    except UnusableDirectory as error:
-        if options.state_directory is not None:
-            raise
-        logger.warning("%s; until then offsets of consumer groups are forgotten when this server stops", error)
-        return None
-
-
-def _loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop]:
-    if name == "asyncio":
-        return asyncio.new_event_loop
-    try:
-        import uvloop
-    except ImportError:
-        logger.warning("uvloop is not installed, asyncio's own loop serves instead")
-        return asyncio.new_event_loop
-    return uvloop.new_event_loop
+    sys.exit(code)
 
 
 def _stop_quietly_while_starting() -> None:

@@ -2,11 +2,10 @@
 
 import itertools
 
-from storage.damaged_ranges import find_damaged_ranges
+from storage.damaged_ranges import find_damaged_ranges, reason_of
 from storage.doctor.finding import Finding, Findings, Severity
 from storage.doctor.opened_store import NO_COMMAND, OpenedStore
 from storage.ranges import Range
-from storage.torn_end import REASONS
 
 WALKED_BYTES = 2 * 1024 * 1024 * 1024
 """Bytes at the end of the log whose records are read one by one; the rest is read by `--deep`."""
@@ -30,7 +29,7 @@ def check_log_end(store: OpenedStore) -> tuple[list[Finding], list[Range]]:
             findings.add(
                 Severity.ERROR,
                 segment.file.path,
-                f"{damage.length} bytes hold no intact record: {REASONS.get(damage.code, 'it cannot be read')}",
+                f"{damage.length} bytes hold no intact record: {reason_of(damage.code)}",
                 "the messages there are lost; all others are served",
                 f"rocketlens view --damaged shows what is left of the first; {NO_COMMAND}",
                 position=damage.start - segment.base_offset,
@@ -47,10 +46,10 @@ def _check_torn_end(store: OpenedStore, findings: Findings) -> None:
         return
     torn, last = log.torn_end, log.segments[-1]
     findings.add(
-        Severity.INFO if store.state.is_live and torn.next_record is None else Severity.ERROR,
+        Severity.INFO if store.state.is_live else Severity.ERROR,
         last.file.path,
         torn.sentence(),
-        "the last message was cut short, by a crash mostly; a broker that starts here cuts it off",
+        "a message was cut short, by a crash mostly, or old ones lie there; a broker that starts here cuts that off",
         "nothing to be done for what is served",
         position=torn.physical_offset - last.base_offset,
         physical_offset=torn.physical_offset,

@@ -2,6 +2,7 @@
 
 import shlex
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -9,6 +10,7 @@ from protocol.errors import StoreError
 from storage.checkpoint import Checkpoint
 from storage.commit_log import CommitLog
 from storage.index_set import IndexSet
+from storage.queue_place import has_another
 from storage.queue_store import QueueStore
 from storage.state_cache import StateCache
 from storage.store_config import StoreConfig
@@ -38,7 +40,7 @@ class OpenedStore:
     ) -> "OpenedStore":
         """Open a directory; `vouched` are slots and entries of index files. NotAStore, or StoreError without a log."""
         layout = recognise_store(root, commit_log_directories)
-        commit_log = CommitLog.open(layout.commit_log_directories)
+        commit_log = CommitLog.open(layout.commit_log_directories, is_left_over=partial(has_another, root))
         return cls(
             layout=layout,
             state=read_store_state(root),

@@ -22,6 +22,7 @@ from store_writer import StoreWriter
 VIEW_MESSAGE_BY_ID, QUERY_MESSAGE, PULL_MESSAGE = 33, 12, 11
 TOPIC = "TopicTest"
 SIZES = {"segment_size": 4096, "index_slots": 7, "index_entries": 40, "queue_file_size": 400}
+IN_ONE_PROCESS = ("--workers", "0")
 
 Address = tuple[str, int]
 Found = TypeVar("Found")
@@ -40,7 +41,7 @@ def writer(tmp_path: Path) -> StoreWriter:
 
 @pytest.fixture
 def server(writer: StoreWriter, tmp_path: Path) -> Iterator[Address]:
-    with rocketlens_serving(writer.root, tmp_path) as address:
+    with rocketlens_serving(writer.root, tmp_path, *IN_ONE_PROCESS) as address:
         yield address
 
 
@@ -133,7 +134,7 @@ def test_an_idle_server_survives_a_log_that_is_cut_under_its_map(tmp_path: Path,
         writer.append(TOPIC, b"z" * 400, keys=f"cut-{number}")
     writer.flush()
     segment = writer.root / "commitlog" / f"{0:020d}"
-    with rocketlens_serving(writer.root, tmp_path) as server:
+    with rocketlens_serving(writer.root, tmp_path, *IN_ONE_PROCESS) as server:
         process = server_process(server)
         os.truncate(segment, kept)
         wait_until(lambda: mapped_bytes(process, segment) == -(-kept // 4096) * 4096, "the segment to be mapped anew")

@@ -112,7 +112,7 @@ def test_a_store_that_grows_is_followed_and_only_its_broker_changes_it(tmp_path:
         growing.add()
         growing.flush()
         state = state_directory_beside(growing.root)
-        with serving(growing.root, report, "--state-dir", str(state)) as (process, endpoint):
+        with serving(growing.root, report, "--workers", "0", "--state-dir", str(state)) as (process, endpoint):
             for step in range(4):
                 for _ in range(12):
                     last = growing.add(body=b"x" * 90)

@@ -18,13 +18,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import damage_oracle
 import growing_index
 import oracles
 from kernel_memory import record_at
 from protocol.errors import StoreError
 from storage.absence import explain_absence
 from storage.checkpoint import CHECKPOINT, Checkpoint
-from storage.commit_log import CommitLog, Segment, find_end
+from storage.commit_log import CommitLog, Segment
 from storage.index_coverage import find_gaps
 from storage.index_file import IndexFile, IndexShape, determine_shape
 from storage.index_probe import probe_index_file
@@ -33,6 +34,7 @@ from storage.kernels import lookup as kernel
 from storage.lookup_call import KeyKind, KeyQuery, Scratch, run_lookup
 from storage.mapped_file import MappedFile
 from storage.message_store import MessageStore, StoreOptions
+from storage.segment_end import EndSearch
 from storage.store_config import StoreConfig
 from storage.tail_index import empty_tail, extend_tail
 from store_writer import StoreWriter
@@ -98,14 +100,6 @@ def record_of(content: bytes, position: int) -> oracles.Record | None:
     return record
 
 
-def end_of(content: bytes) -> int:
-    """Where the first thing lies that is no intact record."""
-    end = 0
-    while record := record_of(content, end):
-        end += record.total_size
-    return end
-
-
 def whole_log(file: MappedFile) -> CommitLog:
     """A log that takes all of the file for valid, as after a file changed under a snapshot."""
     return CommitLog([Segment(0, file, file.size)], [])
@@ -115,11 +109,11 @@ def test_the_end_of_changed_segments_is_found(segment: ChangingFile, places: lis
     generator = random.Random(1)
     for number in range(EXAMPLES // 4):
         content = segment.change(generator, places)
-        end, _ = find_end(0, segment.file, generator.choice([0, 0, 200, 4096, -1, 2**63 - 1]))
-        assert 0 <= end <= segment.file.size
+        end = EndSearch(0, segment.file).run(generator.choice([0, 0, 200, 4096, -1, 2**63 - 1]))
+        assert 0 <= end.position <= segment.file.size
         if number % 20 == 0:
-            end, _ = find_end(0, segment.file)
-            assert end == end_of(content)
+            end = EndSearch(0, segment.file).run()
+            assert (end.position, [(each.start, each.stop) for each in end.damage]) == damage_oracle.valid_end(content)
 
 
 def test_any_offset_of_changed_segments_holds_a_record_or_a_reason(segment: ChangingFile, places: list[int]) -> None:

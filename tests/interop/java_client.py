@@ -90,8 +90,11 @@ class JavaError(Exception):
 class JavaClient:
     """A JVM with the jars of one version; ``form`` is JSON or ROCKETMQ, the form in which it writes its headers."""
 
-    def __init__(self, version: str, form: str, work: Path) -> None:
-        """Compiles the harness against that version's jars and starts it; ``work`` is its home and gets its logs."""
+    def __init__(self, version: str, form: str, work: Path, *properties: str) -> None:
+        """Compiles the harness against that version's jars and starts it; ``work`` is its home and gets its logs.
+
+        ``properties`` are system properties for it, like ``-Dtls.enable=true``.
+        """
         self.version, self.form = version, form
         self._used: set[str] = set()
         classes, home = work / "classes", work / "home"
@@ -100,8 +103,9 @@ class JavaClient:
         class_path = f"{jars(version)}/*"
         subprocess.run([tool("javac"), "-d", str(classes), "-cp", class_path, *map(str, SOURCES)], check=True)
         command = [tool("java"), *SMALL_JVM, "-Duser.timezone=UTC", "-Dfile.encoding=UTF-8", f"-Duser.home={home}"]
-        command += [f"-Drocketmq.home.dir={home}", f"-Drocketmq.serialize.type={form}"]
+        command += [f"-Drocketmq.home.dir={home}", f"-Drocketmq.serialize.type={form}", *properties]
         command += ["-cp", f"{classes}{os.pathsep}{class_path}", "Harness"]
+        self.conf = home / "conf"
         self._log = home / "stderr.log"
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(

@@ -42,8 +42,8 @@ class RecordingProxy:
         return [passed.frame.code for passed in self.passed if passed.to_server and not passed.frame.is_response]
 
     def forget(self) -> None:
-        """Starts a new record."""
-        self.passed = []
+        """Starts a new record, in the same list: a pump that just notes a frame must not bring the old one back."""
+        self.passed.clear()
 
     def serve(self) -> None:
         """Accepts connections until `close`."""
@@ -87,7 +87,9 @@ class RecordingProxy:
         splitter = FrameSplitter()
         with contextlib.suppress(OSError):
             while chunk := source.recv(1 << 16):
-                self.passed += [Passed(time.time(), to_server, frame, connection) for frame in splitter.feed(chunk)]
+                self.passed.extend(
+                    [Passed(time.time(), to_server, frame, connection) for frame in splitter.feed(chunk)]
+                )
                 sink.sendall(chunk)
         with contextlib.suppress(OSError):
             sink.shutdown(socket.SHUT_WR)

@@ -30,7 +30,7 @@ def test_a_signal_stops_it_even_if_it_was_ignored_and_a_second_one_is_of_no_use(
     monkeypatch.setattr(command_run, "compile_apart", lambda modules, tell: None)
     signal.signal(number, signal.SIG_IGN)
 
-    def job(_options: object, _progress: object) -> Report:
+    def job(_options: object, _progress: object, _launch: object) -> Report:
         os.kill(os.getpid(), number)
         raise AssertionError("the signal did not stop the job")
 
@@ -48,7 +48,7 @@ def test_after_a_job_signals_do_what_they_did(monkeypatch: pytest.MonkeyPatch) -
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     report = Report(command="rebuild", store="/store", out="/store")
     with pytest.raises(SystemExit):
-        run_command(lambda options, progress: report, as_json=True, numba_cache=None, store="/store")
+        run_command(lambda options, progress, launch: report, as_json=True, numba_cache=None, store="/store")
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
 
 

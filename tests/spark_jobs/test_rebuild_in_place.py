@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Iterator
+from datetime import datetime, tzinfo
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -91,6 +92,18 @@ def test_a_second_run_finds_nothing_to_build_but_the_file_that_is_not_full(crash
     report = rebuild(crashed)
     assert len(report.details["index"]["built"]) == 1
     assert contents(crashed / "index") == first
+
+
+def test_two_runs_within_a_second_leave_a_backup_each(crashed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stopped(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> "Stopped":
+            return cls(2024, 2, 29, 23, 59, 59, tzinfo=tz)
+
+    monkeypatch.setattr("spark_jobs.deliver.datetime", Stopped)
+    backups = [backup for _ in range(2) for backup in rebuild(crashed, keep_checkpoint=True).details["backups"]]
+    assert [Path(path).name for path in backups] == ["index.bak-20240229235959", "index.bak-20240301000000"]
+    assert all(map(os.path.isdir, backups))
 
 
 def test_in_place_damage_where_a_recovery_looks_ends_the_log(tmp_path: Path) -> None:

@@ -113,9 +113,20 @@ def test_what_spark_says_is_told_in_one_line(tmp_path: Path) -> None:
     assert (type(error), str(error)) == (SparkFailed, "Spark does not start: no such master")
 
 
-def test_a_jvm_that_ended_at_once_is_told_by_its_last_words(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            "Invalid maximum heap size: -Xmx9t\nError: Could not create the Java Virtual Machine.\n"
+            "Error: A fatal exception has occurred. Program will exit.\n",
+            "Invalid maximum heap size: -Xmx9t",
+        ),
+        ("Error: Could not create the Java Virtual Machine.\n", "Error: Could not create the Java Virtual Machine."),
+        ("Picked up\nno such master\n\tat a.B(C.java)\n\t... 3 more\n\n", "no such master"),
+    ],
+)
+def test_a_jvm_that_ended_at_once_is_told_by_its_last_words(tmp_path: Path, said: str, told: str) -> None:
     log = tmp_path / "spark.log"
-    log.write_text("Picked up\nError: Could not create the Java Virtual Machine.\n\tat a.B(C.java)\n\t... 3 more\n\n")
+    log.write_text(said)
     error = spark_failure("Spark does not start", RuntimeError("[JAVA_GATEWAY_EXITED] Java gateway …"), log)
-    expected = f"Spark does not start: Error: Could not create the Java Virtual Machine.; more in {log}"
-    assert str(error) == expected
+    assert str(error) == f"Spark does not start: {told}; more in {log}"

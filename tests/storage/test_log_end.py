@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 
 import oracles
 from golden_store import GOLDEN
-from storage import commit_log as module
+from storage import segment_end as module
 from storage.commit_log import CommitLog
 from storage.mapped_file import FileIdentity
 from store_files import write_file
-from store_writer import StoreWriter
+from store_writer import START_TIMESTAMP, StoreWriter
 
 SEGMENT = 1024
 G2 = sorted(path.name for path in (GOLDEN / "g2").glob("*/") if (path / "store.tar.xz").exists())
@@ -119,16 +119,16 @@ class TestEnd:
         assert opened(writer).end == end
 
     def test_old_records_behind_the_end_are_never_served(self, tmp_path: Path) -> None:
-        """Truncation zeroes nothing: what was cut off is still there, well-formed."""
+        """Truncation zeroes nothing: what was cut off is still there, well-formed, and older than what came since."""
         writer = StoreWriter(tmp_path, segment_size=8192)
         fill(writer, 5)
-        stale, end = writer.written[3], writer.written[2].physical_offset
-        writer.overwrite(end, bytes(20))
+        stale = writer.written[3]
+        writer.log.end = writer.written[0].size
+        new = writer.append("T", b"written after the cut", keys="k", store_timestamp=START_TIMESTAMP + 60_000)
         log = opened(writer)
-        assert log.end == end
+        assert log.end == new.physical_offset + new.size
         assert oracles.read_record(stale.record, 0, stale.physical_offset) is not None
         assert log.record_at(stale.physical_offset) is None
-        assert log.damaged_record_at(stale.physical_offset) is None
         assert log.store_timestamp_at(stale.physical_offset, stale.size) == -1
 
     def test_whole_old_segments_behind_a_cut_are_never_served(self, tmp_path: Path) -> None:
@@ -205,14 +205,16 @@ class TestSteps:
         assert opened(writer).end == writer.log.end
 
     @pytest.mark.parametrize("sizes", [[100] * 30, [600] * 5, [2000, 2000, 3]])
-    def test_a_bad_checksum_in_the_last_steps_ends_the_log(self, tmp_path: Path, sizes: list[int]) -> None:
+    def test_a_bad_checksum_in_the_last_steps_is_found_and_passed_over(self, tmp_path: Path, sizes: list[int]) -> None:
         writer = StoreWriter(tmp_path, segment_size=16384)
         for size in sizes:
             writer.append("T", bytes(size))
-        end = writer.log.end
-        writer.append("T", b"bad", body_crc=3)
-        writer.append("T", b"good, and lost with it")
-        assert opened(writer).end == end
+        bad = writer.append("T", b"bad", body_crc=3)
+        good = writer.append("T", b"good")
+        torn = writer.append("T", b"bad at the end", body_crc=3)
+        log = opened(writer)
+        assert log.end == torn.physical_offset
+        assert [(damage.start, damage.stop) for damage in log.damage] == [(bad.physical_offset, good.physical_offset)]
 
     def test_a_blank_behind_several_steps_declares_the_segment_full(self, tmp_path: Path) -> None:
         writer = StoreWriter(tmp_path, segment_size=4096)

@@ -27,30 +27,43 @@ def damaged(tmp_path: Path) -> tuple[StoreWriter, Path]:
     return writer, tmp_path
 
 
-def test_sound_records_behind_a_damaged_one_are_told_of(damaged: tuple[StoreWriter, Path]) -> None:
+def test_sound_records_behind_a_damaged_one_are_served_and_it_is_told_of(damaged: tuple[StoreWriter, Path]) -> None:
     writer, root = damaged
-    sixth, seventh = writer.written[5:7]
+    sixth = writer.written[5]
     store = MessageStore.open(root)
-    assert store.commit_log.end == sixth.physical_offset
-    told = [problem for problem in store.problems if f"physical offset {sixth.physical_offset}" in problem]
-    assert len(told) == 1
-    assert "does not match its CRC" in told[0]
-    assert f"from {seventh.physical_offset} on" in told[0]
-    assert store.query(KeyQuery("T", "k9")).incomplete == told[0]
+    assert store.commit_log.end == writer.log.end
+    assert store.problems == [
+        f"{sixth.size} bytes at physical offset {sixth.physical_offset} hold no intact record: "
+        "its body does not match its CRC"
+    ]
+    for number, written in enumerate(writer.written):
+        answer = store.query(KeyQuery("T", f"k{number}"))
+        assert answer.incomplete == store.problems[0]
+        assert list(answer.physical_offsets) == ([] if written is sixth else [written.physical_offset])
 
 
 def test_the_damaged_record_can_be_shown_and_explained(damaged: tuple[StoreWriter, Path]) -> None:
     writer, root = damaged
     sixth = writer.written[5]
     store = MessageStore.open(root)
+    assert store.record_at(sixth.physical_offset) is None
     shown = store.damaged_record_at(sixth.physical_offset)
     assert shown is not None
     assert len(shown) == sixth.size
     assert zlib.crc32(shown) != zlib.crc32(sixth.record)
     assert "does not match its CRC" in store.explain_absence(sixth.physical_offset)
-    behind = store.damaged_record_at(writer.written[6].physical_offset)
-    assert behind is not None
-    assert bytes(behind) == writer.written[6].record
+
+
+def test_a_damaged_record_behind_the_end_can_be_shown(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path)
+    writer.append("T", b"whole")
+    torn = writer.append("T", b"torn", body_crc=1)
+    writer.close()
+    store = MessageStore.open(tmp_path)
+    assert store.commit_log.end == torn.physical_offset
+    shown = store.damaged_record_at(torn.physical_offset)
+    assert shown is not None
+    assert bytes(shown) == torn.record
 
 
 def test_older_records_behind_the_end_are_leftovers_and_hide_nothing(tmp_path: Path) -> None:

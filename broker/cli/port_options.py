@@ -1,0 +1,80 @@
+"""Options of `serve` that say who may speak to it, and how."""
+
+import ipaddress
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from broker.security.tls import CLIENT_AUTH, MODES, TlsOptions
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+FILE = click.Path(path_type=Path, dir_okay=False)
+
+
+def network(text: str) -> Network:
+    """Read an IP address or a network like 10.0.0.0/8; a wrong one is a usage error."""
+    try:
+        return ipaddress.ip_network(text.strip())
+    except ValueError as error:
+        raise click.BadParameter(f"{text!r} is no IP address and no network like 10.0.0.0/8 ({error})") from error
+
+
+_PORT_OPTIONS = (
+    click.option(
+        "--tls-mode",
+        type=click.Choice(MODES),
+        default=MODES[0],
+        show_default=True,
+        help="TLS on the same port: none, TLS beside plain clients, or TLS alone.",
+    ),
+    click.option("--tls-cert", type=FILE, metavar="PEM", help="Certificate, and those that lead to its authority."),
+    click.option("--tls-key", type=FILE, metavar="PEM", help="Its private key. [default: in the certificate's file]"),
+    click.option("--tls-key-password-file", type=FILE, metavar="FILE", help="File with the password of the key."),
+    click.option("--tls-client-ca", type=FILE, metavar="PEM", help="Authorities of client certificates."),
+    click.option(
+        "--tls-client-auth",
+        type=click.Choice(CLIENT_AUTH),
+        default=CLIENT_AUTH[0],
+        show_default=True,
+        help="Whether clients are asked for a certificate, and must have one.",
+    ),
+    click.option(
+        "--proxy-protocol-from",
+        "proxies",
+        type=network,
+        metavar="IP|NETWORK",
+        multiple=True,
+        help="Proxies whose connections begin with a PROXY header (v1 or v2) that tells the client's address; may be "
+        "given several times.",
+    ),
+    click.option(
+        "--acl",
+        type=FILE,
+        metavar="YAML",
+        help="Accounts that requests must be signed by, as in RocketMQ's plain_acl.yml.",
+    ),
+)
+
+
+def port_options(command: Command) -> Command:
+    """Add what the server's port takes."""
+    for option in reversed(_PORT_OPTIONS):
+        command = option(command)
+    return command
+
+
+def port_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Take the arguments of these options out of `arguments`, as `ServeOptions` has them."""
+    tls = TlsOptions(
+        mode=arguments.pop("tls_mode"),
+        certificate=arguments.pop("tls_cert"),
+        key=arguments.pop("tls_key"),
+        key_password_file=arguments.pop("tls_key_password_file"),
+        client_ca=arguments.pop("tls_client_ca"),
+        client_auth=arguments.pop("tls_client_auth"),
+    )
+    return {"tls": tls, "proxies": tuple(arguments.pop("proxies")), "acl": arguments.pop("acl")}

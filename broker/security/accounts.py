@@ -1,0 +1,177 @@
+"""Accounts: access keys, secret keys and what they permit, from a file as RocketMQ 4.x has it (plain_acl.yml).
+
+A secret is known to its account alone: it is in no log, no error and no `repr`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntFlag
+from pathlib import Path
+from typing import Any
+
+from broker.security.address_patterns import Matches, parse_address_pattern
+from broker.security.watched_files import Watched
+from protocol.errors import ConfigError
+
+SHORTEST_KEY = 7
+"""Characters of an access key and of a secret key, as in RocketMQ."""
+
+RETRY_PREFIX = "%RETRY%"
+"""A group is named by its retry topic where topics and groups share a table."""
+
+
+class Permission(IntFlag):
+    """What may be done with a topic or as a group: send to it, or consume and query."""
+
+    NONE = 0
+    PUB = 4
+    SUB = 8
+    ANY = 12
+
+
+WORDS = {
+    "DENY": Permission.NONE,
+    "PUB": Permission.PUB,
+    "SUB": Permission.SUB,
+    "PUB|SUB": Permission.ANY,
+    "SUB|PUB": Permission.ANY,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """One access key. `permissions` are by topic, and by retry topic for groups; the defaults hold for all others.
+
+    `is_unbounded`: an administrator of whom no permissions are listed may do anything.
+    """
+
+    access_key: str
+    secret_key: bytes = field(repr=False)
+    is_admin: bool
+    is_white: Matches = field(repr=False)
+    default_topic: Permission
+    default_group: Permission
+    permissions: Mapping[str, Permission]
+
+    @property
+    def is_unbounded(self) -> bool:
+        """Whether nothing is denied to this account."""
+        return self.is_admin and not self.permissions
+
+    def permits(self, resource: str, needed: Permission) -> bool:
+        """Whether one of the needed rights to a topic, or to a group by its retry topic, is given."""
+        if self.is_unbounded:
+            return True
+        default = self.default_group if resource.startswith(RETRY_PREFIX) else self.default_topic
+        return bool(self.permissions.get(resource, default) & needed)
+
+
+@dataclass(frozen=True, slots=True)
+class Accounts:
+    """All accounts by access key, and who needs none."""
+
+    by_access_key: Mapping[str, Account]
+    white: tuple[Matches, ...] = field(repr=False)
+
+    def is_white(self, host: str) -> bool:
+        """Whether an address may do anything without a signature."""
+        return any(matches(host) for matches in self.white)
+
+
+def watched_accounts(path: Path) -> Watched[Accounts]:
+    """The accounts of a file, read anew when it changes. Raises `ConfigError`."""
+    return Watched(f"accounts in {path}", [path], lambda: load_accounts(path))
+
+
+def load_accounts(path: Path) -> Accounts:
+    """Read a file of accounts. Raises `ConfigError` naming the file and what is wrong, never a secret."""
+    # Only now: a server without accounts starts without it.
+    import yaml
+
+    try:
+        content = yaml.safe_load(path.read_bytes())
+    except OSError as error:
+        raise ConfigError(f"--acl {path}: {error.strerror}") from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        place = getattr(error, "problem_mark", None)
+        line = f" in line {place.line + 1}" if place is not None else ""
+        # Not the error itself: it quotes the text around the place.
+        raise ConfigError(f"--acl {path}: no YAML{line}") from None
+    try:
+        return _accounts_of(content)
+    except ConfigError as error:
+        raise ConfigError(f"--acl {path}: {error}") from None
+
+
+def _accounts_of(content: Any) -> Accounts:
+    if not isinstance(content, dict):
+        raise ConfigError("expected accounts")
+    accounts = [_account_of(entry, number) for number, entry in enumerate(_list(content, "accounts"), 1)]
+    by_access_key = {account.access_key: account for account in accounts}
+    if len(by_access_key) < len(accounts):
+        raise ConfigError("an access key stands there twice")
+    white = [parse_address_pattern(_text(entry)) for entry in _list(content, "globalWhiteRemoteAddresses")]
+    return Accounts(by_access_key, tuple(white))
+
+
+def _account_of(entry: Any, number: int) -> Account:
+    if not isinstance(entry, dict):
+        raise ConfigError(f"account {number} is no mapping")
+    access_key, secret_key = _text(entry.get("accessKey")), _text(entry.get("secretKey"))
+    if min(len(access_key), len(secret_key)) < SHORTEST_KEY:
+        raise ConfigError(f"account {number}: accessKey and secretKey have {SHORTEST_KEY} characters or more")
+    admin = entry.get("admin")
+    if admin not in (None, True, False):
+        raise ConfigError(f"account {access_key}: admin is true or false")
+    try:
+        return Account(
+            access_key,
+            secret_key.encode(),
+            bool(admin),
+            parse_address_pattern(_text(entry.get("whiteRemoteAddress"))),
+            _permission(entry.get("defaultTopicPerm")),
+            _permission(entry.get("defaultGroupPerm")),
+            _permissions(entry),
+        )
+    except ConfigError as error:
+        raise ConfigError(f"account {access_key}: {error}") from None
+
+
+def _permissions(entry: dict[str, Any]) -> dict[str, Permission]:
+    permissions: dict[str, Permission] = {}
+    for member, prefix in (("topicPerms", ""), ("groupPerms", RETRY_PREFIX)):
+        for text in map(_text, _list(entry, member)):
+            name, equals, word = text.partition("=")
+            if not equals or not name.strip():
+                raise ConfigError(f"{member}: {text!r} is not like name=SUB")
+            permissions[prefix + name.strip().removeprefix(prefix)] = _permission(word)
+    return permissions
+
+
+def _permission(word: Any) -> Permission:
+    if word is None:
+        return Permission.NONE
+    permission = WORDS.get(_text(word).strip())
+    if permission is None:
+        raise ConfigError(f"permission {word!r}: expected {', '.join(WORDS)}")
+    return permission
+
+
+def _list(members: dict[str, Any], name: str) -> list[Any]:
+    value = members.get(name)
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise ConfigError(f"{name} is no list")
+    return value
+
+
+def _text(value: Any) -> str:
+    """A scalar as RocketMQ reads it: numbers without quotes are texts too."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    raise ConfigError("a key, address or permission is neither a text nor a number: put it into quotes")

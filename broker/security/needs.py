@@ -1,0 +1,124 @@
+"""What each request needs: which right to which topic and group, an administrator, or no more than an account.
+
+Consumers' and producers' requests are as rocketmq-acl 4.9.8 has them (PlainAccessValidator). That leaves requests of
+tools open to every account, and would show any message to whoever guesses its offset; here a request that tells about
+a topic or a group needs a right to it, and one that tells about all of them an administrator.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, TypeAlias
+
+from broker.security.accounts import RETRY_PREFIX, Permission
+from protocol.bodies import CheckClientRequestBody, HeartbeatData, LockBatchRequestBody, decode_json
+from protocol.bodies import QueryAssignmentRequestBody as AssignmentBody
+from protocol.codes import RequestCode as Code
+
+Fields: TypeAlias = Mapping[str, str]
+
+
+class Needs(NamedTuple):
+    """Rights by resource, a group standing there by its retry topic; `admin`: only an administrator may."""
+
+    rights: Mapping[str, Permission]
+    admin: bool = False
+
+
+NOTHING = Needs({})
+ADMIN = Needs({}, admin=True)
+
+OPEN_TOPICS = frozenset({"TBW102", "RMQ_SYS_TRACE_TOPIC"})
+"""Topics whose route every client may ask for, as clients do by themselves."""
+
+SUB, ANY = Permission.SUB, Permission.ANY
+
+FIELDS: dict[int, tuple[tuple[str, bool, Permission], ...]] = {
+    Code.PULL_MESSAGE: (("topic", False, SUB), ("consumerGroup", True, SUB)),
+    Code.LITE_PULL_MESSAGE: (("topic", False, SUB), ("consumerGroup", True, SUB)),
+    Code.QUERY_MESSAGE: (("topic", False, SUB),),
+    Code.VIEW_MESSAGE_BY_ID: (("topic", False, SUB),),
+    Code.QUERY_CONSUMER_OFFSET: (("topic", False, SUB), ("consumerGroup", True, SUB)),
+    Code.UPDATE_CONSUMER_OFFSET: (("topic", False, SUB), ("consumerGroup", True, SUB)),
+    Code.GET_CONSUMER_LIST_BY_GROUP: (("consumerGroup", True, SUB),),
+    Code.UNREGISTER_CLIENT: (("consumerGroup", True, SUB),),
+    Code.SEARCH_OFFSET_BY_TIMESTAMP: (("topic", False, SUB),),
+    Code.GET_MAX_OFFSET: (("topic", False, SUB),),
+    Code.GET_MIN_OFFSET: (("topic", False, SUB),),
+    Code.GET_EARLIEST_MSG_STORETIME: (("topic", False, SUB),),
+    Code.QUERY_CONSUME_QUEUE: (("topic", False, SUB), ("consumerGroup", True, SUB)),
+    Code.GET_TOPIC_STATS_INFO: (("topic", False, ANY),),
+    Code.GET_TOPIC_CONFIG: (("topic", False, ANY),),
+    Code.QUERY_TOPIC_CONSUME_BY_WHO: (("topic", False, SUB),),
+    Code.QUERY_CONSUME_TIME_SPAN: (("topic", False, SUB), ("group", True, SUB)),
+    Code.QUERY_TOPICS_BY_CONSUMER: (("group", True, SUB),),
+    Code.QUERY_SUBSCRIPTION_BY_CONSUMER: (("topic", False, SUB), ("group", True, SUB)),
+    Code.GET_SUBSCRIPTIONGROUP_CONFIG: (("group", True, SUB),),
+    Code.GET_CONSUMER_CONNECTION_LIST: (("consumerGroup", True, SUB),),
+    Code.GET_PRODUCER_CONNECTION_LIST: (("producerGroup", True, ANY),),
+    Code.GET_CONSUME_STATS: (("topic", False, SUB), ("consumerGroup", True, SUB)),
+    Code.CONSUMER_SEND_MSG_BACK: (("group", True, SUB),),
+    Code.SEND_MESSAGE: (("topic", False, Permission.PUB),),
+    Code.SEND_MESSAGE_V2: (("b", False, Permission.PUB),),
+    Code.SEND_BATCH_MESSAGE: (("b", False, Permission.PUB),),
+}
+"""Per code: name of a field, whether it names a group, the right that is needed to what it names."""
+
+SIGNED_ALONE = frozenset({Code.GET_BROKER_CLUSTER_INFO, Code.GET_KV_CONFIG, Code.GET_KVLIST_BY_NAMESPACE})
+"""Codes that tell no more than addresses, which every tool asks for first."""
+
+
+def group_resource(group: str) -> str:
+    """A group's name in a table of rights."""
+    return group if group.startswith(RETRY_PREFIX) else RETRY_PREFIX + group
+
+
+def needs_of(code: int, fields: Fields, body: bytes) -> Needs:
+    """What a request needs. Raises `BadCommand` for a body that cannot be read.
+
+    A field that is not there needs nothing: what a request must have, its handler asks for.
+    """
+    rows = FIELDS.get(code)
+    if rows is not None:
+        rights: dict[str, Permission] = {}
+        for name, is_group, permission in rows:
+            if fields.get(name):
+                rights[group_resource(fields[name]) if is_group else fields[name]] = permission
+        return Needs(rights)
+    if code == Code.GET_ROUTEINFO_BY_TOPIC:
+        topic = fields.get("topic", "")
+        return NOTHING if topic in OPEN_TOPICS else Needs({topic: ANY})
+    if code in SIGNED_ALONE:
+        return NOTHING
+    read_body = BODIES.get(code)
+    return ADMIN if read_body is None else Needs(dict.fromkeys(read_body(body), SUB))
+
+
+def _heartbeat(body: bytes) -> list[str]:
+    resources = []
+    for consumer in decode_json(body, HeartbeatData).consumer_data_set:
+        resources.append(group_resource(consumer.group_name))
+        resources += [subscription.topic for subscription in consumer.subscription_data_set]
+    return resources
+
+
+def _check_client(body: bytes) -> list[str]:
+    subscription = decode_json(body, CheckClientRequestBody).subscription_data if body else None
+    return [] if subscription is None else [subscription.topic]
+
+
+def _lock(body: bytes) -> list[str]:
+    told = decode_json(body, LockBatchRequestBody)
+    return [group_resource(told.consumer_group), *(queue.topic for queue in told.mq_set)]
+
+
+def _assignment(body: bytes) -> list[str]:
+    told = decode_json(body, AssignmentBody)
+    return [told.topic, group_resource(told.consumer_group)]
+
+
+BODIES: dict[int, Callable[[bytes], list[str]]] = {
+    Code.HEART_BEAT: _heartbeat,
+    Code.CHECK_CLIENT_CONFIG: _check_client,
+    Code.LOCK_BATCH_MQ: _lock,
+    Code.UNLOCK_BATCH_MQ: _lock,
+    Code.QUERY_ASSIGNMENT: _assignment,
+}

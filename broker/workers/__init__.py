@@ -1,0 +1,1 @@
+"""A server as several processes: one that watches and one or more that serve."""

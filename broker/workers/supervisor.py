@@ -1,0 +1,248 @@
+"""Watches the processes that serve, and puts a new one in the place of one that died.
+
+A file that is cut under its map ends the process that reads it (SIGBUS), and no bounds check can prevent that: between
+check and use a file may always change. So the store is mapped by workers alone. The supervisor holds the listening
+sockets, which live on when a worker dies: who connects meanwhile waits for the next one and is not refused. A worker is
+forked from a process that has loaded all code and all kernels, which takes milliseconds.
+
+It has no event loop and no thread, and reads neither store nor port; it sleeps in `select` until a signal comes.
+"""
+
+import contextlib
+import ctypes
+import logging
+import os
+import select
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import NoReturn
+
+logger = logging.getLogger(__name__)
+
+FIRST_PAUSE_SECONDS = 0.1
+LONGEST_PAUSE_SECONDS = 10.0
+"""The first death is followed by a new worker at once, the second by one after a tenth of a second, then twice as
+long each time, up to ten seconds."""
+
+STEADY_SECONDS = 10.0
+"""A worker that lived so long starts the count anew."""
+
+PATIENCE_SECONDS = 3.0
+"""How much longer than their own timeout workers may take to stop before they are killed."""
+
+PR_SET_PDEATHSIG = 1
+
+Announce = Callable[[], None]
+Work = Callable[[int, Announce], int]
+"""A worker's life: its number, and what to call once it serves; returns its exit code."""
+
+
+@dataclass
+class Worker:
+    """One place, and the process that is in it; times on the monotonic clock."""
+
+    number: int
+    pid: int = 0
+    started_seconds: float = 0.0
+    due_seconds: float = 0.0
+    deaths: int = 0
+    is_ready: bool = False
+    ready: socket.socket | None = field(default=None, repr=False)
+
+
+class Supervisor:
+    """Runs `count` workers until a signal ends it; `announce` is called once, when all of them serve."""
+
+    def __init__(self, work: Work, count: int, announce: Announce, stop_timeout_seconds: float) -> None:
+        self._work, self._announce = work, announce
+        self._stop_timeout_seconds = stop_timeout_seconds
+        self._workers = [Worker(number) for number in range(count)]
+        self.before_stop: Announce = _do_nothing
+        """Called once, before the workers are told to stop."""
+        self._is_announced = False
+        self._signals: set[int] = set()
+        self._wakeup, self._waker = socket.socketpair()
+
+    def run(self) -> int:
+        """Start the workers and watch them; the exit code of the command.
+
+        A worker that fails before the first announcement ends all: what is wrong with the store or the options would
+        be wrong the next time too.
+        """
+        with self._listening_to_signals():
+            code = self._watch()
+            return self._stop() or code
+
+    # ------------------------------------------------------------------ watching
+
+    def _watch(self) -> int:
+        """Keep every place filled until told to stop, or until the first start has failed."""
+        while True:
+            self._fill(time.monotonic())
+            self._sleep()
+            signals, self._signals = self._signals, set()
+            if signals & {signal.SIGTERM, signal.SIGINT}:
+                return 0
+            if signal.SIGHUP in signals:
+                self._send(signal.SIGHUP)
+            for worker, status in self._reap():
+                code = os.waitstatus_to_exitcode(status)
+                if not self._is_announced and code >= 0:
+                    return code or 1
+                self._bury(worker, code)
+            if not self._is_announced and all(worker.is_ready for worker in self._workers):
+                self._is_announced = True
+                self._announce()
+
+    def _fill(self, now: float) -> None:
+        for worker in self._workers:
+            if not worker.pid and now >= worker.due_seconds:
+                self._start(worker)
+
+    def _sleep(self) -> None:
+        """Wait for a signal, a worker that begins to serve, or the time to start one."""
+        due = [worker.due_seconds for worker in self._workers if not worker.pid]
+        timeout = max(0.0, min(due) - time.monotonic()) if due else None
+        waiting = {worker.ready: worker for worker in self._workers if worker.ready is not None}
+        readable, _, _ = select.select([self._wakeup, *waiting], [], [], timeout)
+        for each in readable:
+            if each is self._wakeup:
+                self._signals.update(self._wakeup.recv(4096))
+            else:
+                worker = waiting[each]
+                worker.is_ready = bool(each.recv(1))
+                each.close()
+                worker.ready = None
+
+    def _reap(self) -> Iterator[tuple[Worker, int]]:
+        """Each worker whose process has ended, with the status it left."""
+        for worker in self._workers:
+            if worker.pid:
+                pid, status = os.waitpid(worker.pid, os.WNOHANG)
+                if pid:
+                    worker.pid, worker.is_ready = 0, False
+                    yield worker, status
+
+    def _bury(self, worker: Worker, code: int) -> None:
+        """Say how a worker died and when the next one takes its place."""
+        now = time.monotonic()
+        worker.deaths = 1 if now - worker.started_seconds >= STEADY_SECONDS else worker.deaths + 1
+        pause = (
+            0.0 if worker.deaths == 1 else min(FIRST_PAUSE_SECONDS * 2 ** (worker.deaths - 2), LONGEST_PAUSE_SECONDS)
+        )
+        worker.due_seconds = now + pause
+        reason = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+        if code == -signal.SIGBUS:
+            reason += ": a file of the store was cut or cannot be read any more"
+        logger.error(
+            "worker %d %s; a new one takes its place%s", worker.number, reason, f" in {pause:g} s" * (pause > 0)
+        )
+
+    # ------------------------------------------------------------------ processes
+
+    def _start(self, worker: Worker) -> None:
+        ours, theirs = socket.socketpair()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        supervisor = os.getpid()
+        pid = os.fork()
+        if not pid:
+            ours.close()
+            self._be(worker, theirs, supervisor)
+        theirs.close()
+        if worker.ready is not None:
+            worker.ready.close()
+        worker.pid, worker.ready, worker.started_seconds = pid, ours, time.monotonic()
+
+    def _be(self, worker: Worker, ready: socket.socket, supervisor: int) -> NoReturn:
+        """The life of a new process; never returns into the supervisor's frames."""
+        code = 1
+        try:
+            die_with(supervisor)
+            self._restore_signals()
+            for each in (self._wakeup, self._waker):
+                each.close()
+            code = self._work(worker.number, lambda: _say_ready(ready))
+        except SystemExit as error:
+            code = error.code if isinstance(error.code, int) else int(error.code is not None)
+        except BaseException:
+            logger.exception("worker %d failed", worker.number)
+        finally:
+            logging.shutdown()
+            with contextlib.suppress(OSError, ValueError):
+                sys.stdout.flush()
+            os._exit(code)
+
+    def _send(self, number: int) -> None:
+        for worker in self._workers:
+            if worker.pid:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(worker.pid, number)
+
+    def _stop(self) -> int:
+        """Have all workers stop; 0 if they did so in time and without an error."""
+        self.before_stop()
+        self._send(signal.SIGTERM)
+        deadline = time.monotonic() + self._stop_timeout_seconds + PATIENCE_SECONDS
+        worst = 0
+        while any(worker.pid for worker in self._workers):
+            for _, status in self._reap():
+                worst = worst or abs(os.waitstatus_to_exitcode(status))
+            if time.monotonic() > deadline:
+                logger.error("workers that did not stop in time are killed")
+                self._send(signal.SIGKILL)
+            if any(worker.pid for worker in self._workers):
+                # Woken by SIGCHLD.
+                readable, _, _ = select.select([self._wakeup], [], [], 0.5)
+                if readable:
+                    self._wakeup.recv(4096)
+        return worst if self._is_announced else 0
+
+    # ------------------------------------------------------------------ signals
+
+    @contextlib.contextmanager
+    def _listening_to_signals(self) -> Iterator[None]:
+        """Have the signals that matter wake the supervisor, each as a byte with its number."""
+        self._wakeup.setblocking(False)
+        self._waker.setblocking(False)
+        numbers = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+        self._before = {number: signal.signal(number, _ignore) for number in numbers}
+        signal.set_wakeup_fd(self._waker.fileno(), warn_on_full_buffer=False)
+        try:
+            yield
+        finally:
+            self._restore_signals()
+            self._wakeup.close()
+            self._waker.close()
+
+    def _restore_signals(self) -> None:
+        signal.set_wakeup_fd(-1)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+
+def die_with(supervisor: int) -> None:
+    """Have the kernel end this process with its supervisor, whatever ends that one: nobody else would stop it."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != supervisor:
+        os._exit(1)
+
+
+def _say_ready(ready: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        ready.send(b"1")
+    ready.close()
+
+
+def _ignore(_number: int, _frame: FrameType | None) -> None:
+    """A handler, so that the signal is noted and nothing else happens."""
+
+
+def _do_nothing() -> None:
+    """Where nothing is to be done before the workers stop."""

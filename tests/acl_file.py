@@ -1,0 +1,74 @@
+"""A file of accounts as users of RocketMQ 4.x have it, and requests signed as its clients sign them."""
+
+from collections.abc import Mapping
+
+from broker.security.signature import ACCESS_KEY, SIGNATURE, signature_of
+from protocol.command import encode_request
+
+READER, READER_SECRET = "reader-key", "reader-secret-1"
+ADMIN, ADMIN_SECRET = "admin-key", "admin-secret-1"
+DEFAULTS, DEFAULTS_SECRET = "defaults-key", "12345678"
+BOUNDED, BOUNDED_SECRET = "bounded-key", "bounded-secret"
+WHITE, WHITE_SECRET = "white-key", "white-secret-1"
+
+PLAIN_ACL = f"""\
+globalWhiteRemoteAddresses:
+  - 10.10.103.*
+  - 192.168.0.{{7,8}}
+
+accounts:
+  - accessKey: {READER}
+    secretKey: {READER_SECRET}
+    whiteRemoteAddress:
+    admin: false
+    defaultTopicPerm: DENY
+    defaultGroupPerm: DENY
+    topicPerms:
+      - TopicTest=SUB
+      - both=PUB|SUB
+      - mine=PUB
+      - denied=DENY
+    groupPerms:
+      # by the group's name
+      - readers=SUB
+      - oldReaders=SUB
+      - deniedGroup=DENY
+
+  - accessKey: {ADMIN}
+    secretKey: {ADMIN_SECRET}
+    admin: true
+
+  - accessKey: {DEFAULTS}
+    secretKey: {DEFAULTS_SECRET}
+    defaultTopicPerm: SUB
+    defaultGroupPerm: SUB
+    topicPerms:
+      - denied=DENY
+
+  - accessKey: {BOUNDED}
+    secretKey: {BOUNDED_SECRET}
+    admin: true
+    defaultTopicPerm: DENY
+    defaultGroupPerm: SUB
+    topicPerms:
+      - TopicTest=SUB
+
+  - accessKey: {WHITE}
+    secretKey: {WHITE_SECRET}
+    whiteRemoteAddress: 172.16.*.*
+"""
+
+SECRETS = (READER_SECRET, ADMIN_SECRET, DEFAULTS_SECRET, BOUNDED_SECRET, WHITE_SECRET)
+
+
+def signed_fields(fields: Mapping[str, str], access_key: str, secret: str, body: bytes = b"") -> dict[str, str]:
+    """The fields with what a client adds to them."""
+    named = {**fields, ACCESS_KEY: access_key}
+    return named | {SIGNATURE: signature_of(named, body, secret.encode()).decode()}
+
+
+def signed_request(
+    code: int, fields: Mapping[str, str], access_key: str, secret: str, body: bytes = b"", opaque: int = 1
+) -> bytes:
+    """A whole frame, signed."""
+    return encode_request(code, signed_fields(fields, access_key, secret, body), opaque=opaque, body=body)

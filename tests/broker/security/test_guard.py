@@ -1,0 +1,207 @@
+"""Who is admitted, what the others are told, and that a handler gets the very fields that were checked."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from acl_file import (
+    ADMIN,
+    ADMIN_SECRET,
+    BOUNDED,
+    BOUNDED_SECRET,
+    PLAIN_ACL,
+    READER,
+    READER_SECRET,
+    SECRETS,
+    signed_fields,
+    signed_request,
+)
+from broker.config import Endpoint
+from broker.security.accounts import load_accounts, watched_accounts
+from broker.security.guard import Guard
+from broker_harness import connected, service_of, serving
+from protocol.codes import RequestCode, ResponseCode
+from protocol.command import Response, decode_command, encode_request, ext_fields_of
+from protocol.errors import BadCommand, ConfigError
+from protocol.frame import FrameDecoder
+from storage.message_store import MessageStore
+
+Admit = Callable[..., object]
+QUERY = {"topic": "TopicTest", "key": "hotkey", "maxNum": "3", "beginTimestamp": "0", "endTimestamp": "9" * 18}
+
+
+class Peer:
+    """A connection from elsewhere."""
+
+    local_address = Endpoint("127.0.0.1", 10911)
+    peer_address = Endpoint("198.51.100.7", 4711)
+    is_open = True
+
+    def push(self, frame: bytes) -> None:
+        raise AssertionError("nothing is pushed")
+
+
+@pytest.fixture
+def acl(tmp_path: Path) -> Path:
+    path = tmp_path / "plain_acl.yml"
+    path.write_text(PLAIN_ACL)
+    return path
+
+
+@pytest.fixture
+def guard(acl: Path) -> Guard:
+    return Guard(watched_accounts(acl))
+
+
+def admit(guard: Guard, frame: bytes) -> object:
+    (whole,) = FrameDecoder().feed(frame)
+    return guard.admit(decode_command(whole), Peer())
+
+
+def is_admitted(guard: Guard, frame: bytes) -> bool:
+    return not isinstance(admit(guard, frame), Response)
+
+
+@pytest.mark.parametrize(
+    ("access_key", "secret", "remark"),
+    [
+        ("", READER_SECRET, "username cannot be null."),
+        ("nobody-key", READER_SECRET, "User:nobody-key is not found."),
+        (READER, ADMIN_SECRET, "check signature failed."),
+    ],
+)
+def test_a_refusal_says_why(guard: Guard, access_key: str, secret: str, remark: str) -> None:
+    answer = admit(guard, signed_request(12, QUERY, access_key, secret))
+    assert answer == Response(ResponseCode.NO_PERMISSION, remark)
+
+
+@pytest.mark.parametrize("code", sorted(RequestCode))
+def test_every_code_that_needs_no_right_of_a_consumer_is_for_administrators(guard: Guard, code: RequestCode) -> None:
+    """What is in no table is refused to all others, so that a new code is open to nobody by mistake."""
+    open_to_all = {RequestCode.GET_BROKER_CLUSTER_INFO, RequestCode.GET_KV_CONFIG, RequestCode.GET_KVLIST_BY_NAMESPACE}
+    foreign = dict.fromkeys(("topic", "consumerGroup", "group", "producerGroup", "b", "a"), "unheard")
+    heartbeat = b'{"clientID":"c","consumerDataSet":[{"groupName":"unheard","subscriptionDataSet":[]}]}'
+    lock = b'{"consumerGroup":"unheard","clientId":"c","mqSet":[]}'
+    assignment = b'{"topic":"unheard","consumerGroup":"unheard","messageModel":"CLUSTERING"}'
+    check = b'{"subscriptionData":{"topic":"unheard"}}'
+    bodies = {34: heartbeat, 41: lock, 42: lock, 400: assignment, 46: check}
+    frame = signed_request(code, foreign, READER, READER_SECRET, bodies.get(code, b""))
+    assert is_admitted(guard, frame) == (code in open_to_all)
+    assert is_admitted(guard, signed_request(code, foreign, ADMIN, ADMIN_SECRET, bodies.get(code, b"")))
+
+
+def test_an_administrator_of_whom_permissions_are_listed_has_no_others(guard: Guard) -> None:
+    assert is_admitted(guard, signed_request(206, {}, BOUNDED, BOUNDED_SECRET))
+    assert is_admitted(guard, signed_request(12, QUERY, BOUNDED, BOUNDED_SECRET))
+    assert not is_admitted(guard, signed_request(12, QUERY | {"topic": "other"}, BOUNDED, BOUNDED_SECRET))
+
+
+@pytest.mark.parametrize("added", [{}, {"__ZONE_NAME": "z", "__ZONE_MODE": "m"}, {"_UNIQUE_KEY_QUERY": "true"}])
+def test_fields_that_clients_add_after_signing_may_be_there(guard: Guard, added: dict[str, str]) -> None:
+    fields = signed_fields(QUERY, READER, READER_SECRET) | added
+    assert is_admitted(guard, encode_request(12, fields, opaque=1))
+    signed_too = signed_fields(QUERY | added, READER, READER_SECRET)
+    assert is_admitted(guard, encode_request(12, signed_too, opaque=1))
+    assert not is_admitted(guard, encode_request(12, fields | {"more": "x"}, opaque=1))
+
+
+def test_a_body_is_signed_too(guard: Guard) -> None:
+    lock = b'{"consumerGroup":"readers","clientId":"c","mqSet":[]}'
+    good = signed_request(41, {}, READER, READER_SECRET, lock)
+    assert is_admitted(guard, good)
+    assert not is_admitted(guard, good.replace(b'"c"', b'"d"'))
+    with pytest.raises(BadCommand):
+        admit(guard, signed_request(41, {}, READER, READER_SECRET, b"{"))
+
+
+def test_a_handler_gets_the_fields_that_were_checked(guard: Guard) -> None:
+    fields = signed_fields(QUERY, READER, READER_SECRET)
+    frame = encode_request(12, fields, opaque=1).replace(b'"topic":"TopicTest"', b'"\\u0074opic":"TopicTest"')
+    frame = (len(frame) - 4).to_bytes(4) + (len(frame) - 8).to_bytes(4) + frame[8:]
+    (whole,) = FrameDecoder().feed(frame)
+    command = decode_command(whole)
+    assert not isinstance(guard.admit(command, Peer()), Response)
+    assert ext_fields_of(command) == fields
+    assert b"\\u0074" not in bytes(command.ext_fields)
+
+
+def test_accounts_change_with_their_file(guard: Guard, acl: Path, caplog: pytest.LogCaptureFixture) -> None:
+    frame = signed_request(12, QUERY, READER, READER_SECRET)
+    assert is_admitted(guard, frame)
+    with caplog.at_level(logging.INFO):
+        acl.write_text("accounts: [")
+        guard._accounts.refresh()
+        assert is_admitted(guard, frame)
+        acl.write_text(PLAIN_ACL.replace(READER_SECRET, "another-secret"))
+        guard._accounts.refresh()
+    assert not is_admitted(guard, frame)
+    assert [record.levelname for record in caplog.records] == ["ERROR", "INFO"]
+
+
+def test_no_secret_is_in_a_repr_or_an_error(acl: Path, guard: Guard) -> None:
+    texts = [repr(load_accounts(acl)), repr(guard._accounts.current)]
+    for bad in (
+        "admin: maybe",
+        "secretKey: 1.5",
+        "topicPerms: [x=EVERYTHING]",
+        "defaultTopicPerm: X",
+        "whiteRemoteAddress: 1.2",
+    ):
+        acl.write_text(f"accounts:\n  - accessKey: {READER}\n    secretKey: {READER_SECRET}\n    {bad}\n")
+        with pytest.raises(ConfigError) as caught:
+            load_accounts(acl)
+        texts.append(str(caught.value))
+    acl.write_text(f"accounts:\n  - secretKey: {READER_SECRET}\n  : {{")
+    with pytest.raises(ConfigError) as caught:
+        load_accounts(acl)
+    texts.append(str(caught.value))
+    assert not any(secret in text for secret in SECRETS for text in texts)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("", "expected accounts"),
+        ("[]", "expected accounts"),
+        ("accounts: {}", "accounts is no list"),
+        ("accounts: [5]", "account 1 is no mapping"),
+        ("accounts: [{accessKey: short, secretKey: longenough}]", "7 characters"),
+        ("accounts: [{accessKey: longenough}]", "7 characters"),
+        ("accounts:\n- {accessKey: one-key, secretKey: 12345678}\n- {accessKey: one-key, secretKey: abcdefg}", "twice"),
+        ("globalWhiteRemoteAddresses: [10.0.0]", "'10.0.0' is no IP address"),
+        ("globalWhiteRemoteAddresses: ['10.0.0.{1,300}']", "is no IP address"),
+        ("globalWhiteRemoteAddresses: ['10.0.9-2.*']", "is no IP address"),
+    ],
+)
+def test_a_file_that_is_wrong_is_refused_by_name(acl: Path, content: str, says: str) -> None:
+    acl.write_text(content)
+    with pytest.raises(ConfigError) as caught:
+        load_accounts(acl)
+    assert says in str(caught.value)
+    assert str(acl) in str(caught.value)
+
+
+def test_a_key_of_digits_needs_no_quotes(acl: Path) -> None:
+    acl.write_text("accounts: [{accessKey: digits-key, secretKey: 12345678}]")
+    assert load_accounts(acl).by_access_key["digits-key"].secret_key == b"12345678"
+
+
+@pytest.mark.asyncio
+async def test_records_of_other_topics_are_not_shown_to_who_guesses_their_offset(g1_store: Path, acl: Path) -> None:
+    service = service_of(await asyncio.to_thread(MessageStore.open, g1_store), acl=acl)
+    async with serving(service) as server, connected(server.addresses[0]) as client:
+        assert server._settings.fast_lane is None
+
+        async def ask(code: int, fields: dict[str, str], access_key: str, secret: str) -> int:
+            return (await client.ask(code, signed_fields(fields, access_key, secret))).code
+
+        # Of produced.tsv: hot0 of TopicTest starts at 6581, batch-0 of TopicBatch at 0x116d.
+        assert await ask(33, {"offset": "6581"}, READER, READER_SECRET) == ResponseCode.SUCCESS
+        assert await ask(33, {"offset": str(0x116D)}, READER, READER_SECRET) == ResponseCode.NO_PERMISSION
+        assert await ask(33, {"offset": str(0x116D)}, ADMIN, ADMIN_SECRET) == ResponseCode.SUCCESS
+        assert await ask(12, QUERY, READER, READER_SECRET) == ResponseCode.SUCCESS
+        assert await ask(12, QUERY | {"topic": "TopicBatch"}, READER, READER_SECRET) == ResponseCode.NO_PERMISSION
+        assert (await client.ask(33, {"offset": "6581"})).code == ResponseCode.NO_PERMISSION

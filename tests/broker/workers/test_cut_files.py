@@ -1,0 +1,126 @@
+"""Files that are cut or die under a server that reads them: it serves on, and says what is wrong."""
+
+import os
+import random
+import shutil
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from process import Serving, serving_process
+from protocol.command import decode_command, encode_request
+from protocol.frame import FrameDecoder
+
+SEGMENT = f"{0:020}"
+START, SIZE = 6581, 289
+"""Where hot0 of produced.tsv lies."""
+DEADLINE_SECONDS = 30.0
+
+
+@contextmanager
+def served_copy(store: Path, tmp_path: Path, *options: str) -> Iterator[tuple[Serving, Path]]:
+    """A server of a copy that may be damaged."""
+    copy = tmp_path / "copy"
+    shutil.copytree(store, copy)
+    with serving_process(copy, tmp_path, "--state-dir", str(tmp_path / "state"), *options) as server:
+        yield server, copy
+
+
+def view(server: Serving, offset: int) -> tuple[int, bytes]:
+    """Code and body for an offset; asked again on a new connection when the server dies over it."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while True:
+        try:
+            with socket.create_connection(server.endpoints[0], DEADLINE_SECONDS) as connection:
+                connection.sendall(encode_request(33, {"offset": str(offset)}, opaque=1))
+                decoder = FrameDecoder()
+                while data := connection.recv(65536):
+                    for frame in decoder.feed(data):
+                        command = decode_command(frame)
+                        return command.code, bytes(command.body)
+        except ConnectionError:
+            pass
+        assert time.monotonic() < deadline
+
+
+def worker_of(server: Serving) -> int:
+    """The process of the one worker there is."""
+    pid = server.process.pid
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return int(children[0]) if children else 0
+
+
+@pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
+def test_a_worker_that_dies_is_replaced_and_nobody_is_refused(g1_store: Path, tmp_path: Path, loop: str) -> None:
+    with served_copy(g1_store, tmp_path, "--loop", loop) as (server, _):
+        code, record = view(server, START)
+        assert (code, len(record)) == (0, SIZE)
+        before = worker_of(server)
+        os.kill(before, signal.SIGBUS)
+        started = time.monotonic()
+        # The listening socket outlives the worker: this connection waits for the next one.
+        with socket.create_connection(server.endpoints[0], DEADLINE_SECONDS) as connection:
+            connection.sendall(encode_request(33, {"offset": str(START)}, opaque=1))
+            assert connection.recv(65536)
+        # Generous; a quiet machine needs less than 0.1 s.
+        assert time.monotonic() - started < 2.0
+        assert worker_of(server) not in (before, 0)
+        assert server.stop() == 0
+    assert "SIGBUS" in (tmp_path / "stderr").read_text()
+
+
+def test_a_segment_cut_under_load_is_served_as_far_as_it_goes(g1_store: Path, tmp_path: Path) -> None:
+    with served_copy(g1_store, tmp_path) as (server, copy):
+        offsets = record_offsets(copy)
+        whole = {offset: view(server, offset) for offset in offsets}
+        assert all(code == 0 for code, _ in whole.values())
+        cut = offsets[len(offsets) // 2] // 4096 * 4096
+        os.truncate(copy / "commitlog" / SEGMENT, cut)
+        answers = {offset: view(server, offset) for offset in offsets}
+        for offset in offsets:
+            if offset + len(whole[offset][1]) <= cut:
+                assert answers[offset] == whole[offset]
+            else:
+                assert answers[offset][0] != 0 or answers[offset] == whole[offset]
+        assert server.stop() == 0
+    assert f"no segment holds physical offsets {cut} to" in (tmp_path / "stderr").read_text()
+
+
+def record_offsets(store: Path) -> list[int]:
+    """Where records of the log begin, in steps."""
+    offsets, position = [], 0
+    with (store / "commitlog" / SEGMENT).open("rb") as segment:
+        while len(offsets) < 300:
+            segment.seek(position)
+            size = int.from_bytes(segment.read(4))
+            if not size or int.from_bytes(segment.read(4), signed=True) != -626843481:
+                break
+            offsets.append(position)
+            position += size
+    return offsets
+
+
+@pytest.mark.soak
+def test_files_cut_again_and_again_under_load_end_no_service(g1_store: Path, tmp_path: Path) -> None:
+    chooser = random.Random(17)
+    with served_copy(g1_store, tmp_path) as (server, copy):
+        original = {path: path.read_bytes() for path in copy.rglob("*") if path.is_file() and path.stat().st_size}
+        offsets = record_offsets(copy)
+        for _ in range(50):
+            path = chooser.choice(sorted(original))
+            os.truncate(path, chooser.randrange(len(original[path])))
+            for offset in chooser.sample(offsets, 40):
+                view(server, offset)
+            # Put back in place, as a restored backup would be.
+            path.with_suffix(".back").write_bytes(original[path])
+            path.with_suffix(".back").replace(path)
+        server.process.send_signal(signal.SIGHUP)
+        deadline = time.monotonic() + DEADLINE_SECONDS
+        while any(view(server, offset)[0] for offset in offsets):
+            assert time.monotonic() < deadline
+        assert server.stop() == 0

@@ -1,0 +1,186 @@
+"""A supervisor fills the place of a worker that died, says so, and ends as its workers do."""
+
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from broker.workers.supervisor import Announce, Supervisor
+from process import ROOT
+
+DEADLINE_SECONDS = 60.0
+PROGRAM = """
+import logging, os, sys, time, signal
+from broker.workers.supervisor import Supervisor
+logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(message)s")
+def work(number, announce):
+    os.write(1, b"worker %d %d\\n" % (number, os.getpid()))
+    {before}
+    announce()
+    {after}
+    while True:
+        time.sleep(60)
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+sys.exit(Supervisor(work, {count}, lambda: print("announced", flush=True), 1.0).run())
+"""
+
+
+class Running:
+    """A supervisor in a process of its own, and what it and its workers print."""
+
+    def __init__(self, count: int = 1, before: str = "pass", after: str = "pass") -> None:
+        code = PROGRAM.format(count=count, before=before, after=after)
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        self._killer = threading.Timer(DEADLINE_SECONDS, self.process.kill)
+        self._killer.start()
+
+    def line(self) -> list[str]:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, "the supervisor has ended"
+        return line.split()
+
+    def workers(self, count: int = 1) -> dict[int, int]:
+        """The processes of the next `count` workers that start, by number."""
+        return {int(number): int(pid) for _, number, pid in (self.line() for _ in range(count))}
+
+    def end(self) -> tuple[int, str]:
+        """Wait for the end: exit code, stderr."""
+        _, errors = self.process.communicate()
+        self._killer.cancel()
+        return self.process.returncode, errors
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Running]]:
+    started: list[Running] = []
+
+    def begin(*args: object, **kwargs: object) -> Running:
+        started.append(Running(*args, **kwargs))  # type: ignore[arg-type]
+        return started[-1]
+
+    yield begin
+    for each in started:
+        each._killer.cancel()
+        if each.process.poll() is None:
+            each.process.kill()
+            each.process.communicate()
+
+
+def test_the_announcement_comes_once_when_all_workers_serve(start: Callable[..., Running]) -> None:
+    running = start(3)
+    pids = running.workers(3)
+    assert running.line() == ["announced"]
+    os.kill(pids[1], signal.SIGKILL)
+    assert list(running.workers()) == [1]
+    running.process.terminate()
+    code, errors = running.end()
+    assert code == 0
+    assert "worker 1 was ended by SIGKILL; a new one takes its place" in errors
+
+
+@pytest.mark.parametrize("number", [signal.SIGBUS, signal.SIGSEGV, signal.SIGKILL])
+def test_a_dead_worker_is_replaced_at_once_and_one_that_keeps_dying_ever_later(
+    start: Callable[..., Running], number: signal.Signals
+) -> None:
+    running = start()
+    pid = running.workers()[0]
+    assert running.line() == ["announced"]
+    waited = []
+    for _ in range(4):
+        before = time.monotonic()
+        os.kill(pid, number)
+        pid = running.workers()[0]
+        waited.append(time.monotonic() - before)
+    # Generous: a fork takes some milliseconds.
+    assert waited[0] < 2.0
+    assert [wait >= pause for wait, pause in zip(waited, (0, 0.1, 0.2, 0.4), strict=True)] == [True] * 4
+    running.process.terminate()
+    code, errors = running.end()
+    assert code == 0
+    assert errors.count(f"worker 0 was ended by {number.name}") == 4
+    assert ("a file of the store was cut" in errors) == (number == signal.SIGBUS)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_to_stop_reaches_all_workers(start: Callable[..., Running], number: signal.Signals) -> None:
+    running = start(2)
+    pids = running.workers(2)
+    assert running.line() == ["announced"]
+    running.process.send_signal(number)
+    assert running.end() == (0, "")
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids.values())
+
+
+def test_sighup_is_passed_on(start: Callable[..., Running]) -> None:
+    running = start(2, before="signal.signal(signal.SIGHUP, lambda *_: os.write(1, b'hup %d 0\\n' % number))")
+    running.workers(2)
+    assert running.line() == ["announced"]
+    running.process.send_signal(signal.SIGHUP)
+    assert sorted(running.workers(2)) == [0, 1]
+    running.process.terminate()
+    assert running.end()[0] == 0
+
+
+@pytest.mark.parametrize("code", [2, 3, 0])
+def test_a_worker_that_fails_at_the_start_ends_all(start: Callable[..., Running], code: int) -> None:
+    running = start(1, before=f"sys.exit({code})")
+    running.workers()
+    assert running.end() == (code or 1, "")
+
+
+def test_an_error_at_the_start_is_shown_with_its_trace(start: Callable[..., Running]) -> None:
+    running = start(1, before="1 / 0")
+    running.workers()
+    code, errors = running.end()
+    assert code == 1
+    assert "ZeroDivisionError" in errors
+
+
+def test_a_worker_that_does_not_stop_is_killed(start: Callable[..., Running]) -> None:
+    running = start(1, before="signal.signal(signal.SIGTERM, signal.SIG_IGN)")
+    pid = running.workers()[0]
+    assert running.line() == ["announced"]
+    running.process.terminate()
+    code, errors = running.end()
+    assert code == signal.SIGKILL
+    assert "killed" in errors
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_workers_do_not_outlive_a_supervisor_that_is_killed(start: Callable[..., Running]) -> None:
+    running = start(2)
+    pids = running.workers(2)
+    assert running.line() == ["announced"]
+    running.process.kill()
+    running.end()
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while any(_is_alive(pid) for pid in pids.values()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def _is_alive(pid: int) -> bool:
+    try:
+        return "\nState:\tZ" not in Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_signals_are_as_before_when_it_has_ended(caplog: pytest.LogCaptureFixture) -> None:
+    def fail(number: int, announce: Announce) -> int:
+        return 7
+
+    before = signal.getsignal(signal.SIGHUP), signal.getsignal(signal.SIGCHLD)
+    with caplog.at_level(logging.INFO):
+        assert Supervisor(fail, 1, lambda: None, 1.0).run() == 7
+    assert (signal.getsignal(signal.SIGHUP), signal.getsignal(signal.SIGCHLD)) == before

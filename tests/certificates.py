@@ -1,0 +1,49 @@
+"""Certificates for tests, made with the openssl command when first asked for."""
+
+import ssl
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Authority:
+    """A certificate authority in a folder: `<name>.pem`, `<name>.key`."""
+
+    folder: Path
+    name: str = "ca"
+
+    @classmethod
+    def make(cls, folder: Path, name: str = "ca") -> "Authority":
+        """One that signs itself."""
+        folder.mkdir(exist_ok=True)
+        run = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "3650", "-subj", f"/CN={name}"]
+        _openssl(folder, *run, "-keyout", f"{name}.key", "-out", f"{name}.pem")
+        return cls(folder, name)
+
+    @property
+    def certificate(self) -> Path:
+        return self.folder / f"{self.name}.pem"
+
+    def sign(self, name: str, password: str = "") -> tuple[Path, Path]:
+        """Certificate and key for a name, valid for 127.0.0.1 and localhost too; the key is locked with a password."""
+        key, request, certificate = f"{name}.key", f"{name}.csr", f"{name}.pem"
+        locked = ["-passout", f"pass:{password}"] if password else ["-nodes"]
+        new = ["req", "-new", "-newkey", "rsa:2048", "-subj", f"/CN={name}", "-keyout", key, "-out", request]
+        _openssl(self.folder, *new, *locked)
+        (self.folder / "names").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
+        sign = ["x509", "-req", "-days", "3650", "-in", request, "-out", certificate, "-extfile", "names"]
+        ours = ["-CA", f"{self.name}.pem", "-CAkey", f"{self.name}.key", "-CAcreateserial"]
+        _openssl(self.folder, *sign, *ours)
+        return self.folder / certificate, self.folder / key
+
+    def client_context(self, own: tuple[Path, Path] | None = None) -> ssl.SSLContext:
+        """A client's context that trusts this authority alone, with a certificate of its own if given."""
+        context = ssl.create_default_context(cafile=str(self.certificate))
+        if own is not None:
+            context.load_cert_chain(*own)
+        return context
+
+
+def _openssl(folder: Path, *arguments: str) -> None:
+    subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True, timeout=60)

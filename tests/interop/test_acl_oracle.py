@@ -1,0 +1,207 @@
+"""Who is admitted and which address a pattern means, beside the access validator of RocketMQ 4.9.8 itself."""
+
+import base64
+import itertools
+import json
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acl_file import (
+    ADMIN,
+    ADMIN_SECRET,
+    BOUNDED,
+    BOUNDED_SECRET,
+    DEFAULTS,
+    DEFAULTS_SECRET,
+    PLAIN_ACL,
+    READER,
+    READER_SECRET,
+    WHITE,
+    WHITE_SECRET,
+    signed_request,
+)
+from broker.config import Endpoint
+from broker.security.accounts import load_accounts
+from broker.security.address_patterns import parse_address_pattern
+from broker.security.guard import Guard
+from broker.security.watched_files import Watched
+from interop.jars import OLD_CLIENT_VERSION, jars, tool
+from protocol.command import Response, decode_command, encode_request
+from protocol.frame import FrameDecoder
+
+pytestmark = pytest.mark.interop
+
+Ask = Callable[[dict[str, Any]], str]
+SOURCE = Path(__file__).with_name("AclOracle.java")
+
+
+@pytest.fixture(scope="module")
+def acl(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("home") / "conf" / "plain_acl.yml"
+    path.parent.mkdir()
+    path.write_text(PLAIN_ACL)
+    return path
+
+
+@pytest.fixture(scope="module")
+def ask(acl: Path) -> Iterator[Ask]:
+    home = acl.parent.parent
+    class_path = f"{home}:{jars(OLD_CLIENT_VERSION)}/*"
+    subprocess.run([tool("javac"), "-d", str(home), "-cp", class_path, str(SOURCE)], check=True, timeout=90)
+    command = [tool("java"), "-Xmx128m", "-XX:+UseSerialGC", f"-Drocketmq.home.dir={home}", f"-Duser.home={home}"]
+    process = subprocess.Popen(
+        [*command, "-cp", class_path, "AclOracle"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+
+    def question(value: dict[str, Any]) -> str:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(json.dumps(value) + "\n")
+        process.stdin.flush()
+        return process.stdout.readline().strip()
+
+    yield question
+    process.kill()
+    process.wait()
+    process.stdin.close()
+    process.stdout.close()
+
+
+class Peer:
+    """A connection from an address."""
+
+    local_address = Endpoint("127.0.0.1", 10911)
+    is_open = True
+
+    def __init__(self, host: str) -> None:
+        self.peer_address = Endpoint(host, 4711)
+
+    def push(self, frame: bytes) -> None:
+        raise AssertionError("nothing is pushed")
+
+
+HEARTBEAT = json.dumps(
+    {
+        "clientID": "c",
+        "consumerDataSet": [
+            {
+                "groupName": "readers",
+                "consumeType": "CONSUME_PASSIVELY",
+                "messageModel": "CLUSTERING",
+                "consumeFromWhere": "CONSUME_FROM_LAST_OFFSET",
+                "subscriptionDataSet": [{"topic": "TopicTest", "subString": "*"}, {"topic": "%RETRY%readers"}],
+                "unitMode": False,
+            }
+        ],
+        "producerDataSet": [],
+    }
+).encode()
+
+QUERY = {"key": "k", "maxNum": "1", "beginTimestamp": "0", "endTimestamp": "1"}
+PULL = {"queueId": "0", "queueOffset": "0", "maxMsgNums": "1", "sysFlag": "0", "commitOffset": "0"}
+PULL |= {"suspendTimeoutMillis": "0", "subVersion": "0"}
+COMMIT = {"queueId": "0", "commitOffset": "5"}
+TOPICS = ("TopicTest", "both", "mine", "denied", "unheard", "%RETRY%readers", "%RETRY%others")
+GROUPS = ("readers", "deniedGroup", "others")
+
+
+def requests() -> Iterator[tuple[int, dict[str, str], bytes]]:
+    """Requests of all codes that the validator looks into."""
+    for topic in TOPICS:
+        yield 12, {"topic": topic, **QUERY}, b""
+    for topic, group in itertools.product(TOPICS, GROUPS):
+        yield 11, {"topic": topic, "consumerGroup": group, **PULL}, b""
+        yield 15, {"topic": topic, "consumerGroup": group, **COMMIT}, b""
+    for group in GROUPS:
+        yield 38, {"consumerGroup": group}, b""
+        yield 35, {"clientID": "c", "consumerGroup": group}, b""
+        yield 34, {}, HEARTBEAT.replace(b"readers", group.encode())
+    yield 34, {}, HEARTBEAT.replace(b"TopicTest", b"denied")
+    yield 34, {}, HEARTBEAT.replace(b"TopicTest", b"unheard")
+
+
+KEYS = [
+    (READER, READER_SECRET),
+    (ADMIN, ADMIN_SECRET),
+    (DEFAULTS, DEFAULTS_SECRET),
+    (BOUNDED, BOUNDED_SECRET),
+    (WHITE, WHITE_SECRET),
+    (READER, ADMIN_SECRET),
+    ("nobody-key", READER_SECRET),
+]
+HOSTS = ("127.0.0.1", "10.10.103.77", "192.168.0.7", "192.168.0.9", "172.16.3.4")
+
+
+def test_the_same_requests_are_admitted(acl: Path, ask: Ask) -> None:
+    guard = Guard(Watched("accounts", [acl], lambda: load_accounts(acl)))
+    admitted = 0
+    for (code, fields, body), (access_key, secret) in itertools.product(requests(), KEYS):
+        frame = signed_request(code, fields, access_key, secret, body)
+        for host in HOSTS if code == 12 else HOSTS[:1]:
+            admitted += _compare(guard, ask, frame, host)
+    assert admitted > 100
+
+
+def test_the_same_unsigned_requests_are_admitted(acl: Path, ask: Ask) -> None:
+    guard = Guard(Watched("accounts", [acl], lambda: load_accounts(acl)))
+    good = signed_request(12, {"topic": "TopicTest", **QUERY}, READER, READER_SECRET)
+    frames = [
+        encode_request(12, {"topic": "TopicTest", **QUERY}, opaque=1),
+        encode_request(12, {"topic": "TopicTest", "AccessKey": READER, **QUERY}, opaque=1),
+        encode_request(12, {"topic": "TopicTest", "AccessKey": READER, "Signature": "", **QUERY}, opaque=1),
+        good.replace(b'"maxNum":"1"', b'"maxNum":"2"'),
+        good.replace(b'"topic":"TopicTest"', b'"topic":"TopicTesT"'),
+    ]
+    for frame, host in itertools.product(frames, HOSTS):
+        _compare(guard, ask, frame, host)
+
+
+def _compare(guard: Guard, ask: Ask, frame: bytes, host: str) -> bool:
+    """Ask both about one request; whether they admit it."""
+    expected = ask({"frame": base64.b64encode(frame).decode(), "host": host})
+    (whole,) = FrameDecoder().feed(frame)
+    answer = guard.admit(decode_command(whole), Peer(host))
+    is_admitted = not isinstance(answer, Response)
+    assert is_admitted == (expected == "admitted"), (frame, host, expected, answer)
+    return is_admitted
+
+
+PATTERNS = [
+    "*",
+    "*.*.*.*",
+    "",
+    "127.0.0.1",
+    "127.0.0.1,127.0.0.2",
+    "127.0.0.{1,2}",
+    "127.0.0.*",
+    "127.0.*.*",
+    "127.0.1-9.*",
+    "127.0.0.1-3",
+    "10.0.0.1",
+    "1050:0000:0000:0000:0005:0600:300c:326b",
+    "1050:0000:0000:0000:0005:0600:300c:1-200",
+    "1050:0000:0000:0000:0005:0600:300c:*",
+    "1050:0000:0000:0000:0005:0600:300c:{1,2,326b}",
+]
+ADDRESSES = ["127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4", "127.0.5.1", "127.1.0.1", "10.0.0.1"]
+ADDRESSES += ["1050:0000:0000:0000:0005:0600:300c:326b", "1050:0000:0000:0000:0005:0600:300c:0001"]
+
+
+def test_patterns_mean_the_same_addresses(ask: Ask) -> None:
+    yes = 0
+    for pattern, host in itertools.product(PATTERNS, ADDRESSES):
+        expected = ask({"pattern": pattern, "host": host})
+        assert expected in ("yes", "no"), (pattern, host, expected)
+        assert parse_address_pattern(pattern)(host) == (expected == "yes"), (pattern, host)
+        yes += expected == "yes"
+    assert yes > 30

@@ -1,0 +1,168 @@
+"""Official Java clients and mqadmin at a port with TLS and accounts: who is served, and what others are told."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from acl_file import ADMIN, ADMIN_SECRET, PLAIN_ACL, READER, READER_SECRET, SECRETS
+from certificates import Authority
+from interop.conftest import Java
+from interop.jars import OLD_CLIENT_VERSION, SERVER_VERSION
+from interop.java_client import JavaClient, Subscription
+from interop.rocketlens_process import rocketlens_serving
+
+pytestmark = pytest.mark.interop
+
+HOT_QUERY = ("queryMsgByKey", "-t", "TopicTest", "-k", "hotkey")
+ROUTE = ("topicRoute", "-t", "TopicTest")
+"""Unlike a query, which says no more than that there is no route, this repeats what the server answered."""
+
+CONSUME_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Secured:
+    """A server with accounts that speaks TLS too, and its files."""
+
+    address: str
+    mode: str
+    acl: Path
+    log: Path
+
+
+def set_keys(client: JavaClient, access_key: str, secret_key: str) -> None:
+    """Have mqadmin sign with these keys, or not at all with empty ones."""
+    tools = client.conf / "tools.yml"
+    tools.unlink(missing_ok=True)
+    if access_key:
+        tools.write_text(f"accessKey: {access_key}\nsecretKey: {secret_key}\n")
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return Authority.make(tmp_path_factory.mktemp("ca"))
+
+
+def options(authority: Authority, acl: Path, mode: str) -> list[str]:
+    certificate, key = authority.sign("server")
+    return ["--tls-mode", mode, "--tls-cert", str(certificate), "--tls-key", str(key), "--acl", str(acl)]
+
+
+@pytest.fixture(scope="module", params=["permissive", "enforcing"])
+def server(
+    request: pytest.FixtureRequest, g1_store: Path, authority: Authority, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Secured]:
+    work = tmp_path_factory.mktemp("secured")
+    acl = work / "plain_acl.yml"
+    acl.write_text(PLAIN_ACL)
+    with rocketlens_serving(g1_store, work, *options(authority, acl, request.param)) as (host, port):
+        yield Secured(f"{host}:{port}", request.param, acl, work / "rocketlens.log")
+
+
+@pytest.fixture(scope="module", params=[SERVER_VERSION, OLD_CLIENT_VERSION])
+def tls_client(
+    request: pytest.FixtureRequest, authority: Authority, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[JavaClient]:
+    """A client that speaks TLS and trusts our authority alone."""
+    trust = ["-Dtls.client.authServer=true", f"-Dtls.client.trustCertPath={authority.certificate}"]
+    work = tmp_path_factory.mktemp(f"tls-{request.param}")
+    client = JavaClient(request.param, "JSON", work, "-Dtls.enable=true", *trust)
+    yield client
+    client.close()
+
+
+def ask(client: JavaClient, server: Secured, access_key: str, secret_key: str, *command: str) -> str:
+    set_keys(client, access_key, secret_key)
+    return client.mqadmin(*command, "-n", server.address)
+
+
+def test_good_keys_find_the_messages(server: Secured, tls_client: JavaClient) -> None:
+    for keys in ((READER, READER_SECRET), (ADMIN, ADMIN_SECRET)):
+        printed = ask(tls_client, server, *keys, *HOT_QUERY)
+        assert printed.count("7F00000100002A9F") + printed.count("FD0000000000") >= 40, printed
+
+
+@pytest.mark.parametrize(
+    ("access_key", "secret_key", "says"),
+    [
+        (READER, ADMIN_SECRET, "check signature failed."),
+        ("nobody-key", READER_SECRET, "User:nobody-key is not found."),
+        ("", "", "username cannot be null."),
+    ],
+)
+def test_others_are_told_why_not(
+    server: Secured, tls_client: JavaClient, access_key: str, secret_key: str, says: str
+) -> None:
+    printed = ask(tls_client, server, access_key, secret_key, *ROUTE)
+    assert "CODE: 16" in printed
+    assert says in printed
+    assert "FD0000000000" not in ask(tls_client, server, access_key, secret_key, *HOT_QUERY)
+
+
+def test_a_topic_without_permission_and_what_is_for_administrators_are_refused(
+    server: Secured, tls_client: JavaClient
+) -> None:
+    denied = ("queryMsgByKey", "-t", "TopicBatch", "-k", "batch-0")
+    assert "FD0000000000" not in ask(tls_client, server, READER, READER_SECRET, *denied)
+    printed = ask(tls_client, server, READER, READER_SECRET, "topicRoute", "-t", "TopicBatch")
+    assert "User:reader-key has no permission to access Topic:TopicBatch from 127.0.0.1" in printed
+    assert "FD0000000000" in ask(tls_client, server, ADMIN, ADMIN_SECRET, *denied)
+    printed = ask(tls_client, server, READER, READER_SECRET, "topicList")
+    assert "it is for administrators" in printed
+    assert "TopicTest" in ask(tls_client, server, ADMIN, ADMIN_SECRET, "topicList")
+
+
+def test_a_consumer_with_keys_receives_its_topic_and_no_other(server: Secured, tls_client: JavaClient) -> None:
+    keys = (READER, READER_SECRET)
+    # A group of its own for each client: the second would go on where the first left off.
+    group = "readers" if tls_client.version == SERVER_VERSION else "oldReaders"
+    subscriptions = {
+        "mine": Subscription("push", group, "TopicTest", credentials=keys),
+        "denied": Subscription("push", group, "TopicBatch", credentials=keys),
+        "forged": Subscription("push", group, "TopicTest", credentials=(READER, "wrong-secret")),
+    }
+    tls_client.consume(server.address, {"mine": subscriptions["mine"]})
+    deadline = time.monotonic() + CONSUME_SECONDS
+    while len(tls_client.look("mine").messages) < 20 and time.monotonic() < deadline:
+        time.sleep(0.2)
+    ended = tls_client.end("mine")
+    assert {message["topic"] for message in ended["mine"].messages} == {"TopicTest"}
+    assert len(ended["mine"].messages) >= 20
+    for name in ("denied", "forged"):
+        tls_client.consume(server.address, {name: subscriptions[name]})
+        assert tls_client.end(name)[name].messages == []
+
+
+def test_a_white_list_that_changes_lets_in_who_has_no_keys(server: Secured, tls_client: JavaClient) -> None:
+    assert "CODE: 16" in ask(tls_client, server, "", "", *ROUTE)
+    try:
+        server.acl.write_text(PLAIN_ACL.replace("  - 10.10.103.*", "  - 127.0.0.1"))
+        deadline = time.monotonic() + 20
+        while "CODE: 16" in ask(tls_client, server, "", "", *ROUTE) and time.monotonic() < deadline:
+            time.sleep(0.2)
+        assert "FD0000000000" in ask(tls_client, server, "", "", *HOT_QUERY)
+    finally:
+        server.acl.write_text(PLAIN_ACL)
+        while "CODE: 16" not in ask(tls_client, server, "", "", *ROUTE) and time.monotonic() < deadline:
+            time.sleep(0.2)
+
+
+def test_a_plain_client_is_served_beside_tls_unless_tls_is_enforced(server: Secured, java: Java) -> None:
+    plain = java(SERVER_VERSION, "JSON")
+    try:
+        printed = ask(plain, server, READER, READER_SECRET, *HOT_QUERY)
+    finally:
+        set_keys(plain, "", "")
+    if server.mode == "enforcing":
+        assert "FD0000000000" not in printed
+        assert "speaks no TLS" in server.log.read_text()
+    else:
+        assert "FD0000000000" in printed
+
+
+def test_no_secret_is_in_the_log(server: Secured) -> None:
+    log = server.log.read_text()
+    assert not any(secret in log for secret in SECRETS)
