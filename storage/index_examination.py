@@ -18,6 +18,8 @@ from storage.index_shape import IndexShape
 from storage.mapped_file import FileIdentity, MappedFile
 from storage.state_cache import StateCache
 
+KEYS_LEFT_OUT = "was compacted with keys left out, or from an index that lacked some"
+
 Counts = tuple[int, int]
 """Slots and entries of an index file."""
 
@@ -70,8 +72,8 @@ def examine(
     mark = read_mark(file.view, shape.slots) if shape.compacted else None
     if mark is not None and not mark.is_complete:
         problem = (
-            f"{file.path} was compacted with keys left out, or from an index that lacked some: its range is scanned "
-            "from the log (rocketlens compact index --from-log makes a whole one)"
+            f"{file.path} {KEYS_LEFT_OUT}: its range is scanned from the log "
+            "(rocketlens compact index --from-log makes a whole one)"
         )
         return Examined(file, identity, index_count, None, problem)
     return Examined(file, identity, index_count, CoveringFile(IndexFile(file, shape), has_tags))

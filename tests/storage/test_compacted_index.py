@@ -116,7 +116,7 @@ def test_the_recorded_store_answers_as_before(g1_store: Path, tmp_path: Path) ->
     assert_all_found(store, oracles.read_log(root / "commitlog"))
 
 
-@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(store_plans(maximum_messages=30), st.booleans(), st.booleans(), st.data())
 def test_any_store_answers_every_key_after_any_compaction(
     tmp_path_factory: pytest.TempPathFactory, plan: StorePlan, drop_tags: bool, from_log: bool, data: st.DataObject
@@ -198,7 +198,7 @@ def test_files_that_share_a_stretch_of_the_log_do_without_each_other(tmp_path: P
     assert_all_found(MessageStore.open(writer.root), writer.records)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_a_damaged_byte_anywhere_hides_nothing(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     """In entries and mark even a flipped bit is noticed: the mark's checksum is for both."""
