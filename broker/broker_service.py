@@ -60,8 +60,10 @@ class BrokerService:
         self.clients.on_change = self.notices.tell
 
     @classmethod
-    def of(cls, store: "MessageStore", options: ServeOptions) -> "BrokerService":
+    def of(cls, store: "MessageStore", options: ServeOptions, clients: ClientRegistry | None = None) -> "BrokerService":
         """Name the service by the options, else by what the store's system topics and properties tell.
+
+        `clients` is where groups are known, when another process keeps them.
 
         Raises `ConfigError` when our address shall go into records and its host name has no IP.
         """
@@ -70,6 +72,7 @@ class BrokerService:
             broker_name=options.broker_name or store.identity.broker_name,
             cluster=options.cluster or store.identity.cluster,
             options=options,
+            clients=clients or ClientRegistry(),
             advertise=options.advertise,
             advertise_ip=options.advertise.resolved() if options.advertise and options.rewrite_store_host else None,
         )

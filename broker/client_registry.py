@@ -78,7 +78,7 @@ class ClientRegistry:
     """All groups with a live member. Safe to use from several threads.
 
     `on_change` is called with each consumer group that got other members or subscribes to other topics, never under the
-    registry's lock, and on whatever thread found out.
+    registry's lock, and on whatever thread found out; `on_heard` with each consumer group of a heartbeat.
     """
 
     def __init__(self, clock_seconds: Callable[[], float] = time.monotonic) -> None:
@@ -89,6 +89,7 @@ class ClientRegistry:
         self._groups_by_connection: dict[int, set[str]] = {}
         self._swept_seconds = clock_seconds()
         self.on_change: Callable[[ConsumerGroup], None] = _tell_nobody
+        self.on_heard: Callable[[ConsumerGroup], None] | None = None
 
     def heartbeat(self, connection: ClientConnection, data: HeartbeatData, language: str, version: int) -> bool:
         """Note what the client of `connection` says of itself; False when there are too many groups to keep."""
@@ -107,6 +108,9 @@ class ClientRegistry:
             ]
             for producer in data.producer_data_set:
                 self._producers.setdefault(producer.group_name, {})[id(connection)] = member
+        if self.on_heard is not None:
+            for consumer in data.consumer_data_set:
+                self.on_heard(self._consumers[consumer.group_name])
         self._tell(changed)
         return True
 

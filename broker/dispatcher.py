@@ -23,6 +23,7 @@ from broker.lookup_pool import LookupPool
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Command, Response, decode_header
 from protocol.errors import RocketLensError
+from protocol.headers import EmptyRequestHeader
 from storage.residency import Cold
 
 logger = logging.getLogger(__name__)
@@ -185,6 +186,11 @@ class Dispatcher:
         check_families([type(processor) for processor in processors])
         self._handlers = dict(_rows_of(processors))
         self._pool = LookupPool(lookup_threads)
+
+    def forward(self, codes: Iterable[int], method: Callable[..., Answer]) -> None:
+        """Have `method` answer these codes instead of their handlers; it gets an empty header and the request."""
+        for code in codes:
+            self._handlers[code] = Handler(method, EmptyRequestHeader, True)
 
     @property
     def codes(self) -> frozenset[int]:

@@ -32,6 +32,29 @@ class Listener:
         return Endpoint.of_socket(self.socket.getsockname())
 
 
+def bind_for_workers(endpoints: Iterable[Endpoint], *, vip: bool, count: int) -> list[list[Listener]]:
+    """Bind every address once for each of `count` workers, among which the kernel shares out the connections.
+
+    Raises `CannotListen` as `bind_listeners`, also for an address on which another server shares out connections.
+    """
+    alone = bind_listeners(endpoints, vip=vip)
+    if count == 1:
+        return [alone]
+    # That showed the addresses to be free, and which ports 0 stood for.
+    places = [(listener.socket.family, listener.endpoint, listener.port_distance) for listener in alone]
+    close_listeners(alone)
+    bound: list[list[Listener]] = []
+    try:
+        for _ in range(count):
+            bound.append([])
+            for family, endpoint, distance in places:
+                bound[-1].append(Listener(_bind(family, endpoint, is_shared=True), distance))
+    except BaseException:
+        close_listeners(listener for listeners in bound for listener in listeners)
+        raise
+    return bound
+
+
 def bind_listeners(endpoints: Iterable[Endpoint], *, vip: bool = False) -> list[Listener]:
     """Bind every address, and with `vip` the port two below each; the VIP listeners come last.
 
@@ -72,8 +95,8 @@ def _addresses(endpoint: Endpoint) -> Iterator[tuple[int, Endpoint]]:
         yield family, Endpoint.of_socket(address)
 
 
-def _bind(family: int, endpoint: Endpoint) -> socket.socket:
-    """Bind one address for ourselves alone.
+def _bind(family: int, endpoint: Endpoint, *, is_shared: bool = False) -> socket.socket:
+    """Bind one address for ourselves alone, or for several of our processes.
 
     SO_REUSEADDR lets a restart have the port while old connections linger in TIME_WAIT; beside a socket that listens,
     Linux refuses it all the same. SO_REUSEPORT would let a second server start silently.
@@ -83,6 +106,8 @@ def _bind(family: int, endpoint: Endpoint) -> socket.socket:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         # Inherited by accepted connections: a client that vanished is noticed even while its request waits.
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        if is_shared:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if family == socket.AF_INET6:
             listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         listening.setblocking(False)

@@ -33,6 +33,8 @@ from broker.security.guard import Guard, GuardedDispatcher
 from broker.security.reception import Reception
 from broker.security.tls import watched_context
 from broker.security.watched_files import WATCH_SECONDS, Watched
+from broker.workers.member import OWNED_CODES, Member
+from broker.workers.owner import Owner
 from protocol.errors import RocketLensError
 from storage.residency import allow_waiting, forbid_waiting
 
@@ -49,9 +51,15 @@ class Server:
     """One served store on its listening sockets, for one event loop."""
 
     def __init__(
-        self, service: BrokerService, listeners: Sequence[Listener], dispatcher: Dispatcher | None = None
+        self,
+        service: BrokerService,
+        listeners: Sequence[Listener],
+        dispatcher: Dispatcher | None = None,
+        colleagues: Owner | Member | None = None,
     ) -> None:
         """Take over bound `listeners`; `dispatcher` None means one of all request families.
+
+        `colleagues` are the other worker processes, as worker 0 or as one of the others sees them.
 
         Raises `ConfigError` for TLS files that cannot be used.
 
@@ -69,6 +77,10 @@ class Server:
         costs = Costs(self._options.limits, time.monotonic)
         self._settings = ConnectionSettings(self._dispatcher, self._options.frame_limit, lane, costs)
         self._settings.lost = service.clients.connection_lost
+        self._colleagues = colleagues
+        if isinstance(colleagues, Member):
+            self._dispatcher.forward(OWNED_CODES, colleagues.forward)
+            self._settings.lost = colleagues.connection_lost
         self._servers: list[asyncio.Server] = []
         self._context = watched_context(self._options.tls) if self._options.tls.is_on else None
         self._reception = self._make_reception(costs)
@@ -126,6 +138,8 @@ class Server:
         self._service.notices.start()
         if self._service.keeper is not None:
             self._service.keeper.start()
+        if self._colleagues is not None:
+            await self._colleagues.start()
         for listener in self._listeners:
             # Not left to the loop: uvloop does not say that it failed.
             listen(listener)
@@ -178,6 +192,8 @@ class Server:
             for connection in list(self._settings.open):
                 connection.abort()
             await self._settings.all_closed.wait()
+        if self._colleagues is not None:
+            self._colleagues.stop()
         self._dispatcher.close()
         if self._service.keeper is not None:
             await asyncio.to_thread(self._service.keeper.stop)

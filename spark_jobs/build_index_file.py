@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+import numpy as np
 
 from protocol.checksum import crc32
+from spark_jobs.complete_index import Hole
 from spark_jobs.place_entries import Piece, PlacedFile, entry_place
 from spark_jobs.work_directory import WorkDirectory
 from storage.direct_writer import write_file
@@ -21,7 +23,8 @@ class BuildIndexTask(msgspec.Struct, frozen=True):
     """The file of a number, to be written to `path`: counts, entries, and the header of the last file that is kept.
 
     With `compact` the entries of a slot lie side by side; such a file ends at `end_physical_offset`, if that is given
-    and no entry lies beyond it.
+    and no entry lies beyond it. `complete`: nothing is left out of what it spans, if it is cut off from its neighbours
+    where the log can be cut, and spans none of the `holes`; `tags`: nor are entries of tags.
     """
 
     work: str
@@ -33,6 +36,9 @@ class BuildIndexTask(msgspec.Struct, frozen=True):
     seed: IndexHeader | None
     compact: bool = False
     end_physical_offset: int = 0
+    complete: bool = False
+    holes: tuple[Hole, ...] = ()
+    tags: bool = False
 
     @property
     def name(self) -> str:
@@ -55,12 +61,18 @@ def build_index_file(task: BuildIndexTask) -> dict[str, Any]:
 
 def _build(task: BuildIndexTask, report: Any) -> dict[str, Any]:
     builder = _builder(task)
-    put = 0
+    put, complete = 0, task.complete
     for piece in task.placed.pieces:
-        builder.put(read_entries(piece), piece.skip, piece.count)
+        columns = read_entries(piece)
+        builder.put(columns, piece.skip, piece.count)
+        complete = complete and is_cut_off(columns, piece.skip, piece.count)
         put += piece.count
         report(put, put)
-    header = builder.finish(task.end_physical_offset) if isinstance(builder, CompactFileBuilder) else builder.finish()
+    if isinstance(builder, CompactFileBuilder):
+        complete = complete and not any(hole.lies_within(*builder.span) for hole in task.holes)
+        header = builder.finish(task.end_physical_offset, complete=complete, tags=task.tags)
+    else:
+        header = builder.finish()
     checksum = crc32(memoryview(builder.memory)[: builder.used])
     partial = WorkDirectory(Path(task.work)).partial / f"{task.name}.{os.getpid()}"
     write_file(partial, builder.memory, builder.used, builder.size)
@@ -72,6 +84,7 @@ def _build(task: BuildIndexTask, report: Any) -> dict[str, Any]:
         "size": builder.size,
         "used": builder.used,
         "checksum": checksum,
+        "complete": complete,
     }
 
 
@@ -89,6 +102,16 @@ def read_entries(piece: Piece) -> EntryColumns:
     return EntryColumns(
         piece.block.first, columns["offsets"], columns["timestamps"], columns["counts"], columns["hashes"]
     )
+
+
+def is_cut_off(columns: EntryColumns, skip: int, count: int) -> bool:
+    """Whether entries [skip, skip + count) are all that a block has between the records of the first and the last."""
+    if not skip and count == len(columns.hashes):
+        return True
+    offsets = np.repeat(columns.record_offsets, columns.record_entries)
+    inside = offsets[skip : skip + count]
+    before, behind = offsets[:skip], offsets[skip + count :]
+    return not (before.size and before.max() > inside.min()) and not (behind.size and behind.min() < inside.max())
 
 
 def header_fields(header: IndexHeader) -> tuple[int, ...]:

@@ -1,5 +1,6 @@
 """Header, slots, pointers and times of an index file: what follows from its entries and from the records they name."""
 
+from functools import reduce
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +23,7 @@ from storage.kernels.verify import (
     STATE_LAST,
     STATE_SMALLEST,
     check_pointers,
+    earlier_begin,
     expected_difference,
 )
 
@@ -205,7 +207,7 @@ class ShapeCheck:
             known = not (self._left.expired or self._left.lost or self._left.strays.size)
             times = [int(self._left.unseen.timestamps[place]) for _, place in self._left.pairs]
             times += [self._matched.time(STATE_SMALLEST), self._matched.time(STATE_LARGEST)]
-            expected["begin_timestamp"] = {min(times) if known else NO_TIME}
+            expected["begin_timestamp"] = {reduce(earlier_begin, times) if known else NO_TIME}
             # A compaction leaves the end where the broker's skip rule needs it, be the last records dropped or not.
             said = self._copy.header.end_physical_offset
             last = {
@@ -249,12 +251,21 @@ class ShapeCheck:
             self._findings.add(FILE, self._task.path, "", -1, -1, expected, f"{self._copy.size} bytes")
         first, behind = entry_position(self._counts, 0, ""), entry_position(self._counts, entries + 1, "")
         position = self._copy.first_data(first, first + ENTRY_BYTES)
-        if position >= 0:
-            self._findings.add(ENTRY, self._task.path, "entry 0", position, -1, "zeros", "other bytes")
+        if position >= 0 and not self._is_marked():
+            expected = "zeros, or the mark of a compacted file"
+            self._findings.add(ENTRY, self._task.path, "entry 0", position, -1, expected, "other bytes")
         position = self._copy.first_data(behind, self._copy.size)
         if position >= 0 and not self._task.grows:
             found = "other bytes"
             self._findings.add(ENTRY, self._task.path, "behind the last entry", position, -1, "zeros", found)
+
+    def _is_marked(self) -> bool:
+        """Whether entry 0 is the mark of this file; its checksum may be wrong where an entry is that it is for."""
+        slots, entries = self._counts.slots, self._counts.entries
+        mark = self._copy.mark(slots)
+        if mark is None or mark.entries > entries:
+            return False
+        return self._findings.counts[ENTRY] > 0 or self._copy.is_marked_truly(slots)
 
     def _say_header(self, field: str, expected: object, found: object) -> None:
         """A field's record is that of the first or the last entry, as long as those are the oldest and the newest."""

@@ -35,6 +35,7 @@ from spark_jobs.compact_tasks import (
     scanned_merge_tasks,
     split_tasks,
 )
+from spark_jobs.complete_index import Hole, find_holes, joint_tasks, look_at_joint, stretches_left_out, stretches_lost
 from spark_jobs.index_names import implied_zone, name_files, parse_zone
 from spark_jobs.kept_index import IndexShapeWanted, choose_shape
 from spark_jobs.log_end import LogEnd, find_log_end
@@ -66,7 +67,8 @@ class Compacted:
     """What a job built, before it is published.
 
     `segments` are summaries of a scan, and `log_end` what they say; neither is there where the index was read. `read`
-    is the number of entries that there were, `dropped` how many went, and why.
+    is the number of entries that there were, `dropped` how many went, and why. `holes` are where keys were missing
+    before, `left_out` where topics went, and `tags` says whether each record's tag had its entry.
     """
 
     shape: IndexShapeWanted
@@ -77,6 +79,9 @@ class Compacted:
     index_files: list[dict[str, Any]] = field(default_factory=list)
     read: int = 0
     dropped: dict[str, int] = field(default_factory=lambda: dict.fromkeys((*OUTSIDE, *LEFT), 0))
+    holes: list[Hole] = field(default_factory=list)
+    left_out: list[Hole] = field(default_factory=list)
+    tags: bool = True
     notes: list[str] = field(default_factory=list)
 
 
@@ -102,10 +107,12 @@ class Compact:
         tasks = self._scan(probed, compacted) if request.from_log else self._split(probed, compacted)
         blocks = self._order(self._merge(tasks, compacted))
         self._build(blocks, probed, compacted)
+        self._note_files(compacted)
         return compacted
 
     def _split(self, probed: Probed, compacted: Compacted) -> list[MergeTask]:
         """Take the index files apart."""
+        self._look_for_holes(probed, compacted)
         tasks = split_tasks(self._work, self._source, probed.index_files, compacted.shape)
         splits = self._run(splitting.PHASE, tasks, splitting.split_index_file, sum(max(t.entries, 0) for t in tasks))
         compacted.read = total(splits, "entries")
@@ -116,10 +123,20 @@ class Compact:
             compacted.end = compacted.last_header.end_physical_offset
         return merge_tasks(self._work, self._request, list(zip(tasks, splits, strict=True)), self._source.segments)
 
+    def _look_for_holes(self, probed: Probed, compacted: Compacted) -> None:
+        """Find out what the index files lack between them, while that can be seen."""
+        checks = probed.index_files
+        compacted.tags = all(check.get("tags", False) for check in checks if "range" in check)
+        source, tags = self._source, compacted.tags and not self._request.drop_tags
+        tasks = joint_tasks(source.layout.index, source.segments, checks, tags=tags)
+        answers = run_tasks(self._context, "joints", tasks, look_at_joint)
+        compacted.holes = find_holes(checks, list(zip(tasks, (answer["whole"] for answer in answers), strict=True)))
+
     def _scan(self, probed: Probed, compacted: Compacted) -> list[MergeTask]:
         """Read the log."""
         request = self._request
         options = ScanOptions(entries_from=0, checksums_from=probed.recovery_start, tags=compacted.shape.tags)
+        compacted.tags = compacted.shape.tags
         compacted.segments = scan_log(self._context, self._work, self._source, options, self._progress)
         log_end = find_log_end(compacted.segments, None if request.out else probed.recovery_start)
         compacted.log_end = log_end
@@ -132,6 +149,9 @@ class Compact:
         merges = self._run(merging.PHASE, tasks, merging.merge_entries, entries)
         for reason in LEFT:
             compacted.dropped[reason] = total(merges, reason)
+        if not self._request.from_log:
+            compacted.holes += stretches_lost(merges, self._source.segments)
+        compacted.left_out = stretches_left_out(merges)
         largest = max((summary["largest"] for summary in merges), default=-1)
         self._note_end(largest, compacted)
         compacted.end = max(compacted.end, largest)
@@ -161,9 +181,30 @@ class Compact:
         directory = self._work.staged / INDEX
         directory.mkdir(exist_ok=True)
         paths = [directory / name for name in self._names(placed, probed, compacted)]
-        tasks = build_tasks(self._work, compacted.shape, placed, paths, compacted.last_header, compacted.end)
+        holes = [*compacted.holes, *compacted.left_out]
+        tags = compacted.tags and not self._request.drop_tags
+        tasks = build_tasks(
+            self._work, compacted.shape, placed, paths, compacted.last_header, compacted.end, holes, tags=tags
+        )
         entries = sum(task.placed.entries for task in tasks)
         compacted.index_files = self._run(building.PHASE, tasks, building.build_index_file, entries)
+
+    def _note_files(self, compacted: Compacted) -> None:
+        """Tell what a server that needs every key cannot use of what was made, and why."""
+        count = sum(not file["complete"] and file["entries"] > 0 for file in compacted.index_files)
+        if not count:
+            return
+        if compacted.left_out:
+            reason = "topics are left out"
+        elif compacted.holes:
+            hole = compacted.holes[0]
+            reason = (
+                f"the index that there was may lack keys from physical offset {hole.first} on (--from-log adds them)"
+            )
+        else:
+            reason = "the clock stepped back, and several files share a stretch of the log"
+        files = f"{count} of {len(compacted.index_files)} files do not have every key of what they span"
+        compacted.notes.append(f"{files}: {reason}; where they lie a RocketLens server scans the log instead")
 
     def _names(self, placed: Sequence[PlacedFile], probed: Probed, compacted: Compacted) -> list[str]:
         """Names for the files, chosen once: the present moves on while a job is killed and goes on."""

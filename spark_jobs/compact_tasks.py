@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from spark_jobs.build_index_file import BuildIndexTask
+from spark_jobs.complete_index import Hole, complete_files, holes_of
 from spark_jobs.kept_index import IndexShapeWanted
 from spark_jobs.log_cells import CELL_BYTES, cut_log, segment_limit
 from spark_jobs.merge_entries import CellRuns, MergeTask, Run
@@ -128,10 +129,17 @@ def build_tasks(
     paths: Sequence[Path],
     last: IndexHeader | None,
     end: int,
+    holes: Sequence[Hole],
+    *,
+    tags: bool,
 ) -> list[BuildIndexTask]:
-    """A task for each file; the last one ends at the physical offset `end`, and an empty one when `last` did."""
+    """A task for each file; the last one ends at the physical offset `end`, and an empty one when `last` did.
+
+    Files that span none of the `holes` may say that they are complete; `tags`: that means tags too.
+    """
     stamp = last.end_timestamp if last is not None else 0
     seed = IndexHeader(stamp, stamp, end, end, 0, 0) if end >= 0 else None
+    complete = complete_files(placed)
     return [
         BuildIndexTask(
             work=str(work.root),
@@ -143,6 +151,9 @@ def build_tasks(
             seed=seed,
             compact=True,
             end_physical_offset=end if number == len(placed) - 1 else 0,
+            complete=complete[number],
+            holes=holes_of(file, holes),
+            tags=tags,
         )
         for number, (file, path) in enumerate(zip(placed, paths, strict=True))
     ]

@@ -67,7 +67,9 @@ def merge_entries(task: MergeTask) -> dict[str, Any]:
     """Merge the entries of one segment; the summary, as left in the work directory.
 
     `entry_blocks` are rows as in :class:`spark_jobs.order_entries.TimedBlock` without the path; `largest` is the last
-    record that has an entry, left out or not, −1 without one; then what was dropped, and why.
+    record that has an entry, left out or not, −1 without one; `lost` are the first and the last physical offset of
+    entries without a record, by stretches, and `left_out` those of records of topics that were to go; then what was
+    dropped, and why.
     """
     work = WorkDirectory(Path(task.work))
     done = work.done(task.name)
@@ -104,6 +106,8 @@ class _Merge:
         self._blocks: list[list[int]] = []
         self._entries = 0
         self._largest = -1
+        self._lost: list[list[int]] = []
+        self._left_out: list[list[int]] = []
 
     def run(self, report: Callable[[int, int], None]) -> dict[str, Any]:
         seen = 0
@@ -115,6 +119,8 @@ class _Merge:
             "entry_blocks": self._blocks,
             "entries": self._entries,
             "largest": self._largest,
+            "lost": self._lost,
+            "left_out": self._left_out,
             "bytes_read": self._window.bytes_read,
             **self._dropped,
         }
@@ -138,6 +144,9 @@ class _Merge:
         known = rows.offsets[facts.fates != NO_RECORD]
         if known.size:
             self._largest = int(known[-1])
+        for fate, stretches in ((NO_RECORD, self._lost), (LEFT_OUT, self._left_out)):
+            gone = rows.offsets[facts.fates == fate]
+            stretches += [[int(gone[0]), int(gone[-1])]] if gone.size else []
         rows = self._keep(rows, facts).narrow().by_time()
         if rows.offsets.size:
             self._write(rows)

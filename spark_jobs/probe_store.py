@@ -16,6 +16,7 @@ from spark_jobs.segment_window import LONGEST_RECORD, SegmentWindow
 from storage.consume_queue import UNIT_DTYPE
 from storage.dispatch_scan import DispatchScan
 from storage.index_file import DEFAULT_SLOTS, HEADER, IndexFile, determine_shape
+from storage.index_mark import read_mark
 from storage.kernels import record as codes
 from storage.kernels.lookup import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
 from storage.kernels.record import check_checksums, check_shape, store_timestamp
@@ -171,7 +172,8 @@ def check_index_file(path: Path, log: LogReader, slots: int) -> dict[str, Any]:
     """What an index file is: its counts, whether it is sound, full and of this log, and what must follow it.
 
     `problem` says why it cannot be kept; `next` is the entry that the file behind it must begin with (None: nothing
-    follows in the log).
+    follows in the log). `parts` are stretches of the log, from one record to another one, between which it has every
+    key, as far as its entries tell; `tags` says whether that of each tag is among them.
     """
     try:
         file = MappedFile.open(path)
@@ -192,12 +194,28 @@ def check_index_file(path: Path, log: LogReader, slots: int) -> dict[str, Any]:
         "first": [index.entry(1).key_hash, index.entry(1).physical_offset],
         "last": shape.maximum,
         "last_entries": _entries_at_end(index),
+        "range": [shape.minimum, shape.maximum],
+        "compacted": shape.compacted,
         **_hold_against_log(index, log),
     }
+    facts |= _coverage(index, facts)
     facts["problem"] = facts["problem"] or _shape_problem(index, room) or _time_problem(index, log)
     if not facts["problem"]:
         facts["next"] = _next_entry(log, shape.maximum, facts["last_entries"], tags=facts["has_tags"] is not False)
     return facts
+
+
+def _coverage(index: IndexFile, facts: dict[str, Any]) -> dict[str, Any]:
+    """What a compaction may take for complete."""
+    shape = index.shape
+    mark = read_mark(index.file.view, shape.slots) if shape.compacted else None
+    is_whole = mark.is_complete if mark is not None else shape.ascending
+    starts = [shape.minimum, *(stop for _, stop in shape.gaps)]
+    stops = [*(start for start, _ in shape.gaps), shape.maximum]
+    return {
+        "parts": [list(part) for part in zip(starts, stops, strict=True)] if is_whole and not facts["problem"] else [],
+        "tags": facts["has_tags"] is not False and (mark is None or mark.has_tags),
+    }
 
 
 def _shape_problem(index: IndexFile, room: int) -> str:
@@ -205,6 +223,8 @@ def _shape_problem(index: IndexFile, room: int) -> str:
     shape, header = index.shape, index.header
     if room % ENTRY_BYTES or room // ENTRY_BYTES != shape.entries + 1:
         return f"it is not full ({shape.entries} entries)"
+    if shape.compacted:
+        return "it is a compacted one"
     if not shape.ascending or shape.gaps:
         return "entries are missing between its first and its last one"
     first, last = index.entry(1).physical_offset, index.entry(shape.entries).physical_offset

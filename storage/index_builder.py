@@ -13,12 +13,14 @@ import numpy.typing as npt
 from storage.direct_writer import aligned_memory
 from storage.dispatch_scan import EntryColumns
 from storage.index_file import HEADER, IndexHeader
+from storage.index_mark import write_mark
 from storage.kernels import build_index as kernel
 from storage.kernels.lookup import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
 
 __all__ = ["CompactFileBuilder", "EntryColumns", "IndexFileBuilder"]
 
 Numbers = npt.NDArray[np.int64]
+LATEST: Final = 2**63 - 1
 WRITABLE: Final = ("C", "W")
 """What a kernel takes, which would not write to it; anything else is copied."""
 
@@ -123,7 +125,7 @@ class IndexFileBuilder(_IndexMemory):
 
 
 class CompactFileBuilder(_IndexMemory):
-    """One file in which the entries of a slot lie side by side, oldest first.
+    """One file in which the entries of a slot lie side by side, oldest first, and which says so in its mark.
 
     Besides the file it holds 20 bytes for each entry that was put, in memory for ``entries`` of them.
     """
@@ -141,6 +143,12 @@ class CompactFileBuilder(_IndexMemory):
         """How many entries can be put yet."""
         return self.entries - 1 - self._count
 
+    @property
+    def span(self) -> tuple[int, int]:
+        """The smallest and the largest physical offset that was put; something must have been."""
+        offsets = self._offsets[: self._count]
+        return int(offsets.min()), int(offsets.max())
+
     def put(self, columns: EntryColumns, first_entry: int, count: int) -> None:
         """As :meth:`IndexFileBuilder.put`. Entries that come first count as older."""
         self._stops(columns, first_entry, count)
@@ -151,19 +159,23 @@ class CompactFileBuilder(_IndexMemory):
         self._timestamps[target] = columns.record_timestamps[records]
         self._count += count
 
-    def finish(self, end_physical_offset: int = 0) -> IndexHeader:
+    def finish(self, end_physical_offset: int = 0, *, complete: bool = False, tags: bool = False) -> IndexHeader:
         """Place the entries and write the header, whose end is ``end_physical_offset`` where no entry lies beyond it.
 
         Begin and end are the smallest and the largest time and offset, so that no entry's time falls short of begin.
+        Only a time above 0 is a begin: to a broker no entry of the file, those that it puts later included, would have
+        a time else (§3.5). ``complete`` and ``tags`` are what the mark says (:mod:`storage.index_mark`).
         """
         count = self._count
         if not count:
             return self._write(IndexHeader(0, 0, 0, max(end_physical_offset, 0), 0, 1))
         offsets, timestamps = self._offsets[:count], self._timestamps[:count]
-        begin = int(timestamps.min())
+        begin = int(timestamps.min(where=timestamps > 0, initial=LATEST))
+        begin = begin if begin < LATEST else int(timestamps.max())
         slots = kernel.place_entries(
             self._address, self.slots, self._hashes, self._offsets, self._timestamps, count, begin
         )
+        write_mark(self.memory, self.slots, count, complete=complete, tags=tags)
         return self._write(
             IndexHeader(
                 begin,

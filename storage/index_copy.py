@@ -16,15 +16,13 @@ import numpy.typing as npt
 
 from protocol.errors import StoreError, TruncatedFile
 from storage.direct_writer import aligned_memory
-from storage.index_file import DEFAULT_SLOTS, HEADER, IndexHeader, candidate_slot_counts
+from storage.index_file import DEFAULT_SLOTS, ENTRY_DTYPE, HEADER, IndexHeader, candidate_slot_counts
+from storage.index_mark import IndexMark, is_true, read_mark
 from storage.kernels.lookup import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
 from storage.kernels.structure import check_structure
 from storage.kernels.verify import next_slot_count, share_explained
 from storage.mapped_file import open_read_only
 
-ENTRY_DTYPE: Final = np.dtype(
-    [("key_hash", ">i4"), ("physical_offset", ">i8"), ("time_difference", ">i4"), ("previous", ">i4")]
-)
 SLOT_DTYPE: Final = np.dtype(">i4")
 LARGEST_FILE: Final = (1 << 31) - 1
 """A broker maps the whole file, and a Java map is no larger."""
@@ -102,6 +100,14 @@ class IndexCopy:
     def entries(self, slots: int, count: int) -> Entries:
         """Entries 0 to ``count``, as they stand in the file."""
         return np.frombuffer(self._memory, ENTRY_DTYPE, count + 1, INDEX_HEADER + SLOT_BYTES * slots)
+
+    def mark(self, slots: int) -> IndexMark | None:
+        """What a compacted file says of itself; None for any other."""
+        return read_mark(memoryview(self._memory)[: self.size], slots)
+
+    def is_marked_truly(self, slots: int) -> bool:
+        """Whether the entries are those for which the mark, which must be there, was made."""
+        return is_true(memoryview(self._memory)[: self.size], slots)
 
     def first_data(self, start: int, stop: int) -> int:
         """Position of the first byte of [start, stop) that is not zero, −1 for none."""

@@ -10,11 +10,15 @@ from dataclasses import dataclass, replace
 
 from storage.commit_log import CommitLog
 from storage.index_coverage import find_gaps
-from storage.index_file import DEFAULT_SLOTS, IndexFile, IndexShape, determine_shape, read_header
+from storage.index_file import DEFAULT_SLOTS, IndexFile, determine_shape, read_header
 from storage.index_growth import grown_shape
+from storage.index_mark import read_mark
 from storage.index_probe import probe_index_file
+from storage.index_shape import IndexShape
 from storage.mapped_file import FileIdentity, MappedFile
 from storage.state_cache import StateCache
+
+KEYS_LEFT_OUT = "was compacted with keys left out, or from an index that lacked some"
 
 Counts = tuple[int, int]
 """Slots and entries of an index file."""
@@ -65,6 +69,13 @@ def examine(
     if not sound:
         problem = f"{file.path}: its entries do not belong to this log; its range is scanned from the log"
         return Examined(file, identity, index_count, None, problem)
+    mark = read_mark(file.view, shape.slots) if shape.compacted else None
+    if mark is not None and not mark.is_complete:
+        problem = (
+            f"{file.path} {KEYS_LEFT_OUT}: its range is scanned from the log "
+            "(rocketlens compact index --from-log makes a whole one)"
+        )
+        return Examined(file, identity, index_count, None, problem)
     return Examined(file, identity, index_count, CoveringFile(IndexFile(file, shape), has_tags))
 
 
@@ -86,7 +97,7 @@ def examine_again(
     if shape is covering.index.shape:
         return known
     index = IndexFile(known.file, shape)
-    has_tags = covering.has_tags or probe_index_file(index, commit_log).has_tags
+    has_tags = covering.has_tags or (_may_have_tags(index) and probe_index_file(index, commit_log).has_tags)
     return replace(known, index_count=shape.entries + 1, covering=CoveringFile(index, has_tags))
 
 
@@ -102,10 +113,17 @@ def _hold_against_log(index: IndexFile, commit_log: CommitLog) -> tuple[IndexSha
     """Shape with all gaps known, whether the file belongs to the log, and whether it keeps tag entries."""
     if not index.shape.entries:
         return index.shape, True, False
-    probe = probe_index_file(index, commit_log)
-    if not (probe.fits and index.shape.ascending):  # no broker writes entries that fall in physical offset
-        return index.shape, False, probe.has_tags
-    return replace(index.shape, gaps=find_gaps(index, commit_log, probe.has_tags)), True, probe.has_tags
+    probe, shape = probe_index_file(index, commit_log), index.shape
+    has_tags = probe.has_tags and _may_have_tags(index)
+    if not (probe.fits and (shape.ascending or shape.compacted)):  # no broker's entries fall in physical offset
+        return shape, False, has_tags
+    return replace(shape, gaps=find_gaps(index, commit_log, has_tags)), True, has_tags
+
+
+def _may_have_tags(index: IndexFile) -> bool:
+    """Whether nothing but a sample can tell that a file lacks tag entries."""
+    mark = read_mark(index.file.view, index.shape.slots) if index.shape.compacted else None
+    return mark is None or mark.has_tags
 
 
 def _identities(commit_log: CommitLog, shape: IndexShape) -> list[FileIdentity]:

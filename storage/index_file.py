@@ -23,6 +23,9 @@ S and N stand nowhere. Candidates for S come from the last byte that is not zero
 stay for which recomputing slots and pointers from the hashes reproduces the file, and the length 40 + 4S + 20N breaks
 ties. A length alone proves nothing: after a change of configuration it can be consistent and wrong.
 
+Entries lie in the order of the log, or, in a compacted file, slot by slot (:mod:`storage.index_mark`); what a broker
+put into that one later is in the order of the log again, behind the others.
+
 A broker that runs puts further entries at any moment, so what a shape counts are the first entries, and chains may
 start behind them.
 """
@@ -33,16 +36,9 @@ from struct import Struct
 
 import numpy as np
 
+from storage.index_shape import IndexShape, measure_shape
 from storage.kernels.lookup import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
-from storage.kernels.structure import (
-    STATS_ASCENDING,
-    STATS_GAPS,
-    STATS_MAXIMUM,
-    STATS_MINIMUM,
-    check_growing_structure,
-    check_structure,
-    measure_entries,
-)
+from storage.kernels.structure import check_growing_structure, check_structure
 from storage.mapped_file import MappedFile
 
 HEADER = Struct(">qqqqii")
@@ -54,7 +50,6 @@ ENTRY_DTYPE = np.dtype(
 
 DEFAULT_SLOTS = 5_000_000
 DEFAULT_ENTRIES = 20_000_000
-MAXIMUM_GAPS = 64
 MOST_PUT_MEANWHILE = 4096
 """Entries that may be put while the end of a file is looked for, for its counts to be found without a hint."""
 SEARCH_CHUNK = 1024 * 1024
@@ -80,23 +75,6 @@ class IndexEntry:
     physical_offset: int
     time_difference: int
     previous: int
-
-
-@dataclass(frozen=True, slots=True)
-class IndexShape:
-    """What a structural check found out about a file.
-
-    ``entries`` are numbered from 1; ``minimum`` and ``maximum`` are the physical offsets among them, ``ascending``
-    says that they never fall from one entry to the next; ``gaps`` are (from, to) offsets of neighbouring entries more
-    than 8 MiB apart.
-    """
-
-    slots: int
-    entries: int
-    minimum: int
-    maximum: int
-    ascending: bool
-    gaps: tuple[tuple[int, int], ...]
 
 
 class IndexFile:
@@ -219,7 +197,7 @@ def determine_shape(
         survivors = [(slots, entries) for slots, entries in survivors if _length_agrees(file.size, slots, entries)]
     if len(survivors) != 1:
         return None
-    return _measure(file, *survivors[0])
+    return measure_shape(file, *survivors[0])
 
 
 def end_of_entries(shape: IndexShape) -> int:
@@ -252,16 +230,3 @@ def _reproduces(file: MappedFile, slots: int, last_data: int) -> int:
 def _length_agrees(size: int, slots: int, entries: int) -> bool:
     room = size - INDEX_HEADER - SLOT_BYTES * slots
     return room % ENTRY_BYTES == 0 and room // ENTRY_BYTES > entries
-
-
-def _measure(file: MappedFile, slots: int, entries: int) -> IndexShape:
-    stats = np.zeros(4, dtype=np.int64)
-    gaps = np.zeros((MAXIMUM_GAPS, 2), dtype=np.int64)
-    measure_entries(file.address, slots, entries, stats, gaps)
-    count = int(stats[STATS_GAPS])
-    rows = [(int(start), int(stop)) for start, stop in gaps[: min(count, MAXIMUM_GAPS)]]
-    if count > MAXIMUM_GAPS:
-        rows.append((rows[-1][1], int(stats[STATS_MAXIMUM])))
-    return IndexShape(
-        slots, entries, int(stats[STATS_MINIMUM]), int(stats[STATS_MAXIMUM]), bool(stats[STATS_ASCENDING]), tuple(rows)
-    )

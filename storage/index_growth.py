@@ -4,13 +4,15 @@ Looked at are those entries and the records they belong to, nothing else. The he
 broker changes for an entry but for the two end fields (store-format §3.4), so entries up to it are whole.
 """
 
+from bisect import bisect_left
 from dataclasses import replace
 
 import numpy as np
 
 from storage.commit_log import CommitLog
-from storage.index_coverage import find_new_gaps, first_entry_from
-from storage.index_file import IndexFile, IndexShape
+from storage.index_coverage import find_new_gaps
+from storage.index_file import IndexFile
+from storage.index_shape import IndexShape
 from storage.kernels.structure import check_growth
 
 
@@ -18,12 +20,14 @@ def grown_shape(index_file: IndexFile, commit_log: CommitLog, has_tags: bool) ->
     """The file's shape as it is now, as far as the log reaches; the same where no entry came to it.
 
     None where new entries do not hold together with those before; then the whole file is to be examined. For a file
-    that has entries, and whose offsets never fall.
+    that has entries, and whose offsets never fall, or a compacted one.
     """
     shape = index_file.shape
     entries = _entries_below(index_file, commit_log.end)
     if entries <= shape.entries:
         return shape
+    if index_file.entry(shape.entries + 1).physical_offset < shape.maximum:
+        return None
     reached = np.zeros(entries - shape.entries, dtype=np.int8)
     if check_growth(index_file.file.address, shape.slots, shape.entries, entries, index_file.capacity, reached):
         return None
@@ -37,5 +41,5 @@ def _entries_below(index_file: IndexFile, end: int) -> int:
     counted = min(index_file.header.index_count - 1, index_file.capacity)
     if counted <= index_file.shape.entries:
         return index_file.shape.entries
-    counted_file = IndexFile(index_file.file, replace(index_file.shape, entries=counted))
-    return first_entry_from(counted_file, end) - 1
+    new = range(index_file.shape.entries + 1, counted + 1)
+    return index_file.shape.entries + bisect_left(new, end, key=lambda number: index_file.entry(number).physical_offset)

@@ -35,6 +35,9 @@ def probe_index_file(index_file: IndexFile, commit_log: CommitLog) -> ProbeResul
     """Compare a sample of a file's entries with the log's records; waits for the disk."""
     hashes, offsets = np.zeros(MAXIMUM_PIECES, dtype=np.int32), np.zeros(MAXIMUM_PIECES, dtype=np.int64)
     seen = missing = foreign = tagged = kept = 0
+    shape = index_file.shape
+    # What their tags have may be in the files beside; before the first record only if its keys are in any order.
+    ends = (shape.maximum, shape.minimum if shape.compacted else shape.maximum)
     for number in _sample(index_file.shape.entries):
         entry = index_file.entry(number)
         record = _record_address(commit_log, entry.physical_offset)
@@ -47,7 +50,7 @@ def probe_index_file(index_file: IndexFile, commit_log: CommitLog) -> ProbeResul
         count = int(emit_record(record, entry.physical_offset, 0, hashes, offsets))
         foreign += entry.key_hash not in hashes[:count]
         tag_hash = int(tag_entry_hash(record))
-        if tag_hash >= 0 and entry.physical_offset != index_file.shape.maximum:  # whose tag may be in the next file
+        if tag_hash >= 0 and entry.physical_offset not in ends:
             tagged += 1
             kept += _has_entry(index_file, number, tag_hash, entry.physical_offset)
     return ProbeResult(fits=not foreign and missing * 4 <= seen, has_tags=tagged > 0 and kept == tagged)

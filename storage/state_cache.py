@@ -13,10 +13,11 @@ from typing import Any
 
 import msgpack
 
-from storage.index_file import IndexShape, end_of_entries
+from storage.index_file import end_of_entries
+from storage.index_shape import IndexShape
 from storage.mapped_file import LARGEST_OFFSET, FileIdentity
 
-VERSION = 2
+VERSION = 3
 FILE_NAME = "store-cache.msgpack"
 END_OF_DATA = "end of data"
 
@@ -51,7 +52,7 @@ class StateCache:
         """Shape, soundness, tag-keeping and segments of an index file, as noted for the same state of the file."""
         found = self._fitting(path, identity)
         try:
-            slots, entries, minimum, maximum, ascending, gaps, sound, has_tags, segments = found
+            slots, entries, minimum, maximum, ascending, gaps, compacted, sound, has_tags, segments = found
             shape = IndexShape(
                 int(slots),
                 int(entries),
@@ -59,6 +60,7 @@ class StateCache:
                 int(maximum),
                 bool(ascending),
                 tuple((int(a), int(b)) for a, b in gaps),
+                int(compacted),
             )
             against = [FileIdentity(*segment) for segment in segments]
         except (TypeError, ValueError, OverflowError):
@@ -77,9 +79,10 @@ class StateCache:
         against: list[FileIdentity],
     ) -> None:
         """Remember what was found out about an index file, ``against`` the segments that its entries point into."""
-        counts, gaps = astuple(shape)[:-1], [list(gap) for gap in shape.gaps]
+        *counts, gaps, compacted = astuple(shape)
         segments = [list(segment) for segment in against]
-        self._new[str(path)] = [list(identity), [*counts, gaps, sound, has_tags, segments]]
+        found = [*counts, [list(gap) for gap in gaps], compacted, sound, has_tags, segments]
+        self._new[str(path)] = [list(identity), found]
 
     def known_ends(self) -> dict[FileIdentity, int]:
         """Where the valid data ended in the last segment, by the state it was in; a start walks on from there."""
@@ -119,7 +122,7 @@ def _is_sane(shape: IndexShape, size: int) -> bool:
     offsets = [shape.minimum, *(offset for gap in shape.gaps for offset in gap), shape.maximum]
     return (
         shape.slots > 0
-        and shape.entries >= 0
+        and 0 <= shape.compacted <= shape.entries
         and end_of_entries(shape) <= size
         and shape.minimum >= -LARGEST_OFFSET - 1
         and shape.maximum <= LARGEST_OFFSET

@@ -3,6 +3,7 @@
 As :mod:`oracles`, of which it is a part of its own for its length: nothing here imports the project.
 """
 
+import zlib
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -86,18 +87,68 @@ class _Built:
 def _build_file(entries: Sequence[Kept], slot_count: int, entry_count: int) -> _Built:
     image = IndexImage(slot_count, entry_count)
     stamps = [entry.store_timestamp for entry in entries]
+    begin = min((stamp for stamp in stamps if stamp > 0), default=max(stamps, default=0))
     offsets = [entry.physical_offset for entry in entries]
     for entry in sorted(entries, key=lambda entry: entry.key_hash % slot_count):  # stable
         slot = entry.key_hash % slot_count
         previous = image.slots.get(slot, 0)
         image.slots[slot] = image.index_count
-        seconds = min((entry.store_timestamp - min(stamps)) // 1000, 2**31 - 1)
+        seconds = min(max(entry.store_timestamp - begin, 0) // 1000, 2**31 - 1) if begin > 0 else 0
         image.entries.append((entry.key_hash, entry.physical_offset, seconds, previous))
     image.hash_slot_count = len(image.slots)
     if entries:
-        image.begin_timestamp, image.end_timestamp = min(stamps), max(stamps)
+        image.begin_timestamp, image.end_timestamp = begin, max(stamps)
         image.begin_physical_offset, image.end_physical_offset = min(offsets), max(offsets)
     return _Built(image, image.to_bytes())
+
+
+# --- what a file says of itself -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What stands in entry 0: how many entries lie slot by slot, whether none is missing, and none of tags is."""
+
+    entries: int
+    complete: bool
+    tags: bool
+
+
+def take_mark(data: bytes, slot_count: int) -> tuple[bytes, Mark | None]:
+    """The bytes of a file as if it had no mark, and the mark, whose checksum must be right; None for zeros."""
+    first = 40 + 4 * slot_count
+    mark, rest = data[first : first + 20], data[:first] + bytes(20) + data[first + 20 :]
+    if not any(mark):
+        return data, None
+    entries, flags, checksum = signed(mark, 4, 4), signed(mark, 8, 4), int.from_bytes(mark[16:])
+    assert (mark[:4], mark[12:16], flags | 3) == (b"\xd2LC1", bytes(4), 3)
+    assert checksum == zlib.crc32(mark[:16] + data[first + 20 : first + 20 + 20 * entries])
+    return rest, Mark(entries, bool(flags & 1), bool(flags & 2))
+
+
+def lacks_keys(data: bytes, slot_count: int, records: Sequence[Record], profile: str) -> list[int]:
+    """Offsets of records inside the span of a file that have a key without an entry in it."""
+    entries = set(read_entries(data, slot_count))
+    offsets = [offset for _, offset in entries]
+    inside = [record for record in records if min(offsets) < record.physical_offset < max(offsets)]
+    return [record.physical_offset for record in inside if not set(log_entries([record], profile)).issubset(entries)]
+
+
+def put_behind(data: bytes, slot_count: int, records: Iterable[Record], profile: str = "5.5") -> bytes:
+    """The file after a broker has put the entries of further records into it, for which it has room."""
+    first = 40 + 4 * slot_count
+    image = IndexImage(slot_count, (len(data) - first) // 20, *(signed(data, place, 8) for place in range(0, 32, 8)))
+    image.hash_slot_count = signed(data, 32, 4)
+    image.slots = {slot: signed(data, 40 + 4 * slot, 4) for slot in range(slot_count)}
+    image.entries = [
+        (signed(data, at, 4), signed(data, at + 4, 8), signed(data, at + 12, 4), signed(data, at + 16, 4))
+        for at in range(first + 20, first + 20 * signed(data, 36, 4), 20)
+    ]
+    for record in records:
+        for text in index_keys(record, profile):
+            image.put(text, record.physical_offset, record.store_timestamp)
+    after = image.to_bytes()
+    return after[:first] + data[first : first + 20] + after[first + 20 :]
 
 
 # --- what a broker answers (§4.1, §4.2) -----------------------------------------------------------------------------

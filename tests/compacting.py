@@ -10,12 +10,14 @@ from unittest import mock
 
 import msgspec
 
+from compact_oracle import Mark, take_mark
 from spark_jobs import compact, compact_tasks
 from spark_jobs.compact import Compact, Compacted
 from spark_jobs.progress import Silence
 from spark_jobs.request import CompactRequest
 from spark_jobs.source import find_source
 from spark_jobs.work_directory import WorkDirectory
+from store_writer import StoreWriter
 
 
 class LoopContext:
@@ -38,10 +40,14 @@ class LoopContext:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What was done, the bytes of the files that came out, in order, and the directory in which they are."""
+    """What was done, the bytes of the files that came out, in order, and the directory in which they are.
+
+    `marks` are what the files say of themselves, and `files` their bytes without that.
+    """
 
     compacted: Compacted
     files: list[bytes]
+    marks: list[Mark | None]
     directory: Path
 
     def replace(self, index: Path) -> None:
@@ -59,7 +65,16 @@ def compact_store(store: Path, work: Path, *, context: Any = None, **options: An
         compacted = job.run()
     paths = sorted((directory.staged / "index").iterdir())
     assert [path.name for path in paths] == [file["name"] for file in compacted.index_files]
-    return Outcome(compacted, [path.read_bytes() for path in paths], directory.staged / "index")
+    files, marks = zip(*(take_mark(path.read_bytes(), compacted.shape.slots) for path in paths), strict=True)
+    assert [mark.entries if mark else 0 for mark in marks] == [file["entries"] for file in compacted.index_files]
+    return Outcome(compacted, list(files), list(marks), directory.staged / "index")
+
+
+def compact_in_place(writer: StoreWriter, work: Path, **options: Any) -> Outcome:
+    """Let the compacted files take the place of the index that was written."""
+    outcome = compact_store(writer.root, work, **options)
+    outcome.replace(writer.root / "index")
+    return outcome
 
 
 @contextmanager

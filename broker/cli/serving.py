@@ -4,8 +4,10 @@ import asyncio
 import gc
 import logging
 import os
+import socket
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,9 +19,12 @@ from broker.cli.opening import check_places, load_code, open_store
 from broker.config import Endpoint, ServeOptions
 
 if TYPE_CHECKING:
+    from broker.broker_service import BrokerService
     from broker.consumer_offsets import ConsumerOffsets
     from broker.listeners import Listener
     from broker.offset_keeper import OffsetKeeper
+    from broker.workers.member import Member
+    from broker.workers.owner import Owner
     from storage.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
@@ -36,26 +41,36 @@ def run_server(options: ServeOptions, numba_cache: Path | None) -> int:
 
     Raises `CannotListen` for an address that cannot be had, `ConfigError` and `StoreError` as `open_store` does.
     """
-    from broker.listeners import bind_listeners, close_listeners
+    from broker.listeners import bind_for_workers
+    from broker.workers.link import make_listening_socket
     from broker.workers.supervisor import Supervisor
 
-    listeners = bind_listeners(options.listen, vip=options.vip)
-    announce = partial(_announce, options, [listener.endpoint for listener in listeners])
+    bound = bind_for_workers(options.listen, vip=options.vip, count=max(options.workers, 1))
+    announce = partial(_announce, options, [listener.endpoint for listener in bound[0]])
+    close = partial(_close_all, bound)
     try:
         if not options.workers:
-            _serve_here(options, numba_cache, listeners, announce)
+            _serve_here(options, numba_cache, bound[0], announce)
             return 0
         check_places(options.store, options.state_directory, numba_cache)
         load_code(numba_cache, MODULES)
-        work = partial(_work, options, numba_cache, listeners)
+        meeting = make_listening_socket() if options.workers > 1 else None
+        work = partial(_work, options, numba_cache, bound, meeting)
         supervisor = Supervisor(work, options.workers, announce, options.stop_timeout_seconds)
         # Before workers stop, so that nobody connects to wait for a server that will not come.
-        supervisor.before_stop = partial(close_listeners, listeners)
+        supervisor.before_stop = close
         # What is loaded stays in pages shared with the workers as long as nobody writes to them.
         gc.collect()
         gc.freeze()
         return supervisor.run()
     finally:
+        close()
+
+
+def _close_all(bound: "list[list[Listener]]") -> None:
+    from broker.listeners import close_listeners
+
+    for listeners in bound:
         close_listeners(listeners)
 
 
@@ -67,17 +82,27 @@ def _announce(options: ServeOptions, addresses: Sequence[Endpoint]) -> None:
 def _work(
     options: ServeOptions,
     numba_cache: Path | None,
-    listeners: "Sequence[Listener]",
-    _number: int,
+    bound: "list[list[Listener]]",
+    meeting: socket.socket | None,
+    number: int,
     announce: Callable[[], None],
 ) -> int:
     """The life of one worker process."""
-    _serve_here(options, numba_cache, listeners, announce)
+    _close_all(bound[:number] + bound[number + 1 :])
+    if number:
+        # What is kept there is worker 0's.
+        options = replace(options, state_directory=None)
+    _serve_here(options, numba_cache, bound[number], announce, meeting, number)
     return 0
 
 
 def _serve_here(
-    options: ServeOptions, numba_cache: Path | None, listeners: "Sequence[Listener]", announce: Callable[[], None]
+    options: ServeOptions,
+    numba_cache: Path | None,
+    listeners: "Sequence[Listener]",
+    announce: Callable[[], None],
+    meeting: socket.socket | None = None,
+    number: int = 0,
 ) -> None:
     opened = open_store(
         options.store,
@@ -89,25 +114,17 @@ def _serve_here(
         scan_budget=SCAN_BUDGET,
         stays=True,
     )
-    for problem in opened.problems:
+    for problem in () if number else opened.problems:
         logger.warning("%s", problem)
-    if opened.state.is_live:
+    if opened.state.is_live and not number:
         logger.info("a broker is running on %s: what it writes is followed", options.store)
-    _run(options, opened, listeners, announce)
-
-
-def _run(
-    options: ServeOptions, opened: "MessageStore", listeners: "Sequence[Listener]", announce: Callable[[], None]
-) -> None:
     # Only now: these import the store, and with it the kernels.
-    from broker.broker_service import BrokerService
     from broker.server import Server
 
-    service = BrokerService.of(opened, options)
-    service.keeper = _offset_keeper(options, opened, service.offsets)
+    service, colleagues = _service_of(options, opened, meeting, number)
 
     async def serve_until_told() -> bool:
-        server = Server(service, listeners)
+        server = Server(service, listeners, colleagues=colleagues)
         await server.serve(lambda _addresses: announce())
         return server.is_idle
 
@@ -117,6 +134,24 @@ def _run(
             logging.shutdown()
             sys.stdout.flush()
             os._exit(0)
+
+
+def _service_of(
+    options: ServeOptions, opened: "MessageStore", meeting: socket.socket | None, number: int
+) -> "tuple[BrokerService, Owner | Member | None]":
+    """What a process serves, and how it sees the others; `meeting` is where worker 0 hears them."""
+    from broker.broker_service import BrokerService
+    from broker.workers.member import CopiedRegistry, ForwardedOffsets, Member
+    from broker.workers.owner import Owner
+
+    if meeting is None or not number:
+        service = BrokerService.of(opened, options)
+        service.keeper = _offset_keeper(options, opened, service.offsets)
+        return service, None if meeting is None else Owner(service, meeting)
+    service = BrokerService.of(opened, options, CopiedRegistry())
+    member = Member(service, meeting.getsockname())
+    service.offsets = ForwardedOffsets(opened, member)
+    return service, member
 
 
 def _offset_keeper(options: ServeOptions, opened: "MessageStore", offsets: "ConsumerOffsets") -> "OffsetKeeper | None":

@@ -178,8 +178,8 @@ class Supervisor:
                 sys.stdout.flush()
             os._exit(code)
 
-    def _send(self, number: int) -> None:
-        for worker in self._workers:
+    def _send(self, number: int, workers: "list[Worker] | None" = None) -> None:
+        for worker in self._workers if workers is None else workers:
             if worker.pid:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(worker.pid, number)
@@ -187,21 +187,28 @@ class Supervisor:
     def _stop(self) -> int:
         """Have all workers stop; 0 if they did so in time and without an error."""
         self.before_stop()
-        self._send(signal.SIGTERM)
+        # Worker 0 last: until they are gone the others have offsets for it.
+        codes = [self._stop_some(self._workers[1:]), self._stop_some(self._workers[:1])]
+        worst = codes[0] or codes[1]
+        return worst if self._is_announced else 0
+
+    def _stop_some(self, workers: "list[Worker]") -> int:
+        """Have these workers stop; the first code but 0 with which one ended."""
+        self._send(signal.SIGTERM, workers)
         deadline = time.monotonic() + self._stop_timeout_seconds + PATIENCE_SECONDS
         worst = 0
-        while any(worker.pid for worker in self._workers):
-            for _, status in self._reap():
-                worst = worst or abs(os.waitstatus_to_exitcode(status))
+        while any(worker.pid for worker in workers):
+            for worker, status in self._reap():
+                worst = worst or (abs(os.waitstatus_to_exitcode(status)) if worker in workers else 0)
             if time.monotonic() > deadline:
                 logger.error("workers that did not stop in time are killed")
-                self._send(signal.SIGKILL)
-            if any(worker.pid for worker in self._workers):
+                self._send(signal.SIGKILL, workers)
+            if any(worker.pid for worker in workers):
                 # Woken by SIGCHLD.
                 readable, _, _ = select.select([self._wakeup], [], [], 0.5)
                 if readable:
                     self._wakeup.recv(4096)
-        return worst if self._is_announced else 0
+        return worst
 
     # ------------------------------------------------------------------ signals
 

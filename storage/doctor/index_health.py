@@ -8,6 +8,7 @@ import numpy as np
 
 from storage.doctor.finding import Finding, Findings, Severity
 from storage.doctor.opened_store import OpenedStore
+from storage.index_examination import KEYS_LEFT_OUT
 from storage.index_file import (
     DEFAULT_SLOTS,
     ENTRY,
@@ -30,6 +31,7 @@ LONG_CHAIN = 100_000
 """Entries in one slot above which look-ups in it take milliseconds."""
 
 REBUILD = "rebuild index"
+COMPLETE = "compact index --from-log"
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,10 @@ def _report_useless(store: OpenedStore, path: Path, findings: Findings) -> None:
     if not problem:  # a broker has just made it
         findings.add(Severity.INFO, path, "has no entries yet", "it covers nothing", "nothing to be done", position=40)
         return
+    if KEYS_LEFT_OUT in problem:
+        meaning = "its range is scanned from the log at each start; a broker does not find what was left out"
+        findings.add(Severity.WARNING, path, KEYS_LEFT_OUT, meaning, store.command(COMPLETE))
+        return
     position, what = _first_fault(store, path)
     found = f"is not sound: {what or problem.partition(': ')[2] or problem}"
     findings.add(Severity.ERROR, path, found, lost, store.command(REBUILD), position=position)
@@ -125,6 +131,8 @@ def _check_header(store: OpenedStore, index: IndexFile, health: IndexFileHealth,
         "begin_physical_offset": (header.begin_physical_offset, health.first_physical_offset),
         "end_physical_offset": (header.end_physical_offset, health.last_physical_offset),
     }
+    if index.shape.compacted == index.shape.entries and header.end_physical_offset > health.last_physical_offset:
+        del told["end_physical_offset"]  # a compaction leaves it where a broker is to go on, whatever entries it drops
     if health.used_slots >= 0:
         told["slot_count"] = header.slot_count, health.used_slots
     wrong = [f"{name} is {has}, the entries say {should}" for name, (has, should) in told.items() if has != should]
@@ -168,8 +176,8 @@ def _measure(store: OpenedStore, index: IndexFile, *, counted: bool) -> IndexFil
         capacity=index.capacity,
         begin_timestamp=header.begin_timestamp,
         end_timestamp=header.end_timestamp,
-        first_physical_offset=index.entry(1).physical_offset,
-        last_physical_offset=index.entry(shape.entries).physical_offset,
+        first_physical_offset=shape.minimum if shape.compacted else index.entry(1).physical_offset,
+        last_physical_offset=shape.maximum if shape.compacted else index.entry(shape.entries).physical_offset,
         beyond_log=beyond,
         expired=expired,
         longest_chain=longest,

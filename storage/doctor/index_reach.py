@@ -142,6 +142,6 @@ def _has_entry(store: OpenedStore, key_hash: int, physical_offset: int) -> bool:
         for steps, (_, entry) in enumerate(file.index.chain(key_hash)):
             if entry.key_hash == key_hash and entry.physical_offset == physical_offset:
                 return True
-            if steps > CHAIN_LIMIT or entry.physical_offset < physical_offset:
+            if steps > CHAIN_LIMIT or (file.index.shape.ascending and entry.physical_offset < physical_offset):
                 break
     return False

@@ -120,7 +120,7 @@ def place_entries(
 ) -> int:
     """Write the first ``count`` entries slot by slot into the file at an address; how many slots are in use.
 
-    None was stored before ``begin_timestamp``, from which their seconds count.
+    Their seconds count from ``begin_timestamp`` as a broker counts them: those of entries stored before it are 0.
     Within a slot they keep their order, and each but the first points to the one right before it. Until the end a slot
     holds where its next entry goes, in the machine's byte order.
     """
@@ -146,6 +146,6 @@ def place_entries(
         target = first_entry + ENTRY_BYTES * number
         store_i32(target, hashes[i])
         store_i64(target + ENTRY_OFFSET, offsets[i])
-        store_i32(target + ENTRY_SECONDS, min((timestamps[i] - begin_timestamp) // 1000, MOST_SECONDS))
+        store_i32(target + ENTRY_SECONDS, seconds_between(begin_timestamp, timestamps[i]))
         store_i32(target + ENTRY_PREVIOUS, number - 1)
     return finish_slots(first_slot, first_entry)

@@ -7,7 +7,9 @@
 | 2 | index_count | rows of the index part |
 | 3 | tail_count | runs of entries found by scanning the log |
 | 4 | tail_runs | address of a row of three native i64 for each run, see below |
+| 5 | damage_count | places of the log that are known to be damaged, to which entries of the index rightly point |
 | 6 | segment_size | the size that all segments share and by which they adjoin, or 0 |
+| 7 | damage_offsets | address of the physical offsets of those places, native i64, ascending |
 
 Rows of six for each segment, ascending, from index 8; then rows of eight for each index file, by falling ``maximum``.
 
@@ -18,7 +20,7 @@ i32, and that of their physical offsets, native i64.
 import numpy as np
 from numba import njit
 
-from storage.kernels.memory import is_hot
+from storage.kernels.memory import is_hot, load_native_i64
 from storage.kernels.record import COLD, NO_SEGMENT, check_checksums, check_head, check_shape, fetch_record
 
 PROBE = 0
@@ -26,7 +28,9 @@ SEGMENT_COUNT = 1
 INDEX_COUNT = 2
 TAIL_COUNT = 3
 TAIL_RUNS = 4
+DAMAGE_COUNT = 5
 SEGMENT_SIZE = 6
+DAMAGE_OFFSETS = 7
 HEADER = 8
 
 SEGMENT_ROW = 6
@@ -78,6 +82,21 @@ def find_segment(catalog: np.ndarray, physical_offset: int) -> int:
         number = low
     row = HEADER + number * SEGMENT_ROW
     return row if physical_offset - catalog[row] < catalog[row + VALID_LENGTH] else -1
+
+
+@njit(cache=True, nogil=True)
+def is_known_damage(catalog: np.ndarray, physical_offset: int) -> bool:
+    """Whether there is no record at a physical offset because the log is damaged there, as far as that is known."""
+    low, high = 0, catalog[DAMAGE_COUNT]
+    while low < high:
+        middle = (low + high) >> 1
+        if load_native_i64(catalog[DAMAGE_OFFSETS] + 8 * middle) < physical_offset:
+            low = middle + 1
+        else:
+            high = middle
+    if low == catalog[DAMAGE_COUNT]:
+        return False
+    return bool(load_native_i64(catalog[DAMAGE_OFFSETS] + 8 * low) == physical_offset)
 
 
 @njit(cache=True, nogil=True)

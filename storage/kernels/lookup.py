@@ -19,7 +19,7 @@ import numpy as np
 from numba import njit
 
 from storage.kernels import catalog as c
-from storage.kernels.catalog import find_segment, segment_is_hot
+from storage.kernels.catalog import find_segment, is_known_damage, segment_is_hot
 from storage.kernels.java_string import fold_hash, hash_utf8
 from storage.kernels.memory import (
     copy_bytes,
@@ -64,6 +64,13 @@ RESULT_COLD_POSITION = 7
 RESULT_COLD_LENGTH = 8
 RESULT_BAD_POINTERS = 9
 RESULT_FILES = 10
+RESULT_STRAYS = 11
+"""Entries with the key's hash that point into the log where no record starts, unless damage is known there.
+
+Then where the last one was met: the heat of its file, and the physical offset.
+"""
+RESULT_STRAY_HEAT = 12
+RESULT_STRAY_OFFSET = 13
 RESULT_HITS = 16
 
 FOUND = 0
@@ -87,6 +94,7 @@ AHEAD_BYTES = 4096
 CACHE_LINE = 64
 
 MATCH_COLD = -1
+NO_RECORD = -2
 NO_MATCH = 0
 
 
@@ -119,7 +127,10 @@ def stop_cold(results: np.ndarray, heat: int, position: int, length: int) -> int
 
 @njit(cache=True, nogil=True)
 def match_record(catalog: np.ndarray, query: np.ndarray, physical_offset: int, results: np.ndarray, tick: int) -> int:
-    """Size of the record at a physical offset if it is intact and matches the query, NO_MATCH, or MATCH_COLD."""
+    """Size of the record at a physical offset if it is intact and matches the query, or one of the codes above.
+
+    NO_RECORD says that none starts there although the log has that place.
+    """
     row = find_segment(catalog, physical_offset)
     if row < 0:
         return NO_MATCH
@@ -131,13 +142,13 @@ def match_record(catalog: np.ndarray, query: np.ndarray, physical_offset: int, r
     record = catalog[row + c.ADDRESS] + position
     size = check_head(record, available)
     if size < 0:
-        return NO_MATCH
+        return NO_RECORD
     if not segment_is_hot(catalog, row, position, size, tick):
         stop_cold(results, catalog[row + c.HEAT], position, size)
         return MATCH_COLD
     fetch_record(record, size)
     if check_shape(record, available, physical_offset) < 0:
-        return NO_MATCH
+        return NO_RECORD
     needle, topic, key, key_length, kind = query[0], query[1], query[2], query[3], query[4]
     at = topic_position(record)
     length = topic_length(record)
@@ -203,8 +214,10 @@ def propose(
     size = match_record(catalog, query, physical_offset, results, tick)
     if size == MATCH_COLD:
         return STOPPED_COLD
-    if size == NO_MATCH:
+    if size <= NO_MATCH:
         results[RESULT_REFUSED] += 1
+        if size == NO_RECORD and not is_known_damage(catalog, physical_offset):
+            results[RESULT_STRAYS] += 1
         return FOUND
     row = find_segment(catalog, physical_offset)
     keep_hit(hits, results, capacity, physical_offset, catalog[row + c.ADDRESS] + physical_offset - catalog[row], size)
@@ -321,8 +334,11 @@ def walk_chain(
             physical_offset = load_i64(entry + 4)
             if ascending and results[RESULT_COUNT] > query[7] and physical_offset < load_native_i64(hits):
                 return steps
+            strays = results[RESULT_STRAYS]
             if propose(catalog, query, physical_offset, results, hits, tick) == STOPPED_COLD:
                 return STOPPED_COLD
+            if results[RESULT_STRAYS] > strays:
+                results[RESULT_STRAY_HEAT], results[RESULT_STRAY_OFFSET] = heat, physical_offset
         if previous >= number:
             results[RESULT_BAD_POINTERS] += 1
             return steps

@@ -20,6 +20,9 @@ STATS_ASCENDING = 2
 STATS_GAPS = 3
 GAP_BYTES = 8 * 1024 * 1024
 """A distance between neighbouring entries above which the index may have been switched off in between."""
+STRETCH_BYTES = GAP_BYTES // 2
+"""Of so many bytes of log the lowest and the highest entry tell every gap: one stretch at least lies inside it."""
+NO_ENTRY = -1
 
 
 @njit("int64(int64, int64, int64, int32[::1])", cache=True, nogil=True)
@@ -135,3 +138,38 @@ def measure_entries(address: int, slots: int, entries: int, stats: np.ndarray, g
         stats[STATS_MAXIMUM] = max(stats[STATS_MAXIMUM], offset)
         previous = offset
     return int(stats[STATS_GAPS])
+
+
+@njit("int64(int64, int64, int64, int64, int64[:, ::1], int64[::1])", cache=True, nogil=True)
+def measure_compacted(
+    address: int, slots: int, entries: int, start: int, stretches: np.ndarray, stats: np.ndarray
+) -> int:
+    """Measure entries that should lie slot by slot; 0 if they do, else the number of the first that does not.
+
+    They do if each points to none, or to the one right before it. Row i of ``stretches`` gets the lowest and the
+    highest physical offset from ``start`` + i · STRETCH_BYTES on, NO_ENTRY without any; entries before and behind all
+    rows have none. ``stats`` gets the smallest and the largest of all, and whether they never fall along a chain.
+    """
+    first = address + INDEX_HEADER + SLOT_BYTES * slots
+    stats[STATS_ASCENDING] = 1
+    stretches[:, :] = NO_ENTRY
+    before = 0
+    for number in range(1, entries + 1):
+        entry = first + ENTRY_BYTES * number
+        offset, previous = load_i64(entry + 4), load_i32(entry + 16)
+        if previous != 0 and previous != number - 1:
+            return number
+        if number == 1:
+            stats[STATS_MINIMUM], stats[STATS_MAXIMUM] = offset, offset
+        elif previous != 0 and offset < before:
+            stats[STATS_ASCENDING] = 0
+        stats[STATS_MINIMUM] = min(stats[STATS_MINIMUM], offset)
+        stats[STATS_MAXIMUM] = max(stats[STATS_MAXIMUM], offset)
+        before = offset
+        if offset >= start:
+            row = (offset - start) // STRETCH_BYTES
+            if row < len(stretches):
+                lowest = stretches[row, 0]
+                stretches[row, 0] = offset if lowest == NO_ENTRY else min(lowest, offset)
+                stretches[row, 1] = max(stretches[row, 1], offset)
+    return 0

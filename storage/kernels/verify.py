@@ -27,7 +27,8 @@ STATE_LOWEST = 8
 STATE_HIGHEST = 9
 STATE = 10
 """Entries matched; those whose record's store time is known; those whose time difference is wrong; the store times of
-the records of the first and the last entry (−1: not known), and the smallest and largest of all; how often a rank lies
+the records of the first and the last entry (−1: not known), the time that a compacted file begins with, and the largest
+of all; how often a rank lies
 below the one before it, and the lowest and the highest of all."""
 
 NO_TIME = -1
@@ -166,6 +167,14 @@ def first_place(entries: int, count: int, hashes: np.ndarray, first: int, record
     return first
 
 
+@njit("int64(int64, int64)", cache=True, nogil=True)
+def earlier_begin(left: int, right: int) -> int:
+    """Of two store times the one with which a compacted file begins: the earlier, but rather one above 0."""
+    if (left > 0) != (right > 0):
+        return max(left, right)
+    return min(left, right) if left > 0 else max(left, right)
+
+
 @njit(cache=True, nogil=True)
 def note_time(
     number: int, count: int, timestamp: int, entry: int, begin: int, late: np.ndarray, state: np.ndarray
@@ -173,7 +182,7 @@ def note_time(
     """Keep the times that a header is made of, and an entry's time difference if it is wrong."""
     state[STATE_TIMES] += 1
     is_first = state[STATE_TIMES] == 1
-    state[STATE_SMALLEST] = timestamp if is_first else min(state[STATE_SMALLEST], timestamp)
+    state[STATE_SMALLEST] = timestamp if is_first else earlier_begin(state[STATE_SMALLEST], timestamp)
     state[STATE_LARGEST] = timestamp if is_first else max(state[STATE_LARGEST], timestamp)
     if number == count:
         state[STATE_LAST] = timestamp

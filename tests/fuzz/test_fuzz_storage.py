@@ -27,8 +27,9 @@ from storage.absence import explain_absence
 from storage.checkpoint import CHECKPOINT, Checkpoint
 from storage.commit_log import CommitLog, Segment
 from storage.index_coverage import find_gaps
-from storage.index_file import IndexFile, IndexShape, determine_shape
+from storage.index_file import IndexFile, determine_shape
 from storage.index_probe import probe_index_file
+from storage.index_shape import IndexShape
 from storage.kernels import catalog as table
 from storage.kernels import lookup as kernel
 from storage.lookup_call import KeyKind, KeyQuery, Scratch, run_lookup

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from compacting import compact_in_place
 from oracles import IndexImage, index_hash, index_keys, packed
 from spark_jobs.findings import ENTRY, FILE, HEADER, MISSING_ENTRY, REPEATED_ENTRY, Finding
 from spark_jobs.request import Report
@@ -163,6 +164,40 @@ def test_compacted_files_in_the_order_of_slots(tmp_path: Path, verify: Verify) -
     assert report.notes == []
 
 
+@pytest.mark.parametrize("options", [{}, {"drop_tags": True}, {"from_log": True}])
+def test_files_as_the_command_compacts_them(tmp_path: Path, verify: Verify, options: dict[str, Any]) -> None:
+    writer = make(tmp_path)
+    writer.close()
+    outcome = compact_in_place(writer, tmp_path / "compacting", **options)
+    assert all(outcome.marks)
+    assert_clean(verify())
+
+
+@pytest.mark.parametrize("time", [0, -5, -(2**40)])
+def test_a_store_time_that_is_none_spoils_no_other(tmp_path: Path, verify: Verify, time: int) -> None:
+    """A clock may say anything before it was set; the times of all other entries count from the first true one."""
+    writer = make(tmp_path, 10)
+    writer.append("T", keys="early", store_timestamp=time)
+    fill(writer, 10)
+    writer.close()
+    files = compact_in_place(writer, tmp_path / "compacting").files
+    assert int.from_bytes(files[0][:8]) == 1_700_000_000_000
+    assert_clean(verify())
+
+
+@pytest.mark.parametrize("place", [0, 4, 7, 11, 12, 16, 19])
+def test_a_wrong_mark_of_a_compacted_file(tmp_path: Path, verify: Verify, place: int) -> None:
+    writer = make(tmp_path)
+    writer.close()
+    compact_in_place(writer, tmp_path / "compacting")
+    path = sorted((writer.root / "index").iterdir())[2]
+    data = bytearray(path.read_bytes())
+    data[FIRST_ENTRY + place] ^= 2
+    path.write_bytes(data)
+    finding = only(verify())
+    assert (finding.kind, finding.path, finding.place) == (ENTRY, str(path), "entry 0")
+
+
 def test_what_a_compaction_left_out_is_a_note(tmp_path: Path, verify: Verify) -> None:
     writer = make(tmp_path)
     writer.close()
@@ -174,11 +209,15 @@ def test_what_a_compaction_left_out_is_a_note(tmp_path: Path, verify: Verify) ->
 
 
 @pytest.mark.parametrize("field", ["key_hash", "physical_offset", "time_difference", "previous"])
-def test_a_damaged_entry_of_a_compacted_file(tmp_path: Path, verify: Verify, field: str) -> None:
+@pytest.mark.parametrize("marked", [False, True])
+def test_a_damaged_entry_of_a_compacted_file(tmp_path: Path, verify: Verify, field: str, marked: bool) -> None:
     writer = make(tmp_path)
     writer.close()
-    compacted(writer.index.files, writer)
-    path = writer.index_paths()[2]
+    if marked:
+        compact_in_place(writer, tmp_path / "compacting")
+    else:
+        compacted(writer.index.files, writer)
+    path = sorted((writer.root / "index").iterdir())[2]
     place = FIRST_ENTRY + 20 * 17 + {"key_hash": 3, "physical_offset": 11, "time_difference": 15, "previous": 19}[field]
     data = bytearray(path.read_bytes())
     data[place] ^= 2

@@ -12,7 +12,8 @@ import oracles
 from storage import index_coverage as module
 from storage.commit_log import CommitLog
 from storage.index_coverage import find_gaps
-from storage.index_file import MAXIMUM_GAPS, IndexFile, determine_shape
+from storage.index_file import IndexFile, determine_shape
+from storage.index_shape import MAXIMUM_GAPS
 from storage.mapped_file import MappedFile
 from store_files import write_index_file
 from store_writer import StoreWriter

@@ -14,16 +14,15 @@ from oracles import IndexImage
 from storage.index_file import (
     DEFAULT_ENTRIES,
     DEFAULT_SLOTS,
-    MAXIMUM_GAPS,
     IndexEntry,
     IndexFile,
     IndexHeader,
-    IndexShape,
     candidate_slot_counts,
     determine_shape,
     last_data_position,
     read_header,
 )
+from storage.index_shape import MAXIMUM_GAPS, IndexShape
 from storage.kernels.structure import GAP_BYTES
 from storage.mapped_file import MappedFile
 from store_files import write_file, write_index_file

@@ -11,9 +11,10 @@ import growing_index
 import oracles
 from storage import index_examination as module
 from storage.commit_log import CommitLog
-from storage.index_file import IndexFile, IndexShape, determine_shape
+from storage.index_file import IndexFile, determine_shape
 from storage.index_growth import grown_shape
 from storage.index_set import IndexSet
+from storage.index_shape import IndexShape
 from storage.mapped_file import MappedFile
 from storage.state_cache import StateCache
 from store_files import write_file

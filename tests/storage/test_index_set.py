@@ -12,8 +12,9 @@ import oracles
 from golden_store import GOLDEN, unpack
 from storage import index_examination as module
 from storage.commit_log import CommitLog
-from storage.index_file import IndexFile, IndexShape
+from storage.index_file import IndexFile
 from storage.index_set import CoveringFile, IndexSet
+from storage.index_shape import IndexShape
 from storage.kernels import catalog as table
 from storage.mapped_file import MappedFile
 from storage.state_cache import StateCache

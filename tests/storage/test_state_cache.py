@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from storage.index_file import IndexShape
+from storage.index_shape import IndexShape
 from storage.mapped_file import FileIdentity
 from storage.state_cache import FILE_NAME, StateCache
 
@@ -94,9 +94,9 @@ def entry(**changes: Any) -> dict[str, Any]:
     """The file's content for one index file, with fields of the finding changed."""
     fields: dict[str, Any] = {
         "slots": 97, "entries": 150, "minimum": 0, "maximum": 4000, "ascending": True, "gaps": [[10, 20], [30, 40]],
-        "sound": True, "has_tags": False, "segments": [list(segment) for segment in SEGMENTS],
+        "compacted": 0, "sound": True, "has_tags": False, "segments": [list(segment) for segment in SEGMENTS],
     }  # fmt: skip
-    return {"version": 2, "files": {str(PATH): [list(IDENTITY), list({**fields, **changes}.values())]}}
+    return {"version": 3, "files": {str(PATH): [list(IDENTITY), list({**fields, **changes}.values())]}}
 
 
 class TestDistrust:
@@ -109,8 +109,8 @@ class TestDistrust:
         "content",
         [
             b"", b"\xc1", b"\x00", b"garbage" * 100, b"\x81\x90\xc0", b"\x91" * 5000, b"\xdf\xff\xff\xff\xff",
-            b"\x81\xa5files\xc7\x0c\xff" + b"\xff" * 12, [], "text", {"version": 2}, {"version": 2, "files": []},
-            {"version": 1, "files": entry()["files"]}, {"version": 3, "files": entry()["files"]},
+            b"\x81\xa5files\xc7\x0c\xff" + b"\xff" * 12, [], "text", {"version": 3}, {"version": 3, "files": []},
+            {"version": 2, "files": entry()["files"]}, {"version": 4, "files": entry()["files"]},
             {"files": entry()["files"]},
         ],
     )  # fmt: skip
@@ -133,7 +133,8 @@ class TestDistrust:
             {"minimum": []}, {"maximum": -float("inf")}, {"maximum": 2**63}, {"minimum": 5000}, {"gaps": 5},
             {"gaps": [[1]]}, {"gaps": [[1, 2, 3]]}, {"gaps": [["a", "b"]]}, {"gaps": [[1, 2**63]]},
             {"gaps": [[20, 10]]}, {"gaps": [[30, 40], [10, 20]]}, {"gaps": [[-1, 3]]}, {"gaps": [[10, 4001]]},
-            {"segments": 7}, {"segments": [[1, 2]]}, {"segments": [5]},
+            {"compacted": -1}, {"compacted": 151}, {"compacted": None}, {"segments": 7}, {"segments": [[1, 2]]},
+            {"segments": [5]},
         ],
     )  # fmt: skip
     def test_counts_that_the_file_cannot_hold_are_thrown_away(self, tmp_path: Path, changes: dict[str, Any]) -> None:
@@ -148,7 +149,7 @@ class TestDistrust:
         "end", [None, 5, [], [[]], [[1, 2, 3, 4]], [[1, 2, 3], 4], [[[], 2, 3, 4], 5], [list(IDENTITY), float("inf")]]
     )
     def test_an_end_of_data_that_is_none_is_not_known(self, tmp_path: Path, end: Any) -> None:
-        assert write(tmp_path, {"version": 2, "files": {"end of data": end}}).known_ends() == {}
+        assert write(tmp_path, {"version": 3, "files": {"end of data": end}}).known_ends() == {}
 
     @settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(st.binary(max_size=200))
@@ -165,10 +166,10 @@ class TestDistrust:
     @given(values, values)
     def test_any_values_are_findings_or_none(self, tmp_path: Path, finding: Any, end: Any) -> None:
         files = {str(PATH): [list(IDENTITY), finding], "end of data": end}
-        self.look_at(write(tmp_path, {"version": 2, "files": files}))
+        self.look_at(write(tmp_path, {"version": 3, "files": files}))
 
     @settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
-    @given(st.integers(0, 8), values)
+    @given(st.integers(0, 9), values)
     def test_any_value_in_one_field_is_a_finding_or_none(self, tmp_path: Path, field: int, value: Any) -> None:
         content = entry()
         content["files"][str(PATH)][1][field] = value

@@ -1,10 +1,12 @@
 """The doctor on single index files: each fault at its byte."""
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 import oracles
+from compacting import compact_in_place, small_steps
 from doctoring import findings_of, make_store, only, put
 from storage.doctor.examine import examine
 from storage.doctor.finding import Severity
@@ -58,6 +60,32 @@ def test_a_header_that_lies_is_named(root: Path, position: int, size: int, field
     finding = only(root, "index-files")
     assert (finding.severity, finding.path, finding.position) == (Severity.WARNING, str(file(root, 1)), 0)
     assert f"{field} is 3" in finding.found
+
+
+@pytest.mark.parametrize("options", [{}, {"from_log": True}, {"drop_tags": True}])
+def test_compacted_files_are_sound(tmp_path: Path, options: dict[str, bool]) -> None:
+    writer, _ = make_store(tmp_path)
+    writer.close()
+    with small_steps(700, 11):
+        compact_in_place(writer, tmp_path / "work", **options)
+    shutil.rmtree(tmp_path / "work")
+    diagnosis = examine(tmp_path)
+    assert not findings_of(diagnosis, "index-files")
+    assert not findings_of(diagnosis, "index-reach")
+    assert len(diagnosis.index_files) == len(list((tmp_path / "index").iterdir()))
+
+
+def test_compacted_files_without_a_topic_are_named_with_what_makes_them_whole(tmp_path: Path) -> None:
+    writer, _ = make_store(tmp_path, 0)
+    for number in range(40):
+        writer.append("T" if number % 2 else "Another", keys=f"k{number}")
+    writer.close()
+    compact_in_place(writer, tmp_path / "work", topics=("T",))
+    shutil.rmtree(tmp_path / "work")
+    finding = only(tmp_path, "index-files")
+    assert (finding.severity, finding.path) == (Severity.WARNING, str(file(tmp_path, 0)))
+    assert "keys left out" in finding.found
+    assert finding.remedy == f"rocketlens compact index --from-log {tmp_path}"
 
 
 def test_times_that_fall_are_named(root: Path) -> None:

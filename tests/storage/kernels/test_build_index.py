@@ -7,6 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from compact_oracle import Mark, take_mark
 from oracles import IndexImage, index_hash
 from storage.index_builder import CompactFileBuilder, EntryColumns, IndexFileBuilder
 from storage.index_file import IndexHeader
@@ -91,20 +92,24 @@ def test_a_compact_file_has_the_entries_of_a_slot_side_by_side(
     builder = CompactFileBuilder(slots, len(entries_of(puts)) + 1 + spare)
     for put in puts:
         builder.put(columns_of([put], put.physical_offset - 7), 0, len(put.texts))
-    header = builder.finish(end)
-    begin = min((put.store_timestamp for put in puts), default=0)
+    header = builder.finish(end, complete=True)
+    times = [put.store_timestamp for put in puts] or [0]
+    begin = min((time for time in times if time > 0), default=max(times))
     image = IndexImage(slots, builder.entries)
     entries = [(index_hash(text), *place) for text, *place in entries_of(puts)]
     for hashed, offset, stamp in sorted(entries, key=lambda entry: entry[0] % slots):  # stable
         previous = image.slots.get(hashed % slots, 0)
-        image.entries.append((hashed, offset, min((stamp - begin) // 1000, 2**31 - 1), previous))
+        seconds = min(max(stamp - begin, 0) // 1000, 2**31 - 1) if begin > 0 else 0
+        image.entries.append((hashed, offset, seconds, previous))
         image.slots[hashed % slots] = len(image.entries)
         assert previous in (0, len(image.entries) - 1)
     offsets = [put.physical_offset for put in puts] or [0]
-    image.begin_timestamp, image.end_timestamp = begin, max((put.store_timestamp for put in puts), default=0)
+    image.begin_timestamp, image.end_timestamp = begin, max(times)
     image.begin_physical_offset, image.end_physical_offset = min(offsets), max(*offsets, end)
     image.hash_slot_count = len(image.slots)
-    assert bytes_of(builder) == image.to_bytes()
+    without_mark, mark = take_mark(bytes_of(builder), slots)
+    assert without_mark == image.to_bytes()
+    assert mark == (Mark(len(entries), True, False) if entries else None)
     assert (header.slot_count, header.index_count) == (len(image.slots), len(entries) + 1)
 
 

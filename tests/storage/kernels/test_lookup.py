@@ -1,6 +1,7 @@
 """The lookup kernel against the oracle that walks chains over bytes and compares decoded strings."""
 
 import tempfile
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from struct import Struct
 from typing import Any
@@ -193,6 +194,42 @@ class TestLookup:
         assert answer.results[kernel.RESULT_REFUSED] == 1
         assert answer.results[kernel.RESULT_BAD_POINTERS] == 0
         assert len(files) == 1
+
+    @pytest.mark.parametrize(
+        ("wrong", "strays"),
+        [(lambda end: 1, 1), (lambda end: end - 1, 1), (lambda end: end, 0), (lambda end: 2**40, 0)],
+        ids=["inside a record", "in the last byte", "behind the log", "far behind"],
+    )
+    def test_an_entry_that_points_into_the_log_where_no_record_starts_is_told(
+        self, wrong: Callable[[int], int], strays: int
+    ) -> None:
+        store, records, files, _ = Plan(slots=1, messages=[{"keys": "a"}] * 3).build()
+        log = bytes(store.segments[0])
+        data, entry = bytearray(files[0][0]), 40 + 4 + 20 * 2
+        data[entry + 4 : entry + 12] = oracles.packed(wrong(len(log)), 8)
+        store = KernelStore([(0, log)], [IndexBytes(bytes(data), 1, 3, 10**6)])
+        answer = ask(store, Question("TopicTest", "a", "K"))
+        assert answer.offsets == [records[0].physical_offset, records[2].physical_offset]
+        assert (answer.results[kernel.RESULT_STRAYS], answer.results[kernel.RESULT_REFUSED]) == (strays, 1)
+        if strays:
+            assert answer.results[kernel.RESULT_STRAY_HEAT] == store.heat_address(len(store.segments))
+            assert answer.results[kernel.RESULT_STRAY_OFFSET] == wrong(len(log))
+
+    @pytest.mark.parametrize(("known", "strays"), [((), 1), ((50,), 1), ((1,), 0), ((0, 1, 7), 0), ((0, 2), 1)])
+    def test_where_the_log_is_known_to_be_damaged_an_entry_is_no_stray(
+        self, known: tuple[int, ...], strays: int
+    ) -> None:
+        store, _, files, _ = Plan(slots=1, messages=[{"keys": "a"}] * 3).build()
+        log, data, entry = bytes(store.segments[0]), bytearray(files[0][0]), 40 + 4 + 20 * 2
+        data[entry + 4 : entry + 12] = oracles.packed(1, 8)
+        store = KernelStore([(0, log)], [IndexBytes(bytes(data), 1, 3, 10**6)])
+        places = Bytes(np.array(known, dtype=np.int64).tobytes())
+        store.catalog[[table.DAMAGE_COUNT, table.DAMAGE_OFFSETS]] = len(known), places.address
+        assert ask(store, Question("TopicTest", "a", "K")).results[kernel.RESULT_STRAYS] == strays
+
+    def test_a_record_of_another_key_is_no_stray(self) -> None:
+        store, _, _, _ = Plan(slots=1, messages=[{"keys": "Aa"}, {"keys": "BB"}]).build()
+        assert ask(store, Question("TopicTest", "Aa", "K")).results[kernel.RESULT_STRAYS] == 0
 
     @pytest.mark.parametrize(("entry", "value"), [(0, 9), (3, 3), (3, 9), (2, 5)])
     def test_a_pointer_that_does_not_go_down_ends_the_chain_and_is_counted(self, entry: int, value: int) -> None:

@@ -10,13 +10,16 @@ import oracles
 from kernel_memory import Bytes
 from storage.kernels.structure import (
     GAP_BYTES,
+    NO_ENTRY,
     STATS_ASCENDING,
     STATS_GAPS,
     STATS_MAXIMUM,
     STATS_MINIMUM,
+    STRETCH_BYTES,
     check_growing_structure,
     check_growth,
     check_structure,
+    measure_compacted,
     measure_entries,
 )
 from strategies import KEYS
@@ -127,6 +130,43 @@ class TestMeasureEntries:
         stats, gaps = np.full(4, 99, dtype=np.int64), np.zeros((1, 2), dtype=np.int64)
         measure_entries(held.address, SLOTS, 2, stats, gaps)
         assert stats.tolist() == [0, 100, 1, 0]
+
+
+class TestMeasureCompacted:
+    """Entries of a slot side by side; offsets in stretches of the log, by which gaps are found without sorting."""
+
+    @given(
+        st.lists(st.tuples(st.sampled_from(KEYS), st.integers(0, 30 * STRETCH_BYTES)), min_size=1, max_size=15),
+        st.sampled_from([1, 3, SLOTS]),
+        st.integers(0, 4 * STRETCH_BYTES),
+        st.sampled_from([0, 2, 40]),
+    )
+    def test_bounds_and_stretches_are_those_of_all_entries(
+        self, puts: list[tuple[str, int]], slots: int, start: int, rows: int
+    ) -> None:
+        puts.sort(key=lambda put: oracles.index_hash(f"T#{put[0]}") % slots)  # stable, so any order along a chain
+        image = oracles.IndexImage(slots, 20)
+        for key, offset in puts:
+            image.put(f"T#{key}", offset, 0)
+        held, stats = Bytes(image.to_bytes()), np.full(4, 99, dtype=np.int64)
+        stretches = np.full((rows, 2), 99, dtype=np.int64)
+        assert measure_compacted(held.address, slots, len(puts), start, stretches, stats) == 0
+        offsets = [offset for _, offset in puts]
+        assert stats[:2].tolist() == [min(offsets), max(offsets)]
+        chains = [[o for k, o in puts if oracles.index_hash(f"T#{k}") % slots == slot] for slot in range(slots)]
+        assert bool(stats[STATS_ASCENDING]) == all(chain == sorted(chain) for chain in chains)
+        for row in range(rows):
+            first = start + row * STRETCH_BYTES
+            inside = [offset for offset in offsets if first <= offset < first + STRETCH_BYTES]
+            assert stretches[row].tolist() == ([min(inside), max(inside)] if inside else [NO_ENTRY, NO_ENTRY])
+
+    @given(key_lists, st.sampled_from([1, 2, SLOTS]))
+    def test_entries_as_a_broker_puts_them_are_compacted_only_by_chance(self, keys: list[str], slots: int) -> None:
+        image = image_of(keys, slots)
+        held, stats = Bytes(image.to_bytes()), np.zeros(4, dtype=np.int64)
+        bad = [number for number, entry in enumerate(image.entries, 1) if entry[3] not in (0, number - 1)]
+        none = np.zeros((0, 2), dtype=np.int64)
+        assert measure_compacted(held.address, slots, len(keys), 0, none, stats) == (bad[0] if bad else 0)
 
 
 def check_growing(data: bytes, slots: int, entries: int) -> int:

@@ -1,0 +1,208 @@
+"""Worker 0: answers for the others what is about groups, locks and offsets, and tells them what groups subscribe to."""
+
+import asyncio
+import contextlib
+import logging
+import socket
+from typing import Any
+
+import msgspec
+
+from broker.broker_service import BrokerService, build_processors
+from broker.client_registry import ConsumerGroup
+from broker.config import Endpoint
+from broker.dispatcher import Answer, Dispatcher
+from broker.workers.link import Kind, Link, is_ours
+from protocol.bodies import encode_json
+from protocol.command import Command, Response
+from storage.residency import Cold
+
+logger = logging.getLogger(__name__)
+
+
+class RemoteConnection:
+    """A client's connection to another worker, as processors see it."""
+
+    def __init__(self, link: Link, number: int, local_address: Endpoint, peer_address: Endpoint) -> None:
+        self._link, self._number = link, number
+        self.local_address, self.peer_address = local_address, peer_address
+        self.is_open = True
+
+    def push(self, frame: bytes) -> None:
+        """Have the other worker send its client a frame."""
+        if self.is_open:
+            self._link.send(Kind.PUSH, self._number, frame)
+
+
+class Owner:
+    """The listening end of all links."""
+
+    def __init__(self, service: BrokerService, listening: socket.socket) -> None:
+        self._service, self._listening = service, listening
+        # Signatures were checked where the client is connected.
+        self._dispatcher = Dispatcher(build_processors(service), 1)
+        self._connections: dict[Link, dict[int, RemoteConnection]] = {}
+        self._told: dict[str, tuple[Any, ...]] = {}
+        self._server: asyncio.Server | None = None
+        self._tasks: set[asyncio.Future[Any]] = set()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def start(self) -> None:
+        """Hear the others from now on."""
+        self._loop = asyncio.get_running_loop()
+        clients = self._service.clients
+        clients.on_change = self._group_changed
+        clients.on_heard = self._tell
+        self._server = await self._loop.create_unix_server(self._greet, sock=self._listening)
+
+    def stop(self) -> None:
+        """Hear no more."""
+        if self._server is not None:
+            self._server.close()
+        for link in list(self._connections):
+            link.close()
+        self._dispatcher.close()
+
+    # ------------------------------------------------------------------ links
+
+    def _greet(self) -> Link:
+        link = _OwnersLink(self)
+        self._connections[link] = {}
+        return link
+
+    def welcome(self, link: Link) -> None:
+        """Tell a worker what is known so far."""
+        for message in self._told.values():
+            link.send(*message)
+
+    def lost(self, link: Link) -> None:
+        """Forget a worker and all its clients."""
+        for connection in self._connections.pop(link, {}).values():
+            self._forget(connection)
+
+    def take(self, link: Link, message: list[Any]) -> None:
+        """Do what a worker asks for."""
+        kind, *rest = message
+        if kind == Kind.REQUEST:
+            self._answer(link, *rest)
+        elif kind == Kind.COMMIT:
+            self._service.offsets.commit(*rest)
+        elif kind == Kind.LOST:
+            connection = self._connections[link].pop(rest[0], None)
+            if connection is not None:
+                self._forget(connection)
+
+    def _forget(self, connection: RemoteConnection) -> None:
+        connection.is_open = False
+        self._service.clients.connection_lost(connection)
+
+    # ------------------------------------------------------------------ requests
+
+    def _answer(self, link: Link, number: int, key: int, local: list[Any], peer: list[Any], fields: list[Any]) -> None:
+        """Answer one request of a worker's client."""
+        connection = self._connections[link].get(key)
+        if connection is None:
+            connection = RemoteConnection(link, key, Endpoint(*local), Endpoint(*peer))
+            self._connections[link][key] = connection
+        command = as_command(fields)
+        try:
+            answer = self._dispatcher.dispatch(command, connection)
+        except Cold as cold:
+            answer = self._resolve(self._dispatcher.dispatch_in_pool(command, connection, cold))
+        if isinstance(answer, Response):
+            _send(link, number, answer)
+            return
+        future = asyncio.ensure_future(answer)
+        self._tasks.add(future)
+        future.add_done_callback(lambda done: self._answered(link, number, command, done))
+
+    async def _resolve(self, found: "asyncio.Future[Answer]") -> Response:
+        answer = await found
+        return answer if isinstance(answer, Response) else await answer
+
+    def _answered(self, link: Link, number: int, command: Command, done: "asyncio.Future[Response]") -> None:
+        self._tasks.discard(done)
+        if not done.cancelled():
+            error = done.exception()
+            _send(link, number, self._dispatcher.failure(command, error) if error is not None else done.result())
+
+    # ------------------------------------------------------------------ groups
+
+    def _group_changed(self, group: ConsumerGroup) -> None:
+        self._service.notices.tell(group)
+        if not group.members and self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+                self._loop.call_soon_threadsafe(self._tell_gone, group.name)
+
+    def _tell_gone(self, name: str) -> None:
+        """Tell the others of a group without members, unless it has some again."""
+        if name in self._told and self._service.clients.consumer_group(name) is None:
+            del self._told[name]
+            for link in self._connections:
+                link.send(Kind.GONE, name)
+
+    def _tell(self, group: ConsumerGroup) -> None:
+        """Tell the others of a group, if they do not know it so already."""
+        subscriptions = encode_json(list(group.subscriptions.values()))
+        message = (
+            int(Kind.GROUP),
+            group.name,
+            group.consume_type,
+            group.message_model,
+            group.consume_from_where,
+            subscriptions,
+        )
+        if self._told.get(group.name) != message:
+            self._told[group.name] = message
+            for link in self._connections:
+                link.send(*message)
+
+
+class _OwnersLink(Link):
+    """A link that another worker opened; one of another user is closed."""
+
+    def __init__(self, owner: Owner) -> None:
+        super().__init__(owner.take, owner.lost)
+        self._owner = owner
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        connection = transport.get_extra_info("socket")
+        if is_ours(connection):
+            self._owner.welcome(self)
+        else:
+            logger.error("a process of another user tried to connect as a worker")
+            self.close()
+
+
+def as_fields(command: Command) -> list[Any]:
+    """A command as a list for a message."""
+    return [
+        command.code,
+        command.flag,
+        command.opaque,
+        command.version,
+        command.language,
+        bytes(command.ext_fields),
+        command.serialize_type,
+        bytes(command.body),
+    ]
+
+
+def as_command(fields: list[Any]) -> Command:
+    """The command again."""
+    code, flag, opaque, version, language, ext_fields, serialize_type, body = fields
+    return Command(
+        code=code,
+        flag=flag,
+        opaque=opaque,
+        version=version,
+        language=language,
+        ext_fields=msgspec.Raw(ext_fields),
+        serialize_type=serialize_type,
+        body=body,
+    )
+
+
+def _send(link: Link, number: int, answer: Response) -> None:
+    link.send(Kind.ANSWER, number, int(answer.code), answer.remark, answer.ext_fields, bytes(answer.body))

@@ -1,0 +1,215 @@
+"""Several workers on one port give one view of groups, offsets and locks, also when one of them dies."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from broker.config import CannotListen, Endpoint
+from broker.listeners import bind_for_workers, bind_listeners, close_listeners, listen
+from broker_harness import DEADLINE_SECONDS, RawClient, connected
+from heartbeats import consumer, heartbeat, subscription
+from process import ROOT, Serving, serving_process
+from protocol.codes import ResponseCode
+from protocol.command import ext_fields_of
+
+pytestmark = pytest.mark.asyncio
+
+WORKERS = 3
+CLIENTS = 12
+"""Connections to begin with; more are opened until each worker has one."""
+
+GROUP = "SharedGroup"
+PULL = {
+    "consumerGroup": GROUP,
+    "topic": "TopicTest",
+    "queueId": "0",
+    "queueOffset": "0",
+    "maxMsgNums": "4",
+    "sysFlag": "0",
+    "commitOffset": "0",
+    "suspendTimeoutMillis": "0",
+    "subVersion": "1",
+}
+
+
+@pytest.fixture
+def server(request: pytest.FixtureRequest, g1_store: Path, tmp_path: Path) -> Iterator[Serving]:
+    # Each test runs on both loops; the server then runs on the same.
+    loop = "asyncio" if "[asyncio" in request.node.name else "uvloop"
+    options = ["--workers", str(WORKERS), "--loop", loop, "--state-dir", str(tmp_path / "state")]
+    with serving_process(g1_store, tmp_path, *options) as running:
+        yield running
+        assert running.stop() == 0
+
+
+def children(server: Serving) -> list[int]:
+    pid = server.process.pid
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def worker_of(server: Serving, client: RawClient) -> int:
+    """The process that has the other end of a connection; 0 while none has taken it."""
+    port = client.writer.get_extra_info("sockname")[1]
+    shown = subprocess.run(["ss", "-tnpH", f"dport = :{port}"], capture_output=True, text=True, check=True).stdout
+    return int(shown.partition("pid=")[2].partition(",")[0] or 0)
+
+
+@asynccontextmanager
+async def clients_of(server: Serving, count: int = CLIENTS) -> AsyncIterator[list[RawClient]]:
+    """Connections to all workers: as many as asked for, and more until each worker has one."""
+    async with AsyncExitStack() as stack:
+        opened: list[RawClient] = []
+        while len(opened) < count or len({worker_of(server, each) for each in opened}) < WORKERS:
+            opened.append(await stack.enter_async_context(connected(server.endpoints[0])))
+            # Answered: a worker has taken it.
+            await opened[-1].ask(30, {"topic": "TopicTest", "queueId": "0"})
+        yield opened
+
+
+async def eventually(check: Callable[[], Awaitable[bool]]) -> None:
+    """Ask again and again until it is so."""
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        while not await check():  # noqa: ASYNC110 - the state is another process's
+            await asyncio.sleep(0.02)
+
+
+async def join(client: RawClient, name: str) -> None:
+    body = heartbeat(name, consumer(GROUP, subscription("TopicTest", "*")))
+    assert (await client.ask(34, {}, body=body)).code == 0
+
+
+async def members(client: RawClient) -> list[str]:
+    answer = await client.ask(38, {"consumerGroup": GROUP})
+    return list(json.loads(bytes(answer.body))["consumerIdList"]) if answer.code == 0 else []
+
+
+async def test_all_workers_know_all_members_and_what_they_subscribe_to(server: Serving) -> None:
+    async with clients_of(server) as clients:
+        names = sorted(f"client-{number}" for number in range(len(clients)))
+        for client, name in zip(clients, names, strict=True):
+            await join(client, name)
+        for client in clients:
+            assert await members(client) == names
+            # Without a subscription of its own a pull is filtered by the group's, which each worker has a copy of.
+            answer = await client.ask(11, PULL)
+            assert (answer.code, len(answer.body) > 0) == (0, True)
+        # Every member hears of every newcomer, whatever worker he came to.
+        assert all(any(push.code == 40 for push in client.pushed) for client in clients[:-1])
+        clients[0].writer.close()
+        await clients[0].writer.wait_closed()
+
+        async def is_gone() -> bool:
+            return await members(clients[-1]) == names[1:]
+
+        await eventually(is_gone)
+        for client, name in zip(clients[1:], names[1:], strict=True):
+            assert (await client.ask(35, {"clientID": name, "consumerGroup": GROUP})).code == 0
+        assert await members(clients[-1]) == []
+
+        async def is_refused() -> bool:
+            codes = [(await client.ask(11, PULL)).code for client in clients[1:]]
+            return set(codes) == {ResponseCode.SUBSCRIPTION_NOT_EXIST}
+
+        await eventually(is_refused)
+
+
+async def test_offsets_and_locks_are_the_same_everywhere(server: Serving) -> None:
+    queue = {"topic": "TopicTest", "queueId": "1"}
+    mq_set = [{"brokerName": "broker-a", "queueId": 1, "topic": "TopicTest"}]
+    async with clients_of(server) as clients:
+        for offset, client in enumerate(clients, 1):
+            fields = {"consumerGroup": GROUP, "commitOffset": str(offset), **queue}
+            assert (await client.ask(15, fields)).code == 0
+            for other in clients:
+                answer = await other.ask(14, {"consumerGroup": GROUP, **queue})
+                assert ext_fields_of(answer)["offset"] == str(offset)
+        await join(clients[0], "puller")
+        # An offset that comes with a pull goes to worker 0 too.
+        for client in clients:
+            await client.ask(11, PULL | {"sysFlag": "1", "commitOffset": "7", "queueId": "2"})
+        answer = await clients[0].ask(14, {"consumerGroup": GROUP, "topic": "TopicTest", "queueId": "2"})
+        assert ext_fields_of(answer)["offset"] == "7"
+        granted = []
+        for number, client in enumerate(clients):
+            body = json.dumps({"consumerGroup": GROUP, "clientId": f"c{number}", "mqSet": mq_set}).encode()
+            answer = await client.ask(41, {}, body=body)
+            granted.append(len(json.loads(bytes(answer.body))["lockOKMQSet"]))
+        assert granted == [1] + [0] * (len(clients) - 1)
+
+
+async def test_groups_outlive_worker_0(server: Serving) -> None:
+    async with clients_of(server) as clients:
+        owner = children(server)[0]
+        staying = [client for client in clients if worker_of(server, client) != owner]
+        names = sorted(f"client-{number}" for number in range(len(staying)))
+        for client, name in zip(staying, names, strict=True):
+            await join(client, name)
+        asked = [client.send(38, {"consumerGroup": GROUP}) for client in staying]
+        os.kill(owner, signal.SIGKILL)
+        for client, opaque in zip(staying, asked, strict=True):
+            assert (await client.answer()).opaque == opaque
+
+        async def all_are_back() -> bool:
+            return all([await members(client) == names for client in staying])
+
+        await eventually(all_are_back)
+        for client in staying:
+            assert (await client.ask(11, PULL)).code == 0
+
+
+async def test_another_worker_that_dies_takes_its_clients_alone_with_it(server: Serving) -> None:
+    async with clients_of(server) as clients:
+        for number, client in enumerate(clients):
+            await join(client, f"client-{number}")
+        victim = children(server)[1]
+        staying = {
+            f"client-{number}": client for number, client in enumerate(clients) if worker_of(server, client) != victim
+        }
+        os.kill(victim, signal.SIGBUS)
+
+        async def only_they_are_left() -> bool:
+            return all([sorted(await members(client)) == sorted(staying) for client in staying.values()])
+
+        await eventually(only_they_are_left)
+        async with clients_of(server):
+            pass
+
+
+async def test_a_port_on_which_another_server_shares_connections_is_refused() -> None:
+    code = (
+        "import socket, sys\ns = socket.socket()\ns.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)\n"
+        "s.bind(('127.0.0.1', 0))\ns.listen()\nprint(s.getsockname()[1], flush=True)\nsys.stdin.read()"
+    )
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(  # noqa: ASYNC220 - the loop has nothing else to do
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
+    ) as other:
+        assert other.stdout is not None
+        endpoint = Endpoint("127.0.0.1", int(other.stdout.readline()))
+        with pytest.raises(CannotListen, match="another process listens"):
+            bind_for_workers([endpoint], vip=False, count=2)
+        other.communicate("")
+
+
+async def test_each_worker_gets_every_address_and_no_other_server_any() -> None:
+    bound = bind_for_workers([Endpoint("127.0.0.1", 0)], vip=True, count=3)
+    try:
+        addresses = [[listener.endpoint for listener in listeners] for listeners in bound]
+        assert addresses[0] == addresses[1] == addresses[2]
+        assert [listener.port_distance for listener in bound[0]] == [0, 2]
+        for listeners in bound:
+            for listener in listeners:
+                listen(listener)
+        with pytest.raises(CannotListen):
+            bind_listeners([addresses[0][0]])
+    finally:
+        for listeners in bound:
+            close_listeners(listeners)
