@@ -234,7 +234,7 @@ def test_an_invalid_unit_before_the_last_three_files_ends_nothing(tmp_path: Path
 def test_units_beyond_the_end_of_the_log_are_left_out(tmp_path: Path) -> None:
     writer = make_store(tmp_path, 24)
     last = written_offsets(writer)[9]
-    writer.overwrite(last, bytes(4))  # the log ends here
+    writer.overwrite(last, bytes(writer.log.end - last))  # the log ends here
     queue = queue_of(tmp_path)
     assert queue.max_offset == 9
     assert queue.newest_physical_offset == written_offsets(writer)[8]
