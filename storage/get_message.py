@@ -20,6 +20,7 @@ from storage.commit_log import SIZE_MASK, CommitLog
 from storage.consume_queue import ConsumeQueue
 from storage.consume_queue_ext import LARGEST_ADDRESS
 from storage.filter.base import MessageFilter
+from storage.filter.choice import CHOICE_OF_EVERYTHING
 from storage.filter.property_block import PropertyBlock
 from storage.filter.tag import TagFilter
 from storage.kernels import pull as kernel
@@ -89,10 +90,9 @@ def get_message(
     outside = _outside(queue_offset, minimum, end)
     if outside is not None:
         return GetMessageResult(*outside, minimum, end, [])
-    scan_bytes = max(LARGEST_FILTER_SCAN, max_messages * queue.unit_size)
-    stop = queue_offset + -(-scan_bytes // queue.unit_size)
+    stop = queue_offset + scanned_units(max_messages, queue.unit_size)
     refuse_long_scan(min(stop, end) - queue_offset, f"a pull of {max_messages} messages", PATIENT_SCAN)
-    limits = _Limits(stop, max_messages, min(max(max_bytes, SMALLEST_PULL), TRANSFER_BYTES))
+    limits = _Limits(stop, max_messages, returned_bytes(max_bytes))
     if isinstance(queue, ConsumeQueue) and (message_filter is None or isinstance(message_filter, TagFilter)):
         result = _pull(commit_log, queue, queue_offset, limits, message_filter)
         if result is not None:
@@ -102,6 +102,16 @@ def get_message(
         following = queue.next_file_offset(queue_offset)
         return GetMessageResult(GetMessageStatus.OFFSET_FOUND_NULL, following, minimum, end, [])
     return _collect(_Messages(commit_log, queue, message_filter), units, limits, queue_offset)
+
+
+def scanned_units(max_messages: int, unit_size: int) -> int:
+    """How many units a pull of so many messages looks through at most."""
+    return -(-max(LARGEST_FILTER_SCAN, max_messages * unit_size) // unit_size)
+
+
+def returned_bytes(max_bytes: int) -> int:
+    """Bytes of records that a pull returns at most if it asks for so many, its first record aside."""
+    return min(max(max_bytes, SMALLEST_PULL), TRANSFER_BYTES)
 
 
 def _outside(queue_offset: int, minimum: int, end: int) -> tuple[GetMessageStatus, int] | None:
@@ -133,7 +143,7 @@ class _Scratch(threading.local):
 
 
 _scratch = _Scratch()
-_NO_CODES: Final = np.zeros(1, np.int64)
+_EVERYTHING: Final = CHOICE_OF_EVERYTHING.ctypes.data
 
 
 def _pull(
@@ -145,14 +155,12 @@ def _pull(
         return None
     file, position, count = place
     file.require_hot(position, count * queue.unit_size)
-    everything = chosen is None or chosen.matches_everything
     results = _scratch.results
     passed = kernel.pull(
         commit_log.catalog,
         file.address + position,
         count,
-        _NO_CODES if chosen is None else chosen.code_array,
-        -1 if everything or chosen is None else len(chosen.code_array) - 1,
+        _EVERYTHING if chosen is None else chosen.choice,
         queue.queue_id,
         queue.name.topic_address,
         queue.name.topic_size,
