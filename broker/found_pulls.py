@@ -1,9 +1,10 @@
 """Pulls that found messages on the ordinary way, told to the fast lane, which may answer those that are like them."""
 
+import weakref
 from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.headers import PullMessageRequestHeader
-from storage.filter.tag import TagFilter
+from storage.filter.choice import Choice
 
 if TYPE_CHECKING:
     from storage.message_store import Snapshot
@@ -15,13 +16,13 @@ KEPT = 256
 class FoundPull(NamedTuple):
     """A pull that found messages, and what its answer depended on.
 
-    `snapshot` and `group_changes` are what was current when it was looked at first.
+    `snapshot`, which is not kept alive, and `group_changes` are what was current when it was looked at first.
     """
 
     code: int
     header: PullMessageRequestHeader
-    chosen: TagFilter
+    choice: Choice
     topic_sys_flag: int
     group_sys_flag: int
-    snapshot: "Snapshot"
+    snapshot: "weakref.ref[Snapshot]"
     group_changes: int

@@ -5,6 +5,7 @@ the store's snapshot or the members of the groups change; then everything is for
 :mod:`broker.kernels.known_pulls`. All of this is the event loop's.
 """
 
+import weakref
 from collections import deque
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -22,7 +23,7 @@ from protocol.command import Command, Response, encode_response
 from protocol.frame import PREFIX
 from protocol.headers import PullMessageRequestHeader
 from storage.consume_queue import ConsumeQueue
-from storage.filter.tag import TagFilter
+from storage.filter.choice import BY_EXPRESSION, BY_TAG, EVERYTHING, Choice
 from storage.get_message import PATIENT_SCAN, GetMessageStatus, returned_bytes, scanned_units
 from storage.mapped_file import MappedFile
 from storage.message_store import Snapshot
@@ -36,6 +37,9 @@ SEEN = 16 * ROWS
 """Kinds of pulls of which it is remembered that one was answered."""
 
 UNBOUNDED = 1 << 60
+COSTS = {EVERYTHING: 0, BY_TAG: 1, BY_EXPRESSION: 64}
+"""What going through a unit costs, in sixteenths of a step along an index's chain: not all who ask pay for it alone."""
+
 PADDING = 8
 """Bytes before the texts of a row: a hash is made of eight bytes at a time, also of those before a short text."""
 
@@ -63,7 +67,7 @@ class Known(NamedTuple):
     """Whose pulls a row is for, and what must live as long as it."""
 
     header: PullMessageRequestHeader
-    chosen: TagFilter
+    choice: Choice
     texts: npt.NDArray[np.uint8]
 
 
@@ -88,6 +92,7 @@ class KnownPulls:
         self._headers: dict[tuple[int, int], tuple[npt.NDArray[np.uint8], list[int]]] = {}
         self._known: list[Known] = []
         self._files: dict[int, MappedFile] = {}
+        self._snapshot_end: weakref.ref[Snapshot] | None = None
         self._seen: set[tuple[int, int, str, str]] = set()
         self._group_changes = service.clients.changes
         self._found: deque[FoundPull] = deque(maxlen=KEPT)
@@ -109,16 +114,16 @@ class KnownPulls:
             self.forget()
         while self._found:
             pull = self._found.popleft()
-            is_current = pull.snapshot is snapshot and pull.group_changes == self._group_changes
+            is_current = pull.snapshot() is snapshot and pull.group_changes == self._group_changes
             if is_current and not service.polls.is_stopping and self._is_seen(pull.header):
-                self._take_in(pull)
+                self._take_in(pull, snapshot)
 
     def forget(self) -> None:
         """Know no pull any more."""
         if self._known:
             self._slots[:] = 0
             self._known.clear()
-            self._files.clear()
+            self._files = {}
         self._seen.clear()
 
     def hand_on_commits(self) -> None:
@@ -140,10 +145,10 @@ class KnownPulls:
         self._seen.add(key)
         return False
 
-    def _take_in(self, pull: FoundPull) -> None:
+    def _take_in(self, pull: FoundPull, snapshot: Snapshot) -> None:
         """Make a row for pulls like this one, if there is none."""
         header = pull.header
-        queue = pull.snapshot.queues.queue(header.topic, header.queue_id)
+        queue = snapshot.queues.queue(header.topic, header.queue_id)
         if not isinstance(queue, ConsumeQueue):
             return
         place = queue.place(header.queue_offset, UNBOUNDED)
@@ -152,16 +157,23 @@ class KnownPulls:
             return
         if len(self._known) == ROWS or len(self._files) == FILES:
             self.forget()
-        known = Known(header, pull.chosen, _joined(header))
+        known = Known(header, pull.choice, _joined(header))
         self._fill_request(pull.code, known)
         pull_hash = kernel.hash_pull(self._request)
         slot = -1 - kernel.find_row(self.address, self._request, pull_hash)
         if slot >= 0:
             self._write_row(self._rows[len(self._known)], pull, queue, place)
             self._rows[len(self._known), kernel.ROW_HASH] = pull_hash
-            self._files[id(place[0])] = place[0]
+            self._hold(place[0], snapshot)
             self._known.append(known)
             self._slots[slot] = len(self._known)
+
+    def _hold(self, file: MappedFile, snapshot: Snapshot) -> None:
+        """Keep a file mapped as long as the snapshot lives: one that is gone then is not to wait for a request."""
+        if not self._files:
+            files = self._files
+            self._snapshot_end = weakref.ref(snapshot, lambda _: files.clear())
+        self._files[id(file)] = file
 
     def _fill_request(self, code: int, known: Known) -> None:
         """Make the request that the kernel would make of such a pull."""
@@ -183,7 +195,7 @@ class KnownPulls:
         self, row: npt.NDArray[np.int64], pull: FoundPull, queue: ConsumeQueue, place: tuple[MappedFile, int, int]
     ) -> None:
         file, position, count = place
-        header = pull.header
+        header, choice = pull.header, pull.choice
         messages, record_bytes = limits_of(header, self._service.options)
         run = header.queue_offset >> kernel.RUN_SHIFT << kernel.RUN_SHIFT
         file_first = header.queue_offset - position // queue.unit_size
@@ -196,7 +208,7 @@ class KnownPulls:
             *(max(run, file_first, queue.min_offset), min(run + kernel.RUN_UNITS, end), end),
             *(file_first, file.address, file.heat_address, file.descriptor, file.size),
             *(scanned_units(messages, queue.unit_size), messages, returned_bytes(record_bytes)),
-            *(pull.chosen.choice, queue.min_offset, queue.max_offset),
+            *(choice.address, queue.min_offset, queue.max_offset, COSTS[choice.kind]),
         )
         parts = self._header_parts(pull.topic_sys_flag, pull.group_sys_flag)
         row[kernel.ROW_HEADER : kernel.ROW_HEADER + len(parts)] = parts

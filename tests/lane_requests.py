@@ -227,12 +227,14 @@ class Puller:
     generator: random.Random
     queues: Sequence[tuple[str, int, int]]
     """Topic, queue id, and how many messages are in the queue."""
-    subscriptions: Sequence[str]
+    subscriptions: Sequence[tuple[str, str]]
+    """What is wanted, and of which type that is."""
 
     def frame(self) -> bytes:
         """One pull; each is like many others, and one in ten has something that is not plain."""
         choice = self.generator.choice
         topic, queue_id, count = choice(self.queues)
+        subscription, expression_type = choice(self.subscriptions)
         queue_offset = (
             self.generator.randint(-1, count) if self.generator.random() < 0.9 else choice((count + 1, 2**40))
         )
@@ -242,8 +244,7 @@ class Puller:
             queue_offset,
             code=choice((PULL, PULL, PULL, LITE_PULL)),
             opaque=choice((0, 1, 7, 2**31 - 1, -(2**31), -1)),
-            subscription=choice(self.subscriptions),
-            **self._oddities(),
+            **{"subscription": subscription, "expressionType": expression_type, **self._oddities()},
         )
         return mutated(self.generator, frame) if self.generator.random() < 0.05 else frame
 

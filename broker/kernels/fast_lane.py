@@ -13,13 +13,13 @@ import numpy as np
 from numba import njit
 
 from broker.kernels import plain_request as p
-from broker.kernels.known_pulls import answer_pull
+from broker.kernels.known_pulls import OF_STEPS, answer_pull
 from broker.kernels.plain_request import read_request
 from storage.kernels import catalog as c
 from storage.kernels.catalog import check_record
 from storage.kernels.java_string import MASK, fold_hash, hash_utf8
 from storage.kernels.lookup import KIND_TAG, KIND_UNIQUE, RESULT_COUNT, RESULT_HITS, find_hits
-from storage.kernels.memory import copy_bytes, load_i32, load_native_i64, load_u8, store_i32
+from storage.kernels.memory import copy_bytes, load_i32, load_native_i64, load_u8, store_i32, store_native_i64
 from storage.kernels.pull import RESULTS as PULLED
 
 OUTPUT = 0
@@ -35,7 +35,7 @@ TAKES_QUERIES = 4
 TAKES_TAGS = 5
 """Whether the index alone answers tag queries."""
 STEPS = 6
-"""Entries that may still be walked in this call."""
+"""Entries that may still be walked in this call, or what takes as long."""
 VIEWS = 7
 """Views answered so far."""
 QUERIES = 8
@@ -180,8 +180,12 @@ def answer_request(catalog: np.ndarray, table: np.ndarray, request: np.ndarray, 
         return answer_view(catalog, table, request, output, tick)
     if code == p.QUERY:
         return answer_query(catalog, table, request, output, tick)
+    known = table[KNOWN]
+    store_native_i64(known + 8 * OF_STEPS, 0)
     limit = min(table[BODY_LIMIT], LONGEST_BODY)
-    return answer_pull(catalog, table[KNOWN], request, table[PULL_RESULTS:TABLE_LENGTH], output, limit, tick)
+    end = answer_pull(catalog, known, request, table[PULL_RESULTS:TABLE_LENGTH], output, limit, tick)
+    table[STEPS] -= load_native_i64(known + 8 * OF_STEPS)
+    return end
 
 
 @njit("int64(int64[::1], int64[::1], int64, int64, int64)", cache=True, nogil=True)
@@ -208,7 +212,7 @@ def answer_frames(catalog: np.ndarray, table: np.ndarray, data: int, length: int
         if size + 4 > stop - at:
             reason = WANTS_MORE
             break
-        if frames == TURN_FRAMES or output >= full:
+        if frames == TURN_FRAMES or output >= full or table[STEPS] <= 0:
             reason = TURN_OVER
             break
         reason = NOT_TAKEN

@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 
 from broker.kernels import plain_request as p
-from storage.kernels import catalog as c
+from storage.kernels.catalog import PROBE, record_address
 from storage.kernels.memory import (
     copy_bytes,
     equal_bytes,
@@ -23,7 +23,7 @@ from storage.kernels.memory import (
     store_native_i64,
     store_u8,
 )
-from storage.kernels.pull import FIRST_PAIR, FOUND_AT, UNIT_BYTES, pull
+from storage.kernels.pull import FIRST_PAIR, FOUND_AT, SIZE_MASK, TOTAL_AT, UNIT_BYTES, pull
 
 OF_SLOTS = 0
 """Address of the table: native i32, the number of a row plus 1, or 0; as many as OF_MASK plus 1, a power of two."""
@@ -35,6 +35,8 @@ OF_COMMIT_COUNT = 4
 OF_PULLS = 5
 """Pulls answered so far."""
 OF_LITE_PULLS = 6
+OF_STEPS = 7
+"""What the last pull cost, in steps of a key query."""
 OF_LENGTH = 8
 
 RUN_SHIFT = 16
@@ -71,7 +73,9 @@ ROW_CHOICE = 26
 ROW_MINIMUM = 27
 ROW_MAXIMUM = 28
 """The queue's bounds, as the answer tells them."""
-ROW_HEADER = 29
+ROW_COST = 29
+"""Steps that each unit counts for, in sixteenths."""
+ROW_HEADER = 30
 """Five parts of the answer's header, address and length each: before, between and behind the four numbers in it."""
 ROW_LENGTH = 40
 
@@ -204,8 +208,9 @@ def find_records(catalog: np.ndarray, row: int, queue_offset: int, results: np.n
     count = min(field(row, ROW_SCAN), field(row, ROW_END) - queue_offset)
     position = (queue_offset - field(row, ROW_FILE_FIRST)) * UNIT_BYTES
     heat, descriptor, size = field(row, ROW_HEAT), field(row, ROW_DESCRIPTOR), field(row, ROW_FILE_SIZE)
-    if not is_hot(catalog[c.PROBE], heat, descriptor, size, position, count * UNIT_BYTES, tick):
+    if not is_hot(catalog[PROBE], heat, descriptor, size, position, count * UNIT_BYTES, tick):
         return -1
+    results[:FIRST_PAIR] = 0
     return int(
         pull(
             catalog, field(row, ROW_ADDRESS) + position, count, field(row, ROW_CHOICE), field(row, ROW_QUEUE_ID),
@@ -220,10 +225,8 @@ def write_records(output: int, catalog: np.ndarray, results: np.ndarray) -> int:
     """Copy what a pull found; the address behind it."""
     for number in range(results[FOUND_AT]):
         physical_offset, checked = results[FIRST_PAIR + 2 * number], results[FIRST_PAIR + 2 * number + 1]
-        row = c.HEADER + (checked >> 32) * c.SEGMENT_ROW
-        size = checked & 0xFFFFFFFF
-        copy_bytes(output, catalog[row + c.ADDRESS] + physical_offset - catalog[row + c.BASE_OFFSET], size)
-        output += size
+        copy_bytes(output, record_address(catalog, physical_offset, checked), checked & SIZE_MASK)
+        output += checked & SIZE_MASK
     return output
 
 
@@ -257,9 +260,8 @@ def answer_pull(
     passed = find_records(catalog, row, queue_offset, results, tick)
     if passed < 0:
         return output
-    total = 0
-    for place in range(results[FOUND_AT]):
-        total += results[FIRST_PAIR + 2 * place + 1] & 0xFFFFFFFF
+    store_native_i64(known + 8 * OF_STEPS, passed * field(row, ROW_COST) >> 4)
+    total = results[TOTAL_AT]
     if total == 0 or total > body_limit:
         return output
     output = write_header(output, row, queue_offset + passed, request, total)

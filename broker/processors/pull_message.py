@@ -6,6 +6,7 @@ offset*, which would have them wait and rebalance; and a pull whose messages all
 passes, since tools take the first *no match* for the end. A pull that may wait and finds nothing new is held.
 """
 
+import weakref
 from collections.abc import Hashable
 from dataclasses import replace
 
@@ -26,7 +27,7 @@ from protocol.command import Response
 from protocol.errors import FilterSyntaxError
 from protocol.headers import PullMessageRequestHeader
 from storage.filter.base import MessageFilter
-from storage.filter.tag import TagFilter, is_tag_type
+from storage.filter.tag import is_tag_type
 from storage.get_message import GetMessageResult, GetMessageStatus, get_message
 from storage.message_store import Snapshot
 from storage.residency import Cold, may_wait
@@ -116,10 +117,11 @@ class PullMessageProcessor:
         ):
             pull = HeldQuestion(self, header, topic, message_filter, result)
             return self._polls.hold(pull, header.suspend_timeout_millis / 1000, snapshot.queues)
-        found = self._service.found_pulls
-        if found is not None and result.records and isinstance(message_filter, TagFilter):
+        found, choice = self._service.found_pulls, message_filter.choice
+        if found is not None and result.records and choice is not None:
             flags = topic.topic_sys_flag, self._group_sys_flag(header.consumer_group)
-            found.append(FoundPull(request.command.code, header, message_filter, *flags, snapshot, group_changes))
+            now = weakref.ref(snapshot), group_changes
+            found.append(FoundPull(request.command.code, header, choice, *flags, *now))
         return self.answer(header, topic, result)
 
     def look_again(self, question: "HeldQuestion") -> Response | None:

@@ -60,9 +60,9 @@ def parse_tag_expression(text: str | None, expression_type: str | None = TAG_TYP
 
 
 class TagFilter:
-    """The `MessageFilter` of a tag subscription; `choice` is where the kernel of a pull finds it."""
+    """The `MessageFilter` of a tag subscription; `choice` is what the kernel of a pull takes."""
 
-    __slots__ = ("_choice", "_codes", "choice", "expression", "matches_everything")
+    __slots__ = ("_codes", "choice", "expression", "matches_everything")
     needs_properties = False
 
     def __init__(self, expression: TagExpression) -> None:
@@ -70,8 +70,7 @@ class TagFilter:
         self.matches_everything = expression.matches_everything
         # A unit's code is compared by its low 32 bits: as unsigned numbers that is one mask, not a sign to extend.
         self._codes = frozenset(code & 0xFFFFFFFF for code in expression.codes)
-        self._choice = CHOICE_OF_EVERYTHING if self.matches_everything else choice_of_tags(self._codes)
-        self.choice: int = self._choice.ctypes.data
+        self.choice = CHOICE_OF_EVERYTHING if self.matches_everything else choice_of_tags(self._codes)
 
     def matches_consume_queue_entry(self, tags_code: int | None, extension: ConsumeQueueExtUnit | None) -> bool:
         """Whether the low 32 bits of the unit's code are one of the subscription's hashes."""

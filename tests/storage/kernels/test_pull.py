@@ -41,12 +41,12 @@ def call(
     name = name or QueueName("T", 2)
     choice = CHOICE_OF_EVERYTHING if codes is None else choice_of_tags(codes)
     passed = kernel.pull(
-        log.catalog, held.address, len(units), choice.ctypes.data, name.queue_id, name.topic_address, name.topic_size,
+        log.catalog, held.address, len(units), choice.address, name.queue_id, name.topic_address, name.topic_size,
         maximum, maximum_bytes, results, 0,
     )  # fmt: skip
     assert results[kernel.RESULTS :].tolist() == [4711] * 4
-    pairs = results[kernel.FIRST_PAIR :].reshape(-1, 2)[: int(results[kernel.FOUND_AT])] if passed >= 0 else []
-    return int(passed), [int(pair[0]) for pair in pairs]
+    pairs = results[kernel.FIRST_PAIR : kernel.FIRST_PAIR + 2 * int(results[kernel.FOUND_AT])] if passed >= 0 else []
+    return int(passed), [int(offset) for offset in pairs[::2]]
 
 
 def test_more_units_than_room_are_left(tmp_path: Path) -> None:
