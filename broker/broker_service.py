@@ -1,6 +1,7 @@
 """What every processor is given: the store, and who this server says it is."""
 
 import time
+from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -8,6 +9,7 @@ from broker.client_registry import ClientRegistry
 from broker.config import Endpoint, ServeOptions
 from broker.consumer_offsets import ConsumerOffsets
 from broker.dispatcher import ClientConnection
+from broker.found_pulls import FoundPull
 from broker.group_notices import GroupNotices
 from broker.long_polling import LongPolling
 from broker.offset_keeper import OffsetKeeper
@@ -30,8 +32,8 @@ class BrokerService:
     from the store; `advertise_ip` is the same with its host name resolved. `started_timestamp` in milliseconds.
     `clients`, `offsets`, `polls`, `subscriptions` and `locks` are what the families share: who is connected, how far
     consumer groups have come, which pulls wait, what they choose by, and which member has which queue to itself.
-    `notices` tell members of changes in their group. `keeper` writes offsets down, None keeps
-    them in memory alone.
+    `notices` tell members of changes in their group. `keeper` writes offsets down, None keeps them in memory alone.
+    `found_pulls` is where pulls that found messages are noted, on any thread, None while nobody takes notice.
     """
 
     store: "MessageStore"
@@ -48,6 +50,7 @@ class BrokerService:
     subscriptions: Subscriptions = field(init=False)
     notices: GroupNotices = field(init=False)
     keeper: OffsetKeeper | None = None
+    found_pulls: deque[FoundPull] | None = None
 
     def __post_init__(self) -> None:
         """Lay the offsets of live groups over those of the store, and tell members of changes in their group."""

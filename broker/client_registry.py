@@ -88,6 +88,8 @@ class ClientRegistry:
         self._producers: dict[str, dict[int, Member]] = {}
         self._groups_by_connection: dict[int, set[str]] = {}
         self._swept_seconds = clock_seconds()
+        self.changes = 0
+        """Counts up, at least, whenever a consumer group got other members or subscribes otherwise."""
         self.on_change: Callable[[ConsumerGroup], None] = _tell_nobody
         self.on_heard: Callable[[ConsumerGroup], None] | None = None
 
@@ -211,7 +213,10 @@ class ClientRegistry:
         group = self._consumers.get(data.group_name)
         if group is None or not group.members:
             group = self._consumers[data.group_name] = ConsumerGroup(data.group_name)
+        before = group.message_model, group.subscriptions, group.filters
         is_changed = not without_sub and group.update(data)
+        if before != (group.message_model, group.subscriptions, group.filters):
+            self.changes += 1
         is_new = id(member.connection) not in group.members
         group.members[id(member.connection)] = member
         self._groups_by_connection.setdefault(id(member.connection), set()).add(data.group_name)
@@ -219,6 +224,7 @@ class ClientRegistry:
 
     def _tell(self, changed: Iterable[ConsumerGroup]) -> None:
         for group in changed:
+            self.changes += 1
             self.on_change(group)
 
     def _drop_gone(self, members: dict[int, Member]) -> bool:

@@ -9,20 +9,21 @@ from typing import NamedTuple
 
 import numpy as np
 
+from broker.broker_service import BrokerService
 from broker.kernels import fast_lane as kernel
+from broker.known_pulls import KnownPulls
 from broker.processors.query_message import HEADER_RESERVE, MAXIMUM_BY_KEY, MAXIMUM_BY_UNIQUE_KEY, found_fields
 from protocol.codes import RequestCode
 from protocol.command import Command, Response, encode_response
+from protocol.frame import PREFIX
 from storage.kernels.memory import address_of
-from storage.message_store import MessageStore, Snapshot
+from storage.message_store import Snapshot
 from storage.residency import current_tick
 
 LEFT_OVER, NOT_TAKEN, TURN_OVER, WANTS_MORE = kernel.LEFT_OVER, kernel.NOT_TAKEN, kernel.TURN_OVER, kernel.WANTS_MORE
 
 MARK = 1_234_567_890
 """An opaque by which the place of an opaque is found."""
-
-PREFIX_BYTES = 8
 
 
 class LaneAnswers(NamedTuple):
@@ -38,13 +39,15 @@ class LaneAnswers(NamedTuple):
 
 
 class FastLane:
-    """Answers plain VIEW_MESSAGE_BY_ID and QUERY_MESSAGE requests, for servers that send records as they are stored."""
+    """Answers plain views, key queries and known pulls, for servers that send records as they are stored."""
 
-    def __init__(self, store: MessageStore, frame_limit: int) -> None:
-        """``frame_limit`` in bytes, as for the connections."""
+    def __init__(self, service: BrokerService, frame_limit: int | None = None) -> None:
+        """``frame_limit`` in bytes, as for the connections; None for that of the service."""
         if (kernel.MAXIMUM_BY_KEY, kernel.MAXIMUM_BY_UNIQUE_KEY) != (MAXIMUM_BY_KEY, MAXIMUM_BY_UNIQUE_KEY):
             raise AssertionError("the lane and QueryMessageProcessor cap answers differently")
-        self._store = store
+        self._store = store = service.store
+        frame_limit = service.options.frame_limit if frame_limit is None else frame_limit
+        self._known = KnownPulls(service, kernel.TURN_FRAMES, kernel.LONGEST_HEADER)
         room = kernel.TURN_BYTES + kernel.LONGEST_BODY + kernel.LONGEST_HEADER
         self._output = np.zeros(room, dtype=np.uint8)
         self._written = self._output.data
@@ -53,6 +56,7 @@ class FastLane:
         self._table = np.zeros(kernel.TABLE_LENGTH, dtype=np.int64)
         self._table[kernel.OUTPUT] = self._output.ctypes.data
         self._table[kernel.HITS] = self._hits.ctypes.data
+        self._table[kernel.KNOWN] = self._known.address
         self._table[kernel.FRAME_LIMIT] = frame_limit
         self._table[kernel.BODY_LIMIT] = frame_limit - HEADER_RESERVE
         self._put_header(kernel.VIEW_HEADER, Response())
@@ -63,9 +67,11 @@ class FastLane:
         snapshot = self._store.snapshot
         if snapshot is not self._followed():
             self._follow(snapshot)
+        self._known.prepare(snapshot)
         result = kernel.answer_frames(
             snapshot.catalog, self._table, address_of(data) + start, len(data) - start, current_tick()
         )
+        self._known.hand_on_commits()
         return LaneAnswers(bytes(self._written[: result >> 8 & 0xFFFFFF]), start + (result >> 32), result & 0xFF)
 
     @property
@@ -74,22 +80,24 @@ class FastLane:
         return {
             RequestCode.VIEW_MESSAGE_BY_ID: int(self._table[kernel.VIEWS]),
             RequestCode.QUERY_MESSAGE: int(self._table[kernel.QUERIES]),
+            **self._known.answered,
         }
 
     def _follow(self, snapshot: Snapshot) -> None:
         """Answer from another snapshot from now on; it is not kept alive, or files that are gone would be."""
         self._table[kernel.TAKES_QUERIES] = snapshot.incomplete is None
         self._table[kernel.TAKES_TAGS] = not snapshot.index.untagged
+        self._known.forget()
         self._put_header(kernel.QUERY_HEADER, Response(ext_fields=found_fields(*snapshot.index.last_update)))
         self._followed = weakref.ref(snapshot)
 
     def _put_header(self, place: int, response: Response) -> None:
         """Note the header of a response, before and behind its opaque, as the ordinary way renders it."""
-        header = encode_response(Command(code=0, opaque=MARK), response)[PREFIX_BYTES:]
+        header = encode_response(Command(code=0, opaque=MARK), response)[PREFIX.size :]
         opaque = b'"opaque":%d' % MARK
         before, _, behind = header.partition(opaque)
         parts = before + opaque[: -len(str(MARK))], behind
-        if len(header) + PREFIX_BYTES > kernel.LONGEST_HEADER:
+        if len(header) + PREFIX.size > kernel.LONGEST_HEADER:
             raise AssertionError(f"a header of {len(header)} bytes")
         arrays = np.frombuffer(parts[0], dtype=np.uint8), np.frombuffer(parts[1], dtype=np.uint8)
         self._headers[place] = arrays

@@ -73,7 +73,7 @@ class Server:
         self._dispatcher = dispatcher or self._make_dispatcher(service)
         # The lane answers as the families do, asks for no account, and sends records as they are stored.
         takes_lane = dispatcher is None and not self._options.rewrite_store_host and self._accounts is None
-        lane = FastLane(service.store, self._options.frame_limit) if takes_lane else None
+        lane = FastLane(service) if takes_lane else None
         costs = Costs(self._options.limits, time.monotonic)
         self._settings = ConnectionSettings(self._dispatcher, self._options.frame_limit, lane, costs)
         self._settings.lost = service.clients.connection_lost

@@ -19,7 +19,7 @@ from protocol.errors import StoreError
 from storage.damaged_ranges import DamagedRange
 from storage.kernels import catalog as table
 from storage.kernels import record as codes
-from storage.kernels.catalog import check_record
+from storage.kernels.catalog import check_record, find_record
 from storage.kernels.memory import PROBE_ADDRESS
 from storage.kernels.record import check_checksums, check_shape, store_timestamp
 from storage.mapped_file import LARGEST_OFFSET, FileIdentity, MappedFile, list_segment_files
@@ -176,14 +176,17 @@ class CommitLog:
 
         A slice of the map, exactly as long as the record. Raises Cold on a thread that may not wait.
         """
-        found = check_record(self.catalog, physical_offset, current_tick())
-        if found > 0:
-            number, size = found >> 32, found & SIZE_MASK
-            position = physical_offset - self._bases[number]
-            return self._views[number][position : position + size]
-        if found == codes.COLD:
-            raise self.cold(physical_offset)
-        return None
+        return self._found(physical_offset, check_record(self.catalog, physical_offset, current_tick()))
+
+    def unchecked_record_at(self, physical_offset: int) -> memoryview | None:
+        """The same without a look at the checksums."""
+        return self._found(physical_offset, find_record(self.catalog, physical_offset, current_tick(), False))
+
+    def slice(self, physical_offset: int, found: int) -> memoryview:
+        """The record that a kernel found at a physical offset, by the word that it tells."""
+        number, size = found >> 32, found & SIZE_MASK
+        position = physical_offset - self._bases[number]
+        return self._views[number][position : position + size]
 
     def damaged_record_at(self, physical_offset: int) -> memoryview | None:
         """The record whose shape is sound at a physical offset, its checksums unseen, or None.
@@ -238,6 +241,11 @@ class CommitLog:
             file.warm(position, max(size, codes.MINIMUM_SIZE))
 
         return Cold(f"physical offset {physical_offset} is cold", warm)
+
+    def _found(self, physical_offset: int, found: int) -> memoryview | None:
+        if found == codes.COLD:
+            raise self.cold(physical_offset)
+        return self.slice(physical_offset, found) if found > 0 else None
 
     def _available(self, physical_offset: int) -> tuple[Segment, int, int] | None:
         """Segment, position in it, and bytes from there to the end of its valid part."""

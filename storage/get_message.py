@@ -9,19 +9,19 @@ import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
-from struct import Struct
 from typing import Final
 
 import numpy as np
 
 from protocol.errors import FilterEvaluationError
 from protocol.message_layout import locate
-from storage.commit_log import SIZE_MASK, CommitLog
+from storage.commit_log import CommitLog
 from storage.consume_queue import ConsumeQueue
 from storage.consume_queue_ext import LARGEST_ADDRESS
 from storage.filter.base import MessageFilter
+from storage.filter.choice import CHOICE_OF_EVERYTHING, Choice
+from storage.filter.expression import ExpressionFilter
 from storage.filter.property_block import PropertyBlock
-from storage.filter.tag import TagFilter
 from storage.kernels import pull as kernel
 from storage.queue import FILLER_SIZE, Queue, Unit
 from storage.queue_end import refuse_long_scan
@@ -34,7 +34,6 @@ TRANSFER_BYTES: Final = 262_144
 TRANSFER_COUNT: Final = 32
 """One pull returns no more from memory (`maxTransferBytesOnMessageInMemory`, `maxTransferCountOnMessageInMemory`)."""
 SMALLEST_PULL: Final = 100
-PAIR: Final = Struct("qq")  # in the machine's order: what the kernel says of a record
 PATIENT_SCAN: Final = 4096
 """Units that a thread which may not wait goes through in one pull."""
 
@@ -89,12 +88,12 @@ def get_message(
     outside = _outside(queue_offset, minimum, end)
     if outside is not None:
         return GetMessageResult(*outside, minimum, end, [])
-    scan_bytes = max(LARGEST_FILTER_SCAN, max_messages * queue.unit_size)
-    stop = queue_offset + -(-scan_bytes // queue.unit_size)
+    stop = queue_offset + scanned_units(max_messages, queue.unit_size)
     refuse_long_scan(min(stop, end) - queue_offset, f"a pull of {max_messages} messages", PATIENT_SCAN)
-    limits = _Limits(stop, max_messages, min(max(max_bytes, SMALLEST_PULL), TRANSFER_BYTES))
-    if isinstance(queue, ConsumeQueue) and (message_filter is None or isinstance(message_filter, TagFilter)):
-        result = _pull(commit_log, queue, queue_offset, limits, message_filter)
+    limits = _Limits(stop, max_messages, returned_bytes(max_bytes))
+    choice = CHOICE_OF_EVERYTHING if message_filter is None else message_filter.choice
+    if isinstance(queue, ConsumeQueue) and choice is not None:
+        result = _pull(commit_log, queue, queue_offset, limits, choice, message_filter)
         if result is not None:
             return result
     units = queue.walk(queue_offset, stop - queue_offset)
@@ -102,6 +101,16 @@ def get_message(
         following = queue.next_file_offset(queue_offset)
         return GetMessageResult(GetMessageStatus.OFFSET_FOUND_NULL, following, minimum, end, [])
     return _collect(_Messages(commit_log, queue, message_filter), units, limits, queue_offset)
+
+
+def scanned_units(max_messages: int, unit_size: int) -> int:
+    """How many units a pull of so many messages looks through at most."""
+    return -(-max(LARGEST_FILTER_SCAN, max_messages * unit_size) // unit_size)
+
+
+def returned_bytes(max_bytes: int) -> int:
+    """Bytes of records that a pull returns at most if it asks for so many, its first record aside."""
+    return min(max(max_bytes, SMALLEST_PULL), TRANSFER_BYTES)
 
 
 def _outside(queue_offset: int, minimum: int, end: int) -> tuple[GetMessageStatus, int] | None:
@@ -129,53 +138,60 @@ class _Scratch(threading.local):
 
     def __init__(self) -> None:
         self.results = np.zeros(kernel.RESULTS, np.int64)
-        self.pairs = self.results[kernel.FIRST_PAIR :].data
+        self.numbers = self.results.data
 
 
 _scratch = _Scratch()
-_NO_CODES: Final = np.zeros(1, np.int64)
 
 
 def _pull(
-    commit_log: CommitLog, queue: ConsumeQueue, queue_offset: int, limits: _Limits, chosen: TagFilter | None
+    commit_log: CommitLog,
+    queue: ConsumeQueue,
+    queue_offset: int,
+    limits: _Limits,
+    choice: Choice,
+    message_filter: MessageFilter | None,
 ) -> GetMessageResult | None:
-    """The whole pull in one kernel call; None where it met something odd, or no unit, and has to be made by hand."""
+    """The whole pull by the kernel; None where it met something odd, or no unit, and has to be made by hand."""
     place = queue.place(queue_offset, limits.stop - queue_offset)
     if place is None:
         return None
     file, position, count = place
     file.require_hot(position, count * queue.unit_size)
-    everything = chosen is None or chosen.matches_everything
-    results = _scratch.results
-    passed = kernel.pull(
-        commit_log.catalog,
-        file.address + position,
-        count,
-        _NO_CODES if chosen is None else chosen.code_array,
-        -1 if everything or chosen is None else len(chosen.code_array) - 1,
-        queue.queue_id,
-        queue.name.topic_address,
-        queue.name.topic_size,
-        limits.messages,
-        limits.record_bytes,
-        results,
-        current_tick(),
-    )
+    name, numbers = queue.name, _scratch.numbers
+    _scratch.results[: kernel.FIRST_PAIR] = 0
+    passed = kernel.ASKS
+    while passed == kernel.ASKS:
+        passed = kernel.pull(
+            commit_log.catalog, file.address + position, count, choice.address, name.queue_id, name.topic_address,
+            name.topic_size, limits.messages, limits.record_bytes, _scratch.results, current_tick(),
+        )  # fmt: skip
+        if passed == kernel.ASKS and not _answer(commit_log, numbers, message_filter):
+            return None
+    if isinstance(message_filter, ExpressionFilter):
+        message_filter.evaluations.done += numbers[kernel.DECIDED_AT]
     if passed == kernel.STOPPED_COLD:
-        raise commit_log.cold(int(results[kernel.COLD_AT]))
+        raise commit_log.cold(numbers[kernel.STOPPED_AT])
     if passed == kernel.ODD:
         return None
-    found = int(results[kernel.FOUND_AT])
-    records = [_slice(commit_log, *pair) for pair in PAIR.iter_unpack(_scratch.pairs[: found * 2])]
+    found = numbers[kernel.FOUND_AT]
+    pairs = numbers[kernel.FIRST_PAIR : kernel.FIRST_PAIR + 2 * found].tolist()
+    records = list(map(commit_log.slice, pairs[::2], pairs[1::2]))
     status = GetMessageStatus.FOUND if found else GetMessageStatus.NO_MATCHED_MESSAGE
     return GetMessageResult(status, queue_offset + passed, queue.min_offset, queue.max_offset, records)
 
 
-def _slice(commit_log: CommitLog, physical_offset: int, checked: int) -> memoryview:
-    """The record that the kernel found, by its segment's number and its size."""
-    segment = commit_log.segments[checked >> 32]
-    position = physical_offset - segment.base_offset
-    return segment.file.view[position : position + (checked & SIZE_MASK)]
+def _answer(commit_log: CommitLog, numbers: memoryview, message_filter: MessageFilter | None) -> bool:
+    """Decide the message that the kernel asks about; False if it is to be delivered and is not intact."""
+    place = kernel.FIRST_PAIR + 2 * numbers[kernel.FOUND_AT]
+    record = commit_log.slice(numbers[place], numbers[place + 1])
+    if message_filter is None or not _match_properties(message_filter, record):
+        return True
+    if commit_log.record_at(numbers[place]) is None:
+        return False
+    numbers[kernel.FOUND_AT] += 1
+    numbers[kernel.TOTAL_AT] += len(record)
+    return True
 
 
 def _collect(messages: "_Messages", units: Iterable[Unit], limits: _Limits, queue_offset: int) -> GetMessageResult:
@@ -220,11 +236,17 @@ class _Messages:
         chosen = self._filter
         if chosen is not None and not self._may_match(chosen, tags_code):
             return GetMessageStatus.NO_MATCHED_MESSAGE
-        record = self._log.record_at(physical_offset)
+        # What is not delivered need not be intact.
+        is_evaluated = chosen is not None and chosen.needs_properties
+        log = self._log
+        record = log.unchecked_record_at(physical_offset) if is_evaluated else log.record_at(physical_offset)
         if record is None or size == FILLER_SIZE or not self.queue.name.owns(record):
             return self._unreadable(physical_offset)
-        if chosen is not None and chosen.needs_properties and not _match_properties(chosen, record):
-            return GetMessageStatus.NO_MATCHED_MESSAGE
+        if chosen is not None and is_evaluated:
+            if not _match_properties(chosen, record):
+                return GetMessageStatus.NO_MATCHED_MESSAGE
+            if log.record_at(physical_offset) is None:
+                return GetMessageStatus.MESSAGE_WAS_REMOVING
         self.skip_to = 0
         return record
 

@@ -14,8 +14,10 @@ from broker.connection_settings import ConnectionSettings
 from broker.dispatcher import Dispatcher
 from broker.fast_lane import FastLane
 
-VIEW, QUERY = 33, 12
+VIEW, QUERY, PULL, LITE_PULL = 33, 12, 11, 361
 FOREVER = 2**63 - 1
+SUBSCRIPTION_FLAG = 4
+"""Of a pull's sysFlag: the subscription stands in the request."""
 TAIL = {"flag": 0, "language": "JAVA", "opaque": 7, "serializeTypeCurrentRPC": "JSON", "version": 513}
 EDGES = b'\0\x01\x1f\x7f\x80\xc3\xef\xff"\\{}[]:,0-9eE.utfn \n'
 
@@ -59,8 +61,9 @@ class Road:
 
     def __init__(self, service: BrokerService, *, has_lane: bool) -> None:
         limit = service.options.frame_limit
-        self.lane = FastLane(service.store, limit) if has_lane else None
+        self.lane = FastLane(service) if has_lane else None
         self._settings = ConnectionSettings(Dispatcher(build_processors(service)), limit, self.lane)
+        self._settings.lost = service.clients.connection_lost
 
     async def answer(self, reads: Sequence[bytes]) -> tuple[bytes, bool]:
         """What a new connection writes when `reads` come in, and whether it closes then."""
@@ -108,6 +111,23 @@ def query(topic: str, key: str, opaque: int = 7, **fields: Any) -> bytes:
     return request(QUERY, wanted | fields, opaque=opaque)
 
 
+def mutated(generator: random.Random, frame: bytes) -> bytes:
+    """A frame with a few bytes changed, its lengths mostly right."""
+    data = bytearray(frame)
+    for _ in range(generator.randint(1, 3)):
+        position = generator.randrange(8 if generator.random() < 0.9 else 0, len(data))
+        kind = generator.random()
+        if kind < 0.5:
+            data[position] = generator.choice(EDGES)
+        elif kind < 0.75:
+            data.insert(position, generator.choice(EDGES))
+        else:
+            del data[position : position + generator.randint(1, 12)]
+    if generator.random() < 0.9 and len(data) > 8:
+        data[:8] = struct.pack(">iI", len(data) - 4, len(data) - 8)
+    return bytes(data)
+
+
 @dataclass
 class Traveller:
     """Makes requests about what is in a store, most of them plain."""
@@ -139,19 +159,7 @@ class Traveller:
 
     def mutated(self, frame: bytes) -> bytes:
         """The frame with a few bytes changed, its lengths mostly right."""
-        data = bytearray(frame)
-        for _ in range(self.generator.randint(1, 3)):
-            position = self.generator.randrange(8 if self.generator.random() < 0.9 else 0, len(data))
-            kind = self.generator.random()
-            if kind < 0.5:
-                data[position] = self.generator.choice(EDGES)
-            elif kind < 0.75:
-                data.insert(position, self.generator.choice(EDGES))
-            else:
-                del data[position : position + self.generator.randint(1, 12)]
-        if self.generator.random() < 0.9 and len(data) > 8:
-            data[:8] = struct.pack(">iI", len(data) - 4, len(data) - 8)
-        return bytes(data)
+        return mutated(self.generator, frame)
 
     def _query(self) -> dict[str, Any]:
         choice, keys = self.generator.choice, self.keys
@@ -187,3 +195,74 @@ class Traveller:
         items = list(members.items())
         self.generator.shuffle(items)
         return dict(items)
+
+
+def pull(
+    topic: str, queue_id: int = 0, queue_offset: Any = 0, /, *, code: int = PULL, opaque: Any = 7, **fields: Any
+) -> bytes:
+    """A pull as a Java client sends it, for all messages; a field that is None is left out."""
+    wanted = {
+        "queueId": queue_id,
+        "maxMsgBytes": 262144,
+        "maxMsgNums": 32,
+        "sysFlag": SUBSCRIPTION_FLAG,
+        "suspendTimeoutMillis": 15000,
+        "commitOffset": 0,
+        "bname": "broker-a",
+        "topic": topic,
+        "queueOffset": queue_offset,
+        "subscription": "*",
+        "expressionType": "TAG",
+        "subVersion": 1,
+        "consumerGroup": "Group",
+        **fields,
+    }
+    return request(code, {name: str(value) for name, value in wanted.items() if value is not None}, opaque=opaque)
+
+
+@dataclass
+class Puller:
+    """Makes pulls of the queues of a store, most of them plain, none that waits."""
+
+    generator: random.Random
+    queues: Sequence[tuple[str, int, int]]
+    """Topic, queue id, and how many messages are in the queue."""
+    subscriptions: Sequence[tuple[str, str]]
+    """What is wanted, and of which type that is."""
+
+    def frame(self) -> bytes:
+        """One pull; each is like many others, and one in ten has something that is not plain."""
+        choice = self.generator.choice
+        topic, queue_id, count = choice(self.queues)
+        subscription, expression_type = choice(self.subscriptions)
+        queue_offset = (
+            self.generator.randint(-1, count) if self.generator.random() < 0.9 else choice((count + 1, 2**40))
+        )
+        frame = pull(
+            topic,
+            queue_id,
+            queue_offset,
+            code=choice((PULL, PULL, PULL, LITE_PULL)),
+            opaque=choice((0, 1, 7, 2**31 - 1, -(2**31), -1)),
+            **{"subscription": subscription, "expressionType": expression_type, **self._oddities()},
+        )
+        return mutated(self.generator, frame) if self.generator.random() < 0.05 else frame
+
+    def _oddities(self) -> dict[str, Any]:
+        """Fields that few pulls have, or have otherwise."""
+        choice = self.generator.choice
+        odd: Sequence[dict[str, Any]] = (
+            {"maxMsgNums": choice((1, 2, 5, 0, -1, 100, 5000, 2**31 - 1, 2**31))},
+            {"maxMsgBytes": choice((None, 0, 1, 100, 1000, 2**31 - 1, -5, "x"))},
+            {"sysFlag": SUBSCRIPTION_FLAG | 1, "commitOffset": choice((-1, 0, 1, 17, 2**40))},
+            {"sysFlag": SUBSCRIPTION_FLAG | choice((8, 16, 2**20))},
+            {"subVersion": choice((0, -1, 2, 2**63 - 1, 2**63))},
+            {"expressionType": choice((None, "", "TAG", "SQL92", "tag"))},
+            {"consumerGroup": choice(("Group", "Grüppe", "", "a\ufffd"))},
+            {"liteTopic": "x", "requestSource": choice((0, 1, "x")), "proxyFrowardClientId": "y"},
+            {"lo": "false", "ns": "space", "nsd": "true"},
+            {"other": "1"},
+            {"queueId": choice((0, 1, 7, -1, 2**31))},
+            {"topic": choice(("NoSuchTopic", "", "a/b"))},
+        )
+        return choice(odd) if self.generator.random() < 0.2 else {}

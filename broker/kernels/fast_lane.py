@@ -1,7 +1,8 @@
 """Answer the plain requests at the front of a read, one after the other, in one call: the fast lane.
 
 A request leaves the lane, and stops it, wherever an answer would have to say more than "here are the messages": it is
-not plain, nothing is found, pages are cold, the walk is long, more match than were asked for. What the lane does write
+not plain, nothing is found, pages are cold, the walk is long, more match than were asked for, no pull like it was
+answered yet. What the lane does write
 is byte for byte what the ordinary way writes; the fixed parts of the headers are handed in, rendered there.
 
 All that a call needs stands in one int64 table: settings and addresses of memory that
@@ -12,12 +13,14 @@ import numpy as np
 from numba import njit
 
 from broker.kernels import plain_request as p
+from broker.kernels.known_pulls import OF_STEPS, answer_pull
 from broker.kernels.plain_request import read_request
 from storage.kernels import catalog as c
 from storage.kernels.catalog import check_record
 from storage.kernels.java_string import MASK, fold_hash, hash_utf8
-from storage.kernels.lookup import KIND_TAG, KIND_UNIQUE, RESULT_COUNT, find_hits
-from storage.kernels.memory import copy_bytes, load_i32, load_native_i64, load_u8, store_u8
+from storage.kernels.lookup import KIND_TAG, KIND_UNIQUE, RESULT_COUNT, RESULT_HITS, find_hits
+from storage.kernels.memory import copy_bytes, load_i32, load_native_i64, load_u8, store_i32, store_native_i64
+from storage.kernels.pull import RESULTS as PULLED
 
 OUTPUT = 0
 """Address of the room for answers: TURN_BYTES + LONGEST_BODY + LONGEST_HEADER."""
@@ -32,7 +35,7 @@ TAKES_QUERIES = 4
 TAKES_TAGS = 5
 """Whether the index alone answers tag queries."""
 STEPS = 6
-"""Entries that may still be walked in this call."""
+"""Entries that may still be walked in this call, or what takes as long."""
 VIEWS = 7
 """Views answered so far."""
 QUERIES = 8
@@ -40,10 +43,13 @@ QUERIES = 8
 VIEW_HEADER = 9
 """Address and length of an answer's header before the opaque, then behind it."""
 QUERY_HEADER = 13
+KNOWN = 17
+"""Address that describes the known pulls, see :mod:`broker.kernels.known_pulls`."""
 REQUEST = 24
-QUERY = 48
-RESULTS = 64
-TABLE_LENGTH = 80
+QUERY = REQUEST + p.LENGTH
+RESULTS = QUERY + 16
+PULL_RESULTS = RESULTS + RESULT_HITS
+TABLE_LENGTH = PULL_RESULTS + PULLED
 
 LEFT_OVER = 0
 """Why a call stopped: nothing is left, or a frame whose lengths are wrong."""
@@ -73,15 +79,6 @@ HASH = ord("#")
 TAG_INFIX = ord("T")
 ZERO = ord("0")
 FIRST_PAGE = 2**63 - 1
-
-
-@njit(cache=True, nogil=True)
-def store_i32(address: int, value: int) -> None:
-    """Write a big-endian i32."""
-    store_u8(address, value >> 24)
-    store_u8(address + 1, value >> 16)
-    store_u8(address + 2, value >> 8)
-    store_u8(address + 3, value)
 
 
 @njit(cache=True, nogil=True)
@@ -151,7 +148,7 @@ def hash_of(query: np.ndarray) -> int:
 @njit(cache=True, nogil=True)
 def answer_query(catalog: np.ndarray, table: np.ndarray, request: np.ndarray, output: int, tick: int) -> int:
     """Write all hits of a key query as the answer; address behind it, or ``output`` where it would not be the whole."""
-    query, results = table[QUERY:RESULTS], table[RESULTS:TABLE_LENGTH]
+    query, results = table[QUERY:RESULTS], table[RESULTS:PULL_RESULTS]
     if not prepare_query(table, request, query):
         return output
     budget = min(table[STEPS], STEPS_A_QUERY)
@@ -173,6 +170,22 @@ def answer_query(catalog: np.ndarray, table: np.ndarray, request: np.ndarray, ou
         output += load_native_i64(hit + 16)
     table[QUERIES] += 1
     return output
+
+
+@njit(cache=True, nogil=True)
+def answer_request(catalog: np.ndarray, table: np.ndarray, request: np.ndarray, output: int, tick: int) -> int:
+    """Write the answer to a request; address behind it, or ``output`` where it is for the ordinary way."""
+    code = request[p.CODE]
+    if code == p.VIEW:
+        return answer_view(catalog, table, request, output, tick)
+    if code == p.QUERY:
+        return answer_query(catalog, table, request, output, tick)
+    known = table[KNOWN]
+    store_native_i64(known + 8 * OF_STEPS, 0)
+    limit = min(table[BODY_LIMIT], LONGEST_BODY)
+    end = answer_pull(catalog, known, request, table[PULL_RESULTS:TABLE_LENGTH], output, limit, tick)
+    table[STEPS] -= load_native_i64(known + 8 * OF_STEPS)
+    return end
 
 
 @njit("int64(int64[::1], int64[::1], int64, int64, int64)", cache=True, nogil=True)
@@ -199,17 +212,14 @@ def answer_frames(catalog: np.ndarray, table: np.ndarray, data: int, length: int
         if size + 4 > stop - at:
             reason = WANTS_MORE
             break
-        if frames == TURN_FRAMES or output >= full:
+        if frames == TURN_FRAMES or output >= full or table[STEPS] <= 0:
             reason = TURN_OVER
             break
         reason = NOT_TAKEN
         # A body, or another serialize type than JSON, which is 0.
         if load_i32(at + 4) != size - 4 or not read_request(at + PREFIX, at + 4 + size, request):
             break
-        if request[p.CODE] == p.VIEW:
-            end = answer_view(catalog, table, request, output, tick)
-        else:
-            end = answer_query(catalog, table, request, output, tick)
+        end = answer_request(catalog, table, request, output, tick)
         if end == output:
             break
         output = end

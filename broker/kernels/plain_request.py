@@ -1,27 +1,36 @@
-"""Read the header of a plain VIEW_MESSAGE_BY_ID or QUERY_MESSAGE request where it lies, or say that it is not plain.
+"""Read the header of a plain request where it lies, or say that it is not plain: of a view, a key query, a pull.
 
-Plain is what Java's fastjson writes: compact JSON, members in any order, each at most once and of a known name, texts
-without escapes and in well-formed UTF-8 without U+FFFD, integers in their shortest form, in quotes or not. On these,
-this reader and the decoders of :mod:`protocol` agree by construction; about everything else it has no opinion, and the
-ordinary way decides. So it may be narrow, and never has to say what is wrong.
-
-Bytes are read by address; each function takes ``stop``, the address behind the last byte of the header, and reads none
-at or behind it. A header comes from a peer: nothing in it is trusted.
+Plain is what Java's fastjson writes: compact JSON, members in any order, each at most once and of a known name, with
+plain values (:mod:`broker.kernels.plain_json`). On these, this reader and the decoders of :mod:`protocol` agree by
+construction; about everything else it has no opinion, and the ordinary way decides. So it may be narrow, and never has
+to say what is wrong.
 """
 
 import numpy as np
 from numba import njit
 
+from broker.kernels.plain_json import (
+    CLOSING,
+    COLON,
+    COMMA,
+    NOT_PLAIN,
+    OPENING,
+    QUOTE,
+    leading,
+    peek,
+    read_i32,
+    read_integer,
+    read_text,
+    skip_text,
+)
 from protocol.codes import RequestCode
-from storage.kernels.java_string import REPLACEMENT, decode_sequence
 from storage.kernels.lookup import KIND_ANY, KIND_KEY, KIND_TAG, KIND_UNIQUE
 from storage.kernels.memory import load_i64, load_u8
 
-NOT_PLAIN = 0
-"""Where a reader has stopped: at no address."""
-
 VIEW = int(RequestCode.VIEW_MESSAGE_BY_ID)
 QUERY = int(RequestCode.QUERY_MESSAGE)
+PULL = int(RequestCode.PULL_MESSAGE)
+LITE_PULL = int(RequestCode.LITE_PULL_MESSAGE)
 
 # Places in the request, an int64 array; of a text, its address and its bytes.
 SEEN = 0
@@ -41,148 +50,129 @@ BEGIN = 13
 END = 14
 KIND = 15
 IS_UNIQUE = 16
-LENGTH = 24
+GROUP_AT = 17
+GROUP_LENGTH = 18
+SUBSCRIPTION_AT = 19
+SUBSCRIPTION_LENGTH = 20
+TYPE_AT = 21
+TYPE_LENGTH = 22
+"""The lengths of subscription and type are ABSENT where they are."""
+QUEUE_ID = 23
+QUEUE_OFFSET = 24
+MAX_MESSAGES = 25
+MAX_BYTES = 26
+"""ABSENT where it is; no i32 is."""
+SYS_FLAG = 27
+COMMIT_OFFSET = 28
+SUB_VERSION = 29
+IGNORED = 30
+LENGTH = 32
 
-MEMBERS = (b"code", b"opaque", b"flag", b"version", b"language", b"extFields", b"serializeTypeCurrentRPC", b"remark")
-IS_CODE, IS_OPAQUE, IS_FLAG, IS_VERSION, IS_LANGUAGE, IS_EXT_FIELDS, IS_SERIALIZE_TYPE, IS_REMARK = range(8)
+ABSENT = -(2**62)
+
+# What stands behind a name.
+AN_I32, AN_I64, A_TEXT, SOME_TEXT, A_KIND, A_BOOLEAN, EMPTY_TEXT, FIELDS, NULL_OR_TEXT, THE_OPAQUE = range(10)
+
+MEMBERS = (
+    (b"code", AN_I32, CODE),
+    (b"flag", AN_I32, FLAG),
+    (b"opaque", THE_OPAQUE, OPAQUE),
+    (b"remark", NULL_OR_TEXT, 0),
+    (b"version", AN_I32, VERSION),
+    (b"language", SOME_TEXT, 0),
+    (b"extFields", FIELDS, 0),
+    (b"serializeTypeCurrentRPC", SOME_TEXT, 0),
+)
+"""Name, what stands behind it and its place, by ascending length of the names."""
 
 EXT_FIELDS = (
-    *(b"offset", b"topic", b"key", b"maxNum", b"beginTimestamp", b"endTimestamp", b"indexType", b"_UNIQUE_KEY_QUERY"),
-    *(b"lastKey", b"lo", b"bname", b"ns", b"nsd", b"oway"),
+    (b"lo", SOME_TEXT, 0),
+    (b"ns", SOME_TEXT, 0),
+    (b"key", A_TEXT, KEY_AT),
+    (b"nsd", SOME_TEXT, 0),
+    (b"oway", SOME_TEXT, 0),
+    (b"topic", A_TEXT, TOPIC_AT),
+    (b"bname", SOME_TEXT, 0),
+    (b"offset", AN_I64, OFFSET),
+    (b"maxNum", AN_I32, MAXIMUM),
+    (b"lastKey", EMPTY_TEXT, 0),
+    (b"queueId", AN_I32, QUEUE_ID),
+    (b"sysFlag", AN_I32, SYS_FLAG),
+    (b"indexType", A_KIND, KIND),
+    (b"liteTopic", SOME_TEXT, 0),
+    (b"maxMsgNums", AN_I32, MAX_MESSAGES),
+    (b"subVersion", AN_I64, SUB_VERSION),
+    (b"maxMsgBytes", AN_I32, MAX_BYTES),
+    (b"queueOffset", AN_I64, QUEUE_OFFSET),
+    (b"commitOffset", AN_I64, COMMIT_OFFSET),
+    (b"endTimestamp", AN_I64, END),
+    (b"subscription", A_TEXT, SUBSCRIPTION_AT),
+    (b"consumerGroup", A_TEXT, GROUP_AT),
+    (b"requestSource", AN_I32, IGNORED),
+    (b"beginTimestamp", AN_I64, BEGIN),
+    (b"expressionType", A_TEXT, TYPE_AT),
+    (b"_UNIQUE_KEY_QUERY", A_BOOLEAN, IS_UNIQUE),
+    (b"proxyFrowardClientId", SOME_TEXT, 0),
+    (b"suspendTimeoutMillis", AN_I64, IGNORED),
 )
-IS_OFFSET, IS_TOPIC, IS_KEY, IS_MAXIMUM, IS_BEGIN, IS_END, IS_INDEX_TYPE, IS_UNIQUE_QUERY = range(8, 16)
-IS_LAST_KEY = 16
-"""The fields behind it say who asks of whom; a hit is the same whatever they say."""
-
-NEEDED = 1 << IS_CODE | 1 << IS_OPAQUE | 1 << IS_FLAG | 1 << IS_EXT_FIELDS
-NEEDED_VIEW = NEEDED | 1 << IS_OFFSET
-NEEDED_QUERY = NEEDED | 1 << IS_TOPIC | 1 << IS_KEY | 1 << IS_MAXIMUM | 1 << IS_BEGIN | 1 << IS_END
+"""The same. An answer that the lane writes is the same whatever stands in what is only skipped or ignored."""
 
 LONGEST_NAME = 24
-I32_MAXIMUM = 2**31 - 1
-I64_MAXIMUM = 2**63 - 1
-
-QUOTE, COLON, COMMA, BACKSLASH, MINUS = ord('"'), ord(":"), ord(","), ord("\\"), ord("-")
-OPENING, CLOSING, ZERO, NINE = ord("{"), ord("}"), ord("0"), ord("9")
 TRUE, FALSE, NULL = (int.from_bytes(word, "big") for word in (b'true"', b'false"', b"null"))
+
+OF_HEADER, OF_REQUEST = 0, 1
+"""Groups of names: the header's own members, and the request's fields."""
 
 
 def _name_rows() -> np.ndarray:
-    """One row for each known name: length, its first eight bytes or all, its last eight, its bytes 8 to 16; int64."""
+    """A row a name: its first eight bytes or all, last eight, bytes 8 to 16, length, what follows, place; int64."""
     rows = [
-        (len(name), *(int.from_bytes(part, "big") for part in (name[:8], name[-8:], name[8:16])))
-        for name in MEMBERS + EXT_FIELDS
+        (*(int.from_bytes(part, "big") for part in (name[:8], name[-8:], name[8:16])), len(name), what, place)
+        for name, what, place in MEMBERS + EXT_FIELDS
     ]
     return np.array(rows, dtype=np.int64)
 
 
+def _first_by_length() -> np.ndarray:
+    """For members and for fields: the first row whose name is at least so long."""
+    lengths = [[len(name) for name, _, _ in names] for names in (MEMBERS, EXT_FIELDS)]
+    starts = [
+        [start + sum(length < wanted for length in some) for wanted in range(LONGEST_NAME + 2)]
+        for start, some in zip((0, len(MEMBERS)), lengths, strict=True)
+    ]
+    return np.array(starts, dtype=np.int64)
+
+
+def _bits(*names: bytes) -> int:
+    """The bits of SEEN for the header's own members that every request has, and for these fields."""
+    known = [name for name, _, _ in MEMBERS + EXT_FIELDS]
+    return sum(1 << known.index(name) for name in (b"code", b"opaque", b"flag", b"extFields", *names))
+
+
 NAMES = _name_rows()
-FIRST_EXT_FIELD = len(MEMBERS)
-NAME_COUNT = len(MEMBERS) + len(EXT_FIELDS)
+FIRST_BY_LENGTH = _first_by_length()
+NAME_LENGTH, WHAT, PLACE = 3, 4, 5
+NEEDED_VIEW = _bits(b"offset")
+NEEDED_QUERY = _bits(b"topic", b"key", b"maxNum", b"beginTimestamp", b"endTimestamp")
+NEEDED_PULL = _bits(
+    *(b"consumerGroup", b"topic", b"queueId", b"queueOffset", b"maxMsgNums", b"sysFlag", b"commitOffset"),
+    *(b"suspendTimeoutMillis", b"subVersion"),
+)
 
 
 @njit(cache=True, nogil=True)
-def peek(at: int, stop: int) -> int:
-    """The byte at an address, or −1 at the end."""
-    return load_u8(at) if at < stop else -1
-
-
-@njit(cache=True, nogil=True)
-def leading(at: int, stop: int, count: int) -> int:
-    """The first ``count`` (1 to 8) bytes as a big-endian number, or −1 when no eight bytes are left to read at once."""
-    if at + 8 > stop:
-        return -1
-    return load_i64(at) >> (8 * (8 - count))
-
-
-@njit(cache=True, nogil=True)
-def text_end(at: int, stop: int) -> int:
-    """Address of the quote that closes a plain text whose first byte is at ``at``, or NOT_PLAIN."""
-    while at < stop:
-        byte = load_u8(at)
-        if byte == QUOTE:
-            return at
-        if byte < 32 or byte == BACKSLASH:
-            return NOT_PLAIN
-        if byte < 128:
-            at += 1
-            continue
-        decoded = decode_sequence(at, stop - at, byte)
-        if decoded >> 3 == REPLACEMENT:
-            return NOT_PLAIN
-        at += decoded & 7
-    return NOT_PLAIN
-
-
-@njit(cache=True, nogil=True)
-def find_name(at: int, length: int, first: int, behind: int) -> int:
-    """Which of the known names ``first`` to ``behind - 1`` stands at an address, or −1; reads eight bytes there."""
+def find_name(at: int, length: int, group: int) -> int:
+    """Row of the known name that stands at an address, a member's or a field's, or −1; reads eight bytes there."""
     if length < 1 or length > LONGEST_NAME:
         return -1
     head = load_i64(at) >> (8 * max(8 - length, 0))
-    for name in range(first, behind):
-        if NAMES[name, 0] != length or NAMES[name, 1] != head:
-            continue
-        if length <= 8 or (
-            load_i64(at + length - 8) == NAMES[name, 2] and (length <= 16 or load_i64(at + 8) == NAMES[name, 3])
+    for name in range(FIRST_BY_LENGTH[group, length], FIRST_BY_LENGTH[group, length + 1]):
+        if NAMES[name, 0] == head and (
+            length <= 8
+            or (load_i64(at + length - 8) == NAMES[name, 1] and (length <= 16 or load_i64(at + 8) == NAMES[name, 2]))
         ):
             return name
     return -1
-
-
-@njit(cache=True, nogil=True)
-def read_integer(at: int, stop: int, request: np.ndarray, place: int) -> int:
-    """Read a 64-bit integer in its shortest form, in quotes or not; address behind it, or NOT_PLAIN."""
-    is_quoted = peek(at, stop) == QUOTE
-    if is_quoted:
-        at += 1
-    is_negative = peek(at, stop) == MINUS
-    if is_negative:
-        at += 1
-    start = at
-    value = 0
-    byte = peek(at, stop)
-    while ZERO <= byte <= NINE:
-        digit = byte - ZERO
-        if value > I64_MAXIMUM // 10 or (value == I64_MAXIMUM // 10 and digit > 7):
-            return NOT_PLAIN
-        value = value * 10 + digit
-        at += 1
-        byte = peek(at, stop)
-    if at == start or (load_u8(start) == ZERO and (is_negative or at - start > 1)):
-        return NOT_PLAIN
-    request[place] = -value if is_negative else value
-    if not is_quoted:
-        return at
-    return at + 1 if byte == QUOTE else NOT_PLAIN
-
-
-@njit(cache=True, nogil=True)
-def read_i32(at: int, stop: int, request: np.ndarray, place: int) -> int:
-    """The same for a 32-bit integer."""
-    at = read_integer(at, stop, request, place)
-    return at if -I32_MAXIMUM - 1 <= request[place] <= I32_MAXIMUM else NOT_PLAIN
-
-
-@njit(cache=True, nogil=True)
-def read_text(at: int, stop: int, request: np.ndarray, place: int) -> int:
-    """Read a text in quotes: its address and length go to ``place`` and behind; address behind it, or NOT_PLAIN."""
-    if peek(at, stop) != QUOTE:
-        return NOT_PLAIN
-    end = text_end(at + 1, stop)
-    if end == NOT_PLAIN:
-        return NOT_PLAIN
-    request[place], request[place + 1] = at + 1, end - at - 1
-    return end + 1
-
-
-@njit(cache=True, nogil=True)
-def skip_text(at: int, stop: int) -> int:
-    """Address behind a text in quotes, or NOT_PLAIN."""
-    if peek(at, stop) != QUOTE:
-        return NOT_PLAIN
-    end = text_end(at + 1, stop)
-    return end + 1 if end != NOT_PLAIN else NOT_PLAIN
 
 
 @njit(cache=True, nogil=True)
@@ -215,32 +205,27 @@ def read_index_type(at: int, stop: int, request: np.ndarray) -> int:
 
 
 @njit(cache=True, nogil=True)
-def read_ext_field(name: int, at: int, stop: int, request: np.ndarray) -> int:
-    """Read the value of a request's own field; address behind it, or NOT_PLAIN."""
-    if name == IS_TOPIC:
-        return read_text(at, stop, request, TOPIC_AT)
-    if name == IS_KEY:
-        return read_text(at, stop, request, KEY_AT)
-    if name == IS_OFFSET:
-        return read_integer(at, stop, request, OFFSET)
-    if name == IS_MAXIMUM:
-        return read_i32(at, stop, request, MAXIMUM)
-    if name == IS_BEGIN:
-        return read_integer(at, stop, request, BEGIN)
-    if name == IS_END:
-        return read_integer(at, stop, request, END)
-    if name == IS_INDEX_TYPE:
+def read_value(name: int, at: int, stop: int, request: np.ndarray) -> int:
+    """Read what stands behind the name of a row; address behind it, or NOT_PLAIN."""
+    what, place = NAMES[name, WHAT], NAMES[name, PLACE]
+    if what == A_TEXT:
+        return read_text(at, stop, request, place)
+    if what == AN_I32:
+        return read_i32(at, stop, request, place)
+    if what == AN_I64:
+        return read_integer(at, stop, request, place)
+    if what == A_KIND:
         return read_index_type(at, stop, request)
-    if name == IS_UNIQUE_QUERY:
+    if what == A_BOOLEAN:
         return read_boolean(at, stop, request)
-    if name == IS_LAST_KEY and not (peek(at, stop) == QUOTE and peek(at + 1, stop) == QUOTE):
+    if what == EMPTY_TEXT and not (peek(at, stop) == QUOTE and peek(at + 1, stop) == QUOTE):
         return NOT_PLAIN
     return skip_text(at, stop)
 
 
 @njit(cache=True, nogil=True)
-def read_name(at: int, stop: int, first: int, behind: int, request: np.ndarray) -> int:
-    """Which known name stands in quotes at ``at``, before a colon and for the first time; −1 if none."""
+def read_name(at: int, stop: int, group: int, request: np.ndarray) -> int:
+    """The row of the known name in quotes at ``at``, before a colon and for the first time; −1 if none."""
     if peek(at, stop) != QUOTE or at + 9 > stop:
         return -1
     end = at + 1
@@ -248,7 +233,7 @@ def read_name(at: int, stop: int, first: int, behind: int, request: np.ndarray) 
         end += 1
     if peek(end + 1, stop) != COLON:
         return -1
-    name = find_name(at + 1, end - at - 1, first, behind)
+    name = find_name(at + 1, end - at - 1, group)
     if name < 0 or request[SEEN] >> name & 1:
         return -1
     request[SEEN] |= 1 << name
@@ -263,10 +248,10 @@ def read_ext_fields(at: int, stop: int, request: np.ndarray) -> int:
     separator = COMMA
     while separator == COMMA:
         at += 1
-        name = read_name(at, stop, FIRST_EXT_FIELD, NAME_COUNT, request)
+        name = read_name(at, stop, OF_REQUEST, request)
         if name < 0:
             return NOT_PLAIN
-        at = read_ext_field(name, at + NAMES[name, 0] + 3, stop, request)
+        at = read_value(name, at + NAMES[name, NAME_LENGTH] + 3, stop, request)
         if at == NOT_PLAIN:
             return NOT_PLAIN
         separator = peek(at, stop)
@@ -276,22 +261,32 @@ def read_ext_fields(at: int, stop: int, request: np.ndarray) -> int:
 @njit(cache=True, nogil=True)
 def read_member(name: int, at: int, stop: int, request: np.ndarray) -> int:
     """Read the value of one of the header's own members; address behind it, or NOT_PLAIN."""
-    if name == IS_EXT_FIELDS:
+    what = NAMES[name, WHAT]
+    if what == FIELDS:
         return read_ext_fields(at, stop, request)
-    if name == IS_OPAQUE:
-        end = read_i32(at, stop, request, OPAQUE)
-        request[OPAQUE_AT], request[OPAQUE_LENGTH] = at, end - at
-    elif name == IS_CODE:
-        end = read_i32(at, stop, request, CODE)
-    elif name == IS_FLAG:
-        end = read_i32(at, stop, request, FLAG)
-    elif name == IS_VERSION:
-        end = read_i32(at, stop, request, VERSION)
-    elif name == IS_REMARK and leading(at, stop, 4) == NULL:
+    if what == NULL_OR_TEXT and leading(at, stop, 4) == NULL:
         return at + 4
-    else:
+    if what != AN_I32 and what != THE_OPAQUE:
         return skip_text(at, stop)
+    end = read_i32(at, stop, request, NAMES[name, PLACE])
+    if what == THE_OPAQUE:
+        request[OPAQUE_AT], request[OPAQUE_LENGTH] = at, end - at
     return NOT_PLAIN if peek(at, stop) == QUOTE else end
+
+
+@njit(cache=True, nogil=True)
+def is_complete(request: np.ndarray) -> bool:
+    """Whether a request is one that the lane knows, says all that it has to, and wants an answer."""
+    code = request[CODE]
+    if code == VIEW:
+        needed = NEEDED_VIEW
+    elif code == QUERY:
+        needed = NEEDED_QUERY
+    elif code in (PULL, LITE_PULL):
+        needed = NEEDED_PULL
+    else:
+        return False
+    return bool(request[SEEN] & needed == needed and request[FLAG] == 0)
 
 
 @njit(cache=True, nogil=True)
@@ -300,23 +295,21 @@ def read_request(at: int, stop: int, request: np.ndarray) -> bool:
     request[SEEN] = 0
     request[KIND] = KIND_ANY
     request[IS_UNIQUE] = 0
+    request[SUBSCRIPTION_LENGTH] = request[TYPE_LENGTH] = request[MAX_BYTES] = ABSENT
     if peek(at, stop) != OPENING:
         return False
     separator = COMMA
     while separator == COMMA:
         at += 1
-        name = read_name(at, stop, 0, FIRST_EXT_FIELD, request)
+        name = read_name(at, stop, OF_HEADER, request)
         if name < 0:
             return False
-        at = read_member(name, at + NAMES[name, 0] + 3, stop, request)
+        at = read_member(name, at + NAMES[name, NAME_LENGTH] + 3, stop, request)
         if at == NOT_PLAIN:
             return False
         separator = peek(at, stop)
     if separator != CLOSING or at + 1 != stop:
         return False
-    needed = NEEDED_QUERY if request[CODE] == QUERY else NEEDED_VIEW
-    if request[SEEN] & needed != needed or request[FLAG] != 0:
-        return False
     if request[IS_UNIQUE]:
         request[KIND] = KIND_UNIQUE
-    return bool(request[CODE] == QUERY or request[CODE] == VIEW)
+    return is_complete(request)

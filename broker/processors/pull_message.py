@@ -6,6 +6,7 @@ offset*, which would have them wait and rebalance; and a pull whose messages all
 passes, since tools take the first *no match* for the end. A pull that may wait and finds nothing new is held.
 """
 
+import weakref
 from collections.abc import Hashable
 from dataclasses import replace
 
@@ -13,7 +14,9 @@ import msgspec
 
 from broker.broker_service import BrokerService
 from broker.client_registry import ConsumerGroup
+from broker.config import ServeOptions
 from broker.dispatcher import Answer, Request, handles
+from broker.found_pulls import FoundPull
 from broker.group_notices import BROADCASTING
 from broker.long_polling import QueueKey
 from broker.subscriptions import make_filter
@@ -95,6 +98,7 @@ class PullMessageProcessor:
     @handles(RequestCode.LITE_PULL_MESSAGE, PullMessageRequestHeader)
     def pull_message(self, header: PullMessageRequestHeader, request: Request) -> Answer:
         """The messages from a queue offset on; the header fields say where to go on."""
+        snapshot, group_changes = self._store.snapshot, self._service.clients.changes
         try:
             topic = self._topic(header, request)
             if self._polls.is_stopping:
@@ -103,7 +107,6 @@ class PullMessageProcessor:
             message_filter = self._filter(header)
         except Refused as refused:
             return refused.response
-        snapshot = self._store.snapshot
         result = self._look(snapshot, header, header.queue_offset, message_filter)
         self._commit(header)
         if (
@@ -114,6 +117,11 @@ class PullMessageProcessor:
         ):
             pull = HeldQuestion(self, header, topic, message_filter, result)
             return self._polls.hold(pull, header.suspend_timeout_millis / 1000, snapshot.queues)
+        found, choice = self._service.found_pulls, message_filter.choice
+        if found is not None and result.records and choice is not None:
+            flags = topic.topic_sys_flag, self._group_sys_flag(header.consumer_group)
+            now = weakref.ref(snapshot), group_changes
+            found.append(FoundPull(request.command.code, header, choice, *flags, *now))
         return self.answer(header, topic, result)
 
     def look_again(self, question: "HeldQuestion") -> Response | None:
@@ -194,7 +202,7 @@ class PullMessageProcessor:
         self, snapshot: Snapshot, header: PullMessageRequestHeader, queue_offset: int, message_filter: MessageFilter
     ) -> GetMessageResult:
         """Scan until a message passes the filter, the queue ends, or it takes too long."""
-        wanted = header.max_msg_bytes if header.max_msg_bytes is not None else DEFAULT_MAX_BYTES
+        limits = limits_of(header, self._service.options)
         for _ in range(SCANS_IN_POOL if may_wait() else SCANS_ON_LOOP):
             result = get_message(
                 snapshot.queues,
@@ -202,8 +210,7 @@ class PullMessageProcessor:
                 header.topic,
                 header.queue_id,
                 queue_offset,
-                max(header.max_msg_nums, 1),
-                min(wanted, self._body_limit),
+                *limits,
                 message_filter,
             )
             if result.status not in LOOK_ON or not queue_offset < result.next_begin_offset < result.max_offset:
@@ -226,15 +233,8 @@ class PullMessageProcessor:
             code = ResponseCode.PULL_NOT_FOUND
         if code is ResponseCode.PULL_OFFSET_MOVED and header.sys_flag & SUSPEND_FLAG:
             code = ResponseCode.PULL_RETRY_IMMEDIATELY
-        group = self._store.config.subscription_groups.get(header.consumer_group)
-        fields = {
-            "suggestWhichBrokerId": "0",
-            "groupSysFlag": "0" if group is None else str(group.group_sys_flag),
-            "nextBeginOffset": str(result.next_begin_offset),
-            "maxOffset": str(result.max_offset),
-            "minOffset": str(result.min_offset),
-            "topicSysFlag": str(topic.topic_sys_flag),
-        }
+        flags = topic.topic_sys_flag, self._group_sys_flag(header.consumer_group)
+        fields = found_fields(result.next_begin_offset, result.max_offset, result.min_offset, *flags)
         body = result.records[0] if len(result.records) == 1 else b"".join(result.records)
         if len(body) > self._body_limit:
             remark = f"the record at queue offset {result.next_begin_offset - 1} has {len(body)} bytes, more than fit"
@@ -243,6 +243,30 @@ class PullMessageProcessor:
         if not result.records and self._store.layout.lacks_queues:
             remark = f"{remark}: consumequeue/ is missing, the store is served without it"
         return Response(code, remark, fields, body)
+
+    def _group_sys_flag(self, consumer_group: str) -> int:
+        group = self._store.config.subscription_groups.get(consumer_group)
+        return 0 if group is None else group.group_sys_flag
+
+
+def limits_of(header: PullMessageRequestHeader, options: ServeOptions) -> tuple[int, int]:
+    """How many messages, and bytes of them, a pull asks for, as far as an answer can hold them."""
+    wanted = header.max_msg_bytes if header.max_msg_bytes is not None else DEFAULT_MAX_BYTES
+    return max(header.max_msg_nums, 1), min(wanted, options.frame_limit - HEADER_RESERVE)
+
+
+def found_fields(
+    next_begin_offset: int, max_offset: int, min_offset: int, topic_sys_flag: int, group_sys_flag: int
+) -> dict[str, str]:
+    """The header fields of the answer to a pull."""
+    return {
+        "suggestWhichBrokerId": "0",
+        "groupSysFlag": str(group_sys_flag),
+        "nextBeginOffset": str(next_begin_offset),
+        "maxOffset": str(max_offset),
+        "minOffset": str(min_offset),
+        "topicSysFlag": str(topic_sys_flag),
+    }
 
 
 def _unparsed(error: FilterSyntaxError) -> Response:

@@ -83,10 +83,12 @@ class CopiedRegistry(ClientRegistry):
         group.filters = told_filters(known.filters if known is not None else {}, subscriptions)
         self._copies[name] = group
         self._doubtful.discard(name)
+        self.changes += 1
 
     def drop(self, name: str) -> None:
         """Forget a group that has no member any more."""
         self._copies.pop(name, None)
+        self.changes += 1
 
     def doubt(self) -> None:
         """Note that worker 0 was replaced: the new one tells of groups when it hears of them again."""
@@ -95,7 +97,7 @@ class CopiedRegistry(ClientRegistry):
     def drop_doubtful(self) -> None:
         """Forget the groups of which the new worker 0 has not told."""
         for name in self._doubtful:
-            self._copies.pop(name, None)
+            self.drop(name)
         self._doubtful = set()
 
 

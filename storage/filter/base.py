@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from storage.consume_queue_ext import ConsumeQueueExtUnit
+from storage.filter.choice import Choice
 
 
 class MessageFilter(Protocol):
@@ -21,6 +22,11 @@ class MessageFilter(Protocol):
     @property
     def needs_properties(self) -> bool:
         """Whether the second stage looks at the properties; if not, they are never parsed."""
+        ...
+
+    @property
+    def choice(self) -> Choice | None:
+        """The filter as the kernel of a pull takes it; None for one that only its two stages can decide."""
         ...
 
     def matches_consume_queue_entry(self, tags_code: int | None, extension: ConsumeQueueExtUnit | None) -> bool:

@@ -12,6 +12,7 @@ from protocol.errors import FilterEvaluationError
 from storage.consume_queue_ext import ConsumeQueueExtUnit
 from storage.filter.bloom import FilterBits, registered_bits
 from storage.filter.sql92 import Expression
+from storage.filter.sql92.program import choice_of_expression
 from storage.store_config import ConsumerFilter
 
 SQL92_TYPE: Final = "SQL92"
@@ -34,10 +35,10 @@ class ExpressionFilter:
 
     `bits` are those of the same expression in the store's registry, see `bits_of_subscription`; without them every
     message's properties are asked for. `evaluations` count what it does, for this filter alone unless several are given
-    the same.
+    the same; pulls that take the fast lane count nothing.
     """
 
-    __slots__ = ("_evaluate", "bits", "evaluations", "expression")
+    __slots__ = ("_evaluate", "bits", "choice", "evaluations", "expression")
     matches_everything = False
     needs_properties = True
 
@@ -48,6 +49,7 @@ class ExpressionFilter:
         self.bits = bits
         self.evaluations = Evaluations() if evaluations is None else evaluations
         self._evaluate = expression.evaluate
+        self.choice = choice_of_expression(expression.root, has_bits=bits is not None)
 
     def matches_consume_queue_entry(self, tags_code: int | None, extension: ConsumeQueueExtUnit | None) -> bool:
         """Whether the message's bitmap does not rule it out; without one it may match."""

@@ -39,6 +39,7 @@ class RetryFilter:
     __slots__ = ("_registered",)
     matches_everything = False
     needs_properties = True
+    choice = None
 
     def __init__(self, registered: Callable[[str], MessageFilter | None]) -> None:
         self._registered = registered

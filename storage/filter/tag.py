@@ -8,17 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
-
 from protocol.errors import FilterSyntaxError
 from protocol.java_hash import java_hash
 from storage.consume_queue_ext import ConsumeQueueExtUnit
+from storage.filter.choice import CHOICE_OF_EVERYTHING, choice_of_tags
 
 TAG_TYPE: Final = "TAG"
 EVERYTHING: Final = "*"
 _SEPARATOR: Final = "||"
 # Java's String.trim cuts every character up to the blank, not what Unicode calls white space.
-_NO_CODE: Final = -1  # no hash is negative there, and no kernel takes an empty array's address
 _TRIMMED: Final = "".join(map(chr, range(0x21)))
 
 
@@ -62,9 +60,9 @@ def parse_tag_expression(text: str | None, expression_type: str | None = TAG_TYP
 
 
 class TagFilter:
-    """The `MessageFilter` of a tag subscription; `code_array` are its hashes for a kernel, and behind them −1."""
+    """The `MessageFilter` of a tag subscription; `choice` is what the kernel of a pull takes."""
 
-    __slots__ = ("_codes", "code_array", "expression", "matches_everything")
+    __slots__ = ("_codes", "choice", "expression", "matches_everything")
     needs_properties = False
 
     def __init__(self, expression: TagExpression) -> None:
@@ -72,7 +70,7 @@ class TagFilter:
         self.matches_everything = expression.matches_everything
         # A unit's code is compared by its low 32 bits: as unsigned numbers that is one mask, not a sign to extend.
         self._codes = frozenset(code & 0xFFFFFFFF for code in expression.codes)
-        self.code_array = np.array([*self._codes, _NO_CODE], np.int64)
+        self.choice = CHOICE_OF_EVERYTHING if self.matches_everything else choice_of_tags(self._codes)
 
     def matches_consume_queue_entry(self, tags_code: int | None, extension: ConsumeQueueExtUnit | None) -> bool:
         """Whether the low 32 bits of the unit's code are one of the subscription's hashes."""

@@ -107,12 +107,9 @@ def segment_is_hot(catalog: np.ndarray, row: int, position: int, length: int, ti
     )
 
 
-@njit("int64(int64[::1], int64, int64)", cache=True, nogil=True)
-def check_record(catalog: np.ndarray, physical_offset: int, tick: int) -> int:
-    """The record that starts at a physical offset: its segment's number times 2³² plus its size, or a negative code.
-
-    Codes are those of :mod:`storage.kernels.record`; COLD where its pages are not known to be in memory.
-    """
+@njit("int64(int64[::1], int64, int64, boolean)", cache=True, nogil=True)
+def find_record(catalog: np.ndarray, physical_offset: int, tick: int, is_fetched: bool) -> int:
+    """What :func:`check_record` says as long as nobody looks at the checksums; the record may have been asked for."""
     row = find_segment(catalog, physical_offset)
     if row < 0:
         return NO_SEGMENT
@@ -125,8 +122,27 @@ def check_record(catalog: np.ndarray, physical_offset: int, tick: int) -> int:
         return size
     if not segment_is_hot(catalog, row, position, size, tick):
         return COLD
-    fetch_record(catalog[row + ADDRESS] + position, size)
+    if not is_fetched:
+        fetch_record(catalog[row + ADDRESS] + position, size)
     size = check_shape(catalog[row + ADDRESS] + position, available, physical_offset)
-    if size > 0:
-        size = check_checksums(catalog[row + ADDRESS] + position, size)
     return size if size < 0 else (((row - HEADER) // SEGMENT_ROW) << 32) | size
+
+
+@njit(cache=True, nogil=True)
+def record_address(catalog: np.ndarray, physical_offset: int, found: int) -> int:
+    """Address of a record that was found."""
+    row = HEADER + (found >> 32) * SEGMENT_ROW
+    return int(catalog[row + ADDRESS] + physical_offset - catalog[row])
+
+
+@njit("int64(int64[::1], int64, int64)", cache=True, nogil=True)
+def check_record(catalog: np.ndarray, physical_offset: int, tick: int) -> int:
+    """The record that starts at a physical offset: its segment's number times 2³² plus its size, or a negative code.
+
+    Codes are those of :mod:`storage.kernels.record`; COLD where its pages are not known to be in memory.
+    """
+    found = find_record(catalog, physical_offset, tick, False)
+    if found < 0:
+        return found
+    checked = check_checksums(record_address(catalog, physical_offset, found), found & 0xFFFFFFFF)
+    return checked if checked < 0 else found

@@ -1,43 +1,74 @@
 """One pull over the units of a plain queue (store-format §5.4), as long as nothing odd is met.
 
-Each unit takes the way of :func:`storage.get_message.get_message`: the limits, the tag's hash, the record. A record
-that is not there, not intact or not the queue's, a filler, a lost or present extension: all that is for the caller to
-look at in Python.
+Each unit takes the way of :func:`storage.get_message.get_message`: the limits, the filter, the record. A record that
+is not there, not intact or not the queue's, a filler, a lost or present extension: all that is for the caller to look
+at in Python. So is a message that an expression cannot decide here; the kernel then goes on behind it.
+
+A filter is handed in as the address of its choice, see :mod:`storage.filter.choice`.
 """
 
 import numpy as np
 from numba import njit
 
-from storage.kernels.catalog import ADDRESS, HEADER, SEGMENT_ROW, check_record
-from storage.kernels.memory import equal_bytes, load_i32, load_i64
-from storage.kernels.record import COLD, topic_length, topic_position
+from storage.filter import choice as layout
+from storage.kernels.catalog import ADDRESS, find_record, find_segment, record_address
+from storage.kernels.expression import ASK, TRUE, VALUES, decide
+from storage.kernels.memory import equal_bytes, load_i16, load_i32, load_i64, load_native_i64, prefetch
+from storage.kernels.record import CACHE_LINE, COLD, check_checksums, fetch_record, topic_length, topic_position
 
 UNIT_BYTES = 20
 UNIT_SIZE = 8
 UNIT_TAGS_CODE = 12
 LARGEST_ADDRESS = -(1 << 31) - 1
 QUEUE_ID = 12
+SIZE_MASK = 0xFFFFFFFF
+
+EVERYTHING, BY_TAG, BY_EXPRESSION = layout.EVERYTHING, layout.BY_TAG, layout.BY_EXPRESSION
+CHOICE_COUNT, CHOICE_HAS_BITS, CHOICE_CODES = 8 * layout.COUNT, 8 * layout.HAS_BITS, 8 * layout.FIRST
 
 MAXIMUM_FOUND = 32
 """What a broker returns of one pull at most; room in ``results``."""
 FOUND_AT = 0
-COLD_AT = 1
-FIRST_PAIR = 2
-RESULTS = FIRST_PAIR + 2 * MAXIMUM_FOUND
-"""``results``: how many were found; where it was cold; of each one its physical offset and check_record's word."""
+TOTAL_AT = 1
+NEXT_AT = 2
+"""How many were found so far, their bytes, and the number of the unit to begin at: 0 each before a pull."""
+STOPPED_AT = 3
+"""The physical offset of what was cold; of what is asked, also the pair is there, behind those that were found."""
+DECIDED_AT = 4
+"""Messages that an expression was decided for, 0 before a pull."""
+FIRST_PAIR = 5
+FIRST_VALUE = FIRST_PAIR + 2 * (MAXIMUM_FOUND + 1)
+RESULTS = FIRST_VALUE + VALUES
+"""``results``: of each message found its physical offset and check_record's word; memory for expressions."""
 
 ODD = -1
 STOPPED_COLD = -2
+ASKS = -3
+
+FETCHED_AHEAD = 2
+"""Records that are asked of memory before the one that is checked: they lie anywhere, and each would be waited for."""
+TAIL_BYTES = 256
+"""Of a record whose properties are wanted and not its body, what is asked for at its end."""
 
 
 @njit(cache=True, nogil=True)
-def is_wanted(codes: np.ndarray, code_count: int, tags_code: int) -> bool:
-    """Whether the low 32 bits of a tags code are among the first ``code_count`` codes; −1 of them: all are."""
+def is_wanted(choice: int, tags_code: int) -> bool:
+    """Whether the low 32 bits of a tags code are among the codes of a choice by tags; others want any."""
+    if load_native_i64(choice) != BY_TAG:
+        return True
     low = tags_code & 0xFFFFFFFF
-    for number in range(code_count):
-        if codes[number] == low:
+    for number in range(load_native_i64(choice + CHOICE_COUNT)):
+        if load_native_i64(choice + CHOICE_CODES + 8 * number) == low:
             return True
-    return code_count < 0
+    return False
+
+
+@njit(cache=True, nogil=True)
+def is_for_python(choice: int, tags_code: int) -> bool:
+    """Whether a unit leads to an extension that says something about the choice."""
+    if tags_code > LARGEST_ADDRESS:
+        return False
+    return load_native_i64(choice) == BY_TAG or load_native_i64(choice + CHOICE_HAS_BITS) != 0
 
 
 @njit(cache=True, nogil=True)
@@ -48,8 +79,39 @@ def is_of_queue(record: int, queue_id: int, topic: int, length: int) -> bool:
     return equal_bytes(record + topic_position(record), topic, length)
 
 
+@njit(cache=True, nogil=True)
+def fetch_next(catalog: np.ndarray, units: int, number: int, unit_count: int, choice: int) -> int:
+    """Ask memory for the record of the first wanted unit from ``number`` on; the number behind it."""
+    while number < unit_count:
+        unit = units + number * UNIT_BYTES
+        number += 1
+        if not is_wanted(choice, load_i64(unit + UNIT_TAGS_CODE)):
+            continue
+        physical_offset, size = load_i64(unit), load_i32(unit + UNIT_SIZE)
+        row = find_segment(catalog, physical_offset)
+        if row >= 0:
+            record = catalog[row + ADDRESS] + physical_offset - catalog[row]
+            prefetch(record)
+            if load_native_i64(choice) != BY_EXPRESSION or size <= TAIL_BYTES:
+                fetch_record(record, size)
+            else:
+                prefetch(record + CACHE_LINE)
+                for position in range(size - TAIL_BYTES, size, CACHE_LINE):
+                    prefetch(record + position)
+                prefetch(record + size - 1)
+        break
+    return number
+
+
+@njit(cache=True, nogil=True)
+def decide_record(choice: int, record: int, values: np.ndarray) -> int:
+    """The outcome of the expression of a choice for a record of sound shape."""
+    at = topic_position(record) + topic_length(record)
+    return decide(choice, record + at + 2, max(load_i16(record + at), 0), values)
+
+
 @njit(
-    "int64(int64[::1], int64, int64, int64[::1], int64, int64, int64, int64, int64, int64, int64[::1], int64)",
+    "int64(int64[::1], int64, int64, int64, int64, int64, int64, int64, int64, int64[::1], int64)",
     cache=True,
     nogil=True,
 )
@@ -57,8 +119,7 @@ def pull(
     catalog: np.ndarray,
     units: int,
     unit_count: int,
-    codes: np.ndarray,
-    code_count: int,
+    choice: int,
     queue_id: int,
     topic: int,
     topic_bytes: int,
@@ -67,34 +128,49 @@ def pull(
     results: np.ndarray,
     tick: int,
 ) -> int:
-    """How many units were gone through, or ODD or STOPPED_COLD; what was found is in ``results``."""
-    found, total = 0, 0
-    for number in range(unit_count):
+    """How many units were gone through, or ODD, STOPPED_COLD or ASKS; what was found is in ``results``."""
+    found, total, first = results[FOUND_AT], results[TOTAL_AT], results[NEXT_AT]
+    maximum = max(min(maximum, MAXIMUM_FOUND), 1)
+    kind = load_native_i64(choice)
+    if kind == EVERYTHING:
+        unit_count = min(unit_count, maximum)
+    ahead = first
+    for _ in range(FETCHED_AHEAD):
+        ahead = fetch_next(catalog, units, ahead, unit_count, choice)
+    for number in range(first, unit_count):
         unit = units + number * UNIT_BYTES
         size = load_i32(unit + UNIT_SIZE)
-        if found and (found >= maximum or found >= MAXIMUM_FOUND or total + size > maximum_bytes):
-            results[FOUND_AT] = found
+        if found and (found >= maximum or total + size > maximum_bytes):
             return number
-        tags_code = load_i64(unit + UNIT_TAGS_CODE)
-        if code_count >= 0:
-            if tags_code <= LARGEST_ADDRESS:
+        if kind != EVERYTHING:
+            tags_code = load_i64(unit + UNIT_TAGS_CODE)
+            if is_for_python(choice, tags_code):
                 return ODD
-            if not is_wanted(codes, code_count, tags_code):
+            if not is_wanted(choice, tags_code):
                 continue
+        ahead = fetch_next(catalog, units, ahead, unit_count, choice)
         physical_offset = load_i64(unit)
-        checked = check_record(catalog, physical_offset, tick)
-        if checked == COLD:
-            results[COLD_AT] = physical_offset
+        place = find_record(catalog, physical_offset, tick, True)
+        if place == COLD:
+            results[STOPPED_AT] = physical_offset
             return STOPPED_COLD
         # Also a filler ends here: no record is as long as it says.
-        if checked < 0 or checked & 0xFFFFFFFF != size:
+        if place < 0 or place & SIZE_MASK != size:
             return ODD
-        row = HEADER + (checked >> 32) * SEGMENT_ROW
-        record = catalog[row + ADDRESS] + physical_offset - catalog[row]
+        record = record_address(catalog, physical_offset, place)
         if not is_of_queue(record, queue_id, topic, topic_bytes):
             return ODD
-        results[FIRST_PAIR + 2 * found] = physical_offset
-        results[FIRST_PAIR + 2 * found + 1] = checked
+        results[FIRST_PAIR + 2 * found], results[FIRST_PAIR + 2 * found + 1] = physical_offset, place
+        if kind == BY_EXPRESSION:
+            outcome = decide_record(choice, record, results[FIRST_VALUE:])
+            if outcome == ASK:
+                results[NEXT_AT] = number + 1
+                return ASKS
+            results[DECIDED_AT] += 1
+            if outcome != TRUE:
+                continue
+        if check_checksums(record, size) < 0:
+            return ODD
         found, total = found + 1, total + size
-    results[FOUND_AT] = found
+        results[FOUND_AT], results[TOTAL_AT] = found, total
     return unit_count

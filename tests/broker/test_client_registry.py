@@ -211,3 +211,29 @@ def test_a_silent_member_is_noticed_by_the_sweep(registry: ClientRegistry, clock
     registry.sweep()
     assert told == ["G"]
     assert registry.consumer_group("G") is None
+
+
+def test_whoever_remembers_what_a_group_chooses_by_can_tell_when_to_forget(
+    registry: ClientRegistry, clock: Clock
+) -> None:
+    """`changes` counts up with all that may lead to another filter, and with nothing that a quiet group does."""
+    first, second = FakeConnection(), FakeConnection()
+
+    def changes_after(connection: FakeConnection, *subscriptions: Any, **members: Any) -> int:
+        before = registry.changes
+        beat(registry, connection, "c", consumer("G", *subscriptions, **members))
+        return registry.changes - before
+
+    assert changes_after(first, subscription("T", "A", 1)) > 0
+    assert changes_after(first, subscription("T", "A", 1)) == 0
+    assert changes_after(first, subscription("T", "B", 2)) > 0
+    assert changes_after(first, subscription("T", "a > 5", 3, "SQL92")) > 0
+    assert changes_after(first, subscription("T", "a > 6", 4, "SQL92"), messageModel="CLUSTERING") > 0
+    assert changes_after(first, subscription("T", "a > 6", 4, "SQL92"), messageModel="BROADCASTING") > 0
+    assert changes_after(second, subscription("T", "a > 6", 4, "SQL92"), messageModel="BROADCASTING") > 0
+    before = registry.changes
+    registry.unregister(second, "G", None)
+    assert registry.changes > before
+    before, clock.seconds = registry.changes, clock.seconds + EXPIRY_SECONDS + 1
+    registry.sweep()
+    assert registry.changes > before

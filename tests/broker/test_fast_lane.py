@@ -22,7 +22,20 @@ from broker.kernels import fast_lane as kernel
 from broker_harness import connected, service_of, serving, until
 from golden_frames import Session, sessions
 from golden_store import unpack
-from lane_requests import FOREVER, QUERY, VIEW, Road, Traveller, compare, frame_of, query, request, view
+from lane_requests import (
+    FOREVER,
+    LITE_PULL,
+    PULL,
+    QUERY,
+    VIEW,
+    Road,
+    Traveller,
+    compare,
+    frame_of,
+    query,
+    request,
+    view,
+)
 from protocol.command import encode_request
 from storage.message_store import MessageStore, StoreOptions
 from store_writer import StoreWriter
@@ -176,7 +189,7 @@ EXCEPTIONS = {"g1": 2, "g2/g2-ext": 2, "g2/g2-hosts": 0, "g2/g2-queues": 0}
 
 @pytest.fixture(scope="module")
 def lane(written: Written) -> FastLane:
-    return FastLane(written("ordinary")[0].store, 16 * 1024 * 1024)
+    return FastLane(written("ordinary")[0], 16 * 1024 * 1024)
 
 
 PLAIN = {
@@ -283,37 +296,37 @@ def test_the_lane_stops_before_the_first_frame_that_it_does_not_take(lane: FastL
 def test_a_frame_beyond_the_limit_is_left_over(written: Written) -> None:
     frame = view(0)
     service, _ = written("ordinary")
-    assert FastLane(service.store, len(frame)).answer(frame).reason == NOT_TAKEN, "no body fits"
-    assert FastLane(service.store, len(frame) - 1).answer(frame).reason == LEFT_OVER
+    assert FastLane(service, len(frame)).answer(frame).reason == NOT_TAKEN, "no body fits"
+    assert FastLane(service, len(frame) - 1).answer(frame).reason == LEFT_OVER
 
 
 def test_an_answer_beyond_the_frame_limit_is_not_taken(written: Written) -> None:
     service, traveller = written("long answers")
     longest, hot = view(traveller.offsets[-1]), query("TopicTest", "hot")
-    roomy = FastLane(service.store, 16 * 1024 * 1024)
+    roomy = FastLane(service, 16 * 1024 * 1024)
     assert roomy.answer(longest).reason == roomy.answer(hot).reason == NOT_TAKEN
     assert roomy.answer(view(traveller.offsets[0])).reason == LEFT_OVER
-    narrow = FastLane(service.store, 40_000)
+    narrow = FastLane(service, 40_000)
     assert narrow.answer(view(traveller.offsets[0])).reason == NOT_TAKEN
 
 
 def test_a_store_that_may_lack_something_says_so_on_the_ordinary_way(written: Written) -> None:
     service, _ = written("with a hole")
-    lane = FastLane(service.store, 16 * 1024 * 1024)
+    lane = FastLane(service, 16 * 1024 * 1024)
     assert lane.answer(query("TopicTest", "k0")).reason == NOT_TAKEN
     assert lane.answer(view(0)).reason == LEFT_OVER
 
 
 def test_a_tag_query_needs_tags_in_the_index(written: Written) -> None:
     service, _ = written("without tag entries")
-    lane = FastLane(service.store, 16 * 1024 * 1024)
+    lane = FastLane(service, 16 * 1024 * 1024)
     assert lane.answer(query("TopicTest", "TagB", indexType="T")).reason == NOT_TAKEN
     assert lane.answer(query("TopicTest", "k0", indexType="K")).reason == LEFT_OVER
 
 
 def test_a_turn_ends_after_some_frames_or_bytes(written: Written) -> None:
     service, traveller = written("long answers")
-    lane = FastLane(service.store, 16 * 1024 * 1024)
+    lane = FastLane(service, 16 * 1024 * 1024)
     frame = view(traveller.offsets[0])
     answers, consumed, reason = lane.answer(frame * 20)
     assert reason == TURN_OVER
@@ -321,9 +334,9 @@ def test_a_turn_ends_after_some_frames_or_bytes(written: Written) -> None:
     assert consumed == len(frame) * (len(answers) // 40_000)
     service, _ = written("ordinary")
     frames = view(0) * (kernel.TURN_FRAMES + 1)
-    lane = FastLane(service.store, 16 * 1024 * 1024)
+    lane = FastLane(service, 16 * 1024 * 1024)
     assert lane.answer(frames)[1:] == (len(view(0)) * kernel.TURN_FRAMES, TURN_OVER)
-    assert lane.answered == {VIEW: kernel.TURN_FRAMES, QUERY: 0}
+    assert lane.answered == {VIEW: kernel.TURN_FRAMES, QUERY: 0, PULL: 0, LITE_PULL: 0}
 
 
 def test_the_lane_follows_a_store_that_is_read_anew(tmp_path: Path) -> None:
@@ -369,7 +382,7 @@ class Guarded:
 
 def test_no_bytes_make_the_kernel_read_or_write_outside(written: Written) -> None:
     service, traveller = written("ordinary")
-    lane, guarded = FastLane(service.store, 16 * 1024 * 1024), Guarded(65536)
+    lane, guarded = FastLane(service, 16 * 1024 * 1024), Guarded(65536)
     generator = traveller.generator
     generator.seed(11)
     frames = [traveller.frame() for _ in range(500)]
@@ -433,7 +446,7 @@ async def test_a_burst_is_answered_in_turns_and_in_order(written: Written) -> No
             answer = await client.answer()
             assert (answer.opaque, answer.code) == (number, 0)
         assert server._settings.fast_lane is not None
-        assert server._settings.fast_lane.answered == {VIEW: 1_800, QUERY: 0}
+        assert server._settings.fast_lane.answered == {VIEW: 1_800, QUERY: 0, PULL: 0, LITE_PULL: 0}
 
 
 @pytest.mark.asyncio

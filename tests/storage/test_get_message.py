@@ -43,6 +43,7 @@ class AskedFilter:
     """A tag filter that does not say that it is one: a pull then asks it unit by unit, without the kernel."""
 
     needs_properties = False
+    choice = None
 
     def __init__(self, text: str) -> None:
         self._chosen = tag_filter(text)
@@ -349,6 +350,7 @@ def test_a_light_queue_delivers_the_messages_of_its_parent(tmp_path: Path) -> No
 class PropertyFilter:
     """A filter of the second stage: messages whose property `a` is 1; `a` = x cannot be evaluated."""
 
+    choice = None
     matches_everything = False
     needs_properties = True
 
@@ -409,7 +411,7 @@ def test_where_a_record_is_cold_the_pull_says_which(tmp_path: Path, monkeypatch:
     make_store(tmp_path, 3)
 
     def stop(*arguments: Any) -> int:
-        arguments[-2][kernel.COLD_AT] = 4711
+        arguments[-2][kernel.STOPPED_AT] = 4711
         return kernel.STOPPED_COLD
 
     monkeypatch.setattr(kernel, "pull", stop)

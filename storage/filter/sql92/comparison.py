@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from protocol.errors import FilterEvaluationError, quote
 from storage.filter.sql92.conversion import double_order, to_double_order, to_int32, to_int64
+from storage.filter.sql92.form import Compared, Equal, Form
 from storage.filter.sql92.logic import all_of, any_of
 from storage.filter.sql92.node import NUMBERS, Kind, Misuse, Node, Properties, Read, Type, condition
 
@@ -36,17 +37,18 @@ def equality(left: Node, right: Node, is_negated: bool) -> Node:
     if left.kind is Kind.BOOLEAN_CONSTANT and right.kind is Kind.CONSTANT:
         raise Misuse(right.span, "TRUE and FALSE are compared with no other literal")
     span = (left.span[0], right.span[1])
-    read = _property_with_number(left, right, "NOT_EQUAL" if is_negated else "EQUAL")
-    read = read or _property_with_text(left, right, is_negated) or _equal(left, right, is_negated)
-    return condition(read, span, left, right)
+    special = _property_with_number(left, right, "NOT_EQUAL" if is_negated else "EQUAL")
+    special = special or _property_with_text(left, right, is_negated)
+    read, form = special or (_equal(left, right, is_negated), None)
+    return condition(read, span, left, right, form=form)
 
 
 def ordering(left: Node, right: Node, order: str) -> Node:
     """`left > right` and so on, by the name of the operator's token."""
     for side in (left, right):
         _check_ordered(side)
-    read = _property_with_number(left, right, order) or _ordered(left, right, ORDERS[order])
-    return condition(read, (left.span[0], right.span[1]), left, right)
+    read, form = _property_with_number(left, right, order) or (_ordered(left, right, ORDERS[order]), None)
+    return condition(read, (left.span[0], right.span[1]), left, right, form=form)
 
 
 def between(subject: Node, low: Node, high: Node, is_negated: bool) -> Node:
@@ -72,8 +74,8 @@ def _check_ordered(side: Node) -> None:
         raise Misuse(side.span, f"only numbers have an order, not {side.kind.value}")
 
 
-def _property_with_number(left: Node, right: Node, operator: str) -> Read | None:
-    """The closure for a property beside a number, most of all there are; None for other sides."""
+def _property_with_number(left: Node, right: Node, operator: str) -> tuple[Read, Form] | None:
+    """The closure and the form for a property beside a number, most of all there are; None for other sides."""
     if left.kind is Kind.PROPERTY and right.type in NUMBERS:
         absent = None
         name, number, operator = left.constant, right, operator
@@ -92,7 +94,7 @@ def _property_with_number(left: Node, right: Node, operator: str) -> Read | None
             return absent
         return test(convert(text))
 
-    return read
+    return read, Compared(name, operator, number.type, number.constant, absent)
 
 
 def _test(number: int, operator: str) -> Callable[[int], bool]:
@@ -108,8 +110,8 @@ def _test(number: int, operator: str) -> Callable[[int], bool]:
     return tests[operator]
 
 
-def _property_with_text(left: Node, right: Node, is_negated: bool) -> Read | None:
-    """The closure for a property beside a text literal; None for other sides."""
+def _property_with_text(left: Node, right: Node, is_negated: bool) -> tuple[Read, Form] | None:
+    """The closure and the form for a property beside a text literal; None for other sides."""
     if left.kind is not Kind.PROPERTY or right.kind is not Kind.CONSTANT or right.type is not Type.TEXT:
         return None
     name, wanted = left.constant, right.constant
@@ -122,7 +124,7 @@ def _property_with_text(left: Node, right: Node, is_negated: bool) -> Read | Non
         text = properties.get(name)
         return None if text is None else text != wanted
 
-    return is_different if is_negated else is_equal
+    return is_different if is_negated else is_equal, Equal(name, wanted, is_negated)
 
 
 def _equal(left: Node, right: Node, is_negated: bool) -> Read:

@@ -8,6 +8,7 @@ unknown: a missing property neither contains a text nor does not contain it. Sou
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from storage.filter.sql92.form import ALL, EITHER, NEGATED, TRUTH, Missing, OneOf, Searched
 from storage.filter.sql92.node import Kind, Misuse, Node, Properties, Read, Span, condition
 
 SEARCHES: Final[dict[str, Callable[[str, str], bool]]] = {
@@ -22,14 +23,14 @@ def all_of(operands: Sequence[Node]) -> Node:
     """Operands joined by AND."""
     conditions = [truth(operand) for operand in operands]
     reads = tuple(operand.read for operand in conditions)
-    return condition(_both(*reads) if len(reads) == 2 else _all(reads), _span(operands), *conditions)
+    return condition(_both(*reads) if len(reads) == 2 else _all(reads), _span(operands), *conditions, form=ALL)
 
 
 def any_of(operands: Sequence[Node]) -> Node:
     """Operands joined by OR."""
     conditions = [truth(operand) for operand in operands]
     reads = tuple(operand.read for operand in conditions)
-    return condition(_either(*reads) if len(reads) == 2 else _any(reads), _span(operands), *conditions)
+    return condition(_either(*reads) if len(reads) == 2 else _any(reads), _span(operands), *conditions, form=EITHER)
 
 
 def negation(operand: Node, span: Span) -> Node:
@@ -41,7 +42,7 @@ def negation(operand: Node, span: Span) -> Node:
         decision: bool | None = read_inner(properties)
         return None if decision is None else not decision
 
-    return condition(read, span, inner)
+    return condition(read, span, inner, form=NEGATED)
 
 
 def truth(operand: Node) -> Node:
@@ -51,13 +52,16 @@ def truth(operand: Node) -> Node:
     if operand.kind is not Kind.PROPERTY:
         raise Misuse(operand.span, f"{operand.kind.value} is no condition")
     name = operand.constant
-    return condition(lambda properties: None if properties.get(name) is None else False, operand.span, operand)
+    return condition(
+        lambda properties: None if properties.get(name) is None else False, operand.span, operand, form=TRUTH
+    )
 
 
 def is_null(operand: Node, is_negated: bool, span: Span) -> Node:
     """IS NULL, or IS NOT NULL: whether the operand has no value."""
     inner = operand.read
-    return condition(lambda properties: (inner(properties) is None) is not is_negated, span, operand)
+    form = Missing(is_negated)
+    return condition(lambda properties: (inner(properties) is None) is not is_negated, span, operand, form=form)
 
 
 def membership(subject: Node, texts: Sequence[str], is_negated: bool, span: Span) -> Node:
@@ -70,7 +74,7 @@ def membership(subject: Node, texts: Sequence[str], is_negated: bool, span: Span
         text = properties.get(name)
         return None if text is None else (text in wanted) is not is_negated
 
-    return condition(read, span, subject)
+    return condition(read, span, subject, form=OneOf(name, tuple(wanted), is_negated))
 
 
 def search(subject: Node, keyword: str, wanted: str, is_negated: bool, span: Span) -> Node:
@@ -83,7 +87,9 @@ def search(subject: Node, keyword: str, wanted: str, is_negated: bool, span: Spa
         text = inner(properties)
         return isinstance(text, str) and is_found(text, wanted) is not is_negated
 
-    return condition(read, span, subject)
+    is_property = subject.kind is Kind.PROPERTY
+    form = Searched(subject.constant, keyword, wanted, is_negated) if is_property else None
+    return condition(read, span, subject, form=form)
 
 
 def _span(operands: Sequence[Node]) -> Span:

@@ -18,6 +18,7 @@ from operator import methodcaller
 from typing import Any, Final, Self
 
 from protocol.errors import FilterEvaluationError
+from storage.filter.sql92.form import Form
 
 Properties = Mapping[str, str]
 Read = Callable[[Any], Any]
@@ -66,7 +67,8 @@ class Node:
     """One part of an expression and, in `operands`, the parts it is made of.
 
     `constant` is the value of a part that has the same for every message, and the name of a property. `cut` are the
-    lower parts that have to be computed before `read` is called, the lowest first: see `evaluator`.
+    lower parts that have to be computed before `read` is called, the lowest first: see `evaluator`. `form` says what
+    `read` does to its operands, where that can be said.
     """
 
     kind: Kind
@@ -77,6 +79,7 @@ class Node:
     operands: tuple["Node", ...] = field(default=(), repr=False)
     height: int = field(default=0, repr=False)
     cut: tuple[Read, ...] = field(default=(), repr=False)
+    form: Form | None = field(default=None, repr=False)
 
     def spanning(self, start: int, end: int) -> Self:
         """The same part, drawn with the parentheses or signs around it."""
@@ -98,9 +101,9 @@ def property_node(name: str, span: Span) -> Node:
     return Node(Kind.PROPERTY, Type.TEXT, span, methodcaller("get", name), name)
 
 
-def condition(read: Read, span: Span, *operands: Node) -> Node:
+def condition(read: Read, span: Span, *operands: Node, form: Form | None = None) -> Node:
     """A part that is true, false or unknown."""
-    return _composed(Kind.CONDITION, Type.BOOLEAN, read, span, operands)
+    return _composed(Kind.CONDITION, Type.BOOLEAN, read, span, operands, form)
 
 
 def nothing(operand: Node, span: Span) -> Node:
@@ -131,12 +134,14 @@ def evaluator(node: Node) -> Callable[[Properties], bool | None]:
     return evaluate
 
 
-def _composed(kind: Kind, kind_of_value: Type, read: Read, span: Span, operands: tuple[Node, ...]) -> Node:
+def _composed(
+    kind: Kind, kind_of_value: Type, read: Read, span: Span, operands: tuple[Node, ...], form: Form | None = None
+) -> Node:
     height = 1 + max(operand.height for operand in operands)
     cut = tuple(chain.from_iterable(operand.cut for operand in operands))
     if height > HIGHEST:
-        return Node(kind, kind_of_value, span, _recall(read), None, operands, 0, (*cut, read))
-    return Node(kind, kind_of_value, span, read, None, operands, height, cut)
+        return Node(kind, kind_of_value, span, _recall(read), None, operands, 0, (*cut, read), form)
+    return Node(kind, kind_of_value, span, read, None, operands, height, cut, form)
 
 
 def _recall(cut: Read) -> Read:

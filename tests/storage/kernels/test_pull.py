@@ -8,6 +8,7 @@ import pytest
 from kernel_memory import Bytes
 from oracles import packed
 from storage.commit_log import CommitLog
+from storage.filter.choice import CHOICE_OF_EVERYTHING, choice_of_tags
 from storage.kernels import pull as kernel
 from storage.queue_record import QueueName
 from store_writer import StoreWriter, Written
@@ -38,14 +39,14 @@ def call(
     held, results = Bytes(b"".join(units)), np.zeros(kernel.RESULTS + 4, np.int64)
     results[kernel.RESULTS :] = 4711
     name = name or QueueName("T", 2)
-    wanted = np.array([*(codes or []), -1], np.int64)
+    choice = CHOICE_OF_EVERYTHING if codes is None else choice_of_tags(codes)
     passed = kernel.pull(
-        log.catalog, held.address, len(units), wanted, -1 if codes is None else len(codes), name.queue_id,
-        name.topic_address, name.topic_size, maximum, maximum_bytes, results, 0,
+        log.catalog, held.address, len(units), choice.address, name.queue_id, name.topic_address, name.topic_size,
+        maximum, maximum_bytes, results, 0,
     )  # fmt: skip
     assert results[kernel.RESULTS :].tolist() == [4711] * 4
-    pairs = results[kernel.FIRST_PAIR :].reshape(-1, 2)[: int(results[kernel.FOUND_AT])] if passed >= 0 else []
-    return int(passed), [int(pair[0]) for pair in pairs]
+    pairs = results[kernel.FIRST_PAIR : kernel.FIRST_PAIR + 2 * int(results[kernel.FOUND_AT])] if passed >= 0 else []
+    return int(passed), [int(offset) for offset in pairs[::2]]
 
 
 def test_more_units_than_room_are_left(tmp_path: Path) -> None:

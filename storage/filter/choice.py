@@ -1,0 +1,70 @@
+"""A filter as the kernel of a pull takes it: native i64 at an address, its *choice*.
+
+| index | content |
+|---|---|
+| 0 | EVERYTHING, BY_TAG, or BY_EXPRESSION |
+| 1 | how many codes, or names of properties, follow |
+| 2 | the address of the texts, to which positions refer |
+| 3 | how many steps an expression has |
+| 4 | whether extension units may speak of the filter, so that the kernel has to leave them alone |
+| 5 … | of tags: their hashes, unsigned 32 bits |
+| 5 … | of an expression: of each name its position and length, then the steps, six numbers each |
+
+A step computes one condition of an expression, or joins those that are computed; see
+:mod:`storage.kernels.expression`.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+EVERYTHING = 0
+BY_TAG = 1
+BY_EXPRESSION = 2
+
+KIND = 0
+COUNT = 1
+TEXTS = 2
+STEP_COUNT = 3
+HAS_BITS = 4
+FIRST = 5
+
+NAME_LENGTH = 2
+STEP_LENGTH = 6
+"""Numbers of a name, and of a step: what it does, the number of the property, and what it needs besides."""
+
+MOST_NAMES = 8
+MOST_STEPS = 256
+DEEPEST = 30
+"""Outcomes that wait to be joined."""
+
+
+class Choice:
+    """A choice and the memory that it lies in; `address` holds as long as it does. `kind` is BY_TAG, for instance."""
+
+    __slots__ = ("_numbers", "_texts", "address", "kind")
+
+    def __init__(
+        self,
+        kind: int,
+        numbers: Sequence[int] = (),
+        *,
+        count: int = 0,
+        texts: bytes = b"",
+        steps: int = 0,
+        has_bits: bool = False,
+    ) -> None:
+        """Lay out what the module's table says; ``numbers`` are those from the fifth on."""
+        self.kind = kind
+        self._texts = np.frombuffer(texts + b"\0", np.uint8)
+        self._numbers = np.array([kind, count, self._texts.ctypes.data, steps, has_bits, *numbers], np.int64)
+        self.address: int = self._numbers.ctypes.data
+
+
+def choice_of_tags(codes: Iterable[int]) -> Choice:
+    """The choice of messages by the hashes of their tags."""
+    codes = list(codes)
+    return Choice(BY_TAG, codes, count=len(codes))
+
+
+CHOICE_OF_EVERYTHING = Choice(EVERYTHING)
