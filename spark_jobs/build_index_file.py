@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 import msgspec
 import numpy as np
@@ -11,7 +11,7 @@ from protocol.checksum import crc32
 from spark_jobs.complete_index import Hole
 from spark_jobs.place_entries import Piece, PlacedFile, entry_place
 from spark_jobs.work_directory import WorkDirectory
-from storage.direct_writer import write_file
+from storage.direct_writer import GrowingFile
 from storage.index_builder import CompactFileBuilder, EntryColumns, IndexFileBuilder
 from storage.index_file import IndexHeader
 
@@ -62,20 +62,22 @@ def build_index_file(task: BuildIndexTask) -> dict[str, Any]:
 def _build(task: BuildIndexTask, report: Any) -> dict[str, Any]:
     builder = _builder(task)
     put, complete = 0, task.complete
-    for piece in task.placed.pieces:
-        columns = read_entries(piece)
-        builder.put(columns, piece.skip, piece.count)
-        complete = complete and is_cut_off(columns, piece.skip, piece.count)
-        put += piece.count
-        report(put, put)
-    if isinstance(builder, CompactFileBuilder):
-        complete = complete and not any(hole.lies_within(*builder.span) for hole in task.holes)
-        header = builder.finish(task.end_physical_offset, complete=complete, tags=task.tags)
-    else:
-        header = builder.finish()
-    checksum = crc32(memoryview(builder.memory)[: builder.used])
     partial = WorkDirectory(Path(task.work)).partial / f"{task.name}.{os.getpid()}"
-    write_file(partial, builder.memory, builder.used, builder.size)
+    with _file(partial, builder) as file:
+        for piece in task.placed.pieces:
+            columns = read_entries(piece)
+            builder.put(columns, piece.skip, piece.count)
+            if isinstance(builder, IndexFileBuilder):
+                file.settle(builder.settled)
+            complete = complete and is_cut_off(columns, piece.skip, piece.count)
+            put += piece.count
+            report(put, put)
+        if isinstance(builder, CompactFileBuilder):
+            complete = complete and not any(hole.lies_within(*builder.span) for hole in task.holes)
+            header = builder.finish(task.end_physical_offset, complete=complete, tags=task.tags)
+        else:
+            header = builder.finish()
+        file.finish(builder.used, builder.size)
     os.replace(partial, task.path)
     return {
         "name": Path(task.path).name,
@@ -83,8 +85,9 @@ def _build(task: BuildIndexTask, report: Any) -> dict[str, Any]:
         "entries": put,
         "size": builder.size,
         "used": builder.used,
-        "checksum": checksum,
         "complete": complete,
+        "checksum": file.checksum,
+        "first": file.first,
     }
 
 
@@ -93,6 +96,13 @@ def _builder(task: BuildIndexTask) -> CompactFileBuilder | IndexFileBuilder:
     if task.compact and task.placed.pieces:
         return CompactFileBuilder(task.slots, task.capacity)
     return IndexFileBuilder(task.slots, task.capacity, _seed(task))
+
+
+def _file(path: Path, builder: CompactFileBuilder | IndexFileBuilder) -> GrowingFile:
+    """A compact file is filled all over up to the end, any other from the front: what is written can be forgotten."""
+    if isinstance(builder, CompactFileBuilder):
+        return GrowingFile(path, builder.memory)
+    return GrowingFile(path, builder.memory, builder.entries_start, forget=True)
 
 
 def read_entries(piece: Piece) -> EntryColumns:
@@ -138,10 +148,16 @@ def _is_whole(path: Path, done: dict[str, Any]) -> bool:
     """Whether the file of a finished task is still what it was."""
     try:
         with open(path, "rb") as file:
-            checksum, left = 0, done["used"]
-            while left and (piece := file.read(min(left, READ_BYTES))):
-                checksum = crc32(piece, checksum)
-                left -= len(piece)
-            return os.fstat(file.fileno()).st_size == done["size"] and not left and checksum == done["checksum"]
+            used, first = done["used"], min(done["first"], done["used"])
+            checksum = _add_to_checksum(_add_to_checksum(0, file, first, used), file, 0, first)
+            return bool(os.fstat(file.fileno()).st_size == done["size"] and checksum == done["checksum"])
     except OSError:
         return False
+
+
+def _add_to_checksum(checksum: int, file: BinaryIO, start: int, stop: int) -> int:
+    file.seek(start)
+    while start < stop and (piece := file.read(min(stop - start, READ_BYTES))):
+        checksum = crc32(piece, checksum)
+        start += len(piece)
+    return checksum

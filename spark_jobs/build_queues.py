@@ -22,7 +22,7 @@ from storage.dispatch_scan import BATCH, PLAIN
 from storage.existing_queue import LogExtent, OldQueue
 from storage.queue_builder import QueueBuilder, QueueSummary
 from storage.queue_ext_builder import QueueExtBuilder
-from storage.queue_file_writer import sync_file_system
+from storage.queue_file_writer import fsync_tree, sync_file_system
 from storage.queue_plan import LIGHT_PREFIX, SCHEDULE_TOPIC, QueueKey, directory_name
 from storage.queue_store import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
 from storage.queue_units import units_before
@@ -32,7 +32,7 @@ HELD_BYTES: Final = 64 * 1024 * 1024
 """Units in memory of all queues of a bundle."""
 
 MOST_FSYNCS: Final = 256
-"""Queues whose files are brought to the disk one by one; of more, all that was written is, by one call."""
+"""Queues whose files are brought to the disk on their own; of more, all that was written is, by one call."""
 
 SMALLEST_SHARE: Final = 1 << 30
 FEWEST_BUNDLES: Final = 4
@@ -119,12 +119,13 @@ class QueueBundle:
             if self._held > HELD_BYTES:
                 self._flush()
             self._report(self._units, self._units)
-        sync = len(self._builders) <= MOST_FSYNCS
         queues = [
-            [key.tree, key.topic, key.queue_id, msgspec.to_builtins(self._finish(key, sync=sync))]
+            [key.tree, key.topic, key.queue_id, msgspec.to_builtins(self._finish(key))]
             for key in sorted(self._builders)
         ]
-        if not sync:
+        if len(self._builders) <= MOST_FSYNCS:
+            fsync_tree(self._partial)
+        else:
             sync_file_system(self._staged)
         for key in self._builders:
             self._move(key.path)
@@ -215,14 +216,14 @@ class QueueBundle:
         shutil.rmtree(self._staged / path, ignore_errors=True)
         os.rename(self._partial / path, self._staged / path)
 
-    def _finish(self, key: QueueKey, *, sync: bool) -> QueueSummary:
+    def _finish(self, key: QueueKey) -> QueueSummary:
         """Complete one queue: its numbers go on from where they were, whatever was lost at its end."""
         builder, log = self._builders[key], self._task.log
         next_offset = builder.settle()
         if log.loses_behind(builder.last_physical_offset):
             old = OldQueue(Path(self._task.store) / key.path, batch=key.tree == BATCH_CONSUME_QUEUE)
             builder.extend(old.offset_behind_lost(builder.last_physical_offset, next_offset, log), log.end)
-        return builder.finish(sync=sync)
+        return builder.finish()
 
 
 def _is_whole(work: WorkDirectory, queue: list[Any]) -> bool:

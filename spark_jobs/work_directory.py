@@ -30,7 +30,7 @@ from protocol.errors import ConfigError
 PROGRESS: Final = Struct(">qq")
 """Bytes read and messages found by a task."""
 
-VERSION: Final = 1
+VERSION: Final = 2
 JOURNAL: Final = "journal.msgpack"
 """A publishing that is under way, beside the directory of its run."""
 

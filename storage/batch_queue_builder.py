@@ -72,9 +72,9 @@ class BatchQueueBuilder:
         self._last = unit.tobytes()
         self._writer.append(self._last)
 
-    def finish(self, *, sync: bool = True) -> QueueSummary:
-        """Bring everything to the disk for good, see `QueueFileWriter.finish`."""
-        files = self._writer.finish(sync=sync)
+    def finish(self) -> QueueSummary:
+        """Bring to the files what is in memory; that they outlive a power failure is `fsync_tree`'s."""
+        files = self._writer.finish()
         return QueueSummary(
             first=max(self._first, 0),
             next_offset=self._next_offset(),

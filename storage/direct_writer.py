@@ -1,18 +1,26 @@
 """Write one big file from page-aligned memory, past the page cache where the file system allows it.
 
 A rebuilt index file is 420 MB that nobody is going to read from this process. Written with O_DIRECT it reaches the
-disk several times as fast as through the page cache, and pushes out nothing that a broker beside it needs.
+disk several times as fast as through the page cache, and pushes out nothing that a broker beside it needs. And it is
+written while it is built: the disk has nearly all of it when the last entry is put.
 """
 
 import errno
+import fcntl
 import mmap
 import os
+import threading
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
+
+from protocol.checksum import crc32
 
 PAGE: Final = mmap.PAGESIZE
 CHUNK: Final = 16 * 1024 * 1024
 """Bytes of one write; a multiple of the page."""
+
+MOST_WAITING: Final = 4 * CHUNK
+"""Bytes that are filled and not yet on their way to the disk, before whoever fills them has to wait."""
 
 _NOT_DIRECT: Final = {errno.EINVAL, errno.EOPNOTSUPP, errno.ENOTSUP}
 
@@ -30,24 +38,112 @@ def write_file(path: Path, memory: mmap.mmap, used: int, size: int) -> None:
 
     The file has no other name meanwhile: whoever needs it whole or not at all renames it afterwards.
     """
-    aligned = min(-(-used // PAGE) * PAGE, len(memory))
-    view = memoryview(memory)[:aligned]
-    descriptor = _open(path, os.O_DIRECT)
-    try:
+    with GrowingFile(path, memory) as file:
+        file.finish(used, size)
+
+
+class GrowingFile:
+    """A new file that a thread writes from page-aligned memory while that is still being filled.
+
+    The bytes from `first` on are filled in order, and those before it may change up to the end. With `forget` memory is
+    given back as soon as it is written, so that no more than `MOST_WAITING` of it is held behind `first`.
+    """
+
+    def __init__(self, path: Path, memory: mmap.mmap, first: int = 0, *, forget: bool = False) -> None:
+        """Make the file; raises OSError where that cannot be done."""
+        self._memory, self._forget = memory, forget
+        self.first = self._taken = self._written = self._settled = -(-first // PAGE) * PAGE
+        self.checksum = 0
+        """CRC-32 of the bytes from `first` (a whole number of pages) on, and then of those before it."""
+        self._used: int | None = None
+        self._given_up = False
+        self._size = 0
+        self._error: OSError | None = None
+        self._changed = threading.Condition()
+        self._descriptor = _open(path, os.O_DIRECT)
+        self._thread = threading.Thread(target=self._run, name=f"writing {path.name}", daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Wait for the end of the writing; raises the OSError that it ended with."""
+        with self._changed:
+            self._given_up = kind is not None or self._used is None
+            self._changed.notify_all()
+        self._thread.join()
+        os.close(self._descriptor)
+        if self._error is not None and kind is None:
+            raise self._error
+
+    def settle(self, stop: int) -> None:
+        """From `first` up to `stop` the bytes are what they will be; waits where too many of them are not written."""
+        with self._changed:
+            self._settled = max(self._settled, stop // PAGE * PAGE)
+            self._changed.notify_all()
+            self._changed.wait_for(lambda: self._settled - self._written <= MOST_WAITING or self._error is not None)
+
+    def finish(self, used: int, size: int) -> None:
+        """All bytes are what they will be, and zero from `used` on; the file is to have `size` of them."""
+        with self._changed:
+            self._used, self._size = used, size
+            self._settled = min(-(-used // PAGE) * PAGE, len(self._memory))
+            self._changed.notify_all()
+
+    def _run(self) -> None:
         try:
-            _write(descriptor, view)
+            while (chunk := self._next_chunk()) is not None:
+                self._write(*chunk)
+                with self._changed:
+                    self._written = chunk[1]
+                    self._changed.notify_all()
+            if self._used is not None and not self._given_up:
+                self._write(0, min(self.first, self._settled))
+                os.ftruncate(self._descriptor, self._used)
+                os.ftruncate(self._descriptor, self._size)
+                os.fsync(self._descriptor)
         except OSError as error:
-            if error.errno not in _NOT_DIRECT:
-                raise
-            os.close(descriptor)
-            descriptor = _open(path, 0)
-            _write(descriptor, view)
-        os.ftruncate(descriptor, used)
-        os.ftruncate(descriptor, size)
-        os.fsync(descriptor)
-    finally:
-        view.release()
-        os.close(descriptor)
+            with self._changed:
+                self._error = error
+                self._changed.notify_all()
+
+    def _next_chunk(self) -> tuple[int, int] | None:
+        """What can be written next, whole chunks until the end is known; None if nothing will be any more."""
+        with self._changed:
+            while not self._given_up:
+                waiting = self._settled - self._taken
+                if waiting >= CHUNK or (self._used is not None and waiting > 0):
+                    start = self._taken
+                    self._taken = start + min(waiting, CHUNK)
+                    return start, self._taken
+                if self._used is not None:
+                    return None
+                self._changed.wait()
+            return None
+
+    def _write(self, start: int, stop: int) -> None:
+        """Write some pages, add them to the checksum and forget them."""
+        with memoryview(self._memory) as view:
+            at = start
+            while at < stop:
+                at += self._write_some(view[at : min(at + CHUNK, stop)], at)
+            with view[start : stop if self._used is None else min(stop, self._used)] as counted:
+                self.checksum = crc32(counted, self.checksum)
+        if self._forget and start < stop:
+            self._memory.madvise(mmap.MADV_DONTNEED, start, stop - start)
+
+    def _write_some(self, data: memoryview, position: int) -> int:
+        """Write; through the page cache from the moment on where the file system wants it so."""
+        with data:
+            try:
+                return os.pwrite(self._descriptor, data, position)
+            except OSError as error:
+                flags = fcntl.fcntl(self._descriptor, fcntl.F_GETFL)
+                if error.errno not in _NOT_DIRECT or not flags & os.O_DIRECT:
+                    raise
+                fcntl.fcntl(self._descriptor, fcntl.F_SETFL, flags & ~os.O_DIRECT)
+                return os.pwrite(self._descriptor, data, position)
 
 
 def fsync_directory(path: Path) -> None:
@@ -67,9 +163,3 @@ def _open(path: Path, flags: int) -> int:
         if not flags & os.O_DIRECT or error.errno not in _NOT_DIRECT:
             raise
     return os.open(path, flags & ~os.O_DIRECT, 0o644)
-
-
-def _write(descriptor: int, view: memoryview) -> None:
-    position = 0
-    while position < len(view):
-        position += os.pwrite(descriptor, view[position : position + CHUNK], position)

@@ -99,6 +99,16 @@ class IndexFileBuilder(_IndexMemory):
         """How many entries can be put yet."""
         return self.entries - int(self._header[kernel.INDEX_COUNT])
 
+    @property
+    def entries_start(self) -> int:
+        """Position in the file behind header and slots, which change up to the end."""
+        return INDEX_HEADER + SLOT_BYTES * self.slots
+
+    @property
+    def settled(self) -> int:
+        """Position behind the last entry: one that was put never changes."""
+        return self.entries_start + ENTRY_BYTES * int(self._header[kernel.INDEX_COUNT])
+
     def put(self, columns: EntryColumns, first_entry: int, count: int) -> None:
         """Put ``count`` entries, from one on; those of a record may be in several files.
 

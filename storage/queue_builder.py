@@ -155,15 +155,15 @@ class QueueBuilder:
         # Last of all comes a unit that can be read: from it a broker learns up to where the queue covers the log.
         self._fill(unreadable, self._last, repeated + 1)
 
-    def finish(self, *, sync: bool = True) -> QueueSummary:
-        """Bring everything to the disk for good, see `QueueFileWriter.finish`."""
+    def finish(self) -> QueueSummary:
+        """Bring to the files what is in memory; that they outlive a power failure is `fsync_tree`'s."""
         next_offset = self.settle()
-        files = self._writer.finish(sync=sync) if self._writer else 0
+        files = self._writer.finish() if self._writer else 0
         return QueueSummary(
             first=self._first,
             next_offset=next_offset,
             earlier_life=self._earlier_life,
-            ext_units=self._extension.finish(sync=sync) if self._extension else 0,
+            ext_units=self._extension.finish() if self._extension else 0,
             files=files,
             bytes=files * self._file_size,
             **msgspec.structs.asdict(self._counts),

@@ -52,10 +52,10 @@ class QueueExtBuilder:
             self._writer.discard()
         self._writer, self._count = None, 0
 
-    def finish(self, *, sync: bool = True) -> int:
-        """Bring everything to the disk for good, see `QueueFileWriter.finish`; the number of units."""
+    def finish(self) -> int:
+        """Bring to the files what is in memory; the number of units."""
         if self._writer:
-            self._writer.finish(sync=sync)
+            self._writer.finish()
         return self._count
 
     def _append(self, heads: memoryview) -> None:

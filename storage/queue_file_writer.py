@@ -7,6 +7,7 @@ written lies in memory until there is enough of it; `flush` makes room earlier.
 import ctypes
 import os
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
@@ -17,6 +18,7 @@ FLUSH_BYTES: Final = 1 << 20
 """What one queue holds in memory at most, but for what is added at a time."""
 
 _FILL_BYTES: Final = 1 << 16
+_FSYNCS_AT_ONCE: Final = 16
 
 
 class QueueFileWriter:
@@ -63,15 +65,10 @@ class QueueFileWriter:
                 done += self._write(pending[done:])
         self._pending.clear()
 
-    def finish(self, *, sync: bool = True) -> int:
-        """Bring everything to the disk for good; the number of files. `sync` off: whoever calls sees to that."""
+    def finish(self) -> int:
+        """Bring to the files what is in memory; their number. That they outlive a power failure is `fsync_tree`'s."""
         self.flush()
-        starts = range(self._first, self.position, self._file_size)
-        if sync and starts:
-            for start in starts:
-                fsync_file(self._path(start))
-            fsync_file(self._directory)
-        return len(starts)
+        return len(range(self._first, self.position, self._file_size))
 
     def discard(self) -> None:
         """Remove everything; the writer is of no more use."""
@@ -107,6 +104,15 @@ def fsync_file(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def fsync_tree(root: Path) -> None:
+    """Make all files and names below a directory outlive a power failure: several at a time, which a disk likes."""
+    found = list(os.walk(root))
+    files = [Path(directory, name) for directory, _, names in found for name in names]
+    with ThreadPoolExecutor(_FSYNCS_AT_ONCE) as threads:
+        for paths in (files, [Path(directory) for directory, _, _ in found]):
+            list(threads.map(fsync_file, paths))
 
 
 def sync_file_system(path: Path) -> None:

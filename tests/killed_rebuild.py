@@ -1,8 +1,8 @@
 """A rebuild that kills itself: `python killed_rebuild.py PHASE NUMBER rebuild all STORE …`.
 
-In the phases of scanning and building it dies a moment (NUMBER × 50 ms) after the manifest shows the phase, while tasks
-run; in the others at the NUMBER-th step of the driver: a look at an entry, an fsync, a rename. There is no hook in the
-product: what the driver calls is wrapped here. Exits as usual where there are not so many steps.
+In the phases of scanning and building it dies while tasks run, when NUMBER of them are finished; in the others at the
+NUMBER-th step of the driver: a look at an entry, an fsync, a rename. There is no hook in the product: what the driver
+calls is wrapped here. Exits as usual where there are not so many steps.
 """
 
 import os
@@ -10,9 +10,10 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-DELAY_SECONDS = 0.05
+LOOK_AGAIN_SECONDS = 0.001
 
 
 def main() -> None:
@@ -22,16 +23,15 @@ def main() -> None:
     from spark_jobs import atomic_rename, place_entries, publish, rebuild, work_directory
 
     entered = threading.Event()
-    wrap(work_directory.WorkDirectory, "enter", lambda _, name: entered.set() if name == phase else None)
-    if phase in ("scan", "build"):
-        threading.Thread(target=lambda: (entered.wait(), threading.Event().wait(number * DELAY_SECONDS), die())).start()
-    elif phase == "place":
+    watch(work_directory.WorkDirectory, phase, entered, number if phase in ("scan", "build") else None)
+    if phase == "place":
         step = countdown(entered, number)
         wrap(place_entries, "entry_place", step)
+        wrap(rebuild, "entry_place", step)
         wrap(rebuild, "place", step)
     elif phase == "fsync":
         wrap(os, "fsync", countdown(entered, number))
-    else:
+    elif phase == "exchange":
         step = countdown(entered, number)
         wrap(os, "rename", step)
         wrap(os, "fsync", step)
@@ -40,6 +40,27 @@ def main() -> None:
     from broker.cli.main import main as command_line
 
     command_line()
+
+
+def watch(work_directory: Any, phase: str, entered: threading.Event, tasks: int | None) -> None:
+    """See when the manifest shows the phase; with `tasks`, die when so many of the phase's are finished."""
+    original = work_directory.enter
+
+    def enter(work: Any, name: str) -> None:
+        original(work, name)
+        if name == phase:
+            entered.set()
+            if tasks is not None:
+                threading.Thread(target=die_after, args=(work.root / "done", phase, tasks), daemon=True).start()
+
+    work_directory.enter = enter
+
+
+def die_after(done: Path, phase: str, tasks: int) -> None:
+    """Die when so many tasks of a phase have left their records."""
+    while len(list(done.glob(f"{phase}-*"))) < tasks:
+        threading.Event().wait(LOOK_AGAIN_SECONDS)
+    die()
 
 
 def wrap(owner: Any, name: str, before: Callable[..., None]) -> None:

@@ -9,13 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from golden_store import unpack
 from spark_jobs.run import WORK_DIRECTORY
 from spark_jobs.work_directory import WorkDirectory
+from store_writer import StoreWriter
 
 TESTS = Path(__file__).parents[1]
 PHASES = ("scan", "place", "build", "fsync", "exchange")
 KILLS = 6
+MOST_KILLS = 12
+SEGMENTS = 40
 RUN_SECONDS = 180
 PUBLISHED = ("index", "consumequeue")
 
@@ -48,8 +50,17 @@ def contents(store: Path) -> dict[str, Contents]:
 
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A store whose queues and index are not what a rebuild makes: so old and new differ."""
-    store = unpack("store", tmp_path_factory.mktemp("killed"))
+    """A store whose queues and index are not what a rebuild makes: so old and new differ.
+
+    Of so many segments and index files that neither phase is over before the last kill.
+    """
+    store = tmp_path_factory.mktemp("killed") / "store"
+    writer = StoreWriter(store, segment_size=4096)
+    for number in range(SEGMENTS * 20):
+        writer.append("TopicTest", b"x" * 100, keys=f"k{number} hot", tags=f"Tag{number % 3}", queue_id=number % 4)
+    writer.close()
+    assert len(list((store / "commitlog").iterdir())) >= SEGMENTS
+    assert len(list((store / "index").iterdir())) >= MOST_KILLS + 2
     sorted((store / "index").iterdir())[-1].unlink()
     for queue in sorted((store / "consumequeue" / "TopicTest").iterdir())[:2]:
         last = sorted(queue.iterdir())[-1]
@@ -101,7 +112,7 @@ def test_a_rebuild_that_is_killed_at_any_step_goes_on(
     source: Path, expected: dict[str, Contents], tmp_path: Path, phase: str
 ) -> None:
     kills = 0
-    for number in range(2 * KILLS):
+    for number in range(MOST_KILLS):
         kills += kill_and_go_on(source, tmp_path / str(number), expected, phase, number)
         shutil.rmtree(tmp_path / str(number))
     assert kills >= KILLS

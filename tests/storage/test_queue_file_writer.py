@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from protocol.errors import StoreError
 from queue_runs import files_under
 from storage import queue_file_writer
-from storage.queue_file_writer import FLUSH_BYTES, QueueFileWriter, fsync_file, sync_file_system
+from storage.queue_file_writer import FLUSH_BYTES, QueueFileWriter, fsync_file, fsync_tree, sync_file_system
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_whatever_is_added_when_comes_out_as_one_stream(
         if action:
             writer.flush()
             assert writer.pending == 0
-    count = writer.finish(sync=False)
+    count = writer.finish()
     files = files_under(directory)
     assert list(files) == [f"{(first + number) * file_size:020d}" for number in range(count)]
     assert b"".join(files.values()) == stream.ljust(count * file_size, b"\0")
@@ -60,13 +60,27 @@ def test_memory_is_bounded_by_itself(tmp_path: Path) -> None:
 
 
 def test_files_and_their_names_outlive_a_power_failure(tmp_path: Path, fsynced: list[str]) -> None:
-    writer = QueueFileWriter(tmp_path / "q", 10)
-    writer.append(b"x" * 25)
-    assert writer.finish() == 3
-    assert fsynced == [*(str(tmp_path / "q" / f"{start:020d}") for start in (0, 10, 20)), str(tmp_path / "q")]
-    fsynced.clear()
+    for name, size in (("topic/0", 25), ("topic/1", 5)):
+        writer = QueueFileWriter(tmp_path / name, 10)
+        writer.append(b"x" * size)
+        writer.finish()
     assert QueueFileWriter(tmp_path / "none", 10).finish() == 0
-    assert fsynced == []
+    fsync_tree(tmp_path)
+    everything = [tmp_path, *tmp_path.rglob("*")]
+    assert sorted(fsynced) == sorted(map(str, everything))
+    assert len(fsynced) == 1 + 3 + 3 + 1
+    # Names come last: none outlives what it stands for.
+    assert not any(Path(path).is_file() for path in fsynced[-4:])
+
+
+def test_what_cannot_be_brought_to_the_disk_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_descriptor: int) -> None:
+        raise OSError(5, "Input/output error")
+
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="Input/output error"):
+        fsync_tree(tmp_path)
 
 
 def test_what_is_discarded_is_gone(tmp_path: Path) -> None:
