@@ -25,6 +25,7 @@ import numpy.typing as npt
 
 from storage.commit_log import CommitLog
 from storage.consume_queue_ext import ConsumeQueueExtUnit
+from storage.mend_batches import UnitFields, mend_units
 from storage.open_files import OpenFiles
 from storage.queue import NO_TIMESTAMP, BoundaryType, ConsumeQueueEntry, Unit
 from storage.queue_end import count_leading, refuse_long_scan
@@ -51,7 +52,6 @@ NO_OFFSET: Final = -1
 RECOVERED_FILES: Final = 3
 
 Units = npt.NDArray[np.void]
-UnitFields = tuple[int, int, int, int, int, int, int, int]
 
 
 class BatchConsumeQueue:
@@ -61,7 +61,8 @@ class BatchConsumeQueue:
     """
 
     __slots__ = (
-        "_bounds", "_commit_log", "_files", "_first_numbers", "_generation", "_keep", "_known", "name",
+        "_bounds", "_commit_log", "_files", "_first_numbers", "_generation", "_is_mended", "_keep", "_known",
+        "_mended", "name",
     )  # fmt: skip
     unit_size = UNIT.size
 
@@ -83,6 +84,8 @@ class BatchConsumeQueue:
         self._files = QueueFiles(directory, UNIT.size, open_files) if self._known is None else self._known.files
         self._first_numbers = _numbers_of_first_units(self._files)
         self._bounds: tuple[int, int, int] | None = None
+        self._mended: dict[int, UnitFields] = {}
+        self._is_mended = False
 
     @property
     def topic(self) -> str:
@@ -134,11 +137,31 @@ class BatchConsumeQueue:
         file = bisect_right(self._first_numbers, number) - 1
         stop = min(self._unit_count(), self._first_numbers[file + 1])
         position = (number - self._first_numbers[file]) * UNIT.size
+        if self._mended:
+            units = map(self._unit, range(number, min(stop, number + maximum)))
+            return ((unit[4], unit[4] + unit[5], unit[0], unit[1], unit[2]) for unit in units)
         data = self._files.read_file(file, position, min(maximum, stop - number) * UNIT.size)
         return (
             (base, base + batch_size, physical_offset, size, tags_code)
             for physical_offset, size, tags_code, _, base, batch_size, _, _ in UNIT.iter_unpack(data)
         )
+
+    def message_in_log(self, queue_offset: int) -> int | None:
+        """Where the log has the batch of a queue offset whose unit led nowhere; None where it has none.
+
+        One such unit casts doubt on all of the last three files. Raises Cold on a thread that may not wait.
+        """
+        count = self._unit_count()
+        if not self._is_mended:
+            first = self._first_numbers[max(0, len(self._files.files) - RECOVERED_FILES)]
+            mended = mend_units(self, first, count, doubted=True)
+            if mended is not None:
+                self._mended, count = mended
+                self._bounds = self._bounds_of(count)
+            self._is_mended = True
+        number = self._number_at(queue_offset)
+        physical_offset = -1 if number is None else self._unit(number)[0]
+        return physical_offset if physical_offset >= 0 else None
 
     def next_file_offset(self, queue_offset: int) -> int:
         """The end of the queue: from `queue_offset` on there is no unit."""
@@ -197,7 +220,9 @@ class BatchConsumeQueue:
         return np.concatenate(found)
 
     def _unit(self, number: int) -> UnitFields:
-        """One unit by its number, which must be one of those that stand in the files."""
+        """One unit by its number, which must be one of those that stand in the files; a damaged one made good."""
+        if number in self._mended:
+            return self._mended[number]
         file = bisect_right(self._first_numbers, number) - 1
         data = self._files.read_file(file, (number - self._first_numbers[file]) * UNIT.size, UNIT.size)
         fields: UnitFields = UNIT.unpack(data)
@@ -226,7 +251,11 @@ class BatchConsumeQueue:
         return self._unit(number)[3]
 
     def _physical_of(self, number: int) -> int:
-        return self._unit(number)[0]
+        """Where a batch starts; of one that is lost, where the next one does."""
+        count = self._first_numbers[-1]
+        while (place := self._unit(number)[0]) < 0 and number in self._mended and number + 1 < count:
+            number += 1
+        return place
 
     def _measure(self) -> tuple[int, int, int]:
         """Find min, max and the number of units; two threads that do so at once come to the same."""
@@ -241,6 +270,11 @@ class BatchConsumeQueue:
         else:
             written = self._written_count(first_file)
             count = end_before(self, self._first_numbers[first_file], written)
+            if files and (mended := mend_units(self, self._first_numbers[first_file], count)) is not None:
+                self._mended, count = mended
+                self._is_mended = True
+                self._bounds = bounds = self._bounds_of(count)
+                return bounds
         self._bounds = bounds = self._bounds_of(count)
         log = self._commit_log
         if self._keep is not None and files and (known is None or known.log_end <= log.end):
@@ -275,6 +309,22 @@ class BatchConsumeQueue:
             if in_file < file.size // UNIT.size:
                 break
         return count
+
+    @property
+    def log(self) -> CommitLog:
+        """What the units point into."""
+        return self._commit_log
+
+    def raw_units(self, first: int) -> Units:
+        """The units from a number on up to the last that is not all zero, as they stand in the files."""
+        blocks = []
+        for file, start in enumerate(self._first_numbers[:-1]):
+            if self._first_numbers[file + 1] > first:
+                length = (self._first_numbers[file + 1] - start) * UNIT.size
+                blocks.append(np.frombuffer(self._files.read_file(file, 0, length), UNIT_DTYPE))
+        units = np.concatenate(blocks, dtype=UNIT_DTYPE) if blocks else np.empty(0, UNIT_DTYPE)
+        written = np.flatnonzero(units.view(np.uint8).reshape(-1, UNIT.size).any(axis=1))
+        return units[: int(written[-1]) + 1 if written.size else 0]
 
     @property
     def log_end(self) -> int:

@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from storage.commit_log import CommitLog
 from storage.consume_queue_ext import LARGEST_ADDRESS, ConsumeQueueExt, ConsumeQueueExtUnit, is_extension_address
+from storage.kernels.record import BAD_BODY_CRC, BAD_PROPERTY_CRC, NO_SEGMENT
 from storage.mapped_file import MappedFile
 from storage.open_files import OpenFiles
 from storage.queue import FILLER_SIZE, NO_TIMESTAMP, BoundaryType, ConsumeQueueEntry, Queue, Unit
@@ -29,6 +30,7 @@ from storage.queue_end import count_leading, refuse_long_scan
 from storage.queue_files import QueueFile, QueueFiles
 from storage.queue_growth import Known, end_after, end_before
 from storage.queue_record import QueueName
+from storage.queue_repair import end_behind, find_in_log, place_of
 from storage.time_search import FileOfUnits, offset_by_timestamp
 
 __all__ = ["UNIT", "UNIT_DTYPE", "BoundaryType", "ConsumeQueue", "ConsumeQueueEntry", "Queue"]
@@ -38,6 +40,8 @@ UNIT_DTYPE: Final = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tag
 FILLER: Final = (0, FILLER_SIZE, 0)
 RECOVERED_FILES: Final = 3
 """A broker looks for the end of a queue in its last three files."""
+MOST_SKIPPED: Final = 256
+"""Damaged units in a row that a search goes past: a page of them."""
 
 Units = npt.NDArray[np.void]
 
@@ -49,8 +53,8 @@ class ConsumeQueue:
     """
 
     __slots__ = (
-        "_bounds", "_commit_log", "_extension", "_extension_directory", "_files", "_generation", "_keep", "_known",
-        "_open_files", "name",
+        "_bounds", "_commit_log", "_extension", "_extension_directory", "_files", "_found_in_log", "_generation",
+        "_keep", "_known", "_open_files", "name",
     )  # fmt: skip
     unit_size = UNIT.size
 
@@ -75,6 +79,7 @@ class ConsumeQueue:
         self._extension_directory = extension_directory
         self._extension: ConsumeQueueExt | None = None
         self._bounds: tuple[int, int] | None = None
+        self._found_in_log: dict[int, int | None] = {}
 
     @property
     def topic(self) -> str:
@@ -99,7 +104,7 @@ class ConsumeQueue:
     @property
     def newest_physical_offset(self) -> int:
         """Where the record of the last unit starts, or −1 for a queue without units."""
-        unit = self._unit(self.max_offset - 1)
+        unit = self.unit(self.max_offset - 1)
         return -1 if unit is None else unit[0]
 
     def entry_at(self, queue_offset: int) -> ConsumeQueueEntry | None:
@@ -136,6 +141,21 @@ class ConsumeQueue:
         count = min(maximum, min(file.end // UNIT.size, end) - queue_offset)
         return self._files.map_of(number), queue_offset * UNIT.size - file.start, count
 
+    def message_in_log(self, queue_offset: int) -> int | None:
+        """Where the log has the message of a queue offset whose unit is damaged; None where it has none.
+
+        None too where nothing speaks against the unit: its message is expired, or damaged itself. Raises Cold on a
+        thread that may not wait.
+        """
+        if queue_offset not in self._found_in_log:
+            minimum, end = self._bounds or self._measure()
+            place = place_of(self, queue_offset)
+            found = None if place is None else place[0]
+            if place is None and minimum <= queue_offset < end and self._is_unit_doubtful(queue_offset):
+                found = find_in_log(self, queue_offset, self._files.files[0].start // UNIT.size, end)
+            self._found_in_log[queue_offset] = found
+        return self._found_in_log[queue_offset]
+
     def next_file_offset(self, queue_offset: int) -> int:
         """The first queue offset of the next file, or the end of the queue behind the last one."""
         start = self._files.start_after(queue_offset * UNIT.size)
@@ -152,7 +172,7 @@ class ConsumeQueue:
     def store_timestamp_at(self, queue_offset: int) -> int:
         """When the message at a queue offset was stored (ms), or −1 where it cannot be read."""
         minimum, end = self._bounds or self._measure()
-        unit = self._unit(queue_offset) if minimum <= queue_offset < end else None
+        unit = self.unit(queue_offset) if minimum <= queue_offset < end else None
         return NO_TIMESTAMP if unit is None else self._commit_log.store_timestamp_at(unit[0], unit[1])
 
     def offset_by_timestamp(self, timestamp: int, boundary: BoundaryType) -> int:
@@ -196,21 +216,47 @@ class ConsumeQueue:
         code = tags_code if extension is None else extension.tags_code
         return ConsumeQueueEntry(offset, physical_offset, size, code, extension)
 
-    def _unit(self, queue_offset: int) -> tuple[int, int, int] | None:
+    @property
+    def log(self) -> CommitLog:
+        """What the units point into."""
+        return self._commit_log
+
+    def unit(self, queue_offset: int) -> tuple[int, int, int] | None:
         """One unit as it stands in a file, whether it is valid or not."""
         data = self._files.read(queue_offset * UNIT.size, UNIT.size)
         return None if data is None else UNIT.unpack(data)
+
+    def written_in(self, queue_offset: int, count: int) -> list[int]:
+        """Queue offsets of the units that are not all zero, of so many from one on, ascending."""
+        found: list[int] = []
+        for first, last in self._ranges(queue_offset + count):
+            start = max(first, queue_offset)
+            if start <= last:
+                units = self._array(start, last + 1 - start)
+                written = (units["size"] != 0) | (units["physical_offset"] != 0) | (units["tags_code"] != 0)
+                found += (np.flatnonzero(written) + start).tolist()
+        return found
+
+    def _is_unit_doubtful(self, queue_offset: int) -> bool:
+        """Whether a unit points to no place at which its message may have been, or to another message of the queue."""
+        unit = self.unit(queue_offset)
+        if unit is None or unit == FILLER:
+            return False
+        physical_offset, size, _ = unit
+        if physical_offset < 0 or size <= 0 or physical_offset >= self._commit_log.end:
+            return True
+        return self._commit_log.check(physical_offset) not in (NO_SEGMENT, BAD_BODY_CRC, BAD_PROPERTY_CRC)
 
     def _array(self, queue_offset: int, count: int) -> Units:
         data = self._files.read(queue_offset * UNIT.size, count * UNIT.size)
         return np.frombuffer(data or b"", UNIT_DTYPE)
 
     def _time_of(self, queue_offset: int) -> int:
-        unit = self._unit(queue_offset)
+        unit = self.unit(queue_offset)
         return NO_TIMESTAMP if unit is None else self._commit_log.store_timestamp_at(unit[0], unit[1])
 
     def _is_expired(self, queue_offset: int) -> bool:
-        unit = self._unit(queue_offset)
+        unit = self.unit(queue_offset)
         return unit is not None and unit[0] < self._commit_log.minimum
 
     def _ranges(self, end: int) -> list[tuple[int, int]]:
@@ -224,7 +270,7 @@ class ConsumeQueue:
     def _measure(self) -> tuple[int, int]:
         """Find min and max; two threads that do so at once come to the same."""
         known, files = self._known, self._files.files
-        if known is not None and known.last != self._unit(known.end - 1):
+        if known is not None and known.last != self.unit(known.end - 1):
             known = None
         first_file = max(0, len(files) - RECOVERED_FILES)
         if known is not None and files[first_file].start <= known.written * UNIT.size:
@@ -233,6 +279,9 @@ class ConsumeQueue:
         else:
             known, written = None, self._written_end(first_file)
             end = end_before(self, files[first_file].start // UNIT.size, written) if written else 0
+            if files and (behind := end_behind(self, files[0].start // UNIT.size, end)) != end:
+                self._bounds = bounds = (self._first_live(behind), behind)
+                return bounds
         log = self._commit_log
         if known is not None and known.log_minimum == log.minimum and known.minimum < min(known.end, end):
             minimum = known.minimum
@@ -240,7 +289,7 @@ class ConsumeQueue:
             minimum = self._first_live(end)
         self._bounds = bounds = (minimum, end)
         if self._keep is not None and files and (known is None or known.log_end <= log.end):
-            last = self._unit(end - 1)
+            last = self.unit(end - 1)
             self._keep(Known(self._generation, self._files, log.minimum, log.end, minimum, end, written, last))
         return bounds
 
@@ -278,12 +327,12 @@ class ConsumeQueue:
 
     def points_at(self, queue_offset: int, physical_offset: int) -> bool:
         """Whether the unit of a queue offset, be it within the bounds or not, points at a physical offset."""
-        unit = self._unit(queue_offset)
+        unit = self.unit(queue_offset)
         return unit is not None and unit[0] == physical_offset and unit[1] > 0
 
     def is_stray(self, queue_offset: int) -> bool:
         """Whether a unit points beyond the log or to what is no message of this queue."""
-        unit = self._unit(queue_offset)
+        unit = self.unit(queue_offset)
         if unit is None or unit == FILLER:
             return False
         physical_offset, size, _ = unit
@@ -298,7 +347,7 @@ class ConsumeQueue:
             return claimed is None
         # After a lost unit, later ones stand at other places than their records say (§5.2). They are strays only if the
         # record's own unit stands where it says.
-        own = self._unit(claimed)
+        own = self.unit(claimed)
         return own is not None and own[0] == physical_offset
 
     def _first_live(self, end: int) -> int:
@@ -314,9 +363,14 @@ class ConsumeQueue:
         return bisect_left(range(last + 1), minimum, lo=first, key=self._live_offset)
 
     def _live_offset(self, queue_offset: int) -> int:
-        """The physical offset of a unit to search by; a filler counts as expired."""
-        unit = self._unit(queue_offset)
-        return -1 if unit is None or unit == FILLER else unit[0]
+        """The physical offset of a unit to search by; a filler counts as expired, a damaged unit as the one behind."""
+        for number in range(queue_offset, queue_offset + MOST_SKIPPED):
+            unit = self.unit(number)
+            if unit is None or unit == FILLER:
+                return -1
+            if 0 <= unit[0] < self._commit_log.end:
+                return unit[0]
+        return -1
 
 
 def _last_byte(file: QueueFile) -> int:

@@ -14,7 +14,9 @@ from typing import Final
 import numpy as np
 
 from protocol.errors import FilterEvaluationError
+from protocol.java_hash import java_hash
 from protocol.message_layout import locate
+from protocol.properties import TAGS, property_value
 from storage.commit_log import CommitLog
 from storage.consume_queue import ConsumeQueue
 from storage.consume_queue_ext import LARGEST_ADDRESS
@@ -207,9 +209,11 @@ def _collect(messages: "_Messages", units: Iterable[Unit], limits: _Limits, queu
         ):
             break
         next_offset = after
-        if physical_offset < messages.skip_to:
+        if 0 <= physical_offset < messages.skip_to:
             continue
         found = messages.find(physical_offset, size, tags_code)
+        if found is GetMessageStatus.MESSAGE_WAS_REMOVING or physical_offset < 0 or size <= 0:
+            found = messages.find_in_log(offset) or found
         if isinstance(found, memoryview):
             records.append(found)
             count += after - offset
@@ -250,6 +254,23 @@ class _Messages:
         self.skip_to = 0
         return record
 
+    def find_in_log(self, queue_offset: int) -> memoryview | GetMessageStatus | None:
+        """The same for a unit that leads to no message of the queue, by what the log says; None where it has none."""
+        physical_offset = self.queue.message_in_log(queue_offset)
+        record = None if physical_offset is None else self._log.record_at(physical_offset)
+        if record is None:
+            return None
+        self.skip_to = 0
+        if self._filter is None:
+            return record
+        places = locate(record)
+        tag = property_value(record[places.properties : places.total_size], TAGS)
+        if not self._filter.matches_consume_queue_entry(java_hash(tag) if tag else 0, None):
+            return GetMessageStatus.NO_MATCHED_MESSAGE
+        if self._filter.needs_properties and not _match_properties(self._filter, record):
+            return GetMessageStatus.NO_MATCHED_MESSAGE
+        return record
+
     def _may_match(self, chosen: MessageFilter, tags_code: int) -> bool:
         """Ask the filter's first stage, with the extension unit where there is one."""
         if tags_code > LARGEST_ADDRESS:
@@ -259,8 +280,8 @@ class _Messages:
 
     def _unreadable(self, physical_offset: int) -> GetMessageStatus:
         if self._log.segment_of(physical_offset) is None:
-            following = self._log.next_segment_start(physical_offset)
-            self.skip_to = physical_offset + 1 if following is None else following
+            # Beyond the log's end nothing is missing: the unit is damaged, or left over.
+            self.skip_to = self._log.next_segment_start(physical_offset) or 0
         return GetMessageStatus.MESSAGE_WAS_REMOVING
 
 

@@ -102,6 +102,10 @@ class Queue(Protocol):
         """Up to `maximum` units from one on, within one file as a pull reads them; None where there is no unit."""
         ...
 
+    def message_in_log(self, queue_offset: int) -> int | None:
+        """Where the log has the message of a queue offset whose unit is damaged; None where it has none."""
+        ...
+
     def next_file_offset(self, queue_offset: int) -> int:
         """Where a pull goes on that found no unit at `queue_offset`: the first queue offset of the next file."""
         ...

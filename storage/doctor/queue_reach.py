@@ -94,4 +94,5 @@ def _has_unit(store: OpenedStore, sample: Sample) -> bool:
         entry = None if queue is None else queue.entry_at(sample.queue_offset)
     except StoreError:  # named where the queue's files are looked at
         return True
-    return entry is not None and entry.physical_offset == sample.physical_offset
+    # A zeroed unit points at offset 0, where the first message of a log may well be.
+    return entry is not None and entry.physical_offset == sample.physical_offset and entry.size == sample.size

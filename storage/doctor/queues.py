@@ -10,12 +10,10 @@ import numpy as np
 
 from protocol.errors import StoreError
 from storage.batch_consume_queue import UNIT as BATCH_UNIT
-from storage.commit_log import CommitLog
-from storage.consume_queue import UNIT, UNIT_DTYPE
+from storage.consume_queue import RECOVERED_FILES, UNIT, UNIT_DTYPE
 from storage.doctor.finding import Finding, Findings, Severity
 from storage.doctor.opened_store import OpenedStore
 from storage.mapped_file import MappedFile, list_segment_files
-from storage.queue_record import QueueName
 from storage.queue_store import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
 
 MOST_QUEUES = 10_000
@@ -123,38 +121,46 @@ def _check_files(store: OpenedStore, directory: _Directory, sizes: Counter[int],
 
 
 def _check_end(store: OpenedStore, directory: _Directory, findings: Findings) -> None:
-    """What stands behind the last unit of a plain queue: nothing, or units that are left over, or cut off."""
+    """Units of a plain queue that are lost between others, and what stands behind the last one that holds."""
     try:
         queue = store.queues.queue(directory.topic, directory.queue_id)
         first = None if queue is None else _first_unit_from(directory, queue.max_offset)
+        lost = [] if queue is None else list(_lost_units(directory, queue.max_offset))
     except StoreError as error:
         findings.add(Severity.ERROR, directory.path, str(error), "nobody can consume this queue", "chmod or fsck")
         return
+    for queue_offset, count, path in lost:
+        found = f"{count} units from queue offset {queue_offset} on are no units"
+        meaning = "their messages are looked for in the log; a broker's recovery cuts the queue there"
+        position = queue_offset * UNIT.size - int(path.name)
+        findings.add(Severity.ERROR, path, found, meaning, store.command(REBUILD), position=position)
     if queue is None or first is None:
         return
     queue_offset, physical_offset, path = first
-    position = queue_offset * UNIT.size - int(path.name)
-    lost = queue_offset > queue.max_offset
-    name = QueueName(directory.topic, directory.queue_id)
-    if _is_message(store.commit_log, name, physical_offset, queue_offset):
-        found = f"queue offset {queue_offset} has a unit, but the queue ends at {queue.max_offset}"
-        if lost:
-            found += ", where its unit is lost"
-        meaning = "a broker's recovery cuts the queue there: it would hide the messages behind"
-        severity = Severity.ERROR
-    else:
-        found = f"queue offset {queue_offset} has a unit that points to no message of this queue"
-        meaning = "left over from a log that was cut; it is ignored here, a broker may take it for valid"
-        severity = Severity.INFO if store.state.is_live else Severity.WARNING
     findings.add(
-        severity,
+        Severity.INFO if store.state.is_live else Severity.WARNING,
         path,
-        found,
-        meaning,
+        f"queue offset {queue_offset} has a unit that points to no message of this queue",
+        "left over from a log that was cut, or damaged; it is ignored here, a broker may take it for valid",
         store.command(REBUILD),
-        position=position,
+        position=queue_offset * UNIT.size - int(path.name),
         physical_offset=max(physical_offset, -1),
     )
+
+
+def _lost_units(directory: _Directory, end: int) -> Iterator[tuple[int, int, Path]]:
+    """Runs of invalid units before a queue's end: first queue offset, how many, file. Of the last three files."""
+    for start, size, path in directory.files[-RECOVERED_FILES:]:
+        if start % UNIT.size or size < UNIT.size:
+            continue
+        count = min(size // UNIT.size, end - start // UNIT.size)
+        if count <= 0:
+            continue
+        units = np.frombuffer(MappedFile.open(path).view[: count * UNIT.size], UNIT_DTYPE)
+        lost = np.flatnonzero((units["size"] <= 0) | (units["physical_offset"] < 0))
+        for run in np.split(lost, np.flatnonzero(np.diff(lost) > 1) + 1):
+            if run.size:
+                yield start // UNIT.size + int(run[0]), int(run.size), path
 
 
 def _first_unit_from(directory: _Directory, queue_offset: int) -> tuple[int, int, Path] | None:
@@ -170,8 +176,3 @@ def _first_unit_from(directory: _Directory, queue_offset: int) -> tuple[int, int
             number = int(written[0])
             return (start + position) // UNIT.size + number, int(units["physical_offset"][number]), path
     return None
-
-
-def _is_message(commit_log: CommitLog, name: QueueName, physical_offset: int, queue_offset: int) -> bool:
-    record = commit_log.record_at(physical_offset)
-    return record is not None and name.offset_in(record, physical_offset) == queue_offset

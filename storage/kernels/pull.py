@@ -140,6 +140,8 @@ def pull(
     for number in range(first, unit_count):
         unit = units + number * UNIT_BYTES
         size = load_i32(unit + UNIT_SIZE)
+        if size <= 0 or load_i64(unit) < 0:  # damaged: what it says of the tag decides nothing
+            return ODD
         if found and (found >= maximum or total + size > maximum_bytes):
             return number
         if kind != EVERYTHING:

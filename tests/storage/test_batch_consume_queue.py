@@ -120,10 +120,20 @@ def test_a_queue_ends_behind_its_last_valid_unit(units: int, tmp_path: Path) -> 
     ("position", "bad"),
     [(0, packed(-1, 8)), (8, packed(0, 4)), (28, packed(-1, 8)), (36, packed(0, 2))],
 )
-def test_any_invalid_field_ends_the_queue(position: int, bad: bytes, tmp_path: Path) -> None:
-    make_store(tmp_path, [2] * 6)
-    write_file(directory_of(tmp_path) / f"{FILE_SIZE:020d}", FILE_SIZE, {46 + position: bad})
-    assert queue_of(tmp_path).max_offset == 10
+def test_an_invalid_field_is_made_good_from_the_record(position: int, bad: bytes, tmp_path: Path) -> None:
+    writer = make_store(tmp_path, [2] * 6)
+    for place, number in ((46, 5), (0, 4)):
+        path = directory_of(tmp_path) / f"{FILE_SIZE:020d}"
+        whole = path.read_bytes()
+        write_file(path, FILE_SIZE, {place + position: bad})
+        queue = queue_of(tmp_path)
+        assert queue.max_offset == 12
+        entry = queue.entry_at(2 * number + 1)
+        assert entry is not None
+        assert (entry.physical_offset, entry.queue_offset, entry.batch_size) == (
+            writer.written[number].physical_offset, 2 * number, 2,
+        )  # fmt: skip
+        path.write_bytes(whole)
 
 
 def test_units_beyond_the_log_or_of_other_records_are_left_out(tmp_path: Path) -> None:
@@ -133,7 +143,8 @@ def test_units_beyond_the_log_or_of_other_records_are_left_out(tmp_path: Path) -
     strays = unit(other, 12, 2) + unit(writer.written[0], 14, 2)
     write_file(directory_of(tmp_path) / f"{FILE_SIZE:020d}", FILE_SIZE, {92: strays})
     assert queue_of(tmp_path).max_offset == 12
-    writer.overwrite(writer.written[5].physical_offset, bytes(4))  # the log ends here
+    last = writer.written[5].physical_offset
+    writer.overwrite(last, bytes(writer.log.end - last))  # the log ends here
     assert queue_of(tmp_path).max_offset == 10
 
 

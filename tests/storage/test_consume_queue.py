@@ -219,10 +219,32 @@ def test_a_file_cut_short_ends_there_and_the_next_goes_on(tmp_path: Path) -> Non
     assert queue.entries(10, 9)[1].physical_offset == written_offsets(writer)[11]
 
 
-def test_the_first_invalid_unit_of_the_last_three_files_ends_the_queue(tmp_path: Path) -> None:
-    make_store(tmp_path, 50)
-    write_file(directory_of(tmp_path) / f"{3 * FILE_SIZE:020d}", FILE_SIZE, {40: bytes(20)})
-    assert queue_of(tmp_path).max_offset == 17
+@pytest.mark.parametrize("lost", [1, 2, 5])
+def test_lost_units_do_not_end_the_queue_where_later_ones_hold(tmp_path: Path, lost: int) -> None:
+    writer = make_store(tmp_path, 50)
+    write_file(directory_of(tmp_path) / f"{3 * FILE_SIZE:020d}", FILE_SIZE, {40: bytes(20 * min(lost, 3))})
+    queue = queue_of(tmp_path)
+    assert queue.max_offset == 25
+    found = [queue.message_in_log(number) for number in range(17, 17 + min(lost, 3))]
+    assert found == written_offsets(writer)[17 : 17 + min(lost, 3)]
+
+
+def test_messages_of_the_last_units_are_found_in_the_log_where_these_are_damaged(tmp_path: Path) -> None:
+    writer = make_store(tmp_path, 50)
+    phantom = unit_bytes(10**9, 100, 7)
+    path = directory_of(tmp_path) / f"{3 * FILE_SIZE:020d}"
+    write_file(path, FILE_SIZE, {40: bytes(20) + phantom * 2 + bytes(FILE_SIZE - 100)})
+    (path.parent / f"{4 * FILE_SIZE:020d}").unlink()
+    queue = queue_of(tmp_path)
+    assert queue.max_offset == 20
+    assert [queue.message_in_log(number) for number in (17, 18, 19)] == written_offsets(writer)[17:20]
+
+
+def test_units_of_which_the_log_has_no_message_do_not_lengthen_the_queue(tmp_path: Path) -> None:
+    make_store(tmp_path, 24)
+    path = directory_of(tmp_path) / f"{2 * FILE_SIZE:020d}"
+    write_file(path, FILE_SIZE, {40: unit_bytes(10**9, 100, 7) + unit_bytes(3, 100, 7)})
+    assert queue_of(tmp_path).max_offset == 12
 
 
 def test_an_invalid_unit_before_the_last_three_files_ends_nothing(tmp_path: Path) -> None:

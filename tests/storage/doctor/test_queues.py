@@ -76,9 +76,10 @@ def test_units_behind_the_end_that_are_no_messages_are_left_over(tmp_path: Path)
     assert (finding.physical_offset, finding.remedy) == (10**9, f"rocketlens rebuild queues {tmp_path}")
 
 
-def test_a_unit_that_is_lost_inside_the_queue_is_named_by_the_one_behind_it(root: Path, queue: Path) -> None:
-    put(queue / f"{3 * FILE:020d}", 10 * UNIT, bytes(UNIT))
+@pytest.mark.parametrize("data", [bytes(UNIT), b"\xff" * UNIT, bytes(UNIT * 3)])
+def test_units_that_are_lost_inside_the_queue_are_named(root: Path, queue: Path, data: bytes) -> None:
+    put(queue / f"{3 * FILE:020d}", 10 * UNIT, data)
     finding = only(root, "queues")
     assert finding.severity is Severity.ERROR
-    assert (finding.path, finding.position) == (str(queue / f"{3 * FILE:020d}"), 11 * UNIT)
-    assert "queue offset 161 has a unit, but the queue ends at 160" in finding.found
+    assert (finding.path, finding.position) == (str(queue / f"{3 * FILE:020d}"), 10 * UNIT)
+    assert finding.found == f"{len(data) // UNIT} units from queue offset 160 on are no units"

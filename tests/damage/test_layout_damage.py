@@ -1,0 +1,177 @@
+"""Every field of every layout of a store, with other values in it: what is whole is answered, what is not is named.
+
+The list is printed by `python tests/damage_cases.py`. A small part of the product runs with the other tests, all of it,
+every bit too, with `make soak`.
+"""
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from damage_cases import (
+    Place,
+    checkpoint_places,
+    chosen_records,
+    ext_places,
+    index_places,
+    queue_places,
+    record_places,
+    write_store,
+)
+from damaged_answers import Disk, check_by_key, check_by_offset, check_by_queue
+from storage.doctor.examine import examine
+from storage.message_store import MessageStore
+from store_writer import StoreWriter
+
+STEP = 9
+"""Of so many cases one is tried with the other tests; all of them with `make soak`."""
+
+Values = Callable[[Place, bytes], dict[str, bytes]]
+
+
+@pytest.fixture(scope="module")
+def writer(tmp_path_factory: pytest.TempPathFactory) -> StoreWriter:
+    return write_store(tmp_path_factory.mktemp("layouts") / "store")
+
+
+@pytest.fixture(scope="module")
+def ext_writer(tmp_path_factory: pytest.TempPathFactory) -> StoreWriter:
+    return write_store(tmp_path_factory.mktemp("layouts-ext") / "store", ext=True)
+
+
+@dataclass(frozen=True)
+class Case:
+    """One field of a store with another value in it."""
+
+    place: Place
+    name: str
+    data: bytes
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.name}"
+
+
+def damaged_stores(places: Iterable[Place], values: Values, step: int = 1) -> Iterator[Case]:
+    """Damage one place after the other, each for as long as the caller looks at the store; every `step`-th case."""
+    counter = itertools.count()
+    for place in places:
+        whole = place.path.read_bytes()
+        current = whole[place.position : place.position + place.size]
+        try:
+            for name, data in values(place, current).items():
+                if next(counter) % step == 0:
+                    place.path.write_bytes(whole[: place.position] + data + whole[place.position + place.size :])
+                    yield Case(place, name, data)
+        finally:
+            place.path.write_bytes(whole)
+
+
+def is_told_by_verify_alone(writer: StoreWriter, case: Case) -> bool:
+    """A unit or an entry that leads to another message: of its own queue, or of any at all."""
+    if case.place.field != "physical_offset" or "record" in case.place.layout:
+        return False
+    number = int.from_bytes(case.data, "big", signed=True)
+    return "entry" in case.place.layout or any(each.physical_offset == number for each in writer.written)
+
+
+def check(writer: StoreWriter, case: Case | None) -> None:
+    """All that is whole is answered in all ways."""
+    store = MessageStore.open(writer.root)
+    disk = Disk.of(writer.log.directories)
+    excused = case is not None and is_told_by_verify_alone(writer, case)
+    missing = [each.physical_offset for each in writer.written] if excused else []
+    try:
+        check_by_offset(store, disk, writer.written)
+        check_by_key(store, disk, writer.written, missing=missing)
+        if not excused:
+            check_by_queue(store, disk, writer.written)
+    except AssertionError as error:
+        raise AssertionError(f"{case}: {error}") from error
+
+
+KINDS: dict[str, Callable[[StoreWriter], Iterator[Place]]] = {
+    "records": lambda writer: (place for each in chosen_records(writer) for place in record_places(writer, each)),
+    "queues": queue_places,
+    "extensions": ext_places,
+    "index files": index_places,
+    "checkpoint": checkpoint_places,
+}
+
+
+def check_all(writer: StoreWriter, places: Iterable[Place], values: Values, step: int = 1) -> int:
+    """How many cases there were; all that fail are told together."""
+    count, failures = 0, list[str]()
+    for case in damaged_stores(places, values, step):
+        count += 1
+        try:
+            check(writer, case)
+        except AssertionError as error:
+            failures.append(str(error))
+    assert failures == [], f"{len(failures)} of {count}"
+    return count
+
+
+def test_nothing_is_found_in_the_stores_before(writer: StoreWriter, ext_writer: StoreWriter) -> None:
+    for chosen in (writer, ext_writer):
+        assert examine(chosen.root).findings == ()
+        check(chosen, None)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_all_that_is_whole_is_answered(kind: str, writer: StoreWriter, ext_writer: StoreWriter) -> None:
+    chosen = ext_writer if kind == "extensions" else writer
+    assert check_all(chosen, KINDS[kind](chosen), Place.values, STEP) >= 5
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", KINDS)
+def test_all_that_is_whole_is_answered_in_every_case(kind: str, writer: StoreWriter, ext_writer: StoreWriter) -> None:
+    chosen = ext_writer if kind == "extensions" else writer
+    assert check_all(chosen, KINDS[kind](chosen), Place.values) >= 40
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", KINDS)
+def test_all_that_is_whole_is_answered_whatever_bit_is_flipped(
+    kind: str, writer: StoreWriter, ext_writer: StoreWriter
+) -> None:
+    chosen = ext_writer if kind == "extensions" else writer
+    assert check_all(chosen, KINDS[kind](chosen), Place.bits, 5) >= 40
+
+
+NAMED = {
+    "size",
+    "previous",
+    "slot",
+    "slot_count",
+    "index_count",
+    "begin_physical_offset",
+    "end_physical_offset",
+    "key_hash",
+}
+"""Fields of queues and index files whose damage the doctor names; others of them nothing but `verify` can tell."""
+
+
+def highest_bit(place: Place, current: bytes) -> dict[str, bytes]:
+    return {"highest bit": bytes([current[0] ^ 0x80]) + current[1:]} if current else {}
+
+
+def test_the_doctor_names_each_damaged_record(writer: StoreWriter) -> None:
+    named = 0
+    for case in damaged_stores(KINDS["records"](writer), highest_bit, 3):
+        is_sound = MessageStore.open(writer.root).record_at(case.place.physical_offset) is not None
+        findings = [finding for finding in examine(writer.root).findings if finding.check in ("log-end", "segments")]
+        assert is_sound or case.place.physical_offset in [finding.physical_offset for finding in findings], str(case)
+        named += not is_sound
+    assert named > 10
+
+
+@pytest.mark.parametrize("kind", ["queues", "index files"])
+def test_the_doctor_names_each_damaged_unit_and_entry(kind: str, writer: StoreWriter) -> None:
+    places = [place for place in KINDS[kind](writer) if place.field in NAMED]
+    for case in damaged_stores(places, highest_bit, 2):
+        if "batch" not in case.place.layout:
+            told = [finding.place for finding in examine(writer.root).findings]
+            assert any(str(case.place.path.parent) in place for place in told), f"{case}: {told}"

@@ -1,0 +1,207 @@
+"""Damage made from the layout tables: every field of every layout of a store, and what may stand there instead.
+
+`python tests/damage_cases.py` prints the list for the store that the tests damage.
+"""
+
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+if __name__ == "__main__":
+    sys.path[:0] = [str(Path(__file__).parents[1])]
+
+import protocol.message_layout
+import storage.batch_consume_queue
+import storage.checkpoint
+import storage.consume_queue
+import storage.consume_queue_ext
+import storage.index_file
+from layouts import Row, tables_of
+from oracles import V2_MAGIC, read_record
+from store_writer import StoreWriter, Written
+
+SEGMENT = 4096
+SLOTS, ENTRIES = 13, 60
+INDEX_HEADER = 40
+
+
+@dataclass(frozen=True)
+class Place:
+    """One field in a file of a store."""
+
+    layout: str
+    field: str
+    type: str
+    path: Path
+    position: int
+    size: int
+    physical_offset: int = -1
+
+    def values(self, current: bytes) -> dict[str, bytes]:
+        """What may stand there instead, by name; what stands there already is left out."""
+        bits = 8 * self.size
+        now = int.from_bytes(current, "big")
+        numbers = {
+            "0": 0, "-1": -1, "minimum": 1 << (bits - 1), "maximum": (1 << (bits - 1)) - 1, "1 more": now + 1,
+            "1 less": now - 1, "highest bit": now ^ 1 << (bits - 1), "middle bit": now ^ 1 << bits // 2,
+            "lowest bit": now ^ 1,
+        }  # fmt: skip
+        made: dict[str, bytes] = {}
+        for name, number in numbers.items():
+            data = (number % (1 << bits)).to_bytes(self.size, "big")
+            if data != current and data not in made.values():
+                made[name] = data
+        return made
+
+    def bits(self, current: bytes) -> dict[str, bytes]:
+        """Every single bit of it the other way round."""
+        now = int.from_bytes(current, "big")
+        return {f"bit {bit}": (now ^ 1 << bit).to_bytes(self.size, "big") for bit in range(8 * self.size)}
+
+    def read(self) -> bytes:
+        """What stands there."""
+        return self.path.read_bytes()[self.position : self.position + self.size]
+
+    def __str__(self) -> str:
+        at = f" of the record at {self.physical_offset}" if self.physical_offset >= 0 else ""
+        return f"{self.layout}.{self.field}{at}, {'/'.join(self.path.parts[-3:])} byte {self.position}, {self.type}"
+
+
+def write_store(root: Path, *, ext: bool = False) -> StoreWriter:
+    """Messages of several topics and queues over four segments, of all kinds that have a layout of their own."""
+    writer = StoreWriter(
+        root, segment_size=SEGMENT, index_slots=SLOTS, index_entries=ENTRIES, queue_file_size=200, ext_file_size=512,
+        batch_queue_file_size=46 * 4, ext_bit_map=b"\x11\x22" if ext else None,
+    )  # fmt: skip
+    for n in range(70):
+        hosts = {"born_host": ("2001:db8::1", 7), "store_host": ("2001:db8::2", 10911)} if n % 17 == 5 else {}
+        writer.append(
+            ["A", "B", "Topic-é"][n % 3], b"body%d" % n * (n % 4), queue_id=n % 2, keys=f"k{n} common",
+            unique_key=f"u{n:03}", tags=f"T{n % 2}", store_timestamp=1_700_000_000_000 + 100 * n,
+            property_crc=n % 11 == 3, magic=V2_MAGIC if n % 13 == 4 else None, **hosts,
+        )  # fmt: skip
+        if n % 12 == 7 and not ext:
+            writer.append_inner_batch("Bat", [(b"x%d" % n, {"a": "b"}), (b"yy", {})], unique_key=f"b{n:03}")
+    writer.close()
+    return writer
+
+
+def record_places(writer: StoreWriter, written: Written) -> Iterator[Place]:
+    """Fields of one record: the fixed part, and the lengths and contents behind it."""
+    (table,) = (each for each in _tables(protocol.message_layout) if each[0] == "V4_V4_FIXED")
+    record = read_record(written.record, 0)
+    assert record is not None
+    path = writer.log.segments[written.physical_offset // SEGMENT * SEGMENT]
+    at = written.physical_offset % SEGMENT
+    layout = "record"
+    for row in table[1]:
+        size = {"born_ip": len(record.born_host[0]), "store_ip": len(record.store_host[0])}.get(row.field, row.size)
+        yield Place(layout, row.field, row.type, path, at, size, written.physical_offset)
+        at += size
+    length = 2 if record.magic == V2_MAGIC else 1
+    behind = [
+        ("body", len(record.body)), ("topic_length", length), ("topic", len(record.topic_bytes)),
+        ("properties_length", 2), ("properties", len(record.properties_bytes)),
+    ]  # fmt: skip
+    for field, size in behind:
+        if size:
+            yield Place(layout, field, "bytes", path, at, size, written.physical_offset)
+        at += size
+
+
+def queue_places(writer: StoreWriter, numbers: tuple[int, ...] = (0, 4, -1)) -> Iterator[Place]:
+    """Fields of some units of each kind of queue."""
+    trees: tuple[tuple[str, ModuleType, int], ...] = (
+        ("consumequeue", storage.consume_queue, 20),
+        ("batchconsumequeue", storage.batch_consume_queue, 46),
+    )
+    for tree, module, size in trees:
+        ((_, rows),) = _tables(module)
+        for directory in sorted((writer.root / tree).glob("*/*")):
+            files = sorted(directory.iterdir())
+            units = [
+                (path, position)
+                for path in files
+                for position in range(0, path.stat().st_size - size + 1, size)
+                if any(path.read_bytes()[position : position + size])
+            ]
+            for number in numbers:
+                if -len(units) <= number < len(units):
+                    path, position = units[number]
+                    yield from _fields(f"{tree} unit {number}", rows, path, position)
+
+
+def ext_places(writer: StoreWriter) -> Iterator[Place]:
+    """Fields of the first and the third unit of each extension."""
+    ((_, rows),) = _tables(storage.consume_queue_ext)
+    for path in sorted((writer.root / "consumequeue_ext").glob("*/*/*")):
+        for number in (0, 2):
+            yield from _fields(f"consumequeue_ext unit {number}", rows, path, 22 * number)
+
+
+def index_places(writer: StoreWriter, entries: tuple[int, ...] = (1, 30, ENTRIES - 1)) -> Iterator[Place]:
+    """Header, a used and an unused slot, and some entries of the first, a middle and the last file."""
+    tables = dict(_tables(storage.index_file))
+    paths = sorted((writer.root / "index").iterdir())
+    for path in {paths[0], paths[len(paths) // 2], paths[-1]}:
+        yield from _fields("index header", tables["HEADER"], path, 0)
+        content = path.read_bytes()
+        slots = [content[INDEX_HEADER + 4 * n : INDEX_HEADER + 4 * n + 4] for n in range(SLOTS)]
+        for used in (True, False):
+            number = next((n for n, slot in enumerate(slots) if any(slot) == used), None)
+            if number is not None:
+                yield Place(f"index slot {number}", "slot", "i32", path, INDEX_HEADER + 4 * number, 4)
+        count = int.from_bytes(content[36:40], "big")  # one more than there are entries
+        for number in (number for number in entries if number < count):
+            yield from _fields(f"index entry {number}", tables["ENTRY"], path, INDEX_HEADER + 4 * SLOTS + 20 * number)
+
+
+def checkpoint_places(writer: StoreWriter) -> Iterator[Place]:
+    """Fields of the checkpoint."""
+    ((_, rows),) = _tables(storage.checkpoint)
+    yield from _fields("checkpoint", rows, writer.root / "checkpoint", 0)
+
+
+def chosen_records(writer: StoreWriter) -> list[Written]:
+    """Records of first, middle and last segment, the last one among them; with V2, IPv6 and property CRC."""
+    last = [written for written in writer.written if written.physical_offset // SEGMENT == writer.log.end // SEGMENT]
+    first = writer.written
+    return [first[3], first[4], first[22], first[40], last[0], last[len(last) // 2], last[-1]]
+
+
+def all_places(writer: StoreWriter) -> Iterator[Place]:
+    """Everything of one store."""
+    for written in chosen_records(writer):
+        yield from record_places(writer, written)
+    yield from queue_places(writer)
+    yield from ext_places(writer)
+    yield from index_places(writer)
+    yield from checkpoint_places(writer)
+
+
+def _tables(module: ModuleType) -> list[tuple[str, tuple[Row, ...]]]:
+    return [(table.name, table.rows) for table in tables_of(module.__doc__ or "")]
+
+
+def _fields(layout: str, rows: tuple[Row, ...], path: Path, position: int) -> Iterator[Place]:
+    for row in rows:
+        yield Place(layout, row.field, row.type, path, position + row.offset, row.size)
+
+
+def main() -> None:
+    """Print every case of the store that is damaged."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as directory:
+        count = 0
+        for place in all_places(write_store(Path(directory))):
+            names = list(place.values(place.read()))
+            count += len(names)
+            print(f"{place}: {', '.join(names)}")
+        print(f"{count} cases")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""What a store answers that a test has damaged, held against what is still whole on its disk."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import oracles
+from damage_oracle import intact
+from protocol.message import decode_message
+from storage.get_message import get_message
+from storage.lookup_call import KeyKind, KeyQuery
+from storage.message_store import MessageStore
+from store_writer import Written
+
+MOST_PULLS = 1000
+
+
+@dataclass(frozen=True)
+class Disk:
+    """Segments as they are now, by base offset."""
+
+    segments: dict[int, bytes]
+
+    @classmethod
+    def of(cls, directories: Iterable[Path]) -> "Disk":
+        """Read all segments; of two of one name the longer."""
+        found: dict[int, bytes] = {}
+        for directory in directories:
+            for path in sorted(directory.iterdir()):
+                if len(path.name) == 20 and path.name.isdecimal():
+                    content = path.read_bytes()
+                    if len(content) > len(found.get(int(path.name), b"")):
+                        found[int(path.name)] = content
+        return cls(found)
+
+    def bytes_at(self, physical_offset: int, size: int) -> bytes:
+        """What stands there now; less where a file ends."""
+        base = max((base for base in self.segments if base <= physical_offset), default=-1)
+        return b"" if base < 0 else self.segments[base][physical_offset - base : physical_offset - base + size]
+
+    def has(self, written: Written) -> bool:
+        """Whether a record is there byte for byte."""
+        return self.bytes_at(written.physical_offset, written.size) == written.record
+
+
+def check_by_offset(store: MessageStore, disk: Disk, written: Iterable[Written]) -> None:
+    """Whole records are answered, damaged ones are not."""
+    for each in written:
+        record = store.record_at(each.physical_offset)
+        if disk.has(each):
+            assert record is not None, f"the whole record at {each.physical_offset} is not answered by offset"
+            assert bytes(record) == each.record
+        elif record is not None:
+            check_sound(bytes(record), each.physical_offset)
+        else:
+            assert store.explain_absence(each.physical_offset)
+
+
+def check_sound(record: bytes, physical_offset: int) -> None:
+    """Nothing that is presented is damaged as far as a checksum or a length can tell."""
+    sound = intact(record, 0, physical_offset)
+    assert sound is not None, f"the record at {physical_offset} is presented as whole"
+    assert sound.total_size == len(record)
+
+
+def check_by_key(store: MessageStore, disk: Disk, written: Iterable[Written], *, missing: Iterable[int] = ()) -> None:
+    """Whole records are found by each of their keys; all that is found is sound and has the key."""
+    excused = set(missing)
+    wanted: dict[tuple[str, str, str], list[int]] = {}
+    for each in written:
+        record = oracles.read_record(each.record, 0)
+        if record is None or not disk.has(each) or record.sys_flag & 0xC == 0xC:
+            continue
+        properties = record.properties
+        for key in oracles.split_keys(properties.get("KEYS", "")):
+            wanted.setdefault((each.topic, "K", key), []).append(each.physical_offset)
+        if "UNIQ_KEY" in properties:
+            wanted.setdefault((each.topic, "U", properties["UNIQ_KEY"]), []).append(each.physical_offset)
+    for (topic, kind, key), offsets in wanted.items():
+        answer = store.query(KeyQuery(topic, key, KeyKind.KEY if kind == "K" else KeyKind.UNIQUE, maximum=10_000))
+        lacking = set(offsets) - set(answer.physical_offsets) - excused
+        assert not lacking, f"{topic} {kind} {key} does not find {sorted(lacking)}"
+        position = 0
+        for offset, size in zip(answer.physical_offsets, answer.sizes, strict=True):
+            piece = answer.records[position : position + size]
+            check_sound(piece, offset)
+            found = oracles.read_record(piece, 0)
+            assert found is not None
+            assert oracles.has_key(found, key, kind)
+            position += size
+
+
+def check_by_queue(store: MessageStore, disk: Disk, written: Iterable[Written], *, missing: Iterable[int] = ()) -> None:
+    """Whole records come by pulls from their queue's beginning, each once; all that comes is sound and of the queue."""
+    excused = set(missing)
+    wanted: dict[tuple[str, int], set[int]] = {}
+    for each in written:
+        record = oracles.read_record(each.record, 0)
+        if record is not None and disk.has(each) and oracles.is_queued(record):
+            wanted.setdefault((each.topic, each.queue_id), set()).add(each.physical_offset)
+    for (topic, queue_id), offsets in wanted.items():
+        pulled = pull_all(store, topic, queue_id)
+        lacking = offsets - set(pulled) - excused
+        assert not lacking, f"{topic} {queue_id} does not deliver {sorted(lacking)}"
+        assert len(pulled) == len(set(pulled)), f"{topic} {queue_id} delivers twice"
+
+
+def pull_all(store: MessageStore, topic: str, queue_id: int) -> list[int]:
+    """Physical offsets of all messages that a consumer gets of one queue, from its first offset to its last."""
+    queue = store.queues.queue(topic, queue_id)
+    if queue is None:
+        return []
+    found: list[int] = []
+    offset = queue.min_offset
+    for _ in range(MOST_PULLS):
+        if offset >= queue.max_offset:
+            return found
+        result = get_message(store.queues, store.commit_log, topic, queue_id, offset, 32, 2**20)
+        for record in result.records:
+            message = decode_message(record)
+            check_sound(bytes(record), message.physical_offset)
+            assert (message.topic, message.queue_id) == (topic, queue_id)
+            found.append(message.physical_offset)
+        assert result.next_begin_offset > offset, f"{topic} {queue_id} does not move on from {offset}"
+        offset = result.next_begin_offset
+    raise AssertionError(f"{topic} {queue_id} never ends")
