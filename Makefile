@@ -7,7 +7,7 @@ BIN     := $(VENV)/bin
 export NUMBA_CACHE_DIR ?= $(abspath $(VENV))/cache/numba
 export VENV
 
-.PHONY: help demo test lint format soak fuzz bench record docs lock wheel clean
+.PHONY: help demo test lint format soak fuzz atheris bench record docs lock wheel clean
 
 help:
 	@echo 'make demo    serve a sample store and say what to type next (PORT=10911, PYTHON=python3)'
@@ -16,6 +16,7 @@ help:
 	@echo 'make format  ruff format, and the fixes ruff is sure of'
 	@echo 'make soak    the tests that take minutes'
 	@echo 'make fuzz    the property and fuzz tests with many more examples'
+	@echo 'make atheris fuzz the decoders by coverage (SECONDS=60; Python 3.11 to 3.13)'
 	@echo 'make bench   speed, beside the official Java broker on the same store'
 	@echo 'make record  make the recorded stores of tests/golden/g2 anew with the official broker (8 minutes)'
 	@echo 'make docs    write docs/cli.md anew from the commands'
@@ -51,6 +52,11 @@ soak: .dev
 
 fuzz: .dev
 	$(BIN)/python -m pytest --hypothesis-profile=fuzz tests/fuzz
+
+# The wheel is for a few Python versions only, so no lock has it. What is found new stays in the corpus.
+atheris: .dev
+	$(BIN)/python -m pip install --quiet --upgrade --no-deps --target $(VENV)/atheris 'atheris>=3,<4'
+	PYTHONPATH=.:$(VENV)/atheris $(BIN)/python tests/fuzz/decoders.py -max_total_time=$(or $(SECONDS),60) -max_len=4096
 
 bench: .dev
 	@tests/setup.sh java
