@@ -116,7 +116,7 @@ class Connection(asyncio.Protocol):
             self._lost = self._ending = True
             self.drop("there are as many connections already as the limit (connections) allows")
             return
-        self._settings.add(self)
+        self._settings.add(self, transport.get_write_buffer_size)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget what waits: nobody is there to be answered."""
@@ -219,11 +219,6 @@ class Connection(asyncio.Protocol):
         """Close at once and say why."""
         self._costs.complain("%s: %s; connection closed", self.peer_address, reason)
         self._transport.abort()
-
-    @property
-    def unsent_bytes(self) -> int:
-        """Bytes that wait for the client to read them."""
-        return self._transport.get_write_buffer_size()
 
     def sweep(self) -> None:
         """Close after `IDLE_SWEEPS` calls in a row without a request, a look-up under way or a byte that left."""

@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class ConnectionSettings:
-    """What all connections of a server share: `frame_limit` in bytes, `open` the connections there are.
+    """What all connections of a server share.
 
+    `frame_limit` in bytes, `open` the connections there are, each with what tells how much its client has not read.
     `all_closed` is set while there are none. Without `fast_lane` every request goes the ordinary way. `lost` is told of
     each connection that is gone. `costs` of all connections together.
     """
@@ -35,21 +36,21 @@ class ConnectionSettings:
     frame_limit: int = FRAME_LIMIT
     fast_lane: FastLane | None = None
     costs: Costs = field(default_factory=lambda: Costs(DEFAULT_LIMITS, time.monotonic))
-    open: "set[Connection]" = field(default_factory=set)
+    open: "dict[Connection, Callable[[], int]]" = field(default_factory=dict)
     all_closed: asyncio.Event = field(default_factory=asyncio.Event)
     lost: "Callable[[Connection], None] | None" = None
 
     def __post_init__(self) -> None:
         self.all_closed.set()
 
-    def add(self, connection: "Connection") -> None:
-        """Count a new connection in."""
-        self.open.add(connection)
+    def add(self, connection: "Connection", unsent: Callable[[], int]) -> None:
+        """Count a new connection in; `unsent` says how many bytes wait for its client to read them."""
+        self.open[connection] = unsent
         self.all_closed.clear()
 
     def discard(self, connection: "Connection") -> None:
         """Count a lost connection out."""
-        self.open.discard(connection)
+        self.open.pop(connection, None)
         self.costs.forget(connection)
         if not self.open:
             self.all_closed.set()

@@ -46,7 +46,9 @@ class Limits:
         "the connection is closed that has been at one request longest.",
     )
     unsent_bytes_per_connection: int = _limit(
-        MIB, 65_536, "Bytes of answers that wait for one client to read them; with more it is answered no further."
+        256 * 1024,
+        65_536,
+        "Bytes of answers that wait for one client to read them; with more it is answered no further.",
     )
     unsent_bytes: int = _limit(
         256 * MIB, MIB, "The same over all connections; with more, those are closed that have not read longest."

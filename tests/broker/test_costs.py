@@ -1,6 +1,8 @@
 """Who is closed first when all connections together cost too much."""
 
 import logging
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -20,6 +22,11 @@ class Peer:
 
     def drop(self, reason: str) -> None:
         self.reasons.append(reason)
+
+
+def sizes(*peers: Peer) -> dict[Peer, Callable[[], int]]:
+    """What each has not read, as connections tell it."""
+    return {peer: partial(getattr, peer, "unsent_bytes") for peer in peers}
 
 
 class Clock:
@@ -74,16 +81,16 @@ def test_a_request_has_to_be_complete_in_time(costs: Costs, clock: Clock) -> Non
         costs.holds(peer, 10, is_new=True)
     held.is_held = True
     clock.seconds += 59
-    costs.sweep({slow, quick, held})
+    costs.sweep(sizes(slow, quick, held))
     costs.holds(slow, 11, is_new=False)
     costs.holds(quick, 11, is_new=True)
     clock.seconds += 2
-    costs.sweep({slow, quick, held})
+    costs.sweep(sizes(slow, quick, held))
     assert "frame_seconds" in slow.reasons[0]
     assert quick.reasons == held.reasons == []
     held.is_held = False
     clock.seconds += 61
-    costs.sweep({quick, held})
+    costs.sweep(sizes(quick, held))
     assert quick.reasons
     assert held.reasons
 
@@ -94,7 +101,7 @@ def test_a_client_that_is_not_read_has_to_read_in_time(costs: Costs, clock: Cloc
     costs.reads_slowly(quick)
     costs.reads_again(quick)
     clock.seconds += 61
-    costs.sweep({slow, quick})
+    costs.sweep(sizes(slow, quick))
     assert "reader_seconds" in slow.reasons[0]
     assert quick.reasons == []
 
@@ -102,7 +109,7 @@ def test_a_client_that_is_not_read_has_to_read_in_time(costs: Costs, clock: Cloc
 def test_too_much_that_nobody_reads_closes_the_slow_first_then_the_largest(costs: Costs) -> None:
     slow, large, small = Peer(3 * MIB), Peer(6 * MIB), Peer(5 * MIB)
     costs.reads_slowly(slow)
-    costs.sweep({slow, large, small})
+    costs.sweep(sizes(slow, large, small))
     assert [len(peer.reasons) for peer in (slow, large, small)] == [1, 1, 0]
     assert costs.unsent == 5 * MIB
 

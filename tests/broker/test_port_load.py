@@ -1,0 +1,105 @@
+"""Thousands of connections that idle, crawl, open and close: the others are served as ever, and nothing leaks."""
+
+import os
+import resource
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from broker.config import Endpoint
+from process import ROOT, Serving, serving_process
+from protocol.command import encode_request
+
+REQUEST = encode_request(33, {"offset": "6581"}, opaque=1)
+DEADLINE_SECONDS = 60.0
+GROWTH_BYTES = 24 * 1024 * 1024
+SLACK_SECONDS = 0.02
+"""What the scheduler may add to a wait on a machine whose cores are all busy with the load itself."""
+
+
+def waits(endpoint: Endpoint, seconds: float) -> list[float]:
+    """How long one client waits for each answer, asking 200 times a second."""
+    measured = []
+    with socket.create_connection(endpoint, 30) as connection:
+        end = time.monotonic() + seconds
+        while (started := time.monotonic()) < end:
+            connection.sendall(REQUEST)
+            assert connection.recv(65536)
+            measured.append(time.monotonic() - started)
+            time.sleep(0.005)
+    return sorted(measured)
+
+
+def worker_of(server: Serving) -> Path:
+    pid = server.process.pid
+    (worker,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return Path("/proc") / worker
+
+
+def private_bytes(worker: Path) -> int:
+    lines = (worker / "smaps_rollup").read_text().splitlines()
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Private"))
+
+
+def p99(measured: list[float]) -> float:
+    return measured[len(measured) * 99 // 100]
+
+
+def under_load(worker: Path, endpoint: Endpoint, load: tuple[int, int, int, float]) -> tuple[int, list[float], int]:
+    """Descriptors, waits of one client and private memory of the server while the load is on."""
+    command = [sys.executable, str(ROOT / "tests" / "port_load.py"), *map(str, (endpoint.port, *load))]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)}
+    ) as run:
+        assert run.stdout is not None
+        assert run.stdout.readline() == "ready\n"
+        most = len(os.listdir(worker / "fd"))
+        loaded = waits(endpoint, load[-1] * 0.8)
+        peak = private_bytes(worker)
+        run.stdout.read()
+    return most, loaded, peak
+
+
+def until_closed(worker: Path, descriptors: int) -> None:
+    """Wait until no more descriptors are open than before."""
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while len(os.listdir(worker / "fd")) > descriptors:
+        assert time.monotonic() < deadline, "descriptors leak"
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize(
+    ("idle", "slow", "rate", "seconds"), [(300, 60, 100, 4), pytest.param(9000, 1000, 1000, 60, marks=pytest.mark.soak)]
+)
+def test_others_are_served_as_ever_and_nothing_leaks(
+    g1_store: Path, tmp_path: Path, idle: int, slow: int, rate: int, seconds: int
+) -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(before[1], 65536), before[1]))
+    try:
+        with serving_process(g1_store, tmp_path, "--state-dir", str(tmp_path / "state")) as server:
+            endpoint, worker = server.endpoints[0], worker_of(server)
+            quiet = waits(endpoint, min(seconds, 10))
+            descriptors = len(os.listdir(worker / "fd"))
+            under_load(worker, endpoint, (idle, slow, rate, seconds / 4))
+            until_closed(worker, descriptors)
+            # What the first crowd took stays with the allocator; a second one finds it there.
+            memory = private_bytes(worker)
+            most, loaded, peak = under_load(worker, endpoint, (idle, slow, rate, seconds))
+            until_closed(worker, descriptors)
+            grown = private_bytes(worker) - memory
+            print(
+                f"{most} descriptors; p99 quiet {p99(quiet) * 1000:.2f} ms, loaded {p99(loaded) * 1000:.2f} ms; private"
+                f" memory {memory >> 20} MB, {peak >> 20} MB under load, {grown / 1e6:.1f} MB more afterwards"
+            )
+            assert most >= idle
+            assert grown < GROWTH_BYTES
+            assert p99(loaded) < (2 * p99(quiet) + SLACK_SECONDS if seconds >= 60 else 2.0)
+            assert server.stop() == 0
+        assert "Traceback" not in (tmp_path / "stderr").read_text()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
