@@ -4,8 +4,9 @@
 
 A small store is made and served by a process of its own; the pulls are sent over so many connections; then a message is
 appended to each queue as a broker appends it, into the log's file and then into the queue's. Printed is a JSON object:
-memory (RssAnon) before and with the pulls, the share of a core used while idle, and for each wake how long the writing
-took, and the times from its begin to the first and the last answer.
+memory of the server (VmRSS, and its part RssAnon) and the share of a core it used while idle, before and with the
+pulls; and for each wake how long the writing took, the times from its begin to the first and the last answer, and the
+server's CPU time until then.
 """
 
 import json
@@ -126,18 +127,19 @@ class Waiters:
         for connection in self._sockets:
             connection.close()
 
-    def _successes(self, connection: socket.socket, data: bytes) -> Iterator[bool]:
+    def _successes(self, connection: socket.socket, data: bytes) -> list[bool]:
         data = self._rests[connection] + data
-        position = 0
+        position, found = 0, []
         while len(data) - position >= 4:
             end = position + 4 + int.from_bytes(data[position : position + 4])
             if end > len(data):
                 break
             # No more than that is looked at: reading JSON takes longer than the server takes to answer.
             header_length = int.from_bytes(data[position + 5 : position + 8])
-            yield data.find(SUCCESS, position + 8, position + 8 + header_length) >= 0
+            found.append(data.find(SUCCESS, position + 8, position + 8 + header_length) >= 0)
             position = end
         self._rests[connection] = data[position:]
+        return found
 
     def _pull(self, queue_id: int, queue_offset: int) -> bytes:
         self._opaque += 1
@@ -153,22 +155,31 @@ class Waiters:
 
 def measure(server: ServerProcess, store: GrowingStore, queues: int, held: int, connections: int, wakes: int) -> object:
     """Hold the pulls, be idle for a while, wake them all; a few times."""
-    before = memory_mb(server.pid)["RssAnon"]
+    before, idle_before = memory_mb(server.pid), _share_of_a_core(server.pid)
     waiters = Waiters(server.port, connections)
     rounds, memory, idle = [], before, 0.0
     try:
         for _ in range(wakes):
             waiters.send([store.offset(queue_id) for queue_id in range(queues)], held)
             time.sleep(SETTLE_SECONDS)
-            memory = max(memory, memory_mb(server.pid)["RssAnon"])
             idle = max(idle, _share_of_a_core(server.pid))
-            written_at = time.perf_counter()
+            memory = max(memory, memory_mb(server.pid), key=lambda found: found["VmRSS"])
+            cpu, written_at = cpu_ns(server.pid), time.perf_counter()
             store.append_to_all()
-            rounds.append({"write_ms": (time.perf_counter() - written_at) * 1e3, **_wake(waiters, held, written_at)})
+            write_ms = (time.perf_counter() - written_at) * 1e3
+            times = _wake(waiters, held, written_at)
+            rounds.append({"write_ms": write_ms, **times, "server_cpu_ms": (cpu_ns(server.pid) - cpu) / 1e6})
     finally:
         waiters.close()
     sizes = {"held": held, "queues": queues, "connections": connections}
-    return {**sizes, "rss_anon_before_mb": before, "rss_anon_held_mb": memory, "idle_core_share": idle, "wakes": rounds}
+    return {
+        **sizes,
+        "memory_before_mb": before,
+        "memory_held_mb": memory,
+        "idle_core_share_before": idle_before,
+        "idle_core_share_held": idle,
+        "wakes": rounds,
+    }
 
 
 def _wake(waiters: Waiters, held: int, written_at: float) -> dict[str, float]:
@@ -182,7 +193,7 @@ def _wake(waiters: Waiters, held: int, written_at: float) -> dict[str, float]:
     raise click.ClickException(f"{len(times)} of {held} pulls were answered")
 
 
-def _share_of_a_core(pid: int, seconds: float = 3.0) -> float:
+def _share_of_a_core(pid: int, seconds: float = 5.0) -> float:
     cpu, start = cpu_ns(pid), time.perf_counter_ns()
     time.sleep(seconds)
     return (cpu_ns(pid) - cpu) / (time.perf_counter_ns() - start)

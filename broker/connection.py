@@ -14,10 +14,11 @@ from typing import Any, cast
 
 from broker.config import Endpoint
 from broker.connection_settings import ConnectionSettings, answer_unreadable
-from broker.costs import WAITING_COST
+from broker.deferred import Deferred, DueAnswers, Outcome
 from broker.dispatcher import BUSY, Answer
 from broker.fast_lane import LEFT_OVER, NOT_TAKEN, WANTS_MORE, FastLane
 from broker.security.proxy_protocol import ProxyHeader
+from broker.waiting import Waiting
 from protocol.codes import ResponseCode
 from protocol.command import (
     ONEWAY_FLAG,
@@ -28,12 +29,14 @@ from protocol.command import (
     encode_response,
     ext_fields_of,
 )
-from protocol.errors import BadFrame, ProtocolError
+from protocol.errors import BadFrame, ProtocolError, RocketLensError
 from protocol.frame import PREFIX, Frame, FrameDecoder
 from storage.residency import Cold
 
 JOIN_LIMIT = 64 * 1024
-"""Bytes up to which the answers of one turn are joined into one buffer; longer ones are not copied."""
+SMALL_PIECE = 4096
+"""Bytes up to which the answers of one turn are joined into one buffer, and up to which pieces of this size on average
+are; longer ones are not copied."""
 
 TURN_BYTES = 256 * 1024
 """Bytes of answers after which a turn is over: they are written, and a slow reader is noticed."""
@@ -83,10 +86,9 @@ class Connection(asyncio.Protocol):
         self._backlog: list[Frame] = []
         self._rest = b""
         self._beginning = b""
-        self._waiting: dict[asyncio.Future[Answer], tuple[Command, int]] = {}
-        self._in_flight = 0
+        self._waiting = Waiting(settings.costs)
+        self._due: list[DueAnswers] = []
         self._held_bytes = 0
-        self._lookups: set[asyncio.Future[Answer]] = set()
         self._reader_is_slow = False
         self._ending = False
         self._peer_ended = False
@@ -124,8 +126,8 @@ class Connection(asyncio.Protocol):
         self._settings.discard(self)
         self._backlog.clear()
         self._rest = b""
-        for future in list(self._waiting):
-            future.cancel()
+        self._due.clear()
+        self._waiting.give_up()
 
     def pause_writing(self) -> None:
         """The client does not read as fast as it asks."""
@@ -137,6 +139,7 @@ class Connection(asyncio.Protocol):
         """The client has read most of what it was sent."""
         self._reader_is_slow = False
         self._costs.reads_again(self)
+        self._send_due()
         self._go_on()
 
     def eof_received(self) -> bool:
@@ -145,8 +148,7 @@ class Connection(asyncio.Protocol):
         What waits for something else, for a message to arrive perhaps, is given up: the client may be gone altogether.
         """
         self._peer_ended = True
-        for future in self._waiting.keys() - self._lookups:
-            future.cancel()
+        self._waiting.give_up(but_look_ups=True)
         self.end()
         # TLS knows no half-closed connections.
         return not (self._finished or self._is_tls)
@@ -223,7 +225,7 @@ class Connection(asyncio.Protocol):
     def sweep(self) -> None:
         """Close after `IDLE_SWEEPS` calls in a row without a request, a look-up under way or a byte that left."""
         unread_bytes = self._transport.get_write_buffer_size()
-        if self._waiting or unread_bytes != self._unread_bytes:
+        if self._waiting.cost or unread_bytes != self._unread_bytes:
             self._sweeps = 0
         self._unread_bytes = unread_bytes
         self._sweeps += 1
@@ -235,15 +237,7 @@ class Connection(asyncio.Protocol):
     @property
     def is_held(self) -> bool:
         """Whether nothing is answered and nothing is read at present."""
-        return self._reader_is_slow or (bool(self._waiting) and self._waits_for_much())
-
-    def _waits_for_much(self) -> bool:
-        limits = self._limits
-        return (
-            len(self._lookups) >= limits.lookups_per_connection
-            or len(self._waiting) >= limits.requests_per_connection
-            or self._in_flight > limits.in_flight_bytes_per_connection
-        )
+        return self._reader_is_slow or (self._waiting.cost > 0 and self._waiting.is_much())
 
     def _take_the_lane(self, lane: FastLane, data: bytes) -> bytes:
         """Answer what the fast lane takes, and one by one what it does not; returns what the decoder is to judge.
@@ -257,7 +251,7 @@ class Connection(asyncio.Protocol):
             if answers:
                 output.append(answers)
                 size += len(answers)
-            if reason != NOT_TAKEN or size >= TURN_BYTES or (self._waiting and self.is_held):
+            if reason != NOT_TAKEN or size >= TURN_BYTES or (self._waiting.cost and self.is_held):
                 break
             end = position + 4 + int.from_bytes(data[position : position + 4])
             try:
@@ -297,7 +291,7 @@ class Connection(asyncio.Protocol):
         size = 0
         for frame in islice(remaining, TURN_FRAMES):
             size += self._answer(frame, output)
-            if size >= TURN_BYTES or (self._waiting and self.is_held):
+            if size >= TURN_BYTES or (self._waiting.cost and self.is_held):
                 break
         if output:
             self._write(output, size)
@@ -325,12 +319,16 @@ class Connection(asyncio.Protocol):
             if self._costs.in_flight > self._limits.in_flight_bytes:
                 return self._append(command, OVERLOADED, output)
             future = self._dispatcher.dispatch_in_pool(command, self, cold)
-            self._lookups.add(future)
-            future.add_done_callback(self._lookups.discard)
-            self._wait_for(command, future)
+            self._wait_for(command, future, is_look_up=True)
             return 0
         if isinstance(answer, Response):
             return self._append(command, answer, output)
+        if isinstance(answer, Deferred):
+            if self._costs.in_flight > self._limits.in_flight_bytes:
+                answer.give_up()
+                return self._append(command, OVERLOADED, output)
+            self._waiting.defer(command, answer, self)
+            return 0
         waited: asyncio.Future[Any] = asyncio.ensure_future(answer)
         if self._costs.in_flight > self._limits.in_flight_bytes:
             waited.cancel()
@@ -369,7 +367,7 @@ class Connection(asyncio.Protocol):
         return len(prefix) + len(response.body)
 
     def _write(self, output: list[bytes | memoryview], size: int) -> None:
-        if size < JOIN_LIMIT:
+        if size < JOIN_LIMIT or size < len(output) * SMALL_PIECE:
             self._transport.write(b"".join(output))
             return
         # The last piece by itself: in Python 3.12.0 to 3.12.8, 3.13.0 and 3.13.1 writelines() of asyncio's own loop
@@ -380,33 +378,54 @@ class Connection(asyncio.Protocol):
 
     # ------------------------------------------------------------------ waiting
 
-    def _wait_for(self, command: Command, future: asyncio.Future[Answer]) -> None:
-        cost = WAITING_COST + len(command.ext_fields) + len(command.body)
-        self._in_flight += cost
-        self._costs.in_flight += cost
-        self._waiting[future] = command, cost
+    def _wait_for(self, command: Command, future: asyncio.Future[Answer], *, is_look_up: bool = False) -> None:
+        self._waiting.add(command, future, is_look_up=is_look_up)
         future.add_done_callback(self._waited)
 
     def _waited(self, future: asyncio.Future[Answer]) -> None:
         """Send an answer that had to wait, and take up what was held because of it."""
-        command, cost = self._waiting.pop(future)
-        self._in_flight -= cost
-        self._costs.in_flight -= cost
-        if self._lost:
-            return
+        command = self._waiting.done(future)
         if future.cancelled():
             self._go_on()
             return
         error = future.exception()
         answer = self._dispatcher.failure(command, error) if error is not None else future.result()
-        if isinstance(answer, Response):
+        if isinstance(answer, Deferred):
+            self._waiting.defer(command, answer, self)
+        elif not isinstance(answer, Response):
+            self._wait_for(command, asyncio.ensure_future(answer))
+        elif not self._lost:
             output: list[bytes | memoryview] = []
             size = self._append(command, answer, output)
             if output:
                 self._write(output, size)
-        else:
-            self._wait_for(command, asyncio.ensure_future(answer))
+        if self._lost:
+            self._waiting.give_up()
         self._go_on()
+
+    def answer_deferred(self, deferred: list[Deferred], outcome: Outcome) -> None:
+        """Send one answer to several requests."""
+        self._waiting.answered(deferred)
+        if self._lost:
+            return
+        if not isinstance(outcome, Response):
+            outcome = self._dispatcher.failure(Command(code=deferred[0].code), outcome)
+        try:
+            due = DueAnswers(deferred, outcome)
+        except RocketLensError as error:
+            due = DueAnswers(deferred, self._dispatcher.failure(Command(code=deferred[0].code), error))
+        self._due.append(due)
+        self._send_due()
+        self._go_on()
+
+    def _send_due(self) -> None:
+        """Write deferred answers as long as the client reads."""
+        while self._due and not self._reader_is_slow:
+            output, size, is_all = self._due[0].piece(TURN_BYTES)
+            if is_all:
+                del self._due[0]
+            if output:
+                self._write(output, size)
 
     def _go_on(self) -> None:
         """Take up the backlog, then reading, unless the connection is held."""
@@ -441,7 +460,7 @@ class Connection(asyncio.Protocol):
         Closing a socket that holds unread bytes resets the connection, and answers on their way are lost. So our side
         is shut down first, and what still comes is thrown away until the client closes, or for `LINGER_SECONDS`.
         """
-        if self._backlog or self._rest or self._waiting or self._finished:
+        if self._backlog or self._rest or self._due or self._waiting.cost or self._finished:
             return
         self._finished = True
         if self._peer_ended or self._is_tls:

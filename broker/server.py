@@ -36,6 +36,7 @@ from broker.security.watched_files import WATCH_SECONDS, Watched
 from broker.workers.member import OWNED_CODES, Member
 from broker.workers.owner import Owner
 from protocol.errors import RocketLensError
+from storage.process_memory import trim_heap
 from storage.residency import allow_waiting, forbid_waiting
 
 logger = logging.getLogger(__name__)
@@ -43,6 +44,9 @@ logger = logging.getLogger(__name__)
 FAREWELL_SECONDS = 0.2
 """How long consumers are told that the server stops before their connections are closed: what is on its way then is
 lost, and clients up to 4.9 wait 30 s for the answer."""
+
+TRIM_SECONDS = 5.0
+"""How often memory that a burst of requests took is given back."""
 
 Announce = Callable[[Sequence[Endpoint]], None]
 
@@ -151,6 +155,7 @@ class Server:
         self._repeat(self._sweep, self._options.limits.idle_seconds / 2)
         self._repeat(self._sweep_costs, COSTS_SWEEP_SECONDS)
         self._repeat(self._service.clients.sweep, SWEEP_SECONDS)
+        self._repeat(trim_heap, TRIM_SECONDS)
         self._start_thread("scan", self._finish_scan)
         self._follower = Follower(self._service.store, self._service.polls, self._finish_scan)
         self._follower.start()

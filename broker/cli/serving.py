@@ -17,6 +17,7 @@ import click
 from broker.cli.errors import plain_errors
 from broker.cli.opening import check_places, load_code, open_store
 from broker.config import Endpoint, ServeOptions
+from storage.process_memory import release_library_pages
 
 if TYPE_CHECKING:
     from broker.broker_service import BrokerService
@@ -54,6 +55,7 @@ def run_server(options: ServeOptions, numba_cache: Path | None) -> int:
             return 0
         check_places(options.store, options.state_directory, numba_cache)
         load_code(numba_cache, MODULES)
+        release_library_pages()
         meeting = make_listening_socket() if options.workers > 1 else None
         work = partial(_work, options, numba_cache, bound, meeting)
         supervisor = Supervisor(work, options.workers, announce, options.stop_timeout_seconds)
@@ -122,6 +124,8 @@ def _serve_here(
     from broker.server import Server
 
     service, colleagues = _service_of(options, opened, meeting, number)
+    if not options.workers:  # a worker is forked without them
+        release_library_pages()
 
     async def serve_until_told() -> bool:
         server = Server(service, listeners, colleagues=colleagues)

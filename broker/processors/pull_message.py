@@ -306,11 +306,7 @@ class HeldQuestion(msgspec.Struct, gc=False):
         """Everything that an answer depends on but the queue: the filter is one object for one text."""
         header = self.header
         wanted = header.max_msg_nums, header.max_msg_bytes, header.sys_flag, header.consumer_group
-        return header.queue_offset, self.queue_offset, id(self.message_filter), self.topic.topic_sys_flag, wanted
-
-    def look_as(self, other: "HeldQuestion") -> None:
-        """Pass over what another pull of the same sameness has passed over."""
-        self.result = other.result
+        return header.queue_offset, id(self.message_filter), self.topic.topic_sys_flag, wanted
 
     def look(self) -> Response | None:
         """The answer, or None while nothing arrived that passes the filter."""

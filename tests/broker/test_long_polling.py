@@ -1,26 +1,23 @@
 """Pulls that wait: until a message arrives that they want, until their time is up, until anybody goes away."""
 
 import asyncio
+import contextlib
 import gc
 import resource
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from broker import long_polling
 from broker import server as broker_server
-from broker.long_polling import LongPolling
 from broker.server import Server
 from broker_harness import RawClient, connected, service_of, serving, until
 from heartbeats import consumer, heartbeat, subscription
-from protocol.command import Command, Response, ext_fields_of
+from protocol.command import Command, ext_fields_of
 from protocol.message import decode_messages
 from storage.message_store import MessageStore
-from storage.queue_store import QueueStore
-from storage.residency import Cold
 from store_writer import StoreWriter
 
 pytestmark = pytest.mark.asyncio
@@ -163,10 +160,10 @@ async def test_messages_that_a_held_pull_does_not_want_are_passed_over_once(grow
     async with serving(service_of(growing.store)) as server, connected(server.addresses[0]) as client:
         client.send(11, pull_fields(subscription="Wanted"))
         await until(lambda: held(server) == 1)
-        (pull,) = server._service.polls._held["T", 0]
+        (group,) = server._service.polls._held["T", 0].values()
         growing.add("no", "neither", tags="Other")
         await growing.refresh()
-        await until(lambda: pull.question.queue_offset == 5)
+        await until(lambda: group.question.queue_offset == 5)
         assert held(server) == 1
         growing.add("yes", tags="Wanted")
         await growing.refresh()
@@ -277,110 +274,71 @@ async def test_a_push_consumer_is_woken_by_the_subscription_of_its_heartbeat(gro
         assert bodies(await client.answer()) == [b"yes"]
 
 
-# ---------------------------------------------------------------------- the parts alone
+async def test_all_pulls_that_wait_for_one_message_get_it_once(growing: Growing) -> None:
+    """Two hundred on four connections, in both forms, with different patience and tags."""
+    async with serving(service_of(growing.store)) as server, contextlib.AsyncExitStack() as stack:
+        clients = [await stack.enter_async_context(connected(server.addresses[0])) for _ in range(4)]
+        sent = [
+            {
+                client.send(
+                    [11, 361][number % 2],
+                    pull_fields(
+                        subscription=["*", "A", "A || B", "Never"][number % 4], suspendTimeoutMillis=8000 + number
+                    ),
+                    serialize_type=number // 4 % 2,
+                )
+                for number in range(50)
+            }
+            for client in clients
+        ]
+        await until(lambda: held(server) == 200)
+        growing.add("new", tags="A")
+        await growing.refresh()
+        for client, opaques in zip(clients, sent, strict=True):
+            answers = [await client.answer() for _ in range(38)]
+            assert {answer.opaque for answer in answers} < opaques
+            assert len({answer.opaque for answer in answers}) == 38
+            assert {(told(answer), *bodies(answer)) for answer in answers} == {((FOUND, "FOUND", 4), b"new")}
+        assert held(server) == 48, "those that want another tag"
+        assert [await client.ask(31, {"topic": "T", "queueId": "0"}) for client in clients]
 
 
-class FakeStore:
-    """A store whose queues are whatever object they are at the moment."""
-
-    def __init__(self) -> None:
-        self.queues: Any = object()
-
-    def after_refresh(self, _callback: object) -> None:
-        """Nobody refreshes it."""
-
-
-class FakeQuestion:
-    """Answers with what it is given, in turn; an exception is raised."""
-
-    queue_key = ("T", 0)
-    queue_offset = 0
-
-    @property
-    def sameness(self) -> int:
-        return id(self)
-
-    def look_as(self, other: object) -> None:
-        """Nothing is passed over."""
-
-    def __init__(self, *answers: Response | Exception | None) -> None:
-        self._answers: Iterator[Response | Exception | None] = iter(answers)
-
-    def look(self) -> Response | None:
-        answer = next(self._answers)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
-    def give_up(self) -> Response:
-        return Response(NOT_FOUND)
+async def test_a_client_that_does_not_read_gets_its_answers_when_it_does(growing: Growing) -> None:
+    """A hundred and fifty answers of 100 KB: a megabyte waits to be sent, the rest as what it is made of."""
+    async with (
+        serving(service_of(growing.store)) as server,
+        connected(server.addresses[0]) as lazy,
+        connected(server.addresses[0]) as client,
+    ):
+        sent = {lazy.send(11, pull_fields()) for _ in range(150)}
+        await until(lambda: held(server) == 150)
+        (connection,) = [each for each in server._settings.open if len(each._waiting) == 150]
+        growing.add("x" * 100_000)
+        await growing.refresh()
+        await until(lambda: connection._reader_is_slow)
+        assert connection._due
+        assert connection._transport.get_write_buffer_size() < 3_000_000
+        assert (await client.ask(31, {"topic": "T", "queueId": "0"})).code == 0
+        answers = [await lazy.answer() for _ in range(150)]
+        assert {answer.opaque for answer in answers} == sent
+        assert {len(answer.body) > 100_000 for answer in answers} == {True}
+        assert not connection._due
 
 
-def polling(store: FakeStore) -> LongPolling:
-    polls = LongPolling(store)  # type: ignore[arg-type]
-    polls.start(lambda work: asyncio.get_running_loop().run_in_executor(None, work))
-    return polls
-
-
-async def test_a_store_that_grew_while_a_pull_looked_at_it_is_looked_at_again() -> None:
-    store = FakeStore()
-    polls = polling(store)
-    seen: QueueStore = store.queues
-    store.queues = object()
-    pull = polls.hold(FakeQuestion(Response(FOUND)), 10, seen)
-    assert not isinstance(pull, Response)
-    assert (await pull).code == FOUND
-
-
-async def test_a_look_that_would_wait_for_the_disk_is_made_on_a_thread() -> None:
-    store = FakeStore()
-    polls = polling(store)
-    warmed: list[bool] = []
-    cold = Cold("a queue file", lambda: warmed.append(True))
-    pull = polls.hold(FakeQuestion(cold, Response(FOUND)), 10, object())  # type: ignore[arg-type]
-    assert not isinstance(pull, Response)
-    assert (await pull).code == FOUND
-    assert warmed == [True]
-
-
-@pytest.mark.parametrize("answers", [(ValueError("odd"),), (Cold("a file"), ValueError("odd"))])
-async def test_a_look_that_fails_ends_the_wait_with_its_error(answers: tuple[Exception, ...]) -> None:
-    pull = polling(FakeStore()).hold(FakeQuestion(*answers), 10, object())  # type: ignore[arg-type]
-    assert not isinstance(pull, Response)
-    with pytest.raises(ValueError, match="odd"):
-        await pull
-
-
-async def test_a_pull_that_was_found_wanting_on_a_thread_is_kept_there() -> None:
-    store = FakeStore()
-    polls = polling(store)
-    queues = store.queues
-    pull = await asyncio.to_thread(polls.hold, FakeQuestion(), 10, queues)
-    assert not isinstance(pull, Response)
-    await until(lambda: len(polls) == 1)
-    pull.cancel()
-    await until(lambda: len(polls) == 0)
-
-
-async def test_nothing_is_held_before_the_start_and_after_the_end() -> None:
-    early = LongPolling(FakeStore()).hold(FakeQuestion(), 10, object())  # type: ignore[arg-type]
-    assert isinstance(early, Response)
-    assert early.code == NOT_FOUND
-    polls = polling(FakeStore())
-    polls.stop()
-    late = polls.hold(FakeQuestion(), 10, object())  # type: ignore[arg-type]
-    assert isinstance(late, Response)
-    assert (late.code, late.remark) == STOPPING
-
-
-async def test_a_pull_on_its_way_from_a_thread_when_the_server_stops_is_told_so() -> None:
-    store = FakeStore()
-    polls = polling(store)
-    pull = await asyncio.to_thread(polls.hold, FakeQuestion(), 10, store.queues)
-    polls.stop()
-    assert not isinstance(pull, Response)
-    answer = await pull
-    assert (answer.code, answer.remark) == STOPPING
+async def test_answers_that_wait_to_be_read_go_with_their_client(growing: Growing) -> None:
+    async with serving(service_of(growing.store)) as server:
+        async with connected(server.addresses[0]) as lazy:
+            for _ in range(150):
+                lazy.send(11, pull_fields())
+            await until(lambda: held(server) == 150)
+            (connection,) = server._settings.open
+            growing.add("x" * 100_000)
+            await growing.refresh()
+            await until(lambda: bool(connection._due))
+            lazy.writer.transport.abort()
+        await until(lambda: not server._settings.open)
+        assert not connection._due
+        assert server._settings.costs.in_flight == 0
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")

@@ -1,0 +1,47 @@
+"""A response encoded once for many requests is, for each, what it would be if it were encoded for that one."""
+
+from collections.abc import Mapping
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.codes import SerializeType
+from protocol.command import Command, Response, encode_response
+from protocol.errors import BadCommand
+from protocol.response_template import ResponseTemplate
+
+FORMS = [SerializeType.JSON, SerializeType.ROCKETMQ]
+texts = st.one_of(st.text(max_size=10), st.just('"opaque":1234567890'), st.just("opaque"), st.just("\ud800"))
+responses = st.builds(
+    Response,
+    code=st.integers(-(2**15), 2**15 - 1),
+    remark=st.none() | texts,
+    ext_fields=st.none() | st.dictionaries(texts, texts, max_size=4),
+    body=st.binary(max_size=20),
+)
+opaques = st.integers(-(2**31), 2**31 - 1)
+
+
+@given(responses, st.sampled_from(FORMS), st.lists(opaques, min_size=1, max_size=4))
+def test_every_request_is_answered_as_if_it_were_alone(
+    response: Response, form: SerializeType, asked: list[int]
+) -> None:
+    try:
+        expected = [encode_response(Command(code=11, opaque=opaque, serialize_type=form), response) for opaque in asked]
+    except BadCommand:
+        with pytest.raises(BadCommand):
+            ResponseTemplate(form, response)
+        return
+    template = ResponseTemplate(form, response)
+    assert [template.head(opaque) for opaque in asked] == expected
+    assert template.body == response.body
+    assert template.size >= max(map(len, expected)) + len(response.body)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("fields", [{"opaque": "1234567890"}, {'"opaque":1234567890': "x"}])
+def test_an_opaque_in_the_fields_is_not_taken_for_the_opaque(form: SerializeType, fields: Mapping[str, str]) -> None:
+    response = Response(0, None, dict(fields))
+    command = Command(code=11, opaque=7, serialize_type=form)
+    assert ResponseTemplate(form, response).head(7) == encode_response(command, response)
