@@ -40,13 +40,14 @@ from spark_jobs.index_names import implied_zone, name_files, parse_zone
 from spark_jobs.kept_index import IndexShapeWanted, choose_shape
 from spark_jobs.log_end import LogEnd, find_log_end
 from spark_jobs.merge_entries import MergeTask
-from spark_jobs.order_entries import OrderTask, TimedBlock, are_in_order
+from spark_jobs.order_entries import OrderTask
 from spark_jobs.place_entries import PlacedFile
 from spark_jobs.progress import Progress, shown
 from spark_jobs.request import CompactRequest
 from spark_jobs.scan_log import Probed, ScanOptions, probe_source, scan_log, total
 from spark_jobs.session import run_tasks
 from spark_jobs.source import Source
+from spark_jobs.timed_block import TimedBlock, are_in_order
 from spark_jobs.work_directory import WorkDirectory
 from storage.index_file import IndexHeader
 from storage.store_layout import INDEX
