@@ -200,8 +200,11 @@ def count_gap(task: GapTask) -> dict[str, Any]:
         for place in _places(entries)
     )
     count, first, last = 0, -1, -1
+    expired = log.expired_below()  # index files go with the log that they are of
     for entries in _ranks_between(log, task.first, task.stop):
         missing = entries if task.tags else entries.take(~entries.are_tags)
+        if expired > log.minimum:
+            missing = missing.take(missing.physical_offsets >= expired)
         if others:
             missing = missing.take(np.array([not _takes(others, place) for place in _places(missing)], np.bool_))
         if missing.ranks.size:
