@@ -27,11 +27,13 @@ demo:
 	@tests/setup.sh venv requirements.lock
 	@exec $(BIN)/python docs/demo.py --port $(PORT)
 
-# The kernels run twice: as plain Python, which coverage can see, and compiled with all the rest.
+# The kernels run twice: as plain Python, which coverage can see, and compiled with all the rest. Meanwhile they are
+# compiled, once for all processes.
 test: .dev
 	@tests/setup.sh java
 	@tests/setup.sh clients
-	NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q --cov --cov-report= tests/storage/kernels
+	$(BIN)/python tests/compile_kernels.py & \
+		NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q --cov --cov-report= tests/storage/kernels && wait $$!
 	$(BIN)/python -m pytest -m 'not soak' -n auto --maxprocesses 4 --dist loadgroup --cov --cov-append --cov-report=term \
 		--cov-fail-under=85 --durations=40
 

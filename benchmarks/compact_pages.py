@@ -18,7 +18,8 @@ import subprocess
 import sys
 import tempfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from struct import Struct
 
@@ -29,31 +30,44 @@ from benchmarks.make_store import DEFAULT_STORE_DIRECTORY, LENGTH_OF_PROPERTIES,
 from benchmarks.report import machine
 from benchmarks.store_plan import BORN_HOST, FIRST_STORE_TIMESTAMP, STORE_HOST
 
-SLOTS, ENTRIES = 5_000_000, 20_000_000
-KEYS_A_MESSAGE = 3_600
 KEY_BYTES = 8
-SEGMENT_BYTES = 1 << 30
 TOPIC = b"PagesTopic"
-LOOKUPS = 300
 SLOT = Struct(">i")
 ENTRY = Struct(">iqii")
 HEADER_BYTES = 40
 
 
-def write_log(directory: Path, messages: int) -> None:
-    """Messages without a body and with `KEYS_A_MESSAGE` keys of their own, in segments of sparse, full length."""
+@dataclass(frozen=True)
+class Plan:
+    """How large all is: `files` full index files of so many slots and entries, and `lookups` random keys."""
+
+    files: int = 5
+    slots: int = 5_000_000
+    entries: int = 20_000_000
+    keys_a_message: int = 3_600
+    segment_bytes: int = 1 << 30
+    lookups: int = 300
+
+    @property
+    def messages(self) -> int:
+        """As many as fill the files."""
+        return -(-self.files * (self.entries - 1) // self.keys_a_message)
+
+
+def write_log(directory: Path, plan: Plan) -> None:
+    """Messages without a body and with many keys of their own, in segments of sparse, full length."""
     directory.mkdir(parents=True)
-    position, base, file = SEGMENT_BYTES, -SEGMENT_BYTES, None
-    for number in range(messages):
-        properties = b"KEYS\x01" + b" ".join(keys_of(number)) + b"\x02"
+    position, base, file = plan.segment_bytes, -plan.segment_bytes, None
+    for number in range(plan.messages):
+        properties = b"KEYS\x01" + b" ".join(keys_of(number, plan)) + b"\x02"
         size = RECORD_HEAD.size + 1 + len(TOPIC) + LENGTH_OF_PROPERTIES.size + len(properties)
-        if position + size + 8 > SEGMENT_BYTES:
+        if position + size + 8 > plan.segment_bytes:
             if file is not None:
-                file.write(Struct(">iI").pack(SEGMENT_BYTES - position, 0xCBD43194))
+                file.write(Struct(">iI").pack(plan.segment_bytes - position, 0xCBD43194))
                 file.close()
-            base, position = base + SEGMENT_BYTES, 0
+            base, position = base + plan.segment_bytes, 0
             file = (directory / f"{base:020d}").open("wb", buffering=1 << 22)
-            file.truncate(SEGMENT_BYTES)
+            file.truncate(plan.segment_bytes)
         timestamp = FIRST_STORE_TIMESTAMP + number
         head = RECORD_HEAD.pack(
             *(size, MESSAGE_MAGIC, zlib.crc32(b"") & 0x7FFFFFFF, 0, 0, number, base + position, 0),
@@ -66,10 +80,14 @@ def write_log(directory: Path, messages: int) -> None:
         file.close()
 
 
-def keys_of(number: int) -> Iterator[bytes]:
-    """The keys of a message: numbers of a permutation, so that their hashes are spread."""
-    first = number * KEYS_A_MESSAGE
-    return (b"%0*X" % (KEY_BYTES, (key * 0x9E3779B1) & 0xFFFFFFFF) for key in range(first, first + KEYS_A_MESSAGE))
+def keys_of(number: int, plan: Plan) -> Iterator[bytes]:
+    """The keys of a message."""
+    return map(key_of, range(number * plan.keys_a_message, (number + 1) * plan.keys_a_message))
+
+
+def key_of(number: int) -> bytes:
+    """A key: numbers of a permutation, so that their hashes are spread."""
+    return b"%0*X" % (KEY_BYTES, (number * 0x9E3779B1) & 0xFFFFFFFF)
 
 
 def java_hash(text: bytes) -> int:
@@ -81,7 +99,7 @@ def java_hash(text: bytes) -> int:
     return abs(value) if value != -(1 << 31) else 0
 
 
-def count_faults(index: Path, keys: Sequence[bytes]) -> list[int]:
+def count_faults(index: Path, slots: int, keys: Sequence[bytes]) -> list[int]:
     """Major faults of each look-up through all files, the cache of the files being cold before each."""
     descriptors = [os.open(path, os.O_RDONLY) for path in sorted(index.iterdir(), reverse=True)]
     faults = []
@@ -91,27 +109,29 @@ def count_faults(index: Path, keys: Sequence[bytes]) -> list[int]:
             os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
             view.madvise(mmap.MADV_RANDOM)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_majflt
-        found = sum(look_up(view, java_hash(TOPIC + b"#" + key)) for view in maps)
+        found = sum(look_up(view, slots, java_hash(TOPIC + b"#" + key)) for view in maps)
         faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_majflt - before)
-        if not found:
-            raise click.ClickException(f"{key!r} is not in {index}")
         for view in maps:
             view.close()
+        if not found:
+            raise click.ClickException(f"{key!r} is not in {index}")
+    for descriptor in descriptors:
+        os.close(descriptor)
     return faults
 
 
-def look_up(view: mmap.mmap, key_hash: int) -> int:
+def look_up(view: mmap.mmap, slots: int, key_hash: int) -> int:
     """How many entries of a file have a hash; walks the whole chain of its slot."""
-    number, found = SLOT.unpack_from(view, HEADER_BYTES + SLOT.size * (key_hash % SLOTS))[0], 0
+    number, found = SLOT.unpack_from(view, HEADER_BYTES + SLOT.size * (key_hash % slots))[0], 0
     while number > 0:
-        entry_hash, _, _, number = ENTRY.unpack_from(view, HEADER_BYTES + SLOT.size * SLOTS + ENTRY.size * number)
+        entry_hash, _, _, number = ENTRY.unpack_from(view, HEADER_BYTES + SLOT.size * slots + ENTRY.size * number)
         found += entry_hash == key_hash
     return found
 
 
-def measure_apart(index: Path, keys: Sequence[bytes]) -> list[int]:
+def measure_apart(index: Path, slots: int, keys: Sequence[bytes]) -> list[int]:
     """`count_faults` in a fresh process."""
-    command = [sys.executable, "-m", "benchmarks.compact_pages", "--count-faults", str(index)]
+    command = [sys.executable, "-m", "benchmarks.compact_pages", "--count-faults", str(index), "--slots", str(slots)]
     ended = subprocess.run(command, input=b"\n".join(keys), capture_output=True, check=True)
     faults: list[int] = json.loads(ended.stdout)
     return faults
@@ -123,32 +143,40 @@ def run_command(*arguments: str) -> None:
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 
+def measure(scratch: Path, plan: Plan, run: Callable[..., None] = run_command) -> dict[str, list[int]]:
+    """Make a store and its compacted index in an empty directory, and count what look-ups in either bring in."""
+    store, out = scratch / "store", scratch / "compacted"
+    write_log(store / "commitlog", plan)
+    run("rebuild", "index", str(store), "--slots", str(plan.slots), "--entries", str(plan.entries))
+    run("compact", "index", str(store), "--out", str(out))
+    chosen = np.random.default_rng(1).integers(0, plan.messages * plan.keys_a_message, plan.lookups)
+    keys = list(map(key_of, chosen.tolist()))
+    return {
+        "as a broker builds it": measure_apart(store / "index", plan.slots, keys),
+        "compacted": measure_apart(out / "index", plan.slots, keys),
+    }
+
+
 @click.command()
 @click.option("--store-dir", type=click.Path(path_type=Path), default=DEFAULT_STORE_DIRECTORY, show_default=True)
-@click.option("--files", default=5, show_default=True, help="Full index files.")
+@click.option("--files", default=Plan.files, show_default=True, help="Full index files.")
+@click.option("--slots", default=Plan.slots, hidden=True)
 @click.option("--count-faults", "counted", type=click.Path(path_type=Path), hidden=True)
-def main(store_dir: Path, files: int, counted: Path | None) -> None:
+def main(store_dir: Path, files: int, slots: int, counted: Path | None) -> None:
     """Measure look-ups in full index files before and after compaction, and print the table."""
     if counted is not None:
-        print(json.dumps(count_faults(counted, sys.stdin.buffer.read().split(b"\n"))))
+        print(json.dumps(count_faults(counted, slots, sys.stdin.buffer.read().split(b"\n"))))
         return
-    messages = -(-files * (ENTRIES - 1) // KEYS_A_MESSAGE)
+    plan = Plan(files=files, slots=slots)
     store_dir.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix="pages-", dir=store_dir))
     try:
-        write_log(scratch / "store" / "commitlog", messages)
-        run_command("rebuild", "index", str(scratch / "store"))
-        run_command("compact", "index", str(scratch / "store"), "--out", str(scratch / "compacted"))
-        chosen = np.random.default_rng(1).integers(0, messages * KEYS_A_MESSAGE, LOOKUPS)
-        keys = [b"%0*X" % (KEY_BYTES, (key * 0x9E3779B1) & 0xFFFFFFFF) for key in chosen.tolist()]
-        faults = {
-            "as a broker builds it": measure_apart(scratch / "store" / "index", keys),
-            "compacted": measure_apart(scratch / "compacted" / "index", keys),
-        }
+        faults = measure(scratch, plan)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     where = machine()
-    print(f"{files} full index files of {SLOTS:,} slots and {ENTRIES:,} entries; {LOOKUPS} random keys, cold cache.")
+    what = f"{files} full index files of {plan.slots:,} slots and {plan.entries:,} entries"
+    print(f"{what}; {plan.lookups} random keys, cold cache.")
     print(f"Machine: {where['cpu']}, {where['memory']}, kernel {where['kernel']}.\n")
     print("| index | pages from the disk a look-up, median | mean | most |\n|---|---|---|---|")
     for name, counts in faults.items():

@@ -12,12 +12,12 @@ from spark_jobs.complete_index import Hole, complete_files, holes_of
 from spark_jobs.kept_index import IndexShapeWanted
 from spark_jobs.log_cells import CELL_BYTES, cut_log, segment_limit
 from spark_jobs.merge_entries import CellRuns, MergeTask, Run
-from spark_jobs.order_entries import TimedBlock
 from spark_jobs.place_entries import Piece, PlacedFile, cut_blocks, entry_blocks, entry_place, place
 from spark_jobs.probe_store import SegmentPlace
 from spark_jobs.request import CompactRequest
 from spark_jobs.source import Source
 from spark_jobs.split_index_file import UNKNOWN, SplitTask
+from spark_jobs.timed_block import TimedBlock
 from spark_jobs.work_directory import WorkDirectory
 from storage.index_file import IndexHeader
 

@@ -5,8 +5,9 @@ entries into the order of the log and doubles side by side. Entries of one recor
 nothing depends on that order, and so whatever an index is made from, it comes out the same.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Self
+from typing import Final
 
 import numpy as np
 
@@ -27,12 +28,6 @@ class EntryRows:
     timestamps: np.ndarray
     counts: np.ndarray
     hashes: np.ndarray
-
-    @classmethod
-    def empty(cls) -> Self:
-        """No records."""
-        none = np.zeros(0, dtype=np.int64)
-        return cls(none, none, none, none.astype(np.int32))
 
     def take(self, rows: np.ndarray) -> "EntryRows":
         """The rows of some numbers, in their order."""
@@ -68,6 +63,17 @@ class EntryRows:
         counts[last] = self.counts - (parts - 1) * MOST_ENTRIES
         return replace(self, offsets=self.offsets[rows], timestamps=self.timestamps[rows], counts=counts)
 
+    def cut(self, rows: int, entries: int) -> Iterator["EntryRows"]:
+        """The same in portions of at most so many rows, and so many entries unless one row has more."""
+        ends = np.cumsum(self.counts)
+        start, numbers = 0, np.arange(self.counts.size)
+        while start < self.counts.size:
+            before = int(ends[start - 1]) if start else 0
+            stop = min(start + rows, int(np.searchsorted(ends, before + entries, side="right")))
+            stop = max(stop, start + 1)
+            yield self.take(numbers[start:stop])
+            start = stop
+
     def columns(self) -> dict[str, np.ndarray]:
         """As a block of a scan has them; offsets count from the lowest, which must be less than 4 GiB away."""
         return {
@@ -78,13 +84,13 @@ class EntryRows:
         }
 
 
-def join(left: EntryRows, right: EntryRows) -> EntryRows:
-    """The rows of both."""
+def join(parts: Sequence[EntryRows]) -> EntryRows:
+    """The rows of all, one after the other; there must be some."""
     return EntryRows(
-        np.concatenate([left.offsets, right.offsets]),
-        np.concatenate([left.timestamps, right.timestamps]),
-        np.concatenate([left.counts, right.counts]),
-        np.concatenate([left.hashes, right.hashes]),
+        np.concatenate([part.offsets for part in parts]),
+        np.concatenate([part.timestamps for part in parts]),
+        np.concatenate([part.counts for part in parts]),
+        np.concatenate([part.hashes for part in parts]),
     )
 
 

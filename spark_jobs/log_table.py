@@ -1,5 +1,6 @@
 """What the tasks of a verification must know of the log that was scanned: where it ends, and where its blocks lie."""
 
+import os
 from bisect import bisect_right
 from functools import cached_property
 from typing import Any, Final
@@ -59,6 +60,12 @@ class LogTable(msgspec.Struct, frozen=True, dict=True, kw_only=True):
     @cached_property
     def _lost_ends(self) -> list[int]:
         return [end for _, end in self.lost]
+
+    def expired_below(self) -> int:
+        """Below which physical offset a broker has deleted segments since; `minimum` where none runs."""
+        if not self.is_live:
+            return self.minimum
+        return next((base for base, path in self.segments if os.path.exists(path)), self.end)
 
     def where(self, physical_offset: int) -> tuple[str, int]:
         """The segment that a physical offset lies in, and the byte there."""

@@ -21,6 +21,7 @@ from spark_jobs.entry_rows import EntryRows, pack_entries, sort_distinct, unpack
 from spark_jobs.place_entries import Piece
 from spark_jobs.record_facts import RecordFacts, RecordReader
 from spark_jobs.segment_window import SegmentWindow
+from spark_jobs.timed_block import write_rows
 from spark_jobs.work_directory import WorkDirectory
 from storage.kernels.merge_entries import KEEP, LEFT_OUT, NO_RECORD
 
@@ -66,7 +67,7 @@ class MergeTask(msgspec.Struct, frozen=True):
 def merge_entries(task: MergeTask) -> dict[str, Any]:
     """Merge the entries of one segment; the summary, as left in the work directory.
 
-    `entry_blocks` are rows as in :class:`spark_jobs.order_entries.TimedBlock` without the path; `largest` is the last
+    `entry_blocks` are rows as in :class:`spark_jobs.timed_block.TimedBlock` without the path; `largest` is the last
     record that has an entry, left out or not, −1 without one; `lost` are the first and the last physical offset of
     entries without a record, by stretches, and `left_out` those of records of topics that were to go; then what was
     dropped, and why.
@@ -172,13 +173,6 @@ class _Merge:
     def _write(self, rows: EntryRows) -> None:
         self._blocks.append(write_rows(self._writer, rows))
         self._entries += rows.hashes.size
-
-
-def write_rows(writer: BlockWriter, rows: EntryRows) -> list[int]:
-    """Append a block of rows in the order of time; what tells it: position, first and last record, and times."""
-    first, last = int(rows.offsets.min()), int(rows.offsets.max())
-    position = writer.write(first, last + 1, rows.columns())
-    return [position, first, last + 1, rows.hashes.size, last, int(rows.timestamps[0]), int(rows.timestamps[-1])]
 
 
 def _packed(block: Block) -> np.ndarray:

@@ -5,6 +5,7 @@ They read a few kilobytes of each segment by blocks, and each index file once.
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -71,10 +72,24 @@ def _look_at_heads(segments: tuple[SegmentPlace, ...]) -> dict[str, Any]:
 
 def _head_timestamp(place: SegmentPlace) -> int:
     """Store time of the first record of a segment, 0 where there is no intact one."""
-    with SegmentWindow(Path(place.path), place.base_offset) as window:
-        address = _record(window, 0)
-        size = check_shape(address, window.filled, place.base_offset) if address else 0
+    with _opened(place) as window:
+        address = _record(window, 0) if window is not None else 0
+        size = check_shape(address, window.filled, place.base_offset) if window is not None and address else 0
         return int(store_timestamp(address)) if size > 0 and check_checksums(address, size) > 0 else 0
+
+
+@contextmanager
+def _opened(place: SegmentPlace) -> Iterator[SegmentWindow | None]:
+    """A segment, None where there is none any more: a running broker deletes the oldest ones."""
+    try:
+        window = SegmentWindow(Path(place.path), place.base_offset)
+    except StoreError:
+        if os.path.exists(place.path):
+            raise
+        yield None
+        return
+    with window:
+        yield window
 
 
 def _record(window: SegmentWindow, position: int) -> int:
@@ -122,16 +137,16 @@ class LogReader:
         place = self._segment(physical_offset)
         if place is None:
             return []
-        with SegmentWindow(Path(place.path), place.base_offset) as window:
-            return _entries_at(window, physical_offset - place.base_offset, tags=tags)
+        with _opened(place) as window:
+            return _entries_at(window, physical_offset - place.base_offset, tags=tags) if window is not None else []
 
     def timestamp(self, physical_offset: int) -> int | None:
         """When the record at an offset was stored (ms), None where there is none."""
         place = self._segment(physical_offset)
         if place is None:
             return None
-        with SegmentWindow(Path(place.path), place.base_offset) as window:
-            address = _record(window, physical_offset - place.base_offset)
+        with _opened(place) as window:
+            address = _record(window, physical_offset - place.base_offset) if window is not None else 0
             return int(store_timestamp(address)) if address else None
 
     def entries_from(self, physical_offset: int, *, tags: bool) -> Iterator[tuple[int, int]]:
@@ -141,7 +156,9 @@ class LogReader:
                 continue
             if place.base_offset > physical_offset + FOLLOWING_BYTES:
                 return
-            with SegmentWindow(Path(place.path), place.base_offset) as window:
+            with _opened(place) as window:
+                if window is None:
+                    continue
                 at = window.find_candidate(max(physical_offset - place.base_offset, 0))
                 while 0 <= at < window.size:
                     yield from _entries_at(window, at, tags=tags)

@@ -250,7 +250,12 @@ class QueueCheck:
         return -1
 
     def _note_missing(self, run: Run, *, is_tail: bool) -> None:
-        """Messages have no unit; at the end of the queue it is for others to say whether it just lags."""
+        """Messages have no unit; at the end of the queue it is for others to say whether it just lags.
+
+        Beside a broker they may have expired since the log was scanned, and their units with them.
+        """
+        expired = int((run.units["physical_offset"] < self._log.expired_below()).sum()) if self._log.is_live else 0
+        run = run.part(expired, len(run.units))
         count = len(run.units)
         if not count:
             return

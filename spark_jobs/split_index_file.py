@@ -147,7 +147,7 @@ class _Split:
             raise self._unsound(f"{count} entries where there is room for {file.capacity}")
         for number, size, data in file.entries(count, task.entries_at_once):
             self._deal(number, size, address(data))
-            report(ENTRY_BYTES * (number + size), 0)
+            report(number + size - 1, 0)
         self._check_slots(count)
         below, beyond, nowhere = self._outside.tolist()
         return {

@@ -97,7 +97,7 @@ class Verification:
         scans = self._scan()
         verdict = judge_log(self._run, self._work, self._source, scans, self._request.limit)
         verdict.table.write(self._work)
-        queue_tasks = check_tasks(self._plan, self._work, scans, self._bundles, self._request.limit)
+        queue_tasks = check_tasks(self._plan, self._work, verdict.scans, self._bundles, self._request.limit)
         summaries = self._check(index_tasks, queue_tasks, verdict.table)
         between = Findings(self._request.limit)
         index = self._judge_index(summaries[: len(index_tasks)], verdict.table, between)

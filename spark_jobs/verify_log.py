@@ -79,11 +79,15 @@ def look_again(task: LookAgainTask) -> dict[str, Any]:
 
 
 class LogVerdict(msgspec.Struct, frozen=True):
-    """What the scan of all segments says: the log as all else sees it, and what is wrong in it."""
+    """What the scan of all segments says: the log as all else sees it, and what is wrong in it.
+
+    `scans` are those of the segments that it is made of.
+    """
 
     table: LogTable
     findings: Findings
     lag: int
+    scans: Sequence[dict[str, Any]]
 
 
 def judge_log(
@@ -120,13 +124,13 @@ def judge_log(
             if block.first < end
         ),
     )
-    return LogVerdict(table, findings, max(log_end.end - end, 0))
+    return LogVerdict(table, findings, max(log_end.end - end, 0), scans)
 
 
 def _without_gone(scans: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Without the first segments that a broker has deleted meanwhile; one at least remains."""
+    """Without the first segments that a broker has deleted meanwhile, read before or not; one at least remains."""
     kept = list(scans)
-    while len(kept) > 1 and kept[0]["problem"] and not os.path.exists(kept[0]["path"]):
+    while len(kept) > 1 and not os.path.exists(kept[0]["path"]):
         del kept[0]
     return kept
 

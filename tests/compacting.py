@@ -13,7 +13,7 @@ import msgspec
 from compact_oracle import Mark, take_mark
 from spark_jobs import compact, compact_tasks
 from spark_jobs.compact import Compact, Compacted
-from spark_jobs.progress import Silence
+from spark_jobs.progress import Progress, Silence
 from spark_jobs.request import CompactRequest
 from spark_jobs.source import find_source
 from spark_jobs.work_directory import WorkDirectory
@@ -56,12 +56,33 @@ class Outcome:
         shutil.copytree(self.directory, index)
 
 
-def compact_store(store: Path, work: Path, *, context: Any = None, **options: Any) -> Outcome:
+class Told:
+    """Progress that is remembered: of each phase what was to be done, in which unit, and what was in the end."""
+
+    def __init__(self) -> None:
+        self.phases: list[tuple[str, int, str, int]] = []
+
+    def begin(self, phase: str, total: int, unit: str) -> None:
+        self._begun, self._done = (phase, total, unit), 0
+
+    def update(self, done: int, _messages: int) -> None:
+        self._done = done
+
+    def end(self) -> None:
+        self.phases.append((*self._begun, self._done))
+
+    def note(self, text: str) -> None:
+        """Nobody reads it."""
+
+
+def compact_store(
+    store: Path, work: Path, *, context: Any = None, progress: Progress | None = None, **options: Any
+) -> Outcome:
     """Compact into a work directory, going on with what it has."""
     request = CompactRequest(store=str(store), out=str(work / "out"), **options)
     with closing(WorkDirectory.open(work, {"request": request.identity()})) as directory:
         source = find_source(store, ())
-        job = Compact(request, source, directory, cast("Any", context or LoopContext()), Silence())
+        job = Compact(request, source, directory, cast("Any", context or LoopContext()), progress or Silence())
         compacted = job.run()
     paths = sorted((directory.staged / "index").iterdir())
     assert [path.name for path in paths] == [file["name"] for file in compacted.index_files]

@@ -43,10 +43,11 @@ def main() -> None:
 
 
 def watch(work_directory: Any, phase: str, entered: threading.Event, tasks: int | None) -> None:
-    """See when the manifest shows the phase; with `tasks`, die when so many of the phase's are finished."""
+    """See as long as the manifest shows the phase; with `tasks`, die when so many of the phase's are finished."""
     original = work_directory.enter
 
     def enter(work: Any, name: str) -> None:
+        entered.clear()
         original(work, name)
         if name == phase:
             entered.set()
@@ -75,7 +76,7 @@ def wrap(owner: Any, name: str, before: Callable[..., None]) -> None:
 
 
 def countdown(entered: threading.Event, number: int) -> Callable[..., None]:
-    """Die at the so-manieth call after the phase has been entered."""
+    """Die at the so-manieth call of the phase."""
     left = number
 
     def step(*_: object) -> None:

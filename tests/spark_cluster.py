@@ -13,6 +13,7 @@ from interop.official_broker import free_port
 from interop.stages import wait_until
 
 LOOPBACK = "127.0.0.1"
+START_SECONDS = 180
 
 
 @contextlib.contextmanager
@@ -36,7 +37,9 @@ def spark_cluster(work: Path, workers: int) -> Iterator[str]:
                 [str(home / "bin" / "spark-class"), *command], env=environment, stdout=output, stderr=output
             )
             running.callback(_end, process)
-        wait_until(lambda: log.read_text().count("Registering worker") >= workers, f"{workers} workers at {url}", 60)
+        wait_until(
+            lambda: log.read_text().count("Registering worker") >= workers, f"{workers} workers at {url}", START_SECONDS
+        )
         yield url
 
 

@@ -156,8 +156,7 @@ def pull(
         if place == COLD:
             results[STOPPED_AT] = physical_offset
             return STOPPED_COLD
-        # Also a filler ends here: no record is as long as it says.
-        if place < 0 or place & SIZE_MASK != size:
+        if place < 0 or place & SIZE_MASK != size:  # a filler too: no record is as long as it says
             return ODD
         record = record_address(catalog, physical_offset, place)
         if not is_of_queue(record, queue_id, topic, topic_bytes):

@@ -102,7 +102,7 @@ def next_slot_count(address: int, slots: int, last_data: int) -> int:
 @njit(cache=True, nogil=True)
 def number_at(order: np.ndarray, i: int) -> int:
     """Number of the i-th entry by physical offset; without an order entries lie in theirs."""
-    return order[i] if order.shape[0] > 0 else i + 1
+    return int(np.int64(order[i])) if order.shape[0] > 0 else i + 1
 
 
 @njit("int64(int64, int32[::1], int64, int64, int64)", cache=True, nogil=True)
@@ -243,7 +243,7 @@ def match_entries(
         entry = entries + ENTRY_BYTES * number
         distance = load_i64(entry + 4) - first_offset
         while record < offsets.shape[0] and np.int64(offsets[record]) < distance:
-            first += counts[record]
+            first += int(np.int64(counts[record]))
             start = first
             record += 1
         if record == offsets.shape[0]:

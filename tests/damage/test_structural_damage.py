@@ -122,12 +122,13 @@ class TestLog:
             content = path.read_bytes()
             for position in range(0, SEGMENT - length, 640):
                 put(path, position, bytes(length))
-                check(
-                    store,
-                    names=path
-                    if content[position : position + length].strip(b"\0") and length > 8 and position
-                    else "",
+                matters = position > 0 and length > 8 and any(content[position : position + length])
+                # Where no record follows, zeros may look like a clean end; then queues and index know of more.
+                behind = int(path.name) + position + length
+                is_inside = any(
+                    behind <= each.physical_offset < int(path.name) + SEGMENT for each in store.writer.written
                 )
+                check(store, names="" if not matters else path if is_inside else store.root)
                 path.write_bytes(content)
 
     @pytest.mark.parametrize("number", [0, 1, -1])

@@ -14,6 +14,7 @@ from benchmarks.make_store import make_store
 from benchmarks.store_plan import StoreParameters
 from built_wheel import build_wheel
 from oracles import build_index, read_log
+from process import COMMAND
 from spark_cluster import LOOPBACK, spark_cluster
 from spark_events import SparkEvents
 from spark_jobs.progress import Silence
@@ -23,6 +24,9 @@ from store_writer import StoreWriter
 
 ROOT = Path(__file__).parents[2]
 SUBMIT_SECONDS = 300
+SETTINGS = {
+    "spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK, "spark.executor.memory": "512m",
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -55,14 +59,30 @@ def submit(
         "NUMBA_CACHE_DIR": os.environ.get("NUMBA_CACHE_DIR", str(work / "numba")),
     }  # fmt: skip
     settings = {
-        "spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK, "spark.eventLog.enabled": "true",
-        "spark.eventLog.dir": f"file://{events}", "spark.eventLog.compress": "false", "spark.executor.memory": "512m",
+        **SETTINGS, "spark.eventLog.enabled": "true", "spark.eventLog.dir": f"file://{events}",
+        "spark.eventLog.compress": "false",
     }  # fmt: skip
     command = [str(home / "bin" / "spark-submit"), "--master", master, "--py-files", str(packages)]
-    command += [argument for name, value in settings.items() for argument in ("--conf", f"{name}={value}")]
+    command += as_options(settings)
     command += [str(ROOT / "spark_jobs" / "rebuild_all.py"), str(store), "--out", str(out), *options]
     return subprocess.run(
         command, env=environment, cwd=work, capture_output=True, text=True, timeout=SUBMIT_SECONDS, check=False
+    )
+
+
+def as_options(settings: dict[str, str]) -> list[str]:
+    return [argument for name, value in settings.items() for argument in ("--conf", f"{name}={value}")]
+
+
+def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """`rocketlens` from the sources."""
+    return subprocess.run(
+        [*COMMAND, *arguments, *as_options(SETTINGS)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=SUBMIT_SECONDS,
+        check=False,
     )
 
 
@@ -76,18 +96,22 @@ def assert_both_workers_ran(events: SparkEvents, store: Path) -> None:
 def test_both_workers_of_a_cluster_run_tasks_and_the_bytes_are_those_of_one_machine(
     tmp_path: Path, packages: Path
 ) -> None:
-    store, out = tmp_path / "store", tmp_path / "out"
+    """Submitted, and as a command that starts Spark's driver itself and packs our sources for the executors."""
+    store, out, direct = tmp_path / "store", tmp_path / "out", tmp_path / "direct"
     write_store(store, segments=22)
     with spark_cluster(tmp_path, workers=2) as master:
         options = ("--slots", "97", "--entries", "150", "--queue-file-size", "2000")
-        ended = submit(master, packages, tmp_path, store, out, *options)
-    assert ended.returncode == 0, ended.stdout + ended.stderr
+        ended = [submit(master, packages, tmp_path, store, out, *options)]
+        ended.append(command("rebuild", "all", str(store), "--out", str(direct), "--master", master, *options))
+    for each in ended:
+        assert each.returncode == 0, each.stdout + each.stderr
     assert_both_workers_ran(SparkEvents(tmp_path / "events"), store)
-    built = [path.read_bytes() for path in sorted((out / "index").iterdir())]
-    assert built == build_index(read_log(store / "commitlog"), 97, 150)
-    for path in (store / "consumequeue").rglob("*"):
-        if path.is_file():
-            assert (out / path.relative_to(store)).read_bytes() == path.read_bytes(), path
+    for made in (out, direct):
+        built = [path.read_bytes() for path in sorted((made / "index").iterdir())]
+        assert built == build_index(read_log(store / "commitlog"), 97, 150)
+        for path in (store / "consumequeue").rglob("*"):
+            if path.is_file():
+                assert (made / path.relative_to(store)).read_bytes() == path.read_bytes(), path
 
 
 @pytest.mark.soak
