@@ -180,7 +180,7 @@ class CommitLog:
 
     def unchecked_record_at(self, physical_offset: int) -> memoryview | None:
         """The same without a look at the checksums."""
-        return self._found(physical_offset, find_record(self.catalog, physical_offset, current_tick(), False))
+        return self._found(physical_offset, find_record(self.catalog, physical_offset, current_tick(), 0))
 
     def slice(self, physical_offset: int, found: int) -> memoryview:
         """The record that a kernel found at a physical offset, by the word that it tells."""
