@@ -152,8 +152,7 @@ def pull(
                 continue
         ahead = fetch_next(catalog, units, ahead, unit_count, choice)
         physical_offset = load_i64(unit)
-        # A size that cannot be one leads to something odd, like any that is not the record's.
-        place = find_record(catalog, physical_offset, tick, max(size, 1))
+        place = find_record(catalog, physical_offset, tick, size)
         if place == COLD:
             results[STOPPED_AT] = physical_offset
             return STOPPED_COLD
