@@ -3,7 +3,8 @@
 Bytes are a polynomial over two elements, and so is a CRC: its remainder by POLYNOMIAL. What stands n bits before the
 end counts as times xⁿ, so 128 bits may be moved n bits towards the end by multiplying their halves by what remains of
 xⁿ⁺³² and of xⁿ⁻³²: the product has 128 bits again. Four such lanes go 512 bits at a time, then one goes on with what is
-left, and in the end over fewer bytes than it has. The method is V. Gopal's (Fast CRC Computation for Generic Polynomials Using PCLMULQDQ, Intel, 2009).
+left, and in the end over fewer bytes than it has. The method is V. Gopal's (Fast CRC Computation for Generic
+Polynomials Using PCLMULQDQ, Intel, 2009).
 """
 
 from typing import Any
@@ -71,7 +72,6 @@ class _Folding:
         factors = ir.Constant(_LANE, [ir.Constant(_I64, factor) for factor in fold_factors(distance)])
         low, high = (self._builder.call(self._multiply, (lane, factors, _I8(half))) for half in (0x00, 0x11))
         return self._builder.xor(self._builder.xor(low, high), onto)
-
 
     def fold_over(self, lane: Any, count: Any, last: Any) -> Any:
         """Move a lane over 1 to 15 bytes: its first bytes are folded, the others stand before those, in ``last``.

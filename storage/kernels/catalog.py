@@ -108,7 +108,7 @@ def segment_is_hot(catalog: np.ndarray, row: int, position: int, length: int, ti
 
 
 @njit("int64(int64[::1], int64, int64, int64)", cache=True, nogil=True)
-def find_record(catalog: np.ndarray, physical_offset: int, tick: int, expected: int) -> int:
+def locate_record(catalog: np.ndarray, physical_offset: int, tick: int, expected: int) -> int:
     """What :func:`check_record` says as long as nobody looks at the checksums.
 
     With ``expected`` > 0 a record of any other size counts as none; who tells it has asked memory for the record.
@@ -148,7 +148,7 @@ def check_record(catalog: np.ndarray, physical_offset: int, tick: int) -> int:
 
     Codes are those of :mod:`storage.kernels.record`; COLD where its pages are not known to be in memory.
     """
-    found = find_record(catalog, physical_offset, tick, 0)
+    found = locate_record(catalog, physical_offset, tick, 0)
     if found < 0:
         return found
     checked = check_checksums(record_address(catalog, physical_offset, found), found & 0xFFFFFFFF)
