@@ -89,6 +89,36 @@ class JavaBroker:
         ]
 
 
+class JavaNameServer:
+    """The official name server, for clients of the Java broker; the same context manager."""
+
+    def __init__(self, jars: Path) -> None:
+        self._jars = jars
+        self._scratch: tempfile.TemporaryDirectory[str] | None = None
+        self.process: ServerProcess
+
+    def __enter__(self) -> "JavaNameServer":
+        self._scratch = tempfile.TemporaryDirectory(prefix="rocketlens-java-name-server-")
+        home = Path(self._scratch.name)
+        port = free_port(neighbours=(1,))
+        configuration = home / "namesrv.conf"
+        configuration.write_text(f"bindAddress=127.0.0.1\nlistenPort={port}\nkvConfigPath={home}/kvConfig.json\n")
+        command = [
+            *(tool("java"), "-Xms128m", "-Xmx256m", f"-Duser.home={home}", "-cp", f"{self._jars}/*"),
+            *("org.apache.rocketmq.namesrv.NamesrvStartup", "-c", str(configuration)),
+        ]
+        self.process = ServerProcess(command, port, log=home / "out.log", environment=_environment(home))
+        self.process.wait_until_open()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.process.stop()
+        if self._scratch:
+            self._scratch.cleanup()
+
+
 def _environment(home: Path) -> dict[str, str]:
     """Ours, with ROCKETMQ_HOME, and without a name server that somebody may have set."""
     environment = {key: value for key, value in os.environ.items() if key != "NAMESRV_ADDR"}

@@ -5,12 +5,14 @@ ticks of 10 ms, read from the process's POSIX CPU clock, which has it in nanosec
 """
 
 import os
+import random
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -19,6 +21,7 @@ from benchmarks.remoting import Peer
 
 _CPU_CLOCK_OF_PROCESS = 2  # CPUCLOCK_SCHED; the clock id of a process is (~pid << 3) | this (clock_getcpuclockid(3))
 _POLL_SECONDS = 0.002
+_PORTS_OF_SERVERS = 15_000, 32_000
 
 
 class ServerFailed(Exception):
@@ -123,10 +126,14 @@ def memory_mb(pid: int) -> dict[str, float]:
 
 
 def free_port(neighbours: Sequence[int] = ()) -> int:
-    """A port of 127.0.0.1 that is free, and so are its neighbours."""
+    """A port of 127.0.0.1 that is free, and so are its neighbours.
+
+    Neighbours are taken later, so the port is below those that the system gives to outgoing connections.
+    """
     while True:
-        with socket.create_server(("127.0.0.1", 0)) as listener:
-            port: int = listener.getsockname()[1]
+        port = random.randrange(*_PORTS_OF_SERVERS) if neighbours else 0
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)) as listener:
+            port = int(listener.getsockname()[1])
             if not any(_is_taken(port + distance) for distance in neighbours):
                 return port
 

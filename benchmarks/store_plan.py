@@ -4,13 +4,14 @@ The store itself is half a gigabyte; what a load generator has to know about it 
 where each message starts) is arithmetic on the message's number and on a few seeded NumPy arrays. So requests are
 made, and answers are foretold, without reading the store.
 
-Each message has a unique key, two business keys and a tag:
+Each message has a unique key, two business keys, a tag and two properties to filter by:
 
 * the order id ``O##########``: one message each;
 * the second key: a customer ``C##########`` out of ``count / 4`` (four messages on average); or, for ``hot_keys *
   hot_hits`` messages spread over the log, a hot key ``H##########`` with exactly ``hot_hits`` messages; or, for the
   very first messages, an unlucky key ``U##########``, whose slot in the index is the slot of the first tag's chain;
-* one of ``tags`` tags at random, so that each tag's chain is ``count / tags`` entries long.
+* one of ``tags`` tags at random, so that each tag's chain is ``count / tags`` entries long;
+* ``amount``, 00 to 99, and ``region``, one of ``regions``, both at random.
 
 All texts have fixed widths, so a record's size depends on nothing but its body's.
 """
@@ -31,6 +32,7 @@ STORE_HOST = bytes([127, 0, 0, 1]) + (10911).to_bytes(4, "big")
 BORN_HOST = bytes([127, 0, 0, 1]) + (49152).to_bytes(4, "big")
 FIRST_STORE_TIMESTAMP = 1_768_471_200_000  # 2026-01-15T10:00:00Z; one message a millisecond from here
 KEY_WIDTH = 11
+AMOUNTS = 100
 MANIFEST = "manifest.json"
 
 # Fixed part of a V1 record with IPv4 hosts: everything but body, topic and properties (store-format §2.2).
@@ -47,6 +49,7 @@ class StoreParameters:
     count: int = 1_000_000
     seed: int = 1
     tags: int = 7
+    regions: int = 4
     hot_keys: int = 64
     hot_hits: int = 32
     unlucky_keys: int = 4
@@ -77,6 +80,8 @@ class StorePlan:
         spread = random.permutation(np.arange(parameters.unlucky_keys, count))
         hot_messages = spread[: parameters.hot_keys * parameters.hot_hits]
         self.hot_numbers[hot_messages] = np.repeat(np.arange(parameters.hot_keys), parameters.hot_hits)
+        self.amounts = random.integers(0, AMOUNTS, count)
+        self.region_numbers = random.integers(0, parameters.regions, count)
         self.sizes = self.body_sizes + (RECORD_OVERHEAD + len(TOPIC) + len(self.properties_of(0, "U" * KEY_WIDTH)))
         self.unlucky_keys = unlucky_keys or find_unlucky_keys(parameters)
 
@@ -107,6 +112,8 @@ class StorePlan:
             "unique_key": unique_key(number),
             "keys": [order_key(number), self.second_key(number)],
             "tag": self.tag(number),
+            "amount": self.amount(number),
+            "region": self.region(number),
         }
 
     @cached_property
@@ -130,6 +137,14 @@ class StorePlan:
         """The message's TAGS property."""
         return f"Tag{self.tag_numbers[number]}"
 
+    def amount(self, number: int) -> str:
+        """The message's property of that name."""
+        return f"{self.amounts[number]:02d}"
+
+    def region(self, number: int) -> str:
+        """The message's property of that name; there are ten at most."""
+        return f"r{self.region_numbers[number]}"
+
     def second_key(self, number: int) -> str:
         """The message's second business key: unlucky, hot or a customer's."""
         if number < len(self.unlucky_keys):
@@ -146,7 +161,8 @@ class StorePlan:
         return (
             f"MSG_REGION\x01DefaultRegion\x02UNIQ_KEY\x01{unique_key(number)}\x02CLUSTER\x01DefaultCluster\x02"
             f"TAGS\x01{self.tag(number)}\x02KEYS\x01{order_key(number)} {second_key}\x02"
-            "WAIT\x01true\x02TRACE_ON\x01true\x02"
+            f"WAIT\x01true\x02TRACE_ON\x01true\x02amount\x01{self.amount(number)}\x02"
+            f"region\x01{self.region(number)}\x02"
         ).encode()
 
     @cached_property

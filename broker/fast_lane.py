@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from broker.answer_rooms import AnswerRooms
 from broker.broker_service import BrokerService
 from broker.kernels import fast_lane as kernel
 from broker.known_pulls import KnownPulls
@@ -33,7 +34,7 @@ class LaneAnswers(NamedTuple):
     on the ordinary way. TURN_OVER: more can be answered, but not in this turn. WANTS_MORE: part of a frame follows.
     """
 
-    answers: bytes
+    answers: bytes | memoryview
     position: int
     reason: int
 
@@ -49,12 +50,11 @@ class FastLane:
         frame_limit = service.options.frame_limit if frame_limit is None else frame_limit
         self._known = KnownPulls(service, kernel.TURN_FRAMES, kernel.LONGEST_HEADER)
         room = kernel.TURN_BYTES + kernel.LONGEST_BODY + kernel.LONGEST_HEADER
-        self._output = np.zeros(room, dtype=np.uint8)
-        self._written = self._output.data
+        self._rooms = AnswerRooms(room)
         self._hits = np.zeros(kernel.HIT_BYTES * (MAXIMUM_BY_KEY + 1), dtype=np.uint8)
         self._headers: dict[int, tuple[np.ndarray, np.ndarray]] = {}
         self._table = np.zeros(kernel.TABLE_LENGTH, dtype=np.int64)
-        self._table[kernel.OUTPUT] = self._output.ctypes.data
+        self._table[kernel.OUTPUT] = self._rooms.address()
         self._table[kernel.HITS] = self._hits.ctypes.data
         self._table[kernel.KNOWN] = self._known.address
         self._table[kernel.FRAME_LIMIT] = frame_limit
@@ -68,11 +68,13 @@ class FastLane:
         if snapshot is not self._followed():
             self._follow(snapshot)
         self._known.prepare(snapshot)
+        self._table[kernel.OUTPUT] = self._rooms.address()
         result = kernel.answer_frames(
             snapshot.catalog, self._table, address_of(data) + start, len(data) - start, current_tick()
         )
         self._known.hand_on_commits()
-        return LaneAnswers(bytes(self._written[: result >> 8 & 0xFFFFFF]), start + (result >> 32), result & 0xFF)
+        answers = self._rooms.take(result >> 8 & 0xFFFFFF)
+        return LaneAnswers(answers, start + (result >> 32), result & 0xFF)
 
     @property
     def answered(self) -> dict[RequestCode, int]:

@@ -7,6 +7,7 @@ the same group on the same topic, unless the broker did not stop in good order: 
 missing.
 """
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -55,10 +56,14 @@ _kept = lru_cache(KEPT)(_make_filter)
 
 @dataclass(frozen=True, slots=True)
 class GroupFilter:
-    """The expression by which a group chooses from a topic, and the version of the subscription that told it last."""
+    """The expression by which a group chooses from a topic, and the version of the subscription that told it last.
+
+    `born_timestamp` (ms) is when it was told first.
+    """
 
     version: int
     chosen: MessageFilter
+    born_timestamp: int
 
 
 def told_filters(known: Mapping[str, GroupFilter], subscriptions: Iterable[SubscriptionData]) -> dict[str, GroupFilter]:
@@ -84,9 +89,19 @@ def _told_filter(before: GroupFilter | None, subscription: SubscriptionData) -> 
     if before is not None and subscription.sub_version <= before.version:
         return before
     try:
-        return GroupFilter(subscription.sub_version, make_filter(text, expression_type))
+        chosen = make_filter(text, expression_type)
     except FilterSyntaxError:
         return None
+    is_known = before is not None and _is_same(before.chosen, chosen)
+    born_timestamp = before.born_timestamp if before is not None and is_known else time.time_ns() // 1_000_000
+    return GroupFilter(subscription.sub_version, chosen, born_timestamp)
+
+
+def _is_same(one: MessageFilter, other: MessageFilter) -> bool:
+    """Whether two filters are by the same expression."""
+    return (
+        isinstance(one, ExpressionFilter) and isinstance(other, ExpressionFilter) and one.expression == other.expression
+    )
 
 
 class Subscriptions:

@@ -19,7 +19,7 @@ from protocol.errors import StoreError
 from storage.damaged_ranges import DamagedRange
 from storage.kernels import catalog as table
 from storage.kernels import record as codes
-from storage.kernels.catalog import check_record, find_record
+from storage.kernels.catalog import check_record, locate_record
 from storage.kernels.memory import PROBE_ADDRESS
 from storage.kernels.record import check_checksums, check_shape, store_timestamp
 from storage.mapped_file import LARGEST_OFFSET, FileIdentity, MappedFile, list_segment_files
@@ -180,7 +180,7 @@ class CommitLog:
 
     def unchecked_record_at(self, physical_offset: int) -> memoryview | None:
         """The same without a look at the checksums."""
-        return self._found(physical_offset, find_record(self.catalog, physical_offset, current_tick(), False))
+        return self._found(physical_offset, locate_record(self.catalog, physical_offset, current_tick(), 0))
 
     def slice(self, physical_offset: int, found: int) -> memoryview:
         """The record that a kernel found at a physical offset, by the word that it tells."""

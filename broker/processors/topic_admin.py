@@ -8,6 +8,7 @@ from msgspec import UNSET, UnsetType
 
 from broker.broker_service import BrokerService
 from broker.dispatcher import handles
+from broker.filter_data import NO_FILTER, filter_data
 from broker.long_work import leave_to_a_thread
 from broker.metadata_page import page_of
 from broker.topic_catalog import find_topic, system_topics, topic_names
@@ -166,7 +167,11 @@ class TopicAdminProcessor:
         subscription = self._service.clients.subscription(header.consumer_group, header.topic)
         if subscription is None:
             return UNSET, f"{header.consumer_group}@{header.topic} is not online!"
-        return subscription, "null"
+        group, topic = header.consumer_group, header.topic
+        told = self._service.clients.filters_of(group).get(topic)
+        stored = self._store.config.filters.get(topic, {}).get(group)
+        data = filter_data(group, topic, told, stored, self._service.started_timestamp)
+        return subscription, NO_FILTER if data is None else data.text()
 
     def _filter(self, group: str | None, subscription: SubscriptionData) -> MessageFilter | None:
         """The filter of a group's subscription, None for one that does not compile."""

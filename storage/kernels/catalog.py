@@ -21,7 +21,7 @@ import numpy as np
 from numba import njit
 
 from storage.kernels.memory import is_hot, load_native_i64
-from storage.kernels.record import COLD, NO_SEGMENT, check_checksums, check_head, check_shape, fetch_record
+from storage.kernels.record import BAD_SIZE, COLD, NO_SEGMENT, check_checksums, check_head, check_shape, fetch_record
 
 PROBE = 0
 SEGMENT_COUNT = 1
@@ -107,24 +107,31 @@ def segment_is_hot(catalog: np.ndarray, row: int, position: int, length: int, ti
     )
 
 
-@njit("int64(int64[::1], int64, int64, boolean)", cache=True, nogil=True)
-def find_record(catalog: np.ndarray, physical_offset: int, tick: int, is_fetched: bool) -> int:
-    """What :func:`check_record` says as long as nobody looks at the checksums; the record may have been asked for."""
+@njit("int64(int64[::1], int64, int64, int64)", cache=True, nogil=True)
+def locate_record(catalog: np.ndarray, physical_offset: int, tick: int, expected: int) -> int:
+    """What :func:`check_record` says as long as nobody looks at the checksums.
+
+    With ``expected`` > 0 a record of any other size counts as none; who tells it has asked memory for the record.
+    """
     row = find_segment(catalog, physical_offset)
     if row < 0:
         return NO_SEGMENT
     position = physical_offset - catalog[row]
     available = catalog[row + VALID_LENGTH] - position
-    if not segment_is_hot(catalog, row, position, min(available, 64), tick):
+    record = catalog[row + ADDRESS] + position
+    wanted = expected if expected > 0 else 64
+    if not segment_is_hot(catalog, row, position, min(available, wanted), tick):
         return COLD
-    size = check_head(catalog[row + ADDRESS] + position, available)
+    size = check_head(record, available)
     if size < 0:
         return size
-    if not segment_is_hot(catalog, row, position, size, tick):
-        return COLD
-    if not is_fetched:
-        fetch_record(catalog[row + ADDRESS] + position, size)
-    size = check_shape(catalog[row + ADDRESS] + position, available, physical_offset)
+    if expected <= 0:
+        if not segment_is_hot(catalog, row, position, size, tick):
+            return COLD
+        fetch_record(record, size)
+    elif size != expected:
+        return BAD_SIZE
+    size = check_shape(record, available, physical_offset)
     return size if size < 0 else (((row - HEADER) // SEGMENT_ROW) << 32) | size
 
 
@@ -141,7 +148,7 @@ def check_record(catalog: np.ndarray, physical_offset: int, tick: int) -> int:
 
     Codes are those of :mod:`storage.kernels.record`; COLD where its pages are not known to be in memory.
     """
-    found = find_record(catalog, physical_offset, tick, False)
+    found = locate_record(catalog, physical_offset, tick, 0)
     if found < 0:
         return found
     checked = check_checksums(record_address(catalog, physical_offset, found), found & 0xFFFFFFFF)

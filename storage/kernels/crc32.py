@@ -1,13 +1,13 @@
 """CRC-32 (IEEE, the one of zlib) over an address, for kernels that check records in place.
 
-By tables it takes 16 bytes a step; where the processor multiplies without carries, all but the last bytes are folded
-before (:mod:`storage.kernels.carryless`), at four times the speed and more.
+By tables it takes 16 bytes a step; where the processor multiplies without carries, all are folded into 16 before
+(:mod:`storage.kernels.carryless`), at four times the speed and more.
 """
 
 import numpy as np
 from numba import njit
 
-from storage.kernels.carryless import SHORTEST, compiles_for, fold_blocks
+from storage.kernels.carryless import SHORTEST, compiles_for, fold_bytes
 from storage.kernels.memory import load_native_i64, load_u8
 
 POLYNOMIAL = 0xEDB88320
@@ -75,9 +75,8 @@ def crc32_by_folding(address: int, length: int) -> int:
     """As :func:`crc32`, for processors that multiply without carries."""
     if length < SHORTEST:
         return crc32_by_tables(address, length, INITIAL) ^ INITIAL
-    low, high = fold_blocks(address, length, INITIAL)
-    done = length & -SLICES
-    return crc32_by_tables(address + done, length - done, advance(0, low, high)) ^ INITIAL
+    low, high = fold_bytes(address, length, INITIAL)
+    return advance(0, low, high) ^ INITIAL
 
 
 @njit(cache=True, nogil=True)

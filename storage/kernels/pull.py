@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit
 
 from storage.filter import choice as layout
-from storage.kernels.catalog import ADDRESS, find_record, find_segment, record_address
+from storage.kernels.catalog import ADDRESS, find_segment, locate_record, record_address
 from storage.kernels.expression import ASK, TRUE, VALUES, decide
 from storage.kernels.memory import equal_bytes, load_i16, load_i32, load_i64, load_native_i64, prefetch
 from storage.kernels.record import CACHE_LINE, COLD, check_checksums, fetch_record, topic_length, topic_position
@@ -152,11 +152,11 @@ def pull(
                 continue
         ahead = fetch_next(catalog, units, ahead, unit_count, choice)
         physical_offset = load_i64(unit)
-        place = find_record(catalog, physical_offset, tick, True)
+        place = locate_record(catalog, physical_offset, tick, size)
         if place == COLD:
             results[STOPPED_AT] = physical_offset
             return STOPPED_COLD
-        if place < 0 or place & SIZE_MASK != size:  # a filler too: no record is as long as it says
+        if place < 0:  # a filler too: no record is as long as it says
             return ODD
         record = record_address(catalog, physical_offset, place)
         if not is_of_queue(record, queue_id, topic, topic_bytes):

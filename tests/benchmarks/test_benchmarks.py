@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from benchmark_store import SMALL
 from benchmarks import load, make_store, report
 from benchmarks.compare import Comparison, compare_servers, filter_as_client, split_records
 from benchmarks.load import LoadFailed, LoadReport, run_beside, run_load
@@ -35,39 +36,10 @@ from oracles import Record, index_hash, parse_properties, read_log
 from protocol.message import decode_message
 from store_writer import StoreWriter
 
-SMALL = StoreParameters(count=1000, hot_keys=4, segment_size=131072, index_slots=97, index_entries=20000)
-
-
-@pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The miniature store; queues and index by the tests' writer, where a run has the official broker make them."""
-    root = make_store.make_store(tmp_path_factory.mktemp("bench"), SMALL, jars=None)
-    records = read_log(root / "commitlog")
-    copy = tmp_path_factory.mktemp("copy")
-    writer = StoreWriter(copy, segment_size=SMALL.segment_size, index_slots=97, index_entries=20000)
-    for record in records:
-        writer.append_record(record)
-    writer.close()
-    for name in ("consumequeue", "index", "checkpoint"):
-        (copy / name).rename(root / name)
-    return root
-
-
-@pytest.fixture(scope="module")
-def plan(store: Path) -> StorePlan:
-    return StorePlan.load(store)
-
 
 @pytest.fixture(scope="module")
 def records(store: Path) -> list[Record]:
     return read_log(store / "commitlog")
-
-
-@pytest.fixture(scope="module")
-def server(store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
-    with our_server(store, tmp_path_factory.mktemp("state")) as process:
-        process.wait_until_open()
-        yield process
 
 
 # --- the store --------------------------------------------------------------------------------------------------------
@@ -92,6 +64,7 @@ def test_the_log_decodes_to_the_planned_messages(store: Path, plan: StorePlan, r
         properties = parse_properties(bytes(message.properties_bytes).decode())
         assert properties["KEYS"].split(" ") == described["keys"]
         assert properties["TAGS"] == described["tag"]
+        assert (properties["amount"], properties["region"]) == (described["amount"], described["region"])
 
 
 def test_the_segments_are_those_of_an_independent_writer(store: Path, records: list[Record], tmp_path: Path) -> None:

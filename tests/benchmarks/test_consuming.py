@@ -1,0 +1,115 @@
+"""The benchmarks of pulls, drains and expressions in miniature."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmark_store import SMALL
+from benchmarks import drain, evaluate, pull
+from benchmarks.load import LoadReport, run_load
+from benchmarks.measure import JAVA, MODES, OURS
+from benchmarks.server_process import ServerProcess, free_port
+from benchmarks.store_plan import QUEUES, StorePlan
+from interop.jars import jars
+from oracles import Record, read_log
+
+
+@pytest.fixture(scope="module")
+def records(store: Path) -> list[Record]:
+    return read_log(store / "commitlog")
+
+
+def passes(record: Record, wanted: pull.Subscription) -> bool:
+    """What a subscription wants, read by eye."""
+    properties = record.properties
+    bounds = {"amount < 40 AND region = 'r1'": 40, "amount < 4 AND region = 'r1'": 4}
+    if wanted.text in bounds:
+        return int(properties["amount"]) < bounds[wanted.text] and properties["region"] == "r1"
+    return wanted.text in ("*", properties["TAGS"])
+
+
+@pytest.mark.parametrize("wanted", [*pull.SUBSCRIPTIONS.values(), drain.ONE_PERCENT], ids=lambda wanted: wanted.text)
+def test_the_plan_knows_which_messages_a_subscription_wants(
+    wanted: pull.Subscription, plan: StorePlan, records: list[Record]
+) -> None:
+    mask = wanted.mask(plan)
+    assert mask.tolist() == [passes(record, wanted) for record in records]
+    assert 0.3 < mask.sum() / (SMALL.count * wanted.share) < 2
+
+
+@pytest.mark.parametrize("wanted", pull.SUBSCRIPTIONS.values(), ids=lambda wanted: wanted.text)
+def test_our_server_answers_pulls_exactly(wanted: pull.Subscription, server: ServerProcess, plan: StorePlan) -> None:
+    requests = pull.pull_requests(plan, 300, 5, wanted)
+    outcome = run_load(server.port, requests, *MODES["4 x 16"], pid=server.pid)
+    assert (outcome.errors, outcome.first_error) == (0, None)
+    assert outcome.body_bytes == outcome.expected_body_bytes > 0
+    assert pull.differing(requests, [server.port, server.port]) == 0
+
+
+def test_a_pull_finds_as_many_as_fit_of_those_it_scans() -> None:
+    parameters = SMALL.__class__(count=20_000, hot_keys=4, index_slots=97, index_entries=20_000)
+    plan = StorePlan(parameters, unlucky_keys=("U0000000000",) * 4)
+    wanted = pull.SUBSCRIPTIONS["SQL92"]
+    requests = pull.pull_requests(plan, 50, 5, wanted)
+    mask, total = wanted.mask(plan), 0
+    for number in range(50):
+        fields = requests.frame(number)[8:].decode()
+        queue_id, offset = (int(fields.split(f'"{name}":"')[1].split('"')[0]) for name in ("queueId", "queueOffset"))
+        scanned = range(offset, min(offset + pull.SCANNED, parameters.count // QUEUES))
+        found = [at * QUEUES + queue_id for at in scanned if mask[at * QUEUES + queue_id]][: pull.MESSAGES]
+        total += int(plan.sizes[found].sum())
+    assert requests.body_bytes == total
+
+
+def test_the_table_of_pulls_says_whether_the_aim_is_met() -> None:
+    def report(cpu_us: float) -> LoadReport:
+        return LoadReport(1, 0, None, 1.0, 1e6, 10, 20, 1, 1, 1, cpu_us, 1.0)
+
+    text = pull.markdown(
+        {"all": {OURS: [report(10)], JAVA: [report(31)]}, "tag": {OURS: [report(10)], JAVA: [report(29)]}}, 7
+    )
+    assert "all: CPU ratio 0.323 (≤ 0.333: met)" in text
+    assert "tag: CPU ratio 0.345 (≤ 0.333: NOT met)" in text
+    assert "| all | Java | 31.0 | 1,000,000 | 10 | 20 |" in text
+
+
+@pytest.mark.interop
+def test_an_official_consumer_drains_exactly_what_passes(
+    server: ServerProcess, plan: StorePlan, tmp_path: Path
+) -> None:
+    expected = int(drain.ONE_PERCENT.mask(plan).sum())
+    side = drain.Side(OURS, server.pid, server.port)
+    drain.wait_for_route(side, server)
+    with drain.consumer(jars(), tmp_path / "consumer") as client:
+        drained = drain.measure([side], client, expected, 2)
+    assert len(drained[OURS]) == 2
+    assert drain.is_exact(drained, expected)
+    assert [each.repeated for each in drained[OURS]] == [0, 0]
+    assert all(each.server_cpu_seconds > 0 for each in drained[OURS])
+
+
+def test_the_table_of_drains_compares_their_rates() -> None:
+    drained = {OURS: [drain.Drained(10, 0, 1.0, 2.0, 0.5)], JAVA: [drain.Drained(10, 0, 1.0, 5.0, 1.5)]}
+    text = drain.markdown(drained, 1_000_000, 10)
+    assert "| RocketLens | 2.00 | 500,000 | 0.50 | 1.00 |" in text
+    assert "Rate 2.50 times the Java broker's (≥ 1: met)" in text
+    assert not drain.is_exact(drained, 11)
+
+
+def test_expressions_are_evaluated_at_a_rate(store: Path) -> None:
+    rates = evaluate.measure(store, 1, 200)
+    assert set(rates) == {"pulls", "closures"}
+    assert all(rate > 0 for rate in rates.values())
+    text = evaluate.markdown({"pulls": 5e6, "closures": 4e5})
+    assert "| pulls | 5,000,000 | met |" in text
+    assert "| closures | 400,000 | NOT met |" in text
+
+
+def test_a_rate_of_wrong_decisions_is_none() -> None:
+    with pytest.raises(RuntimeError, match="3 messages pass, expected 4"):
+        evaluate.rate(10, lambda: iter([1, 2]), 4, 1)
+
+
+def test_a_port_with_free_neighbours_is_not_one_that_outgoing_connections_get() -> None:
+    assert all(15_000 <= free_port(neighbours=(-2, 1)) < 32_000 for _ in range(20))
+    assert free_port() > 0
