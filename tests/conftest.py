@@ -1,6 +1,6 @@
 """Fixtures that every test module may ask for."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,8 +18,8 @@ settings.register_profile("fuzz", settings.get_profile("default"), max_examples=
 settings.load_profile("default")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # before xdist, which looks at the groups as early as a hook can
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, None, None]:
     """With ``-n`` a file's tests stay together; all that shares the JVMs of clients, or the Spark session, does too."""
     for item in items:
         group = item.nodeid.split("::")[0]
@@ -28,6 +28,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         elif "spark" in getattr(item, "fixturenames", ()):
             group = "spark"
         item.add_marker(pytest.mark.xdist_group(group))
+    return (yield)
 
 
 @pytest.fixture(scope="session", autouse=True)
