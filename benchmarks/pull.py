@@ -161,7 +161,7 @@ def markdown(reports: Mapping[str, Mapping[str, Sequence[LoadReport]]], compared
 @click.command()
 @click.option("--store-dir", type=click.Path(path_type=Path), default=DEFAULT_STORE_DIRECTORY, show_default=True)
 @click.option("--rounds", default=5, show_default=True)
-@click.option("--requests", "count", default=20_000, show_default=True, help="A round and server.")
+@click.option("--requests", "count", default=60_000, show_default=True, help="A round, subscription and server.")
 @click.option("--jars", type=click.Path(path_type=Path, exists=True), help="The official jars [default: by Maven].")
 def main(store_dir: Path, rounds: int, count: int, jars: Path | None) -> None:
     """Measure pulls of both servers, and print the table."""
