@@ -34,7 +34,7 @@ test: .dev
 	@tests/setup.sh clients
 	$(BIN)/python tests/compile_kernels.py & \
 		NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q --cov --cov-report= tests/storage/kernels && wait $$!
-	$(BIN)/python -m pytest -m 'not soak' -n auto --maxprocesses 4 --dist loadgroup --cov --cov-append --cov-report=term \
+	$(BIN)/python -m pytest -m 'not soak' -n auto --maxprocesses 4 --cov --cov-append --cov-report=term \
 		--cov-fail-under=85 --durations=40
 
 lint: .dev

@@ -1,11 +1,13 @@
 """Fixtures that every test module may ask for."""
 
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from golden_store import unpack
 
@@ -18,17 +20,20 @@ settings.register_profile("fuzz", settings.get_profile("default"), max_examples=
 settings.load_profile("default")
 
 
-@pytest.hookimpl(wrapper=True, tryfirst=True)  # before xdist, which looks at the groups as early as a hook can
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None, None, None]:
-    """With ``-n`` a file's tests stay together; all that shares the JVMs of clients, or the Spark session, does too."""
-    for item in items:
-        group = item.nodeid.split("::")[0]
-        if group.startswith("tests/interop/"):
-            group = "interop"
-        elif "spark" in getattr(item, "fixturenames", ()):
-            group = "spark"
-        item.add_marker(pytest.mark.xdist_group(group))
-    return (yield)
+TOGETHER = {"tests/interop/": "JVMs", "tests/spark_jobs/": "Spark", "tests/broker/cli/test_rebuild.py": "Spark"}
+"""What shares the JVMs of clients, or the Spark session, and so stays in one process when tests run in several."""
+
+
+class Scheduling(LoadScopeScheduling):
+    """With ``-n`` a file's tests stay together, and so do those of `TOGETHER`."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return next((name for start, name in TOGETHER.items() if nodeid.startswith(start)), nodeid.split("::")[0])
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling:
+    """xdist's own groups rename tests, which pytest 9.2 does not take."""
+    return Scheduling(config, log)
 
 
 @pytest.fixture(scope="session", autouse=True)
