@@ -1,13 +1,18 @@
 """Answers lie where they were written until they are sent, and nobody else writes there."""
 
 import asyncio
+import contextlib
 import ctypes
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from broker.answer_rooms import MOST_ROOMS, SHORTEST_HANDED_ON, AnswerRooms
-from broker_harness import connected, service_of, serving, until
+from broker.config import Endpoint
+from broker.security.tls import TlsOptions
+from broker_harness import RawClient, connected, service_of, serving, until
+from certificates import Authority
 from lane_requests import Road, pull
 from storage.message_store import MessageStore
 from store_writer import StoreWriter
@@ -71,21 +76,34 @@ def test_when_all_rooms_wait_to_be_sent_answers_are_copied() -> None:
     assert len(rooms) == MOST_ROOMS
 
 
+@contextlib.asynccontextmanager
+async def secured(endpoint: Endpoint, authority: Authority) -> AsyncIterator[RawClient]:
+    context = authority.client_context()
+    reader, writer = await asyncio.open_connection(*endpoint, ssl=context, server_hostname="localhost")
+    try:
+        yield RawClient(reader, writer)
+    finally:
+        writer.transport.abort()
+
+
+@pytest.mark.parametrize("is_secured", [False, True], ids=["plain", "TLS"])
 @pytest.mark.asyncio
-async def test_who_reads_late_gets_what_was_written_for_him(tmp_path: Path) -> None:
+async def test_who_reads_late_gets_what_was_written_for_him(is_secured: bool, tmp_path: Path) -> None:
     """Two clients pull different messages, 200 KB each time; one reads only when the other has all of his."""
+    authority = Authority.make(tmp_path)
+    tls = TlsOptions("permissive", *authority.sign("server"))
     writer = StoreWriter(tmp_path / "store", segment_size=1 << 22)
     for number in range(40):
         writer.append("T", bytes([number]) * 50_000)
     writer.close()
-    service = service_of(MessageStore.open(writer.root))
+    service = service_of(MessageStore.open(writer.root), tls=tls)
     frames = [pull("T", 0, number, maxMsgNums=4) for number in range(36)]
     plain = Road(service, has_lane=False)
     expected = [(await plain.answer([frame]))[0] for frame in frames]
     async with (
         serving(service) as server,
-        connected(server.addresses[0]) as late,
-        connected(server.addresses[0]) as quick,
+        secured(server.addresses[0], authority) if is_secured else connected(server.addresses[0]) as late,
+        secured(server.addresses[0], authority) if is_secured else connected(server.addresses[0]) as quick,
     ):
         settings = server._settings
         late.writer.transport.pause_reading()  # type: ignore[attr-defined]
