@@ -35,6 +35,9 @@ STEADY_SECONDS = 10.0
 PATIENCE_SECONDS = 3.0
 """How much longer than their own timeout workers may take to stop before they are killed."""
 
+SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""What the supervisor listens to."""
+
 PR_SET_PDEATHSIG = 1
 
 Announce = Callable[[], None]
@@ -150,10 +153,13 @@ class Supervisor:
         sys.stdout.flush()
         sys.stderr.flush()
         supervisor = os.getpid()
+        # A signal to a new process waits until that has put our handlers away, which would swallow it.
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         pid = os.fork()
         if not pid:
             ours.close()
             self._be(worker, theirs, supervisor)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         theirs.close()
         if worker.ready is not None:
             worker.ready.close()
@@ -165,6 +171,7 @@ class Supervisor:
         try:
             die_with(supervisor)
             self._restore_signals()
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
             for each in (self._wakeup, self._waker):
                 each.close()
             code = self._work(worker.number, lambda: _say_ready(ready))
@@ -199,7 +206,10 @@ class Supervisor:
         worst = 0
         while any(worker.pid for worker in workers):
             for worker, status in self._reap():
-                worst = worst or (abs(os.waitstatus_to_exitcode(status)) if worker in workers else 0)
+                code = os.waitstatus_to_exitcode(status)
+                # One that has only just been forked has no handler yet, and the signal itself ends it.
+                if worker in workers and code != -signal.SIGTERM:
+                    worst = worst or abs(code)
             if time.monotonic() > deadline:
                 logger.error("workers that did not stop in time are killed")
                 self._send(signal.SIGKILL, workers)
@@ -217,8 +227,7 @@ class Supervisor:
         """Have the signals that matter wake the supervisor, each as a byte with its number."""
         self._wakeup.setblocking(False)
         self._waker.setblocking(False)
-        numbers = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-        self._before = {number: signal.signal(number, _ignore) for number in numbers}
+        self._before = {number: signal.signal(number, _ignore) for number in SIGNALS}
         signal.set_wakeup_fd(self._waker.fileno(), warn_on_full_buffer=False)
         try:
             yield

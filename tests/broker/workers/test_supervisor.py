@@ -26,7 +26,7 @@ def work(number, announce):
     announce()
     {after}
     while True:
-        time.sleep(60)
+        time.sleep(0.05)  # a signal between the check for signals and a longer sleep would wait for its end
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
 sys.exit(Supervisor(work, {count}, lambda: print("announced", flush=True), 1.0).run())
 """
@@ -109,6 +109,14 @@ def test_a_dead_worker_is_replaced_at_once_and_one_that_keeps_dying_ever_later(
     assert code == 0
     assert errors.count(f"worker 0 was ended by {number.name}") == 4
     assert ("a file of the store was cut" in errors) == (number == signal.SIGBUS)
+
+
+def test_a_worker_that_has_no_handler_yet_is_stopped_by_the_signal(start: Callable[..., Running]) -> None:
+    running = start(1, before="signal.signal(signal.SIGTERM, signal.SIG_DFL)")
+    running.workers()
+    assert running.line() == ["announced"]
+    running.process.terminate()
+    assert running.end() == (0, "")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
