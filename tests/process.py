@@ -42,6 +42,12 @@ class Serving:
         assert found, self.line
         return [Endpoint.parse(text) for text in found[2].split(", ")]
 
+    @property
+    def workers(self) -> list[int]:
+        """The processes that serve; the one that was started only watches them. One that died is missing for a moment."""
+        pid = self.process.pid
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Send a signal; the exit code, which has to come in time."""
         self.process.send_signal(number)

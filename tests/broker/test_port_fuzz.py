@@ -65,8 +65,7 @@ def send(endpoint: Endpoint, data: bytes) -> bytes:
 
 def private_bytes(server: Serving) -> int:
     """Memory that the serving process has to itself."""
-    pid = server.process.pid
-    (worker,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    (worker,) = server.workers
     lines = Path(f"/proc/{worker}/smaps_rollup").read_text().splitlines()
     return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Private"))
 

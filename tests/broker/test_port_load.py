@@ -35,9 +35,8 @@ def waits(endpoint: Endpoint, seconds: float) -> list[float]:
 
 
 def worker_of(server: Serving) -> Path:
-    pid = server.process.pid
-    (worker,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return Path("/proc") / worker
+    (worker,) = server.workers
+    return Path(f"/proc/{worker}")
 
 
 def private_bytes(worker: Path) -> int:

@@ -72,7 +72,8 @@ def ask(server: Serving, code: int, **fields: str) -> Command:
 
 
 def mapped_inodes(server: Serving) -> set[int]:
-    lines = Path(f"/proc/{server.process.pid}/maps").read_text().splitlines()
+    (worker,) = server.workers
+    lines = Path(f"/proc/{worker}/maps").read_text().splitlines()
     return {int(line.split(None, 5)[4]) for line in lines}
 
 

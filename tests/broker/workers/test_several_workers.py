@@ -50,11 +50,6 @@ def server(request: pytest.FixtureRequest, g1_store: Path, tmp_path: Path) -> It
         assert running.stop() == 0
 
 
-def children(server: Serving) -> list[int]:
-    pid = server.process.pid
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-
-
 def worker_of(server: Serving, client: RawClient) -> int:
     """The process that has the other end of a connection; 0 while none has taken it."""
     port = client.writer.get_extra_info("sockname")[1]
@@ -147,7 +142,7 @@ async def test_offsets_and_locks_are_the_same_everywhere(server: Serving) -> Non
 
 async def test_groups_outlive_worker_0(server: Serving) -> None:
     async with clients_of(server) as clients:
-        owner = children(server)[0]
+        owner = server.workers[0]
         staying = [client for client in clients if worker_of(server, client) != owner]
         names = sorted(f"client-{number}" for number in range(len(staying)))
         for client, name in zip(staying, names, strict=True):
@@ -169,7 +164,7 @@ async def test_another_worker_that_dies_takes_its_clients_alone_with_it(server: 
     async with clients_of(server) as clients:
         for number, client in enumerate(clients):
             await join(client, f"client-{number}")
-        victim = children(server)[1]
+        victim = server.workers[1]
         staying = {
             f"client-{number}": client for number, client in enumerate(clients) if worker_of(server, client) != victim
         }
