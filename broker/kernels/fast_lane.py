@@ -19,7 +19,15 @@ from storage.kernels import catalog as c
 from storage.kernels.catalog import check_record
 from storage.kernels.java_string import MASK, fold_hash, hash_utf8
 from storage.kernels.lookup import KIND_TAG, KIND_UNIQUE, RESULT_COUNT, RESULT_HITS, find_hits
-from storage.kernels.memory import copy_bytes, load_i32, load_native_i64, load_u8, store_i32, store_native_i64
+from storage.kernels.memory import (
+    array_at,
+    copy_bytes,
+    load_i32,
+    load_native_i64,
+    load_u8,
+    store_i32,
+    store_native_i64,
+)
 from storage.kernels.pull import RESULTS as PULLED
 
 OUTPUT = 0
@@ -194,6 +202,9 @@ def answer_frames(catalog: np.ndarray, table: np.ndarray, data: int, length: int
 
     Returns the bytes of ``data`` that were answered · 2³² + the bytes of the answers · 2⁸ + why it stopped.
     """
+    # Arrays of Python's count who refers to them, and that atomically, in every function they are handed to.
+    catalog = array_at(catalog.ctypes.data, catalog.size)
+    table = array_at(table.ctypes.data, table.size)
     request = table[REQUEST:QUERY]
     table[STEPS] = STEPS_A_CALL
     at, stop = data, data + min(length, LONGEST_READ)

@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 
 from storage.kernels.java_string import REPLACEMENT, decode_sequence
-from storage.kernels.memory import load_i64, load_u8
+from storage.kernels.memory import count_trailing_zeros, load_i64, load_native_i64, load_u8
 
 NOT_PLAIN = 0
 """Where a reader has stopped: at no address."""
@@ -22,6 +22,9 @@ I64_MAXIMUM = 2**63 - 1
 
 QUOTE, COLON, COMMA, BACKSLASH, MINUS = ord('"'), ord(":"), ord(","), ord("\\"), ord("-")
 OPENING, CLOSING, ZERO, NINE = ord("{"), ord("}"), ord("0"), ord("9")
+SPACE = ord(" ")
+
+EACH_BYTE = 0x0101010101010101
 
 
 @njit(cache=True, nogil=True)
@@ -39,13 +42,45 @@ def leading(at: int, stop: int, count: int) -> int:
 
 
 @njit(cache=True, nogil=True)
+def special_bytes(word: int) -> int:
+    """1 in each of eight bytes that ends a run of plain ASCII, 0 in the others: right up to the first such byte.
+
+    A quote, a backslash, a control or what is not ASCII. A byte less than ``n`` sets its top bit when ``n`` is taken
+    away, and its borrow may set others, but only behind it.
+    """
+    quotes = word ^ (QUOTE * EACH_BYTE)
+    backslashes = word ^ (BACKSLASH * EACH_BYTE)
+    are_quotes = (quotes - EACH_BYTE) & ~quotes
+    are_backslashes = (backslashes - EACH_BYTE) & ~backslashes
+    are_controls = (word - SPACE * EACH_BYTE) & ~word
+    return ((are_quotes | are_backslashes | are_controls | word) >> 7) & EACH_BYTE
+
+
+@njit(cache=True, nogil=True)
+def plain_end(at: int, stop: int) -> int:
+    """Address of the first byte from ``at`` on that is a quote, a backslash, a control or not ASCII, or ``stop``."""
+    while at + 8 <= stop:
+        special = special_bytes(load_native_i64(at))
+        if special:
+            return at + (count_trailing_zeros(special) >> 3)
+        at += 8
+    while at < stop:
+        byte = load_u8(at)
+        if byte in (QUOTE, BACKSLASH) or not SPACE <= byte < 128:
+            return at
+        at += 1
+    return stop
+
+
+@njit(cache=True, nogil=True)
 def text_end(at: int, stop: int) -> int:
     """Address of the quote that closes a plain text whose first byte is at ``at``, or NOT_PLAIN."""
+    at = plain_end(at, stop)
     while at < stop:
         byte = load_u8(at)
         if byte == QUOTE:
             return at
-        if byte < 32 or byte == BACKSLASH:
+        if byte < SPACE or byte == BACKSLASH:
             return NOT_PLAIN
         if byte < 128:
             at += 1

@@ -18,6 +18,7 @@ from broker.kernels.plain_json import (
     QUOTE,
     leading,
     peek,
+    plain_end,
     read_i32,
     read_integer,
     read_text,
@@ -228,10 +229,8 @@ def read_name(at: int, stop: int, group: int, request: np.ndarray) -> int:
     """The row of the known name in quotes at ``at``, before a colon and for the first time; −1 if none."""
     if peek(at, stop) != QUOTE or at + 9 > stop:
         return -1
-    end = at + 1
-    while end < stop and load_u8(end) != QUOTE:
-        end += 1
-    if peek(end + 1, stop) != COLON:
+    end = plain_end(at + 1, stop)
+    if peek(end, stop) != QUOTE or peek(end + 1, stop) != COLON:
         return -1
     name = find_name(at + 1, end - at - 1, group)
     if name < 0 or request[SEEN] >> name & 1:

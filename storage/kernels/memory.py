@@ -17,6 +17,7 @@ from numba import config, njit
 
 if TYPE_CHECKING or config.DISABLE_JIT:
     from storage.kernels.memory_python import (
+        array_at,
         call_preadv2,
         copy_bytes,
         count_trailing_zeros,
@@ -36,6 +37,7 @@ if TYPE_CHECKING or config.DISABLE_JIT:
     )
 else:
     from storage.kernels.memory_compiled import (
+        array_at,
         call_preadv2,
         copy_bytes,
         count_trailing_zeros,
@@ -60,6 +62,7 @@ __all__ = [
     "PROBE_SHIFT",
     "RWF_NOWAIT",
     "address_of",
+    "array_at",
     "call_preadv2",
     "copy_bytes",
     "count_trailing_zeros",

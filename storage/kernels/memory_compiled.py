@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
-from numba import types
+from numba import carray, njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
@@ -104,6 +105,13 @@ def _prefetch_typing(_context: Any, address: Any) -> Any:
     return types.void(types.int64), generate
 
 
+def _pointer_typing(_context: Any, address: Any) -> Any:
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], ir.IntType(8).as_pointer())
+
+    return types.voidptr(types.int64), generate
+
+
 PREFETCH_TYPE = ir.FunctionType(ir.VoidType(), [ir.IntType(8).as_pointer(), *(ir.IntType(32),) * 3])
 
 load_i8 = intrinsic(_load(8, swap=False))
@@ -122,3 +130,10 @@ count_trailing_zeros = intrinsic(_trailing_zeros_typing)
 copy_bytes = intrinsic(_copy_typing)
 call_preadv2 = intrinsic(_preadv2_typing)
 prefetch = intrinsic(_prefetch_typing)
+_pointer_at = intrinsic(_pointer_typing)
+
+
+@njit(cache=True, nogil=True)
+def array_at(address: int, length: int) -> np.ndarray:
+    """``length`` native i64 at an address as an array that owns nothing: handing it on counts no references."""
+    return carray(_pointer_at(address), (length,), np.int64)

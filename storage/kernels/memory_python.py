@@ -2,6 +2,8 @@
 
 import ctypes
 
+import numpy as np
+
 
 def load_i8(address: int) -> int:
     """Signed byte at an address."""
@@ -84,6 +86,11 @@ def call_preadv2(function: int, descriptor: int, iovec: int, offset: int, flags:
         ctypes.c_int64, ctypes.c_int32, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64, ctypes.c_int32
     )
     return int(prototype(int(function))(int(descriptor), int(iovec), 1, int(offset), int(flags)))
+
+
+def array_at(address: int, length: int) -> np.ndarray:
+    """``length`` native i64 at an address as an array that owns nothing."""
+    return np.ctypeslib.as_array((ctypes.c_int64 * int(length)).from_address(int(address)))
 
 
 def prefetch(address: int) -> None:
