@@ -44,7 +44,7 @@ class Serving:
 
     @property
     def workers(self) -> list[int]:
-        """The processes that serve; the one that was started only watches them. One that died is missing for a moment."""
+        """The processes that serve, watched by the one that was started; one that died is missing for a moment."""
         pid = self.process.pid
         return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 

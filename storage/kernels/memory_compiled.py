@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import carray, njit, types
+from numba import carray, njit, types  # type: ignore[attr-defined]
 from numba.core import cgutils
 from numba.extending import intrinsic
 
@@ -130,7 +130,7 @@ count_trailing_zeros = intrinsic(_trailing_zeros_typing)
 copy_bytes = intrinsic(_copy_typing)
 call_preadv2 = intrinsic(_preadv2_typing)
 prefetch = intrinsic(_prefetch_typing)
-_pointer_at = intrinsic(_pointer_typing)
+_pointer_at: Any = intrinsic(_pointer_typing)
 
 
 @njit(cache=True, nogil=True)
