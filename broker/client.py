@@ -45,7 +45,8 @@ class ResponseError(ClientError):
 class Question:
     """What QUERY_MESSAGE asks. `index_type` is K (key), U (unique key) or T (tag); times in milliseconds.
 
-    `cursor` is the `rocketlensCursor` of the page before; other brokers than ours ignore it.
+    `cursor` is the `rocketlensCursor` of the page before; with `copies` also the copies of the topic's messages are
+    asked for that a broker keeps under topics of its own. Other brokers than ours ignore both.
     """
 
     topic: str
@@ -55,6 +56,7 @@ class Question:
     begin_timestamp: int = 0
     end_timestamp: int = 2**63 - 1
     cursor: int | None = None
+    copies: bool = False
 
     def ext_fields(self) -> dict[str, str]:
         """The request's header fields; index type and unique flag as clients of any version send them."""
@@ -67,7 +69,9 @@ class Question:
             "indexType": self.index_type,
             "_UNIQUE_KEY_QUERY": "true" if self.index_type == "U" else "false",
         }
-        return fields if self.cursor is None else fields | {"lastKey": str(self.cursor)}
+        if self.cursor is not None:
+            fields["lastKey"] = str(self.cursor)
+        return fields | {"rocketlensCopies": "true"} if self.copies else fields
 
 
 @dataclass(frozen=True, slots=True)

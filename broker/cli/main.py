@@ -10,6 +10,7 @@ from broker.cli.compact import compact
 from broker.cli.doctor import doctor
 from broker.cli.filter import filter_
 from broker.cli.lazy_group import LazyGroup
+from broker.cli.life import life
 from broker.cli.query import query
 from broker.cli.rebuild import rebuild
 from broker.cli.serve import serve
@@ -36,6 +37,7 @@ def main() -> None:
 main.add_command(serve)
 main.add_command(view)
 main.add_command(query)
+main.add_command(life)
 main.add_command(filter_)
 main.add_command(rebuild)
 main.add_command(compact)

@@ -86,13 +86,29 @@ def time_text(timestamp: int) -> str:
     return moment.replace(microsecond=timestamp % 1000 * 1000).isoformat(sep=" ", timespec="milliseconds")
 
 
-def json_line(message: Message) -> bytes:
-    """One message as a JSON object on a line."""
+def json_fields(message: Message) -> Fields:
+    """The same with the body as text or base64, as JSON has it."""
     fields = message_fields(message)
     text = text_of(fields["body"])
     fields["bodyEncoding"] = "base64" if text is None else "text"
     fields["body"] = base64.b64encode(fields["body"]).decode() if text is None else text
-    return msgspec.json.encode(fields) + b"\n"
+    return fields
+
+
+def json_line(message: Message) -> bytes:
+    """One message as a JSON object on a line."""
+    return msgspec.json.encode(json_fields(message)) + b"\n"
+
+
+def write_maps(name: str, maps: Iterable[Fields]) -> None:
+    """Write maps to stdout as JSON lines or msgpack; a `Message` in one of them becomes a map of its fields."""
+    import msgpack
+
+    fields_of = json_fields if name == "json" else message_fields
+    for each in maps:
+        plain = {key: fields_of(value) if isinstance(value, Message) else value for key, value in each.items()}
+        sys.stdout.buffer.write(msgspec.json.encode(plain) + b"\n" if name == "json" else msgpack.packb(plain))
+    sys.stdout.buffer.flush()
 
 
 def write_json(messages: Iterable[Message], stream: IO[bytes]) -> None:
@@ -129,6 +145,31 @@ def write_list(messages: Iterable[Message]) -> None:
             )
             for message in messages
         ),
+    )
+
+
+def staged_writer(name: str) -> Writer:
+    """As :func:`writer`, for a list with copies: each message with its stage and the topic it is stored under."""
+    from storage.message_copies import stage_of
+
+    def write_rows(messages: Iterable[Message]) -> None:
+        print_table(
+            ("MESSAGE ID", "STAGE", "TOPIC", "QUEUE", "OFFSET", "PHYSICAL", "STORED", "KEYS"),
+            (
+                (
+                    *(message.message_id, stage_of(message.topic).value, message.topic, message.queue_id),
+                    *(message.queue_offset, message.physical_offset, time_text(message.store_timestamp)),
+                    " ".join(message.keys),
+                )
+                for message in messages
+            ),
+        )
+
+    if name == "table":
+        return write_rows
+    fields_of = json_fields if name == "json" else message_fields
+    return lambda messages: write_maps(
+        name, ({"stage": stage_of(message.topic).value, **fields_of(message)} for message in messages)
     )
 
 

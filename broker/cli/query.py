@@ -12,7 +12,7 @@ import msgspec
 from broker.cli.errors import FOUND, NOT_FOUND, plain_errors, say
 from broker.cli.opening import open_store
 from broker.cli.options import DIRECTORY, LARGEST_TIMESTAMP, endpoint, store_options, timestamp
-from broker.cli.output import chosen_format, format_options, writer
+from broker.cli.output import chosen_format, format_options, staged_writer, writer
 from broker.client import Client, ClientError, Question, ResponseError
 from broker.config import Endpoint
 from protocol.codes import ResponseCode
@@ -20,6 +20,7 @@ from protocol.errors import StoreError
 from protocol.message import Message, decode_messages
 
 if TYPE_CHECKING:
+    from storage.lookup_call import KeyQuery
     from storage.message_store import MessageStore
 
 PAGE = 64
@@ -55,6 +56,12 @@ class Matches:
 @click.option(
     "--cursor", type=click.IntRange(0, 2**63 - 1), metavar="OFFSET", help="Only matches below this physical offset."
 )
+@click.option(
+    "--copies",
+    is_flag=True,
+    help="Also find where the topic's messages wait (delay level, timer, half of a transaction), are retried, and were "
+    "given up; each is listed with its stage and the topic it is stored under.",
+)
 @format_options
 @store_options
 @plain_errors
@@ -69,6 +76,7 @@ def query(
     end: int,
     maximum: int,
     cursor: int | None,
+    copies: bool,
     output_format: str | None,
     as_json: bool,
     **store_arguments: Any,
@@ -79,12 +87,15 @@ def query(
 
     Exit code 0 when something was found, 1 when nothing was; what was searched stands on stderr.
     """
-    write = writer(chosen_format(output_format, as_json), detailed=False)
+    name = chosen_format(output_format, as_json)
+    write = staged_writer(name) if copies else writer(name, detailed=False)
     question = _question(topic, {"K": key, "U": unique_key, "T": tag}, begin, end, cursor)
+    question = replace(question, copies=copies)
     if (store is None) == (server is None):
         raise click.UsageError("expected either STORE or --server")
     if store is not None:
-        matches = query_store(open_store(store, **store_arguments), question, maximum)
+        search = query_copies if copies else query_store
+        matches = search(open_store(store, **store_arguments), question, maximum)
     elif any(value for value in store_arguments.values()):
         raise click.UsageError("options of a STORE make no sense when a server is asked")
     else:
@@ -110,12 +121,11 @@ def _question(topic: str, keys: dict[str, str | None], begin: int, end: int, cur
     return Question(topic, value, kind, begin_timestamp=begin, end_timestamp=end, cursor=cursor)
 
 
-def query_store(store: "MessageStore", question: Question, maximum: int) -> Matches:
-    """The newest `maximum` matches of a store, collected in pages, each below the one before."""
-    from broker.processors.query_message import FIRST_PAGE, KINDS, explain_nothing
+def _key_query(question: Question) -> "KeyQuery":
+    from broker.processors.query_message import FIRST_PAGE, KINDS
     from storage.lookup_call import KeyQuery
 
-    query = KeyQuery(
+    return KeyQuery(
         topic=question.topic,
         key=question.key,
         kind=KINDS[question.index_type],
@@ -123,6 +133,34 @@ def query_store(store: "MessageStore", question: Question, maximum: int) -> Matc
         end_timestamp=question.end_timestamp,
         before_physical_offset=FIRST_PAGE if question.cursor is None else question.cursor,
     )
+
+
+def query_copies(store: "MessageStore", question: Question, maximum: int) -> Matches:
+    """The same with the copies under topics of the broker's own."""
+    from broker.processors.query_message import explain_nothing
+    from storage.message_copies import query_with_copies
+
+    query = _key_query(question)
+    messages: list[Message] = []
+    while True:
+        found = query_with_copies(store, msgspec.structs.replace(query, maximum=min(maximum - len(messages), PAGE)))
+        messages = found.messages + messages
+        if len(messages) >= maximum or found.cursor is None:
+            break
+        query = msgspec.structs.replace(query, before_physical_offset=found.cursor)
+    return Matches(
+        messages,
+        cursor=found.cursor,
+        notes=(f"something may be missing: {found.incomplete}",) if found.incomplete else (),
+        reason="" if messages else f"nothing found; {explain_nothing(store, question.topic, found.answer)}",
+    )
+
+
+def query_store(store: "MessageStore", question: Question, maximum: int) -> Matches:
+    """The newest `maximum` matches of a store, collected in pages, each below the one before."""
+    from broker.processors.query_message import explain_nothing
+
+    query = _key_query(question)
     pages: list[bytes] = []
     count = 0
     while True:
@@ -201,8 +239,10 @@ def _matching(records: bytes, question: Question, endpoint: Endpoint) -> list[Me
 
 
 def _is_match(message: Message, question: Question) -> bool:
+    from storage.message_copies import origin_topic
+
     if question.index_type == "U":
         return question.key == message.message_id
-    if message.topic != question.topic:
+    if (origin_topic(message) if question.copies else message.topic) != question.topic:
         return False
     return question.key in message.keys if question.index_type == "K" else question.key == message.tags

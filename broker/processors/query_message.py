@@ -4,6 +4,9 @@ Request and answer as remoting-protocol §2.1 and store-format §4.4, 4.5 have t
 are only hash matches, and three things of our own: an empty answer explains itself in its remark; an answer that leaves
 out older matches says so (`rocketlensTruncated`) and names where to go on (`rocketlensCursor`, sent back as `lastKey`);
 an answer that may lack something says what (`rocketlensIncomplete`). Java clients ignore all of these.
+
+A request with `rocketlensCopies` true also gets the copies of the topic's messages that wait or failed under topics of
+the broker's own (:mod:`storage.message_copies`), each as it is stored, so that its topic says what it is.
 """
 
 from collections.abc import Iterator
@@ -13,14 +16,16 @@ import msgspec
 from broker.broker_service import BrokerService
 from broker.dispatcher import Request, handles
 from protocol.codes import RequestCode, ResponseCode
-from protocol.command import Response, ext_fields_of
+from protocol.command import Command, Response, ext_fields_of
 from protocol.errors import BadHeader
 from protocol.headers import QueryMessageRequestHeader, ViewMessageRequestHeader
 from protocol.message import HostAddress, with_store_host, without_property
 from protocol.message_id import MessageId, decode_message_id, is_offset_message_id_candidate
 from protocol.properties import UNIQ_KEY
 from storage.lookup_call import KeyKind, KeyQuery
+from storage.message_copies import query_with_copies
 from storage.message_store import MessageStore, QueryAnswer
+from storage.residency import Cold, may_wait
 
 NOT_FOUND = "can not find message, maybe time range not correct"
 NOT_FOUND_BY_OFFSET = "can not find message by the offset"
@@ -45,6 +50,9 @@ ANY, UNIQUE, SUCCESS = KeyKind.ANY, KeyKind.UNIQUE, ResponseCode.SUCCESS
 
 KINDS = {"K": KeyKind.KEY, "U": UNIQUE, "T": KeyKind.TAG}
 """indexType on the wire; absent, empty or anything else looks up keys and unique keys alike, as a broker does."""
+
+COPIES = b"rocketlensCopies"
+"""What a header holds that may ask for copies; to look for it costs less than to read all fields of all requests."""
 
 NOTHING_TO_DISCLOSE: dict[str, str] = {}
 
@@ -78,6 +86,8 @@ class QueryMessageProcessor:
     def query_message(self, header: QueryMessageRequestHeader, request: Request) -> Response:
         """The newest messages with a key, unique key or tag, in ascending order of their physical offsets."""
         query = _key_query(header, self._body_limit)
+        if COPIES in bytes(request.command.ext_fields) and wants_copies(request.command):
+            return self._with_copies(header, query, request)
         if query.kind is UNIQUE and is_offset_message_id_candidate(header.key):
             record = self._record_of_offset_id(decode_message_id(header.key), request)
             if record is not None:
@@ -98,6 +108,17 @@ class QueryMessageProcessor:
         if not disclosures:
             return Response(SUCCESS, None, self._found_fields, records)
         return Response(SUCCESS, _remark(disclosures), self._found_fields | disclosures, records)
+
+    def _with_copies(self, header: QueryMessageRequestHeader, query: KeyQuery, request: Request) -> Response:
+        """Answer with the copies too; never on the event loop, since every group has a topic to look into."""
+        if not may_wait():
+            raise Cold("copies under many topics")
+        found = query_with_copies(self._store, query)
+        if not found.messages:
+            return self._none(header, found.answer)
+        records = b"".join(found.records)
+        disclosures = disclose(found.cursor, found.incomplete)
+        return self._found(self._rewritten(records, request) if self._rewrite else records, disclosures)
 
     def _none(self, header: QueryMessageRequestHeader, answer: QueryAnswer) -> Response:
         """Say that nothing was found, in the broker's words, then why."""
@@ -202,12 +223,22 @@ def _disclosures(answer: QueryAnswer) -> dict[str, str]:
     """The header fields that tell programs what an answer leaves out; mostly none."""
     if not answer.truncated and answer.incomplete is None:
         return NOTHING_TO_DISCLOSE
+    return disclose(answer.physical_offsets[0] if answer.truncated and answer.count else None, answer.incomplete)
+
+
+def disclose(cursor: int | None, incomplete: str | None) -> dict[str, str]:
+    """The same of a cursor, and of what may be missing."""
     fields = {}
-    if answer.truncated and answer.physical_offsets:
-        fields = {"rocketlensTruncated": "true", "rocketlensCursor": str(answer.physical_offsets[0])}
-    if answer.incomplete:
-        fields["rocketlensIncomplete"] = _cut(answer.incomplete)
+    if cursor is not None:
+        fields = {"rocketlensTruncated": "true", "rocketlensCursor": str(cursor)}
+    if incomplete:
+        fields["rocketlensIncomplete"] = _cut(incomplete)
     return fields
+
+
+def wants_copies(command: Command) -> bool:
+    """Whether a request asks for copies too."""
+    return ext_fields_of(command).get("rocketlensCopies", "").lower() == "true"
 
 
 def _remark(disclosures: dict[str, str]) -> str:

@@ -1,0 +1,104 @@
+"""`rocketlens life`: everything that happened to one message, in order of time."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from broker.cli.errors import FOUND, NOT_FOUND, plain_errors, say
+from broker.cli.opening import open_store
+from broker.cli.options import DIRECTORY, store_options
+from broker.cli.output import chosen_format, format_options, print_table, time_text, write_maps
+
+if TYPE_CHECKING:
+    from storage.message_life import Event, MessageLife
+
+HEADINGS = ("TIME", "WHAT", "TOPIC", "QUEUE", "OFFSET", "PHYSICAL", "RETRIES", "GROUPS", "NOTE")
+
+
+@click.command()
+@click.argument("store", type=DIRECTORY)
+@click.option("--unique-key", required=True, help="The id that the producer gave the message.")
+@click.option("--topic", help="Topic the message was sent to; without it every topic is searched.")
+@click.option(
+    "--trace-topic",
+    "trace_topics",
+    metavar="TOPIC",
+    multiple=True,
+    help="Look for traces under this topic too; may be given several times.",
+)
+@format_options
+@store_options
+@plain_errors
+def life(
+    store: Path,
+    unique_key: str,
+    topic: str | None,
+    trace_topics: tuple[str, ...],
+    output_format: str | None,
+    as_json: bool,
+    **store_arguments: Any,
+) -> None:
+    """Show everything that happened to one message, in order of time, from the store in STORE.
+
+    Where it waited (delay level, timer, half of a transaction), where it was delivered, retried and given up, which
+    consumer groups have passed it by their offsets, and what traced clients told of it.
+
+    Exit code 0 when something was found, 1 when nothing was.
+    """
+    from storage.message_life import find_life
+
+    name = chosen_format(output_format, as_json)
+    found = find_life(open_store(store, **store_arguments), unique_key, topic, trace_topics)
+    if found.incomplete:
+        say(f"something may be missing: {found.incomplete}")
+    if not found.events:
+        say(f"no message with unique key {unique_key} {f'of topic {topic}' if topic else 'in any topic'}")
+    elif name == "table":
+        print_table(HEADINGS, map(_row, found.events))
+    else:
+        write_maps(name, _maps(found))
+    sys.exit(FOUND if found.events else NOT_FOUND)
+
+
+def _row(event: "Event") -> tuple[str | int, ...]:
+    """One line for people."""
+    if event.message is None:
+        assert event.trace is not None
+        trace = event.trace
+        outcome = trace.outcome or {True: "success", False: "failure", None: ""}[trace.success]
+        cost = "" if trace.cost_milliseconds is None else f"{trace.cost_milliseconds} ms"
+        note = ", ".join(filter(None, (outcome, cost, trace.client_host, event.note)))
+        what, retries = f"traced: {trace.kind.name.lower().replace('_', ' ')}", trace.retry_times
+        return (
+            *(time_text(event.timestamp), what, trace.topic or "", "", "", ""),
+            *("" if retries is None else retries, trace.group or "", note),
+        )
+    message = event.message
+    assert event.stage is not None
+    groups = ", ".join(
+        f"{each.group} {'has passed' if each.has_passed else f'is at {each.next_offset}'}" for each in event.groups
+    )
+    until = "" if event.until_timestamp is None else f"until {time_text(event.until_timestamp)}"
+    return (
+        *(time_text(event.timestamp), event.stage.value, message.topic, message.queue_id, message.queue_offset),
+        *(message.physical_offset, message.reconsume_times, groups, ", ".join(filter(None, (event.note, until)))),
+    )
+
+
+def _maps(found: "MessageLife") -> Iterator[dict[str, Any]]:
+    """One map an event, for programs; times in milliseconds."""
+    for event in found.events:
+        fields: dict[str, Any] = {"timestamp": event.timestamp, "note": event.note}
+        if event.message is None:
+            yield fields | {"trace": msgspec.to_builtins(event.trace)}
+            continue
+        assert event.stage is not None
+        groups = [
+            {"group": each.group, "nextOffset": each.next_offset, "hasPassed": each.has_passed} for each in event.groups
+        ]
+        fields |= {"stage": event.stage.value, "untilTimestamp": event.until_timestamp, "groups": groups}
+        yield fields | {"message": event.message}

@@ -1,0 +1,91 @@
+"""`rocketlens life`, and `rocketlens query --copies`: from a store, and from its server."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgpack
+import pytest
+
+from broker.config import Endpoint
+from broker_harness import service_of, serving_in_a_thread
+from command_line import rocketlens
+from golden_store import G1
+from storage.message_store import MessageStore
+
+FAILED = [line.split("\t") for line in (G1 / "consumed-fail.tsv").read_text("utf-8").splitlines()[1:]]
+UNIQUE_KEY, KEY = FAILED[0][4], FAILED[0][7]
+STAGES = ["delivered", "scheduled", "retry"]
+
+
+@pytest.fixture(scope="module")
+def server(g1_store: Path) -> Iterator[Endpoint]:
+    with serving_in_a_thread(service_of(MessageStore.open(g1_store))) as endpoint:
+        yield endpoint
+
+
+def test_a_life_is_a_table_for_people(g1_store: Path) -> None:
+    outcome = rocketlens("life", g1_store, "--unique-key", UNIQUE_KEY)
+    assert (outcome.code, outcome.errors) == (0, "")
+    heading, *lines = outcome.text.splitlines()
+    assert heading.split() == ["TIME", "WHAT", "TOPIC", "QUEUE", "OFFSET", "PHYSICAL", "RETRIES", "GROUPS", "NOTE"]
+    assert [stage in line for stage, line in zip(STAGES, lines, strict=True)] == [True] * 3
+    assert "CG_FAIL has passed" in lines[0]
+    assert "delay level 3, delivered, until " in lines[1]
+
+
+def test_and_maps_for_programs(g1_store: Path) -> None:
+    outcome = rocketlens("life", g1_store, "--unique-key", UNIQUE_KEY, "--json")
+    assert [event["stage"] for event in outcome.messages] == STAGES
+    assert [event["message"]["uniqueKey"] for event in outcome.messages] == [UNIQUE_KEY] * 3
+    assert outcome.messages[0]["groups"] == [{"group": "CG_FAIL", "nextOffset": 10, "hasPassed": True}]
+    packed = rocketlens("life", g1_store, "--unique-key", UNIQUE_KEY, "--format", "msgpack")
+    unpacker = msgpack.Unpacker()
+    unpacker.feed(packed.output)
+    assert [event["message"]["body"] for event in unpacker] == [b"batch body 0"] * 3
+
+
+def test_nothing_found_says_where_was_looked(g1_store: Path) -> None:
+    outcome = rocketlens("life", g1_store, "--unique-key", "0" * 32, "--topic", "TopicTest")
+    assert (outcome.code, outcome.output) == (1, b"")
+    assert outcome.errors == f"rocketlens: no message with unique key {'0' * 32} of topic TopicTest\n"
+
+
+@pytest.mark.parametrize("question", [("--key", KEY), ("--unique-key", UNIQUE_KEY)])
+def test_copies_are_found_in_a_store_and_by_its_server(
+    g1_store: Path, server: Endpoint, question: tuple[str, str]
+) -> None:
+    answers = []
+    for where in ((g1_store,), ("--server", server)):
+        asked = ("query", *where, "--topic", "TopicBatch", *question, "--json")
+        assert len(rocketlens(*asked).messages) == 1
+        outcome = rocketlens(*asked, "--copies")
+        assert [(message["stage"], message["uniqueKey"]) for message in outcome.messages] == [
+            (stage, UNIQUE_KEY) for stage in STAGES
+        ]
+        answers.append(outcome.output)
+    assert answers[0] == answers[1]
+
+
+@pytest.mark.parametrize("where", ["store", "server"])
+def test_copies_come_in_pages_too(g1_store: Path, server: Endpoint, where: str) -> None:
+    place = (g1_store,) if where == "store" else ("--server", server)
+    asked = ("query", *place, "--topic", "TopicBatch", "--tag", "TagC", "--copies", "--json")
+    everything = [message["physicalOffset"] for message in rocketlens(*asked).messages]
+    assert len(everything) == 3 * len(FAILED)
+    newest = rocketlens(*asked, "--max", "7")
+    assert [message["physicalOffset"] for message in newest.messages] == everything[-7:]
+    assert f"--cursor {everything[-7]} " in newest.errors
+    rest = rocketlens(*asked, "--cursor", everything[-7])
+    assert [message["physicalOffset"] for message in rest.messages] == everything[:-7]
+
+
+def test_the_table_with_copies_has_stage_and_topic(g1_store: Path) -> None:
+    outcome = rocketlens("query", g1_store, "--topic", "TopicBatch", "--key", KEY, "--copies")
+    assert [line.split()[1] for line in outcome.text.splitlines()] == ["ID", *STAGES]
+
+
+def test_no_copies_are_no_answer(g1_store: Path, server: Endpoint) -> None:
+    for where in ((g1_store,), ("--server", server)):
+        outcome = rocketlens("query", *where, "--topic", "TopicBatch", "--key", "nosuchkey", "--copies")
+        assert (outcome.code, outcome.output) == (1, b"")
+        assert "searched 10 index files" in outcome.errors
