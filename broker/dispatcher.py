@@ -20,6 +20,7 @@ import msgspec
 
 from broker.config import Endpoint
 from broker.lookup_pool import LookupPool
+from broker.refusals import refusal
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Command, Response, decode_header
 from protocol.errors import RocketLensError
@@ -32,83 +33,11 @@ Answer: TypeAlias = Response | Awaitable[Response]
 Method = TypeVar("Method", bound=Callable[..., Answer])
 Result = TypeVar("Result")
 
-READ_ONLY = "this broker is read-only"
 BUSY = "[OVERLOAD]system busy, start flow control for a while"
 INTERNAL_ERROR = "internal error, the broker's log says more"
 
 WAITING_LIMIT = 1024
 """Requests that may wait for a thread of the pool, all connections together; more are answered SYSTEM_BUSY."""
-
-WRITING_CODES = frozenset(
-    {
-        RequestCode.SEND_MESSAGE,
-        RequestCode.SEND_MESSAGE_V2,
-        RequestCode.SEND_BATCH_MESSAGE,
-        RequestCode.SEND_REPLY_MESSAGE,
-        RequestCode.SEND_REPLY_MESSAGE_V2,
-        RequestCode.CONSUMER_SEND_MSG_BACK,
-        RequestCode.END_TRANSACTION,
-        RequestCode.RECALL_MESSAGE,
-        RequestCode.RESUME_CHECK_HALF_MESSAGE,
-        RequestCode.UPDATE_AND_CREATE_TOPIC,
-        RequestCode.UPDATE_AND_CREATE_TOPIC_LIST,
-        RequestCode.UPDATE_AND_CREATE_STATIC_TOPIC,
-        RequestCode.DELETE_TOPIC_IN_BROKER,
-        RequestCode.DELETE_TOPIC_IN_NAMESRV,
-        RequestCode.REGISTER_TOPIC_IN_NAMESRV,
-        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP,
-        RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
-        RequestCode.DELETE_SUBSCRIPTIONGROUP,
-        RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN,
-        RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
-        RequestCode.CLONE_GROUP_OFFSET,
-        RequestCode.SET_MESSAGE_REQUEST_MODE,
-        RequestCode.UPDATE_BROKER_CONFIG,
-        RequestCode.UPDATE_NAMESRV_CONFIG,
-        RequestCode.PUT_KV_CONFIG,
-        RequestCode.DELETE_KV_CONFIG,
-        RequestCode.WIPE_WRITE_PERM_OF_BROKER,
-        RequestCode.ADD_WRITE_PERM_OF_BROKER,
-        RequestCode.REGISTER_BROKER,
-        RequestCode.UNREGISTER_BROKER,
-        RequestCode.TRIGGER_DELETE_FILES,
-        RequestCode.DELETE_EXPIRED_COMMITLOG,
-        RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE,
-        RequestCode.CLEAN_UNUSED_TOPIC,
-        RequestCode.RESET_MASTER_FLUSH_OFFSET,
-        RequestCode.UPDATE_AND_CREATE_ACL_CONFIG,
-        RequestCode.DELETE_ACL_CONFIG,
-        RequestCode.UPDATE_GLOBAL_WHITE_ADDRS_CONFIG,
-        RequestCode.UPDATE_COLD_DATA_FLOW_CTR_CONFIG,
-        RequestCode.REMOVE_COLD_DATA_FLOW_CTR_CONFIG,
-        RequestCode.SET_COMMITLOG_READ_MODE,
-        RequestCode.AUTH_CREATE_USER,
-        RequestCode.AUTH_UPDATE_USER,
-        RequestCode.AUTH_DELETE_USER,
-        RequestCode.AUTH_CREATE_ACL,
-        RequestCode.AUTH_UPDATE_ACL,
-        RequestCode.AUTH_DELETE_ACL,
-        RequestCode.SWITCH_TIMER_ENGINE,
-    }
-)
-"""Codes that change something on a real broker or name server; a processor may still answer one of them better."""
-
-POP_CODES = frozenset(
-    {
-        RequestCode.POP_MESSAGE,
-        RequestCode.ACK_MESSAGE,
-        RequestCode.BATCH_ACK_MESSAGE,
-        RequestCode.PEEK_MESSAGE,
-        RequestCode.CHANGE_MESSAGE_INVISIBLETIME,
-        RequestCode.NOTIFICATION,
-        RequestCode.POLLING_INFO,
-        RequestCode.POP_ROLLBACK,
-        RequestCode.POP_LITE_MESSAGE,
-    }
-)
-"""Codes by which a broker hands out messages and keeps account of each; clients may pull the same messages."""
-
-POP_REFUSED = f"{READ_ONLY} and keeps no account of popped messages: consume by pulling"
 
 
 class ClientConnection(Protocol):
@@ -206,7 +135,7 @@ class Dispatcher:
         """Answer one request; raises `Cold` alone, and only on a thread that may not wait."""
         handler = self._handlers.get(command.code)
         if handler is None:
-            return _refusal(command.code)
+            return refusal(command.code)
         method, header_type, wants_request = handler
         try:
             header = decode_header(command, header_type)
@@ -251,13 +180,3 @@ def _rows_of(processors: Iterable[object]) -> Iterator[tuple[int, Handler]]:
         for code, header_type, name in handled_methods(type(processor)):
             method = getattr(processor, name)
             yield int(code), Handler(method, header_type, len(inspect.signature(method).parameters) > 1)
-
-
-def _refusal(code: int) -> Response:
-    """The answer to a code that has no handler, in a Java broker's words (remoting-protocol §1.7)."""
-    if code in WRITING_CODES:
-        return Response(ResponseCode.NO_PERMISSION, remark=READ_ONLY)
-    if code in POP_CODES:
-        remark = f" request type {code} not supported; {POP_REFUSED}"
-        return Response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=remark)
-    return Response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=f" request type {code} not supported")

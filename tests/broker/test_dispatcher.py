@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from broker.config import Endpoint
-from broker.dispatcher import WRITING_CODES, Dispatcher, Request, check_families, handles
+from broker.dispatcher import Dispatcher, Request, check_families, handles
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Command, Response, decode_command, encode_request
 from protocol.errors import CorruptRecord
@@ -87,30 +87,6 @@ def test_an_unknown_code_is_refused_in_a_brokers_words(code: int) -> None:
 
 
 # remoting-protocol §10, "refuse with 16".
-REFUSED = [10, 310, 320, 324, 325, 36, 37, 370, 17, 18, 25, 100, 102, 200, 207, 215, 216, 217, 222, 225, 314, 318, 205,
-           327, 353]  # fmt: skip
-
-
-@pytest.mark.parametrize("code", REFUSED)
-def test_a_code_that_writes_is_refused_because_this_broker_is_read_only(code: int) -> None:
-    response = answer(code)
-    assert response.code == ResponseCode.NO_PERMISSION
-    assert "this broker is read-only" in (response.remark or "")
-
-
-@pytest.mark.parametrize("code", [*range(200050, 200057), 200070, 200151])
-def test_a_code_that_pops_is_refused_saying_what_works_instead(code: int) -> None:
-    """A Java client throws this code and remark at whoever popped."""
-    remark = f" request type {code} not supported; this broker is read-only and keeps no account of popped messages: "
-    assert answer(code) == Response(ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=f"{remark}consume by pulling")
-
-
-def test_no_code_of_the_read_side_counts_as_writing() -> None:
-    reading = {11, 12, 14, 21, 26, 28, 29, 30, 31, 32, 33, 34, 35, 38, 41, 42, 46, 105, 106, 201, 202, 203, 204, 206,
-               208, 224, 300, 304, 305, 315, 317, 319, 321, 328, 351, 361, 907}  # fmt: skip
-    assert not reading & WRITING_CODES
-
-
 def test_a_missing_field_is_named() -> None:
     response = answer(RequestCode.VIEW_MESSAGE_BY_ID)
     assert response.code == ResponseCode.SYSTEM_ERROR

@@ -13,7 +13,8 @@ from functools import cache
 import pytest
 
 from broker.config import Endpoint
-from broker.dispatcher import WRITING_CODES, handled_methods
+from broker.dispatcher import handled_methods
+from broker.refusals import WRITING_CODES
 from broker.request_families import PROCESSORS
 from broker_harness import service_of, serving
 from golden_deviations import DEVIATIONS, LARGEST_NUMBER, expected_of, is_same, refusal_of

@@ -42,7 +42,8 @@ import pytest
 
 from asking import Asker
 from broker.broker_service import build_processors
-from broker.dispatcher import WRITING_CODES, Dispatcher
+from broker.dispatcher import Dispatcher
+from broker.refusals import WRITING_CODES
 from broker_harness import connected, service_of, serving, until
 from heartbeats import consumer, heartbeat, subscription
 from protocol.codes import SerializeType
