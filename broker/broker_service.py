@@ -5,6 +5,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from broker.client_calls import ClientCalls
 from broker.client_registry import ClientRegistry
 from broker.config import Endpoint, ServeOptions
 from broker.consumer_offsets import ConsumerOffsets
@@ -32,8 +33,9 @@ class BrokerService:
     from the store; `advertise_ip` is the same with its host name resolved. `started_timestamp` in milliseconds.
     `clients`, `offsets`, `polls`, `subscriptions` and `locks` are what the families share: who is connected, how far
     consumer groups have come, which pulls wait, what they choose by, and which member has which queue to itself.
-    `notices` tell members of changes in their group. `keeper` writes offsets down, None keeps them in memory alone.
-    `found_pulls` is where pulls that found messages are noted, on any thread, None while nobody takes notice.
+    `notices` tell members of changes in their group, `calls` ask them what only they know. `keeper` writes offsets
+    down, None keeps them in memory alone. `found_pulls` is where pulls that found messages are noted, on any thread,
+    None while nobody takes notice.
     """
 
     store: "MessageStore"
@@ -45,6 +47,7 @@ class BrokerService:
     started_timestamp: int = field(default_factory=_now_timestamp)
     clients: ClientRegistry = field(default_factory=ClientRegistry)
     locks: QueueLocks = field(default_factory=QueueLocks)
+    calls: ClientCalls = field(default_factory=ClientCalls)
     offsets: ConsumerOffsets = field(init=False)
     polls: LongPolling = field(init=False)
     subscriptions: Subscriptions = field(init=False)

@@ -308,6 +308,8 @@ class Connection(asyncio.Protocol):
         except ProtocolError as error:
             return self._append(*answer_unreadable(frame, error), output)
         if command.flag & RESPONSE_FLAG:
+            if self._settings.replied is not None:
+                self._settings.replied(self, command)
             return 0
         if len(frame[1]) > SHORTEST_FIELD * self._limits.ext_fields:
             refused = self._count_fields(command)

@@ -29,7 +29,8 @@ class ConnectionSettings:
 
     `frame_limit` in bytes, `open` the connections there are, each with what tells how much its client has not read.
     `all_closed` is set while there are none. Without `fast_lane` every request goes the ordinary way. `lost` is told of
-    each connection that is gone. `costs` of all connections together.
+    each connection that is gone, `replied` of what clients answer to requests of ours. `costs` of all connections
+    together.
     """
 
     dispatcher: Dispatcher
@@ -39,6 +40,7 @@ class ConnectionSettings:
     open: "dict[Connection, Callable[[], int]]" = field(default_factory=dict)
     all_closed: asyncio.Event = field(default_factory=asyncio.Event)
     lost: "Callable[[Connection], None] | None" = None
+    replied: "Callable[[Connection, Command], None] | None" = None
 
     def __post_init__(self) -> None:
         self.all_closed.set()

@@ -3,6 +3,7 @@
 from typing import Any
 
 from broker.dispatcher import check_families
+from broker.processors.ask_consumer import AskConsumerProcessor
 from broker.processors.broker_admin import BrokerAdminProcessor
 from broker.processors.client_manage import ClientManageProcessor
 from broker.processors.consume_stats import ConsumeStatsProcessor
@@ -21,6 +22,7 @@ PROCESSORS: tuple[type[Any], ...] = (
     TopicAdminProcessor,
     ConsumerManageProcessor,
     ConsumeStatsProcessor,
+    AskConsumerProcessor,
     ClientManageProcessor,
     QueueLockProcessor,
     QueryAssignmentProcessor,

@@ -81,10 +81,12 @@ class Server:
         costs = Costs(self._options.limits, time.monotonic)
         self._settings = ConnectionSettings(self._dispatcher, self._options.frame_limit, lane, costs)
         self._settings.lost = service.clients.connection_lost
+        self._settings.replied = service.calls.answered
         self._colleagues = colleagues
         if isinstance(colleagues, Member):
             self._dispatcher.forward(OWNED_CODES, colleagues.forward)
             self._settings.lost = colleagues.connection_lost
+            self._settings.replied = colleagues.replied
         self._servers: list[asyncio.Server] = []
         self._context = watched_context(self._options.tls) if self._options.tls.is_on else None
         self._reception = self._make_reception(costs)

@@ -15,7 +15,7 @@ from broker.config import Endpoint, ServeOptions
 from broker.dispatcher import Dispatcher
 from broker.listeners import bind_listeners, close_listeners
 from broker.server import Server
-from protocol.command import Command, decode_command, encode_request
+from protocol.command import Command, Response, decode_command, encode_request, encode_response
 from protocol.frame import FrameDecoder
 
 DEADLINE_SECONDS = 20.0
@@ -118,6 +118,10 @@ class RawClient:
             while not self.pushed:
                 await self._receive()
         return self.pushed.pop(0)
+
+    def reply(self, call: Command, body: bytes = b"", **members: Any) -> None:
+        """Answer a request of the server's."""
+        self.writer.write(encode_response(call, Response(body=body, **members)) + body)
 
     async def _receive(self) -> None:
         data = await self.reader.read(65536)

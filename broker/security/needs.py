@@ -53,6 +53,7 @@ FIELDS: dict[int, tuple[tuple[str, bool, Permission], ...]] = {
     Code.QUERY_SUBSCRIPTION_BY_CONSUMER: (("topic", False, SUB), ("group", True, SUB)),
     Code.GET_SUBSCRIPTIONGROUP_CONFIG: (("group", True, SUB),),
     Code.GET_CONSUMER_CONNECTION_LIST: (("consumerGroup", True, SUB),),
+    Code.GET_CONSUMER_RUNNING_INFO: (("consumerGroup", True, SUB),),
     Code.GET_PRODUCER_CONNECTION_LIST: (("producerGroup", True, ANY),),
     Code.GET_CONSUME_STATS: (("topic", False, SUB), ("consumerGroup", True, SUB)),
     Code.CONSUMER_SEND_MSG_BACK: (("group", True, SUB),),

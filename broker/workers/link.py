@@ -1,7 +1,8 @@
 """What workers tell each other: msgpack arrays over a Unix socket, the first element saying which kind one is.
 
-Worker 0 keeps groups, locks and offsets for all. A worker sends it whole requests about them, who went away, and
-offsets that came with pulls; worker 0 sends answers, frames for a worker's clients, and what groups subscribe to.
+Worker 0 keeps groups, locks and offsets for all. A worker sends it whole requests about them, who went away, offsets
+that came with pulls, and what clients answer to worker 0's requests; worker 0 sends answers, frames for a worker's
+clients, and what groups subscribe to.
 """
 
 import asyncio
@@ -27,6 +28,8 @@ class Kind(IntEnum):
     """connection"""
     COMMIT = 3
     """group, topic, queue id, offset"""
+    REPLY = 4
+    """connection, remark, then the fields of a `Command` that answers a request of ours"""
     ANSWER = 11
     """number, code, remark, fields, body"""
     PUSH = 12

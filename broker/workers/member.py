@@ -21,7 +21,7 @@ from broker.workers.link import Kind, Link, is_ours
 from broker.workers.owner import as_fields
 from protocol.bodies import SubscriptionData, decode_json
 from protocol.codes import RequestCode
-from protocol.command import Response
+from protocol.command import Command, Response
 from protocol.headers import EmptyRequestHeader
 
 if TYPE_CHECKING:
@@ -52,9 +52,11 @@ OWNED_CODES = frozenset(
         RequestCode.LOCK_BATCH_MQ,
         RequestCode.UNLOCK_BATCH_MQ,
         RequestCode.QUERY_ASSIGNMENT,
+        RequestCode.GET_CONSUMER_RUNNING_INFO,
+        RequestCode.CONSUME_MESSAGE_DIRECTLY,
     }
 )
-"""Codes whose answers depend on groups, locks or offsets, or count what a server did."""
+"""Codes whose answers depend on groups, their members, locks or offsets, or count what a server did."""
 
 
 class CopiedRegistry(ClientRegistry):
@@ -168,6 +170,12 @@ class Member:
             del self._connections[key]
             self._heartbeats.pop(key, None)
             self.tell(Kind.LOST, key)
+
+    def replied(self, connection: ClientConnection, command: Command) -> None:
+        """Hand worker 0 what a client answers to a request of its."""
+        key = self._keys.get(connection)
+        if key is not None:
+            self.tell(Kind.REPLY, key, command.remark, as_fields(command))
 
     def tell(self, kind: Kind, *rest: Any) -> None:
         """Send what needs no answer; lost when worker 0 is just being replaced."""

@@ -87,10 +87,20 @@ class Owner:
             self._answer(link, *rest)
         elif kind == Kind.COMMIT:
             self._service.offsets.commit(*rest)
+        elif kind == Kind.REPLY:
+            self._replied(link, *rest)
         elif kind == Kind.LOST:
             connection = self._connections[link].pop(rest[0], None)
             if connection is not None:
                 self._forget(connection)
+
+    def _replied(self, link: Link, key: int, remark: str | None, fields: list[Any]) -> None:
+        """Hand on what a worker's client answers to a request of ours."""
+        connection = self._connections[link].get(key)
+        if connection is not None:
+            command = as_command(fields)
+            command.remark = remark
+            self._service.calls.answered(connection, command)
 
     def _forget(self, connection: RemoteConnection) -> None:
         connection.is_open = False

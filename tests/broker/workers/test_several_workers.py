@@ -120,13 +120,13 @@ async def test_offsets_and_locks_are_the_same_everywhere(server: Serving) -> Non
     queue = {"topic": "TopicTest", "queueId": "1"}
     mq_set = [{"brokerName": "broker-a", "queueId": 1, "topic": "TopicTest"}]
     async with clients_of(server) as clients:
+        await join(clients[0], "puller")
         for offset, client in enumerate(clients, 1):
             fields = {"consumerGroup": GROUP, "commitOffset": str(offset), **queue}
             assert (await client.ask(15, fields)).code == 0
             for other in clients:
                 answer = await other.ask(14, {"consumerGroup": GROUP, **queue})
                 assert ext_fields_of(answer)["offset"] == str(offset)
-        await join(clients[0], "puller")
         # An offset that comes with a pull goes to worker 0 too.
         for client in clients:
             await client.ask(11, PULL | {"sysFlag": "1", "commitOffset": "7", "queueId": "2"})
@@ -138,6 +138,21 @@ async def test_offsets_and_locks_are_the_same_everywhere(server: Serving) -> Non
             answer = await client.ask(41, {}, body=body)
             granted.append(len(json.loads(bytes(answer.body))["lockOKMQSet"]))
         assert granted == [1] + [0] * (len(clients) - 1)
+
+
+async def test_what_a_member_tells_of_itself_comes_back_whatever_workers_both_are_at(server: Serving) -> None:
+    async with clients_of(server) as clients:
+        for number, client in enumerate(clients):
+            await join(client, f"client-{number}")
+        for number, client in enumerate(clients):
+            asking = clients[number - 1]
+            opaque = asking.send(307, {"consumerGroup": GROUP, "clientId": f"client-{number}", "jstackEnable": "true"})
+            while (call := await client.push()).code == 40:
+                pass
+            assert (call.code, ext_fields_of(call)["jstackEnable"]) == (307, "true")
+            client.reply(call, b"{}", remark=f"of {number}")
+            answer = await asking.answer()
+            assert (answer.opaque, answer.code, answer.remark, answer.body) == (opaque, 0, f"of {number}", b"{}")
 
 
 async def test_groups_outlive_worker_0(server: Serving) -> None:
