@@ -10,6 +10,7 @@ from broker.broker_service import BrokerService
 from broker.client_registry import as_connection
 from broker.dispatcher import handles
 from broker.metadata_page import page_of
+from broker.refusals import READ_ONLY
 from broker.topic_catalog import find_topic
 from protocol.bodies import (
     ConsumerConnection,
@@ -32,6 +33,9 @@ from protocol.headers import (
     QueryTopicsByConsumerRequestHeader,
     UpdateConsumerOffsetRequestHeader,
 )
+
+NO_MEMBER = f"{READ_ONLY}: offsets are taken from groups with members here alone, and {{}} has none"
+"""Why a committed offset is refused, but for the group's name."""
 
 
 class ConsumerManageProcessor:
@@ -132,11 +136,16 @@ class ConsumerManageProcessor:
 
     @handles(RequestCode.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetRequestHeader)
     def update_consumer_offset(self, header: UpdateConsumerOffsetRequestHeader) -> Response:
-        """Remember how far a group has come, or where an operator wants it to go on."""
+        """Remember how far a group has come that has members here.
+
+        For any other group it is a tool that writes (cloneGroupOffset): told a success that no broker would ever see.
+        """
         topic = find_topic(self._store, header.topic)
         if topic is None or not 0 <= header.queue_id < topic.read_queue_nums:
             remark = f"there is no queue {header.queue_id} of topic {header.topic}"
             return Response(ResponseCode.TOPIC_NOT_EXIST, remark)
+        if self._clients.consumer_group(header.consumer_group) is None:
+            return Response(ResponseCode.NO_PERMISSION, NO_MEMBER.format(header.consumer_group))
         self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         return Response()
 

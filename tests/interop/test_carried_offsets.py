@@ -1,22 +1,44 @@
 """Offsets that groups committed to a server of ours, given to the official broker: it takes them up as its own."""
 
 import shutil
+import socket
 from pathlib import Path
 
 import pytest
 
+from heartbeats import consumer, heartbeat
 from interop.official_broker import official_broker
 from interop.rocketlens_process import rocketlens_serving
 from interop.stages import committed
 from interop.stored import stored
-from interop.wire import ask
+from interop.wire import Frame, FrameSplitter, encode_request
 
 pytestmark = pytest.mark.interop
 
-UPDATE_CONSUMER_OFFSET = 15
+UPDATE_CONSUMER_OFFSET, HEART_BEAT = 15, 34
 FILE = "consumerOffset.json"
 OWN = {("CG_TAG", "TopicTest", 1): 3, ("CG_new", "TopicTest", 2): 7, ("CG_new", "BulkTopic", 0): 1}
 """What is committed here: of a group that the store knows, and of one that it does not."""
+
+
+def commit(server: tuple[str, int]) -> None:
+    """Commit `OWN` as a member of its groups."""
+    groups = [consumer(group) for group in sorted({group for group, _, _ in OWN})]
+    with socket.create_connection(server, 5) as connection:
+        splitter = FrameSplitter()
+
+        def ask_here(code: int, fields: dict[str, str], body: bytes = b"") -> Frame:
+            connection.sendall(encode_request(code, 1, fields, body))
+            while True:
+                # A member is also told that its group changed.
+                for frame in splitter.feed(connection.recv(1 << 16)):
+                    if frame.is_response:
+                        return frame
+
+        assert ask_here(HEART_BEAT, {}, heartbeat("c", *groups)).code == 0
+        for (group, topic, queue_id), offset in OWN.items():
+            fields = {"consumerGroup": group, "topic": topic, "queueId": str(queue_id), "commitOffset": str(offset)}
+            assert ask_here(UPDATE_CONSUMER_OFFSET, fields).code == 0
 
 
 def test_a_broker_goes_on_where_groups_have_come_on_an_archive_of_its_store(tmp_path: Path) -> None:
@@ -25,9 +47,7 @@ def test_a_broker_goes_on_where_groups_have_come_on_an_archive_of_its_store(tmp_
     with rocketlens_serving(store, tmp_path) as server:
         known = {place: offset for place in known if (offset := committed(server, *place)) is not None}
         assert known, "the store's own offsets of the group"
-        for (group, topic, queue_id), offset in OWN.items():
-            fields = {"consumerGroup": group, "topic": topic, "queueId": str(queue_id), "commitOffset": str(offset)}
-            assert ask(server, UPDATE_CONSUMER_OFFSET, fields).code == 0
+        commit(server)
     copy = tmp_path / "broker-store"
     shutil.copytree(store, copy)
     shutil.copy(tmp_path / "state" / FILE, copy / "config" / FILE)

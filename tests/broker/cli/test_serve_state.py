@@ -11,6 +11,7 @@ import pytest
 
 from broker.config import Endpoint
 from golden_frames import parse_java_json
+from heartbeats import consumer, heartbeat, subscription
 from process import rocketlens, serving_process
 from protocol.command import Command, decode_command, encode_request, ext_fields_of
 
@@ -30,14 +31,14 @@ class Client:
     def __init__(self, endpoint: Endpoint) -> None:
         self._socket = socket.create_connection(endpoint, 20)
 
-    def ask(self, code: int, **fields: str) -> Command:
-        self._socket.sendall(encode_request(code, FIELDS | fields, opaque=1))
-        (length,) = struct.unpack(">i", self._read(4))
-        kind, *_ = frame = self._read(length)
-        header_length = int.from_bytes(frame[1:4])
-        return decode_command((kind, frame[4 : 4 + header_length], frame[4 + header_length :]))
+    def ask(self, code: int, body: bytes = b"", **fields: str) -> Command:
+        self._socket.sendall(encode_request(code, FIELDS | fields, opaque=1, body=body))
+        while not (answer := self._receive()).is_response:
+            pass
+        return answer
 
     def commit(self, offset: int) -> None:
+        assert self.ask(34, heartbeat("c", consumer("G", subscription("TopicTest")))).code == 0
         assert self.ask(15, commitOffset=str(offset)).code == 0
 
     def committed(self) -> int | None:
@@ -46,6 +47,12 @@ class Client:
 
     def close(self) -> None:
         self._socket.close()
+
+    def _receive(self) -> Command:
+        (length,) = struct.unpack(">i", self._read(4))
+        kind, *_ = frame = self._read(length)
+        header_length = int.from_bytes(frame[1:4])
+        return decode_command((kind, frame[4 : 4 + header_length], frame[4 + header_length :]))
 
     def _read(self, size: int) -> bytes:
         data = b""

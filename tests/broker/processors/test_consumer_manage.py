@@ -23,8 +23,12 @@ def offset_of(asker: Asker, group: str, topic: str, queue_id: int, **fields: str
 
 
 def commit(asker: Asker, group: str, topic: str, queue_id: int, offset: int) -> int:
+    """The answer to a commit of a member that comes for it and leaves."""
     fields = {"consumerGroup": group, "topic": topic, "queueId": str(queue_id), "commitOffset": str(offset)}
-    return asker.ask(15, fields).code
+    asker.ask(34, body=heartbeat("c", consumer(group)))
+    answer = asker.ask(15, fields)
+    asker.ask(35, {"clientID": "c", "consumerGroup": group})
+    return answer.code
 
 
 # ---------------------------------------------------------------------- members
@@ -144,6 +148,17 @@ def test_a_negative_offset_says_nothing_and_is_no_error(g1: Asker) -> None:
     g1.ask(34, body=heartbeat("c1", consumer("CG_TAG")))
     assert commit(g1, "CG_TAG", "TopicTest", 1, -1) == 0
     assert offset_of(g1, "CG_TAG", "TopicTest", 1) == (0, "2")
+
+
+def test_an_offset_of_a_group_without_members_is_refused_for_only_tools_commit_so(g1: Asker) -> None:
+    """What cloneGroupOffset does: a success would be believed, and no broker would ever know of it."""
+    fields = {"consumerGroup": "CG_CLONE", "topic": "TopicTest", "queueId": "1", "commitOffset": "9"}
+    answer = g1.ask(15, fields)
+    assert answer.code == 16
+    assert answer.remark == (
+        "this broker is read-only: offsets are taken from groups with members here alone, and CG_CLONE has none"
+    )
+    assert g1.ask(14, fields | {"setZeroIfNotFound": "false"}).code == 22
 
 
 @pytest.mark.parametrize(("topic", "queue_id"), [("NoSuchTopic", 0), ("TopicTest", 4), ("TopicTest", -1)])
