@@ -19,6 +19,9 @@ from protocol.headers import EmptyRequestHeader, ViewBrokerStatsDataRequestHeade
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 """Delayed messages wait here; those of delay level n in queue n − 1."""
 
+TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
+"""Where clients send what they trace, if the broker has it made this topic (traceTopicEnable)."""
+
 HEAD_BYTES = 1024
 """Enough of a record to hold its store time, whatever its hosts are."""
 
@@ -27,6 +30,12 @@ NOTHING_A_SECOND = "0.0 0.0 0.0"
 
 POOLS = ("ack", "litePull", "pull", "query", "send")
 """Thread pools of a Java broker, whose queues the tools print; nothing queues here."""
+
+PUT_SPANS = (
+    *("<=0ms", "0~10ms", "10~50ms", "50~100ms", "100~200ms", "200~500ms", "500ms~1s"),
+    *("1~2s", "2~3s", "3~4s", "4~5s", "5~10s", "10s~"),
+)
+"""Durations by which a broker counts what it writes."""
 
 DAYS = ("YesterdayMorning", "TodayMorning", "TodayNow")
 
@@ -104,11 +113,11 @@ class BrokerAdminProcessor:
             "listenPort": str(address.port),
             "maxMessageSize": str(4 * 1024 * 1024),
             "messageDelayLevel": DELAY_LEVELS,
-            "msgTraceTopicName": "RMQ_SYS_TRACE_TOPIC",
+            "msgTraceTopicName": TRACE_TOPIC,
             "slaveReadEnable": "false",
             "storePathRootDir": str(self._store.layout.root),
             "traceOn": "true",
-            "traceTopicEnable": "false",
+            "traceTopicEnable": _java_boolean(TRACE_TOPIC in self._store.config.topics),
             "useTLS": "false",
         }
         version = {"counter": 0, "stateVersion": 0, "timestamp": self._service.started_timestamp}
@@ -181,7 +190,7 @@ def _idle_figures() -> dict[str, str]:
         "putLatency99": "0.00",
         "putLatency999": "0.00",
         "putMessageAverageSize": "0.0",
-        "putMessageDistributeTime": "",
+        "putMessageDistributeTime": "".join(f"[{span}]:0 " for span in PUT_SPANS),
         "putMessageEntireTimeMax": "0",
         "putMessageFailedTimes": "0",
         "putMessageSizeTotal": "0",
@@ -200,6 +209,10 @@ def _idle_figures() -> dict[str, str]:
         figures |= {f"{pool}ThreadPoolQueue{figure}": "0" for figure in ("Capacity", "HeadWaitTimeMills", "Size")}
     figures |= {f"msg{what}Total{day}": "0" for what in ("Get", "Put") for day in DAYS}
     return figures
+
+
+def _java_boolean(value: bool) -> str:
+    return "true" if value else "false"
 
 
 def _gibibytes(size: int) -> str:

@@ -27,6 +27,7 @@ import org.apache.rocketmq.common.message.MessageExt;
 import org.apache.rocketmq.common.message.MessageQueue;
 import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
 import org.apache.rocketmq.tools.command.MQAdminStartup;
+import org.apache.rocketmq.tools.command.SubCommand;
 
 /**
  * Runs mqadmin commands and official Java clients, of any version from 4.9 on, for tests: reads one command as a line of
@@ -107,6 +108,22 @@ public final class Harness {
         }
     }
 
+    /** Some commands print tables until somebody stops them. */
+    private record Limiter(Thread running, long millis) implements Runnable {
+        @Override
+        public void run() {
+            try {
+                Thread.sleep(millis);
+                while (true) {
+                    running.interrupt();
+                    Thread.sleep(200);
+                }
+            } catch (InterruptedException done) {
+                Thread.currentThread().interrupt();
+            }
+        }
+    }
+
     public static void main(String[] arguments) throws Exception {
         PrintStream answers = System.out;
         System.setOut(System.err);
@@ -128,7 +145,9 @@ public final class Harness {
         Map<String, Object> answer = new LinkedHashMap<>();
         try {
             switch (command.getString("command")) {
-                case "mqadmin" -> answer.put("output", mqadmin(command.getJSONArray("arguments").toArray(new String[0])));
+                case "mqadmin" -> answer.put("output",
+                    mqadmin(command.getJSONArray("arguments").toArray(new String[0]), command.getLongValue("limitMillis")));
+                case "commands" -> answer.put("names", commandNames());
                 case "view" -> answer.put("messages", List.of(describe(view(command))));
                 case "query" -> answer.put("messages", describe(query(command).getMessageList()));
                 case "send" -> answer.put("status", send(command));
@@ -149,8 +168,8 @@ public final class Harness {
         return answer;
     }
 
-    /** What the command prints on stdout and stderr, in the order of printing. */
-    private String mqadmin(String[] arguments) throws Exception {
+    /** What the command prints on stdout and stderr, in the order of printing; with a limit it is interrupted then. */
+    private String mqadmin(String[] arguments, long limitMillis) throws Exception {
         forgetCommands();
         ByteArrayOutputStream printed = new ByteArrayOutputStream();
         PrintStream stream = new PrintStream(printed, true, StandardCharsets.UTF_8);
@@ -158,17 +177,51 @@ public final class Harness {
         PrintStream err = System.err;
         System.setOut(stream);
         System.setErr(stream);
-        Thread waker = new Thread(new Waker(Thread.currentThread()));
-        waker.setDaemon(true);
-        waker.start();
+        List<Thread> helpers = new ArrayList<>(List.of(new Thread(new Waker(Thread.currentThread()))));
+        if (limitMillis > 0) {
+            helpers.add(new Thread(new Limiter(Thread.currentThread(), limitMillis)));
+        }
+        for (Thread helper : helpers) {
+            helper.setDaemon(true);
+            helper.start();
+        }
         try {
             MQAdminStartup.main(arguments);
         } finally {
-            waker.interrupt();
+            helpers.forEach(Harness::end);
+            Thread.interrupted();
             System.setOut(out);
             System.setErr(err);
         }
         return printed.toString(StandardCharsets.UTF_8);
+    }
+
+    /** Ends a helper, which may interrupt us until it has ended. */
+    private static void end(Thread helper) {
+        helper.interrupt();
+        while (helper.isAlive()) {
+            try {
+                helper.join();
+            } catch (InterruptedException again) {
+                Thread.interrupted();
+            }
+        }
+    }
+
+    /** The names of all commands that mqadmin of this version knows. */
+    private static List<String> commandNames() throws Exception {
+        forgetCommands();
+        MQAdminStartup.initCommand();
+        List<String> names = new ArrayList<>();
+        for (Field field : MQAdminStartup.class.getDeclaredFields()) {
+            if (List.class.isAssignableFrom(field.getType())) {
+                field.setAccessible(true);
+                for (Object command : (List<?>) field.get(null)) {
+                    names.add(((SubCommand) command).commandName());
+                }
+            }
+        }
+        return names;
     }
 
     /** Commands keep the client of their last run, and start-up adds them all once more each time. */

@@ -113,10 +113,19 @@ class JavaClient:
             )
         self._pending = b""
 
-    def mqadmin(self, *arguments: str) -> str:
-        """What ``mqadmin`` prints for these arguments, without the stack frames of the harness beneath it."""
-        printed: str = self._ask({"command": "mqadmin", "arguments": arguments})["output"]
+    def mqadmin(self, *arguments: str, limit_millis: int = 0) -> str:
+        """What ``mqadmin`` prints for these arguments, without the stack frames of the harness beneath it.
+
+        With a limit it is interrupted after that time: some commands go on for ever.
+        """
+        command = {"command": "mqadmin", "arguments": arguments, "limitMillis": limit_millis}
+        printed: str = self._ask(command)["output"]
         return "".join(line for line in printed.splitlines(keepends=True) if not line.startswith("\tat Harness."))
+
+    def commands(self) -> list[str]:
+        """The names of all commands that mqadmin of this version knows."""
+        names: list[str] = self._ask({"command": "commands"})["names"]
+        return names
 
     def view(self, name_server: str, client: str, message_id: str, topic: str | None) -> dict[str, Any]:
         """``viewMessage(topic, id)`` of the admin, producer or consumer; without topic the one-argument form of 4.x."""

@@ -1,22 +1,9 @@
-"""The recorded mqadmin cases that issue from `golden/g1` and that our server must answer alike."""
+"""The recorded mqadmin cases of `golden/g1`: what our server must answer alike, and what it must refuse."""
 
 from dataclasses import dataclass
 from pathlib import Path
 
 from golden_store import G1
-
-COMMANDS = {
-    "queryMsgById",
-    "queryMsgByKey",
-    "queryMsgByUniqueKey",
-    "queryMsgByOffset",
-    "topicList",
-    "topicRoute",
-    "topicStatus",
-    "topicClusterList",
-    "clusterList",
-    "queryCq",
-}
 
 
 @dataclass(frozen=True)
@@ -34,11 +21,23 @@ class Case:
 
 
 def read_cases(folder: Path = G1) -> list[Case]:
-    """The recorded cases of `COMMANDS`, in the order they were recorded."""
-    lines = (folder / "mqadmin.cases").read_text().splitlines()
-    cases = (line.split("|", 1) for line in lines)
+    """The cases with a recorded output, in the order they were recorded."""
     return [
-        Case(name, arguments, (folder / "mqadmin-out" / f"{name}.txt").read_text())
-        for name, arguments in cases
-        if arguments.split()[0] in COMMANDS
+        Case(name, arguments, output.read_text())
+        for name, arguments in _all_cases(folder)
+        if (output := _output(folder, name)).exists()
     ]
+
+
+def read_refused_cases(folder: Path = G1) -> dict[str, str]:
+    """The arguments of the cases without a recorded output, by name: they write."""
+    return {name: arguments for name, arguments in _all_cases(folder) if not _output(folder, name).exists()}
+
+
+def _all_cases(folder: Path) -> list[tuple[str, str]]:
+    lines = (folder / "mqadmin.cases").read_text().splitlines()
+    return [(name, arguments) for name, _, arguments in (line.partition("|") for line in lines)]
+
+
+def _output(folder: Path, name: str) -> Path:
+    return folder / "mqadmin-out" / f"{name}.txt"

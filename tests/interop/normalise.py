@@ -2,7 +2,7 @@
 
 A printed text is cut into cells that together are all of it but white space. A cell in a column of `MAY_DIFFER` is
 compared by its form alone, every other one by its text; rows that Java prints in the order of a hash table are compared
-as a set.
+as a set. Of a configuration only the properties in `COMPARED` are looked at: the others configure what is not here.
 """
 
 import re
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 ADDRESS = r"\[?[0-9a-f.:]+\]?:\d+"
 NUMBER = r"\d+(\.\d+)?"
 READABLE = r"[46]"
+RATES = rf"({NUMBER} ?){{1,3}}"
 LOAD = rf"{NUMBER}\({NUMBER},\d+ms(\|{NUMBER},\d+ms)?\)"
 
 MAY_DIFFER: dict[tuple[str, str], str] = {
@@ -27,6 +28,35 @@ MAY_DIFFER: dict[tuple[str, str], str] = {
     ("topicRoute", '"perm"'): READABLE,
     ("topicRoute", "#BrokerAddrs"): rf"\{{0={ADDRESS}\}}",
     ("topicRoute", "#Perm"): READABLE,
+    ("brokerStatus", "EndTransactionThreadPoolQueueCapacity"): r"\d+",
+    ("brokerStatus", "ackThreadPoolQueueCapacity"): r"\d+",
+    ("brokerStatus", "bootTimestamp"): r"\d{13}",
+    ("brokerStatus", "brokerVersionDesc"): r"V\d+_\d+_\d+",
+    ("brokerStatus", "commitLogDirCapacity"): rf"Total : {NUMBER} [KMGT]iB, Free : {NUMBER} [KMGT]iB\.",
+    ("brokerStatus", "commitLogDiskRatio"): NUMBER,
+    ("brokerStatus", "consumeQueueDiskRatio"): NUMBER,
+    ("brokerStatus", "getFoundTps"): RATES,
+    ("brokerStatus", "getMessageEntireTimeMax"): r"\d+",
+    ("brokerStatus", "getMissTps"): RATES,
+    ("brokerStatus", "getTotalTps"): RATES,
+    ("brokerStatus", "getTransferredTps"): RATES,
+    ("brokerStatus", "litePullThreadPoolQueueCapacity"): r"\d+",
+    ("brokerStatus", "msgGetTotalTodayNow"): r"\d+",
+    ("brokerStatus", "msgPutTotalTodayNow"): r"\d+",
+    ("brokerStatus", "pullThreadPoolQueueCapacity"): r"\d+",
+    ("brokerStatus", "putMessageAverageSize"): NUMBER,
+    ("brokerStatus", "putMessageEntireTimeMax"): r"\d+",
+    ("brokerStatus", "putMessageSizeTotal"): r"\d+",
+    ("brokerStatus", "putMessageTimesTotal"): r"\d+",
+    ("brokerStatus", "putTps"): RATES,
+    ("brokerStatus", "queryThreadPoolQueueCapacity"): r"\d+",
+    ("brokerStatus", "runtime"): r"\[ \d+ days, \d+ hours, \d+ minutes, \d+ seconds \]",
+    ("brokerStatus", "sendThreadPoolQueueCapacity"): r"\d+",
+    ("getBrokerConfig", "listenPort"): r"\d+",
+    ("getBrokerConfig", "storePathRootDir"): r"(/[\w.-]+)+",
+    ("getNamesrvConfig", "=="): ADDRESS,
+    ("getNamesrvConfig", "bindAddress"): r"[0-9a-f.:]+",
+    ("getNamesrvConfig", "listenPort"): r"\d+",
     ("*", "... more"): r"\d+",
 }
 """(command, column) → what the text there must look like. ``... more`` counts the frames of mqadmin's callers too."""
@@ -37,8 +67,49 @@ UNORDERED = {
     "queryMsgById": "MessageTrack",
     "queryMsgByUniqueKey": "MessageTrack",
     "queryMsgByOffset": "MessageTrack",
+    "brokerConsumeStats": "#Topic",
+    "getBrokerConfig": "property",
+    "getNamesrvConfig": "property",
 }
 """Command → the first column of the rows that come in the order of a Java hash table."""
+
+COMPARED = {
+    "getBrokerConfig": {
+        "brokerClusterName",
+        "brokerIP1",
+        "brokerId",
+        "brokerName",
+        "brokerRole",
+        "enablePropertyFilter",
+        "flushDiskType",
+        "listenPort",
+        "maxMessageSize",
+        "messageDelayLevel",
+        "msgTraceTopicName",
+        "slaveReadEnable",
+        "storePathRootDir",
+        "traceOn",
+        "traceTopicEnable",
+        "useTLS",
+    },
+    "getNamesrvConfig": {
+        "bindAddress",
+        "enableAllTopicList",
+        "enableTopicList",
+        "listenPort",
+        "orderMessageEnable",
+        "serverChannelMaxIdleTimeSeconds",
+        "supportActingMaster",
+    },
+}
+"""Command → the properties of a configuration that mean something here."""
+
+ONE_SIDED = {"brokerStatus": r"commitLogDiskRatio_/.*|getTransferedTps|rocketlens\w+"}
+"""Command → properties that only one of two servers has: named after a path, for clients up to 4.9, of ours alone."""
+
+
+PROPERTY = re.compile(r"(?P<name>(?=[^:]{32,}: |[^=]{40,}=  )\w[^\s:.=]* *[:=]) *(?P<value>\S.*?)?\s*")
+"""A name in a wide column, and its value, behind a colon (brokerStatus) or an equals sign (configurations)."""
 
 
 @dataclass(frozen=True)
@@ -83,6 +154,8 @@ def normalise(arguments: str, text: str) -> list[tuple[str, ...]]:
     result: list[tuple[str, ...]] = []
     run: list[tuple[str, ...]] = []
     for row in rows.values():
+        if is_left_out(arguments, row[0]):
+            continue
         shown = [f"{cell.column}: {_shown(command, cell)}" for cell in row]
         if is_unordered(arguments, row[0]):
             # Tracks of one message may stand in one line.
@@ -105,6 +178,16 @@ def is_unordered(arguments: str, first: Cell) -> bool:
     return columns is not None and re.fullmatch(columns, first.column) is not None
 
 
+def is_left_out(arguments: str, first: Cell) -> bool:
+    """Whether the row that begins with this cell is a property that is not compared."""
+    if first.column != "property":
+        return False
+    command, name = arguments.split()[0], first.text.rstrip(" :=")
+    if command in COMPARED:
+        return name not in COMPARED[command]
+    return re.fullmatch(ONE_SIDED.get(command, ""), name) is not None
+
+
 def _shown(command: str, cell: Cell) -> str:
     form = _form(command, cell.column)
     return "<may differ>" if form is not None and re.fullmatch(form, cell.text) else cell.text
@@ -125,10 +208,18 @@ def _table_row(row: int, line: str, start: int, columns: list[str]) -> Iterator[
 
 
 def _free_line(row: int, line: str, start: int) -> Iterator[Cell]:
-    """A line outside tables: tracks, the end of a stack trace, a JSON member, ``label: value``, any text."""
+    """A line outside tables: tracks, a property, a banner, the end of a stack, a JSON member, a label, any text."""
     if line.startswith("MessageTrack ["):
         tracks = re.finditer(r"MessageTrack \[.*?(?=MessageTrack \[|\s*$)", line)
         yield from (Cell(row, "MessageTrack", track.group(), start + track.start()) for track in tracks)
+    elif match := PROPERTY.fullmatch(line):
+        yield Cell(row, "property", match["name"], start + match.start("name"))
+        if match["value"]:
+            yield Cell(row, match["name"].rstrip(" :="), match["value"], start + match.start("value"))
+    elif match := re.fullmatch(r"(=+)([^=]+)(=+)\n?", line):
+        yield Cell(row, "=", match[1], start)
+        yield Cell(row, "==", match[2], start + match.start(2))
+        yield Cell(row, "===", match[3], start + match.start(3))
     elif match := re.fullmatch(r"\t\.\.\. (\d+) more\n?", line):
         yield Cell(row, "... more", match.group(1), start + match.start(1))
     elif match := re.fullmatch(r"\t+(\"?\w+\"?):(.+?),?\n?", line):

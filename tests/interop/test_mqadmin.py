@@ -8,7 +8,7 @@ import pytest
 
 from interop.conftest import Java
 from interop.jars import OLD_CLIENT_VERSION, SERVER_VERSION
-from interop.mqadmin_cases import Case, read_cases
+from interop.mqadmin_cases import Case, read_cases, read_refused_cases
 from interop.normalise import normalise
 from interop.sites import QUERY_MESSAGE, VIEW_MESSAGE_BY_ID, Site, site
 
@@ -21,6 +21,13 @@ UNIQUE_KEY = "queryMsgById-unique"
 NOTHING_THERE = "queryMsgById-badoffset"
 INSIDE_A_RECORD = "queryMsgById-midrecord"
 """The broker sent 70,618 bytes that are no message, which mqadmin called not found; ours says that nothing is there."""
+
+REFUSED = {
+    "cloneGroupOffset": "CODE: 16  DESC: this broker is read-only: offsets are taken from groups with members here",
+    "resetOffsetByTime": "CODE: 16  DESC: this broker is read-only",
+    "sendMessage": "No route info of this topic: TopicTest",
+}
+"""How the cases that write are refused; a producer finds no queue to write to, and sends nothing."""
 
 FORMS = {"JSON": 0, "ROCKETMQ": 1}
 """Each header form and its number in a frame."""
@@ -102,6 +109,16 @@ def test_any_other_command_prints_what_it_printed_against_the_live_broker(
 ) -> None:
     printed = java(SERVER_VERSION, form).mqadmin(*case.arguments.split(), "-n", anywhere.name_server)
     assert normalise(case.arguments, printed) == normalise(case.arguments, case.printed)
+
+
+@pytest.mark.parametrize(("name", "arguments"), read_refused_cases().items())
+def test_a_command_that_writes_is_refused(java: Java, anywhere: Site, name: str, arguments: str) -> None:
+    anywhere.forget()
+    printed = java(SERVER_VERSION, "JSON").mqadmin(*arguments.split(), "-n", anywhere.name_server)
+    assert REFUSED[name] in printed
+    # Nothing that a user would take for a success.
+    assert "success" not in printed
+    assert "SEND_OK" not in printed
 
 
 def _message_rows(arguments: str, printed: str) -> list[tuple[object, ...]]:

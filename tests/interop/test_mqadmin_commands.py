@@ -1,0 +1,92 @@
+"""All commands of mqadmin 5.5.0, typed at a server of ours in one JVM: each works, or is refused with a word."""
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from interop.jars import SERVER_VERSION
+from interop.java_client import JavaClient, Subscription
+from interop.mqadmin_commands import RUNS, Outcome, Run
+from interop.sites import Site, site
+
+pytestmark = pytest.mark.interop
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "mqadmin.md"
+ROW = re.compile(r"^\| `(\w+)` \| ([a-z ]+) \| (.+) \|$", re.M)
+LONGEST_SECONDS = 20
+"""A command that takes longer waits for something that does not come; the client's own timeouts are below."""
+
+GROUP = "CG_LIVE"
+PRODUCERS = "CLIENT_INNER_PRODUCER"
+"""Every Java client is in this group of producers."""
+
+
+@pytest.fixture(scope="module")
+def mqadmin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[JavaClient]:
+    """A JVM of its own: some commands leave threads behind."""
+    work = tmp_path_factory.mktemp("all-commands")
+    client = JavaClient(SERVER_VERSION, "JSON", work, f"-Djava.io.tmpdir={work}")
+    yield client
+    client.close()
+
+
+@pytest.fixture(scope="module")
+def where(g1_store: Path, mqadmin: JavaClient, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """A server with a consumer, which has come to the end of its topic."""
+    with site(g1_store, tmp_path_factory.mktemp("commands"), in_ids=False) as running:
+        mqadmin.consume(running.name_server, {"live": Subscription("push", GROUP, "TopicTest")})
+        deadline = time.monotonic() + 60
+        while len(mqadmin.look("live").messages) < 52:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        yield running
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("files")
+    topic = {"topicName": "New", "perm": 6, "readQueueNums": 1, "writeQueueNums": 1}
+    (folder / "topics.json").write_text(json.dumps([topic]))
+    (folder / "groups.json").write_text(json.dumps([{"groupName": "New"}]))
+    (folder / "broker.conf").write_text("")
+    return folder
+
+
+def answers(where: Site) -> set[int]:
+    """The codes of all answers since `Site.forget`."""
+    return {
+        passed.frame.code
+        for proxy in where.proxies
+        for passed in proxy.passed
+        if not passed.to_server and passed.frame.is_response
+    }
+
+
+def test_the_table_has_every_command_that_mqadmin_knows(mqadmin: JavaClient) -> None:
+    assert sorted(RUNS) == sorted(mqadmin.commands())
+    rows = ROW.findall(DOCUMENT.read_text())
+    assert {name: outcome for name, outcome, _ in rows} == {name: run.outcome.value for name, run in RUNS.items()}
+    assert len(rows) == len(RUNS)
+
+
+# What it starts goes on to ask for ever.
+@pytest.mark.parametrize("name", sorted(RUNS, key=lambda name: (name == "startMonitoring", name)))
+def test_a_command_works_or_is_refused_with_a_word(name: str, mqadmin: JavaClient, where: Site, folder: Path) -> None:
+    run: Run = RUNS[name]
+    arguments = run.arguments.format(server=where.name_server, folder=folder, group=GROUP, producers=PRODUCERS)
+    where.forget()
+    started = time.monotonic()
+    limit_millis = run.limit_millis or LONGEST_SECONDS * 1000
+    printed = mqadmin.mqadmin(name, *arguments.split(), "-n", where.name_server, limit_millis=limit_millis)
+    assert time.monotonic() - started < LONGEST_SECONDS
+    assert re.search(run.printed, printed), printed
+    if run.answered is not None:
+        assert run.answered in answers(where)
+    if run.outcome is Outcome.WORKS and name != "queryMsgTraceById":
+        assert "Exception" not in printed
+    assert "internal error" not in printed
+    assert "NullPointerException" not in printed
