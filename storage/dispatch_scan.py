@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from storage.entry_columns import EntryColumns
 from storage.kernels import dispatch, queue_table
 from storage.kernels import dispatch_memory as at
 from storage.kernels.memory import address_of
@@ -52,17 +53,6 @@ class Step(NamedTuple):
     position: int
     reason: int
     code: int
-
-
-class EntryColumns(NamedTuple):
-    """Index entries: of each record that has any its offset, store time and number of entries, then all hashes."""
-
-    first_offset: int
-    record_offsets: npt.NDArray[np.uint32]
-    """Counted from ``first_offset``."""
-    record_timestamps: Numbers
-    record_entries: npt.NDArray[np.uint16]
-    hashes: npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.direct_writer import aligned_memory
-from storage.dispatch_scan import EntryColumns
+from storage.entry_columns import EntryColumns
 from storage.index_file import HEADER, IndexHeader
 from storage.index_mark import write_mark
 from storage.kernels import build_index as kernel

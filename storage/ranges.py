@@ -46,6 +46,17 @@ def subtract(left: Sequence[Range], right: Sequence[Range]) -> Ranges:
     return tuple(found)
 
 
+def merge(ranges: Iterable[Range]) -> Ranges:
+    """Ranges in any order, which may overlap or be empty, as such a list; those that touch are one."""
+    found: list[Range] = []
+    for start, stop in sorted(ranges):
+        if found and start <= found[-1][1]:
+            found[-1] = (found[-1][0], max(found[-1][1], stop))
+        elif start < stop:
+            found.append((start, stop))
+    return tuple(found)
+
+
 def total_length(ranges: Iterable[Range]) -> int:
     """Offsets in all ranges together."""
     return sum(stop - start for start, stop in ranges)
@@ -53,6 +64,8 @@ def total_length(ranges: Iterable[Range]) -> int:
 
 def lie_within(offsets: npt.NDArray[np.int64], ranges: Sequence[Range]) -> npt.NDArray[np.bool_]:
     """Which of some offsets, in any order, lie in any of the ranges."""
+    if len(ranges) == 1:
+        return (offsets >= ranges[0][0]) & (offsets < ranges[0][1])
     bounds = np.array(ranges, dtype=np.int64).reshape(-1)
     # Where a range begins at the end of the one before it, the bound that stands there twice counts twice.
     inside: npt.NDArray[np.bool_] = np.searchsorted(bounds, offsets, side="right") % 2 == 1

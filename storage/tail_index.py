@@ -22,6 +22,7 @@ from storage.kernels.scan import AT_DAMAGE, MAXIMUM_PIECES, OUTPUT_FULL, find_re
 from storage.ranges import Range, Ranges, intersect, lie_within, subtract, total_length
 
 OUTPUT_ENTRIES = 1 << 20
+ENTRY_BYTES = 12
 SEARCH_BACK_BYTES = 4 * 1024 * 1024
 """How far back a record is looked for that a range may begin in: no record of a standard broker is longer."""
 
@@ -43,8 +44,9 @@ class Run:
 
     @classmethod
     def of(cls, hashes: Hashes, offsets: Offsets) -> "Run":
-        """Sort entries that come in any order."""
-        order = np.lexsort((offsets, hashes))
+        """Sort entries that come in any order; in that of the log, as they mostly do, it takes half the time."""
+        is_ascending = bool((offsets[1:] >= offsets[:-1]).all())
+        order = np.argsort(hashes, kind="stable") if is_ascending else np.lexsort((offsets, hashes))
         return cls(hashes[order], offsets[order], int(offsets.min()), int(offsets.max()))
 
     def merged(self, later: "Run") -> "Run":
@@ -58,6 +60,9 @@ class Run:
 
     def within(self, ranges: Sequence[Range]) -> "Run | None":
         """The entries whose offsets lie in some ranges, None if none does."""
+        near = intersect(ranges, [(self.first, self.last + 1)])
+        if not near or near == ((self.first, self.last + 1),):
+            return self if near else None
         inside = lie_within(self.offsets, ranges)
         if inside.all():
             return self
@@ -97,6 +102,16 @@ class TailIndex:
         return sum(run.hashes.size for run in self.runs)
 
     @property
+    def entry_bytes(self) -> int:
+        """How much memory the entries take."""
+        return ENTRY_BYTES * self.entry_count
+
+    @property
+    def known(self) -> Ranges:
+        """What of the scope has been scanned."""
+        return subtract(self.scope, self.remaining)
+
+    @property
     def remaining_bytes(self) -> int:
         """Bytes of log whose keys are not known yet."""
         return total_length(self.remaining)
@@ -107,7 +122,7 @@ class TailIndex:
 
     def covering(self, scope: Sequence[Range]) -> "TailIndex":
         """A tail of other ranges: what is known of them is kept, the rest of them remains to be scanned."""
-        known = subtract(self.scope, self.remaining)
+        known = self.known
         runs = self.runs
         if subtract(known, scope):
             kept = intersect(known, scope)
@@ -238,6 +253,12 @@ class _Scan:
         if count:
             self.found.hashes.append(self._hashes[:count].copy())
             self.found.offsets.append(self._offsets[:count].copy())
+
+
+def lies_in_record(commit_log: CommitLog, physical_offset: int) -> bool:
+    """Whether a place of the log where no record starts is inside one. Waits for the disk."""
+    segment = commit_log.segment_of(physical_offset)
+    return segment is not None and _end_of_record_around(segment, physical_offset) > physical_offset
 
 
 def _overlapping(segments: Sequence[Segment], start: int, stop: int) -> list[Segment]:

@@ -1,10 +1,12 @@
 """Ranges of offsets, against sets of offsets."""
 
+import itertools
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storage.ranges import Range, Ranges, intersect, lie_within, subtract, total_length
+from storage.ranges import Range, Ranges, intersect, lie_within, merge, subtract, total_length
 
 LENGTH = 30
 
@@ -43,6 +45,14 @@ def test_the_difference_holds_what_is_in_the_first_alone(left: Ranges, right: Ra
     found = subtract(left, right)
     assert members(found) == members(left) - members(right)
     assert is_well_formed(found)
+
+
+@given(st.lists(st.tuples(st.integers(0, LENGTH), st.integers(0, LENGTH)), max_size=8))
+def test_merged_are_ranges_in_any_order_and_none_touches_the_next(given_ranges: list[Range]) -> None:
+    found = merge(given_ranges)
+    assert members(found) == members(tuple(given_ranges))
+    assert is_well_formed(found)
+    assert all(left[1] < right[0] for left, right in itertools.pairwise(found))
 
 
 @given(ranges)
