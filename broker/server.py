@@ -92,6 +92,7 @@ class Server:
         self._reception = self._make_reception(costs)
         self._stop_asked = asyncio.Event()
         self._refresher: threading.Thread | None = None
+        self._scanner: threading.Thread | None = None
         self._timers: dict[Callable[[], None], asyncio.TimerHandle] = {}
         self._scan_must_stop = threading.Event()
         self._follower: Follower | None = None
@@ -158,8 +159,8 @@ class Server:
         self._repeat(self._sweep_costs, COSTS_SWEEP_SECONDS)
         self._repeat(self._service.clients.sweep, SWEEP_SECONDS)
         self._repeat(trim_heap, TRIM_SECONDS)
-        self._start_thread("scan", self._finish_scan)
-        self._follower = Follower(self._service.store, self._service.polls, self._finish_scan)
+        self._start_scan()
+        self._follower = Follower(self._service.store, self._service.polls, self._start_scan)
         self._follower.start()
         if self._watched:
             self._start_thread("watch", self._watch_files)
@@ -206,8 +207,13 @@ class Server:
             await asyncio.to_thread(self._service.keeper.stop)
         allow_waiting()
 
+    def _start_scan(self) -> None:
+        """Check index files, and look for the keys of what none covers, on a thread, unless one is at it."""
+        if self._scanner is None or not self._scanner.is_alive():
+            self._scanner = self._start_thread("scan", self._finish_scan)
+
     def _finish_scan(self) -> None:
-        """Look for the keys of what no index file covers, as far as opening the store has left that."""
+        """Do what opening the store has left of that."""
         try:
             self._service.store.finish_scan(self._scan_must_stop.is_set)
         except Exception:

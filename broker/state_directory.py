@@ -38,6 +38,12 @@ def default_state_directory(store: Path, identity: StoreIdentity) -> Path:
     return Path(root) / "rocketlens" / f"{names}-{place}"
 
 
+def can_be_had(path: Path) -> bool:
+    """Whether this user can write to a directory, or make it; nothing is made."""
+    there = next(each for each in (path, *path.absolute().parents) if os.path.lexists(each))
+    return os.path.isdir(there) and os.access(there, os.W_OK | os.X_OK)
+
+
 class StateDirectory:
     """A locked state directory; the lock goes with the process, however that ends."""
 

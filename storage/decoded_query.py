@@ -39,7 +39,7 @@ def _candidates(index: IndexSet, tail: TailIndex, queues: QueueStore, query: Key
     infix = "#T#" if query.kind is KeyKind.TAG else "#"
     key_hash = index_hash(f"{query.topic}{infix}{query.key}")
     offsets = {int(offset) for offset in tail.offsets_of(key_hash)}
-    for file in index.files:
+    for file in index.all_files:
         offsets.update(_in_chain(file.index.chain(key_hash), key_hash))
     if query.kind is KeyKind.TAG:
         for start, stop in index.without_tags():

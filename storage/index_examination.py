@@ -1,7 +1,8 @@
 """What one index file is worth: its shape, whether it belongs to the log, and what it covers; found once, kept while
 the file stays as it is.
 
-A file that a broker goes on filling is looked at again only where it grew (:mod:`storage.index_growth`).
+A file that a broker goes on filling is looked at again only where it grew (:mod:`storage.index_growth`). One that there
+is no time to check is taken for what it seems to be at a first look (:mod:`storage.index_glance`), and checked later.
 """
 
 import os
@@ -11,11 +12,13 @@ from dataclasses import dataclass, replace
 from storage.commit_log import CommitLog
 from storage.index_coverage import find_gaps
 from storage.index_file import DEFAULT_SLOTS, IndexFile, determine_shape, read_header
+from storage.index_glance import glance
 from storage.index_growth import grown_shape
 from storage.index_mark import read_mark
 from storage.index_probe import probe_index_file
 from storage.index_shape import IndexShape
 from storage.mapped_file import FileIdentity, MappedFile
+from storage.ranges import Ranges
 from storage.state_cache import StateCache
 
 KEYS_LEFT_OUT = "was compacted with keys left out, or from an index that lacked some"
@@ -26,17 +29,24 @@ Counts = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class CoveringFile:
-    """A sound index file that belongs to the log; ``has_tags``: it keeps an entry for each tagged record."""
+    """A sound index file that belongs to the log; ``has_tags``: it keeps an entry for each tagged record.
+
+    ``ranges`` are the physical offsets of the records that it covers; None: those from its first entry to its last, but
+    for its gaps.
+    """
 
     index: IndexFile
     has_tags: bool
+    ranges: Ranges | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Examined:
     """What was found out about a file in a certain state, when its header counted ``index_count``.
 
-    ``covering`` is None for a file of no use, and ``problem`` says why. A file without entries covers nothing yet.
+    ``covering`` is None for a file of no use, and ``problem`` says why. A file without entries covers nothing yet. What
+    is not ``checked`` is what it seems to be at a first look; what is ``distrusted`` stays so while the file does.
+    ``ranges`` are what a file of our own was made for.
     """
 
     file: MappedFile
@@ -44,39 +54,65 @@ class Examined:
     index_count: int
     covering: CoveringFile | None
     problem: str | None = None
+    checked: bool = True
+    distrusted: bool = False
+    ranges: Ranges | None = None
 
 
 def examine(
-    file: MappedFile, commit_log: CommitLog, hints: Sequence[int], vouched: Counts | None, cache: StateCache
+    file: MappedFile,
+    commit_log: CommitLog,
+    hints: Sequence[int],
+    vouched: Counts | None,
+    cache: StateCache,
+    ranges: Ranges | None = None,
 ) -> Examined:
-    """Look at a whole file, unless the cache knows it in this state; ``hints`` are likely slot counts. Waits."""
+    """Look at a whole file, unless the cache knows it in this state; ``hints`` are likely slot counts. Waits.
+
+    ``ranges`` are what a file of our own was made for (:mod:`storage.kept_entries`).
+    """
+    known = recall(file, commit_log, cache, ranges)
+    if known is not None:
+        return known
+    identity = identity_now(file)
+    index_count = read_header(file).index_count
+    found = determine_shape(file, [*hints, DEFAULT_SLOTS], vouched)
+    if found is None:
+        problem = (
+            f"{file.path}: no slot count reproduces its slots and pointers; its range is scanned from the log "
+            "(--index-slots and --index-entries tell the counts if you know them)"
+        )
+        return Examined(file, identity, index_count, None, problem, ranges=ranges)
+    shape, sound, has_tags = _hold_against_log(IndexFile(file, found), commit_log, is_own=ranges is not None)
+    cache.note_shape(file.path, identity, shape, sound, has_tags, _identities(commit_log, shape))
+    return _judged(file, identity, index_count, shape, sound, has_tags, ranges)
+
+
+def recall(file: MappedFile, commit_log: CommitLog, cache: StateCache, ranges: Ranges | None = None) -> Examined | None:
+    """What the cache knows of a file in this state, None for nothing."""
     identity = identity_now(file)
     index_count = read_header(file).index_count
     known = cache.shape_of(file.path, identity)
-    if known is not None and known[3] == _identities(commit_log, known[0]):
-        shape, sound, has_tags, _ = known
-        cache.note_shape(file.path, identity, *known)
-    else:
-        found = determine_shape(file, [*hints, DEFAULT_SLOTS], vouched)
-        if found is None:
-            problem = (
-                f"{file.path}: no slot count reproduces its slots and pointers; its range is scanned from the log "
-                "(--index-slots and --index-entries tell the counts if you know them)"
-            )
-            return Examined(file, identity, index_count, None, problem)
-        shape, sound, has_tags = _hold_against_log(IndexFile(file, found), commit_log)
-        cache.note_shape(file.path, identity, shape, sound, has_tags, _identities(commit_log, shape))
-    if not sound:
-        problem = f"{file.path}: its entries do not belong to this log; its range is scanned from the log"
-        return Examined(file, identity, index_count, None, problem)
-    mark = read_mark(file.view, shape.slots) if shape.compacted else None
-    if mark is not None and not mark.is_complete:
-        problem = (
-            f"{file.path} {KEYS_LEFT_OUT}: its range is scanned from the log "
-            "(rocketlens compact index --from-log makes a whole one)"
-        )
-        return Examined(file, identity, index_count, None, problem)
-    return Examined(file, identity, index_count, CoveringFile(IndexFile(file, shape), has_tags))
+    if known is None or known[3] != _identities(commit_log, known[0]):
+        return None
+    cache.note_shape(file.path, identity, *known)
+    return _judged(file, identity, index_count, *known[:3], ranges)
+
+
+def look_over(
+    file: MappedFile,
+    commit_log: CommitLog,
+    hints: Sequence[int],
+    vouched: Counts | None,
+    ranges: Ranges | None = None,
+) -> Examined:
+    """Look at a few entries of a file only; nothing is covered where those leave a doubt. Waits for the disk."""
+    seems = glance(file, commit_log, hints, vouched)
+    covering = None
+    if seems is not None:
+        index, has_tags = seems
+        covering = CoveringFile(index, has_tags or ranges is not None, ranges)
+    return Examined(file, identity_now(file), read_header(file).index_count, covering, checked=False, ranges=ranges)
 
 
 def examine_again(
@@ -84,7 +120,7 @@ def examine_again(
 ) -> Examined:
     """Look at what came to a file since; the same object where there is nothing new. Waits for the disk."""
     index_count = read_header(known.file).index_count
-    if index_count == known.index_count:
+    if index_count == known.index_count or known.distrusted or not known.checked:
         return known
     covering = known.covering
     if covering is None:
@@ -101,6 +137,18 @@ def examine_again(
     return replace(known, index_count=shape.entries + 1, covering=CoveringFile(index, has_tags))
 
 
+def distrust(known: Examined, commit_log: CommitLog, cache: StateCache, physical_offset: int) -> Examined:
+    """A file whose entry for a physical offset leads to no record covers nothing, whatever else is right in it."""
+    problem = (
+        f"{known.file.path}: an entry points to physical offset {physical_offset}, inside a message; its range is "
+        "scanned from the log"
+    )
+    if known.covering is not None:
+        shape = known.covering.index.shape
+        cache.note_shape(known.file.path, known.identity, shape, False, False, _identities(commit_log, shape))
+    return replace(known, covering=None, problem=problem, checked=True, distrusted=True)
+
+
 def identity_now(file: MappedFile) -> FileIdentity:
     """The state of a mapped file, or where that cannot be told the one it was mapped in."""
     try:
@@ -109,15 +157,41 @@ def identity_now(file: MappedFile) -> FileIdentity:
         return file.identity
 
 
-def _hold_against_log(index: IndexFile, commit_log: CommitLog) -> tuple[IndexShape, bool, bool]:
-    """Shape with all gaps known, whether the file belongs to the log, and whether it keeps tag entries."""
+def _judged(
+    file: MappedFile,
+    identity: FileIdentity,
+    index_count: int,
+    shape: IndexShape,
+    sound: bool,
+    has_tags: bool,
+    ranges: Ranges | None,
+) -> Examined:
+    if not sound:
+        problem = f"{file.path}: its entries do not belong to this log; its range is scanned from the log"
+        return Examined(file, identity, index_count, None, problem, ranges=ranges)
+    mark = read_mark(file.view, shape.slots) if shape.compacted else None
+    if mark is not None and not mark.is_complete:
+        problem = (
+            f"{file.path} {KEYS_LEFT_OUT}: its range is scanned from the log "
+            "(rocketlens compact index --from-log makes a whole one)"
+        )
+        return Examined(file, identity, index_count, None, problem)
+    covering = CoveringFile(IndexFile(file, shape), has_tags, ranges)
+    return Examined(file, identity, index_count, covering, ranges=ranges)
+
+
+def _hold_against_log(index: IndexFile, commit_log: CommitLog, *, is_own: bool) -> tuple[IndexShape, bool, bool]:
+    """Shape with all gaps known, whether the file belongs to the log, and whether it keeps tag entries.
+
+    One that ``is_own`` keeps them, and its ranges say what it lacks: distances between its entries say nothing.
+    """
     if not index.shape.entries:
         return index.shape, True, False
     probe, shape = probe_index_file(index, commit_log), index.shape
-    has_tags = probe.has_tags and _may_have_tags(index)
+    has_tags = is_own or (probe.has_tags and _may_have_tags(index))
     if not (probe.fits and (shape.ascending or shape.compacted)):  # no broker's entries fall in physical offset
         return shape, False, has_tags
-    return replace(shape, gaps=find_gaps(index, commit_log, has_tags)), True, has_tags
+    return replace(shape, gaps=() if is_own else find_gaps(index, commit_log, has_tags)), True, has_tags
 
 
 def _may_have_tags(index: IndexFile) -> bool:

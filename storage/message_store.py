@@ -21,15 +21,14 @@ from storage.absence import explain_absence
 from storage.commit_log import CommitLog
 from storage.decoded_query import find_by_decoding
 from storage.follow import StoreFollower
+from storage.index_examination import distrust
 from storage.kernels import lookup as kernel
 from storage.log_follower import LogFollower, LogRewritten
 from storage.lookup_call import TAG, KeyQuery, Scratch, run_lookup, scratches
 from storage.queue_store import QueueStore
-from storage.ranges import total_length
 from storage.residency import Cold, current_tick, may_wait
 from storage.search_report import SearchReport
 from storage.snapshot import (
-    UNBOUNDED,
     Catalog,
     Change,
     Snapshot,
@@ -37,24 +36,26 @@ from storage.snapshot import (
     catalog_with,
     open_snapshot,
     with_all_growth,
-    with_tail,
+    with_damage,
+    with_index,
 )
+from storage.state_cache import StateCache
 from storage.store_config import StoreConfig
 from storage.store_layout import StoreLayout
 from storage.store_state import StoreIdentity, StoreState, infer_identity
 from storage.store_watch import StoreWatch
-from storage.tail_index import Scanned, TailIndex, merge_candidates, scan_ranges
+from storage.tail_index import TailIndex, lies_in_record, merge_candidates
+from storage.upkeep import Upkeep
 
 __all__ = ["KeyQuery", "MessageStore", "QueryAnswer", "Snapshot", "StoreOptions"]
 
-SCAN_STEP = 16 * 1024 * 1024
-"""Bytes of log scanned between two swaps of the snapshot while the rest of it is scanned in the background."""
-
 REPLACEMENT = "\ufffd".encode()
 
-RESULTS = Struct(f"={kernel.RESULT_FILES + 1}q")
+RESULTS = Struct(f"={kernel.RESULT_STRAY_OFFSET + 1}q")
 HIT = Struct("=qqq")
-NO_NUMBERS = (0,) * (kernel.RESULT_FILES + 1)
+NO_NUMBERS = (0,) * (kernel.RESULT_STRAY_OFFSET + 1)
+MOST_STRAYS = 16
+"""Entries that lead nowhere which are looked into for one query; the next one goes on."""
 
 
 class QueryAnswer(msgspec.Struct, gc=False):
@@ -99,8 +100,10 @@ class MessageStore:
         self._options = options
         self._changing = threading.Lock()
         self._renewing = threading.Lock()
+        self._finishing = threading.Lock()
         self._refreshed: list[Callable[[], None]] = []
         self._snapshot = open_snapshot(root, options)
+        self._upkeep = Upkeep(self, options)
         self._watch = StoreWatch(root, options)
         self.end_follower = LogFollower(self._snapshot.layout.commit_log_directories)
         """Finds what comes to the log; for whoever makes a :meth:`change`, and only there."""
@@ -153,6 +156,7 @@ class MessageStore:
             *snapshot.queues.problems,
             *snapshot.config.problems,
             *(f"no record between physical offsets {start} and {stop}" for start, stop in snapshot.tail.skipped),
+            *([self._upkeep.problem] if self._upkeep.problem else []),
         ]
 
     def refresh(self) -> None:
@@ -160,11 +164,18 @@ class MessageStore:
         with self._renewing:
             work = self._watch.look(self._snapshot, thorough=True)
             self.change(lambda snapshot: with_all_growth((work and work(snapshot)) or snapshot, self.end_follower))
-            self._scan(UNBOUNDED if self._options.scan_budget is None else self._options.scan_budget)
+        if self._finishing.acquire(blocking=False):  # else somebody is scanning all there is
+            try:
+                self._upkeep.scan(self._options.scan_budget)
+            finally:
+                self._finishing.release()
         self._tell()
 
     def renew(self) -> bool:
-        """Take in what changed but for the log's growth; whether anything did. Waits for the disk."""
+        """Take in what changed but for the log's growth; whether there is anything to `finish_scan`. Waits.
+
+        That is what was not checked or scanned yet, or keys that memory should not hold.
+        """
         with self._renewing:
             work = self._watch.look(self._snapshot)
             before = self._snapshot.queues
@@ -172,7 +183,7 @@ class MessageStore:
             are_queues_others = not self._snapshot.queues.is_of(before)
         if are_queues_others:
             self._tell()
-        return changed
+        return changed or self._upkeep.is_unfinished
 
     def change(self, work: Change) -> bool:
         """Swap the snapshot for one made from it, whole; whether there is a new one. For those who follow the store.
@@ -198,16 +209,16 @@ class MessageStore:
         self._refreshed.append(callback)
 
     def finish_scan(self, should_stop: Callable[[], bool] = lambda: False) -> None:
-        """Scan what :attr:`StoreOptions.scan_budget` left, step by step. Waits for the disk; run it in a thread."""
-        self._scan(UNBOUNDED, should_stop)
+        """Check and scan what the budgets of :class:`StoreOptions` left, step by step.
 
-    def _scan(self, budget: int, should_stop: Callable[[], bool] = lambda: False) -> None:
-        """Scan up to about ``budget`` bytes of what remains, a step at a time: the log is followed meanwhile."""
-        while self._snapshot.tail.remaining and budget > 0 and not should_stop():
-            snapshot = self._snapshot
-            scanned = scan_ranges(snapshot.tail.remaining, snapshot.commit_log, min(SCAN_STEP, budget))
-            budget -= total_length(scanned.ranges)
-            self.change(partial(_with_scanned, scanned))
+        Waits for the disk; run it in a thread. While another thread is at it, this one waits for that.
+        """
+        with self._finishing:
+            self._upkeep.run(should_stop)
+
+    def keep_entries(self) -> None:
+        """From now on make index files of our own of keys that memory should not hold; for one process alone."""
+        self._upkeep.keeps_entries = True
 
     def _tell(self) -> None:
         for callback in self._refreshed:
@@ -245,10 +256,45 @@ class MessageStore:
         if query.kind is TAG and snapshot.index.untagged:
             return self._query_queues(snapshot, query)
         scratch = scratches.own
-        status = run_lookup(scratch, snapshot.catalog, query, needle, topic, key, current_tick(), 0)
-        if status < 0:
-            raise _wait_for(snapshot, scratch, status)
-        return _answer(snapshot, scratch, status)
+        for _ in range(MOST_STRAYS):
+            status = run_lookup(scratch, snapshot.catalog, query, needle, topic, key, current_tick(), 0)
+            if status < 0:
+                raise _wait_for(snapshot, scratch, status)
+            answer = _answer(snapshot, scratch, status)
+            if not answer.numbers[kernel.RESULT_STRAY_HEAT]:
+                break
+            snapshot = self._without_stray(snapshot, answer)
+        return answer
+
+    def _without_stray(self, snapshot: Snapshot, answer: QueryAnswer) -> Snapshot:
+        """A snapshot in which an entry that led to no record counts for what it is. Cold on a thread that may not wait.
+
+        Either the log is damaged there, or the entry is, and with it all that its file seems to cover.
+        """
+        if not may_wait():
+            raise Cold("an index entry that leads to no message")
+        heat, physical_offset = answer.numbers[kernel.RESULT_STRAY_HEAT :][:2]
+        if lies_in_record(snapshot.commit_log, physical_offset):
+            self.change(partial(self._distrust, heat, physical_offset))
+            if self._options.scan_budget is None:
+                self.finish_scan()
+        else:
+            self.change(lambda current: with_damage(current, physical_offset))
+        return self._snapshot
+
+    def _distrust(self, heat: int, physical_offset: int, snapshot: Snapshot) -> Snapshot | None:
+        """The snapshot in which a file covers nothing whose entry for a physical offset leads into a message."""
+        before = snapshot.index.examined_at(heat)
+        if before is None or before.distrusted:
+            return None
+        gaps = () if before.covering is None else before.covering.index.shape.gaps
+        if any(start <= physical_offset <= stop for start, stop in gaps):  # a log that was cut under its index
+            return with_damage(snapshot, physical_offset)
+        cache = StateCache.load(self._options.state_directory).keep_all()
+        now = distrust(before, snapshot.commit_log, cache, physical_offset)
+        if self._options.keeps_state:
+            cache.save()
+        return with_index(snapshot, snapshot.index.with_checked(before, now))
 
     def _query_queues(self, snapshot: Snapshot, query: KeyQuery) -> QueryAnswer:
         """A tag where index files keep no tags: the topic's queue units propose what those files do not."""
@@ -279,11 +325,6 @@ class MessageStore:
 def store_host_of(record: memoryview) -> HostAddress:
     """Store host of a record of sound shape."""
     return decode_message(record, check_crc=False).store_host
-
-
-def _with_scanned(scanned: Scanned, snapshot: Snapshot) -> Snapshot | None:
-    tail = snapshot.tail.with_scanned(scanned)
-    return None if tail is snapshot.tail else with_tail(snapshot, tail)
 
 
 def _with_tagged_units(snapshot: Snapshot, query: KeyQuery, needle: bytes) -> tuple[TailIndex, Catalog]:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from storage.commit_log import CommitLog
 from storage.index_set import IndexSet
+from storage.kept_entries import KeptEntries
 from storage.kernels import catalog as table
 from storage.log_follower import LogFollower
 from storage.log_growth import LogGrowth
@@ -23,12 +24,14 @@ from storage.queue_store import QueueStore
 from storage.state_cache import StateCache
 from storage.store_config import StoreConfig
 from storage.store_layout import StoreLayout, recognise_store
-from storage.store_state import StoreState, read_store_state
+from storage.store_state import StoreIdentity, StoreState, infer_identity, read_store_state
 from storage.tail_index import TailIndex, empty_tail, extend_tail, scan_ranges
 
 UNBOUNDED = 2**62
+MOST_DAMAGE = 10_000
 
 Catalog = npt.NDArray[np.int64]
+Offsets = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +39,10 @@ class StoreOptions:
     """How a store is opened.
 
     ``commit_log_directories`` replace ``commitlog/``; ``index_slots`` and ``index_entries`` are the counts the user
-    vouches for; ``state_directory`` keeps what a start finds out; ``scan_budget`` bounds the bytes of log scanned
-    before :meth:`open` returns (None: all of it).
+    vouches for; ``state_directory`` keeps what a start finds out, written there only by who ``keeps_state``;
+    ``entries_directory`` tells where keys that were scanned may be kept (:mod:`storage.kept_entries`). Before
+    :meth:`open` returns bytes of log are scanned up to about ``scan_budget``, and of index files checked up to
+    ``check_budget``, None: all.
     """
 
     commit_log_directories: tuple[Path, ...] = ()
@@ -45,6 +50,9 @@ class StoreOptions:
     index_entries: int | None = None
     state_directory: Path | None = None
     scan_budget: int | None = None
+    check_budget: int | None = None
+    keeps_state: bool = True
+    entries_directory: Callable[[StoreIdentity], Path | None] = lambda _: None
 
     @property
     def vouched_counts(self) -> tuple[int, int] | None:
@@ -57,6 +65,8 @@ class StoreOptions:
 class Snapshot:
     """The files of a store at one moment; ``catalog`` is the kernels' table over them.
 
+    ``kept`` is the directory of our own index files, another object whenever the store is opened anew; ``damage`` are
+    places of the log to which index entries point and where no record starts, because the log is damaged there;
     ``beyond_index`` are bytes of log behind the last record that an index file knows; ``incomplete`` says what any key
     query may lack, as one clause, or is None.
     """
@@ -67,7 +77,9 @@ class Snapshot:
     commit_log: CommitLog
     queues: QueueStore
     index: IndexSet
+    kept: KeptEntries
     tail: TailIndex
+    damage: Offsets
     catalog: Catalog
     files_by_heat: dict[int, MappedFile]
     beyond_index: int
@@ -81,12 +93,15 @@ def open_snapshot(root: Path, options: StoreOptions, cut_at: int | None = None) 
     is_left_over = partial(has_another, layout.root)
     commit_log = CommitLog.open(layout.commit_log_directories, None, cache.known_ends(), is_left_over, cut_at)
     config = StoreConfig.load(layout.root)
-    index = IndexSet.open(layout.index, commit_log, options.vouched_counts, cache)
+    kept = KeptEntries(options.entries_directory(infer_identity(config, commit_log)))
+    index = IndexSet.open(layout.index, commit_log, options.vouched_counts, cache, options.check_budget)
+    index = index.with_kept(kept.state, kept.open(commit_log, cache, budget=options.check_budget))
     tail = empty_tail(index.uncovered(commit_log.minimum, commit_log.end))
     tail = extend_tail(tail, commit_log, UNBOUNDED if options.scan_budget is None else options.scan_budget)
     if commit_log.segments and not commit_log.damage:
         cache.note_end_of_data(commit_log.segments[-1].file.identity, commit_log.end)
-    cache.save()
+    if options.keeps_state:
+        cache.save()
     snapshot = Snapshot(
         layout=layout,
         state=read_store_state(layout.root),
@@ -94,7 +109,9 @@ def open_snapshot(root: Path, options: StoreOptions, cut_at: int | None = None) 
         commit_log=commit_log,
         queues=QueueStore(layout.root, commit_log),
         index=index,
+        kept=kept,
         tail=tail,
+        damage=np.zeros(0, dtype=np.int64),
         catalog=np.zeros(0, dtype=np.int64),
         files_by_heat={},
         beyond_index=0,
@@ -108,13 +125,13 @@ def derived(snapshot: Snapshot, *, files_changed: bool) -> Snapshot:
     log, index, tail = snapshot.commit_log, snapshot.index, snapshot.tail
     files = snapshot.files_by_heat
     if files_changed:
-        files = {**log.files_by_heat, **{file.index.file.heat_address: file.index.file for file in index.files}}
+        files = {**log.files_by_heat, **{file.index.file.heat_address: file.index.file for file in index.all_files}}
     return replace(
         snapshot,
-        catalog=_make_catalog(log, index, tail),
+        catalog=_make_catalog(log, index, tail, snapshot.damage),
         files_by_heat=files,
         beyond_index=_beyond_index(log, index),
-        incomplete=_incompleteness(log, tail),
+        incomplete=_incompleteness(log, index, tail),
     )
 
 
@@ -142,6 +159,21 @@ def with_all_growth(snapshot: Snapshot, follower: LogFollower) -> Snapshot:
     return snapshot
 
 
+def with_index(snapshot: Snapshot, index: IndexSet) -> Snapshot:
+    """The snapshot with other index files; what is not covered any more remains to be scanned."""
+    log = snapshot.commit_log
+    tail = snapshot.tail.covering(index.uncovered(log.minimum, log.end))
+    return derived(replace(snapshot, index=index, tail=tail), files_changed=True)
+
+
+def with_damage(snapshot: Snapshot, physical_offset: int) -> Snapshot | None:
+    """The snapshot that knows one more place of the log to be damaged; None where it does, or knows enough."""
+    if snapshot.damage.size >= MOST_DAMAGE or physical_offset in snapshot.damage:
+        return None
+    damage = np.sort(np.append(snapshot.damage, physical_offset))
+    return derived(replace(snapshot, damage=damage), files_changed=False)
+
+
 def catalog_with(snapshot: Snapshot, tail: TailIndex) -> Catalog:
     """The snapshot's catalog with another tail, which must outlive its use."""
     catalog = snapshot.catalog.copy()
@@ -156,10 +188,11 @@ def _beyond_index(commit_log: CommitLog, index: IndexSet) -> int:
     return max(commit_log.end - known, 0)
 
 
-def _make_catalog(commit_log: CommitLog, index: IndexSet, tail: TailIndex) -> Catalog:
+def _make_catalog(commit_log: CommitLog, index: IndexSet, tail: TailIndex, damage: Offsets) -> Catalog:
     rows = index.catalog_rows
     catalog = np.concatenate([commit_log.catalog, rows.reshape(-1)])
     catalog[table.INDEX_COUNT] = len(rows)
+    catalog[table.DAMAGE_COUNT], catalog[table.DAMAGE_OFFSETS] = damage.size, damage.ctypes.data
     _point_at_tail(catalog, tail)
     return catalog
 
@@ -169,10 +202,13 @@ def _point_at_tail(catalog: Catalog, tail: TailIndex) -> None:
     catalog[table.TAIL_RUNS] = tail.table.ctypes.data
 
 
-def _incompleteness(commit_log: CommitLog, tail: TailIndex) -> str | None:
+def _incompleteness(commit_log: CommitLog, index: IndexSet, tail: TailIndex) -> str | None:
     parts = [f"no segment holds physical offsets {start} to {stop}" for start, stop in commit_log.holes]
     parts += [f"segment {path.name} cannot be read" for path in commit_log.unreadable]
     parts += commit_log.damage_told
+    if index.unchecked:
+        files = "1 index file is" if len(index.unchecked) == 1 else f"{len(index.unchecked)} index files are"
+        parts.append(f"{files} still to be checked")
     if tail.remaining:
         parts.append(f"{tail.remaining_bytes} bytes of the log beyond the index are still to be scanned")
     return "; ".join(parts) or None

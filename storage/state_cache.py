@@ -48,6 +48,11 @@ class StateCache:
             return cls(directory)
         return cls(directory, content["files"])
 
+    def keep_all(self) -> "StateCache":
+        """Let `save` write what was known before, too, but for what is noted anew; the cache itself."""
+        self._new = {**self._old, **self._new}
+        return self
+
     def shape_of(self, path: Path, identity: FileIdentity) -> tuple[IndexShape, bool, bool, list[FileIdentity]] | None:
         """Shape, soundness, tag-keeping and segments of an index file, as noted for the same state of the file."""
         found = self._fitting(path, identity)

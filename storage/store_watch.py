@@ -48,8 +48,17 @@ class StoreWatch:
         state = read_store_state(self._root)
         cache = StateCache(None)
         index = snapshot.index.renewed(
-            layout.index, snapshot.commit_log, options.vouched_counts, cache, thorough=thorough
+            layout.index,
+            snapshot.commit_log,
+            options.vouched_counts,
+            cache,
+            thorough=thorough,
+            budget=options.check_budget,
         )
+        kept_state = snapshot.kept.state
+        if kept_state != index.kept_state:
+            kept = snapshot.kept.open(snapshot.commit_log, cache, index.examined_kept, options.check_budget)
+            index = index.with_kept(kept_state, kept)
         is_cut = any(segment.file.is_cut() for segment in snapshot.commit_log.segments)
         log_changed = self._has_changed("log", layout.commit_log_directories) or is_cut or thorough
         trees = [self._root / tree for tree in (CONSUME_QUEUE, BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT)]

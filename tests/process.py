@@ -76,3 +76,9 @@ def serving_process(store: Path, folder: Path, *arguments: str) -> Iterator[Serv
             process.kill()
         process.wait()
         process.stdout.close()
+
+
+def owner_of(port: int) -> int:
+    """The process that has the other end of a connection of ours from a port; 0 while none has taken it."""
+    shown = subprocess.run(["ss", "-tnpH", f"dport = :{port}"], capture_output=True, text=True, check=True).stdout
+    return int(shown.partition("pid=")[2].partition(",")[0] or 0)

@@ -9,10 +9,19 @@ from protocol.errors import ConfigError
 from storage.numba_cache import compile_apart, is_writable, use_numba_cache
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from storage.message_store import MessageStore
+    from storage.store_state import StoreIdentity
+
+ENTRIES = "entries"
+"""Where in a state directory keys lie that were found by scanning the log."""
 
 KERNELS = ("broker.fast_lane", "storage.message_store")
 """Modules that import all kernels of a server."""
+
+SELDOM = ("storage.spill",)
+"""Modules that import those which are needed only when an index is lost."""
 
 
 def open_store(
@@ -23,13 +32,18 @@ def open_store(
     index_entries: int | None = None,
     state_directory: Path | None = None,
     scan_budget: int | None = None,
+    check_budget: int | None = None,
+    entries_directory: "Callable[[StoreIdentity], Path | None] | None" = None,
+    keeps_state: bool = True,
     numba_cache: Path | None = None,
     stays: bool = False,
 ) -> "MessageStore":
     """Open a store as the shared options say; kernels are loaded when this returns.
 
-    `scan_budget` bounds the bytes of log scanned for keys that no index file covers; None scans all. A process that
-    `stays` has its kernels compiled by another one, whose memory goes with it.
+    `scan_budget` bounds the bytes of log scanned for keys that no index file covers, `check_budget` those of index
+    files that are checked; None is all. Keys that were scanned before are read from `entries_directory`, and the state
+    directory is written to by who `keeps_state`. A process that `stays` has its kernels compiled by another one, whose
+    memory goes with it.
 
     Raises `ConfigError` for options that cannot be, `StoreError` for what is no store.
     """
@@ -54,6 +68,9 @@ def open_store(
             index_entries=index_entries,
             state_directory=state_directory,
             scan_budget=scan_budget,
+            check_budget=check_budget,
+            keeps_state=keeps_state,
+            entries_directory=entries_directory or (lambda _: state_directory and state_directory / ENTRIES),
         )
         return MessageStore.open(path, options)
     finally:
@@ -73,6 +90,6 @@ def load_code(numba_cache: Path | None, more: tuple[str, ...] = ()) -> None:
     Raises `ConfigError` for a cache that cannot be written to.
     """
     use_numba_cache(numba_cache)
-    compile_apart(KERNELS)
+    compile_apart((*KERNELS, *SELDOM))
     for name in (*KERNELS, *more):
         importlib.import_module(name)

@@ -7,7 +7,6 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from broker.cli.errors import plain_errors
-from broker.cli.opening import check_places, load_code, open_store
+from broker.cli.opening import ENTRIES, check_places, load_code, open_store
 from broker.config import Endpoint, ServeOptions
 from storage.process_memory import release_library_pages
 
@@ -27,11 +26,15 @@ if TYPE_CHECKING:
     from broker.workers.member import Member
     from broker.workers.owner import Owner
     from storage.message_store import MessageStore
+    from storage.store_state import StoreIdentity
 
 logger = logging.getLogger(__name__)
 
-SCAN_BUDGET = 128 * 1024 * 1024
+SCAN_BUDGET = 512 * 1024 * 1024
 """Bytes of log beyond the index that are scanned before the port opens; the rest is scanned while serving."""
+
+CHECK_BUDGET = 512 * 1024 * 1024
+"""Bytes of index files that are checked before the port opens, the newest ones; the rest is checked while serving."""
 
 MODULES = ("broker.broker_service", "broker.offset_keeper", "broker.request_families", "broker.server")
 """What workers need besides the kernels; loaded once, before they are forked."""
@@ -91,9 +94,6 @@ def _work(
 ) -> int:
     """The life of one worker process."""
     _close_all(bound[:number] + bound[number + 1 :])
-    if number:
-        # What is kept there is worker 0's.
-        options = replace(options, state_directory=None)
     _serve_here(options, numba_cache, bound[number], announce, meeting, number)
     return 0
 
@@ -114,6 +114,9 @@ def _serve_here(
         state_directory=options.state_directory,
         numba_cache=numba_cache,
         scan_budget=SCAN_BUDGET,
+        check_budget=CHECK_BUDGET,
+        entries_directory=partial(_entries_directory, options),
+        keeps_state=not number,
         stays=True,
     )
     for problem in () if number else opened.problems:
@@ -151,11 +154,24 @@ def _service_of(
     if meeting is None or not number:
         service = BrokerService.of(opened, options)
         service.keeper = _offset_keeper(options, opened, service.offsets)
+        if service.keeper is not None:  # it has the state directory for itself
+            opened.keep_entries()
         return service, None if meeting is None else Owner(service, meeting)
     service = BrokerService.of(opened, options, CopiedRegistry())
     member = Member(service, meeting.getsockname())
     service.offsets = ForwardedOffsets(opened, member)
     return service, member
+
+
+def _entries_directory(options: ServeOptions, identity: "StoreIdentity") -> Path | None:
+    """Where keys that were found by scanning the log are kept; None where nothing can be, and memory holds them all."""
+    from broker.state_directory import UnusableDirectory, can_be_had, default_state_directory
+
+    try:
+        path = options.state_directory or default_state_directory(options.store, identity)
+    except UnusableDirectory:
+        return None
+    return path / ENTRIES if can_be_had(path) else None
 
 
 def _offset_keeper(options: ServeOptions, opened: "MessageStore", offsets: "ConsumerOffsets") -> "OffsetKeeper | None":

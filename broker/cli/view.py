@@ -51,8 +51,8 @@ def view(
     if server is None and not from_id:
         if len(arguments) < 2:
             raise click.UsageError("expected STORE and at least one ID (or --server, or --from-id)")
-        # Offsets need no keys: what no index file covers is scanned when a unique key is asked for.
-        store = open_store(Path(arguments[0]), scan_budget=0, **store_arguments)
+        # Offsets need no keys: the index is checked, and what it lacks scanned, when a unique key is asked for.
+        store = open_store(Path(arguments[0]), scan_budget=0, check_budget=0, **store_arguments)
         ids: Sequence[str] = arguments[1:]
         findings = [find_in_store(store, text, topic=topic, damaged=damaged) for text in ids]
     else:

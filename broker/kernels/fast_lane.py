@@ -1,9 +1,9 @@
 """Answer the plain requests at the front of a read, one after the other, in one call: the fast lane.
 
 A request leaves the lane, and stops it, wherever an answer would have to say more than "here are the messages": it is
-not plain, nothing is found, pages are cold, the walk is long, more match than were asked for, no pull like it was
-answered yet. What the lane does write
-is byte for byte what the ordinary way writes; the fixed parts of the headers are handed in, rendered there.
+not plain, nothing is found, pages are cold, the walk is long, more match than were asked for, the index errs, no pull
+like it was answered yet. What the lane does write is byte for byte what the ordinary way writes; the fixed parts of the
+headers are handed in, rendered there.
 
 All that a call needs stands in one int64 table: settings and addresses of memory that
 :class:`broker.fast_lane.FastLane` owns, the counts of answers, then the request, the lookup's query and its results.
@@ -18,7 +18,14 @@ from broker.kernels.plain_request import read_request
 from storage.kernels import catalog as c
 from storage.kernels.catalog import check_record
 from storage.kernels.java_string import MASK, fold_hash, hash_utf8
-from storage.kernels.lookup import KIND_TAG, KIND_UNIQUE, RESULT_COUNT, RESULT_HITS, find_hits
+from storage.kernels.lookup import (
+    KIND_TAG,
+    KIND_UNIQUE,
+    RESULT_COUNT,
+    RESULT_HITS,
+    RESULT_STRAY_HEAT,
+    find_hits,
+)
 from storage.kernels.memory import (
     array_at,
     copy_bytes,
@@ -163,7 +170,7 @@ def answer_query(catalog: np.ndarray, table: np.ndarray, request: np.ndarray, ou
     left = find_hits(catalog, query, hash_of(query), tick, results, table[HITS], budget, 0)
     table[STEPS] -= budget - max(left, 0)
     count = results[RESULT_COUNT]
-    if left < 0 or count == 0 or count > query[7]:
+    if left < 0 or count == 0 or count > query[7] or results[RESULT_STRAY_HEAT]:
         return output
     hits = table[HITS]
     total = 0

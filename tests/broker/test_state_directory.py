@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.state_directory import StateDirectory, UnusableDirectory, default_state_directory
+from broker.state_directory import StateDirectory, UnusableDirectory, can_be_had, default_state_directory
 from protocol.errors import ConfigError
 from storage.store_state import StoreIdentity
 
@@ -90,3 +90,13 @@ def test_names_of_the_store_cannot_lead_elsewhere(tmp_path: Path, monkeypatch: p
     path = default_state_directory(tmp_path, StoreIdentity("../../etc", "x" * 5000))
     assert path.parent == tmp_path / "rocketlens"
     assert len(path.name) < 200
+
+
+def test_whether_a_directory_can_be_had_is_told_without_making_it(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    assert can_be_had(tmp_path)
+    assert can_be_had(tmp_path / "a" / "b")
+    assert not can_be_had(tmp_path / "file")
+    assert not can_be_had(tmp_path / "file" / "a")
+    assert not can_be_had(Path("/proc/self/no such place"))
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]

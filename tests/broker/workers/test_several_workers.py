@@ -16,7 +16,7 @@ from broker.config import CannotListen, Endpoint
 from broker.listeners import bind_for_workers, bind_listeners, close_listeners, listen
 from broker_harness import DEADLINE_SECONDS, RawClient, connected
 from heartbeats import consumer, heartbeat, subscription
-from process import ROOT, Serving, serving_process
+from process import ROOT, Serving, owner_of, serving_process
 from protocol.codes import ResponseCode
 from protocol.command import ext_fields_of
 
@@ -52,9 +52,7 @@ def server(request: pytest.FixtureRequest, g1_store: Path, tmp_path: Path) -> It
 
 def worker_of(server: Serving, client: RawClient) -> int:
     """The process that has the other end of a connection; 0 while none has taken it."""
-    port = client.writer.get_extra_info("sockname")[1]
-    shown = subprocess.run(["ss", "-tnpH", f"dport = :{port}"], capture_output=True, text=True, check=True).stdout
-    return int(shown.partition("pid=")[2].partition(",")[0] or 0)
+    return owner_of(client.writer.get_extra_info("sockname")[1])
 
 
 @asynccontextmanager

@@ -1,0 +1,101 @@
+"""Stores whose index is damaged, lost or switched off, and what is found in them all the same."""
+
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import oracles
+from storage import upkeep
+from storage.lookup_call import KeyKind, KeyQuery
+from storage.message_store import MessageStore, StoreOptions
+from storage.store_state import StoreIdentity
+from store_queries import KINDS
+from store_writer import START_TIMESTAMP, StoreWriter
+
+SLOTS, ENTRIES = 7, 20
+OWN_SLOTS, OWN_ENTRIES = 31, 101
+NAMED = (("UNIQ_KEY", KeyKind.UNIQUE), ("TAGS", KeyKind.TAG))
+
+
+def written(root: Path, count: int = 100, **options: Any) -> StoreWriter:
+    sizes = {"segment_size": 4096, "index_slots": SLOTS, "index_entries": ENTRIES}
+    writer = StoreWriter(root / "store", **{**sizes, **options})
+    append_some(writer, count)
+    writer.close()
+    return writer
+
+
+def append_some(writer: StoreWriter, count: int, **more: Any) -> None:
+    for _ in range(count):
+        number = len(writer.written)
+        fields = {"keys": f"k{number} all{number % 3}", "unique_key": f"u{number}", "tags": f"t{number % 3}", **more}
+        writer.append("T", bytes(20), store_timestamp=START_TIMESTAMP + 700 * number, **fields)
+
+
+def answers(
+    store: MessageStore, records: Sequence[oracles.Record], asked_of: Sequence[oracles.Record] | None = None
+) -> Iterator[tuple[str, list[int], list[int]]]:
+    """Of each key, or only those of some messages, what is found and what is right."""
+    seen = set()
+    for record in records if asked_of is None else asked_of:
+        properties = record.properties
+        asked = [(key, KeyKind.KEY) for key in oracles.split_keys(properties.get("KEYS", ""))]
+        asked += [(properties[name], kind) for name, kind in NAMED if name in properties]
+        for key, kind in asked:
+            if (key, kind) not in seen:
+                seen.add((key, kind))
+                answer = store.query(KeyQuery(record.topic, key, kind, maximum=500))
+                right = oracles.query(records, record.topic, key, kind=KINDS[kind], maximum=500)
+                yield key, list(answer.physical_offsets), right
+
+
+def assert_all_found(
+    store: MessageStore, records: Sequence[oracles.Record], asked_of: Sequence[oracles.Record] | None = None
+) -> None:
+    for key, offsets, right in answers(store, records, asked_of):
+        assert offsets == right, key
+
+
+def incomplete(store: MessageStore) -> str | None:
+    return store.query(KeyQuery("T", "k0")).incomplete
+
+
+def make_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of our own of a hundred entries, made when there are two hundred in memory."""
+    monkeypatch.setattr(upkeep, "SLOTS", OWN_SLOTS)
+    monkeypatch.setattr(upkeep, "ENTRIES", OWN_ENTRIES)
+    monkeypatch.setattr(upkeep, "MOST_IN_MEMORY", 12 * 200)
+    monkeypatch.setattr(upkeep, "MOST_WAITING", 12 * 700)
+    monkeypatch.setattr(upkeep, "STAYS_IN_MEMORY", 1000)
+    monkeypatch.setattr(upkeep, "SCAN_STEP", 2000)
+    monkeypatch.setattr(upkeep, "WORTH_KEEPING", 500)
+    monkeypatch.setattr(upkeep, "SPARE_BYTES", 0)
+
+
+class Kept:
+    """A store whose index is lost, and a directory for keys beside it."""
+
+    def __init__(self, root: Path, count: int = 300, **options: Any) -> None:
+        self.directory = root / "state" / "entries"
+        self.writer = written(root, count, **options)
+        shutil.rmtree(self.writer.root / "index")
+
+    def open(self, *, keeps: bool = True, finish: bool = True, **options: Any) -> MessageStore:
+        def directory(identity: StoreIdentity) -> Path:
+            assert identity.broker_name == "broker-a"
+            return self.directory
+
+        options = {"scan_budget": 0, "entries_directory": directory, "keeps_state": keeps, **options}
+        store = MessageStore.open(self.writer.root, StoreOptions(**options))
+        if keeps:
+            store.keep_entries()
+        if finish:
+            store.finish_scan()
+        return store
+
+    @property
+    def names(self) -> list[str]:
+        return sorted(path.name for path in self.directory.iterdir())
