@@ -140,7 +140,8 @@ def last_data_position(file: MappedFile) -> int:
     for start, stop in reversed(extents):
         while stop > start:
             chunk = max(start, stop - SEARCH_CHUNK)
-            found = np.flatnonzero(np.frombuffer(file.view[chunk:stop], dtype=np.uint8))
+            # Compared first: flatnonzero counts and then collects, and raises where a broker writes in between.
+            found = np.flatnonzero(np.frombuffer(file.view[chunk:stop], dtype=np.uint8) != 0)
             if found.size:
                 return chunk + int(found[-1])
             stop = chunk

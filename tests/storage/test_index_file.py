@@ -1,5 +1,7 @@
 """Slot and entry counts, which stand nowhere in the file, found out from its bytes; header, slots, chains."""
 
+import os
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -53,6 +55,26 @@ def numbered(count: int) -> list[str]:
 
 
 class TestLastData:
+    def test_bytes_that_change_while_they_are_looked_at_do_no_harm(self, tmp_path: Path) -> None:
+        """As a broker puts entries; each is there, and not there, at some moment of a look."""
+        path = tmp_path / "file"
+        write_file(path, 1 << 20, {0: b"\1" * (1 << 19)})
+        file, is_over = MappedFile.open(path), threading.Event()
+
+        def change() -> None:
+            with path.open("r+b") as writer:
+                while not is_over.is_set():
+                    for byte in (b"\0", b"\1"):
+                        os.pwrite(writer.fileno(), byte * 65536, 1000)
+
+        changing = threading.Thread(target=change)
+        changing.start()
+        try:
+            assert {last_data_position(file) for _ in range(300)} == {(1 << 19) - 1}
+        finally:
+            is_over.set()
+            changing.join()
+
     @pytest.mark.parametrize("place", [0, 1, 4095, 4096, 3 << 20, (8 << 20) - 1])
     def test_the_last_byte_that_is_not_zero_is_found_among_holes(self, tmp_path: Path, place: int) -> None:
         write_file(tmp_path / "file", 8 << 20, {0: b"\1", place: b"\7"})
