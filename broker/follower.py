@@ -27,7 +27,8 @@ AFTER_ERROR_SECONDS = 1.0
 class Follower:
     """Keeps a served store up to date; `finish_scan` is called when more of the log is to be scanned.
 
-    The problems that the store has now count as told; those that come are told once, as warnings.
+    The problems that the store has now count as told. Those that come are told once, as warnings, when they are there
+    in two looks: a broker takes a configuration file away for the moment in which it writes it anew.
     """
 
     def __init__(self, store: MessageStore, polls: LongPolling, finish_scan: Callable[[], None]) -> None:
@@ -37,7 +38,7 @@ class Follower:
         self._finish_scan = finish_scan
         self._must_stop = False
         self._told_errors: dict[str, str] = {}
-        self._told_problems = set(store.problems)
+        self._told_problems = self._seen_problems = frozenset(store.problems)
 
     def start(self) -> None:
         """Follow from now on, on threads that keep no stopped process alive."""
@@ -75,10 +76,11 @@ class Follower:
 
     def _tell_problems(self) -> None:
         problems = self._store.problems
-        for problem in problems:
+        lasting = [problem for problem in problems if problem in self._seen_problems]
+        for problem in lasting:
             if problem not in self._told_problems:
                 logger.warning("%s", problem)
-        self._told_problems = set(problems)
+        self._told_problems, self._seen_problems = frozenset(lasting), frozenset(problems)
 
     def _tell_error(self, name: str, error: Exception) -> None:
         if self._told_errors.get(name) == str(error):

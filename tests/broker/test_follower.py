@@ -233,10 +233,17 @@ class TestThreads:
         def change(*problems: str) -> Callable[[], None]:
             return lambda: setattr(store, "problems", list(problems))
 
-        changes = iter([change("known", "new"), change("known", "new"), change("new"), change("known", "new")])
-        with following(store := FakeStore(watches=[True] * 4), lambda: next(changes)()):
+        changes = [change("known", "new"), change("known", "new"), change("new"), change("known", "new")]
+        following_changes = iter([*changes, change("known", "new")])
+        with following(store := FakeStore(watches=[True] * 5), lambda: next(following_changes)()):
             assert store.watched.wait(20)
         assert [record.getMessage() for record in caplog.records] == ["new", "known"]
+
+    def test_a_problem_of_a_moment_is_not_told(self, caplog: pytest.LogCaptureFixture) -> None:
+        moments = iter([["known", "odd"], ["known"], ["known", "odd"], []])
+        with following(store := FakeStore(watches=[True] * 4), lambda: setattr(store, "problems", next(moments))) as _:
+            assert store.watched.wait(20)
+        assert caplog.records == []
 
     @pytest.mark.parametrize("which", ["polls", "watches"])
     def test_an_error_is_told_once_and_following_goes_on(self, caplog: pytest.LogCaptureFixture, which: str) -> None:
