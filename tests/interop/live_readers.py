@@ -1,0 +1,268 @@
+"""Clients of a server that follows a live store: they compare every message in every way, and measure how soon."""
+
+import mmap
+import queue
+import socket
+import threading
+import time
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+from interop.producing import Producer, Sent
+from interop.wire import Frame, FrameSplitter, encode_request
+from oracles import Record, read_record, scan_segment
+
+VIEW_MESSAGE_BY_ID, QUERY_MESSAGE, PULL_MESSAGE = 33, 12, 11
+FOREVER = {"maxNum": "64", "beginTimestamp": "0", "endTimestamp": str(2**63 - 1)}
+PULL = {
+    "consumerGroup": "CG", "commitOffset": "0", "subscription": "*", "subVersion": "0", "expressionType": "TAG",
+}  # fmt: skip
+SUSPEND, SUBSCRIPTION = 2, 4
+IS_COMPRESSED = 1
+"""Of sysFlag: producers compress bodies from 4 KB on."""
+PATIENCE_SECONDS = 10.0
+"""What a message may take on a machine that does many other things."""
+
+Address = tuple[str, int]
+Way = tuple[int, dict[str, str]]
+
+
+class Asker:
+    """One connection, one request after the other."""
+
+    def __init__(self, address: Address) -> None:
+        self._socket = socket.create_connection(address, timeout=30)
+        self._splitter, self._opaque = FrameSplitter(), 0
+
+    def ask(self, code: int, fields: Mapping[str, str]) -> Frame:
+        self._opaque += 1
+        self._socket.sendall(encode_request(code, self._opaque, dict(fields)))
+        while True:
+            chunk = self._socket.recv(1 << 20)
+            assert chunk, "the server closed the connection"
+            for frame in self._splitter.feed(chunk):
+                assert frame.header["opaque"] == self._opaque
+                return frame
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def pull(topic: str, queue_id: int, queue_offset: int, maximum: int = 1, hold_ms: int = 0) -> Way:
+    """A pull of all messages from an offset on."""
+    place = {"topic": topic, "queueId": str(queue_id), "queueOffset": str(queue_offset), "maxMsgNums": str(maximum)}
+    flags = SUBSCRIPTION | (SUSPEND if hold_ms else 0)
+    return PULL_MESSAGE, {**PULL, **place, "sysFlag": str(flags), "suspendTimeoutMillis": str(hold_ms)}
+
+
+def ways(
+    topic: str, keys: str, unique_key: str, tag: str, queue_id: int, queue_offset: int, physical_offset: int
+) -> dict[str, Way]:
+    """The five ways to ask for a message."""
+    by_key = {**FOREVER, "topic": topic}
+    return {
+        "offset": (VIEW_MESSAGE_BY_ID, {"offset": str(physical_offset)}),
+        "key": (QUERY_MESSAGE, {**by_key, "key": keys.split()[0]}),
+        "unique key": (QUERY_MESSAGE, {**by_key, "key": unique_key, "_UNIQUE_KEY_QUERY": "true"}),
+        "tag": (QUERY_MESSAGE, {**by_key, "key": tag, "indexType": "T"}),
+        "pull": pull(topic, queue_id, queue_offset),
+    }
+
+
+def ways_to(sent: Sent) -> dict[str, Way]:
+    """The same for a message that was sent."""
+    return ways(
+        sent.topic, sent.keys, sent.unique_key, sent.tag, sent.queue_id, sent.queue_offset, sent.physical_offset
+    )
+
+
+def difference(sent: Sent, record: Record | None) -> str | None:
+    """What is wrong with the record of a message; None when it is as it was sent."""
+    if record is None:
+        return "no intact record"
+    properties = record.properties
+    expected = {
+        "topic": (sent.topic, record.topic),
+        "queue": (sent.queue_id, record.queue_id),
+        "queue offset": (sent.queue_offset, record.queue_offset),
+        "physical offset": (sent.physical_offset, record.physical_offset),
+        "body": (sent.body, zlib.decompress(record.body) if record.sys_flag & IS_COMPRESSED else record.body),
+        "keys": (sent.keys, properties.get("KEYS")),
+        "tag": (sent.tag, properties.get("TAGS")),
+        "unique key": (sent.unique_key, properties.get("UNIQ_KEY")),
+    }
+    return next(
+        (f"{name}: {want!r}, found {found!r}" for name, (want, found) in expected.items() if want != found), None
+    )
+
+
+class Worker:
+    """A thread that works until it is stopped, and what it found wrong."""
+
+    def __init__(self, address: Address) -> None:
+        self.asker = Asker(address)
+        self.problems: list[str] = []
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    @property
+    def is_over(self) -> bool:
+        return self._over.is_set()
+
+    def __enter__(self) -> "Worker":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End, once what there is to do is done."""
+        self._over.set()
+        self._thread.join()
+        self.asker.close()
+
+    def work(self) -> None:
+        """Until `is_over`."""
+
+    def _run(self) -> None:
+        try:
+            self.work()
+        except Exception as error:
+            self.problems.append(f"{type(self).__name__}: {error!r}")
+
+
+class Comparer(Worker):
+    """Asks in every way for every message that was sent, and compares what comes byte for byte and with what was sent.
+
+    Messages whose segment is gone by then are counted as expired.
+    """
+
+    def __init__(self, address: Address, producer: Producer, has_expired: Callable[[int], bool]) -> None:
+        super().__init__(address)
+        self._producer, self._has_expired = producer, has_expired
+        self.compared = self.expired = 0
+
+    def work(self) -> None:
+        while True:
+            try:
+                sent = self._producer.take()
+            except queue.Empty:
+                if self.is_over:
+                    return
+                continue
+            problem = self._compare(sent)
+            if problem is None:
+                self.compared += 1
+            elif self._has_expired(sent.physical_offset):
+                self.expired += 1
+            else:
+                self.problems.append(f"message {sent.number} at {sent.physical_offset}, {problem}")
+
+    def _compare(self, sent: Sent) -> str | None:
+        asked = ways_to(sent)
+        answer = self._until_found(sent, *asked.pop("offset"))
+        record = read_record(answer.body, 0, sent.physical_offset)
+        problem = f"code {answer.code}: {answer.header.get('remark')}" if answer.code else difference(sent, record)
+        if problem is not None:
+            return f"by offset: {problem}"
+        for name, (code, fields) in asked.items():
+            found = self._until_found(sent, code, fields)
+            is_there = answer.body in found.body if name == "tag" else answer.body == found.body
+            if found.code or not is_there:
+                return f"by {name}: code {found.code}, {len(found.body)} bytes, {found.header.get('remark')}"
+        return None
+
+    def _until_found(self, sent: Sent, code: int, fields: Mapping[str, str]) -> Frame:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while True:
+            answer = self.asker.ask(code, fields)
+            if not answer.code and (code != QUERY_MESSAGE or sent.unique_key.encode() in answer.body):
+                return answer
+            if time.monotonic() > deadline or self._has_expired(sent.physical_offset):
+                return answer
+            time.sleep(0.005)
+
+
+class Consumer(Worker):
+    """Waits at the end of one queue in long polls, and keeps what it got, as (queue offset, unique key)."""
+
+    def __init__(self, address: Address, topic: str, queue_id: int) -> None:
+        super().__init__(address)
+        self._place = topic, queue_id
+        self.received: list[tuple[int, str]] = []
+
+    def work(self) -> None:
+        following = 0
+        while not self.is_over:
+            answer = self.asker.ask(*pull(*self._place, following, 32, 1000))
+            for record in _records(answer.body):
+                self.received.append((record.queue_offset, record.properties["UNIQ_KEY"]))
+            following = int(answer.header["extFields"]["nextBeginOffset"])
+
+
+def _records(body: bytes) -> Iterator[Record]:
+    position = 0
+    while position < len(body):
+        record = read_record(body, position)
+        assert record is not None
+        yield record
+        position += record.total_size
+
+
+def has_records(segment: Path) -> bool:
+    """Whether a segment is there and was written to."""
+    try:
+        with segment.open("rb") as file:
+            return any(file.read(8))
+    except FileNotFoundError:
+        return False
+
+
+class Stopwatch(Worker):
+    """Measures how long after a record can be read in the log's file each way of asking finds it, in seconds."""
+
+    def __init__(self, address: Address, commit_log: Path, segment_size: int) -> None:
+        super().__init__(address)
+        self._commit_log, self._segment_size = commit_log, segment_size
+        self.measured: dict[str, list[float]] = {}
+
+    def work(self) -> None:
+        while not self.is_over:
+            appended = self._next()
+            if appended is not None:
+                self._measure(*appended)
+            time.sleep(0.05)
+
+    def _next(self) -> tuple[Record, float] | None:
+        """The next record that comes to the log, and when it could be read."""
+        path = max(path for path in self._commit_log.iterdir() if has_records(path))
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
+            base = int(path.name)
+            end = sum(record.total_size for record in scan_segment(view[:], base))
+            while not self.is_over:
+                if any(view[end : end + 8]):
+                    record = read_record(view[end:], 0, base + end)
+                    if record is not None:
+                        return record, time.monotonic()
+                    if view[end + 4 : end + 8] == b"\xcb\xd4\x31\x94":  # the segment is full
+                        return None
+                time.sleep(0.0005)
+        return None
+
+    def _measure(self, record: Record, readable: float) -> None:
+        properties = record.properties
+        left = ways(
+            record.topic, properties["KEYS"], properties["UNIQ_KEY"], properties["TAGS"], record.queue_id,
+            record.queue_offset, record.physical_offset,
+        )  # fmt: skip
+        while left and time.monotonic() < readable + PATIENCE_SECONDS:
+            for name, (code, fields) in list(left.items()):
+                answer = self.asker.ask(code, fields)
+                if not answer.code and properties["UNIQ_KEY"].encode() in answer.body:
+                    del left[name]
+                    self.measured.setdefault(name, []).append(time.monotonic() - readable)
+            time.sleep(0.001)
+        if left:
+            self.problems.append(f"{list(left)} did not find the record at {record.physical_offset}")
