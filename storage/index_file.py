@@ -161,10 +161,10 @@ def candidate_slot_counts(last_data: int, index_count: int, hints: Iterable[int]
             yield rest // SLOT_BYTES
 
 
-def _candidates(last_data: int, before: int, after: int, hints: Sequence[int]) -> Iterator[int]:
-    """Candidates for the slot count of a file whose header counted ``before`` and ``after`` its end was looked for."""
+def _candidates(last_data: int, index_counts: Iterable[int], hints: Sequence[int]) -> Iterator[int]:
+    """Candidates for the slot count of a file whose header may have counted as much when its end was looked for."""
     seen: set[int] = set()
-    for index_count in range(before, min(max(after - before, 0), MOST_PUT_MEANWHILE) + before + 1):
+    for index_count in index_counts:
         for slots in candidate_slot_counts(last_data, index_count, hints):
             if slots not in seen:
                 seen.add(slots)
@@ -187,11 +187,16 @@ def determine_shape(
     after = read_header(file).index_count
     if last_data < INDEX_HEADER and after <= 1:
         return IndexShape(hints[0] if hints else DEFAULT_SLOTS, 0, 0, 0, True, ())
-    survivors = [
-        (slots, entries)
-        for slots in _candidates(last_data, before, after, hints)
-        if (entries := _reproduces(file, slots, last_data)) > 0
-    ]
+    after = min(max(before, after), before + MOST_PUT_MEANWHILE)
+    # An entry that is being put, and not counted yet, may be the last one: looked for only where nothing else explains.
+    for index_counts in (range(before, after + 1), (after + 1,)):
+        survivors = [
+            (slots, entries)
+            for slots in _candidates(last_data, index_counts, hints)
+            if (entries := _reproduces(file, slots, last_data)) > 0
+        ]
+        if survivors:
+            break
     if vouched and any(slots == vouched[0] and entries < vouched[1] for slots, entries in survivors):
         survivors = [(slots, entries) for slots, entries in survivors if slots == vouched[0]]
     if len(survivors) > 1:

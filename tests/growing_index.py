@@ -3,9 +3,16 @@
 A broker puts an entry in steps: the entry's fields, its slot, then the header's fields one by one (store-format §3.4).
 """
 
-from collections.abc import Iterator
+import os
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TypeAlias
 
 import oracles
+
+Store: TypeAlias = tuple[int, bytes]
+"""A position in a file, and the bytes that are put there."""
 
 
 def first_bad_entry(index_file: bytes, slot_count: int, entry_count: int) -> int:
@@ -37,11 +44,31 @@ def put_in_steps(image: oracles.IndexImage, text: str, physical_offset: int, tim
     """Put an entry, and yield the file's bytes after each store of the broker's."""
     content = bytearray(image.to_bytes())
     image.put(text, physical_offset, timestamp)
-    target = image.to_bytes()
-    entry = 40 + 4 * image.slot_count + 20 * len(image.entries)
-    slot = 40 + 4 * (image.entries[-1][0] % image.slot_count)
-    steps = [(entry, 4), (entry + 4, 8), (entry + 12, 4), (entry + 16, 4), (slot, 4)]
-    steps += [(16, 8), (0, 8), (32, 4), (36, 4), (24, 8), (8, 8)]
-    for position, length in steps:
-        content[position : position + length] = target[position : position + length]
+    for position, stored in stores_of_entry(image, len(image.entries)):
+        content[position : position + len(stored)] = stored
         yield bytes(content)
+
+
+def stores_of_entry(image: oracles.IndexImage, number: int) -> list[Store]:
+    """The stores by which a broker puts an entry that an image has, in their order."""
+    hash_value, physical_offset, seconds, previous = image.entries[number - 1]
+    entry = 40 + 4 * image.slot_count + 20 * number
+    slot = 40 + 4 * (hash_value % image.slot_count)
+    used_slots = sum(not before for _, _, _, before in image.entries[:number])
+    fields = [
+        *((entry, hash_value, 4), (entry + 4, physical_offset, 8), (entry + 12, seconds, 4), (entry + 16, previous, 4)),
+        (slot, number, 4),
+        *((16, image.begin_physical_offset, 8), (0, image.begin_timestamp, 8)),
+        *((32, used_slots, 4), (36, number + 1, 4), (24, physical_offset, 8), (8, image.end_timestamp, 8)),
+    ]
+    return [(position, oracles.packed(value, length)) for position, value, length in fields]
+
+
+def store_slowly(path: Path, stores: Sequence[Store], pause_seconds: float) -> None:
+    """Write into a file as another process does; so that a reader sees what is between, a pause follows each store."""
+    with path.open("r+b", buffering=0) as file:
+        for position, stored in stores:
+            until = time.perf_counter() + pause_seconds
+            os.pwrite(file.fileno(), stored, position)
+            while time.perf_counter() < until:
+                pass

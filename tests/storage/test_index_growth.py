@@ -1,5 +1,7 @@
 """Index files that go on growing: what they cover is followed entry by entry, and the same as a new look finds."""
 
+import multiprocessing
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -179,8 +181,8 @@ class TestStatesOfAPut:
         *states, whole = growing_index.put_in_steps(image, "T#last", 10_000, 1_700_000_000_999)
         path.write_bytes([*states, whole][step])
         shape = determine_shape(MappedFile.open(path), [SLOTS] if hinted else [])
-        assert shape is None or (shape.slots, shape.maximum) in ((SLOTS, 100 * count), (SLOTS, 10_000))
-        assert shape is not None or not hinted
+        assert shape is not None
+        assert (shape.slots, shape.maximum) in ((SLOTS, 100 * count), (SLOTS, 10_000))
 
     def test_a_growth_is_taken_in_when_the_header_counts_it(self, tmp_path: Path) -> None:
         growing = Growing(tmp_path)
@@ -197,6 +199,39 @@ class TestStatesOfAPut:
                 counted,
                 written.physical_offset if counted > shape.entries else shape.maximum,
             )
+
+
+class TestFilling:
+    def test_a_file_that_another_process_fills_while_it_is_examined_is_not_damaged(self, tmp_path: Path) -> None:
+        """Neither to one who follows it nor to one who sees it for the first time, without a neighbour's slots."""
+        growing = Growing(tmp_path, index_entries=4000, segment_size=1 << 20)
+        growing.add(*[True] * 600)
+        (image,), (path,), log = growing.writer.index.files, growing.writer.index_paths(), growing.log
+        numbers = range(1, len(image.entries) + 1)
+        puts = [growing_index.stores_of_entry(image, number) for number in numbers]
+        path.write_bytes(bytes(image.size))
+        growing_index.store_slowly(path, list(chain(*puts[:9])), 0.0)
+        filling = multiprocessing.get_context("spawn").Process(
+            target=growing_index.store_slowly, args=(path, list(chain(*puts[9:])), 2e-5)
+        )
+        filling.start()
+        problems = set[str]()
+        followed, anew = [9], [9]
+        while filling.is_alive():
+            for counts, index in (
+                (followed, growing.look()),
+                (anew, IndexSet.open(path.parent, log, None, StateCache(None))),
+            ):
+                problems |= set(index.problems)
+                counts += [file.index.shape.entries for file in index.files]
+        filling.join()
+        assert filling.exitcode == 0
+        assert problems == set()
+        for counts in (followed, anew):
+            assert counts == sorted(counts)
+            assert len(set(counts)) > 10
+        assert growing.look().files[0].index.shape == growing.anew().files[0].index.shape
+        assert growing.file.shape.entries == len(image.entries)
 
 
 class TestDamage:
