@@ -1,17 +1,16 @@
-"""Clients of a server that follows a live store: they compare every message in every way, and measure how soon."""
+"""Clients of a server that follows a live store: they compare every message in every way, or wait for what comes."""
 
-import mmap
 import queue
 import socket
 import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from dataclasses import dataclass
 
 from interop.producing import Producer, Sent
 from interop.wire import Frame, FrameSplitter, encode_request
-from oracles import Record, read_record, scan_segment
+from oracles import Record, read_record
 
 VIEW_MESSAGE_BY_ID, QUERY_MESSAGE, PULL_MESSAGE = 33, 12, 11
 FOREVER = {"maxNum": "64", "beginTimestamp": "0", "endTimestamp": str(2**63 - 1)}
@@ -136,13 +135,14 @@ class Worker:
 class Comparer(Worker):
     """Asks in every way for every message that was sent, and compares what comes byte for byte and with what was sent.
 
-    Messages whose segment is gone by then are counted as expired.
+    Messages whose segment is gone by then are counted as expired. `checksums` are those of the records, by offset.
     """
 
     def __init__(self, address: Address, producer: Producer, has_expired: Callable[[int], bool]) -> None:
         super().__init__(address)
         self._producer, self._has_expired = producer, has_expired
         self.compared = self.expired = 0
+        self.checksums: dict[int, int] = {}
 
     def work(self) -> None:
         while True:
@@ -172,6 +172,7 @@ class Comparer(Worker):
             is_there = answer.body in found.body if name == "tag" else answer.body == found.body
             if found.code or not is_there:
                 return f"by {name}: code {found.code}, {len(found.body)} bytes, {found.header.get('remark')}"
+        self.checksums[sent.physical_offset] = zlib.crc32(answer.body)
         return None
 
     def _until_found(self, sent: Sent, code: int, fields: Mapping[str, str]) -> Frame:
@@ -185,84 +186,54 @@ class Comparer(Worker):
             time.sleep(0.005)
 
 
+@dataclass(frozen=True)
+class Received:
+    """A record that a waiting pull was answered with: ``at`` this time of the monotonic clock.
+
+    ``since_stored`` are the seconds since the broker took it, by the clock of both, which tells milliseconds.
+    """
+
+    queue_offset: int
+    unique_key: str
+    physical_offset: int
+    checksum: int
+    at: float
+    since_stored: float
+
+
 class Consumer(Worker):
-    """Waits at the end of one queue in long polls, and keeps what it got, as (queue offset, unique key)."""
+    """Waits at the end of one queue in long polls, and tells what it `received`, in order."""
 
     def __init__(self, address: Address, topic: str, queue_id: int) -> None:
         super().__init__(address)
         self._place = topic, queue_id
-        self.received: list[tuple[int, str]] = []
+        self._begun = time.monotonic()
+        self.received: list[Received] = []
+
+    @property
+    def awaited(self) -> list[Received]:
+        """What was stored while it waited."""
+        return [one for one in self.received if one.at - one.since_stored > self._begun]
 
     def work(self) -> None:
         following = 0
         while not self.is_over:
             answer = self.asker.ask(*pull(*self._place, following, 32, 1000))
-            for record in _records(answer.body):
-                self.received.append((record.queue_offset, record.properties["UNIQ_KEY"]))
+            self.received += _received(answer.body, time.monotonic())
             following = int(answer.header["extFields"]["nextBeginOffset"])
 
 
-def _records(body: bytes) -> Iterator[Record]:
+def _received(body: bytes, at: float) -> Iterator[Received]:
     position = 0
     while position < len(body):
         record = read_record(body, position)
         assert record is not None
-        yield record
+        yield Received(
+            record.queue_offset,
+            record.properties["UNIQ_KEY"],
+            record.physical_offset,
+            zlib.crc32(body[position : position + record.total_size]),
+            at,
+            time.time() - record.store_timestamp / 1000,
+        )
         position += record.total_size
-
-
-def has_records(segment: Path) -> bool:
-    """Whether a segment is there and was written to."""
-    try:
-        with segment.open("rb") as file:
-            return any(file.read(8))
-    except FileNotFoundError:
-        return False
-
-
-class Stopwatch(Worker):
-    """Measures how long after a record can be read in the log's file each way of asking finds it, in seconds."""
-
-    def __init__(self, address: Address, commit_log: Path, segment_size: int) -> None:
-        super().__init__(address)
-        self._commit_log, self._segment_size = commit_log, segment_size
-        self.measured: dict[str, list[float]] = {}
-
-    def work(self) -> None:
-        while not self.is_over:
-            appended = self._next()
-            if appended is not None:
-                self._measure(*appended)
-            time.sleep(0.05)
-
-    def _next(self) -> tuple[Record, float] | None:
-        """The next record that comes to the log, and when it could be read."""
-        path = max(path for path in self._commit_log.iterdir() if has_records(path))
-        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
-            base = int(path.name)
-            end = sum(record.total_size for record in scan_segment(view[:], base))
-            while not self.is_over:
-                if any(view[end : end + 8]):
-                    record = read_record(view[end:], 0, base + end)
-                    if record is not None:
-                        return record, time.monotonic()
-                    if view[end + 4 : end + 8] == b"\xcb\xd4\x31\x94":  # the segment is full
-                        return None
-                time.sleep(0.0005)
-        return None
-
-    def _measure(self, record: Record, readable: float) -> None:
-        properties = record.properties
-        left = ways(
-            record.topic, properties["KEYS"], properties["UNIQ_KEY"], properties["TAGS"], record.queue_id,
-            record.queue_offset, record.physical_offset,
-        )  # fmt: skip
-        while left and time.monotonic() < readable + PATIENCE_SECONDS:
-            for name, (code, fields) in list(left.items()):
-                answer = self.asker.ask(code, fields)
-                if not answer.code and properties["UNIQ_KEY"].encode() in answer.body:
-                    del left[name]
-                    self.measured.setdefault(name, []).append(time.monotonic() - readable)
-            time.sleep(0.001)
-        if left:
-            self.problems.append(f"{list(left)} did not find the record at {record.physical_offset}")
