@@ -259,6 +259,21 @@ class BatchConsumeQueue:
 
     def _measure(self) -> tuple[int, int, int]:
         """Find min, max and the number of units; two threads that do so at once come to the same."""
+        files = self._files
+        bounds, written = self._find_bounds()
+        # More may have come since files were listed than the last one had room for.
+        while written >= self._first_numbers[-1] and (more := files.with_successor()) is not files:
+            if more.files[0] != files.files[0]:  # units are numbered from there
+                break
+            self._files = files = more
+            self._mended, self._is_mended = {}, False
+            self._first_numbers = _numbers_of_first_units(files)
+            bounds, written = self._find_bounds()
+        self._bounds = bounds
+        return bounds
+
+    def _find_bounds(self) -> tuple[tuple[int, int, int], int]:
+        """Min, max and the number of units that count, by the files that are listed; and how many are written."""
         known, files = self._known, self._files.files
         if known is not None and known.last != self._last_of(known.end):
             known = None
@@ -273,14 +288,13 @@ class BatchConsumeQueue:
             if files and (mended := mend_units(self, self._first_numbers[first_file], count)) is not None:
                 self._mended, count = mended
                 self._is_mended = True
-                self._bounds = bounds = self._bounds_of(count)
-                return bounds
-        self._bounds = bounds = self._bounds_of(count)
+                return self._bounds_of(count), written
+        bounds = self._bounds_of(count)
         log = self._commit_log
         if self._keep is not None and files and (known is None or known.log_end <= log.end):
             last = self._last_of(count)
             self._keep(Known(self._generation, self._files, log.minimum, log.end, bounds[0], count, written, last))
-        return bounds
+        return bounds, written
 
     def _last_of(self, count: int) -> UnitFields | None:
         """The last of so many units."""

@@ -269,6 +269,17 @@ class ConsumeQueue:
 
     def _measure(self) -> tuple[int, int]:
         """Find min and max; two threads that do so at once come to the same."""
+        files = self._files
+        bounds, written = self._find_bounds()
+        # More may have come since files were listed than the last one had room for.
+        while written >= _capacity(files) and (more := files.with_successor()) is not files:
+            self._files = files = more
+            bounds, written = self._find_bounds()
+        self._bounds = bounds
+        return bounds
+
+    def _find_bounds(self) -> tuple[tuple[int, int], int]:
+        """Min and max by the files that are listed, and where what is written in them ends."""
         known, files = self._known, self._files.files
         if known is not None and known.last != self.unit(known.end - 1):
             known = None
@@ -280,18 +291,16 @@ class ConsumeQueue:
             known, written = None, self._written_end(first_file)
             end = end_before(self, files[first_file].start // UNIT.size, written) if written else 0
             if files and (behind := end_behind(self, files[0].start // UNIT.size, end)) != end:
-                self._bounds = bounds = (self._first_live(behind), behind)
-                return bounds
+                return (self._first_live(behind), behind), written
         log = self._commit_log
         if known is not None and known.log_minimum == log.minimum and known.minimum < min(known.end, end):
             minimum = known.minimum
         else:
             minimum = self._first_live(end)
-        self._bounds = bounds = (minimum, end)
         if self._keep is not None and files and (known is None or known.log_end <= log.end):
             last = self.unit(end - 1)
             self._keep(Known(self._generation, self._files, log.minimum, log.end, minimum, end, written, last))
-        return bounds
+        return (minimum, end), written
 
     def _written_end(self, first_file: int, known_end: int = 0) -> int:
         """Behind the last unit before the first invalid one, looked for in the last three files as a broker does.

@@ -46,12 +46,14 @@ class Arrivals:
 class _Lag:
     """Messages that have come to the log and perhaps not to their queues; ``last`` is the offset of the last one.
 
-    ``queues`` are those concerned, None for all; they are looked at next at a time.
+    ``queues`` are those concerned, None for all; they are looked at next at a time. ``seen`` are those of them of which
+    messages were seen to come.
     """
 
     last: int
     since: float
     queues: set[QueueKey] | None = field(default_factory=set)
+    seen: set[QueueKey] = field(default_factory=set)
     next_look: float = 0.0
 
 
@@ -88,7 +90,7 @@ class StoreFollower:
         if growth is None:  # queues keep the ends that were found in a snapshot
             snapshot = replace(snapshot, queues=snapshot.queues.grown(snapshot.commit_log))
         record = None if lag.last < 0 else snapshot.commit_log.record_at(lag.last)
-        if _is_new_queue_there(snapshot, lag.queues, record):
+        if _is_new_queue_there(snapshot, lag, record):
             snapshot = replace(snapshot, queues=snapshot.queues.refresh())
         arrivals.append(Arrivals(lag.queues, growth is not None and growth.more))
         lag.next_look = now + (0 if now - lag.since < EAGER_SECONDS else EAGER_SECONDS)
@@ -116,9 +118,10 @@ class StoreFollower:
         """Expect the units of what came."""
         queues = {queue_key(record) for record in growth.records}
         if self._lag is None:
-            self._lag = _Lag(growth.last, now, queues)
+            self._lag = _Lag(growth.last, now, queues, set(queues))
             return
         self._lag.last, self._lag.since = growth.last, now
+        self._lag.seen |= queues
         if self._lag.queues is not None:
             self._lag.queues |= queues
 
@@ -135,8 +138,9 @@ def queue_key(record: memoryview) -> QueueKey:
     return topic, queue_id
 
 
-def _is_new_queue_there(snapshot: Snapshot, queues: Set[QueueKey] | None, last: memoryview | None) -> bool:
-    """Whether one of some queues, or that of the last record, has come into being since queues were listed."""
-    known = snapshot.queues
-    keys = queues if queues is not None else () if last is None else (queue_key(last),)
+def _is_new_queue_there(snapshot: Snapshot, lag: _Lag, last: memoryview | None) -> bool:
+    """Whether a queue of what has come, or that of the last record, has come into being since queues were listed."""
+    known, keys = snapshot.queues, lag.seen
+    if lag.queues is None and last is not None:
+        keys = keys | {queue_key(last)}
     return any(not known.knows(*key) and known.has_directory(*key) for key in keys)

@@ -55,6 +55,11 @@ class QueueFiles:
         kept = [file for file in earlier.files if file.start >= self.files[0].start]
         return bool(kept) and kept == list(self.files[: len(kept)])
 
+    def with_successor(self) -> "QueueFiles":
+        """These files and what has come behind the last one since they were listed; the same where nothing has."""
+        renewed = self.renewed() if self.has_successor() else self
+        return renewed if renewed.continues(self) and len(renewed.files) > len(self.files) else self
+
     def has_successor(self) -> bool:
         """Whether there may be a file where the last one ends; names in other digits are not looked for."""
         if not self.files:

@@ -122,6 +122,19 @@ class TestGrowth:
             assert queue.max_offset == 1
         followed.check()
 
+    def test_a_new_queue_is_there_whose_message_comes_right_after_the_start_and_before_others(
+        self, followed: Followed
+    ) -> None:
+        followed.store.queues.queue_ids("T")
+        for topic, queue_id in (("New", 0), ("T", 3), ("T", 0)):
+            followed.growing.add(topic, queue_id=queue_id)
+        followed.growing.flush()
+        followed.poll(1)
+        for topic, queue_id, count in (("New", 0, 1), ("T", 3, 1), ("T", 0, 2)):
+            queue = followed.store.queues.queue(topic, queue_id)
+            assert queue is not None
+            assert queue.max_offset == count
+
     def test_a_queue_that_is_made_after_its_message_was_seen_is_found(self, followed: Followed) -> None:
         followed.growing.add("Late", queue_id=2)
         followed.poll(4)
@@ -143,6 +156,38 @@ class TestGrowth:
             followed.growing.flush()
             followed.poll(4)
         assert followed.poll(1) == []
+        followed.check()
+
+    def test_messages_that_come_at_once_to_the_end_of_a_file_and_to_the_next_one_are_all_there(
+        self, followed: Followed
+    ) -> None:
+        """Although the last message of all is one of another queue, so that nobody looks again."""
+        for count in range(2, 29):
+            followed.growing.add(queue_id=0)
+            if count % 3 != 1:
+                continue
+            followed.growing.add(queue_id=1)
+            followed.growing.flush()
+            assert followed.poll()
+            queue = followed.store.queues.queue("T", 0)
+            assert queue is not None
+            assert queue.max_offset == count
+        followed.check()
+
+    def test_batches_that_come_at_once_to_the_end_of_a_file_and_to_the_next_one_are_all_there(
+        self, followed: Followed
+    ) -> None:
+        followed.settle()
+        for count in range(1, 62):
+            followed.growing.writer.append_inner_batch("B", [(b"1", {}), (b"2", {})], keys="b")
+            if count % 3 != 1:  # 20 fit a file
+                continue
+            followed.growing.add(queue_id=1)
+            followed.growing.flush()
+            assert followed.poll()
+            queue = followed.store.queues.queue("B", 0)
+            assert queue is not None
+            assert queue.max_offset == 2 * count
         followed.check()
 
     def test_batches_come_too(self, followed: Followed) -> None:

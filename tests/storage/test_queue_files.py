@@ -32,6 +32,21 @@ def test_bytes_are_read_within_one_file(tmp_path: Path) -> None:
     assert files.read(200, 1) is None
 
 
+def test_what_has_come_behind_the_last_file_is_taken_in(tmp_path: Path) -> None:
+    files = files_of(tmp_path, {0: 100, 100: 100})
+    assert files.with_successor() is files
+    files_of(tmp_path, {200: 100, 300: 100})
+    assert [file.start for file in files.with_successor().files] == [0, 100, 200, 300]
+    (tmp_path / f"{100:020d}").unlink()
+    assert files.with_successor() is files, "these are others"
+
+
+def test_a_queue_without_files_has_nothing_behind_the_last_one(tmp_path: Path) -> None:
+    files = files_of(tmp_path, {})
+    files_of(tmp_path, {0: 100})
+    assert files.with_successor() is files
+
+
 def test_only_whole_units_count(tmp_path: Path) -> None:
     files = files_of(tmp_path, {0: 119, 200: 19, 400: 0, 500: 20, 607: 100})
     assert [(file.start, file.size) for file in files.files] == [(0, 100), (500, 20)]
