@@ -4,6 +4,7 @@ What a reading server has no figure for is 0, in the forms that the tools parse:
 whole rows. Source: remoting-protocol §2.2, §2.3, §4.16, §4.17.
 """
 
+import os
 import shutil
 import time
 
@@ -106,6 +107,8 @@ class BrokerAdminProcessor:
             "brokerName": self._service.broker_name,
             "brokerPermission": str(READ_ONLY_PERM),
             "brokerRole": "ASYNC_MASTER",
+            # What exportMetrics calls the number of processors.
+            "clientCallbackExecutorThreads": str(os.cpu_count() or 1),
             "enablePropertyFilter": "true",
             "fileReservedTime": "72",
             "filterServerNums": "0",

@@ -86,5 +86,6 @@ def _as_producer(member: Member) -> ProducerInfo:
         language=member.language,
         last_update_timestamp=member.last_update_timestamp,
         version=member.version,
-        remote_ip=str(member.connection.peer_address),
+        # As Java prints an address that it has no name for.
+        remote_ip=f"/{member.connection.peer_address}",
     )

@@ -64,7 +64,7 @@ def test_producers_are_told_with_their_addresses_and_languages(g1: Asker) -> Non
         "connectionSet": [{"clientAddr": "127.0.0.1:40001", "clientId": "c1", "language": "JAVA", "version": 479}]
     }
     (info,) = g1.value(328)["data"]["P"]
-    assert (info["remoteIP"], info["clientId"], info["version"]) == ("127.0.0.1:40001", "c1", 479)
+    assert (info["remoteIP"], info["clientId"], info["version"]) == ("/127.0.0.1:40001", "c1", 479)
     assert info["lastUpdateTimestamp"] > 1_700_000_000_000
 
 
