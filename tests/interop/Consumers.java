@@ -14,6 +14,7 @@ import org.apache.rocketmq.acl.common.SessionCredentials;
 import org.apache.rocketmq.client.consumer.DefaultLitePullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPullConsumer;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
+import org.apache.rocketmq.client.consumer.rebalance.AllocateMessageQueueAveragely;
 import org.apache.rocketmq.client.consumer.MessageSelector;
 import org.apache.rocketmq.client.consumer.PullResult;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
@@ -103,7 +104,7 @@ final class Consumers {
                 : null;
             boolean holds = options.getBooleanValue("holds");
             Log log = new Log(options.getLongValue("limit"), holds);
-            Push push = new Push(new DefaultMQPushConsumer(hook), options.getString("topic"), log);
+            Push push = new Push(made(hook, options), options.getString("topic"), log);
             DefaultMQPushConsumer consumer = push.consumer;
             consumer.setConsumerGroup(options.getString("group"));
             consumer.setNamesrvAddr(options.getString("nameServer"));
@@ -217,6 +218,13 @@ final class Consumers {
 
     /** The enumeration is in different packages in 4.9 and 5.x. */
     @SuppressWarnings({"unchecked", "rawtypes"})
+    /** A consumer that also sends traces of what it consumed, if it shall. */
+    private static DefaultMQPushConsumer made(RPCHook hook, JSONObject options) {
+        return options.getBooleanValue("traced")
+            ? new DefaultMQPushConsumer(options.getString("group"), hook, new AllocateMessageQueueAveragely(), true, null)
+            : new DefaultMQPushConsumer(hook);
+    }
+
     private static void setBroadcasting(DefaultMQPushConsumer consumer) throws Exception {
         Class type = DefaultMQPushConsumer.class.getMethod("getMessageModel").getReturnType();
         DefaultMQPushConsumer.class.getMethod("setMessageModel", type).invoke(consumer, Enum.valueOf(type, "BROADCASTING"));

@@ -34,6 +34,8 @@ class Subscription:
     holds: bool = False
     cached: int = 1000
     credentials: tuple[str, str] | None = None
+    traced: bool = False
+    """Whether a push consumer sends a trace of what it consumed."""
     client_rebalance: bool = True
     """Whether members share out the queues themselves; if not, they ask the server (clients of 5.x only)."""
     heartbeat_millis: int = 1000
@@ -52,6 +54,7 @@ class Subscription:
             "limit": self.limit,
             "holds": self.holds,
             "cached": self.cached,
+            "traced": self.traced,
             "clientRebalance": self.client_rebalance,
             "heartbeatMillis": self.heartbeat_millis,
         }

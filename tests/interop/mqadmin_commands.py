@@ -167,3 +167,11 @@ RUNS = {
     "triggerLiteDispatch": refused("-p TopicTest -g CG_TAG", r"broker-a +error"),
 }
 """By name of the command."""
+
+OLD_RUNS = {
+    "updateAclConfig": refused(f"{BROKER} -a AKother -s SKother12"),
+    "deleteAclConfig": refused(f"{BROKER} -a AKother"),
+    "updateGlobalWhiteAddr": refused(f"{BROKER} -g 10.0.0.1"),
+    "clusterAclConfigVersion": not_applicable(BROKER),
+}
+"""Commands that only mqadmin up to 5.2 knows."""

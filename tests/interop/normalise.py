@@ -45,6 +45,7 @@ MAY_DIFFER: dict[tuple[str, str], str] = {
     ("brokerStatus", "msgPutTotalTodayNow"): r"\d+",
     ("brokerStatus", "pullThreadPoolQueueCapacity"): r"\d+",
     ("brokerStatus", "putMessageAverageSize"): NUMBER,
+    ("brokerStatus", "putMessageDistributeTime"): r"null|(\[\S+\]:\d+ ?)+",
     ("brokerStatus", "putMessageEntireTimeMax"): r"\d+",
     ("brokerStatus", "putMessageSizeTotal"): r"\d+",
     ("brokerStatus", "putMessageTimesTotal"): r"\d+",

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from interop.jars import SERVER_VERSION
+from interop.conftest import Java
+from interop.jars import OLD_CLIENT_VERSION, SERVER_VERSION
 from interop.java_client import JavaClient, Subscription
-from interop.mqadmin_commands import RUNS, Outcome, Run
+from interop.mqadmin_commands import OFFSET_ID, OLD_RUNS, RUNS, Outcome, Run
 from interop.sites import Site, site
 
 pytestmark = pytest.mark.interop
@@ -76,7 +77,19 @@ def test_the_table_has_every_command_that_mqadmin_knows(mqadmin: JavaClient) -> 
 # What it starts goes on to ask for ever.
 @pytest.mark.parametrize("name", sorted(RUNS, key=lambda name: (name == "startMonitoring", name)))
 def test_a_command_works_or_is_refused_with_a_word(name: str, mqadmin: JavaClient, where: Site, folder: Path) -> None:
-    run: Run = RUNS[name]
+    check(mqadmin, where, name, RUNS[name], folder)
+
+
+@pytest.mark.parametrize("name", OLD_RUNS)
+def test_a_command_that_only_old_releases_know_is_refused_with_a_word(
+    name: str, java: Java, where: Site, folder: Path
+) -> None:
+    assert f"`{name}`" in DOCUMENT.read_text()
+    check(java(OLD_CLIENT_VERSION, "JSON"), where, name, OLD_RUNS[name], folder)
+
+
+def check(mqadmin: JavaClient, where: Site, name: str, run: Run, folder: Path) -> None:
+    """Run a command and judge what it printed and what it was answered."""
     arguments = run.arguments.format(server=where.name_server, folder=folder, group=GROUP, producers=PRODUCERS)
     where.forget()
     started = time.monotonic()
@@ -90,3 +103,18 @@ def test_a_command_works_or_is_refused_with_a_word(name: str, mqadmin: JavaClien
         assert "Exception" not in printed
     assert "internal error" not in printed
     assert "NullPointerException" not in printed
+
+
+def test_a_consumer_is_given_one_message_where_its_id_leads_to_us(
+    java: Java, g1_store: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    client = java(SERVER_VERSION, "JSON")
+    with site(g1_store, tmp_path_factory.mktemp("directly"), in_ids=True) as where:
+        client.consume(where.name_server, {"direct": Subscription("push", "CG_DIRECT", "TopicTest", "NoSuchTag")})
+        shown = client.mqadmin("consumerConnection", "-g", "CG_DIRECT", "-n", where.name_server)
+        (client_id,) = re.findall(r"^(\S+@\S+)", shown, re.M)
+        arguments = ["-t", "TopicTest", "-i", OFFSET_ID, "-g", "CG_DIRECT", "-d", client_id]
+        printed = client.mqadmin("queryMsgById", *arguments, "-n", where.name_server)
+        assert "consumeResult=CR_SUCCESS" in printed, printed
+        (message,) = client.end("direct")["direct"].messages
+        assert message["keys"] == "hotkey"

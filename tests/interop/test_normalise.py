@@ -41,6 +41,7 @@ OTHER_VALUES = {
     "msgPutTotalTodayNow": "7",
     "pullThreadPoolQueueCapacity": "7",
     "putMessageAverageSize": "7.5",
+    "putMessageDistributeTime": "null",
     "putMessageEntireTimeMax": "7",
     "putMessageSizeTotal": "7",
     "putMessageTimesTotal": "7",
