@@ -16,6 +16,7 @@ from protocol.bodies import BrokerStatsData, BrokerStatsItem, HARuntimeInfo, KVT
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Response
 from protocol.headers import EmptyRequestHeader, ViewBrokerStatsDataRequestHeader
+from storage.file_sizes import file_sizes
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 """Delayed messages wait here; those of delay level n in queue n − 1."""
@@ -122,6 +123,7 @@ class BrokerAdminProcessor:
             "traceOn": "true",
             "traceTopicEnable": _java_boolean(TRACE_TOPIC in self._store.config.topics),
             "useTLS": "false",
+            **{name: str(size) for name, size in file_sizes(self._store.snapshot).items()},
         }
         version = {"counter": 0, "stateVersion": 0, "timestamp": self._service.started_timestamp}
         return Response(
