@@ -9,6 +9,7 @@ from typing import Any
 from broker.broker_service import BrokerService
 from broker.client_registry import as_connection
 from broker.dispatcher import handles
+from broker.long_work import leave_to_a_thread
 from broker.metadata_page import page_of
 from broker.refusals import READ_ONLY
 from broker.topic_catalog import find_topic
@@ -101,6 +102,7 @@ class ConsumerManageProcessor:
         config = self._store.config
         names, version = sorted(config.subscription_groups), config.subscription_groups_version
         page = page_of(names, header.group_seq, header.max_group_num, header.data_version, version)
+        leave_to_a_thread(len(page))
         body = {
             "dataVersion": version,
             "forbiddenTable": {name: config.forbidden[name] for name in page if name in config.forbidden},
@@ -152,6 +154,7 @@ class ConsumerManageProcessor:
     @handles(RequestCode.GET_ALL_CONSUMER_OFFSET, EmptyRequestHeader)
     def get_all_consumer_offsets(self, _header: EmptyRequestHeader) -> Response:
         """The committed offsets of all groups."""
+        leave_to_a_thread(len(self._store.config.consumer_offsets))
         table = {
             f"{topic}@{group}": {str(queue_id): offset for queue_id, offset in offsets.items()}
             for (group, topic), offsets in self._offsets.everything().items()

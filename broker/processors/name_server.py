@@ -6,6 +6,7 @@ the next: clients compare them, and rebalance when they differ. Source: remoting
 
 from broker.broker_service import BrokerService
 from broker.dispatcher import Request, handles
+from broker.long_work import leave_to_a_thread
 from broker.topic_catalog import READ_ONLY_PERM, find_topic, topic_names
 from protocol.bodies import BrokerData, ClusterInfo, QueueData, TopicList, TopicRouteData, encode_json
 from protocol.codes import RequestCode, ResponseCode
@@ -70,12 +71,12 @@ class NameServerProcessor:
     @handles(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, EmptyRequestHeader)
     def get_all_topics(self, _header: EmptyRequestHeader) -> Response:
         """Every topic, system and retry topics included."""
-        return _topic_list(topic_names(self._store))
+        return _topic_list(self._all_topics())
 
     @handles(RequestCode.GET_TOPICS_BY_CLUSTER, GetTopicsByClusterRequestHeader)
     def get_topics_by_cluster(self, header: GetTopicsByClusterRequestHeader) -> Response:
         """Every topic for our cluster, none for another one."""
-        return _topic_list(topic_names(self._store) if header.cluster == self._service.cluster else [])
+        return _topic_list(self._all_topics() if header.cluster == self._service.cluster else [])
 
     @handles(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS, EmptyRequestHeader)
     def get_system_topics(self, _header: EmptyRequestHeader, request: Request) -> Response:
@@ -130,6 +131,10 @@ class NameServerProcessor:
             broker_name=self._service.broker_name,
             broker_addrs={"0": self._service.advertised_address(request.connection)},
         )
+
+    def _all_topics(self) -> list[str]:
+        leave_to_a_thread(len(self._store.config.topics))
+        return topic_names(self._store)
 
     def _topics_with(self, mask: int, value: int) -> list[str]:
         flags = self._store.config.topics

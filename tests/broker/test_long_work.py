@@ -28,6 +28,10 @@ def test_only_the_event_loop_refuses_and_only_long_work() -> None:
     ("code", "fields"),
     [
         (21, {}),
+        (43, {}),
+        (201, {}),
+        (206, {}),
+        (224, {"cluster": "DefaultCluster"}),
         (202, {"topic": "TopicTest"}),
         (208, {"consumerGroup": "CG_TAG"}),
         (303, {"topic": "TopicTest", "group": "CG_TAG"}),
