@@ -173,5 +173,8 @@ OLD_RUNS = {
     "deleteAclConfig": refused(f"{BROKER} -a AKother"),
     "updateGlobalWhiteAddr": refused(f"{BROKER} -g 10.0.0.1"),
     "clusterAclConfigVersion": not_applicable(BROKER),
+    "queryMsgByKey": works("-t TopicTest -k hotkey", r"#Message ID"),
+    "queryMsgByUniqueKey": works(f"-t TopicTest -i {UNIQUE_KEY}", r"Message Body Path:"),
+    "consumerProgress": works("-g CG_TAG", r"Diff Total: 44"),
 }
-"""Commands that only mqadmin up to 5.2 knows."""
+"""Commands that only mqadmin up to 5.2 knows, or that are typed otherwise at 4.9."""
