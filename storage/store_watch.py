@@ -10,7 +10,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from storage.commit_log import CommitLog
 from storage.queue_store import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
+from storage.ranges import Ranges
 from storage.snapshot import Change, Snapshot, StoreOptions, derived
 from storage.state_cache import StateCache
 from storage.store_config import StoreConfig
@@ -76,8 +78,9 @@ class StoreWatch:
             if same and index.is_as(current.index) and not queues_changed and log is current.commit_log:
                 return None
             is_other = queues_changed or log is not current.commit_log
+            tail = current.tail.forgetting(_came(current.commit_log, log))
             # Files that cover the log a little less leave no answer in doubt.
-            tail = current.tail.covering(index.uncovered(log.minimum, log.end))
+            tail = tail.covering(index.uncovered(log.minimum, log.end))
             changed = replace(
                 current,
                 layout=layout,
@@ -97,6 +100,16 @@ class StoreWatch:
         known, states = self._states.get(name), _states_of(directories)
         self._states[name] = states
         return states is None or states != known
+
+
+def _came(before: CommitLog, now: CommitLog) -> Ranges:
+    """What a log's segments have that those of before had not, or had in other files: one came back, or was mended."""
+    known = {(segment.base_offset, segment.file) for segment in before.segments}
+    return tuple(
+        (segment.base_offset, segment.end)
+        for segment in now.segments
+        if (segment.base_offset, segment.file) not in known and segment.base_offset < segment.end
+    )
 
 
 def _states_of(directories: Iterable[Path]) -> tuple[State, ...] | None:

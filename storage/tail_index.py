@@ -130,6 +130,10 @@ class TailIndex:
         skipped = tuple(part for part in self.skipped if intersect([part], scope))
         return TailIndex(runs, tuple(scope), subtract(scope, known), skipped)
 
+    def forgetting(self, ranges: Sequence[Range]) -> "TailIndex":
+        """A tail of the same ranges that knows nothing of some of them: they remain to be scanned."""
+        return self.covering(subtract(self.scope, ranges)).covering(self.scope) if ranges else self
+
     def with_scanned(self, scanned: "Scanned") -> "TailIndex":
         """A tail that knows what a scan found, as far as it still remained to be scanned."""
         wanted = intersect(self.remaining, scanned.ranges)

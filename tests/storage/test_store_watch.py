@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from followed_store import Followed, held, hurry
+from kept_store import assert_all_found, incomplete, written
 from storage import store_watch
+from storage.message_store import MessageStore, StoreOptions
 
 
 @pytest.fixture(autouse=True)
@@ -50,6 +52,35 @@ class TestFiles:
         assert followed.store.commit_log.holes == ((700, second.base_offset),)
         written = followed.growing.writer.written[1]
         assert followed.store.record_at(written.physical_offset) == written.record
+
+    @pytest.mark.parametrize("budget", [None, 0])
+    def test_keys_of_a_segment_that_comes_back_are_found(self, tmp_path: Path, budget: int | None) -> None:
+        writer = written(tmp_path, 200)
+        shutil.rmtree(writer.root / "index")
+        lost = writer.log.segments[sorted(writer.log.segments)[3]]
+        aside = lost.rename(tmp_path / "aside")
+        store = MessageStore.open(writer.root, StoreOptions(scan_budget=budget))
+        store.finish_scan()
+        assert "no segment holds" in (incomplete(store) or "")
+        aside.rename(lost)
+        assert store.renew()
+        store.finish_scan()
+        assert incomplete(store) is None
+        assert_all_found(store, writer.records, writer.records[::3])
+
+    def test_keys_of_a_segment_that_was_mended_are_found(self, tmp_path: Path) -> None:
+        writer = written(tmp_path, 200)
+        shutil.rmtree(writer.root / "index")
+        records, gone = writer.records, writer.written[90]
+        path = next(path for base, path in writer.log.segments.items() if base <= gone.physical_offset < base + 4096)
+        whole = path.read_bytes()
+        writer.overwrite(gone.physical_offset, bytes(gone.size))
+        store = MessageStore.open(writer.root)
+        (tmp_path / "new").write_bytes(whole)
+        (tmp_path / "new").rename(path)
+        assert store.renew()
+        store.finish_scan()
+        assert_all_found(store, records, records[85:95])
 
     def test_a_queue_file_that_was_cut_is_noticed_once_it_is_open(self, followed: Followed) -> None:
         for _ in range(12):
