@@ -16,6 +16,7 @@ import org.apache.rocketmq.common.message.Message;
  */
 public final class Producing {
     private static final PrintStream TOLD = System.out;
+    private static volatile boolean isOver = false;
 
     private Producing() {
     }
@@ -35,6 +36,8 @@ public final class Producing {
         for (String topic = input.readLine(); topic != null; topic = input.readLine()) {
             topics.add(topic);
         }
+        isOver = true;
+        sender.join(); // the message that is on its way is told of, too
         TOLD.flush();
         System.exit(0);
     }
@@ -43,8 +46,11 @@ public final class Producing {
         try {
             long start = System.nanoTime();
             for (long number = 0; ; number++) {
-                while (topics.isEmpty() || System.nanoTime() < start + (long) (number * 1e9 / perSecond)) {
+                while (!isOver && (topics.isEmpty() || System.nanoTime() < start + (long) (number * 1e9 / perSecond))) {
                     Thread.sleep(1);
+                }
+                if (isOver) {
+                    return;
                 }
                 String topic = topics.get((int) (number % topics.size()));
                 Message message = new Message(topic, "tag" + number / 8, "key" + number + " all", body(number));

@@ -187,7 +187,6 @@ def tell(live: Live, comparer: Comparer, stopwatch: Stopwatch) -> None:
     for name, times in ({f"by {way}": times for way, times in stopwatch.measured.items()} | explaining).items():
         told = ", ".join(f"{1000 * percentile(times, share):.0f}" for share in (50, 90, 99))
         print(f"{name}: {len(times)} times, p50, p90, p99, most: {told}, {1000 * max(times):.0f} ms")
-    print(f"topics of the broker's own messages: {', '.join(sorted(stopwatch.brokers_own)) or 'none'}")
     footprint = live.footprint
     for what, values in (
         ("maps of the store", footprint.maps),
