@@ -155,6 +155,11 @@ class MappedFile:
         """Whether somebody truncated it: what lies behind its end now must not be looked at through the map."""
         return self.current_size() < self.size
 
+    def is_lost(self) -> bool:
+        """Whether somebody truncated it, or removed it."""
+        status = os.fstat(self._descriptor)
+        return status.st_size < self.size or status.st_nlink == 0
+
     def is_at(self, path: Path) -> bool:
         """Whether a path leads to this file, and it has the size it had when it was mapped."""
         try:

@@ -41,9 +41,9 @@ class OpenFiles:
             if not file.is_at(file.path):
                 self._files.forget(key)
 
-    def has_cut(self) -> bool:
-        """Whether one of the files has become shorter since it was mapped."""
-        return any(file.is_cut() for _, file in self._files.remembered())
+    def has_lost(self) -> bool:
+        """Whether one of the files has become shorter since it was mapped, or was removed."""
+        return any(file.is_lost() for _, file in self._files.remembered())
 
     def _open(self, path: Path) -> MappedFile:
         try:

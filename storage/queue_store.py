@@ -81,9 +81,9 @@ class QueueStore:
         grown._queues = RecentlyUsed(QUEUE_LIMIT)
         return grown
 
-    def has_cut_file(self) -> bool:
-        """Whether a file that is open has become shorter since, so that it must not be looked at any more."""
-        return self._open_files.has_cut()
+    def has_lost_file(self) -> bool:
+        """Whether a file that is open is gone, or has become shorter, so that it must not be looked at."""
+        return self._open_files.has_lost()
 
     def is_of(self, other: "QueueStore") -> bool:
         """Whether topics and queues were found together with another's, to which perhaps messages have come."""

@@ -65,7 +65,7 @@ class StoreWatch:
         log_changed = self._has_changed("log", layout.commit_log_directories) or is_cut or thorough
         trees = [self._root / tree for tree in (CONSUME_QUEUE, BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT)]
         are_other_trees = self._has_changed("queues", trees)
-        queues_changed = are_other_trees or state != snapshot.state or snapshot.queues.has_cut_file() or thorough
+        queues_changed = are_other_trees or state != snapshot.state or snapshot.queues.has_lost_file() or thorough
         same = (layout, state) == (snapshot.layout, snapshot.state) and config is snapshot.config
         if same and index.is_as(snapshot.index) and not log_changed and not queues_changed:
             return None

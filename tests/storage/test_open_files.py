@@ -3,7 +3,7 @@
 import gc
 import os
 import resource
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -91,12 +91,15 @@ def test_files_that_are_gone_replaced_or_of_another_size_are_let_go(tmp_path: Pa
     assert bytes(opened[0].view) == b"file 0", "whoever reads it still can"
 
 
-def test_a_file_that_became_shorter_is_told_of_as_long_as_it_is_open(tmp_path: Path) -> None:
+@pytest.mark.parametrize("lose", [lambda path: os.truncate(path, 3), os.unlink], ids=["cut", "removed"])
+def test_a_file_that_became_shorter_or_is_gone_is_told_of_as_long_as_it_is_open(
+    tmp_path: Path, lose: Callable[[str], None]
+) -> None:
     files, (place,) = OpenFiles(), make_files(tmp_path, 1)
-    assert not files.has_cut()
+    assert not files.has_lost()
     files.get(*place)
-    assert not files.has_cut()
-    os.truncate(place[0], 3)
-    assert files.has_cut()
+    assert not files.has_lost()
+    lose(place[0])
+    assert files.has_lost()
     files.forget_changed()
-    assert not files.has_cut()
+    assert not files.has_lost()

@@ -241,3 +241,24 @@ class TestLeaks:
             assert len(descriptors) <= 2 * len(maps), "a map of Python's has a descriptor of its own"
             most_files = max(most_files, len(files))
         assert len(growing.log.segments) < most_files < 200
+
+    def test_a_queue_file_that_goes_after_its_segment_was_missed_is_let_go(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A broker removes queue files some time after segments, one by one; perhaps nothing else ever changes."""
+        monkeypatch.setattr(store_watch, "YOUNG_NS", 0)  # directories are as good as old
+        followed = Followed(tmp_path / "store")
+        for _ in range(12):
+            followed.growing.add()
+        followed.growing.flush()
+        followed.settle()
+        followed.check_queues()
+        assert not followed.follower.watch()
+        first = min((tmp_path / "store/consumequeue/T/0").iterdir())
+        assert str(first) in held(tmp_path)[0]
+        first.unlink()
+        followed.follower.watch()
+        maps, descriptors = held(tmp_path)
+        assert not [path for path in (*maps, *descriptors) if path.endswith(" (deleted)")]
+        followed.check_queues()
+        assert not followed.follower.watch(), "nothing else has changed"
