@@ -20,6 +20,7 @@ PULL = {
 SUSPEND, SUBSCRIPTION = 2, 4
 IS_COMPRESSED = 1
 """Of sysFlag: producers compress bodies from 4 KB on."""
+CATCHING_UP_SECONDS = 1.0
 PATIENCE_SECONDS = 10.0
 """What a message may take on a machine that does many other things."""
 
@@ -212,8 +213,8 @@ class Consumer(Worker):
 
     @property
     def awaited(self) -> list[Received]:
-        """What was stored while it waited."""
-        return [one for one in self.received if one.at - one.since_stored > self._begun]
+        """What was stored once it had caught up with what was there before."""
+        return [one for one in self.received if one.at - one.since_stored > self._begun + CATCHING_UP_SECONDS]
 
     def work(self) -> None:
         following = 0
