@@ -13,6 +13,9 @@ from storage.store_config import TopicConfig
 READ_ONLY_PERM = 4
 """PERM_READ alone: producers build no queues of such a topic and fail cleanly (remoting-protocol §3.1, §3.6)."""
 
+SYSTEM_GROUP = "CID_RMQ_SYS_"
+"""How the names of groups begin in which a broker consumes itself; they have no retry topics."""
+
 SYSTEM_TOPICS = (
     "TBW102",
     "SCHEDULE_TOPIC_XXXX",
@@ -33,8 +36,16 @@ QUEUES_LIMIT = 16_384
 
 
 def topic_names(store: MessageStore) -> list[str]:
-    """All topics, sorted."""
-    return sorted({*store.config.topics, *store.queues.topics()})
+    """All topics, sorted.
+
+    Where no configuration of topics is left, the retry topics of the groups that committed offsets are among them, as
+    they would be with it: it is by these that tools find groups (remoting-protocol §2.2, consumerProgress).
+    """
+    names = {*store.config.topics, *store.queues.topics()}
+    if not store.config.topics:
+        groups = {group for group, _ in store.config.consumer_offsets if not group.startswith(SYSTEM_GROUP)}
+        names.update(f"{RETRY_PREFIX}{group}" for group in groups)
+    return sorted(names)
 
 
 def find_topic(store: MessageStore, topic: str) -> TopicConfig | None:
