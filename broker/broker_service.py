@@ -83,6 +83,11 @@ class BrokerService:
             advertise_ip=options.advertise.resolved() if options.advertise and options.rewrite_store_host else None,
         )
 
+    def connection_lost(self, connection: ClientConnection) -> None:
+        """Forget the client of a connection that is gone; on the event loop."""
+        self.clients.connection_lost(connection)
+        self.calls.connection_lost(connection)
+
     def advertised_address(self, connection: ClientConnection) -> str:
         """The `host:port` under which the client of `connection` can reach this server."""
         return str(self.advertise or connection.local_address)

@@ -21,17 +21,17 @@ class ClientCalls:
     def __init__(self, timeout_seconds: float = CALL_SECONDS) -> None:
         self._timeout_seconds = timeout_seconds
         self._opaques = itertools.count(1)
-        self._waiting: dict[int, tuple[ClientConnection, asyncio.Future[Command]]] = {}
+        self._waiting: dict[int, tuple[ClientConnection, asyncio.Future[Command | None]]] = {}
 
     async def ask(
         self, connection: ClientConnection, code: int, fields: Mapping[str, str], body: bytes = b""
     ) -> Response | None:
-        """What the client of `connection` answers, None when it does not in time.
+        """What the client of `connection` answers, None when it does not in time or is gone.
 
         Raises `BadHeader` for an answer whose fields are none.
         """
         opaque = next(self._opaques) & 0x7FFFFFFF
-        future: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Command | None] = asyncio.get_running_loop().create_future()
         self._waiting[opaque] = connection, future
         connection.push(encode_request(code, fields, opaque=opaque, body=body))
         try:
@@ -41,6 +41,8 @@ class ClientCalls:
             return None
         finally:
             del self._waiting[opaque]
+        if command is None:
+            return None
         return Response(command.code, command.remark, ext_fields_of(command) or None, command.body)
 
     def answered(self, connection: ClientConnection, command: Command) -> None:
@@ -48,3 +50,9 @@ class ClientCalls:
         asked, future = self._waiting.get(command.opaque, (None, None))
         if asked is connection and future is not None and not future.done():
             future.set_result(command)
+
+    def connection_lost(self, connection: ClientConnection) -> None:
+        """Wait no longer for what the client of a connection that is gone would answer."""
+        for asked, future in self._waiting.values():
+            if asked is connection and not future.done():
+                future.set_result(None)

@@ -80,7 +80,7 @@ class Server:
         lane = FastLane(service) if takes_lane else None
         costs = Costs(self._options.limits, time.monotonic)
         self._settings = ConnectionSettings(self._dispatcher, self._options.frame_limit, lane, costs)
-        self._settings.lost = service.clients.connection_lost
+        self._settings.lost = service.connection_lost
         self._settings.replied = service.calls.answered
         self._colleagues = colleagues
         if isinstance(colleagues, Member):

@@ -69,5 +69,6 @@ class AskConsumerProcessor:
     ) -> Response:
         answer = await self._service.calls.ask(member.connection, code, fields, body)
         if answer is None:
-            return Response(ResponseCode.CONSUME_MSG_TIMEOUT, f"consumer <{group}> <{member.client_id}> Timeout")
+            remark = f"consumer <{group}> <{member.client_id}> Timeout: it did not answer, or is gone"
+            return Response(ResponseCode.CONSUME_MSG_TIMEOUT, remark)
         return answer

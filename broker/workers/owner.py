@@ -104,7 +104,7 @@ class Owner:
 
     def _forget(self, connection: RemoteConnection) -> None:
         connection.is_open = False
-        self._service.clients.connection_lost(connection)
+        self._service.connection_lost(connection)
 
     # ------------------------------------------------------------------ requests
 

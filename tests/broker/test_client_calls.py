@@ -63,3 +63,16 @@ async def test_a_client_that_does_not_answer_is_not_waited_for_for_ever() -> Non
     calls, connection = ClientCalls(timeout_seconds=0.01), FakeConnection()
     assert await calls.ask(connection, INFO, {}) is None
     calls.answered(connection, reply_to(asked_of(connection), Response()))
+
+
+async def test_a_client_that_is_gone_is_not_waited_for() -> None:
+    calls, connection, other = ClientCalls(), FakeConnection(), FakeConnection()
+    asking = asyncio.ensure_future(calls.ask(connection, INFO, {}))
+    others = asyncio.ensure_future(calls.ask(other, INFO, {}))
+    await asyncio.sleep(0)
+    calls.connection_lost(connection)
+    assert await asking is None
+    calls.answered(other, reply_to(asked_of(other), Response(body=b"still there")))
+    answer = await others
+    assert answer is not None
+    assert answer.body == b"still there"

@@ -1,5 +1,6 @@
 """Questions that a live consumer answers: handed on to it, and back."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -83,3 +84,16 @@ async def test_what_cannot_be_asked_is_refused_with_a_word(
         answer = await admin.ask(code, {"consumerGroup": "G"} | fields)
         assert answer.code == expected
         assert (answer.remark or "").startswith(remark)
+
+
+async def test_a_member_that_goes_while_it_is_asked_keeps_nobody_waiting(store: MessageStore) -> None:
+    async with serving(service_of(store)) as server, connected(server.addresses[0]) as admin:
+        async with connected(server.addresses[0]) as member:
+            await member.ask(34, body=heartbeat("c1", consumer("G", subscription("TopicTest"))))
+            opaque = admin.send(307, {"consumerGroup": "G", "clientId": "c1"})
+            while (await member.push()).code == 40:
+                pass
+        # Not the ten seconds that a member may take.
+        async with asyncio.timeout(5):
+            answer = await admin.answer()
+        assert (answer.opaque, answer.code) == (opaque, 207)
