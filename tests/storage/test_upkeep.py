@@ -25,6 +25,8 @@ from storage.kept_entries import MANIFEST
 from storage.lookup_call import KeyQuery
 from storage.message_store import MessageStore, StoreOptions
 from storage.ranges import total_length
+from storage.snapshot import with_index
+from storage.store_watch import StoreWatch
 from store_writer import StoreWriter
 
 # --- files that were only looked over -------------------------------------------------------------------------------
@@ -325,6 +327,20 @@ class TestKeptEntries:
         assert incomplete(reader) is None
         assert len(reader.snapshot.index.kept) == len(keeper.snapshot.index.kept)
         assert_all_found(reader, kept.writer.records)
+
+    def test_they_are_not_missed_when_the_index_changes_while_they_are_looked_at(self, kept: Kept) -> None:
+        reader = kept.open(keeps=False, finish=False)
+        watch = StoreWatch(kept.writer.root, StoreOptions())
+        kept.open()
+        late = watch.look(reader.snapshot)
+        assert late is not None
+        meanwhile = with_index(reader.snapshot, reader.snapshot.index.with_kept(None, []))
+        assert late(meanwhile) is None
+        again = watch.look(meanwhile)
+        assert again is not None
+        after = again(meanwhile)
+        assert after is not None
+        assert len(after.index.kept) >= 9
 
     def test_for_who_only_asks_memory_holds_them_all(self, kept: Kept) -> None:
         kept.open(finish=False)
