@@ -57,7 +57,8 @@ class BrokerService:
 
     def __post_init__(self) -> None:
         """Lay the offsets of live groups over those of the store, and tell members of changes in their group."""
-        self.offsets = ConsumerOffsets(self.store)
+        register = self.options.register
+        self.offsets = ConsumerOffsets(self.store, gives_way=bool(register.name_servers) and register.is_replica)
         self.polls = LongPolling(self.store)
         self.subscriptions = Subscriptions(
             self.store, self.clients.filters_of, supports_retry=self.options.filter_support_retry

@@ -5,6 +5,7 @@ Requests of one connection are matched to their answers by `opaque`, so that man
 """
 
 import asyncio
+import contextlib
 import itertools
 import os
 from collections.abc import Mapping
@@ -123,7 +124,7 @@ class _Channel(asyncio.Protocol):
         """Whether a request can be sent."""
         return self._transport is not None and not self._transport.is_closing()
 
-    async def call(self, code: int, fields: Mapping[str, str], timeout_seconds: float) -> Command:
+    async def call(self, code: int, fields: Mapping[str, str], body: bytes, timeout_seconds: float) -> Command:
         """Send a request and wait for its answer."""
         if self._transport is None:
             raise ClientError(f"{self.endpoint} closed the connection")
@@ -131,7 +132,7 @@ class _Channel(asyncio.Protocol):
         future: asyncio.Future[Command] = asyncio.get_running_loop().create_future()
         self._waiting[opaque] = future
         try:
-            self._transport.write(encode_request(code, dict(fields), opaque=opaque))
+            self._transport.write(encode_request(code, dict(fields), opaque=opaque, body=body))
             async with asyncio.timeout(timeout_seconds):
                 return await future
         except TimeoutError as error:
@@ -185,13 +186,23 @@ class Client:
             await channel.wait_closed()
         self._channels.clear()
 
-    async def call(self, endpoint: Endpoint, code: int, fields: Mapping[str, str]) -> Command:
+    async def call(self, endpoint: Endpoint, code: int, fields: Mapping[str, str], body: bytes = b"") -> Command:
         """Ask one server; raises `ResponseError` for any code but SUCCESS, `ClientError` when there is no answer."""
         channel = await self._channel(endpoint)
-        answer = await channel.call(code, fields, self._timeout_seconds)
+        answer = await channel.call(code, fields, body, self._timeout_seconds)
         if answer.code != ResponseCode.SUCCESS:
             raise ResponseError(endpoint, answer.code, answer.remark)
         return answer
+
+    async def wait_lost(self, endpoint: Endpoint, timeout_seconds: float) -> bool:
+        """Wait until the connection to a server is closed, at most so long; whether it is, or was none."""
+        channel = self._channels.get(endpoint)
+        if channel is None:
+            return True
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_seconds):
+                await channel.wait_closed()
+        return not channel.is_open
 
     async def view(self, endpoint: Endpoint, physical_offset: int, topic: str = "") -> bytes:
         """The bytes a broker has as the record at an offset; a Java broker does not check that one starts there."""

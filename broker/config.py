@@ -3,6 +3,7 @@
 Nothing here is read from the store. Every error is a `ConfigError` of one clear sentence; the command line prints it.
 """
 
+import contextlib
 import ipaddress
 import socket
 from dataclasses import dataclass
@@ -25,6 +26,11 @@ FRAME_LIMIT = 16 * 1024 * 1024
 SMALLEST_FRAME_LIMIT = 64 * 1024
 """Below this not even one heartbeat of a large client fits."""
 
+
+REPLICA_ID = 990001
+"""The id under which a replica is registered: high, so that it is the last to be chosen."""
+
+SMALLEST_REPLICA_ID = 100
 
 Networks: TypeAlias = "tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]"
 
@@ -89,6 +95,44 @@ def _parse_host(text: str, host: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class RegisterOptions:
+    """Real name servers to register with: as a replica of the store's broker under `broker_id`, or as one of our own.
+
+    No name servers: none is told.
+    """
+
+    name_servers: tuple[Endpoint, ...] = ()
+    is_replica: bool = True
+    broker_id: int = REPLICA_ID
+
+    def check(self, listen: tuple[Endpoint, ...], advertise: Endpoint | None, broker_name: str | None) -> None:
+        """Raise `ConfigError` for what no name server or no client could make use of."""
+        if not self.name_servers:
+            return
+        if self.broker_id < SMALLEST_REPLICA_ID or self.broker_id >= 2**63:
+            raise ConfigError(
+                f"--register-id {self.broker_id}: expected {SMALLEST_REPLICA_ID} or more; "
+                "masters send slow consumers to id 1, and small ids may be elected"
+            )
+        if not self.is_replica and broker_name is None:
+            raise ConfigError("--register-as broker needs a --broker-name of its own")
+        if advertise is None and any(_is_any(endpoint.host) for endpoint in listen[:1]):
+            raise ConfigError(f"--register: clients cannot dial {listen[0]}, say with --advertise where they reach us")
+        if any(not endpoint.port for endpoint in self.name_servers):
+            raise ConfigError("--register: no name server listens on port 0")
+
+
+NOT_REGISTERED = RegisterOptions()
+
+
+def _is_any(host: str) -> bool:
+    """Whether a host stands for all addresses of a machine."""
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host).is_unspecified
+    return False
+
+
+@dataclass(frozen=True, slots=True)
 class ServeOptions:
     """The options of `rocketlens serve`; the defaults are those of the command line.
 
@@ -98,7 +142,7 @@ class ServeOptions:
     `frame_limit` in bytes, `stop_timeout_seconds` in seconds; `workers` processes serve under a supervisor, 0 in the
     one there is; in each, `lookup_threads` wait for the disk at most at once.
     `limits` bound what clients may cost. Connections from `proxies` begin with a PROXY header.
-    `acl`: the file of accounts that requests must be signed by.
+    `acl`: the file of accounts that requests must be signed by. `register`: the name servers that are told of us.
     """
 
     store: Path
@@ -121,11 +165,13 @@ class ServeOptions:
     tls: TlsOptions = NO_TLS
     proxies: Networks = ()
     acl: Path | None = None
+    register: RegisterOptions = NOT_REGISTERED
     stop_timeout_seconds: float = 4.0
 
     def check(self) -> "ServeOptions":
         """Return itself, or raise `ConfigError` for options that contradict each other or are out of range."""
         self.tls.check()
+        self.register.check(self.listen, self.advertise, self.broker_name)
         if not self.listen:
             raise ConfigError("no address to listen on")
         if (self.index_slots is None) != (self.index_entries is None):

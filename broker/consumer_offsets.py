@@ -2,6 +2,9 @@
 
 Nothing is written to the store; `broker.offset_keeper` keeps what is committed here. Offsets are the *next* to consume,
 as everywhere in RocketMQ (store-format §9.1).
+
+Beside a broker whose replica this server is registered as, consumers commit here only while that one is away. What was
+committed gives way when the broker is back and writes down how far the group has come with it.
 """
 
 import threading
@@ -35,8 +38,11 @@ class Pairs:
 class ConsumerOffsets:
     """Committed offsets by group, topic and queue. Safe to use from several threads."""
 
-    def __init__(self, store: "MessageStore") -> None:
+    def __init__(self, store: "MessageStore", *, gives_way: bool = False) -> None:
+        """``gives_way``: what the store's broker writes down after a commit counts more than the commit."""
         self._store = store
+        self._gives_way = gives_way
+        self._recorded_then: dict[tuple[str, str, int], int | None] = {}
         self._lock = threading.Lock()
         self._committed: dict[tuple[str, str], dict[int, int]] = {}
         self._own = Pairs()
@@ -60,11 +66,23 @@ class ConsumerOffsets:
             queues[queue_id] = offset
             self._committed[group, topic] = queues
             self._own.add(group, topic)
+            if self._gives_way:
+                self._recorded_then[group, topic, queue_id] = self._recorded_offset(group, topic, queue_id)
 
     def committed(self, group: str, topic: str, queue_id: int) -> int | None:
         """The next offset of a group in a queue, None when it never committed one."""
         own = self._committed.get((group, topic), {}).get(queue_id)
-        return own if own is not None else _offset_in(self._store.config.consumer_offsets, group, topic, queue_id)
+        if own is None or (self._gives_way and self._is_outdated(group, topic, queue_id)):
+            return self._recorded_offset(group, topic, queue_id)
+        return own
+
+    def _recorded_offset(self, group: str, topic: str, queue_id: int) -> int | None:
+        return _offset_in(self._store.config.consumer_offsets, group, topic, queue_id)
+
+    def _is_outdated(self, group: str, topic: str, queue_id: int) -> bool:
+        """Whether the store's broker has written another offset down since one was committed here."""
+        recorded = self._recorded_offset(group, topic, queue_id)
+        return recorded is not None and recorded != self._recorded_then.get((group, topic, queue_id))
 
     def pulled(self, group: str, topic: str, queue_id: int) -> int:
         """How far a group had pulled ahead when the store was written, −1 when that is not recorded."""
@@ -84,7 +102,10 @@ class ConsumerOffsets:
     def offsets_of(self, group: str, topic: str) -> dict[int, int]:
         """All committed offsets of a group in a topic by queue id."""
         recorded = self._store.config.consumer_offsets.get((group, topic), {})
-        return {**recorded, **self._committed.get((group, topic), {})}
+        own = self._committed.get((group, topic), {})
+        if self._gives_way:
+            own = {each: offset for each, offset in own.items() if not self._is_outdated(group, topic, each)}
+        return {**recorded, **own}
 
     def own_pairs(self) -> list[tuple[str, str]]:
         """The (group, topic) pairs of which an offset was committed here, sorted."""

@@ -1,9 +1,9 @@
 """The server's life: listen, serve until a signal, finish what is in flight, stop.
 
-Stopping is seven steps in order: close the listening sockets; refuse the pulls that wait for messages; where there are
-consumers, do the same for a moment with the pulls that are on their way; read nothing further, and answer what was
-received; after the timeout cut off who has not read his answers; let go of the thread pool; write down how far
-consumer groups have come.
+Stopping is eight steps in order: take ourselves off the lists of name servers; close the listening sockets; refuse the
+pulls that wait for messages; where there are consumers, do the same for a moment with the pulls that are on their way;
+read nothing further, and answer what was received; after the timeout cut off who has not read his answers; let go of
+the thread pool; write down how far consumer groups have come.
 """
 
 import asyncio
@@ -28,6 +28,7 @@ from broker.dispatcher import Dispatcher
 from broker.fast_lane import FastLane
 from broker.follower import Follower
 from broker.listeners import BACKLOG, Listener, listen
+from broker.registration import Registration
 from broker.security.accounts import watched_accounts
 from broker.security.guard import Guard, GuardedDispatcher
 from broker.security.reception import Reception
@@ -96,6 +97,7 @@ class Server:
         self._timers: dict[Callable[[], None], asyncio.TimerHandle] = {}
         self._scan_must_stop = threading.Event()
         self._follower: Follower | None = None
+        self._registration: Registration | None = None
 
     @property
     def is_idle(self) -> bool:
@@ -164,6 +166,10 @@ class Server:
         self._follower.start()
         if self._watched:
             self._start_thread("watch", self._watch_files)
+        if self._options.register.name_servers and not isinstance(self._colleagues, Member):
+            address = self._options.advertise or self.addresses[0]
+            self._registration = Registration(self._service, self._options.register, address)
+            self._registration.start()
 
     def ask_to_stop(self) -> None:
         """Make `serve` return, soon."""
@@ -181,6 +187,9 @@ class Server:
             self._follower.stop()
         for timer in self._timers.values():
             timer.cancel()
+        if self._registration is not None:
+            # First, so that clients look for another broker while this one still answers.
+            await self._registration.stop()
         for server in self._servers:
             server.close()
         if self._reception is not None:

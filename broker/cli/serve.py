@@ -13,6 +13,7 @@ import click
 from broker.cli.errors import NOT_FOUND, fail, plain_errors
 from broker.cli.options import DIRECTORY, endpoint, store_options
 from broker.cli.port_options import port_arguments, port_options
+from broker.cli.register_options import register_arguments, register_options
 from broker.cli.serving import run_server
 from broker.config import DEFAULT_PORT, FRAME_LIMIT, SMALLEST_FRAME_LIMIT, CannotListen, Endpoint, ServeOptions
 from broker.limits import Limits
@@ -79,6 +80,7 @@ MOST_OPEN_FILES = 65536
     multiple=True,
     help="Bound what clients may cost; may be given several times. The names are in docs/port.md.",
 )
+@register_options
 @port_options
 @store_options
 @plain_errors
@@ -120,6 +122,7 @@ def serve(
         frame_limit=frame_limit,
         limits=Limits().changed(limits),
         **port_arguments(arguments),
+        **register_arguments(arguments),
         **{name: value for name, value in arguments.items() if value is not None},
     ).check()
     _allow_many_files()

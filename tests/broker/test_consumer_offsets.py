@@ -66,3 +66,27 @@ def test_more_queues_than_the_limit_are_not_remembered(store: Any, monkeypatch: 
         offsets.commit("N", "T", queue_id, 1)
     offsets.commit("N", "T", 0, 2)
     assert offsets.offsets_of("N", "T") == {0: 2, 1: 1}
+
+
+def test_beside_a_broker_what_it_writes_down_later_counts_more(store: Any) -> None:
+    offsets = ConsumerOffsets(store, gives_way=True)
+    offsets.commit("G", "T", 0, 7)
+    offsets.commit("G", "T", 2, 3)
+    assert offsets.committed("G", "T", 0) == 7
+    assert offsets.offsets_of("G", "T") == {0: 7, 1: 6, 2: 3}
+    # The broker is back: it writes down where the group is with it, be that before or behind.
+    for recorded in (20, 4):
+        store.config = Config({("G", "T"): {0: recorded, 1: 6}})
+        assert offsets.committed("G", "T", 0) == recorded
+        assert offsets.offsets_of("G", "T") == {0: recorded, 1: 6, 2: 3}
+        assert offsets.everything() == {("G", "T"): {0: recorded, 1: 6, 2: 3}}
+    # Away again, and committed here anew.
+    offsets.commit("G", "T", 0, 21)
+    assert offsets.committed("G", "T", 0) == 21
+
+
+def test_without_a_broker_beside_a_commit_stays(store: Any) -> None:
+    offsets = ConsumerOffsets(store)
+    offsets.commit("G", "T", 0, 7)
+    store.config = Config({("G", "T"): {0: 20}})
+    assert offsets.committed("G", "T", 0) == 7

@@ -111,6 +111,7 @@ final class Consumers {
             consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
             consumer.setAwaitTerminationMillisWhenShutdown(holds ? 0 : WAIT_AT_SHUTDOWN_MILLIS);
             consumer.setHeartbeatBrokerInterval(options.getIntValue("heartbeatMillis"));
+            consumer.setPollNameServerInterval(options.getIntValue("routeMillis"));
             consumer.setPullThresholdForQueue(options.getIntValue("cached"));
             consumer.setPullBatchSize(Math.min(32, options.getIntValue("cached")));
             consumer.setConsumeThreadMin(4);
@@ -168,6 +169,7 @@ final class Consumers {
             consumer.setNamesrvAddr(options.getString("nameServer"));
             consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET);
             consumer.setHeartbeatBrokerInterval(options.getIntValue("heartbeatMillis"));
+            consumer.setPollNameServerInterval(options.getIntValue("routeMillis"));
             consumer.subscribe(options.getString("topic"), selector(options));
             Log log = new Log(Long.MAX_VALUE, false);
             Thread poller = new Thread(() -> {

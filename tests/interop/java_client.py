@@ -41,6 +41,8 @@ class Subscription:
     heartbeat_millis: int = 1000
     """Not the default, 30 s: a client of 5.x may fail to tell a change of its own subscription at once, since it has
     another heartbeat under way, and any broker then refuses its pulls (code 25) until the next one."""
+    route_millis: int = 30_000
+    """How often the client asks its name server who there is; the default is a client's own."""
 
     def options(self) -> dict[str, Any]:
         """The options as the harness reads them."""
@@ -57,6 +59,7 @@ class Subscription:
             "traced": self.traced,
             "clientRebalance": self.client_rebalance,
             "heartbeatMillis": self.heartbeat_millis,
+            "routeMillis": self.route_millis,
         }
 
 

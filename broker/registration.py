@@ -1,0 +1,176 @@
+"""Tells real name servers of this server, again and again, and takes it off their lists at the end.
+
+As a *replica* it joins the broker whose store it serves, under a high id, so that consumers find it when the master is
+gone; as a *broker* it stands for itself, with the store's topics to be read. What a name server makes of that is
+remoting-protocol §5.3, whose points are named where they are heeded; what clients do then, in docs/cluster.md.
+"""
+
+import asyncio
+import contextlib
+import logging
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from broker.client import Client, ClientError
+from broker.config import Endpoint, RegisterOptions
+from protocol.bodies import BrokerData, ClusterInfo, decode_json, encode_json
+from protocol.codes import RequestCode
+from protocol.errors import RocketLensError
+
+if TYPE_CHECKING:
+    from broker.broker_service import BrokerService
+
+logger = logging.getLogger(__name__)
+
+REPEAT_SECONDS = 30.0
+"""Between two registrations, as brokers do it; a name server forgets a broker that is silent four times as long."""
+
+RETRY_SECONDS = 2.0
+"""After one that failed, or when the connection was lost: with it a name server forgets a broker at once."""
+
+EXPIRY_MILLISECONDS = 120_000
+FAREWELL_SECONDS = 1.0
+READABLE = 4
+UNREGISTERED_TOPICS = frozenset({"TBW102"})
+"""Producers make any topic on a broker that has this one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What is registered: an address under a broker's name and id."""
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    address: Endpoint
+
+    def fields(self) -> dict[str, str]:
+        """The header fields that name it."""
+        return {
+            "brokerName": self.broker_name,
+            "brokerAddr": str(self.address),
+            "clusterName": self.cluster,
+            "brokerId": str(self.broker_id),
+        }
+
+
+class Registration:
+    """Keeps one entry with all name servers that the options name; the event loop's."""
+
+    def __init__(self, service: "BrokerService", options: RegisterOptions, address: Endpoint) -> None:
+        """``address`` is where clients reach this server."""
+        self._service, self._options = service, options
+        broker_id = options.broker_id if options.is_replica else 0
+        self.entry = Entry(service.cluster, service.broker_name, broker_id, address)
+        self._client = Client(connect_timeout_seconds=3.0, timeout_seconds=3.0)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._told: dict[Endpoint, str] = {}
+
+    def start(self) -> None:
+        """Register from now on."""
+        self._tasks = [asyncio.create_task(self._keep(each)) for each in self._options.name_servers]
+
+    async def stop(self) -> None:
+        """Take the entry off all lists, as far as name servers answer within a second."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        farewells = (self._take_off(each) for each in self._options.name_servers if self._told.get(each) == "")
+        await asyncio.gather(*farewells)
+        await self._client.__aexit__(None, None, None)
+
+    async def _keep(self, name_server: Endpoint) -> None:
+        """Register with one name server for ever; what goes wrong is said once."""
+        while True:
+            try:
+                await self._register(name_server)
+            except RocketLensError as error:
+                self._tell(name_server, str(error))
+                await asyncio.sleep(RETRY_SECONDS)
+                continue
+            self._tell(name_server, "")
+            if await self._client.wait_lost(name_server, REPEAT_SECONDS):
+                await asyncio.sleep(RETRY_SECONDS)
+
+    async def _register(self, name_server: Endpoint) -> None:
+        known = await self._known(name_server)
+        taken = known.broker_addrs.get(str(self.entry.broker_id)) if known else None
+        if taken is not None and taken != str(self.entry.address):
+            raise ClientError(
+                f"name server {name_server} has {taken} as broker {self.entry.broker_name} "
+                f"with id {self.entry.broker_id} already"
+            )
+        body = encode_json(self._body())
+        fields = self.entry.fields() | {
+            "haServerAddr": str(Endpoint(self.entry.address.host, self.entry.address.port + 1)),
+            "heartbeatTimeoutMillis": str(EXPIRY_MILLISECONDS),
+            "compressed": "false",
+            "bodyCrc32": str(zlib.crc32(body) & 0x7FFFFFFF),
+        }
+        await self._client.call(name_server, RequestCode.REGISTER_BROKER, fields | _shared(known), body)
+
+    async def _known(self, name_server: Endpoint) -> BrokerData | None:
+        """What the name server knows of the broker name."""
+        answer = await self._client.call(name_server, RequestCode.GET_BROKER_CLUSTER_INFO, {})
+        try:
+            table = decode_json(answer.body, ClusterInfo).broker_addr_table
+        except RocketLensError as error:
+            raise ClientError(f"name server {name_server} answered no list of brokers: {error}") from error
+        return table.get(self.entry.broker_name)
+
+    def _body(self) -> Mapping[str, object]:
+        """The topics: none of a replica, which is always accepted and changes nothing (points 2 and 3)."""
+        config = self._service.store.config
+        topics = {} if self._options.is_replica else self._topics()
+        return {
+            "filterServerList": [],
+            "topicConfigSerializeWrapper": {
+                "dataVersion": msgspec.to_builtins(config.topics_version),
+                "mappingDataVersion": msgspec.to_builtins(type(config.topics_version)()),
+                "topicConfigTable": topics,
+                "topicQueueMappingDetailMap": {},
+                "topicQueueMappingInfoMap": {},
+            },
+        }
+
+    def _topics(self) -> dict[str, object]:
+        """The store's topics, to be read alone; and those that every broker has, for one topic is refused (point 2)."""
+        config = self._service.store.config
+        topics: dict[str, object] = {
+            name: {**msgspec.to_builtins(topic), "perm": READABLE}
+            for name, topic in config.topics.items()
+            if name not in UNREGISTERED_TOPICS
+        }
+        for name in (self.entry.broker_name, self.entry.cluster):
+            own = {"topicName": name, "readQueueNums": 1, "writeQueueNums": 1, "perm": READABLE}
+            topics.setdefault(name, {**own, "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": False})
+        return topics
+
+    async def _take_off(self, name_server: Endpoint) -> None:
+        with contextlib.suppress(RocketLensError, TimeoutError):
+            async with asyncio.timeout(FAREWELL_SECONDS):
+                await self._client.call(name_server, RequestCode.UNREGISTER_BROKER, self.entry.fields())
+
+    def _tell(self, name_server: Endpoint, problem: str) -> None:
+        """Say what came of a registration, when that is another thing than the last time."""
+        if self._told.get(name_server) == problem:
+            return
+        self._told[name_server] = problem
+        if problem:
+            logger.warning("not registered: %s", problem)
+        else:
+            logger.info(
+                "registered with name server %s as broker %s with id %d at %s",
+                *(name_server, self.entry.broker_name, self.entry.broker_id, self.entry.address),
+            )
+
+
+def _shared(known: BrokerData | None) -> dict[str, str]:
+    """What each registration sets for all replicas of a broker: as it is (point 1)."""
+    fields = {"enableActingMaster": "true" if known and known.enable_acting_master else "false"}
+    zone = known.zone_name if known else None
+    return fields | {"__ZONE_NAME": zone} if isinstance(zone, str) else fields
