@@ -155,8 +155,7 @@ def pull(
     kind = load_native_i64(choice)
     if kind == EVERYTHING:
         unit_count = min(unit_count, maximum)
-    ahead = first
-    together = fetch_first_lines(catalog, units, first, unit_count, choice)
+    ahead = together = first
     for _ in range(FETCHED_AHEAD):
         ahead = fetch_next(catalog, units, ahead, unit_count, choice)
     for number in range(first, unit_count):
