@@ -27,15 +27,31 @@ def default_state_directory(store: Path, identity: StoreIdentity) -> Path:
     Two stores of brokers with one name are told apart by where they lie. Raises `UnusableDirectory` for a user without
     a home directory.
     """
+    names = re.sub(r"[^\w.-]", "_", f"{identity.cluster}-{identity.broker_name}")[:100]
+    return _default_root() / f"{names}-{_place_of(store)}"
+
+
+def known_state_directory(store: Path) -> Path | None:
+    """The default one that an earlier server has made for a store, whose names need not be known; None without any."""
+    try:
+        found = list(_default_root().glob(f"*-{_place_of(store)}"))
+    except (UnusableDirectory, OSError):
+        return None
+    return found[0] if len(found) == 1 and can_be_had(found[0]) else None
+
+
+def _default_root() -> Path:
     root = os.environ.get("XDG_STATE_HOME")
     if not root or not os.path.isabs(root):
         try:
             root = str(Path.home() / ".local" / "state")
         except RuntimeError as error:
             raise UnusableDirectory("there is no home directory to keep state in: give --state-dir") from error
-    place = hashlib.sha256(os.fsencode(store.resolve())).hexdigest()[:12]
-    names = re.sub(r"[^\w.-]", "_", f"{identity.cluster}-{identity.broker_name}")[:100]
-    return Path(root) / "rocketlens" / f"{names}-{place}"
+    return Path(root) / "rocketlens"
+
+
+def _place_of(store: Path) -> str:
+    return hashlib.sha256(os.fsencode(store.resolve())).hexdigest()[:12]
 
 
 def can_be_had(path: Path) -> bool:

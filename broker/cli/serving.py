@@ -106,12 +106,14 @@ def _serve_here(
     meeting: socket.socket | None = None,
     number: int = 0,
 ) -> None:
+    from broker.state_directory import known_state_directory
+
     opened = open_store(
         options.store,
         commit_log_directories=options.commit_log_directories,
         index_slots=options.index_slots,
         index_entries=options.index_entries,
-        state_directory=options.state_directory,
+        state_directory=options.state_directory or known_state_directory(options.store),
         numba_cache=numba_cache,
         scan_budget=SCAN_BUDGET,
         check_budget=CHECK_BUDGET,

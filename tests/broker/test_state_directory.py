@@ -5,7 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from broker.state_directory import StateDirectory, UnusableDirectory, can_be_had, default_state_directory
+from broker.state_directory import (
+    StateDirectory,
+    UnusableDirectory,
+    can_be_had,
+    default_state_directory,
+    known_state_directory,
+)
 from protocol.errors import ConfigError
 from storage.store_state import StoreIdentity
 
@@ -100,3 +106,17 @@ def test_whether_a_directory_can_be_had_is_told_without_making_it(tmp_path: Path
     assert not can_be_had(tmp_path / "file" / "a")
     assert not can_be_had(Path("/proc/self/no such place"))
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_the_default_directory_of_a_store_is_known_once_a_server_has_made_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "xdg"))
+    store, other = tmp_path / "store", tmp_path / "other"
+    assert known_state_directory(store) is None
+    path = default_state_directory(store, IDENTITY)
+    StateDirectory(path).close()
+    assert known_state_directory(store) == path
+    assert known_state_directory(other) is None
+    StateDirectory(default_state_directory(store, StoreIdentity("C", "renamed"))).close()
+    assert known_state_directory(store) is None, "which of the two is the store's is not known yet"

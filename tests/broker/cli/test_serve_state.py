@@ -80,6 +80,16 @@ def test_a_restart_loses_no_progress_and_the_store_stays_as_it_was(
     assert {path: path.stat().st_mtime_ns for path in g1_store.rglob("*")} == before
 
 
+def test_what_a_start_finds_out_is_kept_where_an_earlier_server_kept_its_offsets(
+    g1_store: Path, tmp_path: Path, own_home: Path
+) -> None:
+    for expected in (0, 1):
+        with serving_process(g1_store, tmp_path) as server:
+            assert server.stop() == 0
+        assert len(list(own_home.rglob("serving.lock"))) == 1
+        assert len(list(own_home.rglob("store-cache.msgpack"))) == expected
+
+
 def test_a_kill_leaves_a_whole_file_and_what_was_written_in_it(g1_store: Path, tmp_path: Path) -> None:
     state = tmp_path / "state"
     with serving_process(g1_store, tmp_path, "--state-dir", str(state)) as server:
