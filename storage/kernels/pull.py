@@ -153,8 +153,7 @@ def pull(
     found, total, first = results[FOUND_AT], results[TOTAL_AT], results[NEXT_AT]
     maximum = max(min(maximum, MAXIMUM_FOUND), 1)
     kind = load_native_i64(choice)
-    if kind == EVERYTHING:
-        unit_count = min(unit_count, maximum)
+    unit_count = min(unit_count, maximum) if kind == EVERYTHING else unit_count
     ahead = together = first
     for _ in range(FETCHED_AHEAD):
         ahead = fetch_next(catalog, units, ahead, unit_count, choice)
@@ -174,10 +173,9 @@ def pull(
             if not is_wanted(choice, tags_code):
                 continue
         ahead = fetch_next(catalog, units, ahead, unit_count, choice)
-        physical_offset = load_i64(unit)
+        physical_offset = results[STOPPED_AT] = load_i64(unit)
         place = locate_record(catalog, physical_offset, tick, size)
         if place == COLD:
-            results[STOPPED_AT] = physical_offset
             return STOPPED_COLD
         if place < 0:  # a filler too: no record is as long as it says
             return ODD
