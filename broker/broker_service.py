@@ -18,6 +18,7 @@ from broker.queue_locks import QueueLocks
 from broker.subscriptions import Subscriptions
 
 if TYPE_CHECKING:
+    from broker.metrics_meter import Meter
     from storage.message_store import MessageStore
 
 
@@ -36,6 +37,7 @@ class BrokerService:
     `notices` tell members of changes in their group, `calls` ask them what only they know. `keeper` writes offsets
     down, None keeps them in memory alone. `found_pulls` is where pulls that found messages are noted, on any thread,
     None while nobody takes notice.
+    `meter` counts for this process, None where nothing is counted.
     """
 
     store: "MessageStore"
@@ -54,6 +56,7 @@ class BrokerService:
     notices: GroupNotices = field(init=False)
     keeper: OffsetKeeper | None = None
     found_pulls: deque[FoundPull] | None = None
+    meter: "Meter | None" = None
 
     def __post_init__(self) -> None:
         """Lay the offsets of live groups over those of the store, and tell members of changes in their group."""

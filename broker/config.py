@@ -23,6 +23,9 @@ VIP_PORT_DISTANCE = 2
 FRAME_LIMIT = 16 * 1024 * 1024
 """Bytes of one frame, its length field included, that Java clients accept (remoting-protocol §1.1)."""
 
+DEFAULT_MILLISECONDS = 1000
+"""From how long on a query is slow."""
+
 SMALLEST_FRAME_LIMIT = 64 * 1024
 """Below this not even one heartbeat of a large client fits."""
 
@@ -143,6 +146,8 @@ class ServeOptions:
     one there is; in each, `lookup_threads` wait for the disk at most at once.
     `limits` bound what clients may cost. Connections from `proxies` begin with a PROXY header.
     `acl`: the file of accounts that requests must be signed by. `register`: the name servers that are told of us.
+    `http` is where metrics and health are told, None nowhere. Requests that take longer than `slow_query_milliseconds`
+    are logged, unless that is 0.
     """
 
     store: Path
@@ -166,6 +171,8 @@ class ServeOptions:
     proxies: Networks = ()
     acl: Path | None = None
     register: RegisterOptions = NOT_REGISTERED
+    http: Endpoint | None = None
+    slow_query_milliseconds: float = DEFAULT_MILLISECONDS
     stop_timeout_seconds: float = 4.0
 
     def check(self) -> "ServeOptions":

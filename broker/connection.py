@@ -9,15 +9,19 @@ it may hold, and for how long, is in `broker.limits`; what all hold together is 
 """
 
 import asyncio
+from functools import partial
 from itertools import islice
+from time import perf_counter_ns
 from typing import Any, cast
 
 from broker.config import Endpoint
-from broker.connection_settings import ConnectionSettings, answer_unreadable
+from broker.connection_settings import OVERLOADED, ConnectionSettings, answer_unreadable
 from broker.deferred import Deferred, DueAnswers, Outcome
-from broker.dispatcher import BUSY, Answer
+from broker.dispatcher import Answer
 from broker.fast_lane import LEFT_OVER, NOT_TAKEN, WANTS_MORE, FastLane
+from broker.metrics_meter import RESULT_BITS
 from broker.security.proxy_protocol import ProxyHeader
+from broker.slow_queries import Visit
 from broker.waiting import Waiting
 from protocol.codes import ResponseCode
 from protocol.command import (
@@ -27,10 +31,9 @@ from protocol.command import (
     Response,
     decode_command,
     encode_response,
-    ext_fields_of,
 )
 from protocol.errors import BadFrame, ProtocolError, RocketLensError
-from protocol.frame import PREFIX, Frame, FrameDecoder
+from protocol.frame import Frame, FrameDecoder
 from storage.residency import Cold
 
 JOIN_LIMIT = 64 * 1024
@@ -44,9 +47,6 @@ TURN_BYTES = 256 * 1024
 TURN_FRAMES = 128
 """Frames after which a turn is over, so that one client's burst does not delay the others."""
 
-LONGEST_BEGINNING = 4096
-"""Bytes of a frame's beginning that are put before the next read, for the fast lane; the decoder gets longer ones."""
-
 NO_HEADER = ProxyHeader(0)
 
 SHORTEST_FIELD = 6
@@ -57,9 +57,6 @@ LINGER_SECONDS = 0.5
 
 IDLE_SWEEPS = 2
 """Sweeps without a sign of life after which a connection is closed."""
-
-OVERLOADED = Response(ResponseCode.SYSTEM_BUSY, remark=BUSY)
-"""The answer to a request that would have to wait while the requests of all clients hold too much."""
 
 
 class Connection(asyncio.Protocol):
@@ -79,6 +76,7 @@ class Connection(asyncio.Protocol):
         self._dispatcher = settings.dispatcher
         self._costs = settings.costs
         self._limits = settings.costs.limits
+        self._meter = settings.meter
         self._port_distance = port_distance
         self._header = header
         self._is_tls = False
@@ -155,6 +153,8 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Answer all frames that are complete, in one write."""
+        if self._meter is not None:
+            self._meter.received += len(data)
         self._sweeps = 0
         if self._ending:
             return
@@ -205,6 +205,8 @@ class Connection(asyncio.Protocol):
         """Send a frame that answers nothing; not to a client that is gone or does not read."""
         if not (self._ending or self._reader_is_slow):
             self._transport.write(frame)
+            if self._meter is not None:
+                self._meter.sent += len(frame)
 
     def end(self) -> None:
         """Read nothing further, finish what is in flight, then close."""
@@ -219,6 +221,8 @@ class Connection(asyncio.Protocol):
 
     def drop(self, reason: str) -> None:
         """Close at once and say why."""
+        if self._meter is not None:
+            self._meter.dropped()
         self._costs.complain("%s: %s; connection closed", self.peer_address, reason)
         self._transport.abort()
 
@@ -244,6 +248,7 @@ class Connection(asyncio.Protocol):
 
         When the turn is over or the connection held, the rest is kept as it came: the next turn starts in the lane.
         """
+        started = 0 if self._meter is None else perf_counter_ns()
         output: list[bytes | memoryview] = []
         size = position = 0
         for _ in range(TURN_FRAMES):
@@ -263,9 +268,11 @@ class Connection(asyncio.Protocol):
             size += self._answer(frame, output)
         if output:
             self._write(output, size)
+        if self._meter is not None:
+            self._meter.end_turn(started, size, self.peer_address)
         if self._ending:
             return b""
-        if reason == LEFT_OVER or (reason == WANTS_MORE and self._is_for_decoder(data, position)):
+        if reason == LEFT_OVER or (reason == WANTS_MORE and self._settings.is_for_decoder(data, position)):
             return data[position:]
         if reason == WANTS_MORE:
             self._beginning = data[position:]
@@ -278,14 +285,9 @@ class Connection(asyncio.Protocol):
             self._count(is_new=position > 0)
         return b""
 
-    def _is_for_decoder(self, data: bytes, position: int) -> bool:
-        """Whether the part of a frame at `position` is too long to put before the next read, or to be one."""
-        header_length = int.from_bytes(data[position + 5 : position + 8])
-        is_too_long = header_length > self._limits.header_bytes and len(data) - position >= PREFIX.size
-        return is_too_long or len(data) - position > LONGEST_BEGINNING
-
     def _answer_all(self, frames: list[Frame]) -> None:
         """Answer frames until the turn is over or the connection is held; the rest waits in the backlog."""
+        started = 0 if self._meter is None else perf_counter_ns()
         remaining = iter(frames)
         output: list[bytes | memoryview] = []
         size = 0
@@ -295,6 +297,8 @@ class Connection(asyncio.Protocol):
                 break
         if output:
             self._write(output, size)
+        if self._meter is not None:
+            self._meter.end_turn(started, size, self.peer_address)
         self._backlog = list(remaining)
         if self._backlog or self.is_held:
             self._transport.pause_reading()
@@ -312,7 +316,7 @@ class Connection(asyncio.Protocol):
                 self._settings.replied(self, command)
             return 0
         if len(frame[1]) > SHORTEST_FIELD * self._limits.ext_fields:
-            refused = self._count_fields(command)
+            refused = self._settings.too_many_fields(command)
             if refused is not None:
                 return self._append(command, refused, output)
         try:
@@ -320,8 +324,9 @@ class Connection(asyncio.Protocol):
         except Cold as cold:
             if self._costs.in_flight > self._limits.in_flight_bytes:
                 return self._append(command, OVERLOADED, output)
-            future = self._dispatcher.dispatch_in_pool(command, self, cold)
-            self._wait_for(command, future, is_look_up=True)
+            visit = Visit(cold)
+            future = self._dispatcher.dispatch_in_pool(command, self, visit)
+            self._wait_for(command, future, visit, is_look_up=True)
             return 0
         if isinstance(answer, Response):
             return self._append(command, answer, output)
@@ -329,28 +334,20 @@ class Connection(asyncio.Protocol):
             if self._costs.in_flight > self._limits.in_flight_bytes:
                 answer.give_up()
                 return self._append(command, OVERLOADED, output)
-            self._waiting.defer(command, answer, self)
+            self._defer(command, answer)
             return 0
         waited: asyncio.Future[Any] = asyncio.ensure_future(answer)
         if self._costs.in_flight > self._limits.in_flight_bytes:
             waited.cancel()
             return self._append(command, OVERLOADED, output)
-        self._wait_for(command, waited)
+        self._wait_for(command, waited, Visit())
         return 0
-
-    def _count_fields(self, command: Command) -> Response | None:
-        """The answer to a request of too many fields."""
-        try:
-            count = len(ext_fields_of(command))
-        except ProtocolError as error:
-            return self._dispatcher.failure(command, error)
-        if count <= self._limits.ext_fields:
-            return None
-        return Response(ResponseCode.SYSTEM_ERROR, f"{count} fields, more than the limit of {self._limits.ext_fields}")
 
     def _append(self, command: Command, response: Response, output: list[bytes | memoryview]) -> int:
         """Encode an answer into `output` unless its request wants none; returns its bytes."""
         if command.flag & ONEWAY_FLAG:
+            if self._meter is not None:
+                self._meter.answers.append(command.code << RESULT_BITS | response.code)
             return 0
         try:
             prefix = encode_response(command, response)
@@ -362,6 +359,8 @@ class Connection(asyncio.Protocol):
             remark = f"the answer has {len(response.body)} bytes, more than clients accept in a frame"
             response = Response(ResponseCode.SYSTEM_ERROR, remark)
             prefix = encode_response(command, response)
+        if self._meter is not None:
+            self._meter.answers.append(command.code << RESULT_BITS | response.code)
         output.append(prefix)
         if not response.body:
             return len(prefix)
@@ -380,11 +379,20 @@ class Connection(asyncio.Protocol):
 
     # ------------------------------------------------------------------ waiting
 
-    def _wait_for(self, command: Command, future: asyncio.Future[Answer], *, is_look_up: bool = False) -> None:
+    def _wait_for(
+        self, command: Command, future: asyncio.Future[Answer], visit: Visit, *, is_look_up: bool = False
+    ) -> None:
+        if self._meter is not None:
+            self._meter.begin_wait(visit)
         self._waiting.add(command, future, is_look_up=is_look_up)
-        future.add_done_callback(self._waited)
+        future.add_done_callback(partial(self._waited, visit))
 
-    def _waited(self, future: asyncio.Future[Answer]) -> None:
+    def _defer(self, command: Command, deferred: Deferred) -> None:
+        if self._meter is not None:
+            self._meter.held()
+        self._waiting.defer(command, deferred, self)
+
+    def _waited(self, visit: Visit, future: asyncio.Future[Answer]) -> None:
         """Send an answer that had to wait, and take up what was held because of it."""
         command = self._waiting.done(future)
         if future.cancelled():
@@ -393,14 +401,16 @@ class Connection(asyncio.Protocol):
         error = future.exception()
         answer = self._dispatcher.failure(command, error) if error is not None else future.result()
         if isinstance(answer, Deferred):
-            self._waiting.defer(command, answer, self)
+            self._defer(command, answer)
         elif not isinstance(answer, Response):
-            self._wait_for(command, asyncio.ensure_future(answer))
+            self._wait_for(command, asyncio.ensure_future(answer), Visit())
         elif not self._lost:
             output: list[bytes | memoryview] = []
             size = self._append(command, answer, output)
             if output:
                 self._write(output, size)
+            if self._meter is not None:
+                self._meter.end_wait(command, visit, size, self.peer_address)
         if self._lost:
             self._waiting.give_up()
         self._go_on()
@@ -416,6 +426,8 @@ class Connection(asyncio.Protocol):
             due = DueAnswers(deferred, outcome)
         except RocketLensError as error:
             due = DueAnswers(deferred, self._dispatcher.failure(Command(code=deferred[0].code), error))
+        if self._meter is not None:
+            self._meter.answered_later(deferred[0].code, outcome.code, len(deferred))
         self._due.append(due)
         self._send_due()
         self._go_on()
@@ -428,6 +440,8 @@ class Connection(asyncio.Protocol):
                 del self._due[0]
             if output:
                 self._write(output, size)
+                if self._meter is not None:
+                    self._meter.sent += size
 
     def _go_on(self) -> None:
         """Take up the backlog, then reading, unless the connection is held."""

@@ -11,16 +11,23 @@ import msgspec
 
 from broker.config import FRAME_LIMIT
 from broker.costs import Costs
-from broker.dispatcher import Dispatcher
+from broker.dispatcher import BUSY, Dispatcher
 from broker.fast_lane import FastLane
 from broker.limits import DEFAULT_LIMITS
+from broker.metrics_meter import Meter
 from protocol.codes import ResponseCode
-from protocol.command import Command, Response
+from protocol.command import Command, Response, ext_fields_of
 from protocol.errors import ProtocolError
-from protocol.frame import Frame
+from protocol.frame import PREFIX, Frame
 
 if TYPE_CHECKING:
     from broker.connection import Connection
+
+LONGEST_BEGINNING = 4096
+"""Bytes of a frame's beginning that are put before the next read, for the fast lane; the decoder gets longer ones."""
+
+OVERLOADED = Response(ResponseCode.SYSTEM_BUSY, remark=BUSY)
+"""The answer to a request that would have to wait while the requests of all clients hold too much."""
 
 
 @dataclass(slots=True)
@@ -30,7 +37,7 @@ class ConnectionSettings:
     `frame_limit` in bytes, `open` the connections there are, each with what tells how much its client has not read.
     `all_closed` is set while there are none. Without `fast_lane` every request goes the ordinary way. `lost` is told of
     each connection that is gone, `replied` of what clients answer to requests of ours. `costs` of all connections
-    together.
+    together. `meter` counts what they do, None nothing.
     """
 
     dispatcher: Dispatcher
@@ -41,6 +48,7 @@ class ConnectionSettings:
     all_closed: asyncio.Event = field(default_factory=asyncio.Event)
     lost: "Callable[[Connection], None] | None" = None
     replied: "Callable[[Connection, Command], None] | None" = None
+    meter: Meter | None = None
 
     def __post_init__(self) -> None:
         self.all_closed.set()
@@ -48,6 +56,8 @@ class ConnectionSettings:
     def add(self, connection: "Connection", unsent: Callable[[], int]) -> None:
         """Count a new connection in; `unsent` says how many bytes wait for its client to read them."""
         self.open[connection] = unsent
+        if self.meter is not None:
+            self.meter.connected()
         self.all_closed.clear()
 
     def discard(self, connection: "Connection") -> None:
@@ -58,6 +68,23 @@ class ConnectionSettings:
             self.all_closed.set()
         if self.lost is not None:
             self.lost(connection)
+
+    def is_for_decoder(self, data: bytes, position: int) -> bool:
+        """Whether the part of a frame at `position` is too long to put before the next read, or to be one."""
+        header_length = int.from_bytes(data[position + 5 : position + 8])
+        is_too_long = header_length > self.costs.limits.header_bytes and len(data) - position >= PREFIX.size
+        return is_too_long or len(data) - position > LONGEST_BEGINNING
+
+    def too_many_fields(self, command: Command) -> Response | None:
+        """The answer to a request of too many fields."""
+        limit = self.costs.limits.ext_fields
+        try:
+            count = len(ext_fields_of(command))
+        except ProtocolError as error:
+            return self.dispatcher.failure(command, error)
+        if count <= limit:
+            return None
+        return Response(ResponseCode.SYSTEM_ERROR, f"{count} fields, more than the limit of {limit}")
 
 
 class _OnlyOpaque(msgspec.Struct):

@@ -112,6 +112,12 @@ class ConsumerOffsets:
         with self._lock:
             return sorted(self._committed)
 
+    def pairs(self) -> list[tuple[str, str]]:
+        """All (group, topic) pairs, those first that the store recorded."""
+        recorded = self._store.config.consumer_offsets
+        with self._lock:
+            return [*recorded, *(pair for pair in self._committed if pair not in recorded)]
+
     def everything(self) -> dict[tuple[str, str], dict[int, int]]:
         """All committed offsets by (group, topic) and queue id."""
         with self._lock:

@@ -59,6 +59,13 @@ class ClientConnection(Protocol):
         """Send the client a frame that it did not ask for; nothing happens when it is gone. The event loop's alone."""
 
 
+class Warming(Protocol):
+    """What was cold, as `Cold` itself or as somebody who watches it."""
+
+    def warm(self) -> None:
+        """Bring in what was missing; waits for the disk."""
+
+
 class Request(msgspec.Struct):
     """One request as a processor method sees it that declares a second parameter."""
 
@@ -127,6 +134,11 @@ class Dispatcher:
         return frozenset(self._handlers)
 
     @property
+    def pool_work(self) -> int:
+        """Look-ups that are on a thread or wait for one."""
+        return len(self._pool)
+
+    @property
     def is_idle(self) -> bool:
         """Whether no thread of the pool is at work and nothing waits for one."""
         return len(self._pool) == 0
@@ -147,7 +159,9 @@ class Dispatcher:
         except Exception as error:
             return self.failure(command, error)
 
-    def dispatch_in_pool(self, command: Command, connection: ClientConnection, cold: Cold) -> "asyncio.Future[Answer]":
+    def dispatch_in_pool(
+        self, command: Command, connection: ClientConnection, cold: Warming
+    ) -> "asyncio.Future[Answer]":
         """Answer a request that was `cold` on a thread that may wait; the result is what `dispatch` returns there."""
         if len(self._pool) >= WAITING_LIMIT:
             refused: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -159,7 +173,7 @@ class Dispatcher:
         """Have `work` done on a thread of the pool, however many wait for one."""
         return self._pool.run(None, work)
 
-    def _dispatch_patiently(self, command: Command, connection: ClientConnection, cold: Cold) -> Answer:
+    def _dispatch_patiently(self, command: Command, connection: ClientConnection, cold: Warming) -> Answer:
         cold.warm()
         return self.dispatch(command, connection)
 

@@ -23,6 +23,14 @@ from storage.residency import current_tick
 
 LEFT_OVER, NOT_TAKEN, TURN_OVER, WANTS_MORE = kernel.LEFT_OVER, kernel.NOT_TAKEN, kernel.TURN_OVER, kernel.WANTS_MORE
 
+LANE_CODES = (
+    RequestCode.VIEW_MESSAGE_BY_ID,
+    RequestCode.QUERY_MESSAGE,
+    RequestCode.PULL_MESSAGE,
+    RequestCode.LITE_PULL_MESSAGE,
+)
+"""What the lane answers, in the order in which it counts them."""
+
 MARK = 1_234_567_890
 """An opaque by which the place of an opaque is found."""
 
@@ -54,6 +62,7 @@ class FastLane:
         self._hits = np.zeros(kernel.HIT_BYTES * (MAXIMUM_BY_KEY + 1), dtype=np.uint8)
         self._headers: dict[int, tuple[np.ndarray, np.ndarray]] = {}
         self._table = np.zeros(kernel.TABLE_LENGTH, dtype=np.int64)
+        self._counts = self._table.data[kernel.VIEWS : kernel.STRAYS + 1]
         self._table[kernel.OUTPUT] = self._rooms.address()
         self._table[kernel.HITS] = self._hits.ctypes.data
         self._table[kernel.KNOWN] = self._known.address
@@ -79,11 +88,12 @@ class FastLane:
     @property
     def answered(self) -> dict[RequestCode, int]:
         """Requests that the lane has answered, by their code."""
-        return {
-            RequestCode.VIEW_MESSAGE_BY_ID: int(self._table[kernel.VIEWS]),
-            RequestCode.QUERY_MESSAGE: int(self._table[kernel.QUERIES]),
-            **self._known.answered,
-        }
+        return dict(zip(LANE_CODES, self._counts.tolist(), strict=False))
+
+    def counts(self) -> list[int]:
+        """What the lane has done so far: requests by LANE_CODES, then what its key queries cost."""
+        counts: list[int] = self._counts.tolist()
+        return counts
 
     def _follow(self, snapshot: Snapshot) -> None:
         """Answer from another snapshot from now on; it is not kept alive, or files that are gone would be."""

@@ -18,7 +18,6 @@ from broker.found_pulls import KEPT, FoundPull
 from broker.kernels import known_pulls as kernel
 from broker.kernels import plain_request as places
 from broker.processors.pull_message import found_fields, limits_of
-from protocol.codes import RequestCode
 from protocol.command import Command, Response, encode_response
 from protocol.frame import PREFIX
 from protocol.headers import PullMessageRequestHeader
@@ -97,14 +96,6 @@ class KnownPulls:
         self._group_changes = service.clients.changes
         self._found: deque[FoundPull] = deque(maxlen=KEPT)
         service.found_pulls = self._found
-
-    @property
-    def answered(self) -> dict[RequestCode, int]:
-        """Pulls that were answered by their rows, by their code."""
-        return {
-            RequestCode.PULL_MESSAGE: self._numbers[kernel.OF_PULLS],
-            RequestCode.LITE_PULL_MESSAGE: self._numbers[kernel.OF_LITE_PULLS],
-        }
 
     def prepare(self, snapshot: Snapshot) -> None:
         """Take in what was answered on the ordinary way, or forget everything that need not hold any more."""

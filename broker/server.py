@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from broker.broker_service import BrokerService, build_processors
 from broker.client_registry import SWEEP_SECONDS
@@ -28,6 +28,7 @@ from broker.dispatcher import Dispatcher
 from broker.fast_lane import FastLane
 from broker.follower import Follower
 from broker.listeners import BACKLOG, Listener, listen
+from broker.metrics_rows import CONNECTIONS, HELD_PULLS, POOL_WORK, SERVING, STOPPING
 from broker.registration import Registration
 from broker.security.accounts import watched_accounts
 from broker.security.guard import Guard, GuardedDispatcher
@@ -39,6 +40,9 @@ from broker.workers.owner import Owner
 from protocol.errors import RocketLensError
 from storage.process_memory import trim_heap
 from storage.residency import allow_waiting, forbid_waiting
+
+if TYPE_CHECKING:
+    from broker.web.port import WebPort
 
 logger = logging.getLogger(__name__)
 
@@ -61,10 +65,12 @@ class Server:
         listeners: Sequence[Listener],
         dispatcher: Dispatcher | None = None,
         colleagues: Owner | Member | None = None,
+        web: "WebPort | None" = None,
     ) -> None:
         """Take over bound `listeners`; `dispatcher` None means one of all request families.
 
-        `colleagues` are the other worker processes, as worker 0 or as one of the others sees them.
+        `colleagues` are the other worker processes, as worker 0 or as one of the others sees them. `web` is the port
+        for metrics and health, None where there is none.
 
         Raises `ConfigError` for TLS files that cannot be used.
 
@@ -83,6 +89,12 @@ class Server:
         self._settings = ConnectionSettings(self._dispatcher, self._options.frame_limit, lane, costs)
         self._settings.lost = service.connection_lost
         self._settings.replied = service.calls.answered
+        self._settings.meter = self._meter = service.meter
+        if self._meter is not None:
+            self._meter.lane = lane
+        self._web = web
+        if web is not None:
+            web.site.before_render = self._publish
         self._colleagues = colleagues
         if isinstance(colleagues, Member):
             self._dispatcher.forward(OWNED_CODES, colleagues.forward)
@@ -102,7 +114,7 @@ class Server:
     @property
     def is_idle(self) -> bool:
         """Whether no thread of the pool is at work."""
-        return self._dispatcher.is_idle
+        return self._dispatcher.is_idle and (self._web is None or self._web.site.is_idle)
 
     def _make_dispatcher(self, service: BrokerService) -> Dispatcher:
         processors, threads = build_processors(service), self._options.lookup_threads
@@ -157,6 +169,10 @@ class Server:
                 self._reception.listen(listener.socket, factory)
             else:
                 self._servers.append(await loop.create_server(factory, sock=listener.socket, backlog=BACKLOG))
+        if self._web is not None:
+            self._web.start()
+        if self._meter is not None:
+            self._meter.enter(SERVING)
         self._repeat(self._sweep, self._options.limits.idle_seconds / 2)
         self._repeat(self._sweep_costs, COSTS_SWEEP_SECONDS)
         self._repeat(self._service.clients.sweep, SWEEP_SECONDS)
@@ -183,6 +199,10 @@ class Server:
     async def stop(self) -> None:
         """Stop within the options' timeout; see the module's docstring for the steps."""
         self._scan_must_stop.set()
+        if self._meter is not None:
+            self._meter.enter(STOPPING)
+        if self._web is not None:
+            self._web.site.is_stopping = True
         if self._follower is not None:
             self._follower.stop()
         for timer in self._timers.values():
@@ -211,6 +231,8 @@ class Server:
             await self._settings.all_closed.wait()
         if self._colleagues is not None:
             self._colleagues.stop()
+        if self._web is not None:
+            await self._web.stop()
         self._dispatcher.close()
         if self._service.keeper is not None:
             await asyncio.to_thread(self._service.keeper.stop)
@@ -274,6 +296,17 @@ class Server:
 
     def _sweep_costs(self) -> None:
         self._settings.costs.sweep(self._settings.open)
+        self._publish()
+
+    def _publish(self) -> None:
+        """Bring up to date what metrics say of this moment."""
+        if self._meter is not None:
+            present = {
+                CONNECTIONS: len(self._settings.open),
+                HELD_PULLS: len(self._service.polls),
+                POOL_WORK: self._dispatcher.pool_work,
+            }
+            self._meter.publish(self._settings.costs, present)
 
     def _sweep(self) -> None:
         for connection in list(self._settings.open):

@@ -23,7 +23,7 @@ from storage.kernels.catalog import check_record, locate_record
 from storage.kernels.memory import PROBE_ADDRESS
 from storage.kernels.record import check_checksums, check_shape, store_timestamp
 from storage.mapped_file import LARGEST_OFFSET, FileIdentity, MappedFile, list_segment_files
-from storage.residency import Cold, current_tick
+from storage.residency import Cold, ColdKind, current_tick
 from storage.segment_end import EndSearch, IsLeftOver, SegmentEnd, last_store_timestamp
 from storage.torn_end import TornEnd, look_behind_end
 
@@ -233,7 +233,7 @@ class CommitLog:
         """The exception that asks for a record's pages to be brought in first."""
         segment = self.segment_of(physical_offset)
         if segment is None:
-            return Cold(f"physical offset {physical_offset} is cold")
+            return Cold(f"physical offset {physical_offset} is cold", kind=ColdKind.PAGE)
         file, position = segment.file, physical_offset - segment.base_offset
 
         def warm() -> None:

@@ -26,7 +26,7 @@ from storage.kernels import lookup as kernel
 from storage.log_follower import LogFollower, LogRewritten
 from storage.lookup_call import TAG, KeyQuery, Scratch, run_lookup, scratches
 from storage.queue_store import QueueStore
-from storage.residency import Cold, current_tick, may_wait
+from storage.residency import Cold, ColdKind, current_tick, may_wait
 from storage.search_report import SearchReport
 from storage.snapshot import (
     Catalog,
@@ -364,7 +364,7 @@ def _missing_queues(snapshot: Snapshot, topic: str) -> str | None:
 def _wait_for(snapshot: Snapshot, scratch: Scratch, status: int) -> Cold:
     """What a lookup that stopped would have to wait for."""
     if status == kernel.STOPPED_LONG:
-        return Cold("a long chain of index entries")
+        return Cold("a long chain of index entries", kind=ColdKind.CHAIN)
     heat, position, length = RESULTS.unpack_from(scratch.results_bytes)[kernel.RESULT_COLD_HEAT :][:3]
     file = snapshot.files_by_heat[heat]
     return Cold(f"{file.path.name} is cold at {position}", lambda: file.warm(position, length))

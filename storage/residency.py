@@ -9,17 +9,28 @@ simply waits.
 import threading
 import time
 from collections.abc import Callable
+from enum import Enum
+
+
+class ColdKind(Enum):
+    """Why a lookup may not be made on a thread that must not wait."""
+
+    PAGE = "a page that is not in memory"
+    CHAIN = "a long chain of index entries"
+    SCAN = "more to look through than such a thread may"
 
 
 class Cold(Exception):
     """This lookup would wait for the disk or run long: do it again on a thread that may wait.
 
-    ``warm`` (when given) brings in what was missing; call it on the other thread first.
+    ``warm`` (when given) brings in what was missing; call it on the other thread first. ``kind`` says what it would
+    wait for; unless told, a page if that can be brought in, else a scan.
     """
 
-    def __init__(self, reason: str, warm: Callable[[], None] | None = None) -> None:
+    def __init__(self, reason: str, warm: Callable[[], None] | None = None, kind: ColdKind | None = None) -> None:
         super().__init__(reason)
         self._warm = warm
+        self.kind = kind or (ColdKind.SCAN if warm is None else ColdKind.PAGE)
 
     def warm(self) -> None:
         """Read what was found missing into the page cache; blocks for the disk."""

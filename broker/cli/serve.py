@@ -1,6 +1,5 @@
 """`rocketlens serve`: answer RocketMQ clients from a store."""
 
-import logging
 import resource
 import signal
 import sys
@@ -15,8 +14,10 @@ from broker.cli.options import DIRECTORY, endpoint, store_options
 from broker.cli.port_options import port_arguments, port_options
 from broker.cli.register_options import register_arguments, register_options
 from broker.cli.serving import run_server
+from broker.cli.watch_options import watch_options
 from broker.config import DEFAULT_PORT, FRAME_LIMIT, SMALLEST_FRAME_LIMIT, CannotListen, Endpoint, ServeOptions
 from broker.limits import Limits
+from broker.log_format import configure_logging
 
 MOST_OPEN_FILES = 65536
 """Connections and mapped files beyond the usual soft limit of 1,024 are normal for a server."""
@@ -81,6 +82,7 @@ MOST_OPEN_FILES = 65536
     help="Bound what clients may cost; may be given several times. The names are in docs/port.md.",
 )
 @register_options
+@watch_options
 @port_options
 @store_options
 @plain_errors
@@ -98,6 +100,7 @@ def serve(
     frame_limit: int,
     limits: tuple[str, ...],
     numba_cache: Path | None,
+    log_format: str,
     **arguments: Any,
 ) -> None:
     """Answer RocketMQ clients and mqadmin from the store in STORE, which is only read.
@@ -106,7 +109,7 @@ def serve(
     the server after what is in flight. What a running broker writes is answered as soon as it can be read; SIGHUP makes
     the server look at all of the store's files at once.
     """
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    configure_logging(log_format)
     _stop_quietly_while_starting()
     options = ServeOptions(
         store,

@@ -6,7 +6,8 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,14 +16,17 @@ import click
 
 from broker.cli.errors import plain_errors
 from broker.cli.opening import ENTRIES, check_places, load_code, open_store
-from broker.config import Endpoint, ServeOptions
+from broker.config import ServeOptions
 from storage.process_memory import release_library_pages
 
 if TYPE_CHECKING:
     from broker.broker_service import BrokerService
     from broker.consumer_offsets import ConsumerOffsets
     from broker.listeners import Listener
+    from broker.metrics_meter import Meter
+    from broker.metrics_rows import MetricsRows
     from broker.offset_keeper import OffsetKeeper
+    from broker.web.port import WebPort
     from broker.workers.member import Member
     from broker.workers.owner import Owner
     from storage.message_store import MessageStore
@@ -39,71 +43,98 @@ CHECK_BUDGET = 512 * 1024 * 1024
 MODULES = ("broker.broker_service", "broker.offset_keeper", "broker.request_families", "broker.server")
 """What workers need besides the kernels; loaded once, before they are forked."""
 
+WEB_MODULES = ("broker.metrics_collector", "broker.web.port", "broker.web.site")
+"""The same for `--http`."""
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What is made before workers are forked: sockets for each, for HTTP, for one another, and their figures."""
+
+    bound: "list[list[Listener]]"
+    http: "list[Listener]"
+    meeting: socket.socket | None
+    rows: "MetricsRows"
+
+    def close(self) -> None:
+        """Close what clients connect to."""
+        from broker.listeners import close_listeners
+
+        for listeners in (*self.bound, self.http):
+            close_listeners(listeners)
+
+    def of(self, number: int) -> "Shared":
+        """Close what is not for a worker; what is left."""
+        http = [] if number else self.http
+        others = replace(self, bound=self.bound[:number] + self.bound[number + 1 :], http=self.http if number else [])
+        others.close()
+        return replace(self, bound=[self.bound[number]], http=http)
+
 
 def run_server(options: ServeOptions, numba_cache: Path | None) -> int:
     """Serve until told to stop, in worker processes or in this one; the exit code.
 
     Raises `CannotListen` for an address that cannot be had, `ConfigError` and `StoreError` as `open_store` does.
     """
-    from broker.listeners import bind_for_workers
-    from broker.workers.link import make_listening_socket
     from broker.workers.supervisor import Supervisor
 
-    bound = bind_for_workers(options.listen, vip=options.vip, count=max(options.workers, 1))
-    announce = partial(_announce, options, [listener.endpoint for listener in bound[0]])
-    close = partial(_close_all, bound)
+    shared = _bind(options)
+    announce = partial(_announce, options, shared)
     try:
         if not options.workers:
-            _serve_here(options, numba_cache, bound[0], announce)
+            _serve_here(options, numba_cache, shared, announce)
             return 0
         check_places(options.store, options.state_directory, numba_cache)
-        load_code(numba_cache, MODULES)
+        load_code(numba_cache, MODULES if options.http is None else MODULES + WEB_MODULES)
         release_library_pages()
-        meeting = make_listening_socket() if options.workers > 1 else None
-        work = partial(_work, options, numba_cache, bound, meeting)
+        work = partial(_work, options, numba_cache, shared)
         supervisor = Supervisor(work, options.workers, announce, options.stop_timeout_seconds)
         # Before workers stop, so that nobody connects to wait for a server that will not come.
-        supervisor.before_stop = close
+        supervisor.before_stop = shared.close
         # What is loaded stays in pages shared with the workers as long as nobody writes to them.
         gc.collect()
         gc.freeze()
         return supervisor.run()
     finally:
-        close()
+        shared.close()
 
 
-def _close_all(bound: "list[list[Listener]]") -> None:
-    from broker.listeners import close_listeners
+def _bind(options: ServeOptions) -> Shared:
+    """Take all addresses. Raises `CannotListen`; then none stays bound."""
+    from broker.listeners import bind_for_workers, bind_listeners, close_listeners
+    from broker.metrics_rows import MetricsRows
+    from broker.workers.link import make_listening_socket
 
-    for listeners in bound:
-        close_listeners(listeners)
+    count = max(options.workers, 1)
+    http = bind_listeners([] if options.http is None else [options.http])
+    try:
+        bound = bind_for_workers(options.listen, vip=options.vip, count=count)
+    except BaseException:
+        close_listeners(http)
+        raise
+    return Shared(bound, http, make_listening_socket() if options.workers > 1 else None, MetricsRows(count))
 
 
-def _announce(options: ServeOptions, addresses: Sequence[Endpoint]) -> None:
-    click.echo(f"rocketlens: serving {options.store} on {', '.join(map(str, addresses))}")
+def _announce(options: ServeOptions, shared: Shared) -> None:
+    addresses = ", ".join(str(listener.endpoint) for listener in shared.bound[0])
+    http = "".join(f"; HTTP on {listener.endpoint}" for listener in shared.http[:1])
+    click.echo(f"rocketlens: serving {options.store} on {addresses}{http}")
 
 
 @plain_errors
 def _work(
-    options: ServeOptions,
-    numba_cache: Path | None,
-    bound: "list[list[Listener]]",
-    meeting: socket.socket | None,
-    number: int,
-    announce: Callable[[], None],
+    options: ServeOptions, numba_cache: Path | None, shared: Shared, number: int, announce: Callable[[], None]
 ) -> int:
     """The life of one worker process."""
-    _close_all(bound[:number] + bound[number + 1 :])
-    _serve_here(options, numba_cache, bound[number], announce, meeting, number)
+    _serve_here(options, numba_cache, shared.of(number), announce, number)
     return 0
 
 
 def _serve_here(
     options: ServeOptions,
     numba_cache: Path | None,
-    listeners: "Sequence[Listener]",
+    shared: Shared,
     announce: Callable[[], None],
-    meeting: socket.socket | None = None,
     number: int = 0,
 ) -> None:
     from broker.state_directory import known_state_directory
@@ -128,12 +159,14 @@ def _serve_here(
     # Only now: these import the store, and with it the kernels.
     from broker.server import Server
 
-    service, colleagues = _service_of(options, opened, meeting, number)
+    service, colleagues = _service_of(options, opened, shared.meeting, number)
+    service.meter = _meter_of(options, shared.rows, number)
     if not options.workers:  # a worker is forked without them
         release_library_pages()
 
     async def serve_until_told() -> bool:
-        server = Server(service, listeners, colleagues=colleagues)
+        web = None if not shared.http else _web_of(service, shared)
+        server = Server(service, shared.bound[0], colleagues=colleagues, web=web)
         await server.serve(lambda _addresses: announce())
         return server.is_idle
 
@@ -174,6 +207,26 @@ def _entries_directory(options: ServeOptions, identity: "StoreIdentity") -> Path
     except UnusableDirectory:
         return None
     return path / ENTRIES if can_be_had(path) else None
+
+
+def _meter_of(options: ServeOptions, rows: "MetricsRows", number: int) -> "Meter | None":
+    """What counts for a worker; None where nobody would be told."""
+    from broker.metrics_meter import Meter
+    from broker.slow_queries import SlowQueries
+
+    slow = SlowQueries(options.slow_query_milliseconds) if options.slow_query_milliseconds else None
+    return None if slow is None and options.http is None else Meter(rows.begin(number), slow)
+
+
+def _web_of(service: "BrokerService", shared: Shared) -> "WebPort":
+    """The HTTP port; what it needs is loaded only here."""
+    from broker.metrics_collector import Exposition, ServerCollector
+    from broker.metrics_store import StoreFigures
+    from broker.web.port import WebPort
+    from broker.web.site import Site
+
+    exposition = Exposition(ServerCollector(shared.rows, StoreFigures(service)))
+    return WebPort(Site(shared.rows, exposition.render), shared.http)
 
 
 def _offset_keeper(options: ServeOptions, opened: "MessageStore", offsets: "ConsumerOffsets") -> "OffsetKeeper | None":

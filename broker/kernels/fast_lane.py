@@ -21,9 +21,13 @@ from storage.kernels.java_string import MASK, fold_hash, hash_utf8
 from storage.kernels.lookup import (
     KIND_TAG,
     KIND_UNIQUE,
+    RESULT_BAD_POINTERS,
     RESULT_COUNT,
     RESULT_HITS,
+    RESULT_REFUSED,
     RESULT_STRAY_HEAT,
+    RESULT_STRAYS,
+    RESULT_WALKED,
     find_hits,
 )
 from storage.kernels.memory import (
@@ -51,15 +55,21 @@ TAKES_TAGS = 5
 """Whether the index alone answers tag queries."""
 STEPS = 6
 """Entries that may still be walked in this call, or what takes as long."""
-VIEWS = 7
-"""Views answered so far."""
-QUERIES = 8
-"""Key queries answered so far."""
-VIEW_HEADER = 9
+VIEW_HEADER = 7
 """Address and length of an answer's header before the opaque, then behind it."""
-QUERY_HEADER = 13
-KNOWN = 17
+QUERY_HEADER = 11
+KNOWN = 15
 """Address that describes the known pulls, see :mod:`broker.kernels.known_pulls`."""
+VIEWS = 16
+"""What was answered so far: views, key queries, pulls, lite pulls."""
+QUERIES = 17
+PULLS = 18
+LITE_PULLS = 19
+WALKED = 20
+"""What those key queries cost: entries walked, hits refused, wrong pointers, entries that point at no record."""
+REFUSED = 21
+BAD_POINTERS = 22
+STRAYS = 23
 REQUEST = 24
 QUERY = REQUEST + p.LENGTH
 RESULTS = QUERY + 16
@@ -184,6 +194,10 @@ def answer_query(catalog: np.ndarray, table: np.ndarray, request: np.ndarray, ou
         copy_bytes(output, load_native_i64(hit + 8), load_native_i64(hit + 16))
         output += load_native_i64(hit + 16)
     table[QUERIES] += 1
+    table[WALKED] += results[RESULT_WALKED]
+    table[REFUSED] += results[RESULT_REFUSED]
+    table[BAD_POINTERS] += results[RESULT_BAD_POINTERS]
+    table[STRAYS] += results[RESULT_STRAYS]
     return output
 
 
@@ -200,6 +214,8 @@ def answer_request(catalog: np.ndarray, table: np.ndarray, request: np.ndarray, 
     limit = min(table[BODY_LIMIT], LONGEST_BODY)
     end = answer_pull(catalog, known, request, table[PULL_RESULTS:TABLE_LENGTH], output, limit, tick)
     table[STEPS] -= load_native_i64(known + 8 * OF_STEPS)
+    if end != output:
+        table[PULLS if code == p.PULL else LITE_PULLS] += 1
     return end
 
 

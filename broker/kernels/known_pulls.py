@@ -32,12 +32,9 @@ OF_ROWS = 2
 OF_COMMITS = 3
 """Address of the commits that are to be handed on: two native i64 each, the number of a row and an offset."""
 OF_COMMIT_COUNT = 4
-OF_PULLS = 5
-"""Pulls answered so far."""
-OF_LITE_PULLS = 6
-OF_STEPS = 7
+OF_STEPS = 5
 """What the last pull cost, in steps of a key query."""
-OF_LENGTH = 8
+OF_LENGTH = 6
 
 RUN_SHIFT = 16
 RUN_UNITS = 1 << RUN_SHIFT
@@ -266,6 +263,4 @@ def answer_pull(
         return output
     output = write_header(output, row, queue_offset + passed, request, total)
     note_commit(known, number, request)
-    counter = known + 8 * (OF_PULLS if request[p.CODE] == p.PULL else OF_LITE_PULLS)
-    store_native_i64(counter, load_native_i64(counter) + 1)
     return write_records(output, catalog, results)

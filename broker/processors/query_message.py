@@ -92,13 +92,19 @@ class QueryMessageProcessor:
             record = self._record_of_offset_id(decode_message_id(header.key), request)
             if record is not None:
                 return self._found(record, NOTHING_TO_DISCLOSE)
-        answer = self._store.query(query)
+        answer = self._searched(query)
         if not answer.records:
             answer = self._query_in_namespace(query, request) or answer
         if not answer.records:
             return self._none(header, answer)
         records = self._rewritten(answer.records, request) if self._rewrite else answer.records
         return self._found(records, _disclosures(answer))
+
+    def _searched(self, query: KeyQuery) -> QueryAnswer:
+        answer = self._store.query(query)
+        if self._service.meter is not None:
+            self._service.meter.searched(answer.numbers)
+        return answer
 
     def _found(self, records: bytes | memoryview, disclosures: dict[str, str]) -> Response:
         last_update = self._store.index_last_update()
@@ -139,7 +145,7 @@ class QueryMessageProcessor:
         namespace = fields.get("ns")
         if not namespace or fields.get("nsd", "").lower() != "true" or query.topic.startswith(f"{namespace}%"):
             return None
-        answer = self._store.query(msgspec.structs.replace(query, topic=f"{namespace}%{query.topic}"))
+        answer = self._searched(msgspec.structs.replace(query, topic=f"{namespace}%{query.topic}"))
         return answer if answer.records else None
 
     def _record_of_offset_id(self, message_id: MessageId, request: Request) -> bytes | memoryview | None:

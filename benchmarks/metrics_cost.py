@@ -1,0 +1,178 @@
+"""What it costs to count: CPU of a view with metrics and without, in the same run, round by round.
+
+    python -m benchmarks.metrics_cost
+
+Two servers run on one store: one counts nothing (`--slow-query 0`, no `--http`), one counts and is scraped every
+second. Rounds alternate between them. The same is then measured without sockets: reads of 1 and 16 views handed to a
+connection of each kind, in the fast lane and on the ordinary way; without the kernel's share the ratio is higher there.
+"""
+
+import asyncio
+import statistics
+import tempfile
+import threading
+import time
+import urllib.request
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import click
+
+from benchmarks.java_broker import find_jars
+from benchmarks.make_store import DEFAULT_STORE_DIRECTORY, make_store
+from benchmarks.measure import MANY, ONE, ROOT, Target, run_load_process, warm_kernel_cache
+from benchmarks.remoting import encode_request, view_fields
+from benchmarks.report import machine
+from benchmarks.server_process import ServerProcess, free_port, rocketlens_command
+from benchmarks.store_plan import StoreParameters, StorePlan
+from broker.broker_service import BrokerService, build_processors
+from broker.config import ServeOptions
+from broker.connection import Connection
+from broker.connection_settings import ConnectionSettings
+from broker.dispatcher import Dispatcher
+from broker.fast_lane import FastLane
+from broker.metrics_meter import Meter
+from broker.slow_queries import SlowQueries
+from storage.message_store import MessageStore
+
+VIEW_MESSAGE_BY_ID = 33
+WITHOUT, WITH = "without", "with"
+COUNTS = {MANY: 100_000, ONE: 8_000}
+READS = {1: 4_000, 16: 800}
+BLOCKS = 9
+"""How often the two kinds of connection take turns in a round."""
+
+
+class _Nowhere(asyncio.Transport):
+    """A transport that sends nothing."""
+
+    def write(self, data: Any) -> None:
+        """Forget it."""
+
+    def writelines(self, list_of_data: Iterable[Any]) -> None:
+        """Forget it."""
+
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
+        """An address for every question but the one for TLS."""
+        return None if name == "sslcontext" else ("127.0.0.1", 10911)
+
+    def get_write_buffer_size(self) -> int:
+        """Nothing waits."""
+        return 0
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
+        """Nothing will."""
+
+
+@contextmanager
+def _server(store: Path, state: Path, *options: str) -> Iterator[ServerProcess]:
+    port = free_port()
+    state.mkdir()
+    command = [*rocketlens_command(store, port, state), *options]
+    with ServerProcess(command, port, log=state / "server.log", directory=ROOT) as process:
+        process.wait_until_open()
+        yield process
+
+
+def _scrape(port: int, stop: threading.Event) -> None:
+    while not stop.wait(1.0):
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+            answer.read()
+
+
+def measure_servers(store: Path, scratch: Path, rounds: int) -> dict[str, dict[str, list[float]]]:
+    """``[mode][with or without]`` → µs of CPU a view, one figure a round."""
+    http = free_port()
+    stop = threading.Event()
+    figures: dict[str, dict[str, list[float]]] = {mode: {WITHOUT: [], WITH: []} for mode in COUNTS}
+    with ExitStack() as stack:
+        without = stack.enter_context(_server(store, scratch / WITHOUT, "--slow-query", "0"))
+        counted = stack.enter_context(_server(store, scratch / WITH, "--http", f"127.0.0.1:{http}"))
+        scraper = threading.Thread(target=_scrape, args=(http, stop))
+        scraper.start()
+        stack.callback(lambda: (stop.set(), scraper.join()))
+        targets = [Target(WITHOUT, without, store), Target(WITH, counted, store)]
+        for number in range(-1, rounds):
+            for mode, count in COUNTS.items():
+                for target in targets if number % 2 else targets[::-1]:
+                    report = run_load_process(target, "view", count, mode, number + 1)
+                    if number >= 0:  # the first round warms up
+                        figures[mode][target.name].append(report["server_cpu_us"])
+    return figures
+
+
+def _connection(service: BrokerService, meter: Meter | None, *, has_lane: bool) -> Connection:
+    lane = FastLane(service) if has_lane else None
+    settings = ConnectionSettings(Dispatcher(build_processors(service)), fast_lane=lane)
+    settings.meter = meter
+    if meter is not None:
+        meter.lane = lane
+    connection = Connection(settings)
+    connection.connection_made(_Nowhere())
+    return connection
+
+
+async def measure_connections(store: Path, offsets: list[int], rounds: int) -> dict[str, dict[str, list[float]]]:
+    """``[case][with or without]`` → µs a view, one figure a round."""
+    service = BrokerService.of(MessageStore.open(store), ServeOptions(store))
+    figures: dict[str, dict[str, list[float]]] = {}
+    for has_lane in (True, False):
+        meters = {WITHOUT: None, WITH: Meter(slow=SlowQueries())}
+        connections = {kind: _connection(service, meter, has_lane=has_lane) for kind, meter in meters.items()}
+        for views, reads in READS.items():
+            data = b"".join(encode_request(VIEW_MESSAGE_BY_ID, view_fields(offset), 1) for offset in offsets[:views])
+            case = f"{'fast lane' if has_lane else 'ordinary way'}, {views} a read"
+            figures[case] = {WITHOUT: [], WITH: []}
+            for _ in range(rounds):
+                _take_turns(connections, data, reads, views, figures[case])
+    return figures
+
+
+def _take_turns(
+    connections: dict[str, Connection], data: bytes, reads: int, views: int, figures: dict[str, list[float]]
+) -> None:
+    taken: dict[str, list[float]] = {kind: [] for kind in connections}
+    for block in range(BLOCKS):
+        for kind in list(connections)[:: 1 if block % 2 else -1]:
+            connection = connections[kind]
+            started = time.process_time_ns()
+            for _ in range(reads):
+                connection.data_received(data)
+            taken[kind].append((time.process_time_ns() - started) / 1000 / reads / views)
+    for kind, some in taken.items():
+        figures[kind].append(min(some))
+
+
+def _print(title: str, figures: dict[str, dict[str, list[float]]]) -> None:
+    print(f"\n{title}\n")
+    print("| case | without, µs a view | with | ratio of the medians | ratios of the rounds |")
+    print("|---|---|---|---|---|")
+    for case, kinds in figures.items():
+        without, counted = (statistics.median(kinds[kind]) for kind in (WITHOUT, WITH))
+        ratios = sorted(b / a for a, b in zip(kinds[WITHOUT], kinds[WITH], strict=True))
+        spread = f"{ratios[0]:.3f} … {statistics.median(ratios):.3f} … {ratios[-1]:.3f}"
+        print(f"| {case} | {without:.2f} | {counted:.2f} | {counted / without:.3f} | {spread} |")
+
+
+@click.command()
+@click.option("--store-dir", type=click.Path(path_type=Path), default=DEFAULT_STORE_DIRECTORY, show_default=True)
+@click.option("--count", default=StoreParameters.count, show_default=True, help="Messages in the store.")
+@click.option("--rounds", default=9, show_default=True)
+@click.option("--sockets/--no-sockets", default=True, show_default=True, help="Whether to measure servers too.")
+def main(store_dir: Path, count: int, rounds: int, sockets: bool) -> None:
+    """Measure, and print a table."""
+    parameters = StoreParameters(count=count)
+    store = make_store(store_dir, parameters, find_jars(None))
+    warm_kernel_cache(store)
+    print(machine())
+    if sockets:
+        with tempfile.TemporaryDirectory() as scratch:
+            _print("servers, CPU of the process", measure_servers(store, Path(scratch), rounds))
+    offsets = cast(list[int], StorePlan(parameters).physical_offsets[:1000].tolist())
+    _print("connections alone, CPU of the thread", asyncio.run(measure_connections(store, offsets, rounds)))
+
+
+if __name__ == "__main__":
+    main()

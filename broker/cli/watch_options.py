@@ -1,0 +1,52 @@
+"""Options of `serve` by which it is watched: metrics, health, the log."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from broker.cli.options import endpoint
+from broker.config import DEFAULT_MILLISECONDS, Endpoint
+from broker.log_format import FORMATS, TEXT
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+
+def http_endpoint(text: str) -> Endpoint:
+    """Read `HOST:PORT`, or a port alone, which is one of the loopback address."""
+    port = text.strip().removeprefix(":")
+    return endpoint(f"127.0.0.1:{port}" if port.isdigit() else text)
+
+
+_WATCH_OPTIONS = (
+    click.option(
+        "--http",
+        type=http_endpoint,
+        metavar="[HOST:]PORT",
+        help="Answer /metrics (Prometheus), /healthz and /readyz here by plain HTTP; without HOST on the loopback "
+        "address. Nothing asks who is calling.",
+    ),
+    click.option(
+        "--slow-query",
+        "slow_query_milliseconds",
+        type=click.FloatRange(0, 86_400_000),
+        default=DEFAULT_MILLISECONDS,
+        show_default=True,
+        metavar="MILLISECONDS",
+        help="Log requests that take longer, each with its reason; 0 logs none.",
+    ),
+    click.option(
+        "--log-format",
+        type=click.Choice(FORMATS),
+        default=TEXT,
+        show_default=True,
+        help="Lines of the log on stderr: for people, or a JSON object each.",
+    ),
+)
+
+
+def watch_options(command: Command) -> Command:
+    """Add what says how the server is watched."""
+    for option in reversed(_WATCH_OPTIONS):
+        command = option(command)
+    return command

@@ -1,0 +1,128 @@
+"""Every metric at `/metrics`: name, kind, labels, and what it says. docs/metrics.md has the same table.
+
+Names follow Prometheus' conventions: base units, counters end in `_total`.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+
+PREFIX: Final = "rocketlens_"
+
+COUNTER: Final = "counter"
+GAUGE: Final = "gauge"
+HISTOGRAM: Final = "histogram"
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One metric; `name` without the prefix, counters without `_total`."""
+
+    name: str
+    kind: str
+    labels: tuple[str, ...]
+    meaning: str
+
+    @property
+    def full_name(self) -> str:
+        """As queries write it."""
+        return f"{PREFIX}{self.name}{'_total' * (self.kind == COUNTER)}"
+
+    def empty(self) -> Metric:
+        """A family of samples, none so far."""
+        types = {COUNTER: CounterMetricFamily, GAUGE: GaugeMetricFamily, HISTOGRAM: HistogramMetricFamily}
+        made: Metric = types[self.kind](f"{PREFIX}{self.name}", self.meaning, labels=self.labels)
+        return made
+
+
+STORE: Final = ("broker",)
+
+FAMILIES: Final = (
+    Family("build_info", GAUGE, ("version",), "Always 1."),
+    Family("workers", GAUGE, (), "Processes that are to serve."),
+    Family("worker_up", GAUGE, ("worker",), "1 while a worker serves and its event loop turns."),
+    Family("worker_starts", COUNTER, ("worker",), "How often a worker was started; above 1, one has died."),
+    Family("worker_resident_memory_bytes", GAUGE, ("worker",), "Memory of a worker, mapped files included."),
+    Family("cpu_seconds", COUNTER, (), "CPU that all workers have used, user and system."),
+    Family("requests", COUNTER, ("code", "result"), "Requests that were answered, by request code and result."),
+    Family("fast_lane_requests", COUNTER, (), "Those of them that compiled code has answered."),
+    Family(
+        "turn_duration_seconds",
+        HISTOGRAM,
+        (),
+        "From when a read came in until all answers to it that could be given at once were handed to the kernel.",
+    ),
+    Family(
+        "request_duration_seconds",
+        HISTOGRAM,
+        ("code",),
+        "The same for each request that was not answered by compiled code; waiting is in it, held pulls are not.",
+    ),
+    Family("received_bytes", COUNTER, (), "Bytes of requests, without TLS."),
+    Family("sent_bytes", COUNTER, (), "Bytes of answers, without TLS."),
+    Family("connections", GAUGE, (), "Connections that are open."),
+    Family("connections_accepted", COUNTER, (), "Connections that were accepted."),
+    Family("connections_dropped", COUNTER, (), "Connections that were closed because a limit was reached."),
+    Family("long_polls", GAUGE, (), "Pulls that are held until messages come."),
+    Family("long_polls_held", COUNTER, (), "Pulls that were held."),
+    Family("waiting_bytes", GAUGE, (), "What requests hold that wait, counted as the limit in_flight_bytes is."),
+    Family("unfinished_bytes", GAUGE, (), "Bytes received of requests that are not whole yet."),
+    Family("unsent_bytes", GAUGE, (), "Bytes of answers that their clients have not read."),
+    Family("pool_work", GAUGE, (), "Look-ups that are on a thread or wait for one."),
+    Family("pool_wait_seconds", COUNTER, (), "How long requests have waited for a thread."),
+    Family("waited_requests", COUNTER, ("reason",), "Requests that could not be answered at once, by why."),
+    Family("slow_queries", COUNTER, ("reason",), "Requests that took longer than --slow-query."),
+    Family("key_queries", COUNTER, (), "Look-ups by key, unique key or tag."),
+    Family("chain_steps", COUNTER, (), "Index entries that they have walked."),
+    Family("collisions_refused", COUNTER, (), "Index entries of the right hash and the wrong message."),
+    Family("damage_met", COUNTER, ("kind",), "Index entries that point nowhere or at no record, met by look-ups."),
+    Family("commit_log_min_offset_bytes", GAUGE, STORE, "Physical offset at which the log begins."),
+    Family("commit_log_max_offset_bytes", GAUGE, STORE, "Physical offset at which it ends."),
+    Family("commit_log_first_timestamp_seconds", GAUGE, STORE, "When its first message was stored."),
+    Family("commit_log_last_timestamp_seconds", GAUGE, STORE, "When the newest message was stored that is found."),
+    Family("commit_log_segments", GAUGE, STORE, "Files of the log."),
+    Family("index_files", GAUGE, STORE, "Index files that are used."),
+    Family("index_last_timestamp_seconds", GAUGE, STORE, "The end timestamp of the newest one."),
+    Family("index_covered_ratio", GAUGE, STORE, "Part of the log whose keys are in index files."),
+    Family("index_lag_bytes", GAUGE, STORE, "Bytes of log behind the last record that an index file knows."),
+    Family("index_unscanned_bytes", GAUGE, STORE, "Bytes of log whose keys are in no file and not scanned yet."),
+    Family("index_scanned_entries", GAUGE, STORE, "Entries that were scanned from the log, in memory."),
+    Family("damage", GAUGE, (*STORE, "kind"), "Places of damage in the store, as far as they are known."),
+    Family("store_live", GAUGE, STORE, "1 while a running broker holds the store."),
+    Family("topics", GAUGE, STORE, "Topics that have queues."),
+    Family("consumer_group_lag_messages", GAUGE, (*STORE, "group", "topic"), "Messages that a group has not consumed."),
+    Family(
+        "consumer_group_lag_seconds",
+        GAUGE,
+        (*STORE, "group", "topic"),
+        "How long ago the oldest of them was stored, 0 without any.",
+    ),
+    Family("consumer_group_pairs_left_out", GAUGE, STORE, "Pairs of group and topic beyond those that are shown."),
+)
+"""All of them, in the order in which they are served."""
+
+BY_NAME: Final = {family.name: family for family in FAMILIES}
+
+
+class Samples:
+    """Families that are being filled."""
+
+    def __init__(self) -> None:
+        self._families = {family.name: family.empty() for family in FAMILIES}
+
+    def put(self, name: str, value: float, *labels: str) -> None:
+        """Add a sample of a counter or gauge."""
+        family = self._families[name]
+        assert isinstance(family, CounterMetricFamily | GaugeMetricFamily)
+        family.add_metric(labels, value)
+
+    def put_histogram(self, name: str, buckets: list[tuple[str, float]], total: float, *labels: str) -> None:
+        """Add the cumulated buckets of a histogram, the last one being `+Inf`."""
+        family = self._families[name]
+        assert isinstance(family, HistogramMetricFamily)
+        family.add_metric(labels, buckets, total)
+
+    def all(self) -> list[Metric]:
+        """All families, those without a sample too."""
+        return list(self._families.values())

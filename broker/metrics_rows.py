@@ -1,0 +1,149 @@
+"""Where the figures of all workers stand: a row of int64 for each, in memory that the workers share.
+
+The supervisor makes the memory before it forks, so that a row outlives the worker that writes to it: its successor
+counts on, and no counter ever goes back. A place of a row has one writer, the worker's event loop, but for the
+``POOL_`` places, which threads write under a lock; readers need none. A row is scalars, then how often which request
+code ended with which result, then how long those of each code took that the fast lane did not answer.
+
+| from | places | content |
+|---|---|---|
+| 0 | SCALARS | the places named below |
+| TURNS | DURATION_PLACES | turns of the event loop by duration, then the sum of the durations in ns |
+| REQUESTS | CODES × RESULTS | requests by code and result |
+| DURATIONS | CODES × DURATION_PLACES | of each code: requests by duration, then the sum of the durations in ns |
+"""
+
+import mmap
+import os
+import time
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from protocol.codes import RequestCode, ResponseCode
+
+Row = memoryview
+"""Of native int64."""
+
+# State of the worker.
+HEARTBEAT: Final = 0
+"""When the row was last brought up to date: ns of the monotonic clock, which is the same in all processes."""
+STATE: Final = 1
+PROCESS: Final = 2
+STARTS: Final = 3
+CPU: Final = 4
+"""ns of CPU, as far as workers told before they died."""
+
+# What is so at present; nothing once the worker is gone.
+CONNECTIONS: Final = 5
+HELD_PULLS: Final = 6
+POOL_WORK: Final = 7
+IN_FLIGHT_BYTES: Final = 8
+UNFINISHED_BYTES: Final = 9
+UNSENT_BYTES: Final = 10
+
+# What is counted.
+RECEIVED_BYTES: Final = 16
+SENT_BYTES: Final = 17
+ACCEPTED: Final = 18
+DROPPED: Final = 19
+HELD_TOTAL: Final = 20
+LANE_REQUESTS: Final = 21
+POOL_WAIT: Final = 22
+"""ns that requests have waited for a thread."""
+SEARCH: Final = 24
+"""What key queries cost: as many places as SEARCH_FIGURES; the same again for those made on threads."""
+SEARCH_FIGURES: Final = ("queries", "steps", "refused", "bad_pointers", "strays")
+POOL_SEARCH: Final = SEARCH + len(SEARCH_FIGURES)
+WAITED: Final = 36
+"""Requests that could not be answered at once, by REASONS."""
+SLOW: Final = 42
+"""Slow queries, by REASONS."""
+SCALARS: Final = 48
+
+COLD, LONG_CHAIN, SCAN, POOL_QUEUE, WORKER_0, EVENT_LOOP = range(6)
+REASONS: Final = ("cold", "long_chain", "scan", "pool_queue", "worker_0", "event_loop")
+"""Why a request waits or is slow; docs/metrics.md says what each means."""
+
+GONE, SERVING, STOPPING = range(3)
+"""What STATE says."""
+
+OTHER: Final = "OTHER"
+UNREADABLE: Final = "UNREADABLE"
+"""The label of a frame that is no command."""
+
+CODES: Final = (UNREADABLE, *(code.name for code in RequestCode), OTHER)
+RESULTS: Final = (*(code.name for code in ResponseCode), OTHER)
+_CODE_SLOTS: Final = {0: 0} | {int(code): number for number, code in enumerate(RequestCode, 1)}
+_RESULT_SLOTS: Final = {int(code): number for number, code in enumerate(ResponseCode)}
+
+SHORTEST_BUCKET: Final = 14
+BUCKETS: Final = 23
+"""Bucket i holds what took less than 2**(i + SHORTEST_BUCKET) ns, the last one what took longer: from 16 µs to 34 s."""
+DURATION_PLACES: Final = BUCKETS + 1
+BUCKET_OF: Final = tuple(min(max(bits - SHORTEST_BUCKET, 0), BUCKETS - 1) for bits in range(65))
+"""The bucket of a duration by the bits that its nanoseconds take."""
+
+TURNS: Final = SCALARS
+REQUESTS: Final = TURNS + DURATION_PLACES
+DURATIONS: Final = REQUESTS + len(CODES) * len(RESULTS)
+ROW_LENGTH: Final = DURATIONS + len(CODES) * DURATION_PLACES
+
+FRESH_SECONDS: Final = 3.0
+"""A worker that was not heard of for longer is gone, or its event loop stands still."""
+
+
+def places_of(code: int, result: int) -> tuple[int, int]:
+    """Where requests of a code with a result are counted, and where the durations of the code's requests begin."""
+    code_slot = _CODE_SLOTS.get(code, len(CODES) - 1)
+    result_slot = _RESULT_SLOTS.get(result, len(RESULTS) - 1)
+    return REQUESTS + code_slot * len(RESULTS) + result_slot, DURATIONS + code_slot * DURATION_PLACES
+
+
+def bucket_bounds() -> list[float]:
+    """Below how many seconds the durations of each bucket but the last one are."""
+    return [2.0 ** (number + SHORTEST_BUCKET) / 1e9 for number in range(BUCKETS - 1)]
+
+
+class MetricsRows:
+    """The memory of all rows; made before workers are forked."""
+
+    def __init__(self, workers: int = 1) -> None:
+        """A row for each of `workers`, of zeros; pages that are never written to take no memory."""
+        self._memory = mmap.mmap(-1, workers * ROW_LENGTH * 8)
+        self._rows: npt.NDArray[np.int64] = np.frombuffer(self._memory, np.int64).reshape(workers, ROW_LENGTH)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def begin(self, number: int) -> Row:
+        """The row of a worker that starts: what its predecessor counted is kept, what was so at the time is not."""
+        row = memoryview(self._memory).cast("q")[number * ROW_LENGTH : (number + 1) * ROW_LENGTH]
+        for place in range(CONNECTIONS, UNSENT_BYTES + 1):
+            row[place] = 0
+        row[STATE], row[HEARTBEAT], row[PROCESS] = GONE, 0, os.getpid()
+        row[STARTS] += 1
+        return row
+
+    def totals(self) -> npt.NDArray[np.int64]:
+        """The sum of all rows; of what is so at present, only that of workers that are there."""
+        rows = self._rows.copy()
+        rows[[not is_there for is_there in self.are_there()], CONNECTIONS : UNSENT_BYTES + 1] = 0
+        totals: npt.NDArray[np.int64] = rows.sum(axis=0)
+        return totals
+
+    def column(self, place: int) -> list[int]:
+        """One place of each worker."""
+        numbers: list[int] = self._rows[:, place].tolist()
+        return numbers
+
+    def are_there(self) -> list[bool]:
+        """Of each worker, whether it was heard of just now."""
+        oldest = time.monotonic_ns() - FRESH_SECONDS * 1e9
+        return [heard >= oldest for heard in self.column(HEARTBEAT)]
+
+    def are_serving(self) -> list[bool]:
+        """Of each worker, whether clients can connect to it."""
+        states = zip(self.are_there(), self.column(STATE), strict=True)
+        return [is_there and state == SERVING for is_there, state in states]

@@ -1,0 +1,147 @@
+"""Figures of the served store: where log and index begin and end, what is damaged, how far consumer groups are behind.
+
+They are read from the store when they are asked for, on a thread that may wait for the disk. What one reading may cost
+is bounded: clients can commit offsets under any number of names.
+"""
+
+import itertools
+import time
+from typing import Final
+
+from broker.broker_service import BrokerService
+from broker.metrics_families import Samples
+from protocol.errors import RocketLensError
+from storage.queue import Queue
+from storage.ranges import total_length
+from storage.snapshot import Snapshot
+
+MOST_PAIRS: Final = 2_000
+"""Pairs of group and topic that are shown."""
+
+MOST_QUEUES: Final = 20_000
+"""Queues of all of them that are looked at."""
+
+MOST_READS: Final = 500
+"""Messages that one reading looks for in the log to learn when they were stored; the rest are left to the next."""
+
+Place = tuple[str, int, int]
+"""Topic, queue id and queue offset of a message."""
+
+
+class StoreFigures:
+    """Reads the figures of one service; one reading at a time."""
+
+    def __init__(self, service: BrokerService) -> None:
+        self._service = service
+        self._broker = service.broker_name
+        self._stored: dict[Place, int] = {}
+        """When the messages were stored that groups have to consume next, ms."""
+
+    def read(self, samples: Samples) -> None:
+        """Put in the figures as they are now. Waits for the disk."""
+        snapshot = self._service.store.snapshot
+        self._read_log(samples, snapshot)
+        self._read_index(samples, snapshot)
+        self._read_damage(samples, snapshot)
+        samples.put("store_live", float(snapshot.state.is_live), self._broker)
+        samples.put("topics", len(snapshot.queues.topics()), self._broker)
+        self._read_groups(samples, snapshot)
+
+    def _read_log(self, samples: Samples, snapshot: Snapshot) -> None:
+        log = snapshot.commit_log
+        samples.put("commit_log_min_offset_bytes", log.minimum, self._broker)
+        samples.put("commit_log_max_offset_bytes", log.end, self._broker)
+        samples.put("commit_log_segments", len(log.segments), self._broker)
+        first = log.store_timestamp_at(log.minimum, 1)
+        if first > 0:
+            samples.put("commit_log_first_timestamp_seconds", first / 1000, self._broker)
+        last = self._last_timestamp(snapshot)
+        if last > 0:
+            samples.put("commit_log_last_timestamp_seconds", last / 1000, self._broker)
+
+    def _last_timestamp(self, snapshot: Snapshot) -> int:
+        """Store time of the newest record with a key behind the index, else what the index says of its own end; ms."""
+        last = max((run.last for run in snapshot.tail.runs), default=-1)
+        found = snapshot.commit_log.store_timestamp_at(last, 1) if last >= 0 else 0
+        return max(found, snapshot.index.last_update[0])
+
+    def _read_index(self, samples: Samples, snapshot: Snapshot) -> None:
+        log, index, tail = snapshot.commit_log, snapshot.index, snapshot.tail
+        size = log.end - log.minimum
+        covered = 1.0 - total_length(tail.scope) / size if size and index.files else 0.0
+        samples.put("index_files", len(index.files), self._broker)
+        if index.last_update[0] > 0:
+            samples.put("index_last_timestamp_seconds", index.last_update[0] / 1000, self._broker)
+        samples.put("index_covered_ratio", min(max(covered, 0.0), 1.0), self._broker)
+        samples.put("index_lag_bytes", snapshot.beyond_index, self._broker)
+        samples.put("index_unscanned_bytes", tail.remaining_bytes, self._broker)
+        samples.put("index_scanned_entries", tail.entry_count, self._broker)
+
+    def _read_damage(self, samples: Samples, snapshot: Snapshot) -> None:
+        log = snapshot.commit_log
+        places = {
+            "record": len(log.damage) + len(snapshot.tail.skipped),
+            "hole": len(log.holes),
+            "unreadable_segment": len(log.unreadable),
+            "torn_end": int(log.torn_end is not None),
+            "index_file": len(snapshot.index.problems),
+            "queue": len(snapshot.queues.problems),
+            "config": len(snapshot.config.problems),
+        }
+        for kind, count in places.items():
+            samples.put("damage", count, self._broker, kind)
+
+    # ------------------------------------------------------------------ consumer groups
+
+    def _read_groups(self, samples: Samples, snapshot: Snapshot) -> None:
+        pairs = self._service.offsets.pairs()
+        reads = itertools.count()
+        stored: dict[Place, int] = {}
+        looked_at = shown = 0
+        for group, topic in pairs:
+            if shown == MOST_PAIRS or looked_at >= MOST_QUEUES:
+                break
+            offsets = self._service.offsets.offsets_of(group, topic)
+            looked_at += len(offsets)
+            behind = _behind(snapshot, topic, offsets)
+            samples.put("consumer_group_lag_messages", sum(lag for _, _, lag in behind), self._broker, group, topic)
+            oldest = [self._stored_at(queue, offset, reads, stored) for queue, offset, lag in behind if lag]
+            if None not in oldest:
+                ages = [time.time() - timestamp / 1000 for timestamp in oldest if timestamp and timestamp > 0]
+                age = max([0.0, *ages])
+                samples.put("consumer_group_lag_seconds", age, self._broker, group, topic)
+            shown += 1
+        self._stored = stored
+        samples.put("consumer_group_pairs_left_out", len(pairs) - shown, self._broker)
+
+    def _stored_at(
+        self, queue: Queue, queue_offset: int, reads: "itertools.count[int]", stored: dict[Place, int]
+    ) -> int | None:
+        """When a message was stored (ms), −1 where that cannot be read, None when enough was read for this time."""
+        place = queue.topic, queue.queue_id, queue_offset
+        known = self._stored.get(place)
+        if known is None:
+            if next(reads) >= MOST_READS:
+                return None
+            try:
+                known = queue.store_timestamp_at(queue_offset)
+            except RocketLensError:
+                known = -1
+        stored[place] = known
+        return known
+
+
+def _behind(snapshot: Snapshot, topic: str, offsets: dict[int, int]) -> list[tuple[Queue, int, int]]:
+    """Of each queue: the next message to consume that is still there, and how many were stored that are not consumed.
+
+    What has expired meanwhile counts, as it does in mqadmin's consumerProgress.
+    """
+    behind = []
+    for queue_id, offset in offsets.items():
+        try:
+            queue = snapshot.queues.queue(topic, queue_id)
+            if queue is not None:
+                behind.append((queue, max(offset, queue.min_offset), max(queue.max_offset - offset, 0)))
+        except RocketLensError:
+            continue
+    return behind

@@ -1,0 +1,1 @@
+"""The second port, of HTTP: metrics and health."""

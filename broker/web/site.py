@@ -1,0 +1,79 @@
+"""What the HTTP port answers: `/metrics`, `/healthz`, `/readyz`; GET and HEAD alone, never a traceback."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from broker.lookup_pool import LookupPool
+from broker.metrics_rows import MetricsRows
+
+RENDER_SECONDS: Final = 10.0
+"""How long a scrape may take; Prometheus gives up after as long unless told otherwise."""
+
+NO_STORE: Final = {"Cache-Control": "no-store"}
+
+Render = Callable[[str], tuple[bytes, str]]
+"""Makes body and content type for an Accept header; waits for the disk."""
+
+
+class Site:
+    """The application of one server. Its thread is its own: look-ups that hang must not hide what they do."""
+
+    def __init__(self, rows: MetricsRows, render: Render) -> None:
+        self._rows, self._render = rows, render
+        self._pool = LookupPool(1)
+        self._rendering: dict[str, asyncio.Future[tuple[bytes, str]]] = {}
+        self.is_stopping = False
+        """Whether not to be ready any more."""
+        self.before_render: Callable[[], None] = _do_nothing
+        """Called on the event loop before figures are read."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether its thread has nothing to do."""
+        return len(self._pool) == 0
+
+    def application(self) -> Starlette:
+        """The routes, for an ASGI server."""
+        routes = (("/metrics", self.metrics), ("/healthz", self.healthz), ("/readyz", self.readyz))
+        return Starlette(routes=[Route(path, answer, methods=["GET"]) for path, answer in routes])
+
+    def close(self) -> None:
+        """Render no more."""
+        self._pool.close()
+
+    async def metrics(self, request: Request) -> Response:
+        """All figures, in the form that the client asks for; who asks meanwhile is told the same."""
+        accept = "openmetrics" if "application/openmetrics-text" in request.headers.get("accept", "") else ""
+        future = self._rendering.get(accept)
+        if future is None:
+            self.before_render()
+            future = self._pool.run(None, lambda: self._render("application/openmetrics-text" if accept else ""))
+            self._rendering[accept] = future
+            future.add_done_callback(lambda _done: self._rendering.pop(accept, None))
+        try:
+            body, content_type = await asyncio.wait_for(asyncio.shield(future), RENDER_SECONDS)
+        except TimeoutError:
+            return PlainTextResponse("the store does not answer: its disk may hang\n", 503, NO_STORE)
+        return Response(body, headers={"Content-Type": content_type, **NO_STORE})
+
+    async def healthz(self, _request: Request) -> Response:
+        """That this process lives and its event loop turns."""
+        return PlainTextResponse("ok\n", headers=NO_STORE)
+
+    async def readyz(self, _request: Request) -> Response:
+        """Whether clients can connect to all workers, 503 otherwise."""
+        serving = self._rows.are_serving()
+        is_ready = all(serving) and not self.is_stopping
+        status = "stopping" if self.is_stopping else "ready" if is_ready else "starting"
+        answer = {"status": status, "workers": len(serving), "workers_serving": sum(serving)}
+        return JSONResponse(answer, 200 if is_ready else 503, NO_STORE)
+
+
+def _do_nothing() -> None:
+    """Where nothing is to be brought up to date."""
