@@ -35,6 +35,6 @@ CMD ["spark-class", "org.apache.spark.deploy.master.Master"]
 FROM base AS server
 COPY --from=build /opt/rocketlens /opt/rocketlens
 USER rocketlens
-EXPOSE 10911
+EXPOSE 10911 9180
 ENTRYPOINT ["rocketlens"]
-CMD ["serve", "/store", "--listen", "0.0.0.0:10911", "--state-dir", "/state"]
+CMD ["serve", "/store", "--listen", "0.0.0.0:10911", "--state-dir", "/state", "--http", "0.0.0.0:9180"]

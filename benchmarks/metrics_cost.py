@@ -2,15 +2,15 @@
 
     python -m benchmarks.metrics_cost
 
-Two servers run on one store: one counts nothing (`--slow-query 0`, no `--http`), one counts and is scraped every
-second. Rounds alternate between them. The same is then measured without sockets: reads of 1 and 16 views handed to a
-connection of each kind, in the fast lane and on the ordinary way; without the kernel's share the ratio is higher there.
+Two servers run on one store: one counts nothing (`--slow-query 0`, no `--http`), one counts. Rounds alternate between
+them; what a scrape costs is measured by itself afterwards. The same is then measured without sockets: reads of 1 and 16
+views handed to a connection of each kind, in the fast lane and on the ordinary way; without the kernel's share the
+ratio is higher there.
 """
 
 import asyncio
 import statistics
 import tempfile
-import threading
 import time
 import urllib.request
 from collections.abc import Iterable, Iterator
@@ -25,7 +25,7 @@ from benchmarks.make_store import DEFAULT_STORE_DIRECTORY, make_store
 from benchmarks.measure import MANY, ONE, ROOT, Target, run_load_process, warm_kernel_cache
 from benchmarks.remoting import encode_request, view_fields
 from benchmarks.report import machine
-from benchmarks.server_process import ServerProcess, free_port, rocketlens_command
+from benchmarks.server_process import ServerProcess, cpu_ns, free_port, rocketlens_command
 from benchmarks.store_plan import StoreParameters, StorePlan
 from broker.broker_service import BrokerService, build_processors
 from broker.config import ServeOptions
@@ -39,7 +39,8 @@ from storage.message_store import MessageStore
 
 VIEW_MESSAGE_BY_ID = 33
 WITHOUT, WITH = "without", "with"
-COUNTS = {MANY: 100_000, ONE: 8_000}
+COUNTS = {MANY: 100_000, ONE: 15_000}
+SCRAPES = 30
 READS = {1: 4_000, 16: 800}
 BLOCKS = 9
 """How often the two kinds of connection take turns in a round."""
@@ -76,23 +77,22 @@ def _server(store: Path, state: Path, *options: str) -> Iterator[ServerProcess]:
         yield process
 
 
-def _scrape(port: int, stop: threading.Event) -> None:
-    while not stop.wait(1.0):
+def _scrape_cost_ms(process: ServerProcess, port: int) -> float:
+    """CPU of one scrape, with the connection that it needs."""
+    before = cpu_ns(process.pid)
+    for _ in range(SCRAPES):
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
             answer.read()
+    return (cpu_ns(process.pid) - before) / SCRAPES / 1e6
 
 
-def measure_servers(store: Path, scratch: Path, rounds: int) -> dict[str, dict[str, list[float]]]:
-    """``[mode][with or without]`` → µs of CPU a view, one figure a round."""
+def measure_servers(store: Path, scratch: Path, rounds: int) -> tuple[dict[str, dict[str, list[float]]], float]:
+    """``[mode][with or without]`` → µs of CPU a view, one figure a round; then ms of CPU a scrape."""
     http = free_port()
-    stop = threading.Event()
     figures: dict[str, dict[str, list[float]]] = {mode: {WITHOUT: [], WITH: []} for mode in COUNTS}
     with ExitStack() as stack:
         without = stack.enter_context(_server(store, scratch / WITHOUT, "--slow-query", "0"))
         counted = stack.enter_context(_server(store, scratch / WITH, "--http", f"127.0.0.1:{http}"))
-        scraper = threading.Thread(target=_scrape, args=(http, stop))
-        scraper.start()
-        stack.callback(lambda: (stop.set(), scraper.join()))
         targets = [Target(WITHOUT, without, store), Target(WITH, counted, store)]
         for number in range(-1, rounds):
             for mode, count in COUNTS.items():
@@ -100,7 +100,7 @@ def measure_servers(store: Path, scratch: Path, rounds: int) -> dict[str, dict[s
                     report = run_load_process(target, "view", count, mode, number + 1)
                     if number >= 0:  # the first round warms up
                         figures[mode][target.name].append(report["server_cpu_us"])
-    return figures
+        return figures, _scrape_cost_ms(counted, http)
 
 
 def _connection(service: BrokerService, meter: Meter | None, *, has_lane: bool) -> Connection:
@@ -169,7 +169,9 @@ def main(store_dir: Path, count: int, rounds: int, sockets: bool) -> None:
     print(machine())
     if sockets:
         with tempfile.TemporaryDirectory() as scratch:
-            _print("servers, CPU of the process", measure_servers(store, Path(scratch), rounds))
+            figures, scrape = measure_servers(store, Path(scratch), rounds)
+            _print("servers, CPU of the process", figures)
+            print(f"\na scrape: {scrape:.1f} ms of CPU")
     offsets = cast(list[int], StorePlan(parameters).physical_offsets[:1000].tolist())
     _print("connections alone, CPU of the thread", asyncio.run(measure_connections(store, offsets, rounds)))
 

@@ -62,10 +62,13 @@ class Visit:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What a line says; times in milliseconds. `queued` and `disk` None where no thread was waited for."""
+    """What a line says; times in milliseconds. `queued` and `disk` None where no thread was waited for.
 
-    code: str
-    result: str
+    `code` and `result` None: a turn of the event loop whose requests compiled code has answered, or none at once.
+    """
+
+    code: str | None
+    result: str | None
     peer: str
     milliseconds: float
     reason: str
@@ -82,9 +85,11 @@ class Told:
         many = f" and {self.requests - 1} more in one turn" if self.requests > 1 else ""
         waited = "" if self.queued is None else f", {self.queued:g} ms for a thread, {self.disk:g} ms for the disk"
         detail = f" ({self.detail})" if self.detail else ""
+        code = "a turn of requests" if self.code is None else self.code
+        ended = "" if self.result is None else f" and ended with {self.result}"
         return (
-            f"slow query: {self.code}{of}{many} from {self.peer} took {self.milliseconds:g} ms and ended with "
-            f"{self.result}; {self.reason.replace('_', ' ')}{waited}{detail}"
+            f"slow query: {code}{of}{many} from {self.peer} took {self.milliseconds:g} ms{ended}; "
+            f"{self.reason.replace('_', ' ')}{waited}{detail}"
         )
 
     def fields(self) -> dict[str, object]:
@@ -128,9 +133,9 @@ class SlowQueries:
     def tell_turn(self, code: int, result: int, requests: int, peer: object, elapsed: int) -> None:
         """Tell of a turn of the event loop that took so long.
 
-        `code` and `result` are those of the first of its `requests`, 0 where compiled code has answered all.
+        `code` and `result` are those of the first of its `requests`, as far as they are known one by one.
         """
-        name, ended = (code_name(code), result_name(result)) if requests else ("FAST_LANE", result_name(0))
+        name, ended = (code_name(code), result_name(result)) if requests else (None, None)
         self._log(Told(name, ended, str(peer), _milliseconds(elapsed), REASONS[EVENT_LOOP], requests=requests))
 
     def _log(self, told: Told) -> None:

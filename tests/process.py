@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent
 COMMAND = (sys.executable, "-c", "from broker.cli.main import main; main(prog_name='rocketlens')")
 START_SECONDS = 90
 STOP_SECONDS = 5.0
-LINE = re.compile(r"rocketlens: serving (.+) on ([^ ,]+(?:, [^ ,]+)*)\n")
+LINE = re.compile(r"rocketlens: serving (.+) on ([^ ,;]+(?:, [^ ,;]+)*)(?:; HTTP at ([^ ]+))?\n")
 
 
 def rocketlens(*arguments: str | Path, env: dict[str, str] | None = None) -> "subprocess.CompletedProcess[bytes]":
@@ -41,6 +41,13 @@ class Serving:
         found = LINE.fullmatch(self.line)
         assert found, self.line
         return [Endpoint.parse(text) for text in found[2].split(", ")]
+
+    @property
+    def http_port(self) -> int:
+        """The port for metrics and health in its line."""
+        found = LINE.fullmatch(self.line)
+        assert found, self.line
+        return Endpoint.parse(found[3]).port
 
     @property
     def workers(self) -> list[int]:

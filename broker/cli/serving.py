@@ -117,7 +117,7 @@ def _bind(options: ServeOptions) -> Shared:
 
 def _announce(options: ServeOptions, shared: Shared) -> None:
     addresses = ", ".join(str(listener.endpoint) for listener in shared.bound[0])
-    http = "".join(f"; HTTP on {listener.endpoint}" for listener in shared.http[:1])
+    http = "".join(f"; HTTP at {listener.endpoint}" for listener in shared.http[:1])
     click.echo(f"rocketlens: serving {options.store} on {addresses}{http}")
 
 

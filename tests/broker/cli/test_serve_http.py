@@ -1,0 +1,123 @@
+"""`rocketlens serve --http` as processes: one, several, and what is left of the figures when one dies."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from broker.config import Endpoint
+from lane_requests import query, view
+from metric_figures import Figures, figure, read_figures
+from process import Serving, rocketlens, serving_process
+from protocol.frame import FrameDecoder
+
+DEADLINE_SECONDS = 20.0
+
+
+def ask(endpoint: Endpoint, frames: bytes, count: int) -> None:
+    """Send requests on a connection of their own, and wait for all answers."""
+    decoder = FrameDecoder()
+    with socket.create_connection(endpoint, DEADLINE_SECONDS) as connection:
+        connection.sendall(frames)
+        while count:
+            count -= len(decoder.feed(connection.recv(1 << 16)))
+
+
+def status_of(server: Serving, path: str) -> int:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}{path}", timeout=DEADLINE_SECONDS) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def eventually(server: Serving, check: Callable[[Figures], bool]) -> Figures:
+    """The figures, once they are as they should be; polled."""
+    end = time.monotonic() + DEADLINE_SECONDS
+    while True:
+        with contextlib.suppress(OSError):
+            figures = read_figures(server.http_port)
+            if check(figures):
+                return figures
+            assert time.monotonic() < end, figures
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize(
+    "options", [["--workers", "0", "--loop", "asyncio"], ["--workers", "0"], ["--loop", "asyncio"], []]
+)
+def test_one_process_tells_its_figures_and_health_on_both_loops(
+    options: list[str], g1_store: Path, tmp_path: Path
+) -> None:
+    with serving_process(g1_store, tmp_path, "--http", "0", *options) as server:
+        ask(server.endpoints[0], view(0) * 3 + query("TopicTest", "none"), 4)
+        assert (status_of(server, "/healthz"), status_of(server, "/readyz")) == (200, 200)
+        figures = read_figures(server.http_port)
+        assert figure(figures, "requests_total", code="VIEW_MESSAGE_BY_ID", result="SUCCESS") == 3
+        assert figure(figures, "requests_total", code="QUERY_MESSAGE", result="QUERY_NOT_FOUND") == 1
+        assert figure(figures, "worker_up", worker="0") == 1
+        assert figure(figures, "cpu_seconds_total") > 0
+        assert server.stop() == 0
+        assert "Traceback" not in server.errors.read_text()
+
+
+def test_figures_are_of_all_workers_and_outlive_each_of_them(g1_store: Path, tmp_path: Path) -> None:
+    with serving_process(g1_store, tmp_path, "--http", "0", "--workers", "3") as server:
+
+        def views(figures: Figures) -> float:
+            return figure(figures, "requests_total", code="VIEW_MESSAGE_BY_ID", result="SUCCESS")
+
+        for _ in range(30):
+            ask(server.endpoints[0], view(0) * 2, 2)
+        eventually(server, lambda figures: views(figures) == 60)
+        for number in (2, 0):
+            os.kill(server.workers[number], signal.SIGKILL)
+            figures = eventually(
+                server,
+                lambda figures, number=number: (
+                    figure(figures, "worker_starts_total", worker=str(number)) == 2
+                    and figure(figures, "worker_up", worker=str(number)) == 1
+                ),
+            )
+            assert views(figures) == 60
+        assert status_of(server, "/readyz") == 200
+        for _ in range(10):
+            ask(server.endpoints[0], view(0), 1)
+        eventually(server, lambda figures: views(figures) == 70)
+        assert server.stop() == 0
+
+
+def test_the_log_in_json_is_an_object_a_line_and_slow_queries_are_in_it(g1_store: Path, tmp_path: Path) -> None:
+    options = ("--log-format", "json", "--slow-query", "0.001")
+    with serving_process(g1_store, tmp_path, *options) as server:
+        ask(server.endpoints[0], query("TopicTest", "secret-key-4711"), 1)
+        assert server.stop() == 0
+    lines = server.errors.read_text().splitlines()
+    told = [json.loads(line) for line in lines]
+    (slow,) = [each for each in told if each["logger"] == "broker.slow_queries"]
+    assert (slow["code"], slow["result"], slow["reason"]) == ("QUERY_MESSAGE", "QUERY_NOT_FOUND", "event_loop")
+    assert not any("secret-key-4711" in line for line in lines)
+
+
+def test_an_http_port_in_use_ends_it_with_one_line(g1_store: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        outcome = rocketlens("serve", g1_store, "--listen", "127.0.0.1:0", "--http", str(port))
+    assert outcome.returncode == 1
+    assert outcome.stderr.decode() == f"rocketlens: cannot listen on 127.0.0.1:{port}: another process listens there\n"
+
+
+@pytest.mark.parametrize("text", ["nonsense", "127.0.0.1:99999", "127.0.0.1:", "[::1:80"])
+def test_an_http_address_that_is_none_is_a_usage_error(text: str, g1_store: Path) -> None:
+    outcome = rocketlens("serve", g1_store, "--http", text)
+    assert outcome.returncode == 2
+    assert b"--http" in outcome.stderr

@@ -1,0 +1,217 @@
+"""The HTTP port: what it answers, what it refuses, and that no client can keep it for himself."""
+
+import asyncio
+import contextlib
+import json
+import logging
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import pytest
+
+from broker import metrics_rows as rows
+from broker.listeners import bind_listeners, close_listeners
+from broker.metrics_rows import MetricsRows
+from broker.web import port as port_module
+from broker.web import site as site_module
+from broker.web.port import WebPort
+from broker.web.site import Site
+from broker_harness import DEADLINE_SECONDS, LOOPBACK, until
+
+pytestmark = pytest.mark.asyncio
+
+
+class Page:
+    """Renders a fixed text, fails, or waits, as told."""
+
+    def __init__(self) -> None:
+        self.body = b"figures 1\n"
+        self.error: Exception | None = None
+        self.release = threading.Event()
+        self.release.set()
+        self.rendered = 0
+
+    def render(self, accept: str) -> tuple[bytes, str]:
+        self.rendered += 1
+        assert self.release.wait(DEADLINE_SECONDS)
+        if self.error is not None:
+            raise self.error
+        return self.body, f"text/plain; accept={accept}"
+
+
+class Web:
+    """A port that serves a page."""
+
+    def __init__(self) -> None:
+        self.page, self.rows = Page(), MetricsRows()
+        (self.listener,) = bind_listeners([LOOPBACK])
+        self.site = Site(self.rows, self.page.render)
+        self.port = WebPort(self.site, [self.listener])
+        self.address = self.listener.endpoint
+
+    async def ask(self, request: bytes) -> bytes:
+        """All that comes back on a connection of its own until it is closed."""
+        reader, writer = await asyncio.open_connection(*self.address)
+        try:
+            writer.write(request)
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                return await reader.read()
+        except ConnectionResetError:
+            return b""
+        finally:
+            writer.close()
+
+    async def get(self, path: str, method: str = "GET", headers: str = "") -> tuple[int, str, bytes]:
+        """Status, headers and body of an answer."""
+        request = f"{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}\r\n".encode()
+        head, _, body = (await self.ask(request)).partition(b"\r\n\r\n")
+        return int(head.split()[1]), head.decode().lower(), body
+
+
+@contextlib.asynccontextmanager
+async def serving_web() -> AsyncIterator[Web]:
+    web = Web()
+    try:
+        web.port.start()
+        await until(lambda: web.port._server.started)
+        yield web
+    finally:
+        web.page.release.set()
+        await web.port.stop()
+        close_listeners([web.listener])
+
+
+async def test_figures_are_answered_in_the_form_asked_for() -> None:
+    async with serving_web() as web:
+        published: list[int] = []
+        web.site.before_render = lambda: published.append(1)
+        status, head, body = await web.get("/metrics")
+        assert (status, body) == (200, b"figures 1\n")
+        assert "cache-control: no-store" in head
+        assert "server:" not in head
+        _, head, _ = await web.get("/metrics", headers="Accept: application/openmetrics-text; version=1.0.0\r\n")
+        assert "accept=application/openmetrics-text" in head
+        assert published == [1, 1]
+
+
+async def test_head_is_answered_without_a_body_and_other_methods_are_refused() -> None:
+    async with serving_web() as web:
+        assert (await web.get("/healthz", "HEAD"))[::2] == (200, b"")
+        for path in ("/metrics", "/healthz", "/readyz"):
+            for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "NONSENSE"):
+                status, _, body = await web.get(path, method)
+                assert (status, body) == (405, b"Method Not Allowed")
+        assert (await web.get("/../etc/passwd"))[0] == 404
+        assert not web.page.rendered
+
+
+async def test_ready_is_who_serves_with_all_workers_and_does_not_stop() -> None:
+    async with serving_web() as web:
+        assert (await web.get("/readyz"))[0] == 503
+        row = web.rows.begin(0)
+        row[rows.STATE], row[rows.HEARTBEAT] = rows.SERVING, 2**62
+        status, _, body = await web.get("/readyz")
+        assert (status, json.loads(body)) == (200, {"status": "ready", "workers": 1, "workers_serving": 1})
+        web.site.is_stopping = True
+        status, _, body = await web.get("/readyz")
+        assert (status, json.loads(body)["status"]) == (503, "stopping")
+        assert (await web.get("/healthz"))[0] == 200
+
+
+async def test_a_failure_is_logged_and_answered_without_inner_details(caplog: pytest.LogCaptureFixture) -> None:
+    async with serving_web() as web:
+        web.page.error = RuntimeError("inner detail")
+        with caplog.at_level(logging.ERROR):
+            status, _, body = await web.get("/metrics")
+        assert (status, body) == (500, b"Internal Server Error")
+        assert "inner detail" in caplog.text
+        web.page.error = None
+        assert (await web.get("/metrics"))[0] == 200
+
+
+async def test_a_disk_that_hangs_stops_neither_health_nor_the_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(site_module, "RENDER_SECONDS", 0.2)
+    async with serving_web() as web:
+        web.page.release.clear()
+        statuses = [status for status, _, _ in await asyncio.gather(web.get("/metrics"), web.get("/metrics"))]
+        assert statuses == [503, 503]
+        assert (await web.get("/healthz"))[0] == 200
+        # All who asked meanwhile waited for one reading.
+        assert web.page.rendered == 1
+        assert not web.site.is_idle
+        web.page.release.set()
+        await until(lambda: web.site.is_idle)
+        assert (await web.get("/metrics"))[0] == 200
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        b"GET /metrics HTTP/1.1\r\nHost: x\r\nX-Long: " + b"a" * 20_000,
+        b"GET /" + b"a" * 20_000,
+        b"\x00\x00\x00\x20\x00\x00\x00\x1cnot http at all\r\n\r\n\r\n",
+        b"GET /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n",
+    ],
+    ids=["endless header", "endless target", "remoting frame", "wrong length"],
+)
+async def test_what_is_no_request_is_answered_400_and_closed(
+    request_bytes: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving_web() as web:
+        answer = await web.ask(request_bytes)
+        assert b" 400 " in answer.split(b"\r\n")[0]
+        assert not caplog.records
+        assert (await web.get("/healthz"))[0] == 200
+
+
+async def _slow_request(web: Web) -> None:
+    """A request that never ends."""
+    assert await web.ask(b"GET /metrics HTTP/1.1\r\nHost: x\r\n") == b""
+
+
+async def _slow_body(web: Web) -> None:
+    """A body that never comes: answered, for nobody reads it, and closed."""
+    assert b" 200 " in await web.ask(b"GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n")
+
+
+async def _slow_reader(web: Web) -> None:
+    """Who does not read his answer is cut off."""
+    web.page.body = bytes(64 << 20)
+    _, writer = await asyncio.open_connection(*web.address, limit=1024)
+    writer.write(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+    await until(lambda: bool(web.port._server.server_state.connections))
+    await until(lambda: not web.port._server.server_state.connections)
+    writer.transport.abort()
+
+
+@pytest.mark.parametrize("client", [_slow_request, _slow_body, _slow_reader])
+async def test_a_client_that_takes_its_time_is_closed(
+    client: Callable[[Web], Awaitable[None]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(port_module, "REQUEST_SECONDS", 0.5)
+    async with serving_web() as web:
+        await client(web)
+        await until(lambda: not web.port._server.server_state.connections)
+
+
+async def test_connections_beyond_so_many_are_closed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(port_module, "CONNECTIONS", 3)
+    async with serving_web() as web:
+        opened = [await asyncio.open_connection(*web.address) for _ in range(3)]
+        await until(lambda: len(web.port._server.server_state.connections) == 3)
+        assert await web.ask(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n") == b""
+        for _, writer in opened:
+            writer.close()
+        await until(lambda: not web.port._server.server_state.connections)
+        assert (await web.get("/healthz"))[0] == 200
+
+
+async def test_one_connection_may_ask_again_and_again() -> None:
+    async with serving_web() as web:
+        reader, writer = await asyncio.open_connection(*web.address)
+        for _ in range(3):
+            writer.write(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                assert b" 200 " in await reader.readuntil(b"\r\n\r\n")
+                assert await reader.readexactly(3) == b"ok\n"
+        writer.close()

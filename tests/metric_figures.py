@@ -1,0 +1,28 @@
+"""The figures that a server tells at /metrics, as numbers by name and labels."""
+
+import urllib.request
+from collections.abc import Mapping
+
+from prometheus_client.parser import text_string_to_metric_families
+
+Figures = Mapping[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+def figures_of(text: str) -> Figures:
+    """Every sample of a text."""
+    return {
+        (sample.name, frozenset(sample.labels.items())): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def figure(figures: Figures, name: str, **labels: str) -> float:
+    """One of them by its name without the prefix, 0 for one that was not told."""
+    return figures.get((f"rocketlens_{name}", frozenset(labels.items())), 0.0)
+
+
+def read_figures(port: int) -> Figures:
+    """What a server process on the loopback address tells."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as answer:
+        return figures_of(answer.read().decode())
