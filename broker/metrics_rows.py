@@ -62,8 +62,8 @@ SLOW: Final = 42
 """Slow queries, by REASONS."""
 SCALARS: Final = 48
 
-COLD, LONG_CHAIN, SCAN, POOL_QUEUE, WORKER_0, EVENT_LOOP = range(6)
-REASONS: Final = ("cold", "long_chain", "scan", "pool_queue", "worker_0", "event_loop")
+COLD, LONG_CHAIN, SCAN, POOL_QUEUE, ASKED_ANOTHER, EVENT_LOOP = range(6)
+REASONS: Final = ("cold", "long_chain", "scan", "pool_queue", "asked_another", "event_loop")
 """Why a request waits or is slow; docs/metrics.md says what each means."""
 
 GONE, SERVING, STOPPING = range(3)

@@ -1,9 +1,10 @@
 """The server's life: listen, serve until a signal, finish what is in flight, stop.
 
-Stopping is eight steps in order: take ourselves off the lists of name servers; close the listening sockets; refuse the
+Stopping is nine steps in order: take ourselves off the lists of name servers; close the listening sockets; refuse the
 pulls that wait for messages; where there are consumers, do the same for a moment with the pulls that are on their way;
-read nothing further, and answer what was received; after the timeout cut off who has not read his answers; let go of
-the thread pool; write down how far consumer groups have come.
+read nothing further, and answer what was received; after the timeout cut off who has not read his answers; close the
+HTTP port, which has said all the while that we stop; let go of the thread pool; write down how far consumer groups have
+come.
 """
 
 import asyncio

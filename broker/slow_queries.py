@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 
 from broker.config import DEFAULT_MILLISECONDS
-from broker.metrics_rows import COLD, EVENT_LOOP, LONG_CHAIN, POOL_QUEUE, REASONS, SCAN, WORKER_0
+from broker.metrics_rows import ASKED_ANOTHER, COLD, EVENT_LOOP, LONG_CHAIN, POOL_QUEUE, REASONS, SCAN
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Command, ext_fields_of
 from protocol.errors import ProtocolError
@@ -28,7 +28,7 @@ class Visit:
     """A request's way from when it could not be answered at once; times in ns of the monotonic clock.
 
     It is handed to the thread that answers the request in the place of what was `cold`. Without that it waits for
-    another worker, no thread.
+    another worker, or for a client, and for no thread.
     """
 
     __slots__ = ("asked", "begun", "cold", "warmed")
@@ -48,7 +48,7 @@ class Visit:
     @property
     def kind(self) -> int:
         """Why it could not be answered at once, as a number of REASONS."""
-        return WORKER_0 if self.cold is None else _KINDS[self.cold.kind]
+        return ASKED_ANOTHER if self.cold is None else _KINDS[self.cold.kind]
 
     @property
     def queued(self) -> int:

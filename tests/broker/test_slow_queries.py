@@ -66,7 +66,7 @@ def test_a_line_names_topic_group_and_reason_but_no_key(caplog: pytest.LogCaptur
         (visit_of(2, 0, ColdKind.CHAIN), rows.LONG_CHAIN),
         (visit_of(2, 0, ColdKind.SCAN), rows.SCAN),
         (visit_of(600, 300), rows.POOL_QUEUE),
-        (Visit(), rows.WORKER_0),
+        (Visit(), rows.ASKED_ANOTHER),
     ],
 )
 def test_the_reason_is_what_most_of_the_time_went_into(visit: Visit, reason: int) -> None:

@@ -5,6 +5,8 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 import time
 import urllib.error
 import urllib.request
@@ -16,7 +18,7 @@ import pytest
 from broker.config import Endpoint
 from lane_requests import query, view
 from metric_figures import Figures, figure, read_figures
-from process import Serving, rocketlens, serving_process
+from process import ROOT, Serving, rocketlens, serving_process
 from protocol.frame import FrameDecoder
 
 DEADLINE_SECONDS = 20.0
@@ -121,3 +123,10 @@ def test_an_http_address_that_is_none_is_a_usage_error(text: str, g1_store: Path
     outcome = rocketlens("serve", g1_store, "--http", text)
     assert outcome.returncode == 2
     assert b"--http" in outcome.stderr
+
+
+def test_without_http_nothing_of_it_is_loaded() -> None:
+    """Memory and start are those of a server that nobody watches."""
+    code = "import sys, broker.cli.serving, broker.server, broker.request_families; print(*sys.modules)"
+    outcome = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
+    assert not {"prometheus_client", "starlette", "uvicorn", "anyio"} & {*outcome.stdout.split()}
