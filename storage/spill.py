@@ -5,7 +5,7 @@ into a file by the kernel that builds a broker's, which is written while it grow
 depend on how many there are.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +17,7 @@ from storage.direct_writer import GrowingFile
 from storage.entry_columns import EntryColumns
 from storage.index_builder import IndexFileBuilder
 from storage.ranges import Ranges, intersect, lie_within, merge, subtract
-from storage.tail_index import TailIndex
+from storage.tail_index import Run, TailIndex
 
 ENTRIES_AT_ONCE: Final = 1 << 20
 LONGEST_STRETCH: Final = 1 << 32
@@ -56,7 +56,7 @@ def write_index_file(path: Path, tail: TailIndex, ranges: Ranges, slots: int, en
     builder = IndexFileBuilder(slots, entries)
     with GrowingFile(path, builder.memory, builder.entries_start, forget=True) as file:
         for start, stop in ranges:
-            for offsets, hashes in _stretches(tail, start, stop):
+            for offsets, hashes in _stretches(tail.runs, start, stop):
                 builder.put(_columns(offsets, hashes), 0, hashes.size)
                 file.settle(builder.settled)
         builder.finish()
@@ -64,7 +64,11 @@ def write_index_file(path: Path, tail: TailIndex, ranges: Ranges, slots: int, en
 
 
 def _count_below(tail: TailIndex, physical_offset: int) -> int:
-    return sum(int(np.count_nonzero(run.offsets < physical_offset)) for run in tail.runs)
+    return sum(
+        run.offsets.size if run.last < physical_offset else int(np.count_nonzero(run.offsets < physical_offset))
+        for run in tail.runs
+        if run.first < physical_offset
+    )
 
 
 def _last_of(tail: TailIndex, ranges: Ranges) -> int:
@@ -73,18 +77,19 @@ def _last_of(tail: TailIndex, ranges: Ranges) -> int:
     return max((int(offsets.max()) for offsets in inside if offsets.size), default=-1)
 
 
-def _stretches(tail: TailIndex, start: int, stop: int) -> Iterator[tuple[Offsets, Hashes]]:
+def _stretches(runs: Sequence[Run], start: int, stop: int) -> Iterator[tuple[Offsets, Hashes]]:
     """Offsets and hashes of the records that start in [start, stop), in the order of the log, some at a time."""
-    inside = [(run.offsets >= start) & (run.offsets < stop) for run in tail.runs]
+    runs = [run for run in runs if run.last >= start and run.first < stop]
+    inside = [(run.offsets >= start) & (run.offsets < stop) for run in runs]
     count = sum(int(np.count_nonzero(each)) for each in inside)
     if stop - start > LONGEST_STRETCH or (count > ENTRIES_AT_ONCE and stop - start > 1):
         middle = (start + stop) // 2
         del inside
-        yield from _stretches(tail, start, middle)
-        yield from _stretches(tail, middle, stop)
+        yield from _stretches(runs, start, middle)
+        yield from _stretches(runs, middle, stop)
     elif count:
-        offsets = np.concatenate([run.offsets[each] for run, each in zip(tail.runs, inside, strict=True)])
-        hashes = np.concatenate([run.hashes[each] for run, each in zip(tail.runs, inside, strict=True)])
+        offsets = np.concatenate([run.offsets[each] for run, each in zip(runs, inside, strict=True)])
+        hashes = np.concatenate([run.hashes[each] for run, each in zip(runs, inside, strict=True)])
         order = np.argsort(offsets, kind="stable")
         yield offsets[order], hashes[order]
 

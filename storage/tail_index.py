@@ -4,9 +4,9 @@ A broker's index lags, loses its last file in every crash, and may be missing al
 be found out counts as missing. The ranges of physical offsets that no sound file covers are scanned here. An entry
 takes 12 bytes.
 
-A log that is written is scanned piece by piece, so entries lie in runs, each sorted by itself. A run at least half as
-long as the one before it is merged with it: of n entries there are at most log₂ n runs, and each entry is moved as
-often.
+A log is scanned piece by piece, so entries lie in runs, each sorted by itself. A run at least half as long as the one
+before it is merged with it, unless that makes one of more than four million entries: there are few runs, each entry is
+moved a few times only, and merging takes no memory to speak of.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,6 +23,10 @@ from storage.ranges import Range, Ranges, intersect, lie_within, subtract, total
 
 OUTPUT_ENTRIES = 1 << 20
 ENTRY_BYTES = 12
+MOST_MERGED = 1 << 22
+SCAN_STEP = 16 * 1024 * 1024
+"""Bytes of log scanned at once: of a dense one a million entries."""
+
 SEARCH_BACK_BYTES = 4 * 1024 * 1024
 """How far back a record is looked for that a range may begin in: no record of a standard broker is longer."""
 
@@ -169,7 +173,11 @@ def empty_tail(ranges: Iterable[Range] = ()) -> TailIndex:
 
 def extend_tail(tail: TailIndex, commit_log: CommitLog, budget: int) -> TailIndex:
     """Scan up to about ``budget`` bytes of what remains; a new tail. Waits for the disk."""
-    return tail.with_scanned(scan_ranges(tail.remaining, commit_log, budget))
+    while budget > 0 and tail.remaining:
+        scanned = scan_ranges(tail.remaining, commit_log, min(budget, SCAN_STEP))
+        budget -= total_length(scanned.ranges)
+        tail = tail.with_scanned(scanned)
+    return tail
 
 
 def scan_ranges(ranges: Sequence[Range], commit_log: CommitLog, budget: int) -> Scanned:
@@ -196,8 +204,10 @@ def merge_candidates(tail: TailIndex, key_hash: int, candidates: Offsets) -> Tai
 
 
 def _merge(runs: list[Run]) -> tuple[Run, ...]:
-    """Merge the last runs until each is less than half as long as the one before it."""
+    """Merge the last runs until each is less than half as long as the one before it, or both are too long together."""
     while len(runs) > 1 and runs[-1].hashes.size * 2 >= runs[-2].hashes.size:
+        if runs[-1].hashes.size + runs[-2].hashes.size > MOST_MERGED:
+            break
         last = runs.pop()
         runs[-1] = runs[-1].merged(last)
     return tuple(runs)

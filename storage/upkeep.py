@@ -19,7 +19,7 @@ from storage.kernels.lookup import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
 from storage.ranges import intersect, total_length
 from storage.snapshot import Snapshot, StoreOptions, with_index, with_tail
 from storage.state_cache import StateCache
-from storage.tail_index import Scanned, scan_ranges
+from storage.tail_index import SCAN_STEP, Scanned, scan_ranges
 
 if TYPE_CHECKING:
     from storage.message_store import MessageStore
@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 SLOTS: Final = DEFAULT_SLOTS
 ENTRIES: Final = DEFAULT_ENTRIES
 """Counts of files of our own; a large store has hundreds of them."""
-
-SCAN_STEP: Final = 16 * 1024 * 1024
-"""Bytes of log scanned between two swaps of the snapshot."""
 
 MOST_IN_MEMORY: Final = 256 * 1024 * 1024
 """Bytes of scanned entries that memory holds before some of them become files."""

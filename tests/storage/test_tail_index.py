@@ -331,3 +331,33 @@ class TestRuns:
         assert len(tail.runs) <= max(start, 1).bit_length()
         assert all(run == sorted(run) for run in listed(tail))
         assert all((run.first, run.last) == (run.offsets.min(), run.offsets.max()) for run in tail.runs)
+
+    @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(st.lists(st.integers(1, 40), max_size=60))
+    def test_none_is_merged_beyond_a_size(self, monkeypatch: pytest.MonkeyPatch, sizes: list[int]) -> None:
+        monkeypatch.setattr(module, "MOST_MERGED", 50)
+        tail, start = empty_tail(), 0
+        for size in sizes:
+            found = Scanned([(start, start + size)])
+            found.offsets.append(np.arange(start, start + size, dtype=np.int64))
+            found.hashes.append(np.full(size, 5, dtype=np.int32))
+            start += size
+            tail = tail.covering([(0, start)]).with_scanned(found)
+        assert sorted(tail.offsets_of(5).tolist()) == list(range(start))
+        assert all(run.hashes.size <= 50 for run in tail.runs)
+        assert len(tail.runs) <= 6 + start // 12
+
+    @pytest.mark.parametrize("step", [1, 150, 1000, 5000])
+    def test_a_log_scanned_in_steps_gives_the_same(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
+    ) -> None:
+        log = log_of(filled(tmp_path))
+        whole = extend_tail(empty_tail([(0, log.end)]), log, EVERYTHING)
+        monkeypatch.setattr(module, "SCAN_STEP", step)
+        tail = extend_tail(empty_tail([(0, log.end)]), log, EVERYTHING)
+        assert tail.remaining == ()
+        assert pairs(tail) == pairs(whole)
+        assert tail.entry_count == whole.entry_count
+        half = extend_tail(empty_tail([(0, log.end)]), log, log.end // 2)
+        assert half.remaining
+        assert pairs(half) < pairs(whole)
