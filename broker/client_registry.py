@@ -136,6 +136,11 @@ class ClientRegistry:
             changed = [group for group in groups if group.members.pop(key, None) is not None]
         self._tell(changed)
 
+    def was_member(self, connection: ClientConnection, consumer_group: str) -> bool:
+        """Whether the client of `connection` is in a consumer group, or was until it took leave."""
+        with self._lock:
+            return consumer_group in self._groups_by_connection.get(id(connection), ())
+
     def sweep(self) -> None:
         """Drop all members that are gone and all groups without a member."""
         self._swept_seconds = self._clock_seconds()

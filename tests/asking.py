@@ -46,9 +46,11 @@ class Asker:
         fields: Mapping[str, str] | None = None,
         body: bytes = b"",
         connection: FakeConnection | None = None,
+        *,
+        oneway: bool = False,
     ) -> Response:
         """The answer to one request."""
-        (frame,) = FrameDecoder().feed(encode_request(code, fields or {}, opaque=1, body=body))
+        (frame,) = FrameDecoder().feed(encode_request(code, fields or {}, opaque=1, body=body, oneway=oneway))
         answer = self._dispatcher.dispatch(decode_command(frame), connection or self.connection)
         assert isinstance(answer, Response)
         return answer

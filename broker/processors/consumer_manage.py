@@ -8,7 +8,7 @@ from typing import Any
 
 from broker.broker_service import BrokerService
 from broker.client_registry import as_connection
-from broker.dispatcher import handles
+from broker.dispatcher import Request, handles
 from broker.long_work import leave_to_a_thread
 from broker.metadata_page import page_of
 from broker.refusals import READ_ONLY
@@ -137,19 +137,28 @@ class ConsumerManageProcessor:
         return Response(ResponseCode.QUERY_NOT_FOUND, remark)
 
     @handles(RequestCode.UPDATE_CONSUMER_OFFSET, UpdateConsumerOffsetRequestHeader)
-    def update_consumer_offset(self, header: UpdateConsumerOffsetRequestHeader) -> Response:
-        """Remember how far a group has come that has members here.
+    def update_consumer_offset(self, header: UpdateConsumerOffsetRequestHeader, request: Request) -> Response:
+        """Remember how far a group has come, as its members tell.
 
-        For any other group it is a tool that writes (cloneGroupOffset): told a success that no broker would ever see.
+        A tool that writes for a group without any (cloneGroupOffset) would be told a success that no broker ever sees.
         """
         topic = find_topic(self._store, header.topic)
         if topic is None or not 0 <= header.queue_id < topic.read_queue_nums:
             remark = f"there is no queue {header.queue_id} of topic {header.topic}"
             return Response(ResponseCode.TOPIC_NOT_EXIST, remark)
-        if self._clients.consumer_group(header.consumer_group) is None:
+        if not self._is_of_member(header.consumer_group, request):
             return Response(ResponseCode.NO_PERMISSION, NO_MEMBER.format(header.consumer_group))
         self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
         return Response()
+
+    def _is_of_member(self, group: str, request: Request) -> bool:
+        """Whether an offset comes from a consumer: tools wait for the answer, and for groups without a member.
+
+        What consumers tell last may come after their leave-taking, and after a restart before their first heartbeat.
+        """
+        if request.command.is_oneway or self._clients.was_member(request.connection, group):
+            return True
+        return self._clients.consumer_group(group) is not None
 
     @handles(RequestCode.GET_ALL_CONSUMER_OFFSET, EmptyRequestHeader)
     def get_all_consumer_offsets(self, _header: EmptyRequestHeader) -> Response:

@@ -150,6 +150,23 @@ def test_a_negative_offset_says_nothing_and_is_no_error(g1: Asker) -> None:
     assert offset_of(g1, "CG_TAG", "TopicTest", 1) == (0, "2")
 
 
+def test_what_a_consumer_tells_last_may_come_after_its_leave_taking(g1: Asker) -> None:
+    """Recorded so: Java clients of 5.x send both without waiting, and the one overtakes the other."""
+    fields = {"consumerGroup": "G", "topic": "TopicTest", "queueId": "1", "commitOffset": "9"}
+    g1.ask(34, body=heartbeat("c", consumer("G")))
+    g1.ask(35, {"clientID": "c", "consumerGroup": "G"})
+    assert g1.ask(203, {"consumerGroup": "G"}).code == 206
+    assert g1.ask(15, fields).code == 0
+    assert g1.ask(15, fields, connection=FakeConnection()).code == 16
+    assert offset_of(g1, "G", "TopicTest", 1) == (0, "9")
+
+
+def test_an_offset_that_comes_without_waiting_for_an_answer_comes_from_a_consumer(g1: Asker) -> None:
+    fields = {"consumerGroup": "Restarted", "topic": "TopicTest", "queueId": "1", "commitOffset": "9"}
+    g1.ask(15, fields, oneway=True)
+    assert offset_of(g1, "Restarted", "TopicTest", 1) == (0, "9")
+
+
 def test_an_offset_of_a_group_without_members_is_refused_for_only_tools_commit_so(g1: Asker) -> None:
     """What cloneGroupOffset does: a success would be believed, and no broker would ever know of it."""
     fields = {"consumerGroup": "CG_CLONE", "topic": "TopicTest", "queueId": "1", "commitOffset": "9"}
