@@ -5,6 +5,7 @@
 
 import asyncio
 import contextlib
+import os
 import socket
 import struct
 import sys
@@ -82,4 +83,6 @@ async def main(port: int, idle: int, slow: int, rate: int, seconds: float) -> No
 
 
 if __name__ == "__main__":
+    # It stands for other machines, which take no processor from the server.
+    os.nice(19)
     asyncio.run(main(*map(int, sys.argv[1:5]), float(sys.argv[5])))

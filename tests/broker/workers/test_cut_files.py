@@ -66,7 +66,7 @@ def test_a_worker_that_dies_is_replaced_and_nobody_is_refused(g1_store: Path, tm
             connection.sendall(encode_request(33, {"offset": str(START)}, opaque=1))
             assert connection.recv(65536)
         # Generous; a quiet machine needs less than 0.1 s.
-        assert time.monotonic() - started < 2.0
+        assert time.monotonic() - started < 10.0
         assert worker_of(server) not in (before, 0)
         assert server.stop() == 0
     assert "SIGBUS" in (tmp_path / "stderr").read_text()

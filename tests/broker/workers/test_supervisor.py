@@ -102,7 +102,7 @@ def test_a_dead_worker_is_replaced_at_once_and_one_that_keeps_dying_ever_later(
         pid = running.workers()[0]
         waited.append(time.monotonic() - before)
     # Generous: a fork takes some milliseconds.
-    assert waited[0] < 2.0
+    assert waited[0] < 10.0
     assert [wait >= pause for wait, pause in zip(waited, (0, 0.1, 0.2, 0.4), strict=True)] == [True] * 4
     running.process.terminate()
     code, errors = running.end()
