@@ -96,7 +96,9 @@ class QueueCheck:
         if self._cursor >= self._files.end:
             return self._hold(run)
         if place >= self._cursor:
-            found = self._files.read(place, len(run.units))["physical_offset"] == run.units["physical_offset"]
+            there = self._files.read(place, len(run.units))
+            # Zeros, as where there are no units, do not point to the log's first record.
+            found = (there["physical_offset"] == run.units["physical_offset"]) & (there["size"] > 0)
             if found[0] or 2 * found.sum() > len(found):
                 stop = int(np.flatnonzero(found)[-1]) + 1
                 self._accept(run.part(0, stop), place)
@@ -124,7 +126,8 @@ class QueueCheck:
         stop = min(stop, self._files.end)
         if start >= stop:
             return -1, 0
-        there = self._files.read(start, stop - start)["physical_offset"].astype(np.int64)
+        units = self._files.read(start, stop - start)
+        there = np.where(units["size"] > 0, units["physical_offset"].astype(np.int64), -1)
         found = np.flatnonzero(np.isin(offsets, there))
         if not found.size:
             return -1, 0

@@ -417,3 +417,11 @@ def test_any_bytes_anywhere_are_survived(made: Made, data: st.DataObject) -> Non
         findings = made.findings()
     if path.parent.parent.name == "index" and changed != path.read_bytes():
         assert findings, told(verify_here(made.root, made.work))
+
+
+@pytest.mark.parametrize("bit", range(64))
+def test_any_bit_of_the_queue_offset_of_the_logs_first_record(made: Made, bit: int) -> None:
+    """Zeros where no units are point to physical offset 0, too; that record is nowhere that a wrong number names."""
+    names = list(RECORD_FIELDS)
+    position = sum(RECORD_FIELDS[name] for name in names[: names.index("queue_offset")])
+    check_record_flip(made, position + 7 - bit // 8, bit % 8)
