@@ -6,7 +6,7 @@ fields are is told by `TraceDataEncoder` of the 5.5.0 client; older clients leav
 
 from collections.abc import Iterator
 from enum import Enum
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -58,14 +58,17 @@ def decode_traces(body: bytes | memoryview) -> Iterator[Trace]:
             continue
 
 
+def _at_a_time(kind: TraceKind, fields: list[str], **more: Any) -> Trace:
+    """A record of any kind that begins with its time and group."""
+    return Trace(kind, message_id=fields[5], timestamp=int(fields[1]), group=fields[3], **more)
+
+
 def _sent(kind: TraceKind, fields: list[str]) -> Trace:
     # The outcome of the sending moved by one when the offset message id was put before it.
     success = 12 if len(fields) == 13 else 13
-    return Trace(
+    return _at_a_time(
         kind,
-        message_id=fields[5],
-        timestamp=int(fields[1]),
-        group=fields[3],
+        fields,
         topic=fields[4],
         success=_truth(fields[success]) if len(fields) > success else None,
         cost_milliseconds=int(fields[10]),
@@ -74,14 +77,7 @@ def _sent(kind: TraceKind, fields: list[str]) -> Trace:
 
 
 def _consuming(kind: TraceKind, fields: list[str]) -> Trace:
-    return Trace(
-        kind,
-        message_id=fields[5],
-        timestamp=int(fields[1]),
-        group=fields[3],
-        request_id=fields[4],
-        retry_times=int(fields[6]),
-    )
+    return _at_a_time(kind, fields, request_id=fields[4], retry_times=int(fields[6]))
 
 
 def _consumed(kind: TraceKind, fields: list[str]) -> Trace:
@@ -99,25 +95,11 @@ def _consumed(kind: TraceKind, fields: list[str]) -> Trace:
 
 
 def _ended(kind: TraceKind, fields: list[str]) -> Trace:
-    return Trace(
-        kind,
-        message_id=fields[5],
-        timestamp=int(fields[1]),
-        group=fields[3],
-        topic=fields[4],
-        outcome=fields[11],
-    )
+    return _at_a_time(kind, fields, topic=fields[4], outcome=fields[11])
 
 
 def _recalled(kind: TraceKind, fields: list[str]) -> Trace:
-    return Trace(
-        kind,
-        message_id=fields[5],
-        timestamp=int(fields[1]),
-        group=fields[3],
-        topic=fields[4],
-        success=_truth(fields[6]),
-    )
+    return _at_a_time(kind, fields, topic=fields[4], success=_truth(fields[6]))
 
 
 def _truth(text: str) -> bool:

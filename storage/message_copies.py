@@ -6,7 +6,7 @@ dead-letter topic. Each keeps its unique key, keys and tag and says where it bel
 where it waits. Source: store-format §2.11.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, TypeAlias
@@ -91,14 +91,17 @@ class WithCopies:
     incomplete: str | None = None
 
 
-def query_with_copies(store: MessageStore, query: KeyQuery) -> WithCopies:
-    """The newest `query.maximum` matches of a topic, copies among them; Cold on a thread that may not wait."""
+def query_with_copies(store: MessageStore, query: KeyQuery, topics: Iterable[str]) -> WithCopies:
+    """The newest `query.maximum` matches of a topic, their copies under `topics` among them.
+
+    Raises Cold on a thread that may not wait.
+    """
     own = store.query(query)
     found = [*_records(own)]
     # Below the highest place where a search was cut nothing is complete.
     complete_from = own.physical_offsets[0] if own.truncated and own.count else None
     incomplete = own.incomplete
-    for topic in copy_topics(store):
+    for topic in topics:
         if topic != query.topic:
             copies, cut_at, note = _copies_under(store, topic, query)
             found += copies

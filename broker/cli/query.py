@@ -94,8 +94,7 @@ def query(
     if (store is None) == (server is None):
         raise click.UsageError("expected either STORE or --server")
     if store is not None:
-        search = query_copies if copies else query_store
-        matches = search(open_store(store, **store_arguments), question, maximum)
+        matches = query_store(open_store(store, **store_arguments), question, maximum)
     elif any(value for value in store_arguments.values()):
         raise click.UsageError("options of a STORE make no sense when a server is asked")
     else:
@@ -135,15 +134,17 @@ def _key_query(question: Question) -> "KeyQuery":
     )
 
 
-def query_copies(store: "MessageStore", question: Question, maximum: int) -> Matches:
-    """The same with the copies under topics of the broker's own."""
+def query_store(store: "MessageStore", question: Question, maximum: int) -> Matches:
+    """The newest `maximum` matches of a store, collected in pages, each below the one before."""
     from broker.processors.query_message import explain_nothing
-    from storage.message_copies import query_with_copies
+    from storage.message_copies import copy_topics, query_with_copies
 
     query = _key_query(question)
+    topics = copy_topics(store) if question.copies else []
     messages: list[Message] = []
     while True:
-        found = query_with_copies(store, msgspec.structs.replace(query, maximum=min(maximum - len(messages), PAGE)))
+        page = msgspec.structs.replace(query, maximum=min(maximum - len(messages), PAGE))
+        found = query_with_copies(store, page, topics)
         messages = found.messages + messages
         if len(messages) >= maximum or found.cursor is None:
             break
@@ -153,28 +154,6 @@ def query_copies(store: "MessageStore", question: Question, maximum: int) -> Mat
         cursor=found.cursor,
         notes=(f"something may be missing: {found.incomplete}",) if found.incomplete else (),
         reason="" if messages else f"nothing found; {explain_nothing(store, question.topic, found.answer)}",
-    )
-
-
-def query_store(store: "MessageStore", question: Question, maximum: int) -> Matches:
-    """The newest `maximum` matches of a store, collected in pages, each below the one before."""
-    from broker.processors.query_message import explain_nothing
-
-    query = _key_query(question)
-    pages: list[bytes] = []
-    count = 0
-    while True:
-        answer = store.query(msgspec.structs.replace(query, maximum=min(maximum - count, PAGE)))
-        pages.append(answer.records)
-        count += answer.count
-        if count >= maximum or not answer.truncated or not answer.count:
-            break
-        query = msgspec.structs.replace(query, before_physical_offset=answer.physical_offsets[0])
-    return Matches(
-        messages=[message for page in reversed(pages) for message in decode_messages(page)],
-        cursor=answer.physical_offsets[0] if answer.truncated and answer.count else None,
-        notes=(f"something may be missing: {answer.incomplete}",) if answer.incomplete else (),
-        reason=f"nothing found; {explain_nothing(store, question.topic, answer)}" if not count else "",
     )
 
 

@@ -23,7 +23,7 @@ from protocol.message import HostAddress, with_store_host, without_property
 from protocol.message_id import MessageId, decode_message_id, is_offset_message_id_candidate
 from protocol.properties import UNIQ_KEY
 from storage.lookup_call import KeyKind, KeyQuery
-from storage.message_copies import query_with_copies
+from storage.message_copies import copy_topics, query_with_copies
 from storage.message_store import MessageStore, QueryAnswer
 from storage.residency import Cold, may_wait
 
@@ -119,7 +119,7 @@ class QueryMessageProcessor:
         """Answer with the copies too; never on the event loop, since every group has a topic to look into."""
         if not may_wait():
             raise Cold("copies under many topics")
-        found = query_with_copies(self._store, query)
+        found = query_with_copies(self._store, query, copy_topics(self._store))
         if not found.messages:
             return self._none(header, found.answer)
         records = b"".join(found.records)

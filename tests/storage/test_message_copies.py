@@ -48,7 +48,7 @@ def test_a_record_says_where_it_waits_and_where_it_belongs(
 
 
 def found(store: MessageStore, topic: str, key: str, kind: KeyKind = KeyKind.KEY, **more: int) -> list[tuple[str, int]]:
-    answer = query_with_copies(store, KeyQuery(topic=topic, key=key, kind=kind, **more))
+    answer = query_with_copies(store, KeyQuery(topic=topic, key=key, kind=kind, **more), copy_topics(store))
     assert [bytes(record) for record in answer.records] == [
         bytes(store.record_at(each.physical_offset) or b"") for each in answer.messages
     ]
@@ -110,7 +110,7 @@ def test_pages_of_any_size_give_each_match_once_in_order(many: MessageStore, max
     cursor: int | None = query.before_physical_offset
     while cursor is not None:
         query.before_physical_offset = cursor
-        page = query_with_copies(many, query)
+        page = query_with_copies(many, query, copy_topics(many))
         assert len(page.messages) <= maximum
         assert {origin_topic(each) for each in page.messages} <= {topic}
         assert page.messages or page.cursor is None
@@ -121,7 +121,9 @@ def test_pages_of_any_size_give_each_match_once_in_order(many: MessageStore, max
 
 
 def test_bytes_are_bounded_too(many: MessageStore) -> None:
-    page = query_with_copies(many, KeyQuery(topic="A", key="k", kind=KeyKind.KEY, maximum_bytes=1_000))
+    page = query_with_copies(
+        many, KeyQuery(topic="A", key="k", kind=KeyKind.KEY, maximum_bytes=1_000), copy_topics(many)
+    )
     assert 0 < sum(len(record) for record in page.records) <= 1_000
     assert page.cursor == page.messages[0].physical_offset
 
