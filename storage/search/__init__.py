@@ -1,0 +1,13 @@
+"""Search of a store by content: what messages say, not only what they are filed under.
+
+    for step in search(store, Criteria(topic="orders", contains=b"4711"), limit=50):
+        ...
+
+See :func:`storage.search.engine.search`; what is looked for stands in :class:`~storage.search.criteria.Criteria`.
+"""
+
+from storage.search.criteria import Criteria, Place
+from storage.search.engine import Step, search
+from storage.search.progress import Progress
+
+__all__ = ["Criteria", "Place", "Progress", "Step", "search"]

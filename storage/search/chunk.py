@@ -1,0 +1,175 @@
+"""Search of one piece of a segment: candidates by the kernel, then each of them decoded and decided.
+
+Pieces are searched at the same time, though where the first record of one starts is only known once the piece before
+it is through. So a piece starts at the first intact record in it, and says where; if the piece before ends elsewhere
+(in a body there may stand what looks like a record) it is searched again from there.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from protocol.errors import StoreError
+from protocol.message import Message
+from storage.commit_log import Segment
+from storage.kernels.record import MINIMUM_SIZE, PHYSICAL_OFFSET, check_checksums, check_shape
+from storage.kernels.resync import find_candidate
+from storage.kernels.scan import AT_BLANK, AT_DAMAGE, AT_LIMIT
+from storage.kernels.select_records import select_records
+from storage.search.matcher import Matcher, Unreadable
+from storage.search.query_table import QueryTable
+
+CANDIDATES: Final = 1024
+"""Candidates that the kernel notes before they are looked at."""
+
+Found = tuple[int, list[Message]]
+"""A record's physical offset, and those of its messages that match."""
+
+
+@dataclass(slots=True)
+class Part:
+    """What a piece of the search found, ascending; physical offsets.
+
+    The first record starts at ``start``; the walk ended at ``end``, or None: in damage that goes on behind the piece.
+    ``damage`` are ranges without an intact record; ``refused`` are candidates that are not intact, ``unreadable`` those
+    that cannot be decompressed. ``is_cut``: it was stopped, or enough was found, and goes on at ``end``.
+    """
+
+    start: int
+    end: int | None
+    found: list[Found] = field(default_factory=list)
+    count: int = 0
+    damage: list[tuple[int, int]] = field(default_factory=list)
+    refused: list[int] = field(default_factory=list)
+    unreadable: list[int] = field(default_factory=list)
+    is_cut: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Records that start at physical offsets [start, stop) of a segment; if some are ``listed``, only at those."""
+
+    segment: Segment
+    start: int
+    stop: int
+    listed: npt.NDArray[np.int64] | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes of log that are gone over, be it by a list."""
+        return self.stop - self.start
+
+    def behind(self, physical_offset: int) -> "Chunk | None":
+        """What of it starts at a physical offset or behind it, None where nothing does."""
+        if physical_offset <= self.start:
+            return self
+        if physical_offset >= self.stop:
+            return None
+        listed = None if self.listed is None else self.listed[np.searchsorted(self.listed, physical_offset) :]
+        return replace(self, start=physical_offset, listed=listed)
+
+
+@dataclass(frozen=True, slots=True)
+class Searcher:
+    """What looks through pieces for one search; used by several threads at once.
+
+    It stops within a piece after ``maximum`` messages, or when ``should_stop``.
+    """
+
+    matcher: Matcher
+    table: QueryTable
+    should_stop: Callable[[], bool]
+    maximum: int | None = None
+
+    def run(self, chunk: Chunk, start: int | None = None) -> Part:
+        """Search a piece from ``start``, where a record should start, else from the first intact record in it."""
+        if chunk.segment.file.is_cut():  # by somebody who truncated it: its pages must not be touched
+            return Part(chunk.stop, None)
+        if chunk.listed is not None:
+            return self._run_listed(chunk, chunk.listed)
+        if start is None:
+            start = _first_intact(chunk.segment, chunk.start, chunk.stop)
+        if start is None:
+            return Part(chunk.stop, None)
+        part = Part(start, start)
+        while part.end is not None and part.end < chunk.stop and not part.is_cut:
+            self._walk(chunk, part.end, part)
+        return part
+
+    def _walk(self, chunk: Chunk, start: int, part: Part) -> None:
+        """Go from record to record, up to damage, enough candidates, or the end."""
+        segment = chunk.segment
+        base = segment.base_offset
+        result, positions = np.zeros(4, np.int64), np.empty(CANDIDATES, np.int64)
+        data = np.frombuffer(segment.file.view, np.uint8)
+        position = select_records(
+            data, segment.file.address, start - base, chunk.stop - base, segment.valid_length, base,
+            self.table.numbers, self.table.needles, positions, result,
+        )  # fmt: skip
+        self._confirm(segment, (positions[: result[1]] + base).tolist(), part)
+        if part.is_cut:
+            return
+        part.end = base + position
+        if result[0] == AT_DAMAGE:
+            following = _first_intact(segment, part.end + 1, chunk.stop)
+            part.damage.append((part.end, chunk.stop if following is None else following))
+            part.end = following
+        elif result[0] == AT_BLANK:
+            part.end = segment.end
+        elif result[0] == AT_LIMIT and part.end < chunk.stop:  # fewer bytes are left than any record has
+            part.end = chunk.stop
+
+    def _run_listed(self, chunk: Chunk, listed: npt.NDArray[np.int64]) -> Part:
+        part = Part(chunk.start, chunk.start)
+        self._confirm(chunk.segment, listed.tolist(), part)
+        if not part.is_cut:
+            part.end = chunk.stop
+        return part
+
+    def _confirm(self, segment: Segment, offsets: list[int], part: Part) -> None:
+        """Decide about candidates; ``part.end`` is where to go on if it is cut."""
+        for offset in offsets:
+            part.end = offset
+            if self.should_stop() or (self.maximum is not None and part.count >= self.maximum):
+                part.is_cut = True
+                return
+            self._look_at(segment, offset, part)
+
+    def _look_at(self, segment: Segment, offset: int, part: Part) -> None:
+        """Decide about one record of sound shape."""
+        position = offset - segment.base_offset
+        address = segment.file.address + position
+        size = int(check_shape(address, segment.valid_length - position, offset))
+        if size < 0 or check_checksums(address, size) < 0:
+            part.refused.append(offset)
+            return
+        try:
+            messages = self.matcher.matches_in(segment.file.view[position : position + size], offset)
+        except Unreadable:
+            part.unreadable.append(offset)
+            return
+        except StoreError:
+            part.refused.append(offset)
+            return
+        if messages:
+            part.found.append((offset, messages))
+            part.count += len(messages)
+
+
+def _first_intact(segment: Segment, start: int, stop: int) -> int | None:
+    """Physical offset of the first intact record that starts in [start, stop), or None."""
+    base, address = segment.base_offset, segment.file.address
+    position = start - base
+    readable = min(stop - base + PHYSICAL_OFFSET + 7, segment.valid_length)
+    while position + MINIMUM_SIZE <= segment.valid_length:
+        position = int(find_candidate(address, position, readable, base))
+        if position < 0:
+            return None
+        size = int(check_shape(address + position, segment.valid_length - position, base + position))
+        if size > 0 and check_checksums(address + position, size) > 0:
+            return base + position
+        position += 1
+    return None

@@ -1,0 +1,43 @@
+"""Where a search goes on: an opaque text that fits the search it came from, and no other.
+
+It is URL-safe base64 of eight bytes that tell the criteria and two varying integers, in msgpack.
+"""
+
+import base64
+import binascii
+from dataclasses import dataclass
+
+import msgspec
+
+from protocol.errors import ConfigError
+from storage.search.criteria import Criteria
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Cursor:
+    """The physical offset at which to go on, and how many matches of the record there were given already.
+
+    Only a batch, one record of several messages, has more than one match.
+    """
+
+    physical_offset: int
+    given: int = 0
+
+    def encode(self, criteria: Criteria) -> str:
+        """As a text for the search with these criteria."""
+        packed = msgspec.msgpack.encode((criteria.digest, self.physical_offset, self.given))
+        return base64.urlsafe_b64encode(packed).decode().rstrip("=")
+
+    @classmethod
+    def decode(cls, text: str, criteria: Criteria) -> "Cursor":
+        """The cursor of a text; raises ConfigError for what is none, or belongs to other criteria."""
+        try:
+            packed = base64.b64decode(text.encode() + b"=" * (-len(text) % 4), b"-_", validate=True)
+            digest, physical_offset, given = msgspec.msgpack.decode(packed, type=tuple[bytes, int, int])
+        except (binascii.Error, msgspec.DecodeError, UnicodeEncodeError) as error:
+            raise ConfigError(f"the cursor {text[:80]!r} is none") from error
+        if digest != criteria.digest:
+            raise ConfigError("the cursor belongs to a search for something else")
+        if min(physical_offset, given) < 0:
+            raise ConfigError(f"the cursor {text[:80]!r} is none")
+        return cls(physical_offset, given)

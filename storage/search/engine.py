@@ -1,0 +1,190 @@
+"""A search from its criteria to its last message: pieces of the log on all cores, their results in the log's order.
+
+Kernels let other threads run while they search, so threads are enough as long as few records have to be decoded.
+"""
+
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Final
+
+from protocol.message import Message
+from storage.message_store import MessageStore
+from storage.search.chunk import Chunk, Part, Searcher
+from storage.search.criteria import Criteria
+from storage.search.cursor import Cursor
+from storage.search.matcher import Matcher
+from storage.search.plan import Plan, make_plan
+from storage.search.progress import Progress
+from storage.search.query_table import QueryTable
+from storage.search.remarks import Remarks
+
+AHEAD: Final = 2
+"""Pieces a thread that are searched, or wait for it, before their results are asked for."""
+
+Stop = Callable[[], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What one piece of the log brought: ``messages`` ascending by physical offset, behind those of the steps before.
+
+    ``cursor`` goes on behind them, None where nothing is left. The last step says in ``notes``, sentences, what was
+    searched how, and what was not.
+    """
+
+    messages: tuple[Message, ...]
+    progress: Progress
+    cursor: str | None
+    is_last: bool = False
+    notes: tuple[str, ...] = ()
+
+
+def search(
+    store: MessageStore,
+    criteria: Criteria,
+    *,
+    limit: int | None = None,
+    cursor: str | None = None,
+    should_stop: Stop = lambda: False,
+    threads: int | None = None,
+    exhaustive: bool = False,
+) -> Iterator[Step]:
+    """Search a store for at most ``limit`` messages, from ``cursor`` on; a step for each piece of log.
+
+    ``should_stop`` is asked often, from several threads. ``exhaustive`` trusts neither queue units nor clocks. Waits
+    for the disk. Raises at once ConfigError and FilterSyntaxError for criteria or a cursor that cannot be.
+    """
+    matcher = Matcher(criteria)
+    begin = Cursor(0) if cursor is None else Cursor.decode(cursor, criteria)
+    started = time.monotonic()
+    plan = make_plan(store, matcher, exhaustive=exhaustive)
+    return Run(matcher, plan, limit, begin, should_stop, threads or os.cpu_count() or 1, started).steps()
+
+
+class Run:
+    """One search under way."""
+
+    def __init__(
+        self,
+        matcher: Matcher,
+        plan: Plan,
+        limit: int | None,
+        begin: Cursor,
+        should_stop: Stop,
+        threads: int,
+        started: float,
+    ) -> None:
+        self._criteria = matcher.criteria
+        self._plan = plan
+        self._begin = begin
+        self._should_stop = should_stop
+        self._threads = threads
+        self._started = started
+        self._is_over = threading.Event()
+        self._left = limit
+        self._searcher = Searcher(
+            matcher, QueryTable(matcher), self._stops, None if limit is None else limit + begin.given
+        )
+        self._remarks = Remarks()
+        self._found = 0
+        self._total = plan.total_bytes
+        self._before = self._searched = 0
+
+    def steps(self) -> Iterator[Step]:
+        """Search; the last step is the one that says so."""
+        chunks = [rest for chunk in self._plan.chunks if (rest := chunk.behind(self._begin.physical_offset))]
+        self._before = self._searched = self._total - sum(chunk.size for chunk in chunks)
+        previous: Chunk | None = None
+        end: int | None = None
+        parts = self._parts(chunks)
+        try:
+            for chunk, part in parts:
+                part = self._in_sequence(chunk, part, _expected_start(chunk, previous, end))
+                previous, end = chunk, part.end
+                messages, cursor = self._take(chunk, part)
+                if cursor is None and chunk is chunks[-1]:
+                    yield self._step(messages, chunk.size, None, is_last=True)
+                    return
+                is_last = cursor is not None
+                cursor = cursor or Cursor(chunk.stop if part.end is None else part.end)
+                size = min(max(cursor.physical_offset - chunk.start, 0), chunk.size) if is_last else chunk.size
+                yield self._step(messages, size, cursor, is_last=is_last)
+                if is_last:
+                    return
+            yield self._step([], 0, None, is_last=True)
+        finally:
+            self._is_over.set()
+            parts.close()
+
+    def _parts(self, chunks: Sequence[Chunk]) -> Generator[tuple[Chunk, Part], None, None]:
+        """What the pieces hold, in their order, some of them searched ahead."""
+        if self._threads == 1 or len(chunks) < 2:
+            for chunk in chunks:
+                yield chunk, self._searcher.run(chunk)
+            return
+        pool = ThreadPoolExecutor(self._threads, "search")
+        waiting: deque[tuple[Chunk, Future[Part]]] = deque()
+        try:
+            for chunk in chunks:
+                waiting.append((chunk, pool.submit(self._searcher.run, chunk)))
+                if len(waiting) > self._threads * AHEAD:
+                    yield waiting[0][0], waiting.popleft()[1].result()
+            while waiting:
+                yield waiting[0][0], waiting.popleft()[1].result()
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    def _in_sequence(self, chunk: Chunk, part: Part, expected: int | None) -> Part:
+        """A piece as it is if its first record starts where the one before ends, else searched again from there."""
+        if chunk.listed is not None or expected == part.start:
+            return part
+        if expected is not None:
+            return Part(expected, expected) if expected >= chunk.stop else self._searcher.run(chunk, expected)
+        self._remarks.add_damage(chunk.start, part.start)
+        return part
+
+    def _take(self, chunk: Chunk, part: Part) -> tuple[list[Message], Cursor | None]:
+        """The messages of a piece as far as they are wanted, and where to go on if nothing more is."""
+        self._remarks.add(part)
+        taken: list[Message] = []
+        for offset, matching in part.found:
+            given = self._begin.given if offset == self._begin.physical_offset else 0
+            rest = matching[given:]
+            if self._left is not None and len(taken) + len(rest) >= self._left:
+                rest = rest[: self._left - len(taken)]
+                return [*taken, *rest], Cursor(offset, given + len(rest))
+            taken += rest
+        if self._left is not None:
+            self._left -= len(taken)
+        if part.is_cut or self._should_stop():
+            return taken, Cursor(chunk.stop if part.end is None else part.end)
+        return taken, None
+
+    def _step(self, messages: list[Message], size: int, cursor: Cursor | None, *, is_last: bool) -> Step:
+        self._found += len(messages)
+        self._searched += size
+        seconds = time.monotonic() - self._started
+        return Step(
+            messages=tuple(messages),
+            progress=Progress(self._searched, self._total, self._found, seconds, self._before),
+            cursor=None if cursor is None else cursor.encode(self._criteria),
+            is_last=is_last,
+            notes=(*self._plan.notes, *self._remarks.sentences()) if is_last else (),
+        )
+
+    def _stops(self) -> bool:
+        return self._is_over.is_set() or self._should_stop()
+
+
+def _expected_start(chunk: Chunk, previous: Chunk | None, end: int | None) -> int | None:
+    """Where the first record of a piece must start, None where only the piece itself can tell."""
+    if chunk.start == chunk.segment.base_offset:
+        return chunk.start
+    if previous is None or previous.stop != chunk.start or previous.listed is not None:
+        return None
+    return end

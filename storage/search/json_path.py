@@ -1,0 +1,85 @@
+"""A condition on JSON bodies: ``EXPR=VALUE``, met where one of the values that a JSONPath finds is the one given.
+
+The path ends at the first ``=`` in front of which a whole JSONPath stands (RFC 9535, as python-jsonpath reads it), so
+``$.items[?@.price==5].id=7`` is read as meant. A text equals VALUE as it stands; any other value equals what VALUE
+says as JSON: ``$.id=5`` finds ``{"id": 5}``, ``{"id": 5.0}`` and ``{"id": "5"}``, ``$.ok=true`` ``{"ok": true}``.
+"""
+
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from protocol.errors import ConfigError
+
+if TYPE_CHECKING:
+    from jsonpath import CompoundJSONPath, JSONPath
+
+_PLAIN: Final = re.compile(r"[0-9A-Za-z_.: -]{3,}")
+"""Characters that a JSON string writes as they are, or as ``\\u`` and four digits, and in no third way."""
+
+
+class JsonCondition:
+    """One such condition; ``literal`` is what the raw bytes of a body that meets it contain, or ``\\u`` instead."""
+
+    def __init__(self, text: str) -> None:
+        """Compile it; raises ConfigError where no path and value can be read."""
+        self._path, value = _split(text)
+        self._text = value
+        try:
+            self._value: Any = msgspec.json.decode(value)
+        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+            self._value = value
+        names = [value] if isinstance(self._value, str) else _names(self._path)
+        self.literal = max(map(_literal, names), key=len, default=b"") or None
+
+    def matches(self, body: bytes | memoryview) -> bool:
+        """Whether a body is JSON in which the path finds the value."""
+        try:
+            document = msgspec.json.decode(body)
+            return any(self._equals(match.obj) for match in self._path.finditer(document))
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, _path_error()):
+            return False
+
+    def _equals(self, found: Any) -> bool:
+        if isinstance(found, str):
+            return found == self._text
+        return isinstance(found, bool) == isinstance(self._value, bool) and bool(found == self._value)
+
+
+def _split(text: str) -> "tuple[JSONPath | CompoundJSONPath, str]":
+    import jsonpath
+
+    reason = "there is no = in it"
+    place = text.find("=")
+    while place >= 0:
+        try:
+            if text[:place].strip():
+                return jsonpath.compile(text[:place]), text[place + 1 :]
+            reason = "no path stands in front of the ="
+        except (jsonpath.JSONPathError, RecursionError) as error:
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        place = text.find("=", place + 1)
+    raise ConfigError(f"{text[:80]!r} is no JSONPath=VALUE: {reason}")
+
+
+def _path_error() -> type[Exception]:
+    import jsonpath
+
+    return jsonpath.JSONPathError
+
+
+def _names(path: "JSONPath | CompoundJSONPath") -> list[str]:
+    """Names of members without which the path finds nothing: another way to write a number there are many of."""
+    import jsonpath
+    from jsonpath.selectors import NameSelector
+
+    if not isinstance(path, jsonpath.JSONPath):
+        return []
+    chosen = (segment.selectors for segment in path.segments)
+    return [each[0].name for each in chosen if len(each) == 1 and isinstance(each[0], NameSelector)]
+
+
+def _literal(value: str) -> bytes:
+    """The longest part of a text that stands in JSON as it is, unless escaped by number."""
+    return max(_PLAIN.findall(value), key=len, default="").encode()

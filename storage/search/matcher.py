@@ -1,0 +1,122 @@
+"""Criteria made ready: what the kernel is asked, and what decides about a decoded message."""
+
+import re
+from typing import Final
+
+from protocol.compression import DECOMPRESSED_LIMIT
+from protocol.errors import ConfigError, StoreError
+from protocol.message import Message, decode_message
+from storage.filter.expression import ExpressionFilter
+from storage.filter.property_block import PropertyBlock
+from storage.filter.sql92 import parse
+from storage.search.born_host import BornHost
+from storage.search.criteria import Criteria, Place
+from storage.search.json_path import JsonCondition
+from storage.search.literal import required_literal
+
+_TEXTS: Final = ("topic", "contains", "regex", "tag", "key", "key_prefix")
+
+
+class Unreadable(Exception):
+    """A message may or may not match: its body cannot be decompressed, or is no batch although it says so."""
+
+
+class Matcher:
+    """Decides about records; shared by threads, and made anew in another process. Says why criteria cannot be.
+
+    Raises ConfigError for a regular expression, a JSONPath or a host that is none, and for a condition that is empty;
+    FilterSyntaxError for what is no SQL92.
+    """
+
+    def __init__(self, criteria: Criteria) -> None:
+        for name in _TEXTS:
+            if getattr(criteria, name) in ("", b""):
+                raise ConfigError(f"{name.replace('_', ' ')}: expected something, got nothing")
+        self.criteria = criteria
+        self.regex = _compile(criteria.regex)
+        self.regex_literal = None if criteria.regex is None else required_literal(criteria.regex)
+        self.json = None if criteria.json_path is None else JsonCondition(criteria.json_path)
+        self.expression = None if criteria.where is None else ExpressionFilter(parse(criteria.where))
+        self.born_host = None if criteria.born_host is None else BornHost.parse(criteria.born_host)
+        self._needs_body = (
+            self.json is not None
+            or (criteria.place is not Place.PROPERTIES and (criteria.contains or criteria.regex) is not None)
+            or criteria.minimum_size > 0
+            or criteria.maximum_size is not None
+        )
+
+    def matches_in(self, record: memoryview, physical_offset: int) -> list[Message]:
+        """The messages of a record that match: itself, or those of a batch. Raises Unreadable, and StoreError."""
+        message = decode_message(record, physical_offset=physical_offset)
+        if not self._has_header(message):
+            return []
+        try:
+            messages = message.inner_messages()
+        except StoreError as error:
+            raise Unreadable(str(error)) from error
+        return [each for each in messages if self._matches(each)]
+
+    def _has_header(self, message: Message) -> bool:
+        """Whether what all messages of a record share is as wanted."""
+        criteria = self.criteria
+        if not criteria.begin_timestamp <= message.store_timestamp <= criteria.end_timestamp:
+            return False
+        if criteria.topic is not None and message.topic != criteria.topic:
+            return False
+        return self.born_host is None or self.born_host.holds(message.born_host)
+
+    def _matches(self, message: Message) -> bool:
+        return self._has_names(message) and self._has_content(message)
+
+    def _has_names(self, message: Message) -> bool:
+        criteria = self.criteria
+        if criteria.tag is not None and message.tags != criteria.tag:
+            return False
+        if criteria.key is not None and criteria.key != message.unique_key and criteria.key not in message.keys:
+            return False
+        prefix = criteria.key_prefix
+        if prefix is not None and not any(key.startswith(prefix) for key in (*message.keys, message.unique_key or "")):
+            return False
+        return self.expression is None or self.expression.matches_commit_log(PropertyBlock(message.properties_bytes))
+
+    def _has_content(self, message: Message) -> bool:
+        body: bytes | memoryview = b""
+        if self._needs_body:
+            try:
+                body = message.decoded_body(DECOMPRESSED_LIMIT)
+            except StoreError as error:
+                raise Unreadable(str(error)) from error
+            largest = self.criteria.maximum_size
+            if len(body) < self.criteria.minimum_size or (largest is not None and len(body) > largest):
+                return False
+        if self.criteria.contains is not None and not self._contains(self.criteria.contains, message, body):
+            return False
+        if self.regex is not None and not self._fits(self.regex, message, body):
+            return False
+        return self.json is None or self.json.matches(body)
+
+    def _contains(self, data: bytes, message: Message, body: bytes | memoryview) -> bool:
+        place = self.criteria.place
+        if place is not Place.PROPERTIES and data in bytes(body):
+            return True
+        return place is not Place.BODY and any(data in value for value in _values(message))
+
+    def _fits(self, regex: re.Pattern[str], message: Message, body: bytes | memoryview) -> bool:
+        place = self.criteria.place
+        if place is not Place.PROPERTIES and regex.search(str(body, "utf-8", "replace")):
+            return True
+        return place is not Place.BODY and any(regex.search(value) for value in message.properties.values())
+
+
+def _values(message: Message) -> list[bytes]:
+    """The values of the properties as UTF-8; a lone surrogate, which Java may have, is what it was decoded from."""
+    return [value.encode("utf-8", "surrogatepass") for value in message.properties.values()]
+
+
+def _compile(pattern: str | None) -> "re.Pattern[str] | None":
+    if pattern is None:
+        return None
+    try:
+        return re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise ConfigError(f"{pattern[:80]!r} is no regular expression: {error}") from error

@@ -1,0 +1,62 @@
+"""What a search could not look at, or did not, collected while it runs and told at its end."""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from storage.search.chunk import Part
+
+MOST_TOLD: Final = 5
+"""Places that are named one by one."""
+
+
+@dataclass(slots=True)
+class Remarks:
+    """Ranges of damage, joined where they adjoin, and candidates that could not be decided; ascending."""
+
+    damage: list[tuple[int, int]] = field(default_factory=list)
+    refused: list[int] = field(default_factory=list)
+    unreadable: list[int] = field(default_factory=list)
+
+    def add(self, part: Part) -> None:
+        """Note what a piece says."""
+        for start, stop in part.damage:
+            self.add_damage(start, stop)
+        self.refused += part.refused
+        self.unreadable += part.unreadable
+
+    def add_damage(self, start: int, stop: int) -> None:
+        """Note a range without an intact record, behind those before."""
+        if start >= stop:
+            return
+        if self.damage and self.damage[-1][1] >= start:
+            self.damage[-1] = (self.damage[-1][0], max(stop, self.damage[-1][1]))
+        else:
+            self.damage.append((start, stop))
+
+    def sentences(self) -> tuple[str, ...]:
+        """One for each kind of thing."""
+        told = []
+        if self.damage:
+            lost = sum(stop - start for start, stop in self.damage)
+            places = [f"{start} to {stop}" for start, stop in self.damage]
+            told.append(f"{lost} bytes of the log are damaged and hold no intact record: {_some(places)}")
+        if self.refused:
+            places = [str(offset) for offset in self.refused]
+            told.append(f"{_count(self.refused, 'record')} left out that may match but damaged: {_some(places)}")
+        if self.unreadable:
+            places = [str(offset) for offset in self.unreadable]
+            told.append(
+                f"{_count(self.unreadable, 'record')} left out whose body cannot be decompressed or taken apart:"
+                f" {_some(places)}"
+            )
+        return tuple(told)
+
+
+def _count(places: list[int], one: str) -> str:
+    return f"1 {one} is" if len(places) == 1 else f"{len(places)} {one}s are"
+
+
+def _some(places: list[str]) -> str:
+    """Where, at most five times."""
+    more = len(places) - MOST_TOLD
+    return ", ".join(places[:MOST_TOLD]) + (f" and {more} more" if more > 0 else "")

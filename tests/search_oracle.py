@@ -1,0 +1,116 @@
+"""Search by content as a plain loop: every record of the log is read, taken apart and held against the criteria.
+
+Records come from the oracles' own reader; only SQL92 and JSONPath are left to the project and its library.
+"""
+
+import re
+import struct
+import zlib
+from collections.abc import Iterable
+from ipaddress import ip_address, ip_network
+
+import lz4.frame
+import zstandard
+
+from oracles import Record, decode_java, parse_properties, split_keys
+from storage.filter.expression import ExpressionFilter
+from storage.filter.sql92 import parse
+from storage.search import Criteria, Place
+from storage.search.json_path import JsonCondition
+
+Hit = tuple[int, int]
+"""Where a message is: its record's physical offset, and its queue offset."""
+
+
+def hits(records: Iterable[Record], criteria: Criteria) -> list[Hit]:
+    """All messages that match, in the log's order."""
+    return [
+        (record.physical_offset, record.queue_offset + number)
+        for record in records
+        if _has_header(record, criteria)
+        for number, (body, properties) in enumerate(_messages(record))
+        if _matches(body, properties, criteria)
+    ]
+
+
+def _has_header(record: Record, criteria: Criteria) -> bool:
+    if criteria.topic is not None and record.topic != criteria.topic:
+        return False
+    if criteria.born_host is not None and not _is_from(record, criteria.born_host):
+        return False
+    return criteria.begin_timestamp <= record.store_timestamp <= criteria.end_timestamp
+
+
+def _is_from(record: Record, wanted: str) -> bool:
+    raw, port = record.born_host
+    if wanted.startswith("["):
+        address, _, number = wanted[1:].partition("]:")
+    elif wanted.count(":") == 1:
+        address, _, number = wanted.partition(":")
+    else:
+        address, number = wanted, ""
+    return ip_address(raw) in ip_network(address, strict=False) and number in ("", str(port))
+
+
+def _messages(record: Record) -> list[tuple[bytes, dict[str, str]]]:
+    """Bodies and properties: of the record itself, or of the messages in it if it is a batch."""
+    body = decompressed(record)
+    if body is None:
+        return []
+    if record.sys_flag & 0xC0 != 0xC0:
+        return [(body, record.properties)]
+    found = []
+    while body:
+        (length,) = struct.unpack_from(">i", body, 16)
+        (block,) = struct.unpack_from(">h", body, 20 + length)
+        behind = 22 + length + block
+        found.append((body[20 : 20 + length], parse_properties(decode_java(body[22 + length : behind]))))
+        body = body[behind:]
+    return found
+
+
+def decompressed(record: Record) -> bytes | None:
+    """The body as it was sent, None where it cannot be had."""
+    if not record.sys_flag & 1 or not record.body:
+        return record.body
+    try:
+        return {0: _inflate, 1: lz4.frame.decompress, 2: _unpack, 3: _inflate}[record.sys_flag >> 8 & 7](record.body)
+    except (KeyError, zlib.error, RuntimeError, zstandard.ZstdError, EOFError):
+        return None
+
+
+def _inflate(data: bytes) -> bytes:
+    decoder = zlib.decompressobj()
+    body = decoder.decompress(data)
+    if not decoder.eof:
+        raise EOFError
+    return body
+
+
+def _unpack(data: bytes) -> bytes:
+    return zstandard.ZstdDecompressor().decompressobj().decompress(data)
+
+
+def _matches(body: bytes, properties: dict[str, str], criteria: Criteria) -> bool:
+    keys = [*split_keys(properties.get("KEYS", "")), properties.get("UNIQ_KEY", "")]
+    largest = len(body) if criteria.maximum_size is None else criteria.maximum_size
+    return (
+        (criteria.tag is None or properties.get("TAGS") == criteria.tag)
+        and (criteria.key is None or criteria.key in keys)
+        and (criteria.key_prefix is None or any(key.startswith(criteria.key_prefix) for key in keys))
+        and criteria.minimum_size <= len(body) <= largest
+        and _says(body, properties, criteria)
+        and (criteria.json_path is None or JsonCondition(criteria.json_path).matches(body))
+        and (criteria.where is None or ExpressionFilter(parse(criteria.where)).matches_commit_log(properties))
+    )
+
+
+def _says(body: bytes, properties: dict[str, str], criteria: Criteria) -> bool:
+    values = list(properties.values())
+    texts = [] if criteria.place is Place.PROPERTIES else [body.decode("utf-8", "replace")]
+    texts += [] if criteria.place is Place.BODY else values
+    parts = [] if criteria.place is Place.PROPERTIES else [body]
+    parts += [] if criteria.place is Place.BODY else [value.encode("utf-8", "surrogatepass") for value in values]
+    if criteria.contains is not None and not any(criteria.contains in part for part in parts):
+        return False
+    return criteria.regex is None or any(re.search(criteria.regex, text) for text in texts)

@@ -1,0 +1,111 @@
+"""The first look of a content search, against Python's own search and against decoded records."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from kernel_memory import Bytes, record_at
+from storage.kernels.scan import AT_BLANK, AT_DAMAGE, AT_LIMIT, OUTPUT_FULL
+from storage.kernels.select_records import NEEDLES, QUERY_LENGTH, find_needle, select_records
+from storage.search.criteria import Criteria, Place
+from storage.search.matcher import Matcher
+from storage.search.needle import Needle
+from storage.search.query_table import QueryTable
+
+BASE = 1 << 32
+
+
+def read_only(data: bytes) -> np.ndarray:
+    return np.frombuffer(data, np.uint8)
+
+
+def is_found(data: bytes, start: int, stop: int, wanted: bytes) -> bool:
+    needle = Needle.of(wanted)
+    query = np.zeros(QUERY_LENGTH, np.int64)
+    query[NEEDLES : NEEDLES + 4] = 0, len(wanted), needle.first, needle.second
+    return bool(find_needle(read_only(data), start, stop, read_only(wanted), query, NEEDLES))
+
+
+class TestFindNeedle:
+    @settings(max_examples=150)
+    @given(st.text("ab", max_size=300), st.text("ab", min_size=1, max_size=6), st.data())
+    def test_it_finds_what_python_finds(self, text: str, wanted: str, data: st.DataObject) -> None:
+        start = data.draw(st.integers(0, len(text)))
+        stop = data.draw(st.integers(start, len(text)))
+        assert is_found(text.encode(), start, stop, wanted.encode()) == (wanted in text[start:stop])
+
+    def test_a_needle_at_either_end_is_found_and_one_over_the_end_is_not(self) -> None:
+        for length in (63, 64, 65, 128, 200):
+            data = b"-" * length + b"needle" + b"-" * 70
+            assert is_found(data, length, length + 6, b"needle")
+            assert is_found(data, 0, length + 6, b"needle")
+            assert not is_found(data, 0, length + 5, b"needle")
+            assert not is_found(data, length + 1, len(data), b"needle")
+
+
+def selected(
+    data: bytes, criteria: Criteria, *, room: int = 100, stop: int | None = None
+) -> tuple[int, int, list[int]]:
+    """Where the walk ended, why, and the positions noted."""
+    held, table = Bytes(data), QueryTable(Matcher(criteria))
+    found, result = np.zeros(room, np.int64), np.zeros(4, np.int64)
+    reached = select_records(
+        read_only(data), held.address, 0, len(data) if stop is None else stop, len(data), BASE, table.numbers,
+        table.needles, found, result,
+    )  # fmt: skip
+    return int(reached), int(result[0]), found[: result[1]].tolist()
+
+
+def segment(*changes: dict[str, object]) -> tuple[bytes, list[int]]:
+    data, positions = b"", []
+    for change in changes:
+        positions.append(len(data))
+        data += record_at(BASE + len(data), **change)
+    return data, positions
+
+
+class TestSelectRecords:
+    def test_records_are_selected_by_each_part_of_their_head_and_properties(self) -> None:
+        data, positions = segment(
+            {"keys": "a order-1", "tags": "A", "body": b"x" * 10},
+            {"unique_key": "order-2", "tags": "B", "topic_bytes": b"Other", "sys_flag": 0x30},
+            {"born_host": ("10.1.2.3", 80), "store_timestamp": 5, "body": b""},
+        )
+        for criteria, expected in [
+            (Criteria(), [0, 1, 2]),
+            (Criteria(topic="Other"), [1]),
+            (Criteria(end_timestamp=5), [2]),
+            (Criteria(begin_timestamp=6), [0, 1]),
+            (Criteria(tag="A"), [0]),
+            (Criteria(key="order-1"), [0]),
+            (Criteria(key="order"), []),
+            (Criteria(key_prefix="order-"), [0, 1]),
+            (Criteria(key_prefix="rder-"), []),
+            (Criteria(born_host="10.1.0.0/16"), [2]),
+            (Criteria(born_host="10.1.2.3:81"), []),
+            (Criteria(born_host="2001:db8::/32"), [1]),
+            (Criteria(minimum_size=10), [0]),
+            (Criteria(maximum_size=0), [2]),
+            (Criteria(where="TAGS = 'B'"), [1]),
+            (Criteria(contains=b"order-", place=Place.PROPERTIES), [0, 1]),
+            (Criteria(contains=b"hello"), [1]),
+        ]:
+            assert selected(data, criteria)[2] == [positions[number] for number in expected], criteria
+
+    def test_a_body_that_is_compressed_or_may_be_escaped_is_left_to_others(self) -> None:
+        data, positions = segment({"sys_flag": 1, "body": b"??"}, {"body": b'"\\u0061bc"'}, {"body": b'"xyz"'})
+        assert selected(data, Criteria(contains=b"needle"))[2] == positions[:1]
+        assert selected(data, Criteria(json_path="$=abc"))[2] == positions[:2]
+
+    def test_a_text_that_bytes_may_stand_for_in_several_ways_rules_nothing_out(self) -> None:
+        data, positions = segment({"tags": "A"}, {})
+        assert selected(data, Criteria(tag="\ufffd"))[2] == positions
+
+    def test_a_walk_ends_at_damage_at_a_blank_and_when_its_output_is_full(self) -> None:
+        data, positions = segment({}, {}, {})
+        assert selected(data, Criteria(), room=2) == (positions[2], OUTPUT_FULL, positions[:2])
+        assert selected(data, Criteria(), stop=positions[1]) == (positions[1], AT_LIMIT, positions[:1])
+        damaged = data[: positions[1] + 4] + b"\0\0\0\0" + data[positions[1] + 8 :]
+        assert selected(damaged, Criteria()) == (positions[1], AT_DAMAGE, positions[:1])
+        blank = data + (100).to_bytes(4, "big") + (0xCBD43194).to_bytes(4, "big") + bytes(92)
+        assert selected(blank, Criteria()) == (len(data), AT_BLANK, positions)

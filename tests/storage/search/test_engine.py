@@ -1,0 +1,289 @@
+"""Searching a store by content against a loop over its records; pages, stops, threads."""
+
+import zlib
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import lz4.frame
+import pytest
+import zstandard
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import search_oracle
+from oracles import read_log
+from protocol.errors import ConfigError
+from search_oracle import Hit
+from storage.message_store import MessageStore, StoreOptions
+from storage.search import Criteria, Place, Step, search
+from storage.search import plan as planning
+from store_writer import StoreWriter
+from strategies import StorePlan, store_plans
+
+LAZY = StoreOptions(scan_budget=0, check_budget=0)
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Test stores are small: their records shall lie over the ends of pieces all the same."""
+    monkeypatch.setattr(planning, "CHUNK_BYTES", 500)
+
+
+def hits_of(steps: Iterator[Step]) -> list[Hit]:
+    return [(message.physical_offset, message.queue_offset) for step in steps for message in step.messages]
+
+
+def found(root: Path, criteria: Criteria, **options: object) -> list[Hit]:
+    return hits_of(search(MessageStore.open(root, LAZY), criteria, **options))  # type: ignore[arg-type]
+
+
+def by_loop(root: Path, criteria: Criteria) -> list[Hit]:
+    return search_oracle.hits(read_log(root / "commitlog"), criteria)
+
+
+GOLDEN_CRITERIA = [
+    Criteria(),
+    Criteria(topic="TopicTest"),
+    Criteria(contains=b"a"),
+    Criteria(contains="消息".encode()),
+    Criteria(contains=b"1", place=Place.ANY),
+    Criteria(contains=b"Tag", place=Place.PROPERTIES),
+    Criteria(regex=r"\d{3}"),
+    Criteria(regex=r"(?i)HELLO|body", place=Place.ANY),
+    Criteria(tag="TagA"),
+    Criteria(key_prefix="k"),
+    Criteria(key_prefix="7F", topic="TopicTest"),
+    Criteria(born_host="127.0.0.1"),
+    Criteria(born_host="::/0"),
+    Criteria(minimum_size=10, maximum_size=200),
+    Criteria(where="TAGS = 'TagA' OR TAGS IS NULL"),
+]
+
+
+class TestGoldenStores:
+    """Every message that a loop over a recorded log finds, and no other, in the log's order."""
+
+    @pytest.mark.parametrize("criteria", GOLDEN_CRITERIA, ids=str)
+    def test_a_recorded_store_is_searched_like_by_a_loop(self, g1_store: Path, criteria: Criteria) -> None:
+        assert found(g1_store, criteria, exhaustive=True) == by_loop(g1_store, criteria)
+
+    def test_the_criteria_of_these_tests_find_something(self, g1_store: Path) -> None:
+        finding = [criteria for criteria in GOLDEN_CRITERIA if by_loop(g1_store, criteria)]
+        assert len(finding) >= 11
+
+    def test_a_crashed_store_is_searched_to_its_end(self, g1_crashed_store: Path) -> None:
+        everything = found(g1_crashed_store, Criteria(), exhaustive=True)
+        assert everything == by_loop(g1_crashed_store, Criteria())
+
+
+COMPRESSED = {
+    0x1: zlib.compress,
+    0x101: lz4.frame.compress,
+    0x201: zstandard.ZstdCompressor().compress,
+    0x301: zlib.compress,
+}
+
+
+class TestBodies:
+    @pytest.mark.parametrize("sys_flag", COMPRESSED)
+    def test_what_a_compressed_body_says_is_found(self, tmp_path: Path, sys_flag: int) -> None:
+        writer = StoreWriter(tmp_path)
+        body = b"all the same " * 40
+        writer.append("T", COMPRESSED[sys_flag](body), sys_flag=sys_flag)
+        hit = writer.append("T", COMPRESSED[sys_flag](body + b"needle"), sys_flag=sys_flag)
+        writer.close()
+        assert found(tmp_path, Criteria(contains=b"needle")) == [(hit.physical_offset, 1)]
+        assert found(tmp_path, Criteria(regex="need.e$")) == [(hit.physical_offset, 1)]
+        assert found(tmp_path, Criteria(minimum_size=len(body) + 1)) == [(hit.physical_offset, 1)]
+        assert len(found(tmp_path, Criteria(maximum_size=len(body)))) == 1
+
+    def test_a_body_that_cannot_be_decompressed_is_told_of(self, tmp_path: Path) -> None:
+        writer = StoreWriter(tmp_path)
+        writer.append("T", b"no stream", sys_flag=1)
+        writer.close()
+        (last,) = [step for step in search(MessageStore.open(tmp_path, LAZY), Criteria(contains=b"x")) if step.is_last]
+        assert "1 record is left out whose body cannot be decompressed or taken apart: 0" in last.notes
+
+    def test_bytes_of_two_neighbours_do_not_join_to_a_hit(self, tmp_path: Path) -> None:
+        writer = StoreWriter(tmp_path)
+        first = writer.append("T", b"x", properties=b"a\x01needle\x02")
+        writer.append("T", b"needle" + bytes(70))
+        writer.close()
+        joined = first.record[-4:] + writer.written[1].record[:4]
+        assert found(tmp_path, Criteria(contains=joined, place=Place.ANY)) == []
+        assert found(tmp_path, Criteria(contains=b"needle")) == [(writer.written[1].physical_offset, 1)]
+
+    def test_what_stands_in_head_topic_or_names_is_no_body(self, tmp_path: Path) -> None:
+        writer = StoreWriter(tmp_path)
+        writer.append("needle", b"x", properties={"needle": "y"}, store_timestamp=int.from_bytes(b"needle"))
+        writer.close()
+        for place in Place:
+            assert found(tmp_path, Criteria(contains=b"needle", place=place)) == []
+
+    def test_messages_of_a_batch_are_told_apart(self, tmp_path: Path) -> None:
+        writer = StoreWriter(tmp_path)
+        messages = [(b"one", {"TAGS": "A"}), (b"two", {"TAGS": "B", "KEYS": "k"}), (b"two", {"TAGS": "A"})]
+        batch = writer.append_inner_batch("B", messages)
+        writer.close()
+        assert found(tmp_path, Criteria(contains=b"two")) == [(batch.physical_offset, n) for n in (1, 2)]
+        assert found(tmp_path, Criteria(tag="A", contains=b"two")) == [(batch.physical_offset, 2)]
+        assert found(tmp_path, Criteria(key_prefix="k")) == [(batch.physical_offset, 1)]
+        assert found(tmp_path, Criteria(contains=b"A", place=Place.PROPERTIES)) == [
+            (batch.physical_offset, n) for n in (0, 2)
+        ]
+
+
+bodies = st.one_of(
+    st.binary(max_size=200),
+    st.sampled_from(
+        [b'{"id": 5, "a": [{"b": "abc"}]}', b'{"id":"5"}', b'{"a":[{"b":"\\u0061bc"}]}', b"abc", b"xabcx" * 30]
+    ),
+)
+messages = st.lists(
+    st.fixed_dictionaries(
+        {
+            "topic": st.sampled_from(["T", "TT", "消息"]),
+            "body": bodies,
+            "keys": st.sampled_from([None, "a b", "abc k1", " abc"]),
+            "unique_key": st.sampled_from([None, "abc", "7F"]),
+            "tags": st.sampled_from([None, "A", "AB", "标"]),
+            "properties": st.sampled_from([{}, {"n": "5"}, {"n": "abc"}, {"A": "abc", "n": "7"}]),
+            "sys_flag": st.sampled_from([0, 0, 0, 1, 0x101, 0x201, 0x301, 0x701]),
+            "born_host": st.sampled_from([("10.1.2.3", 80), ("10.1.9.9", 81), ("::1", 80), ("2001:db8::5", 81)]),
+            "magic": st.sampled_from([None, 0xDAA320AB]),
+            "property_crc": st.booleans(),
+        }
+    ),
+    min_size=1,
+    max_size=25,
+)
+criteria_of_all_kinds = st.builds(
+    Criteria,
+    topic=st.sampled_from([None, None, "T", "消息", "nowhere"]),
+    contains=st.sampled_from([None, None, b"abc", b"a", b"bcxx", b"\x00", b"5"]),
+    place=st.sampled_from(Place),
+    regex=st.sampled_from([None, None, None, "abc", "^ab?c", "(?i)ABC", "x(abc)+x", "."]),
+    json_path=st.sampled_from([None, None, None, "$.id=5", "$..b=abc", "$.a[0].b=abc"]),
+    where=st.sampled_from([None, None, None, "n > 4", "n = 'abc' OR TAGS = 'A'", "n IS NULL"]),
+    tag=st.sampled_from([None, None, "A", "标", "\ufffd"]),
+    key=st.sampled_from([None, None, None, "abc", "a"]),
+    key_prefix=st.sampled_from([None, None, None, "a", "7", "b"]),
+    born_host=st.sampled_from([None, None, None, "10.1.2.3", "10.1.0.0/16", "10.1.9.9:81", "::1", "[::1]:80", "::/0"]),
+    minimum_size=st.sampled_from([0, 0, 3, 30]),
+    maximum_size=st.sampled_from([None, None, 3, 200]),
+)  # fmt: skip
+
+
+def pack(message: dict[str, object]) -> dict[str, object]:
+    """The message with its body compressed as its flag says; an unknown way leaves it."""
+    compress = COMPRESSED.get(message["sys_flag"], lambda body: body)  # type: ignore[call-overload]
+    return {**message, "body": compress(message["body"]) if message["sys_flag"] else message["body"]}
+
+
+class TestAgainstALoop:
+    @settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(messages, st.lists(criteria_of_all_kinds, min_size=1, max_size=6), st.sampled_from([1, 3]))
+    def test_any_criteria_find_in_any_log_what_a_loop_finds(
+        self,
+        tmp_path_factory: pytest.TempPathFactory,
+        plan: list[dict[str, object]],
+        asked: list[Criteria],
+        threads: int,
+    ) -> None:
+        root = tmp_path_factory.mktemp("store")
+        StorePlan({"segment_size": 2048}, list(map(pack, plan))).write(root)
+        store = MessageStore.open(root, LAZY)
+        for criteria in asked:
+            assert hits_of(search(store, criteria, threads=threads, exhaustive=True)) == by_loop(root, criteria)
+
+    @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(store_plans().filter(lambda plan: plan.messages), st.integers(1, 5), st.sampled_from([1, 3]))
+    def test_pages_joined_are_the_whole(
+        self, tmp_path_factory: pytest.TempPathFactory, plan: StorePlan, limit: int, threads: int
+    ) -> None:
+        root = tmp_path_factory.mktemp("store")
+        plan.write(root)
+        store, criteria = MessageStore.open(root, LAZY), Criteria(contains=b"\x00")
+        everything = hits_of(search(store, criteria, exhaustive=True))
+        assert everything == by_loop(root, criteria)
+        paged, cursor = [], None
+        for _ in range(len(everything) + 2):
+            steps = list(search(store, criteria, limit=limit, cursor=cursor, threads=threads, exhaustive=True))
+            page, cursor = hits_of(iter(steps)), steps[-1].cursor
+            assert len(page) == limit or cursor is None
+            paged += page
+            if cursor is None:
+                break
+        assert paged == everything
+
+
+class TestSteps:
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> MessageStore:
+        writer = StoreWriter(tmp_path, segment_size=4096)
+        for number in range(60):
+            writer.append("T", b"body %d" % number)
+        writer.close()
+        return MessageStore.open(tmp_path, LAZY)
+
+    def test_progress_grows_to_the_whole_log_and_messages_ascend(self, store: MessageStore) -> None:
+        steps = list(search(store, Criteria(contains=b"body")))
+        searched = [step.progress.searched_bytes for step in steps]
+        assert searched == sorted(searched)
+        assert searched[-1] == steps[-1].progress.total_bytes == store.commit_log.end
+        assert [step.is_last for step in steps] == [False] * (len(steps) - 1) + [True]
+        assert steps[-1].cursor is None
+        assert all(left < right for left, right in pairwise(hits_of(iter(steps))))
+        assert steps[-1].progress.found == 60
+
+    def test_a_stopped_search_says_where_to_go_on(self, store: MessageStore) -> None:
+        seen: list[Step] = []
+        for step in search(store, Criteria(), should_stop=lambda: len(seen) > 2, threads=2):
+            seen.append(step)  # noqa: PERF402 — the search is stopped by how many there are
+        assert seen[-1].is_last
+        assert 0 < seen[-1].progress.searched_bytes < seen[-1].progress.total_bytes
+        rest = hits_of(search(store, Criteria(), cursor=seen[-1].cursor))
+        assert hits_of(iter(seen)) + rest == hits_of(search(store, Criteria()))
+
+    def test_any_steps_cursor_goes_on_behind_its_messages(self, store: MessageStore) -> None:
+        everything = hits_of(search(store, Criteria()))
+        taken = 0
+        for step in search(store, Criteria()):
+            taken += len(step.messages)
+            if step.cursor is not None:
+                assert hits_of(search(store, Criteria(), cursor=step.cursor)) == everything[taken:]
+
+    def test_a_search_may_be_left_early(self, store: MessageStore) -> None:
+        steps = search(store, Criteria(), threads=2)
+        next(steps)
+        steps.close()  # type: ignore[attr-defined]
+
+    def test_pages_go_through_a_batch_message_by_message(self, tmp_path: Path) -> None:
+        writer = StoreWriter(tmp_path / "batches")
+        writer.append_inner_batch("B", [(b"%d" % number, {}) for number in range(5)])
+        writer.append("T", b"x")
+        writer.close()
+        store, cursor, numbers = MessageStore.open(tmp_path / "batches", LAZY), None, []
+        while True:
+            steps = list(search(store, Criteria(), limit=2, cursor=cursor))
+            numbers.append([message.queue_offset for step in steps for message in step.messages])
+            cursor = steps[-1].cursor
+            if cursor is None:
+                break
+        assert numbers == [[0, 1], [2, 3], [4, 0], []]
+
+    def test_a_cursor_of_another_search_is_refused(self, store: MessageStore) -> None:
+        cursor = next(search(store, Criteria(contains=b"body"), limit=1)).cursor
+        with pytest.raises(ConfigError, match="belongs to a search for something else"):
+            search(store, Criteria(contains=b"bode"), cursor=cursor)
+        for nonsense in ("", "x", "é", "AAAA", "%%%%"):
+            with pytest.raises(ConfigError, match="is none"):
+                search(store, Criteria(), cursor=nonsense)
+
+    def test_an_empty_log_is_searched_at_once(self, tmp_path: Path) -> None:
+        root = tmp_path / "empty"
+        StoreWriter(root).append("T")
+        (root / "commitlog" / ("0" * 20)).write_bytes(bytes(4096))
+        (last,) = search(MessageStore.open(root, LAZY), Criteria())
+        assert (last.messages, last.is_last, last.cursor) == ((), True, None)
