@@ -15,6 +15,7 @@ from broker.group_notices import GroupNotices
 from broker.long_polling import LongPolling
 from broker.offset_keeper import OffsetKeeper
 from broker.queue_locks import QueueLocks
+from broker.served_brokers import ServedBrokers
 from broker.subscriptions import Subscriptions
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ class BrokerService:
     `notices` tell members of changes in their group, `calls` ask them what only they know. `keeper` writes offsets
     down, None keeps them in memory alone. `found_pulls` is where pulls that found messages are noted, on any thread,
     None while nobody takes notice.
-    `meter` counts for this process, None where nothing is counted.
+    `meter` counts for this process, None where nothing is counted. `brokers` are all that this process stands for.
     """
 
     store: "MessageStore"
@@ -57,9 +58,14 @@ class BrokerService:
     keeper: OffsetKeeper | None = None
     found_pulls: deque[FoundPull] | None = None
     meter: "Meter | None" = None
+    brokers: ServedBrokers = field(init=False)
 
     def __post_init__(self) -> None:
-        """Lay the offsets of live groups over those of the store, and tell members of changes in their group."""
+        """Lay the offsets of live groups over those of the store, and tell members of changes in their group.
+
+        Until told otherwise the service is alone.
+        """
+        self.brokers = ServedBrokers([self])
         register = self.options.register
         self.offsets = ConsumerOffsets(self.store, gives_way=bool(register.name_servers) and register.is_replica)
         self.polls = LongPolling(self.store)

@@ -2,7 +2,7 @@
 
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
@@ -42,18 +42,22 @@ BOUNDS: Final = (*(repr(bound) for bound in rows.bucket_bounds()), "+Inf")
 class ServerCollector(Collector):
     """All metrics of a server; collecting waits for the disk."""
 
-    def __init__(self, all_rows: MetricsRows, store: StoreFigures) -> None:
-        self._rows, self._store = all_rows, store
+    def __init__(self, all_rows: MetricsRows, stores: Sequence[StoreFigures]) -> None:
+        """`stores` in the order in which the rows have them."""
+        self._rows, self._stores = all_rows, stores
 
     def collect(self) -> Iterator[Metric]:
         """Every family of `broker.metrics_families`, those without a sample too."""
         samples = Samples()
         samples.put("build_info", 1, _version())
         self._put_workers(samples)
-        totals = self._rows.totals().tolist()
-        _put_totals(samples, totals)
-        _put_requests(samples, totals)
-        self._store.read(samples)
+        for number, store in enumerate(self._stores):
+            totals = self._rows.totals(number).tolist()
+            if not number:
+                samples.put("cpu_seconds", totals[rows.CPU] / 1e9)
+            _put_totals(samples, totals, store.broker)
+            _put_requests(samples, totals, store.broker)
+            store.read(samples)
         yield from samples.all()
 
     def _put_workers(self, samples: Samples) -> None:
@@ -80,37 +84,36 @@ class Exposition:
         return encode(self._registry), content_type
 
 
-def _put_totals(samples: Samples, totals: list[int]) -> None:
+def _put_totals(samples: Samples, totals: list[int], broker: str) -> None:
     for name, place in PLAIN.items():
-        samples.put(name, totals[place])
-    samples.put("cpu_seconds", totals[rows.CPU] / 1e9)
-    samples.put("pool_wait_seconds", totals[rows.POOL_WAIT] / 1e9)
+        samples.put(name, totals[place], broker)
+    samples.put("pool_wait_seconds", totals[rows.POOL_WAIT] / 1e9, broker)
     for number, reason in enumerate(rows.REASONS):
         if number not in (rows.POOL_QUEUE, rows.EVENT_LOOP):
-            samples.put("waited_requests", totals[rows.WAITED + number], reason)
-        samples.put("slow_queries", totals[rows.SLOW + number], reason)
+            samples.put("waited_requests", totals[rows.WAITED + number], broker, reason)
+        samples.put("slow_queries", totals[rows.SLOW + number], broker, reason)
     searches = {
         figure: totals[rows.SEARCH + number] + totals[rows.POOL_SEARCH + number]
         for number, figure in enumerate(rows.SEARCH_FIGURES)
     }
-    samples.put("key_queries", searches["queries"])
-    samples.put("chain_steps", searches["steps"])
-    samples.put("collisions_refused", searches["refused"])
-    samples.put("damage_met", searches["bad_pointers"], "bad_pointer")
-    samples.put("damage_met", searches["strays"], "no_record")
+    samples.put("key_queries", searches["queries"], broker)
+    samples.put("chain_steps", searches["steps"], broker)
+    samples.put("collisions_refused", searches["refused"], broker)
+    samples.put("damage_met", searches["bad_pointers"], broker, "bad_pointer")
+    samples.put("damage_met", searches["strays"], broker, "no_record")
 
 
-def _put_requests(samples: Samples, totals: list[int]) -> None:
+def _put_requests(samples: Samples, totals: list[int], broker: str) -> None:
     """Requests and their durations, of codes that were asked for."""
-    _put_durations(samples, "turn_duration_seconds", totals, rows.TURNS)
+    _put_durations(samples, "turn_duration_seconds", totals, rows.TURNS, broker)
     for number, code in enumerate(rows.CODES):
         first = rows.REQUESTS + number * len(rows.RESULTS)
         for result, count in zip(rows.RESULTS, totals[first : first + len(rows.RESULTS)], strict=True):
             if count:
-                samples.put("requests", count, code, result)
+                samples.put("requests", count, broker, code, result)
         first = rows.DURATIONS + number * rows.DURATION_PLACES
         if any(totals[first : first + rows.BUCKETS]):
-            _put_durations(samples, "request_duration_seconds", totals, first, code)
+            _put_durations(samples, "request_duration_seconds", totals, first, broker, code)
 
 
 def _put_durations(samples: Samples, name: str, totals: list[int], first: int, *labels: str) -> None:

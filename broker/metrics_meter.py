@@ -89,12 +89,13 @@ class Tally:
 
 
 class Meter:
-    """Counts for one worker; `slow` None tells of no slow query.
+    """Counts what one worker does for one store; `slow` None tells of no slow query.
 
-    Where things happen, bytes are added to `received` and `sent`, and answers noted in `answers`.
+    Where things happen, bytes are added to `received` and `sent`, and answers noted in `answers`. Of the meters of a
+    worker with several stores one `counts_cpu`.
     """
 
-    def __init__(self, row: Row | None = None, slow: SlowQueries | None = None) -> None:
+    def __init__(self, row: Row | None = None, slow: SlowQueries | None = None, *, counts_cpu: bool = True) -> None:
         """Count in `row`; None means in one of its own."""
         self.row = MetricsRows().begin(0) if row is None else row
         self.answers: list[int] = []
@@ -109,6 +110,7 @@ class Meter:
         self._lane_counts: list[int] = []
         self._lock = Lock()
         self._told_cpu = 0
+        self._counts_cpu = counts_cpu
 
     # ------------------------------------------------------------------ what connections tell
 
@@ -195,9 +197,10 @@ class Meter:
         for place, number in present.items():
             row[place] = number
         self.add_up()
-        used = time.process_time_ns()
-        row[CPU] += used - self._told_cpu
-        self._told_cpu = used
+        if self._counts_cpu:
+            used = time.process_time_ns()
+            row[CPU] += used - self._told_cpu
+            self._told_cpu = used
         row[HEARTBEAT] = time.monotonic_ns()
 
     def enter(self, state: int) -> None:

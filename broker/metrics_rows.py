@@ -1,4 +1,4 @@
-"""Where the figures of all workers stand: a row of int64 for each, in memory that the workers share.
+"""Where the figures of all workers stand: a row of int64 for each store that each serves, in memory that they share.
 
 The supervisor makes the memory before it forks, so that a row outlives the worker that writes to it: its successor
 counts on, and no counter ever goes back. A place of a row has one writer, the worker's event loop, but for the
@@ -109,33 +109,36 @@ def bucket_bounds() -> list[float]:
 class MetricsRows:
     """The memory of all rows; made before workers are forked."""
 
-    def __init__(self, workers: int = 1) -> None:
-        """A row for each of `workers`, of zeros; pages that are never written to take no memory."""
-        self._memory = mmap.mmap(-1, workers * ROW_LENGTH * 8)
-        self._rows: npt.NDArray[np.int64] = np.frombuffer(self._memory, np.int64).reshape(workers, ROW_LENGTH)
+    def __init__(self, workers: int = 1, stores: int = 1) -> None:
+        """A row of zeros for each store of each of `workers`; pages that are never written to take no memory."""
+        self.stores = stores
+        self._memory = mmap.mmap(-1, workers * stores * ROW_LENGTH * 8)
+        self._rows: npt.NDArray[np.int64] = np.frombuffer(self._memory, np.int64).reshape(workers, stores, ROW_LENGTH)
 
     def __len__(self) -> int:
+        """How many workers there are."""
         return len(self._rows)
 
-    def begin(self, number: int) -> Row:
+    def begin(self, number: int, store: int = 0) -> Row:
         """The row of a worker that starts: what its predecessor counted is kept, what was so at the time is not."""
-        row = memoryview(self._memory).cast("q")[number * ROW_LENGTH : (number + 1) * ROW_LENGTH]
+        first = (number * self.stores + store) * ROW_LENGTH
+        row = memoryview(self._memory).cast("q")[first : first + ROW_LENGTH]
         for place in range(CONNECTIONS, UNSENT_BYTES + 1):
             row[place] = 0
         row[STATE], row[HEARTBEAT], row[PROCESS] = GONE, 0, os.getpid()
         row[STARTS] += 1
         return row
 
-    def totals(self) -> npt.NDArray[np.int64]:
-        """The sum of all rows; of what is so at present, only that of workers that are there."""
-        rows = self._rows.copy()
+    def totals(self, store: int = 0) -> npt.NDArray[np.int64]:
+        """The sum of all rows of a store; of what is so at present, only that of workers that are there."""
+        rows = self._rows[:, store].copy()
         rows[[not is_there for is_there in self.are_there()], CONNECTIONS : UNSENT_BYTES + 1] = 0
         totals: npt.NDArray[np.int64] = rows.sum(axis=0)
         return totals
 
     def column(self, place: int) -> list[int]:
-        """One place of each worker."""
-        numbers: list[int] = self._rows[:, place].tolist()
+        """One place of each worker, of what is the worker's as a whole."""
+        numbers: list[int] = self._rows[:, 0, place].tolist()
         return numbers
 
     def are_there(self) -> list[bool]:
@@ -144,6 +147,6 @@ class MetricsRows:
         return [heard >= oldest for heard in self.column(HEARTBEAT)]
 
     def are_serving(self) -> list[bool]:
-        """Of each worker, whether clients can connect to it."""
-        states = zip(self.are_there(), self.column(STATE), strict=True)
-        return [is_there and state == SERVING for is_there, state in states]
+        """Of each worker, whether clients can connect to it, for all its stores."""
+        states = (self._rows[:, :, STATE] == SERVING).all(axis=1).tolist()
+        return [is_there and is_serving for is_there, is_serving in zip(self.are_there(), states, strict=True)]

@@ -33,7 +33,7 @@ class StoreFigures:
 
     def __init__(self, service: BrokerService) -> None:
         self._service = service
-        self._broker = service.broker_name
+        self.broker = service.broker_name
         self._stored: dict[Place, int] = {}
         """When the messages were stored that groups have to consume next, ms."""
 
@@ -43,21 +43,21 @@ class StoreFigures:
         self._read_log(samples, snapshot)
         self._read_index(samples, snapshot)
         self._read_damage(samples, snapshot)
-        samples.put("store_live", float(snapshot.state.is_live), self._broker)
-        samples.put("topics", len(snapshot.queues.topics()), self._broker)
+        samples.put("store_live", float(snapshot.state.is_live), self.broker)
+        samples.put("topics", len(snapshot.queues.topics()), self.broker)
         self._read_groups(samples, snapshot)
 
     def _read_log(self, samples: Samples, snapshot: Snapshot) -> None:
         log = snapshot.commit_log
-        samples.put("commit_log_min_offset_bytes", log.minimum, self._broker)
-        samples.put("commit_log_max_offset_bytes", log.end, self._broker)
-        samples.put("commit_log_segments", len(log.segments), self._broker)
+        samples.put("commit_log_min_offset_bytes", log.minimum, self.broker)
+        samples.put("commit_log_max_offset_bytes", log.end, self.broker)
+        samples.put("commit_log_segments", len(log.segments), self.broker)
         first = log.store_timestamp_at(log.minimum, 1)
         if first > 0:
-            samples.put("commit_log_first_timestamp_seconds", first / 1000, self._broker)
+            samples.put("commit_log_first_timestamp_seconds", first / 1000, self.broker)
         last = self._last_timestamp(snapshot)
         if last > 0:
-            samples.put("commit_log_last_timestamp_seconds", last / 1000, self._broker)
+            samples.put("commit_log_last_timestamp_seconds", last / 1000, self.broker)
 
     def _last_timestamp(self, snapshot: Snapshot) -> int:
         """Store time of the newest record with a key behind the index, else what the index says of its own end; ms."""
@@ -69,13 +69,13 @@ class StoreFigures:
         log, index, tail = snapshot.commit_log, snapshot.index, snapshot.tail
         size = log.end - log.minimum
         covered = 1.0 - total_length(tail.scope) / size if size and index.files else 0.0
-        samples.put("index_files", len(index.files), self._broker)
+        samples.put("index_files", len(index.files), self.broker)
         if index.last_update[0] > 0:
-            samples.put("index_last_timestamp_seconds", index.last_update[0] / 1000, self._broker)
-        samples.put("index_covered_ratio", min(max(covered, 0.0), 1.0), self._broker)
-        samples.put("index_lag_bytes", snapshot.beyond_index, self._broker)
-        samples.put("index_unscanned_bytes", tail.remaining_bytes, self._broker)
-        samples.put("index_scanned_entries", tail.entry_count, self._broker)
+            samples.put("index_last_timestamp_seconds", index.last_update[0] / 1000, self.broker)
+        samples.put("index_covered_ratio", min(max(covered, 0.0), 1.0), self.broker)
+        samples.put("index_lag_bytes", snapshot.beyond_index, self.broker)
+        samples.put("index_unscanned_bytes", tail.remaining_bytes, self.broker)
+        samples.put("index_scanned_entries", tail.entry_count, self.broker)
 
     def _read_damage(self, samples: Samples, snapshot: Snapshot) -> None:
         log = snapshot.commit_log
@@ -89,7 +89,7 @@ class StoreFigures:
             "config": len(snapshot.config.problems),
         }
         for kind, count in places.items():
-            samples.put("damage", count, self._broker, kind)
+            samples.put("damage", count, self.broker, kind)
 
     # ------------------------------------------------------------------ consumer groups
 
@@ -104,15 +104,15 @@ class StoreFigures:
             offsets = self._service.offsets.offsets_of(group, topic)
             looked_at += len(offsets)
             behind = _behind(snapshot, topic, offsets)
-            samples.put("consumer_group_lag_messages", sum(lag for _, _, lag in behind), self._broker, group, topic)
+            samples.put("consumer_group_lag_messages", sum(lag for _, _, lag in behind), self.broker, group, topic)
             oldest = [self._stored_at(queue, offset, reads, stored) for queue, offset, lag in behind if lag]
             if None not in oldest:
                 ages = [time.time() - timestamp / 1000 for timestamp in oldest if timestamp and timestamp > 0]
                 age = max([0.0, *ages])
-                samples.put("consumer_group_lag_seconds", age, self._broker, group, topic)
+                samples.put("consumer_group_lag_seconds", age, self.broker, group, topic)
             shown += 1
         self._stored = stored
-        samples.put("consumer_group_pairs_left_out", len(pairs) - shown, self._broker)
+        samples.put("consumer_group_pairs_left_out", len(pairs) - shown, self.broker)
 
     def _stored_at(
         self, queue: Queue, queue_offset: int, reads: "itertools.count[int]", stored: dict[Place, int]

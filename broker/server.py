@@ -54,7 +54,34 @@ lost, and clients up to 4.9 wait 30 s for the answer."""
 TRIM_SECONDS = 5.0
 """How often memory that a burst of requests took is given back."""
 
-Announce = Callable[[Sequence[Endpoint]], None]
+
+async def serve_until_told(servers: "Sequence[Server]", announce: Callable[[], None]) -> None:
+    """Serve until SIGTERM or SIGINT, refresh at SIGHUP; `announce` is called once clients can connect to all."""
+    loop, stop_asked = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop_asked.set)
+
+    def refresh() -> None:
+        for server in servers:
+            server.refresh()
+
+    loop.add_signal_handler(signal.SIGHUP, refresh)
+    try:
+        for server in servers:
+            await server.start()
+        # What lives as long as the server need not be looked at by every collection.
+        gc.collect()
+        gc.freeze()
+        announce()
+        await stop_asked.wait()
+    finally:
+        await asyncio.gather(*(server.stop() for server in servers))
+
+
+def publish_all(servers: "Sequence[Server]") -> None:
+    """Bring up to date what metrics say of this moment."""
+    for server in servers:
+        server.publish()
 
 
 class Server:
@@ -95,7 +122,7 @@ class Server:
             self._meter.lane = lane
         self._web = web
         if web is not None:
-            web.site.before_render = self._publish
+            web.site.before_render = self.publish
         self._colleagues = colleagues
         if isinstance(colleagues, Member):
             self._dispatcher.forward(OWNED_CODES, colleagues.forward)
@@ -104,7 +131,6 @@ class Server:
         self._servers: list[asyncio.Server] = []
         self._context = watched_context(self._options.tls) if self._options.tls.is_on else None
         self._reception = self._make_reception(costs)
-        self._stop_asked = asyncio.Event()
         self._refresher: threading.Thread | None = None
         self._scanner: threading.Thread | None = None
         self._timers: dict[Callable[[], None], asyncio.TimerHandle] = {}
@@ -135,22 +161,6 @@ class Server:
             proxies=options.proxies,
             count_open=lambda: len(self._settings.open),
         )
-
-    async def serve(self, announce: Announce) -> None:
-        """Serve until SIGTERM or SIGINT, refresh at SIGHUP; `announce` is called once clients can connect."""
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, self.ask_to_stop)
-        loop.add_signal_handler(signal.SIGHUP, self.refresh)
-        try:
-            await self.start()
-            # What lives as long as the server need not be looked at by every collection.
-            gc.collect()
-            gc.freeze()
-            announce(self.addresses)
-            await self._stop_asked.wait()
-        finally:
-            await self.stop()
 
     async def start(self) -> None:
         """Accept connections. Raises `ConfigError` when an address went to somebody else since it was bound."""
@@ -187,10 +197,6 @@ class Server:
             address = self._options.advertise or self.addresses[0]
             self._registration = Registration(self._service, self._options.register, address)
             self._registration.start()
-
-    def ask_to_stop(self) -> None:
-        """Make `serve` return, soon."""
-        self._stop_asked.set()
 
     def refresh(self) -> None:
         """Look at the store's files anew, on a thread; a refresh under way is left alone."""
@@ -271,7 +277,7 @@ class Server:
         for watched in self._watched:
             watched.refresh()
         if self._refresh_quietly():
-            logger.info("the store was read anew")
+            logger.info("the store was read anew: %s", self._options.store)
 
     def _refresh_quietly(self) -> bool:
         """Read the store anew; whether that was possible."""
@@ -279,7 +285,8 @@ class Server:
             self._service.store.refresh()
             self._finish_scan()
         except RocketLensError as error:
-            logger.error("the store could not be read anew (%s); what was read before is served on", error)
+            store = self._options.store
+            logger.error("the store could not be read anew: %s (%s); what was read before is served on", store, error)
         except Exception:
             logger.exception("the store could not be read anew; what was read before is served on")
         else:
@@ -297,10 +304,10 @@ class Server:
 
     def _sweep_costs(self) -> None:
         self._settings.costs.sweep(self._settings.open)
-        self._publish()
+        self.publish()
 
-    def _publish(self) -> None:
-        """Bring up to date what metrics say of this moment."""
+    def publish(self) -> None:
+        """Bring up to date what metrics say of this moment of one store."""
         if self._meter is not None:
             present = {
                 CONNECTIONS: len(self._settings.open),

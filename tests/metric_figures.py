@@ -18,8 +18,9 @@ def figures_of(text: str) -> Figures:
 
 
 def figure(figures: Figures, name: str, **labels: str) -> float:
-    """One of them by its name without the prefix, 0 for one that was not told."""
-    return figures.get((f"rocketlens_{name}", frozenset(labels.items())), 0.0)
+    """The sum of those with a name, here without the prefix, and such labels among theirs; 0 where none was told."""
+    wanted = labels.items()
+    return sum(value for (known, own), value in figures.items() if known == f"rocketlens_{name}" and wanted <= own)
 
 
 def read_figures(port: int) -> Figures:

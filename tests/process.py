@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent
 COMMAND = (sys.executable, "-c", "from broker.cli.main import main; main(prog_name='rocketlens')")
 START_SECONDS = 90
 STOP_SECONDS = 5.0
-LINE = re.compile(r"rocketlens: serving (.+) on ([^ ,;]+(?:, [^ ,;]+)*)(?:; HTTP at ([^ ]+))?\n")
+LINE = re.compile(r"rocketlens: serving (.+ on [^ ,;]+(?:, [^ ,;]+)*)(?:; HTTP at ([^ ]+))?\n")
 
 
 def rocketlens(*arguments: str | Path, env: dict[str, str] | None = None) -> "subprocess.CompletedProcess[bytes]":
@@ -36,18 +36,24 @@ class Serving:
     errors: Path
 
     @property
-    def endpoints(self) -> list[Endpoint]:
-        """The addresses in its line."""
+    def places(self) -> list[tuple[str, list[Endpoint]]]:
+        """Each store with its addresses, as its line has them."""
         found = LINE.fullmatch(self.line)
         assert found, self.line
-        return [Endpoint.parse(text) for text in found[2].split(", ")]
+        parts = [part.rpartition(" on ") for part in found[1].split("; ")]
+        return [(store, [Endpoint.parse(text) for text in addresses.split(", ")]) for store, _, addresses in parts]
+
+    @property
+    def endpoints(self) -> list[Endpoint]:
+        """The addresses of the first store, mostly the only one."""
+        return self.places[0][1]
 
     @property
     def http_port(self) -> int:
         """The port for metrics and health in its line."""
         found = LINE.fullmatch(self.line)
         assert found, self.line
-        return Endpoint.parse(found[3]).port
+        return Endpoint.parse(found[2]).port
 
     @property
     def workers(self) -> list[int]:
@@ -63,7 +69,10 @@ class Serving:
 
 @contextlib.contextmanager
 def serving_process(store: Path, folder: Path, *arguments: str) -> Iterator[Serving]:
-    """Serve a store on a free loopback port (unless `arguments` say otherwise) until the block ends."""
+    """Serve a store on a free loopback port (unless `arguments` say otherwise) until the block ends.
+
+    Further stores may be among the arguments.
+    """
     listen = [] if "--listen" in arguments else ["--listen", "127.0.0.1:0"]
     command = [*COMMAND, "serve", str(store), *listen, *arguments]
     errors = folder / "stderr"

@@ -18,13 +18,14 @@ from broker.cli.watch_options import watch_options
 from broker.config import DEFAULT_PORT, FRAME_LIMIT, SMALLEST_FRAME_LIMIT, CannotListen, Endpoint, ServeOptions
 from broker.limits import Limits
 from broker.log_format import configure_logging
+from broker.several_stores import options_of_stores
 
 MOST_OPEN_FILES = 65536
 """Connections and mapped files beyond the usual soft limit of 1,024 are normal for a server."""
 
 
 @click.command()
-@click.argument("store", type=DIRECTORY)
+@click.argument("stores", type=DIRECTORY, nargs=-1, required=True, metavar="STORE...")
 @click.option(
     "--listen",
     type=endpoint,
@@ -32,7 +33,8 @@ MOST_OPEN_FILES = 65536
     multiple=True,
     default=[f"127.0.0.1:{DEFAULT_PORT}"],
     show_default=True,
-    help="Address to listen on, [IPv6]:PORT too; may be given several times. Port 0 takes a free one.",
+    help="Address to listen on, [IPv6]:PORT too; may be given several times. Port 0 takes a free one. Each further "
+    "store takes ports ten higher than the one before it.",
 )
 @click.option(
     "--advertise",
@@ -40,8 +42,14 @@ MOST_OPEN_FILES = 65536
     metavar="HOST:PORT",
     help="Address that routes tell clients, should they reach us by another.",
 )
-@click.option("--broker-name", metavar="NAME", help="Broker name in routes. [default: as the store tells]")
-@click.option("--cluster", metavar="NAME", help="Cluster name in routes. [default: as the store tells]")
+@click.option(
+    "--broker-name",
+    "broker_names",
+    metavar="NAME",
+    multiple=True,
+    help="Broker name in routes; with several stores one for each, in their order. [default: as the store tells]",
+)
+@click.option("--cluster", metavar="NAME", help="Cluster name in routes. [default: as the (first) store tells]")
 @click.option("--vip", is_flag=True, help="Listen two ports lower too, for old clients and the dashboard.")
 @click.option("--rewrite-store-host", is_flag=True, help="Put our own address into the records sent.")
 @click.option(
@@ -87,10 +95,10 @@ MOST_OPEN_FILES = 65536
 @store_options
 @plain_errors
 def serve(
-    store: Path,
+    stores: tuple[Path, ...],
     listen: tuple[Endpoint, ...],
     advertise: Endpoint | None,
-    broker_name: str | None,
+    broker_names: tuple[str, ...],
     cluster: str | None,
     vip: bool,
     rewrite_store_host: bool,
@@ -103,19 +111,19 @@ def serve(
     log_format: str,
     **arguments: Any,
 ) -> None:
-    """Answer RocketMQ clients and mqadmin from the store in STORE, which is only read.
+    """Answer RocketMQ clients and mqadmin from the store in each STORE, which is only read.
 
-    The same port is broker and name server. One line on stdout says when clients can connect; SIGTERM and SIGINT stop
-    the server after what is in flight. What a running broker writes is answered as soon as it can be read; SIGHUP makes
-    the server look at all of the store's files at once.
+    The same port is broker and name server. Several stores are brokers of one cluster, each with a port of its own,
+    ten higher than the one before it; the name server on each of these ports knows all of them. One line on stdout says
+    when clients can connect; SIGTERM and SIGINT stop the server after what is in flight. What a running broker writes
+    is answered as soon as it can be read; SIGHUP makes the server look at all of the stores' files at once.
     """
     configure_logging(log_format)
     _stop_quietly_while_starting()
     options = ServeOptions(
-        store,
+        stores[0],
         listen=listen,
         advertise=advertise,
-        broker_name=broker_name,
         cluster=cluster,
         vip=vip,
         rewrite_store_host=rewrite_store_host,
@@ -127,10 +135,11 @@ def serve(
         **port_arguments(arguments),
         **register_arguments(arguments),
         **{name: value for name, value in arguments.items() if value is not None},
-    ).check()
+    )
+    all_options = options_of_stores(stores, broker_names, options)
     _allow_many_files()
     try:
-        code = run_server(options, numba_cache)
+        code = run_server(all_options, numba_cache)
     except CannotListen as error:
         fail(str(error), NOT_FOUND)
     sys.exit(code)

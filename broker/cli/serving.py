@@ -6,7 +6,7 @@ import logging
 import os
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ import click
 from broker.cli.errors import plain_errors
 from broker.cli.opening import ENTRIES, check_places, load_code, open_store
 from broker.config import ServeOptions
+from broker.several_stores import describe_names, settle_names
 from storage.process_memory import release_library_pages
 
 if TYPE_CHECKING:
@@ -47,20 +48,27 @@ WEB_MODULES = ("broker.metrics_collector", "broker.web.port", "broker.web.site")
 """The same for `--http`."""
 
 
+AllOptions = Sequence[ServeOptions]
+"""Those of each store; what concerns the process as a whole is the same in all of them, and read off the first."""
+
+
 @dataclass(frozen=True)
 class Shared:
-    """What is made before workers are forked: sockets for each, for HTTP, for one another, and their figures."""
+    """What is made before workers are forked: sockets for each, for HTTP, for one another, and their figures.
 
-    bound: "list[list[Listener]]"
+    `bound` has the sockets by worker, then by store; `meetings` by store, none where there is one worker.
+    """
+
+    bound: "list[list[list[Listener]]]"
     http: "list[Listener]"
-    meeting: socket.socket | None
+    meetings: "Sequence[socket.socket | None]"
     rows: "MetricsRows"
 
     def close(self) -> None:
         """Close what clients connect to."""
         from broker.listeners import close_listeners
 
-        for listeners in (*self.bound, self.http):
+        for listeners in (*(each for stores in self.bound for each in stores), self.http):
             close_listeners(listeners)
 
     def of(self, number: int) -> "Shared":
@@ -71,23 +79,25 @@ class Shared:
         return replace(self, bound=[self.bound[number]], http=http)
 
 
-def run_server(options: ServeOptions, numba_cache: Path | None) -> int:
-    """Serve until told to stop, in worker processes or in this one; the exit code.
+def run_server(all_options: AllOptions, numba_cache: Path | None) -> int:
+    """Serve stores until told to stop, in worker processes or in this one; the exit code.
 
     Raises `CannotListen` for an address that cannot be had, `ConfigError` and `StoreError` as `open_store` does.
     """
     from broker.workers.supervisor import Supervisor
 
-    shared = _bind(options)
-    announce = partial(_announce, options, shared)
+    options = all_options[0]
+    shared = _bind(all_options)
+    announce = partial(_announce, all_options, shared)
     try:
         if not options.workers:
-            _serve_here(options, numba_cache, shared, announce)
+            _serve_here(all_options, numba_cache, shared, announce)
             return 0
-        check_places(options.store, options.state_directory, numba_cache)
+        for each in all_options:
+            check_places(each.store, each.state_directory, numba_cache)
         load_code(numba_cache, MODULES if options.http is None else MODULES + WEB_MODULES)
         release_library_pages()
-        work = partial(_work, options, numba_cache, shared)
+        work = partial(_work, all_options, numba_cache, shared)
         supervisor = Supervisor(work, options.workers, announce, options.stop_timeout_seconds)
         # Before workers stop, so that nobody connects to wait for a server that will not come.
         supervisor.before_stop = shared.close
@@ -99,44 +109,95 @@ def run_server(options: ServeOptions, numba_cache: Path | None) -> int:
         shared.close()
 
 
-def _bind(options: ServeOptions) -> Shared:
+def _bind(all_options: AllOptions) -> Shared:
     """Take all addresses. Raises `CannotListen`; then none stays bound."""
     from broker.listeners import bind_for_workers, bind_listeners, close_listeners
     from broker.metrics_rows import MetricsRows
     from broker.workers.link import make_listening_socket
 
+    options = all_options[0]
     count = max(options.workers, 1)
     http = bind_listeners([] if options.http is None else [options.http])
+    by_store: list[list[list[Listener]]] = []
     try:
-        bound = bind_for_workers(options.listen, vip=options.vip, count=count)
+        for each in all_options:
+            listeners = bind_for_workers(each.listen, vip=each.vip, count=count)
+            by_store.append(listeners)
     except BaseException:
-        close_listeners(http)
+        close_listeners([*http, *(one for store in by_store for worker in store for one in worker)])
         raise
-    return Shared(bound, http, make_listening_socket() if options.workers > 1 else None, MetricsRows(count))
+    by_worker = [list(stores) for stores in zip(*by_store, strict=True)]
+    meetings = [make_listening_socket() if count > 1 else None for _ in all_options]
+    return Shared(by_worker, http, meetings, MetricsRows(count, len(all_options)))
 
 
-def _announce(options: ServeOptions, shared: Shared) -> None:
-    addresses = ", ".join(str(listener.endpoint) for listener in shared.bound[0])
+def _announce(all_options: AllOptions, shared: Shared) -> None:
+    stores = [
+        f"{options.store} on {', '.join(str(listener.endpoint) for listener in listeners)}"
+        for options, listeners in zip(all_options, shared.bound[0], strict=True)
+    ]
     http = "".join(f"; HTTP at {listener.endpoint}" for listener in shared.http[:1])
-    click.echo(f"rocketlens: serving {options.store} on {addresses}{http}")
+    click.echo(f"rocketlens: serving {'; '.join(stores)}{http}")
 
 
 @plain_errors
 def _work(
-    options: ServeOptions, numba_cache: Path | None, shared: Shared, number: int, announce: Callable[[], None]
+    all_options: AllOptions, numba_cache: Path | None, shared: Shared, number: int, announce: Callable[[], None]
 ) -> int:
     """The life of one worker process."""
-    _serve_here(options, numba_cache, shared.of(number), announce, number)
+    _serve_here(all_options, numba_cache, shared.of(number), announce, number)
     return 0
 
 
 def _serve_here(
-    options: ServeOptions,
+    all_options: AllOptions,
     numba_cache: Path | None,
     shared: Shared,
     announce: Callable[[], None],
     number: int = 0,
 ) -> None:
+    stores = [_open(options, numba_cache, number) for options in all_options]
+    if len(stores) > 1:
+        identities = [store.identity for store in stores]
+        all_options = settle_names(all_options, identities)
+        for line in () if number else describe_names(all_options, identities):
+            logger.info("%s", line)
+    # Only now: these import the store, and with it the kernels.
+    from broker.served_brokers import ServedBrokers
+    from broker.server import Server, publish_all, serve_until_told
+
+    served = [
+        _service_of(options, store, meeting, number)
+        for options, store, meeting in zip(all_options, stores, shared.meetings, strict=True)
+    ]
+    services = [service for service, _ in served]
+    ports = [[each.endpoint.port for each in bound if not each.port_distance] for bound in shared.bound[0]]
+    ServedBrokers(services, ports)
+    for place, service in enumerate(services):
+        service.meter = _meter_of(service.options, shared.rows, number, place)
+    if not all_options[0].workers:  # a worker is forked without them
+        release_library_pages()
+
+    async def serve() -> bool:
+        web = None if not shared.http else _web_of(services, shared)
+        servers: list[Server] = []
+        for (service, colleagues), listeners in zip(served, shared.bound[0], strict=True):
+            servers.append(Server(service, listeners, colleagues=colleagues, web=None if servers else web))
+        if web is not None:
+            web.site.before_render = partial(publish_all, servers)
+        await serve_until_told(servers, announce)
+        return all(server.is_idle for server in servers)
+
+    with asyncio.Runner(loop_factory=_loop_factory(all_options[0].loop)) as runner:
+        if not runner.run(serve()):
+            # A look-up that cannot be interrupted is still reading; waiting for its thread could take for ever.
+            logging.shutdown()
+            sys.stdout.flush()
+            os._exit(0)
+
+
+def _open(options: ServeOptions, numba_cache: Path | None, number: int) -> "MessageStore":
+    """Open one store; worker 0 says what is wrong with it."""
     from broker.state_directory import known_state_directory
 
     opened = open_store(
@@ -156,26 +217,7 @@ def _serve_here(
         logger.warning("%s", problem)
     if opened.state.is_live and not number:
         logger.info("a broker is running on %s: what it writes is followed", options.store)
-    # Only now: these import the store, and with it the kernels.
-    from broker.server import Server
-
-    service, colleagues = _service_of(options, opened, shared.meeting, number)
-    service.meter = _meter_of(options, shared.rows, number)
-    if not options.workers:  # a worker is forked without them
-        release_library_pages()
-
-    async def serve_until_told() -> bool:
-        web = None if not shared.http else _web_of(service, shared)
-        server = Server(service, shared.bound[0], colleagues=colleagues, web=web)
-        await server.serve(lambda _addresses: announce())
-        return server.is_idle
-
-    with asyncio.Runner(loop_factory=_loop_factory(options.loop)) as runner:
-        if not runner.run(serve_until_told()):
-            # A look-up that cannot be interrupted is still reading; waiting for its thread could take for ever.
-            logging.shutdown()
-            sys.stdout.flush()
-            os._exit(0)
+    return opened
 
 
 def _service_of(
@@ -209,23 +251,24 @@ def _entries_directory(options: ServeOptions, identity: "StoreIdentity") -> Path
     return path / ENTRIES if can_be_had(path) else None
 
 
-def _meter_of(options: ServeOptions, rows: "MetricsRows", number: int) -> "Meter | None":
-    """What counts for a worker; None where nobody would be told."""
+def _meter_of(options: ServeOptions, rows: "MetricsRows", number: int, place: int) -> "Meter | None":
+    """What counts for a worker's part in the store at a place; None where nobody would be told."""
     from broker.metrics_meter import Meter
     from broker.slow_queries import SlowQueries
 
     slow = SlowQueries(options.slow_query_milliseconds) if options.slow_query_milliseconds else None
-    return None if slow is None and options.http is None else Meter(rows.begin(number), slow)
+    is_told = slow is not None or options.http is not None
+    return Meter(rows.begin(number, place), slow, counts_cpu=not place) if is_told else None
 
 
-def _web_of(service: "BrokerService", shared: Shared) -> "WebPort":
+def _web_of(services: "Sequence[BrokerService]", shared: Shared) -> "WebPort":
     """The HTTP port; what it needs is loaded only here."""
     from broker.metrics_collector import Exposition, ServerCollector
     from broker.metrics_store import StoreFigures
     from broker.web.port import WebPort
     from broker.web.site import Site
 
-    exposition = Exposition(ServerCollector(shared.rows, StoreFigures(service)))
+    exposition = Exposition(ServerCollector(shared.rows, [StoreFigures(service) for service in services]))
     return WebPort(Site(shared.rows, exposition.render), shared.http)
 
 

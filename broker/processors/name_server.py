@@ -1,16 +1,21 @@
-"""The name server's part: where topics, brokers and clusters are. There is one broker, this one, with id 0.
+"""The name server's part: where topics, brokers and clusters are.
+
+There is one broker for each store that this process serves, with id 0; whichever is asked tells of all of them.
 
 Every queue is announced for reading alone, whatever the store's configuration says. Answers are stable from one call to
 the next: clients compare them, and rebalance when they differ. Source: remoting-protocol §4.1–4.3, §5.1, §5.4.
 """
 
+from collections.abc import Iterable
+
 from broker.broker_service import BrokerService
 from broker.dispatcher import Request, handles
 from broker.long_work import leave_to_a_thread
-from broker.topic_catalog import READ_ONLY_PERM, find_topic, topic_names
+from broker.served_brokers import ServedBrokers
+from broker.topic_catalog import READ_ONLY_PERM, topic_names
 from protocol.bodies import BrokerData, ClusterInfo, QueueData, TopicList, TopicRouteData, encode_json
 from protocol.codes import RequestCode, ResponseCode
-from protocol.command import Response
+from protocol.command import Response, ext_fields_of
 from protocol.headers import (
     EmptyRequestHeader,
     GetKVConfigRequestHeader,
@@ -37,51 +42,59 @@ class NameServerProcessor:
 
     def __init__(self, service: BrokerService) -> None:
         self._service = service
-        self._store = service.store
 
     @handles(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequestHeader)
     def get_route(self, header: GetRouteInfoRequestHeader, request: Request) -> Response:
-        """The broker and the readable queues of a topic."""
-        topic = find_topic(self._store, header.topic)
-        if topic is None:
+        """The brokers and the readable queues of a topic."""
+        found = list(self._brokers.with_topic(header.topic))
+        if not found:
             return Response(ResponseCode.TOPIC_NOT_EXIST, NO_ROUTE.format(header.topic))
-        queues = QueueData(
-            broker_name=self._service.broker_name,
-            perm=READ_ONLY_PERM,
-            read_queue_nums=topic.read_queue_nums,
-            write_queue_nums=topic.write_queue_nums,
-            topic_sys_flag=topic.topic_sys_flag,
-        )
-        return Response(body=encode_json(TopicRouteData(broker_datas=[self._broker(request)], queue_datas=[queues])))
+        queues = [
+            QueueData(
+                broker_name=service.broker_name,
+                perm=READ_ONLY_PERM,
+                read_queue_nums=topic.read_queue_nums,
+                write_queue_nums=topic.write_queue_nums,
+                topic_sys_flag=topic.topic_sys_flag,
+            )
+            for service, topic in found
+        ]
+        brokers = [self._broker(service, request) for service, _ in found]
+        return Response(body=encode_json(TopicRouteData(broker_datas=brokers, queue_datas=queues)))
 
     @handles(RequestCode.GET_BROKER_CLUSTER_INFO, EmptyRequestHeader)
     def get_cluster_info(self, _header: EmptyRequestHeader, request: Request) -> Response:
-        """The one broker of the one cluster."""
-        broker = self._broker(request)
-        info = ClusterInfo(
-            broker_addr_table={broker.broker_name: broker}, cluster_addr_table={broker.cluster: [broker.broker_name]}
-        )
+        """All brokers, and the cluster that they are in."""
+        info = ClusterInfo(broker_addr_table={}, cluster_addr_table={})
+        for service in self._brokers.services:
+            info.broker_addr_table[service.broker_name] = self._broker(service, request)
+            info.cluster_addr_table.setdefault(service.cluster, []).append(service.broker_name)
         return Response(body=encode_json(info))
 
     @handles(RequestCode.GET_BROKER_MEMBER_GROUP, EmptyRequestHeader)
     def get_broker_member_group(self, _header: EmptyRequestHeader, request: Request) -> Response:
-        """The brokers of our name: us."""
-        return Response(body=encode_json({"brokerMemberGroup": self._broker(request)}))
+        """The brokers of a name: the one that has it, else us."""
+        name = ext_fields_of(request.command).get("brokerName")
+        services = [service for service in self._brokers.services if service.broker_name == name]
+        group = self._broker(services[0] if services else self._service, request)
+        return Response(body=encode_json({"brokerMemberGroup": group}))
 
     @handles(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, EmptyRequestHeader)
     def get_all_topics(self, _header: EmptyRequestHeader) -> Response:
         """Every topic, system and retry topics included."""
-        return _topic_list(self._all_topics())
+        return _topic_list(self._all_topics(self._brokers.services))
 
     @handles(RequestCode.GET_TOPICS_BY_CLUSTER, GetTopicsByClusterRequestHeader)
     def get_topics_by_cluster(self, header: GetTopicsByClusterRequestHeader) -> Response:
         """Every topic for our cluster, none for another one."""
-        return _topic_list(self._all_topics() if header.cluster == self._service.cluster else [])
+        services = [service for service in self._brokers.services if service.cluster == header.cluster]
+        return _topic_list(self._all_topics(services))
 
     @handles(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS, EmptyRequestHeader)
     def get_system_topics(self, _header: EmptyRequestHeader, request: Request) -> Response:
         """The topics a name server makes up itself, and the broker to ask for its own ones (code 305)."""
-        names = sorted({self._service.cluster, self._service.broker_name})
+        services = self._brokers.services
+        names = sorted({name for service in services for name in (service.cluster, service.broker_name)})
         return _topic_list(names, self._service.advertised_address(request.connection))
 
     @handles(RequestCode.GET_UNIT_TOPIC_LIST, EmptyRequestHeader)
@@ -125,20 +138,31 @@ class NameServerProcessor:
         }
         return Response(body=encode_properties_text(properties))
 
-    def _broker(self, request: Request) -> BrokerData:
+    @property
+    def _brokers(self) -> ServedBrokers:
+        return self._service.brokers
+
+    def _broker(self, service: BrokerService, request: Request) -> BrokerData:
         return BrokerData(
-            cluster=self._service.cluster,
-            broker_name=self._service.broker_name,
-            broker_addrs={"0": self._service.advertised_address(request.connection)},
+            cluster=service.cluster,
+            broker_name=service.broker_name,
+            broker_addrs={"0": self._brokers.address_of(service, self._service, request.connection)},
         )
 
-    def _all_topics(self) -> list[str]:
-        leave_to_a_thread(len(self._store.config.topics))
-        return topic_names(self._store)
+    def _all_topics(self, services: Iterable[BrokerService]) -> list[str]:
+        stores = [service.store for service in services]
+        leave_to_a_thread(sum(len(store.config.topics) for store in stores))
+        return sorted({name for store in stores for name in topic_names(store)})
 
     def _topics_with(self, mask: int, value: int) -> list[str]:
-        flags = self._store.config.topics
-        return sorted(name for name, topic in flags.items() if topic.topic_sys_flag & mask == value)
+        return sorted(
+            {
+                name
+                for service in self._brokers.services
+                for name, topic in service.store.config.topics.items()
+                if topic.topic_sys_flag & mask == value
+            }
+        )
 
 
 def encode_properties_text(properties: dict[str, str]) -> bytes:

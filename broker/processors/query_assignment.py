@@ -10,7 +10,6 @@ from broker.broker_service import BrokerService
 from broker.dispatcher import Request, handles
 from broker.group_notices import BROADCASTING
 from broker.queue_allocation import STRATEGIES
-from broker.topic_catalog import find_topic
 from protocol.bodies import (
     MessageQueue,
     MessageQueueAssignment,
@@ -34,23 +33,29 @@ class QueryAssignmentProcessor:
     def query_assignment(self, _header: EmptyRequestHeader, request: Request) -> Response:
         """The queues that a client is to pull from; without a list it keeps those that it has."""
         body = decode_json(request.command.body, QueryAssignmentRequestBody)
-        queue_ids = self._queue_ids(body)
-        if queue_ids is None:
+        queues = self._share(body)
+        if queues is None:
             return Response(body=encode_json(QueryAssignmentResponseBody()))
-        queues = [MessageQueue(self._service.broker_name, queue_id, body.topic) for queue_id in queue_ids]
         return Response(body=encode_json(QueryAssignmentResponseBody([*map(MessageQueueAssignment, queues)])))
 
-    def _queue_ids(self, body: QueryAssignmentRequestBody) -> Sequence[int] | None:
+    def _share(self, body: QueryAssignmentRequestBody) -> Sequence[MessageQueue] | None:
         """A client's share of a topic, None where a broker says nothing: no topic, no group, no such strategy."""
-        topic = find_topic(self._service.store, body.topic)
-        if topic is None or topic.read_queue_nums < 1:
+        queues = self._queues(body.topic)
+        if not queues:
             return None
         if body.message_model == BROADCASTING:
-            return range(topic.read_queue_nums)
+            return queues
         members = sorted({member.client_id for member in self._service.clients.members_of(body.consumer_group)})
         strategy = STRATEGIES.get(body.strategy_name or "")
         if not members or strategy is None or not body.client_id:
             return None
         if body.client_id not in members:
             return ()
-        return strategy(topic.read_queue_nums, len(members), members.index(body.client_id))
+        return [queues[place] for place in strategy(len(queues), len(members), members.index(body.client_id))]
+
+    def _queues(self, topic: str) -> list[MessageQueue]:
+        """The queues of all brokers that have a topic, in the order in which every broker sorts them."""
+        found = sorted(
+            (service.broker_name, config.read_queue_nums) for service, config in self._service.brokers.with_topic(topic)
+        )
+        return [MessageQueue(name, queue_id, topic) for name, count in found for queue_id in range(count)]

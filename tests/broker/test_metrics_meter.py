@@ -36,10 +36,10 @@ class Watched:
 
     def __init__(self, server: Server, service: BrokerService, all_rows: MetricsRows) -> None:
         self.server = server
-        self._exposition = Exposition(ServerCollector(all_rows, StoreFigures(service)))
+        self._exposition = Exposition(ServerCollector(all_rows, [StoreFigures(service)]))
 
     def figures(self) -> Figures:
-        self.server._publish()
+        self.server.publish()
         return figures_of(self._exposition.render("")[0].decode())
 
 
@@ -175,14 +175,14 @@ async def test_requests_that_wait_are_counted_by_reason_and_take_as_long_as_they
         for code in codes:
             client.send(code)
         await until(lambda: shared.totals()[rows.WAITED : rows.WAITED + 3].tolist() == [1, 1, 1])
-        server._publish()
+        server.publish()
         assert shared.totals()[rows.POOL_WORK] == 3
         started = time.perf_counter_ns()
         await asyncio.sleep(0.02)
         waited = time.perf_counter_ns() - started
         shelf.release.set()
         assert await answers(client, 3) == [0, 0, 0]
-        server._publish()
+        server.publish()
         totals = shared.totals()
     for code in codes:
         request, duration = rows.places_of(code, 0)

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 
 def told(service: BrokerService, store: StoreFigures | None = None) -> Figures:
-    exposition = Exposition(ServerCollector(MetricsRows(), store or StoreFigures(service)))
+    exposition = Exposition(ServerCollector(MetricsRows(), [store or StoreFigures(service)]))
     return figures_of(exposition.render("")[0].decode())
 
 
@@ -37,7 +37,7 @@ def test_every_metric_stands_in_the_documentation_as_it_is_served(service: Broke
         f"| {family.meaning} |"
         for family in FAMILIES
     ]
-    exposition = Exposition(ServerCollector(MetricsRows(), StoreFigures(service)))
+    exposition = Exposition(ServerCollector(MetricsRows(), [StoreFigures(service)]))
     served = [line.split()[2:] for line in exposition.render("")[0].decode().splitlines() if line.startswith("# TYPE")]
     assert served == [[family.full_name, family.kind] for family in FAMILIES]
 

@@ -1,0 +1,45 @@
+"""The brokers that one process stands for, as its name server tells of them: mostly one, a few with several stores.
+
+Each has its own ports; the name server on all of them is the same. Clients are told the address of another broker as
+they have reached this one: the same host, and the port that belongs to it.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from broker.dispatcher import ClientConnection
+from broker.several_stores import PORT_DISTANCE
+from broker.topic_catalog import find_topic
+from storage.store_config import TopicConfig
+
+if TYPE_CHECKING:
+    from broker.broker_service import BrokerService
+
+
+class ServedBrokers:
+    """All brokers, in the order of the command line; `ports` those of each, in the order of its addresses."""
+
+    def __init__(self, services: "Sequence[BrokerService]", ports: Sequence[Sequence[int]] = ()) -> None:
+        """Make them known to one another."""
+        self.services = tuple(services)
+        self._ports = ports
+        for service in self.services:
+            service.brokers = self
+
+    def with_topic(self, topic: str) -> "Iterator[tuple[BrokerService, TopicConfig]]":
+        """The brokers that have a topic, each with what is known of it there."""
+        for service in self.services:
+            config = find_topic(service.store, topic)
+            if config is not None:
+                yield service, config
+
+    def address_of(self, service: "BrokerService", asked: "BrokerService", connection: ClientConnection) -> str:
+        """Where a client that has asked one of the brokers reaches another one."""
+        if service is asked or service.advertise is not None:
+            return service.advertised_address(connection)
+        host_and_port = connection.local_address
+        number, own = self.services.index(service), self.services.index(asked)
+        port = host_and_port.port + (number - own) * PORT_DISTANCE
+        if self._ports and host_and_port.port in self._ports[own]:
+            port = self._ports[number][self._ports[own].index(host_and_port.port)]
+        return str(host_and_port._replace(port=port))

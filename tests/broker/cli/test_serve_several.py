@@ -1,0 +1,160 @@
+"""`rocketlens serve A B C` as processes."""
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.config import Endpoint
+from broker.several_stores import folder_of
+from golden_frames import parse_java_json, value_of
+from heartbeats import consumer, heartbeat, subscription
+from metric_figures import Figures, figure, read_figures
+from process import Serving, rocketlens, serving_process
+from protocol.command import Command, decode_command, encode_request
+from protocol.frame import FrameDecoder
+from store_writer import StoreWriter
+
+DEADLINE_SECONDS = 20.0
+
+
+@pytest.fixture(scope="module")
+def second_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The store of another broker, with a topic of its own and one that g1 has too."""
+    root = tmp_path_factory.mktemp("second")
+    writer = StoreWriter(root)
+    for topic in ("TopicTest", "OtherTopic"):
+        writer.append(topic, b"in the second store", keys="second")
+    writer.close()
+    return root
+
+
+class Client:
+    """One blocking connection."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection, self._decoder = connection, FrameDecoder()
+
+    def ask(self, code: int, fields: dict[str, str], body: bytes = b"") -> Command:
+        """The answer to a request; what the server asks in turn is passed over."""
+        self._connection.sendall(encode_request(code, fields, opaque=1, body=body))
+        while True:
+            for command in map(decode_command, self._decoder.feed(self._connection.recv(1 << 16))):
+                if command.is_response:
+                    return command
+
+
+@contextlib.contextmanager
+def connected(endpoint: Endpoint) -> Iterator[Client]:
+    with socket.create_connection(endpoint, DEADLINE_SECONDS) as connection:
+        yield Client(connection)
+
+
+def ask(endpoint: Endpoint, code: int, fields: dict[str, str]) -> Command:
+    with connected(endpoint) as client:
+        return client.ask(code, fields)
+
+
+def value(endpoint: Endpoint, code: int, **fields: str) -> Any:
+    answer = ask(endpoint, code, fields)
+    assert answer.code == 0, answer.remark
+    return value_of(bytes(answer.body))
+
+
+@contextlib.contextmanager
+def free_ports() -> Iterator[int]:
+    """A port that is free, and so are those ten and twenty higher."""
+    for port in range(21000, 60000, 100):
+        with contextlib.ExitStack() as stack:
+            try:
+                for number in range(3):
+                    taken = stack.enter_context(socket.socket())
+                    taken.bind(("127.0.0.1", port + 10 * number))
+            except OSError:
+                continue
+        yield port
+        return
+
+
+@pytest.mark.parametrize("workers", ["0", "3"])
+def test_three_stores_are_three_brokers_at_ports_ten_apart_in_one_cluster(
+    workers: str, g1_store: Path, second_store: Path, tmp_path: Path
+) -> None:
+    copy = shutil.copytree(g1_store, tmp_path / "copy")
+    with free_ports() as port:
+        stores = (str(second_store), str(copy), "--listen", f"127.0.0.1:{port}", "--workers", workers, "--http", "0")
+        with serving_process(g1_store, tmp_path, *stores, "--state-dir", str(tmp_path / "state")) as server:
+            assert server.places == [
+                (str(store), [Endpoint("127.0.0.1", port + 10 * number)])
+                for number, store in enumerate((g1_store, second_store, copy))
+            ]
+            check_stores(server)
+            assert server.stop() == 0
+    log = server.errors.read_text()
+    assert f"{copy} is broker broker-a-3 of cluster DefaultCluster (its own name is broker-a)" in log
+    assert log.count(f"{second_store} is broker broker-a-2 of") == 1
+    assert "Traceback" not in log
+    folders = {path.parent.name for path in (tmp_path / "state").glob("*/serving.lock")}
+    assert folders == {folder_of(store) for store in (g1_store, second_store, copy)}
+
+
+def check_stores(server: Serving) -> None:
+    endpoints = [addresses[0] for _, addresses in server.places]
+    names = ["broker-a", "broker-a-2", "broker-a-3"]
+    records = []
+    for endpoint in endpoints:
+        assert value(endpoint, 106)["clusterAddrTable"] == {"DefaultCluster": names}
+        route = value(endpoint, 105, topic="TopicTest")
+        assert [each["brokerAddrs"]["0"] for each in route["brokerDatas"]] == [str(each) for each in endpoints]
+        (only,) = value(endpoint, 105, topic="OtherTopic")["brokerDatas"]
+        assert only["brokerName"] == "broker-a-2"
+        records.append(bytes(ask(endpoint, 33, {"offset": "0"}).body))
+    assert records[0] == records[2] != records[1]
+    os.kill(server.process.pid, signal.SIGHUP)
+    for number, name in enumerate(names):
+        for _ in range(number):
+            ask(endpoints[number], 33, {"offset": "0"})
+        figures = figures_after(server, name, number + 1)
+        assert figure(figures, "commit_log_max_offset_bytes", broker=name) > 0
+    assert 0 < figure(figures, "cpu_seconds_total") < 1000
+
+
+def figures_after(server: Serving, broker: str, views: int) -> Figures:
+    """The figures, once all workers have told of so many views; polled."""
+    end = time.monotonic() + DEADLINE_SECONDS
+    while True:
+        figures = read_figures(server.http_port)
+        told = figure(figures, "requests_total", broker=broker, code="VIEW_MESSAGE_BY_ID")
+        if told == views:
+            return figures
+        assert told < views, figures
+        assert time.monotonic() < end, figures
+        time.sleep(0.02)
+
+
+def test_a_store_that_cannot_be_served_ends_the_start_and_is_named(g1_store: Path, tmp_path: Path) -> None:
+    ended = rocketlens("serve", g1_store, tmp_path / "nowhere", "--listen", "127.0.0.1:0")
+    assert ended.returncode != 0
+    assert str(tmp_path / "nowhere") in ended.stderr.decode()
+    assert "Traceback" not in ended.stderr.decode()
+
+
+def test_each_stores_offsets_are_kept_apart(g1_store: Path, second_store: Path, tmp_path: Path) -> None:
+    queue = {"consumerGroup": "G", "topic": "TopicTest", "queueId": "0"}
+    with serving_process(g1_store, tmp_path, str(second_store), "--state-dir", str(tmp_path / "state")) as server:
+        for number, (_, (endpoint, *_)) in enumerate(server.places, 5):
+            with connected(endpoint) as client:
+                body = heartbeat("c", consumer("G", subscription("TopicTest")))
+                assert client.ask(34, {}, body).code == 0
+                assert client.ask(15, queue | {"commitOffset": str(number)}).code == 0
+        assert server.stop() == 0
+    for number, store in enumerate((g1_store, second_store), 5):
+        kept = parse_java_json((tmp_path / "state" / folder_of(store) / "consumerOffset.json").read_text())
+        assert kept["offsetTable"]["TopicTest@G"] == {"0": number}

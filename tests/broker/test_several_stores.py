@@ -1,0 +1,110 @@
+"""Several stores in one server: addresses, folders and names, settled before and after the stores are open."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from broker.config import Endpoint, RegisterOptions, ServeOptions
+from broker.several_stores import describe_names, folder_of, options_of_stores, settle_names
+from protocol.errors import ConfigError
+from storage.store_state import StoreIdentity
+
+A, B, C = Path("/data/a/store"), Path("/data/b/store"), Path("/data/c/store")
+NAME_SERVER = Endpoint("10.0.0.1", 9876)
+
+
+def options_of(*stores: Path, names: tuple[str, ...] = (), **options: Any) -> tuple[ServeOptions, ...]:
+    return options_of_stores(stores, names, ServeOptions(stores[0], **options))
+
+
+def named(*brokers: tuple[str, str], **options: Any) -> list[tuple[str | None, str | None]]:
+    """The names of the stores A, B, C with brokers of such names and clusters."""
+    identities = [StoreIdentity(cluster, name) for name, cluster in brokers]
+    settled = settle_names(options_of(*(A, B, C)[: len(brokers)], **options), identities)
+    return [(each.broker_name, each.cluster) for each in settled]
+
+
+def test_each_store_has_every_port_ten_higher_than_the_one_before_it() -> None:
+    listen = (Endpoint("127.0.0.1", 10911), Endpoint("::1", 20911))
+    made = options_of(A, B, C, listen=listen, advertise=Endpoint("broker.example", 30911))
+    assert [each.store for each in made] == [A, B, C]
+    assert made[2].listen == (("127.0.0.1", 10931), ("::1", 20931))
+    assert [each.advertise and each.advertise.port for each in made] == [30911, 30921, 30931]
+
+
+def test_port_zero_is_a_free_one_for_each_store() -> None:
+    assert [each.listen[0].port for each in options_of(A, B, listen=(Endpoint("127.0.0.1", 0),))] == [0, 0]
+
+
+def test_one_store_alone_keeps_its_state_where_it_is_told_to() -> None:
+    (alone,) = options_of(A, state_directory=Path("/state"), commit_log_directories=(Path("/log"),))
+    assert (alone.state_directory, alone.commit_log_directories) == (Path("/state"), (Path("/log"),))
+
+
+def test_a_stores_folder_depends_neither_on_the_stores_beside_it_nor_on_their_order() -> None:
+    first, second = options_of(A, B, state_directory=Path("/state"))
+    assert first.state_directory == Path("/state") / folder_of(A)
+    assert folder_of(A).startswith("a-store-")
+    assert [each.state_directory for each in options_of(C, B, A, state_directory=Path("/state"))[1:]] == [
+        second.state_directory,
+        first.state_directory,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("stores", "options", "problem"),
+    [
+        ((A, A), {}, "/data/a/store and /data/a/store are one store: give it once"),
+        ((A, A / ".." / "store"), {}, "are one store"),
+        ((A, B), {"names": ("one", "one")}, "--broker-name one is given twice"),
+        ((A, B), {"names": ("only-one",)}, "1 names for 2 stores; give one for each"),
+        ((A,), {"names": ("one", "two")}, "2 names for 1 stores"),
+        ((A, B), {"commit_log_directories": (Path("/log"),)}, "--commit-log is for one store"),
+        ((A, B), {"state_directory": B / "state"}, "lies inside /data/b/store"),
+        ((A, B), {"listen": (Endpoint("h", 65530),)}, "store 2 would need port 65540"),
+        ((A, B), {"listen": (Endpoint("h", 100), Endpoint("h", 110))}, "would both be at h:110"),
+    ],
+)
+def test_what_cannot_be_meant_is_one_clear_sentence(
+    stores: tuple[Path, ...], options: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(ConfigError, match=problem):
+        options_of(*stores, **options)
+
+
+def test_brokers_of_one_cluster_keep_their_names() -> None:
+    assert named(("broker-a", "C"), ("broker-b", "C")) == [("broker-a", "C"), ("broker-b", "C")]
+
+
+def test_of_two_brokers_with_one_name_the_later_gets_a_number_that_nobody_has() -> None:
+    told = named(("broker-a", "C"), ("broker-a", "C"), ("broker-a-2", "C"))
+    assert [name for name, _ in told] == ["broker-a", "broker-a-3", "broker-a-2"]
+
+
+def test_all_stores_are_in_the_cluster_of_the_first_or_in_the_one_that_is_told() -> None:
+    brokers = ("broker-a", "East"), ("broker-b", "West")
+    assert [cluster for _, cluster in named(*brokers)] == ["East", "East"]
+    assert [cluster for _, cluster in named(*brokers, cluster="All")] == ["All", "All"]
+
+
+def test_told_names_stand_for_the_stores_in_their_order() -> None:
+    told = named(("broker-a", "C"), ("broker-a", "C"), names=("today", "yesterday"))
+    assert [name for name, _ in told] == ["today", "yesterday"]
+
+
+def test_a_line_says_what_each_store_is_called_and_what_its_own_names_are() -> None:
+    identities = [StoreIdentity("East", "broker-a"), StoreIdentity("West", "broker-a")]
+    assert list(describe_names(settle_names(options_of(A, B), identities), identities)) == [
+        "/data/a/store is broker broker-a of cluster East",
+        "/data/b/store is broker broker-a-2 of cluster East (its own name is broker-a, its own cluster is West)",
+    ]
+
+
+def test_real_name_servers_are_told_no_name_that_was_made_up() -> None:
+    register = RegisterOptions((NAME_SERVER,))
+    with pytest.raises(ConfigError, match=r"/data/b/store is not the only store of broker broker-a; give each a"):
+        named(("broker-a", "C"), ("broker-a", "C"), register=register)
+    with pytest.raises(ConfigError, match=r"/data/b/store is of cluster West, not of East"):
+        named(("broker-a", "East"), ("broker-b", "West"), register=register)
+    assert len(named(("broker-a", "C"), ("broker-b", "C"), register=register)) == 2

@@ -1,0 +1,141 @@
+"""Two stores in one server are two brokers of one cluster to mqadmin and to consumers."""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from interop.conftest import Java
+from interop.jars import SERVER_VERSION
+from interop.java_client import Consumed, JavaClient, Subscription
+from interop.stages import wait_until
+from interop.stored import Stored, stored
+from process import serving_process
+from protocol.message_id import HostAddress, encode_message_id
+from store_writer import StoreWriter, Written
+
+pytestmark = pytest.mark.interop
+
+TOPIC = "TopicTest"
+IN_BOTH = "hotkey"
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A server of g1 and of a store that a test has written; `ports` of both, `written` what is in the second one."""
+
+    first: Stored
+    written: list[Written]
+    ports: tuple[int, int]
+
+    @property
+    def name_servers(self) -> list[str]:
+        """Either port is one."""
+        return [f"127.0.0.1:{port}" for port in self.ports]
+
+    def messages(self) -> list[tuple[int, int]]:
+        """Physical offset and store time of all messages of the topic, in both stores."""
+        known = [record for record in self.first.records.values() if record.topic == TOPIC]
+        return sorted((each.physical_offset, each.store_timestamp) for each in (*known, *self.written))
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    work = tmp_path_factory.mktemp("several")
+    writer = StoreWriter(work / "second")
+    written = [
+        writer.append(TOPIC, f"second {number}".encode(), queue_id=number % 4, keys=IN_BOTH if number == 7 else None)
+        for number in range(40)
+    ]
+    writer.append("OnlyThere", b"alone")
+    writer.close()
+    first = stored("g1", work / "g1")
+    names = ("--broker-name", "broker-a", "--broker-name", "broker-b")
+    state = ("--state-dir", str(work / "state"), "--workers", "2")
+    with serving_process(first.root, work, str(writer.root), *names, *state) as server:
+        ports = [addresses[0].port for _, addresses in server.places]
+        yield Cluster(first, written, (ports[0], ports[1]))
+        assert server.stop() == 0
+
+
+def identities(consumed: Consumed) -> list[tuple[int, int]]:
+    """Physical offset and store time of what a consumer has received."""
+    return sorted((message["physicalOffset"], message["storeTimestamp"]) for message in consumed.messages)
+
+
+@pytest.fixture
+def client(java: Java) -> JavaClient:
+    return java(SERVER_VERSION, "JSON")
+
+
+def test_the_cluster_list_has_both_brokers_with_their_ports(cluster: Cluster, client: JavaClient) -> None:
+    for name_server in cluster.name_servers:
+        printed = client.mqadmin("clusterList", "-n", name_server)
+        rows = [line.split()[:4] for line in printed.splitlines() if line.startswith("DefaultCluster")]
+        assert rows == [
+            ["DefaultCluster", name, "0", address]
+            for name, address in zip(("broker-a", "broker-b"), cluster.name_servers, strict=True)
+        ]
+
+
+def test_the_route_of_a_topic_has_each_store_that_holds_it(cluster: Cluster, client: JavaClient) -> None:
+    for topic, names in ((TOPIC, ["broker-a", "broker-b"]), ("TopicBatch", ["broker-a"]), ("OnlyThere", ["broker-b"])):
+        printed = client.mqadmin("topicRoute", "-n", cluster.name_servers[1], "-t", topic)
+        route = json.loads(re.sub(r"(?m)^(\s*)0:", r'\1"0":', printed))
+        addresses = dict(zip(("broker-a", "broker-b"), cluster.name_servers, strict=True))
+        assert {each["brokerName"]: each["brokerAddrs"]["0"] for each in route["brokerDatas"]} == {
+            name: addresses[name] for name in names
+        }
+
+
+def test_a_key_is_looked_for_in_all_stores_that_have_the_topic(cluster: Cluster, client: JavaClient) -> None:
+    printed = client.mqadmin("queryMsgByKey", "-n", cluster.name_servers[0], "-t", TOPIC, "-k", IN_BOTH)
+    offsets = sorted(
+        (int(queue), int(offset)) for queue, offset in re.findall(r"^[0-9A-F]{32}\S* +(\d+) +(\d+) ", printed, re.M)
+    )
+    known = {
+        (record.queue_id, record.queue_offset)
+        for record in cluster.first.records.values()
+        if record.topic == TOPIC and IN_BOTH in record.properties.get("KEYS", "").split(" ")
+    }
+    assert offsets == sorted([*known, (7 % 4, cluster.written[7].queue_offset)])
+
+
+def test_an_offset_id_is_looked_up_in_the_store_whose_port_it_names(cluster: Cluster, client: JavaClient) -> None:
+    """Both stores have a record there, each another one."""
+    first = cluster.first.records[0]
+    for port, topic, body in zip(cluster.ports, (first.topic, TOPIC), (first.body, b"second 0"), strict=True):
+        message_id = encode_message_id(HostAddress("127.0.0.1", port), 0)
+        printed = client.mqadmin("queryMsgById", "-n", cluster.name_servers[0], "-i", message_id, "-t", topic)
+        path = re.search(r"Message Body Path: +(\S+)", printed)
+        assert path, printed
+        assert Path(path[1]).read_bytes() == body
+
+
+def test_a_consumer_reads_a_topic_that_lies_in_two_stores_completely(cluster: Cluster, client: JavaClient) -> None:
+    wanted = cluster.messages()
+    client.consume(cluster.name_servers[1], {"both": Subscription("push", "CG_both", TOPIC)})
+
+    def has_taken(count: int) -> bool:
+        return len(client.look("both").messages) >= count
+
+    wait_until(partial(has_taken, len(wanted)), "all messages of both stores")
+    consumed = client.end("both")["both"]
+    assert identities(consumed) == wanted
+
+
+def test_members_that_ask_the_server_share_the_queues_of_both_stores(cluster: Cluster, client: JavaClient) -> None:
+    names, wanted = ("one", "other"), cluster.messages()
+    subscription = Subscription("push", "CG_assigned_both", TOPIC, client_rebalance=False)
+    client.consume(cluster.name_servers[0], dict.fromkeys(names, subscription))
+
+    def taken() -> set[tuple[int, int]]:
+        return {each for name in names for each in identities(client.look(name))}
+
+    wait_until(lambda: len(taken()) == len(wanted), "all messages by one or the other")
+    assert sorted(taken()) == wanted
+    client.end(*names)
