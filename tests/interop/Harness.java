@@ -158,6 +158,7 @@ public final class Harness {
                 case "offsetForTimestamp" -> answer.put("offset",
                     consumers.offsetForTimestamp(command.getString("name"), command.getIntValue("queueId"), command.getLongValue("timestamp")));
                 case "end" -> answer.put("consumed", consumers.end(command.getJSONArray("names").toJavaList(String.class)));
+                case "dashboard" -> answer.put("shown", dashboard(command));
                 case "pull" -> answer.put("lines", consumers.pull(command));
                 default -> throw new IllegalArgumentException("no command " + command);
             }
@@ -269,6 +270,11 @@ public final class Harness {
             clients.put(nameServer, new Clients(nameServer));
         }
         return clients.get(nameServer).of(command.getString("client"));
+    }
+
+    /** By its name, for it is not there with 4.9. */
+    private static Object dashboard(JSONObject command) throws Exception {
+        return Class.forName("Dashboard").getDeclaredMethod("page", JSONObject.class).invoke(null, command);
     }
 
     private void disconnect(String nameServer) {

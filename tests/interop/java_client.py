@@ -12,6 +12,8 @@ from typing import Any
 from interop.jars import jars, tool
 
 SOURCES = [Path(__file__).with_name(name) for name in ("Harness.java", "Consumers.java")]
+SOURCES_OF_5 = [Path(__file__).with_name("Dashboard.java")]
+"""What uses classes that 4.9 has in other packages."""
 ANSWER_SECONDS = 90
 SMALL_JVM = ["-Xms32m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"]
 TOOLS_LOGBACK = "<configuration><root level='OFF'/></configuration>\n"
@@ -107,7 +109,8 @@ class JavaClient:
         (home / "conf").mkdir(parents=True)
         (home / "conf" / "logback_tools.xml").write_text(TOOLS_LOGBACK)
         class_path = f"{jars(version)}/*"
-        subprocess.run([tool("javac"), "-d", str(classes), "-cp", class_path, *map(str, SOURCES)], check=True)
+        sources = SOURCES + (SOURCES_OF_5 if version.startswith("5.") else [])
+        subprocess.run([tool("javac"), "-d", str(classes), "-cp", class_path, *map(str, sources)], check=True)
         command = [tool("java"), *SMALL_JVM, "-Duser.timezone=UTC", "-Dfile.encoding=UTF-8", f"-Duser.home={home}"]
         command += [f"-Drocketmq.home.dir={home}", f"-Drocketmq.serialize.type={form}", *properties]
         command += ["-cp", f"{classes}{os.pathsep}{class_path}", "Harness"]
@@ -183,6 +186,11 @@ class JavaClient:
         """Shuts consumers down beside each other, and returns what each received in all."""
         ended: dict[str, Any] = self._ask({"command": "end", "names": names})["consumed"]
         return {name: Consumed.of(consumed) for name, consumed in ended.items()}
+
+    def dashboard(self, name_server: str, page: str, **options: Any) -> Any:
+        """What a page of RocketMQ's dashboard shows; 5.x alone."""
+        command = {"command": "dashboard", "nameServer": name_server, "page": page}
+        return self._ask(command | options)["shown"]
 
     def pull(self, name_server: str, group: str, topic: str, expression: str) -> list[str]:
         """What a pull consumer learns of each queue of a topic, in the lines of ``client-flows/pull.txt``."""
