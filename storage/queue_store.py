@@ -97,6 +97,10 @@ class QueueStore:
         """Whether a topic has a directory."""
         return topic in self._plain or topic in self._batch
 
+    def has_batches(self, topic: str) -> bool:
+        """Whether a topic has a directory of queues of batches."""
+        return topic in self._batch
+
     def queue_ids(self, topic: str) -> tuple[int, ...]:
         """The ids of a topic's queues, ascending; none for a topic that has no directory."""
         ids = self._ids.get(topic)

@@ -5,7 +5,7 @@ it is through. So a piece starts at the first intact record in it, and says wher
 (in a body there may stand what looks like a record) it is searched again from there.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -91,7 +91,7 @@ class Searcher:
         if chunk.listed is not None:
             return self._run_listed(chunk, chunk.listed)
         if start is None:
-            start = _first_intact(chunk.segment, chunk.start, chunk.stop)
+            start = first_intact(chunk.segment, chunk.start, chunk.stop)
         if start is None:
             return Part(chunk.stop, None)
         part = Part(start, start)
@@ -114,7 +114,7 @@ class Searcher:
             return
         part.end = base + position
         if result[0] == AT_DAMAGE:
-            following = _first_intact(segment, part.end + 1, chunk.stop)
+            following = first_intact(segment, part.end + 1, chunk.stop)
             part.damage.append((part.end, chunk.stop if following is None else following))
             part.end = following
         elif result[0] == AT_BLANK:
@@ -124,12 +124,25 @@ class Searcher:
 
     def _run_listed(self, chunk: Chunk, listed: npt.NDArray[np.int64]) -> Part:
         part = Part(chunk.start, chunk.start)
-        self._confirm(chunk.segment, listed.tolist(), part)
+        self._confirm(chunk.segment, self._worth_a_look(chunk.segment, listed), part)
         if not part.is_cut:
             part.end = chunk.stop
         return part
 
-    def _confirm(self, segment: Segment, offsets: list[int], part: Part) -> None:
+    def _worth_a_look(self, segment: Segment, listed: npt.NDArray[np.int64]) -> Iterator[int]:
+        """Those of some records that the kernel does not rule out, and what is no record of sound shape."""
+        data, base = np.frombuffer(segment.file.view, np.uint8), segment.base_offset
+        result, positions = np.zeros(4, np.int64), np.empty(1, np.int64)
+        for offset in listed.tolist():
+            position = offset - base
+            select_records(
+                data, segment.file.address, position, position + 1, segment.valid_length, base, self.table.numbers,
+                self.table.needles, positions, result,
+            )  # fmt: skip
+            if result[1] or result[0] == AT_DAMAGE:
+                yield offset
+
+    def _confirm(self, segment: Segment, offsets: Iterable[int], part: Part) -> None:
         """Decide about candidates; ``part.end`` is where to go on if it is cut."""
         for offset in offsets:
             part.end = offset
@@ -159,7 +172,7 @@ class Searcher:
             part.count += len(messages)
 
 
-def _first_intact(segment: Segment, start: int, stop: int) -> int | None:
+def first_intact(segment: Segment, start: int, stop: int) -> int | None:
     """Physical offset of the first intact record that starts in [start, stop), or None."""
     base, address = segment.base_offset, segment.file.address
     position = start - base

@@ -62,7 +62,7 @@ def search(
     matcher = Matcher(criteria)
     begin = Cursor(0) if cursor is None else Cursor.decode(cursor, criteria)
     started = time.monotonic()
-    plan = make_plan(store, matcher, exhaustive=exhaustive)
+    plan = make_plan(store, criteria, exhaustive=exhaustive)
     return Run(matcher, plan, limit, begin, should_stop, threads or os.cpu_count() or 1, started).steps()
 
 

@@ -1,21 +1,33 @@
-"""What of a store has to be looked at for a search, and in which pieces."""
+"""What of a store has to be looked at for a search, and in which pieces: by the index, by queues, by time, or all."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+
 from storage.commit_log import CommitLog, Segment
+from storage.mapped_file import LARGEST_OFFSET
 from storage.message_store import MessageStore
+from storage.search.by_index import offsets_by_index
+from storage.search.by_queue import Offsets, dispatched_to, offsets_by_queue
+from storage.search.by_time import offsets_of_times
 from storage.search.chunk import Chunk
-from storage.search.matcher import Matcher
+from storage.search.criteria import Criteria
 
 CHUNK_BYTES: Final = 8 << 20
 """Bytes of log searched at once: some milliseconds, after which progress is told."""
 
+LISTED_AT_ONCE: Final = 2048
+"""Records of a list that are looked at at once."""
+
+COST_OF_RECORD: Final = 4096
+"""Bytes of log that are scanned while one record of a list is fetched: it lies anywhere, mostly alone in its page."""
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Pieces of the log to search, ascending; ``notes`` say by what they were chosen, as sentences."""
+    """Pieces of the log to search, ascending; ``notes``, sentences, say how they were chosen, and what is not there."""
 
     chunks: Sequence[Chunk]
     notes: tuple[str, ...] = ()
@@ -24,6 +36,35 @@ class Plan:
     def total_bytes(self) -> int:
         """Bytes of log to go through."""
         return sum(chunk.size for chunk in self.chunks)
+
+
+def make_plan(store: MessageStore, criteria: Criteria, *, exhaustive: bool = False) -> Plan:
+    """Choose what to look at; if ``exhaustive``, all of the log. Waits for the disk."""
+    log = store.commit_log
+    lacking = (
+        *(f"no segment holds physical offsets {start} to {stop}" for start, stop in log.holes),
+        *(f"segment {path.name} cannot be read" for path in log.unreadable),
+        *((log.torn_end.sentence(),) if log.torn_end else ()),
+    )
+    chunks, notes = (list(chunks_of(log, log.minimum, log.end)), []) if exhaustive else _narrowed(store, criteria)
+    return Plan(chunks, (*notes, *lacking))
+
+
+def _narrowed(store: MessageStore, criteria: Criteria) -> tuple[list[Chunk], list[str]]:
+    snapshot, log = store.snapshot, store.commit_log
+    by_index = offsets_by_index(store, criteria)
+    if by_index is not None:
+        return list(listed(log, by_index, log.minimum, log.end)), [f"{by_index.size} records were found by the index"]
+    start, stop, notes = log.minimum, log.end, []
+    if criteria.begin_timestamp > 0 or criteria.end_timestamp < LARGEST_OFFSET:
+        start, stop = offsets_of_times(log, criteria.begin_timestamp, criteria.end_timestamp)
+        notes = [f"of the log, {start} to {stop} was stored in that time, give or take an hour, if clocks were right"]
+    if criteria.topic is not None and (covered := min(dispatched_to(snapshot), stop)) > start:
+        by_queue = offsets_by_queue(snapshot, criteria.topic, criteria.tag, start, covered)
+        if by_queue is not None and by_queue.size * COST_OF_RECORD < covered - start:
+            notes.append(f"{by_queue.size} records up to {covered} were found by the queues of {criteria.topic}")
+            return [*listed(log, by_queue, start, covered), *chunks_of(log, covered, stop)], notes
+    return list(chunks_of(log, start, stop)), notes
 
 
 def chunks_of(commit_log: CommitLog, start: int, stop: int) -> Iterator[Chunk]:
@@ -39,7 +80,15 @@ def _pieces(segment: Segment, start: int, stop: int) -> Iterator[Chunk]:
         start = end
 
 
-def make_plan(store: MessageStore, matcher: Matcher, *, exhaustive: bool) -> Plan:
-    """Choose how to search."""
-    log = store.commit_log
-    return Plan(tuple(chunks_of(log, log.minimum, log.end)))
+def listed(commit_log: CommitLog, offsets: Offsets, start: int, stop: int) -> Iterator[Chunk]:
+    """Pieces that hold the records at some physical offsets, ascending, and together all from ``start`` to ``stop``."""
+    for segment in commit_log.segments:
+        first, last = max(start, segment.base_offset), min(stop, segment.end)
+        inside = offsets[np.searchsorted(offsets, first) : np.searchsorted(offsets, last)]
+        for number in range(0, max(inside.size, 1), LISTED_AT_ONCE):
+            piece = inside[number : number + LISTED_AT_ONCE]
+            behind = number + LISTED_AT_ONCE
+            end = int(inside[behind]) if behind < inside.size else last
+            if first < end:
+                yield Chunk(segment, first, end, piece)
+            first = end

@@ -42,18 +42,16 @@ class Remarks:
             told.append(f"{lost} bytes of the log are damaged and hold no intact record: {_some(places)}")
         if self.refused:
             places = [str(offset) for offset in self.refused]
-            told.append(f"{_count(self.refused, 'record')} left out that may match but damaged: {_some(places)}")
+            told.append(f"{_are_left_out('damaged record', 'that may match', len(places))}: {_some(places)}")
         if self.unreadable:
             places = [str(offset) for offset in self.unreadable]
-            told.append(
-                f"{_count(self.unreadable, 'record')} left out whose body cannot be decompressed or taken apart:"
-                f" {_some(places)}"
-            )
+            why = "whose body cannot be decompressed or taken apart"
+            told.append(f"{_are_left_out('record', why, len(places))}: {_some(places)}")
         return tuple(told)
 
 
-def _count(places: list[int], one: str) -> str:
-    return f"1 {one} is" if len(places) == 1 else f"{len(places)} {one}s are"
+def _are_left_out(one: str, why: str, count: int) -> str:
+    return f"1 {one} {why} is left out" if count == 1 else f"{count} {one}s {why} are left out"
 
 
 def _some(places: list[str]) -> str:

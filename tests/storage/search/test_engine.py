@@ -103,7 +103,7 @@ class TestBodies:
         writer.append("T", b"no stream", sys_flag=1)
         writer.close()
         (last,) = [step for step in search(MessageStore.open(tmp_path, LAZY), Criteria(contains=b"x")) if step.is_last]
-        assert "1 record is left out whose body cannot be decompressed or taken apart: 0" in last.notes
+        assert "1 record whose body cannot be decompressed or taken apart is left out: 0" in last.notes
 
     def test_bytes_of_two_neighbours_do_not_join_to_a_hit(self, tmp_path: Path) -> None:
         writer = StoreWriter(tmp_path)

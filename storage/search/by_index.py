@@ -1,0 +1,43 @@
+"""Which records carry a key, by the index files and what was scanned besides them."""
+
+from typing import Final
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from storage.kernels.lookup import MAXIMUM_HITS, NEEDLE_BYTES
+from storage.lookup_call import KeyQuery
+from storage.message_store import MessageStore
+from storage.search.criteria import Criteria
+
+MOST_PAGES: Final = 50
+"""Of a key that more messages carry than fit so many pages: to walk its chain again and again would take longer."""
+
+
+def offsets_by_index(store: MessageStore, criteria: Criteria) -> npt.NDArray[np.int64] | None:
+    """Physical offsets, ascending, of all records of the topic with the key; None where the index does not tell.
+
+    That is so for a search without topic or key, while something is still to be scanned or checked, and for a key that
+    very many messages carry. Waits for the disk.
+    """
+    if criteria.topic is None or criteria.key is None:
+        return None
+    snapshot = store.snapshot
+    query = KeyQuery(
+        topic=criteria.topic,
+        key=criteria.key,
+        maximum=MAXIMUM_HITS,
+        begin_timestamp=criteria.begin_timestamp,
+        end_timestamp=criteria.end_timestamp,
+    )
+    if snapshot.tail.remaining or snapshot.index.unchecked or len(query.needle()[0]) > NEEDLE_BYTES:
+        return None
+    found: list[int] = []
+    for _ in range(MOST_PAGES):
+        answer = store.query(query)
+        found += answer.physical_offsets
+        if not answer.truncated:
+            return np.unique(np.array(found, np.int64))
+        query = msgspec.structs.replace(query, before_physical_offset=answer.physical_offsets[0])
+    return None

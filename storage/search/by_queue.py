@@ -1,0 +1,73 @@
+"""Which records are of a topic, or have one of its tags, by the units of the topic's queues.
+
+A broker makes the units of a record behind all those of earlier records. So where a record has its unit, those before
+it have theirs; what lies behind the last such record is to be scanned. Nothing is looked up by queues of which a file
+is lost or a unit is none, nor by those of batches, whose messages have tags of their own.
+"""
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from protocol.java_hash import java_hash
+from storage.consume_queue import ConsumeQueue
+from storage.queue import FILLER_SIZE
+from storage.search.by_time import record_from
+from storage.snapshot import Snapshot
+
+STEPS_BACK: Final = (4096, 1 << 16, 1 << 20, 1 << 24, 1 << 28, 1 << 32)
+"""Bytes before the log's end at which a record with a unit is looked for."""
+TRIED: Final = 64
+"""Records in a row that are tried: prepared and rolled-back ones have no unit."""
+
+Offsets = npt.NDArray[np.int64]
+
+
+def offsets_by_queue(snapshot: Snapshot, topic: str, tag: str | None, start: int, stop: int) -> Offsets | None:
+    """Physical offsets in [start, stop), ascending, of a topic's records, perhaps with a tag; None: scan instead."""
+    if snapshot.layout.lacks_queues or _lacks_queues(snapshot, topic):
+        return None
+    found = [np.empty(0, np.int64)]
+    for queue in snapshot.queues.queues_of(topic):
+        if not isinstance(queue, ConsumeQueue) or snapshot.queues.has_batches(topic):
+            return None
+        seen = 0
+        for _, units in queue.unit_blocks():
+            seen += len(units)
+            offsets, sizes = units["physical_offset"], units["size"]
+            if ((sizes <= 0) | (sizes == FILLER_SIZE) | (offsets < 0)).any():
+                return None
+            if tag is None:
+                found.append(offsets[(offsets >= start) & (offsets < stop)].astype(np.int64))
+        if queue.max_offset == 0 or seen != queue.max_offset - queue.min_offset:  # a file is lost
+            return None
+        if tag is not None:
+            found.append(queue.offsets_with_tag(java_hash(tag), start, stop))
+    return np.unique(np.concatenate(found))
+
+
+def dispatched_to(snapshot: Snapshot) -> int:
+    """The physical offset up to which all records have their units, as far as can be told; the log's start if not."""
+    log = snapshot.commit_log
+    for distance in STEPS_BACK:
+        place = max(log.end - distance, log.minimum)
+        for _ in range(TRIED):
+            found = record_from(log, place)
+            record = None if found is None else log.record_at(found[0])
+            if found is None or record is None:
+                break
+            if snapshot.queues.has_unit_of(record, found[0]):
+                return found[0] + len(record)
+            place = found[0] + len(record)
+        if log.end - distance <= log.minimum:
+            break
+    return log.minimum
+
+
+def _lacks_queues(snapshot: Snapshot, topic: str) -> bool:
+    """Whether a queue that the topic should have has no files."""
+    ids = snapshot.queues.queue_ids(topic)
+    config = snapshot.config.topics.get(topic)
+    wanted = config.write_queue_nums if config else 0
+    return not ids or wanted > len(ids)

@@ -1,0 +1,164 @@
+"""What is looked at for a search: no more than needed, and nothing less."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import search_oracle
+from oracles import read_log
+from search_oracle import Hit
+from storage.message_store import MessageStore, StoreOptions
+from storage.search import Criteria, by_queue, by_time, search
+from storage.search import plan as planning
+from storage.search.plan import make_plan
+from store_writer import START_TIMESTAMP, StoreWriter
+from strategies import KEYS, TAGS, TOPICS, StorePlan, store_plans
+
+LAZY = StoreOptions(scan_budget=0, check_budget=0)
+
+
+@pytest.fixture(autouse=True)
+def small_costs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Test stores are small; plans shall be made as for large ones."""
+    monkeypatch.setattr(planning, "CHUNK_BYTES", 700)
+    monkeypatch.setattr(planning, "LISTED_AT_ONCE", 3)
+    monkeypatch.setattr(planning, "COST_OF_RECORD", 1)
+    monkeypatch.setattr(by_time, "RESOLUTION", 300)
+    monkeypatch.setattr(by_queue, "STEPS_BACK", (150, 600, 1200, 100_000))
+
+
+def searched(store: MessageStore, criteria: Criteria) -> tuple[list[Hit], str]:
+    steps = list(search(store, criteria))
+    hits = [(message.physical_offset, message.queue_offset) for step in steps for message in step.messages]
+    return hits, "; ".join(steps[-1].notes)
+
+
+class TestByQueue:
+    @pytest.fixture
+    def writer(self, tmp_path: Path) -> StoreWriter:
+        writer = StoreWriter(tmp_path / "store", segment_size=4096, queue_file_size=100)
+        for number in range(60):
+            writer.append(
+                "T" if number % 5 == 0 else "U", b"%d" % number, tags="AB"[number % 2], queue_id=number // 5 % 4
+            )
+        return writer
+
+    def open(self, writer: StoreWriter) -> MessageStore:
+        writer.close()
+        return MessageStore.open(writer.root, LAZY)
+
+    def loop(self, writer: StoreWriter, criteria: Criteria) -> list[Hit]:
+        return search_oracle.hits(read_log(writer.root / "commitlog"), criteria)
+
+    def test_a_topic_is_found_by_the_units_of_its_queues(self, writer: StoreWriter) -> None:
+        hits, notes = searched(self.open(writer), Criteria(topic="T"))
+        assert hits == self.loop(writer, Criteria(topic="T"))
+        assert "12 records up to" in notes
+
+    def test_a_tag_is_found_by_its_hash(self, writer: StoreWriter) -> None:
+        hits, notes = searched(self.open(writer), Criteria(topic="T", tag="A", contains=b"0"))
+        assert hits == self.loop(writer, Criteria(topic="T", tag="A", contains=b"0"))
+        assert "6 records up to" in notes
+
+    def test_what_lies_behind_the_last_unit_is_scanned(self, writer: StoreWriter) -> None:
+        for number in range(9):
+            writer.append("T", b"late %d" % number, queue=False)
+        hits, notes = searched(self.open(writer), Criteria(topic="T"))
+        assert hits == self.loop(writer, Criteria(topic="T"))
+        assert len(hits) == 21
+        assert "12 records up to" in notes
+
+    def test_the_log_is_scanned_where_a_queue_or_a_file_of_it_is_lost(self, writer: StoreWriter) -> None:
+        assert searched(self.open(writer), Criteria(topic="T"))[1]
+        expected = self.loop(writer, Criteria(topic="T"))
+        (writer.root / "consumequeue" / "T" / "1" / f"{0:020}").unlink()
+        assert searched(MessageStore.open(writer.root, LAZY), Criteria(topic="T")) == (expected, "")
+        shutil.rmtree(writer.root / "consumequeue" / "T" / "0")
+        assert searched(MessageStore.open(writer.root, LAZY), Criteria(topic="T")) == (expected, "")
+        shutil.rmtree(writer.root / "consumequeue")
+        assert searched(MessageStore.open(writer.root, LAZY), Criteria(topic="T")) == (expected, "")
+
+    def test_a_unit_that_leads_to_damage_is_told_of(self, writer: StoreWriter) -> None:
+        victim = next(written for written in writer.written if written.topic == "T" and written.physical_offset)
+        writer.overwrite(victim.physical_offset + 4, b"\0\0\0\0")
+        hits, notes = searched(self.open(writer), Criteria(topic="T"))
+        assert victim.physical_offset not in {offset for offset, _ in hits}
+        assert len(hits) == 11
+        assert f"1 damaged record that may match is left out: {victim.physical_offset}" in notes
+
+    def test_messages_of_batches_are_not_looked_up_by_the_units_of_their_records(self, tmp_path: Path) -> None:
+        writer = StoreWriter(tmp_path / "batches")
+        batch = writer.append_inner_batch("B", [(b"one", {"TAGS": "A"}), (b"two", {"TAGS": "B"})])
+        for _ in range(9):
+            writer.append("U", b"x")
+        assert searched(self.open(writer), Criteria(topic="B", tag="B")) == ([(batch.physical_offset, 1)], "")
+
+
+class TestByIndex:
+    def test_a_key_of_a_topic_is_found_by_the_index(self, tmp_path: Path) -> None:
+        writer = StoreWriter(tmp_path)
+        for number in range(80):
+            writer.append("TU"[number % 2], b"%d" % number, keys=f"k{number % 4}", unique_key=f"k{number % 6}")
+        writer.close()
+        criteria = Criteria(topic="T", key="k2", contains=b"1")
+        hits, notes = searched(MessageStore.open(tmp_path), criteria)
+        assert hits == search_oracle.hits(read_log(tmp_path / "commitlog"), criteria)
+        assert "found by the index" in notes
+        assert searched(MessageStore.open(tmp_path, LAZY), Criteria(key="k2"))[1] == ""
+
+    def test_a_key_of_very_many_messages_is_scanned_for(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("storage.search.by_index.MAXIMUM_HITS", 3)
+        monkeypatch.setattr("storage.search.by_index.MOST_PAGES", 2)
+        writer = StoreWriter(tmp_path)
+        for number in range(7):
+            writer.append("T", keys="k" if number else "once")
+        writer.close()
+        store = MessageStore.open(tmp_path)
+        assert len(searched(store, Criteria(topic="T", key="k"))[0]) == 6
+        assert "1 records were found by the index" in searched(store, Criteria(topic="T", key="once"))[1]
+
+
+class TestByTime:
+    def test_only_the_part_of_the_log_that_was_stored_then_is_searched(self, tmp_path: Path) -> None:
+        writer = StoreWriter(tmp_path, segment_size=2048)
+        for number in range(100):
+            writer.append("T", b"x" * 50, store_timestamp=START_TIMESTAMP + number * 600_000)
+        writer.close()
+        store = MessageStore.open(tmp_path, LAZY)
+        for first, last in [(0, 99), (30, 40), (50, 50), (0, 1), (98, 99)]:
+            criteria = Criteria(
+                begin_timestamp=START_TIMESTAMP + first * 600_000, end_timestamp=START_TIMESTAMP + last * 600_000
+            )
+            assert len(searched(store, criteria)[0]) == last - first + 1
+            most = (last - first + 1 + 2 * 6 + 8) * 170
+            assert make_plan(store, criteria).total_bytes <= most
+        nothing = Criteria(begin_timestamp=START_TIMESTAMP + 10**9)
+        assert searched(store, nothing)[0] == []
+
+
+class TestAnyPlan:
+    @settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(
+        store_plans().filter(lambda plan: plan.messages),
+        st.sampled_from(TOPICS),
+        st.sampled_from([None, *TAGS]).filter(lambda tag: tag != ""),
+        st.sampled_from([None, *KEYS]).filter(lambda key: key != ""),
+    )
+    def test_a_key_finds_what_a_loop_finds_whatever_the_index_lacks(
+        self, tmp_path_factory: pytest.TempPathFactory, plan: StorePlan, topic: str, tag: str | None, key: str | None
+    ) -> None:
+        root = tmp_path_factory.mktemp("store")
+        plan.write(root)
+        criteria = Criteria(topic=topic, tag=tag, key=key)
+        hits, notes = searched(MessageStore.open(root), criteria)
+        records = read_log(root / "commitlog")
+        if "by the index" in notes:  # which keeps no rolled-back messages
+            records = [record for record in records if record.sys_flag & 0xC != 0xC]
+        expected = search_oracle.hits(records, criteria)
+        if "by the queues" in notes:  # of which some lack units
+            assert set(hits) <= set(expected)
+        else:
+            assert hits == expected
