@@ -52,14 +52,12 @@ def _is_from(record: Record, wanted: str) -> bool:
     return ip_address(raw) in ip_network(address, strict=False) and number in ("", str(port))
 
 
-def _messages(record: Record) -> list[tuple[bytes, dict[str, str]]]:
+def _messages(record: Record) -> list[tuple[bytes | None, dict[str, str]]]:
     """Bodies and properties: of the record itself, or of the messages in it if it is a batch."""
     body = decompressed(record)
-    if body is None:
-        return []
     if record.sys_flag & 0xC0 != 0xC0:
         return [(body, record.properties)]
-    found = []
+    found: list[tuple[bytes | None, dict[str, str]]] = []
     while body:
         (length,) = struct.unpack_from(">i", body, 16)
         (block,) = struct.unpack_from(">h", body, 20 + length)
@@ -91,7 +89,12 @@ def _unpack(data: bytes) -> bytes:
     return zstandard.ZstdDecompressor().decompressobj().decompress(data)
 
 
-def _matches(body: bytes, properties: dict[str, str], criteria: Criteria) -> bool:
+def _matches(body: bytes | None, properties: dict[str, str], criteria: Criteria) -> bool:
+    if body is None:  # then it must not matter
+        in_body = (criteria.contains or criteria.regex) is not None and criteria.place is not Place.PROPERTIES
+        if in_body or criteria.json_path is not None or criteria.minimum_size or criteria.maximum_size is not None:
+            return False
+        body = b""
     keys = [*split_keys(properties.get("KEYS", "")), properties.get("UNIQ_KEY", "")]
     largest = len(body) if criteria.maximum_size is None else criteria.maximum_size
     return (

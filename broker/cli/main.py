@@ -11,8 +11,10 @@ from broker.cli.doctor import doctor
 from broker.cli.filter import filter_
 from broker.cli.lazy_group import LazyGroup
 from broker.cli.life import life
+from broker.cli.lookup import lookup
 from broker.cli.query import query
 from broker.cli.rebuild import rebuild
+from broker.cli.search import search
 from broker.cli.serve import serve
 from broker.cli.view import view
 
@@ -30,13 +32,16 @@ def main() -> None:
 
     Exit codes: 0 found (or done, or stopped as asked), 1 not found (or serve cannot listen), 2 wrong usage, 3 the store
     cannot be read or is in use by a broker, or the server asked does not answer, 4 rebuilt or compacted, but the log is
-    damaged (or verify or doctor found something wrong), 130 a bulk job was stopped with Ctrl-C.
+    damaged (or verify or doctor found something wrong), 130 a bulk job or a
+    search was stopped with Ctrl-C.
     """
 
 
 main.add_command(serve)
 main.add_command(view)
 main.add_command(query)
+main.add_command(search)
+main.add_command(lookup)
 main.add_command(life)
 main.add_command(filter_)
 main.add_command(rebuild)

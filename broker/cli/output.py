@@ -8,9 +8,9 @@ which; in msgpack it is bytes. A body that cannot be decompressed is given as it
 import base64
 import shutil
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
-from typing import IO, Any, TypeAlias
+from typing import IO, Any, Literal, TypeAlias
 
 import click
 import msgspec
@@ -32,6 +32,9 @@ LONGEST_BODY = 20_000
 
 NUMBERS = ("QUEUE", "OFFSET", "PHYSICAL")
 """Columns of a table that stand to the right."""
+
+GROWING = ("MESSAGE ID", "TOPIC", "QUEUE", "OFFSET", "PHYSICAL", "STORED", "TAG", "KEYS", "BODY")
+"""Columns of a list that grows."""
 
 WIDTH_WITHOUT_TERMINAL = 200
 """Columns of a table that goes to a file or a pipe."""
@@ -173,14 +176,50 @@ def staged_writer(name: str) -> Writer:
     )
 
 
-def print_table(headings: Iterable[str], rows: Iterable[Iterable[str | int]]) -> None:
-    """Write rows of texts and numbers under headings; nothing where there are none."""
+def growing_writer(name: str) -> Writer:
+    """As :func:`writer`, for messages of all topics that come in pieces: a table's head comes once.
+
+    Columns of later pieces are as wide as those of earlier ones, if not wider.
+    """
+    if name != "table":
+        return writer(name, detailed=False)
+    widths = [0] * len(GROWING)
+
+    def write_rows(messages: Iterable[Message]) -> None:
+        rows = [[printable(str(cell)) for cell in _growing_row(message)] for message in messages]
+        is_first = not any(widths)
+        widths[:] = [max(map(len, column)) for column in zip(GROWING, map(" ".__mul__, widths), *rows, strict=True)]
+        print_table(GROWING, rows, widths=widths, is_first=is_first)
+
+    return write_rows
+
+
+def _growing_row(message: Message) -> tuple[str | int, ...]:
+    return (
+        *(message.message_id, message.topic, message.queue_id, message.queue_offset, message.physical_offset),
+        *(time_text(message.store_timestamp), message.tags or "", " ".join(message.keys), _preview(message)),
+    )
+
+
+def print_table(
+    headings: Sequence[str],
+    rows: Iterable[Iterable[str | int]],
+    *,
+    widths: Sequence[int] | None = None,
+    is_first: bool = True,
+) -> None:
+    """Write rows of texts and numbers under headings; nothing where there are none.
+
+    `widths` are those that columns have at least; headings are left out but for the first piece of a table.
+    """
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in headings:
-        table.add_column(heading, justify="right" if heading in NUMBERS else "left", overflow="fold")
+    table = Table(box=None, pad_edge=False, header_style="bold", show_header=is_first)
+    for number, heading in enumerate(headings):
+        least = widths[number] if widths else None
+        side: Literal["left", "right"] = "right" if heading in NUMBERS else "left"
+        table.add_column(heading, justify=side, overflow="fold", min_width=least)
     for row in rows:
         table.add_row(*(Text(printable(str(cell))) for cell in row))
     if table.row_count:

@@ -85,12 +85,17 @@ class Searcher:
     maximum: int | None = None
 
     def run(self, chunk: Chunk, start: int | None = None) -> Part:
-        """Search a piece from ``start``, where a record should start, else from the first intact record in it."""
+        """Search a piece from ``start``, where a record should start, else from the first intact record in it.
+
+        At the start of a segment a record should start, too.
+        """
         if chunk.segment.file.is_cut():  # by somebody who truncated it: its pages must not be touched
             return Part(chunk.stop, None)
         if chunk.listed is not None:
             return self._run_listed(chunk, chunk.listed)
-        if start is None:
+        if start is None and chunk.start == chunk.segment.base_offset:
+            start = chunk.start
+        elif start is None:
             start = first_intact(chunk.segment, chunk.start, chunk.stop)
         if start is None:
             return Part(chunk.stop, None)

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from protocol.message import Message
@@ -27,6 +28,9 @@ AHEAD: Final = 2
 """Pieces a thread that are searched, or wait for it, before their results are asked for."""
 
 Stop = Callable[[], bool]
+Parts = Generator[tuple[Chunk, Part], None, None]
+SearchAll = Callable[[Searcher, Sequence[Chunk]], Parts]
+"""Searches pieces, in whatever order, and gives what they hold in theirs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +67,27 @@ def search(
     begin = Cursor(0) if cursor is None else Cursor.decode(cursor, criteria)
     started = time.monotonic()
     plan = make_plan(store, criteria, exhaustive=exhaustive)
-    return Run(matcher, plan, limit, begin, should_stop, threads or os.cpu_count() or 1, started).steps()
+    in_threads = partial(search_in_threads, threads=threads or os.cpu_count() or 1)
+    return Run(matcher, plan, limit, begin, should_stop, in_threads, started).steps()
+
+
+def search_in_threads(searcher: Searcher, chunks: Sequence[Chunk], *, threads: int) -> Parts:
+    """Search pieces by several threads, a few ahead of what is asked for."""
+    if threads == 1 or len(chunks) < 2:
+        for chunk in chunks:
+            yield chunk, searcher.run(chunk)
+        return
+    pool = ThreadPoolExecutor(threads, "search")
+    waiting: deque[tuple[Chunk, Future[Part]]] = deque()
+    try:
+        for chunk in chunks:
+            waiting.append((chunk, pool.submit(searcher.run, chunk)))
+            if len(waiting) > threads * AHEAD:
+                yield waiting[0][0], waiting.popleft()[1].result()
+        while waiting:
+            yield waiting[0][0], waiting.popleft()[1].result()
+    finally:
+        pool.shutdown(cancel_futures=True)
 
 
 class Run:
@@ -76,14 +100,14 @@ class Run:
         limit: int | None,
         begin: Cursor,
         should_stop: Stop,
-        threads: int,
+        search_all: SearchAll,
         started: float,
     ) -> None:
         self._criteria = matcher.criteria
         self._plan = plan
         self._begin = begin
         self._should_stop = should_stop
-        self._threads = threads
+        self._search_all = search_all
         self._started = started
         self._is_over = threading.Event()
         self._left = limit
@@ -101,7 +125,7 @@ class Run:
         self._before = self._searched = self._total - sum(chunk.size for chunk in chunks)
         previous: Chunk | None = None
         end: int | None = None
-        parts = self._parts(chunks)
+        parts = self._search_all(self._searcher, chunks)
         try:
             for chunk, part in parts:
                 part = self._in_sequence(chunk, part, _expected_start(chunk, previous, end))
@@ -120,24 +144,6 @@ class Run:
         finally:
             self._is_over.set()
             parts.close()
-
-    def _parts(self, chunks: Sequence[Chunk]) -> Generator[tuple[Chunk, Part], None, None]:
-        """What the pieces hold, in their order, some of them searched ahead."""
-        if self._threads == 1 or len(chunks) < 2:
-            for chunk in chunks:
-                yield chunk, self._searcher.run(chunk)
-            return
-        pool = ThreadPoolExecutor(self._threads, "search")
-        waiting: deque[tuple[Chunk, Future[Part]]] = deque()
-        try:
-            for chunk in chunks:
-                waiting.append((chunk, pool.submit(self._searcher.run, chunk)))
-                if len(waiting) > self._threads * AHEAD:
-                    yield waiting[0][0], waiting.popleft()[1].result()
-            while waiting:
-                yield waiting[0][0], waiting.popleft()[1].result()
-        finally:
-            pool.shutdown(cancel_futures=True)
 
     def _in_sequence(self, chunk: Chunk, part: Part, expected: int | None) -> Part:
         """A piece as it is if its first record starts where the one before ends, else searched again from there."""

@@ -1,0 +1,170 @@
+"""`rocketlens lookup`: very many keys and ids at once."""
+
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Protocol
+
+import click
+import msgspec
+
+from broker.cli.errors import FOUND, NOT_FOUND, plain_errors, say
+from broker.cli.opening import open_store
+from broker.cli.options import DIRECTORY, store_options
+from broker.cli.output import json_fields, message_fields
+from broker.cli.search import STOPPED, stopping
+from broker.cli.search_progress import SearchProgress
+from protocol.errors import ConfigError
+
+if TYPE_CHECKING:
+    from storage.search.lookup import Match
+
+FORMATS = ("ndjson", "parquet")
+KINDS = ("auto", "key", "offset-id", "physical-offset")
+MOST_NAMED = 5
+
+
+class Rows(Protocol):
+    """Where rows go."""
+
+    def write(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Add rows."""
+        ...
+
+    def close(self) -> None:
+        """Make it whole."""
+        ...
+
+
+@click.command()
+@click.argument("store", type=DIRECTORY)
+@click.argument("queries", type=click.File("rb"), metavar="FILE")
+@click.option("--topic", help="Topic of the messages; without it every topic of the store is looked through.")
+@click.option(
+    "--as",
+    "kind",
+    type=click.Choice(KINDS),
+    default="auto",
+    show_default=True,
+    help="What the lines are: business keys or unique keys (key), offset message ids, physical offsets. auto: offset "
+    "message ids of the store where they are that, else keys.",
+)
+@click.option("--format", "output_format", type=click.Choice(FORMATS), default="ndjson", show_default=True)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="Write here; the file is there once it is whole. [default: stdout, for ndjson]",
+)
+@store_options
+@plain_errors
+def lookup(
+    store: Path,
+    queries: IO[bytes],
+    topic: str | None,
+    kind: str,
+    output_format: str,
+    out: Path | None,
+    **store_arguments: Any,
+) -> None:
+    """Look up the keys and ids in FILE, one a line, in the store in STORE; - is stdin. A million are no trouble.
+
+    The index is read once, or the log where there is none. There is a row for each line and message, in the order of
+    the log, with the line as `query`; behind them one for each line that names nothing, with `found` false.
+
+    Exit code 0 when every line named a message, 1 when one did not; how many stands on stderr.
+    """
+    wanted = _lines(queries)
+    if output_format == "parquet" and out is None:
+        raise click.UsageError("--format parquet needs --out")
+    opened = open_store(store, **store_arguments)
+    from storage.search.lookup import Kind, look_up
+
+    part = None if out is None else out.with_name(f"{out.name}.part")
+    rows = _rows(output_format, part)
+    missing = dict.fromkeys(wanted)
+    notes: tuple[str, ...] = ()
+    try:
+        with stopping() as should_stop:
+            steps = look_up(opened, wanted, topic=topic, kind=Kind(kind), should_stop=should_stop)
+            with SearchProgress() as progress:
+                for step in steps:
+                    rows.write(_row(match, output_format) for match in step.matches)
+                    for match in step.matches:
+                        missing.pop(match.query, None)
+                    progress.show(step.progress)
+                    notes = step.notes
+            if should_stop():
+                say("stopped")
+                sys.exit(STOPPED)
+        rows.write({"query": query, "found": False} for query in missing)
+        rows.close()
+        if part is not None and out is not None:
+            os.replace(part, out)
+    finally:
+        if part is not None:
+            part.unlink(missing_ok=True)
+    _tell(len(set(wanted)), missing, notes)
+    sys.exit(NOT_FOUND if missing else FOUND)
+
+
+def _lines(queries: IO[bytes]) -> list[str]:
+    """The lines that hold something; raises ConfigError for what is no text."""
+    try:
+        lines = queries.read().decode("utf-8-sig").split("\n")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{queries.name} is no UTF-8 text: {error}") from error
+    wanted = [line for each in lines if (line := each.rstrip("\r"))]
+    if not wanted:
+        raise ConfigError(f"{queries.name} holds no line to look up")
+    return wanted
+
+
+def _row(match: "Match", output_format: str) -> dict[str, Any]:
+    fields = json_fields(match.message) if output_format == "ndjson" else message_fields(match.message)
+    return {"query": match.query, "found": True, "by": match.by, **fields}
+
+
+def _rows(output_format: str, path: Path | None) -> Rows:
+    try:
+        if output_format == "ndjson":
+            return JsonRows(sys.stdout.buffer if path is None else path.open("wb"), closes=path is not None)
+        assert path is not None
+        from spark_jobs.lookup_parquet import ParquetRows
+
+        return ParquetRows(path)
+    except ImportError as error:
+        raise ConfigError("--format parquet needs pyarrow: pip install 'rocketlens[spark]'") from error
+    except OSError as error:
+        raise ConfigError(f"--out: {path} cannot be written: {error.strerror or error}") from error
+
+
+class JsonRows:
+    """JSON objects, one a line."""
+
+    def __init__(self, stream: IO[bytes], *, closes: bool) -> None:
+        """``closes``: the stream is a file of ours."""
+        self._stream = stream
+        self._closes = closes
+
+    def write(self, rows: Iterable[Mapping[str, Any]]) -> None:
+        """Add rows."""
+        self._stream.writelines(msgspec.json.encode(row) + b"\n" for row in rows)
+
+    def close(self) -> None:
+        """Write out what waits."""
+        self._stream.flush()
+        if self._closes:
+            self._stream.close()
+
+
+def _tell(count: int, missing: Mapping[str, None], notes: Sequence[str]) -> None:
+    for note in notes:
+        say(note)
+    told = f"{count - len(missing):,} of {count:,} found"
+    if missing:
+        some = ", ".join(list(missing)[:MOST_NAMED])
+        more = f" and {len(missing) - MOST_NAMED:,} more" if len(missing) > MOST_NAMED else ""
+        told += f"; missing: {some}{more}"
+    say(told)

@@ -1,0 +1,189 @@
+"""`rocketlens search`: find messages by what they say."""
+
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from broker.cli.errors import FOUND, NOT_FOUND, USAGE, plain_errors, say
+from broker.cli.opening import open_store
+from broker.cli.options import DIRECTORY, LARGEST_TIMESTAMP, store_options, timestamp
+from broker.cli.output import Writer, chosen_format, format_options, growing_writer
+from broker.cli.search_progress import SearchProgress
+from protocol.errors import ConfigError, FilterSyntaxError
+from protocol.printable import printable
+
+if TYPE_CHECKING:
+    from storage.message_store import MessageStore
+    from storage.search import Criteria, Step
+
+STOPPED = 130
+"""As shells tell a command that Ctrl-C ended."""
+
+PLACES = ("body", "properties", "any")
+
+
+@click.command()
+@click.argument("store", type=DIRECTORY)
+@click.option("--topic", help="Only messages that are stored under this topic.")
+@click.option(
+    "--from", "begin", type=timestamp, metavar="TIME", default="0", help="Stored at or after this: ms or ISO 8601."
+)
+@click.option(
+    "--to", "end", type=timestamp, metavar="TIME", default=str(LARGEST_TIMESTAMP), help="Stored at or before this."
+)
+@click.option("--contains", metavar="TEXT", help="The body, decompressed, contains this text (see --in).")
+@click.option(
+    "--regex", metavar="RE", help="A Python regular expression matches somewhere in the body's text (see --in)."
+)
+@click.option(
+    "--in",
+    "place",
+    type=click.Choice(PLACES),
+    default="body",
+    show_default=True,
+    help="Where --contains and --regex look: in the body, in the values of the properties (KEYS and TAGS are some), or "
+    "in any of them. Headers, topics and the names of properties are not looked at.",
+)
+@click.option(
+    "--json-path",
+    metavar="EXPR=VALUE",
+    help="The body is JSON, and the JSONPath finds the value in it: '$.order.id=4711' finds 4711 and \"4711\".",
+)
+@click.option("--where", metavar="SQL92", help="The properties fulfil this expression: \"a > 5 AND region = 'hz'\".")
+@click.option("--tag", help="The message's tag, whole.")
+@click.option("--key", help="One of the business keys, or the unique key. With --topic the index is asked.")
+@click.option("--key-prefix", metavar="P", help="A business key, or the unique key, starts so; no index can tell.")
+@click.option(
+    "--born-host", metavar="H", help="Where the message was sent from: an address, address:port, or 10.1.0.0/16."
+)
+@click.option(
+    "--size", metavar="RANGE", help="Bytes of the body, decompressed: 512, 1k..64k, ..2M or 100.. (k is 1024)."
+)
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Stop after so many messages. [default: all]")
+@click.option("--cursor", metavar="C", help="Go on where a search for the same, cut short, said it would.")
+@click.option(
+    "--exhaustive",
+    is_flag=True,
+    help="Read the whole log, whatever the index, the queues and the clocks of the time say.",
+)
+@click.option(
+    "--master",
+    metavar="URL",
+    help="Search with Spark, a segment a task: spark://host:7077, or local[*] for processes of this machine.",
+)
+@format_options
+@store_options
+@plain_errors
+def search(
+    store: Path,
+    contains: str | None,
+    size: str | None,
+    limit: int | None,
+    cursor: str | None,
+    exhaustive: bool,
+    master: str | None,
+    output_format: str | None,
+    as_json: bool,
+    **arguments: Any,
+) -> None:
+    """Search the store in STORE for messages by what they say; all conditions that are given must hold.
+
+    Messages are listed as they are found, in the order of the log. Where the index, the queues of a topic or the time
+    tell where to look, only that is read, else the log from its first byte to its last, on all cores.
+
+    Exit code 0 when something was found, 1 when nothing was, 130 when stopped with Ctrl-C. How much was searched and
+    what could not be stands on stderr; a search that was cut short tells the cursor to go on with.
+    """
+    write = growing_writer(chosen_format(output_format, as_json))
+    conditions = {name: arguments.pop(name) for name in ("topic", "regex", "json_path", "where", "tag", "key")}
+    conditions |= {name: arguments.pop(name) for name in ("key_prefix", "born_host", "place", "begin", "end")}
+    # An index that is not asked for a key needs no check, and the log no scan for what it lacks.
+    budget = None if conditions["topic"] and conditions["key"] and not exhaustive else 0
+    opened = open_store(store, scan_budget=budget, check_budget=budget, **arguments)
+    try:
+        criteria = _criteria(contains, size, **conditions)
+        with stopping() as should_stop:
+            options = {"limit": limit, "cursor": cursor, "should_stop": should_stop, "exhaustive": exhaustive}
+            steps = _steps(opened, criteria, master, arguments.get("numba_cache"), options)
+            last = _show(steps, write)
+            was_stopped = should_stop()
+    except FilterSyntaxError as error:
+        click.echo(f"rocketlens: {printable(str(error))}", err=True)
+        sys.exit(USAGE)
+    for note in (*last.notes, last.progress.sentence()):
+        say(note)
+    if last.cursor is not None:
+        say(f"there may be more: --cursor {last.cursor} goes on behind")
+        if was_stopped:
+            sys.exit(STOPPED)
+    sys.exit(FOUND if last.progress.found else NOT_FOUND)
+
+
+def _criteria(contains: str | None, size: str | None, *, begin: int, end: int, place: str, **more: Any) -> "Criteria":
+    from storage.search import Criteria, Place
+    from storage.search.size_range import parse_size_range
+
+    if begin > end:
+        raise ConfigError(f"--from {begin} is after --to {end}")
+    smallest, largest = (0, None) if size is None else parse_size_range(size)
+    return Criteria(
+        contains=None if contains is None else os.fsencode(contains),
+        place=Place(place),
+        begin_timestamp=begin,
+        end_timestamp=end,
+        minimum_size=smallest,
+        maximum_size=largest,
+        **more,
+    )
+
+
+def _steps(
+    store: "MessageStore", criteria: "Criteria", master: str | None, numba_cache: Path | None, options: dict[str, Any]
+) -> "Iterator[Step]":
+    from storage.search import search as search_here
+
+    if master is None:
+        return search_here(store, criteria, **options)
+    from spark_jobs.command_run import check_spark
+
+    check_spark()
+    from spark_jobs.search import search_on_spark
+
+    return search_on_spark(store, criteria, master=master, **options)
+
+
+def _show(steps: "Iterator[Step]", write: Writer) -> "Step":
+    """Write messages as they come, and how far the search is, if somebody watches; the last step."""
+    with SearchProgress() as progress:
+        for step in steps:
+            if step.messages:
+                with progress.aside():
+                    write(step.messages)
+            progress.show(step.progress)
+    return step
+
+
+@contextlib.contextmanager
+def stopping() -> Iterator[Callable[[], bool]]:
+    """Whether to stop: after Ctrl-C or SIGTERM, another of which ends the process at once."""
+    stopped: list[int] = []
+
+    def stop(number: int, _frame: FrameType | None) -> None:
+        if stopped:
+            os._exit(STOPPED)
+        stopped.append(number)
+
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    handlers = {number: signal.signal(number, stop) for number in numbers}
+    try:
+        yield lambda: bool(stopped)
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)

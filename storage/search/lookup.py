@@ -1,0 +1,187 @@
+"""Many keys and ids looked up at once: first the index gone over once, then each record that may be meant, in order.
+
+Hashes only propose; what counts is what the record says, so a collision finds nothing wrong.
+"""
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+import numpy as np
+
+from protocol.errors import BadMessageId
+from protocol.message import Message, decode_message
+from protocol.message_id import decode_message_id, is_offset_message_id_candidate
+from storage.message_store import MessageStore
+from storage.search.key_hashes import KeyHashes
+from storage.search.progress import Progress
+from storage.search.wanted_entries import index_bytes, offsets_of_hashes
+from storage.tail_index import Offsets
+
+HASHES_AT_ONCE: Final = 1 << 25
+"""Keys times topics that are looked for in one pass: memory for them is bounded."""
+
+RECORDS_A_STEP: Final = 2000
+
+
+class Kind(Enum):
+    """What the looked-up texts are."""
+
+    AUTO = "auto"
+    """Offset message ids where they look so and name a message of the store, else keys or unique keys."""
+    KEY = "key"
+    """Business keys or unique keys."""
+    OFFSET_ID = "offset-id"
+    """Offset message ids; the host in them need not be the store's, since archives move."""
+    PHYSICAL_OFFSET = "physical-offset"
+    """Physical offsets, in decimal."""
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """One message that was asked for; ``by`` says as what: key, uniqueKey, offsetMessageId or physicalOffset."""
+
+    query: str
+    by: str
+    message: Message
+
+
+@dataclass(frozen=True, slots=True)
+class LookupStep:
+    """Matches ascending by physical offset, and how far it is; ``notes`` at the end say what may be missing."""
+
+    matches: tuple[Match, ...]
+    progress: Progress
+    notes: tuple[str, ...] = ()
+
+
+def look_up(
+    store: MessageStore,
+    queries: Iterable[str],
+    *,
+    topic: str | None = None,
+    kind: Kind = Kind.AUTO,
+    should_stop: Callable[[], bool] = lambda: False,
+) -> Iterator[LookupStep]:
+    """All messages that texts name, in one topic or in any. Equal texts count once. Waits for the disk.
+
+    What the index lacks is scanned first. Ends early, without a note, when ``should_stop``.
+    """
+    return _Lookup(store, queries, topic, kind, should_stop).steps()
+
+
+class _Lookup:
+    """One batch under way."""
+
+    def __init__(
+        self,
+        store: MessageStore,
+        queries: Iterable[str],
+        topic: str | None,
+        kind: Kind,
+        should_stop: Callable[[], bool],
+    ) -> None:
+        self._store = store
+        self._topic = topic
+        self._kind = kind
+        self._should_stop = should_stop
+        self._started = time.monotonic()
+        self._by_offset: dict[int, list[tuple[str, str]]] = defaultdict(list)
+        self._keys: dict[str, None] = {}
+        self._searched = self._found = self._strays = 0
+        for query in dict.fromkeys(queries):
+            self._sort_in(query)
+        self._key_hashes = KeyHashes(list(self._keys))
+
+    def _sort_in(self, query: str) -> None:
+        """Tell what one text may name."""
+        place = self._place_of(query)
+        if place is not None:
+            offset, by = place
+            self._by_offset[offset].append((query, by))
+        elif self._kind in (Kind.AUTO, Kind.KEY):
+            self._keys[query] = None
+
+    def _place_of(self, query: str) -> tuple[int, str] | None:
+        if self._kind is Kind.PHYSICAL_OFFSET:
+            is_offset = query.isascii() and query.isdigit() and len(query) <= 18
+            return (int(query), "physicalOffset") if is_offset else None
+        if self._kind is Kind.KEY or not is_offset_message_id_candidate(query):
+            return None
+        try:
+            message_id = decode_message_id(query)
+        except BadMessageId:
+            return None
+        if self._kind is Kind.AUTO and self._store.message_by_offset_id(message_id) is None:
+            return None
+        return message_id.physical_offset, "offsetMessageId"
+
+    def steps(self) -> Iterator[LookupStep]:
+        """Go over the index, then over the records."""
+        if self._keys:
+            self._store.finish_scan(self._should_stop)
+        snapshot = self._store.snapshot
+        groups = list(self._groups())
+        entry_bytes = index_bytes(snapshot) * len(groups)
+        offsets = [np.array(list(self._by_offset), np.int64)]
+        for group in groups:
+            for found, size in offsets_of_hashes(snapshot, self._key_hashes.within_any(group)):
+                if self._should_stop():
+                    return
+                offsets.append(found)
+                self._searched += size
+                yield self._step((), entry_bytes)
+        places = np.unique(np.concatenate(offsets))
+        yield from self._records(places, entry_bytes)
+        yield self._step((), self._searched, self._notes(snapshot.incomplete))
+
+    def _groups(self) -> Iterator[Sequence[str]]:
+        """Topics that are looked for together."""
+        if not self._keys:
+            return
+        config, queues = self._store.config, self._store.queues
+        topics = [self._topic] if self._topic is not None else sorted({*queues.topics(), *config.topics})
+        at_once = max(HASHES_AT_ONCE // len(self._keys), 1)
+        for first in range(0, len(topics), at_once):
+            yield topics[first : first + at_once]
+
+    def _records(self, places: Offsets, entry_bytes: int) -> Iterator[LookupStep]:
+        log = self._store.commit_log
+        for first in range(0, len(places), RECORDS_A_STEP):
+            if self._should_stop():
+                return
+            matches: list[Match] = []
+            for offset in places[first : first + RECORDS_A_STEP].tolist():
+                record = log.record_at(offset)
+                if record is None:
+                    self._strays += 1
+                else:
+                    matches += self._matches(decode_message(record, check_crc=False), offset)
+            yield self._step(matches, entry_bytes)
+
+    def _matches(self, message: Message, offset: int) -> Iterator[Match]:
+        for query, by in self._by_offset.get(offset, ()):
+            yield Match(query, by, message)
+        if not self._keys or (self._topic is not None and message.topic != self._topic):
+            return
+        keys = dict.fromkeys(message.keys)
+        for key in keys:
+            if key in self._keys:
+                yield Match(key, "key", message)
+        unique_key = message.unique_key
+        if unique_key is not None and unique_key in self._keys and unique_key not in keys:
+            yield Match(unique_key, "uniqueKey", message)
+
+    def _step(self, matches: Sequence[Match], total: int, notes: tuple[str, ...] = ()) -> LookupStep:
+        self._found += len(matches)
+        seconds = time.monotonic() - self._started
+        return LookupStep(tuple(matches), Progress(self._searched, total, self._found, seconds), notes)
+
+    def _notes(self, incomplete: str | None) -> tuple[str, ...]:
+        told = () if incomplete is None else (f"something may be missing: {incomplete}",)
+        if not self._strays:
+            return told
+        return (*told, f"{self._strays} places that the index or an id names hold no intact message")

@@ -1,0 +1,80 @@
+"""`rocketlens lookup`: rows for each line, what is missing, formats, ends."""
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet
+import pytest
+from click.testing import CliRunner
+
+from broker.cli.main import main
+from command_line import rocketlens
+
+UNIQUE_KEY = "FD000000000000000000000000000002708C30946E09687211CE0017"
+HOT = 40
+
+
+@pytest.fixture
+def asked(tmp_path: Path) -> Path:
+    file = tmp_path / "asked"
+    file.write_text(f"nowhere\nhotkey\r\n\n{UNIQUE_KEY}\nhotkey\n")
+    return file
+
+
+def test_every_line_has_its_rows_and_a_missing_one_says_so(g1_store: Path, asked: Path) -> None:
+    outcome = rocketlens("lookup", g1_store, asked)
+    assert outcome.code == 1
+    assert outcome.errors == "rocketlens: 2 of 3 found; missing: nowhere\n"
+    assert len(outcome.messages) == HOT + 1 + 1
+    assert outcome.messages[-1] == {"query": "nowhere", "found": False}
+    assert {(row["query"], row["by"]) for row in outcome.messages[:-1]} == {
+        ("hotkey", "key"),
+        (UNIQUE_KEY, "uniqueKey"),
+    }
+    whole = rocketlens("query", g1_store, "--topic", "TopicTest", "--key", "hotkey", "--json").messages
+    assert [{**row} for row in outcome.messages if row["query"] == "hotkey"] == [
+        {"query": "hotkey", "found": True, "by": "key", **message} for message in whole
+    ]
+
+
+def test_all_found_is_code_0_and_stdin_is_read(g1_store: Path) -> None:
+    arguments = ["lookup", str(g1_store), "-", "--topic", "TopicTest"]
+    outcome = CliRunner().invoke(main, arguments, input=UNIQUE_KEY)
+    assert outcome.exit_code == 0
+    assert json.loads(outcome.stdout)["uniqueKey"] == UNIQUE_KEY
+
+
+def test_parquet_holds_the_same_as_the_lines(g1_store: Path, asked: Path, tmp_path: Path) -> None:
+    lines, table = tmp_path / "out.ndjson", tmp_path / "out.parquet"
+    assert rocketlens("lookup", g1_store, asked, "--out", lines).code == 1
+    assert rocketlens("lookup", g1_store, asked, "--out", table, "--format", "parquet").code == 1
+    rows = [json.loads(line) for line in lines.read_text().splitlines()]
+    stored = pyarrow.parquet.read_table(table).to_pylist()
+    assert len(stored) == len(rows)
+    for row, kept in zip(rows[:-1], stored[:-1], strict=True):
+        for name in ("query", "found", "by", "messageId", "topic", "queueOffset", "physicalOffset", "tags", "keys"):
+            assert kept[name] == row[name]
+        assert dict(kept["properties"]) == row["properties"]
+        assert kept["body"].decode() == row["body"]
+        assert kept["storeTimestamp"].timestamp() * 1000 == row["storeTimestamp"]
+    assert (stored[-1]["query"], stored[-1]["found"], stored[-1]["messageId"]) == ("nowhere", False, None)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["asked", "out.ndjson", "out.parquet"]
+
+
+@pytest.mark.parametrize(
+    ("content", "arguments", "reason"),
+    [
+        (b"", (), "holds no line to look up"),
+        (b"\n\r\n", (), "holds no line to look up"),
+        (b"\xff\n", (), "is no UTF-8 text"),
+        (b"k\n", ("--format", "parquet"), "--format parquet needs --out"),
+        (b"k\n", ("--out", "/nonexistent/out"), "cannot be written"),
+    ],
+)
+def test_what_cannot_be_is_wrong_usage(
+    g1_store: Path, asked: Path, content: bytes, arguments: tuple[str, ...], reason: str
+) -> None:
+    asked.write_bytes(content)
+    outcome = rocketlens("lookup", g1_store, asked, *arguments)
+    assert outcome.code == 2
+    assert reason in outcome.errors

@@ -1,0 +1,70 @@
+"""Conditions on JSON bodies."""
+
+import json
+
+import pytest
+
+from protocol.errors import ConfigError
+from storage.search.json_path import JsonCondition
+
+BODY = json.dumps(
+    {
+        "id": 5,
+        "text": "5",
+        "ok": True,
+        "one": 1,
+        "nil": None,
+        "a": [{"b": "x=y", "p": 5, "c": "消息"}, {"b": "z", "p": 6}],
+    }
+).encode()
+
+
+@pytest.mark.parametrize(
+    ("text", "matches"),
+    [
+        ("$.id=5", True),
+        ("$.id=5.0", True),
+        ("$.text=5", True),
+        ("$.id=6", False),
+        ("$.ok=true", True),
+        ("$.one=true", False),
+        ("$.ok=1", False),
+        ("$.nil=null", True),
+        ("$.missing=null", False),
+        ("$.a[0].b=x=y", True),
+        ("$..b=z", True),
+        ("$.a[?@.p==6].b=z", True),
+        ("$.a[?@.p==6].b=x=y", False),
+        ("$..c=消息", True),
+        ('$.a[1]={"b":"z","p":6}', True),
+    ],
+)
+def test_a_path_and_a_value_are_told_apart_and_compared(text: str, matches: bool) -> None:
+    assert JsonCondition(text).matches(BODY) is matches
+
+
+@pytest.mark.parametrize("body", [b"", b"no json", b"\xff\xfe", b"[" * 5000, b"NaN"])
+def test_what_is_no_json_does_not_match(body: bytes) -> None:
+    assert not JsonCondition("$..a=1").matches(body)
+
+
+@pytest.mark.parametrize("text", ["", "$.a", "=5", "$.[=5", "$.a[?@.b=5"])
+def test_what_is_no_path_and_value_is_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="is no JSONPath=VALUE"):
+        JsonCondition(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "literal"),
+    [
+        ("$.a=order-7", b"order-7"),
+        ("$.a=x/order", b"order"),
+        ("$.order.id=5", b"order"),
+        ("$..orderId=5", b"orderId"),
+        ("$.a=5", None),
+        ("$['abc','def']=5", None),
+        ("$.*=true", None),
+    ],
+)
+def test_the_bytes_that_must_be_there_unless_escaped_are_known(text: str, literal: bytes | None) -> None:
+    assert JsonCondition(text).literal == literal

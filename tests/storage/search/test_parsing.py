@@ -1,0 +1,62 @@
+"""Hosts, sizes and amounts, as people write and read them."""
+
+import pytest
+
+from protocol.errors import ConfigError
+from protocol.host_address import HostAddress
+from storage.search.born_host import BornHost
+from storage.search.progress import Progress, duration_text, size_text
+from storage.search.size_range import parse_size_range
+
+
+@pytest.mark.parametrize(
+    ("text", "inside", "outside"),
+    [
+        ("10.1.2.3", ("10.1.2.3", 5), ("10.1.2.4", 5)),
+        ("10.1.2.3:5", ("10.1.2.3", 5), ("10.1.2.3", 6)),
+        ("10.1.0.0/16", ("10.1.9.9", 5), ("10.2.0.0", 5)),
+        ("10.1.2.3/16", ("10.1.9.9", 5), ("::1", 5)),
+        ("::1", ("::1", 5), ("::2", 5)),
+        ("[::1]:5", ("::1", 5), ("::1", 6)),
+        ("[::1]", ("::1", 6), ("::2", 6)),
+        ("2001:db8::/32", ("2001:db8::9", 1), ("2001:db9::", 1)),
+    ],
+)
+def test_a_born_host_is_an_address_one_with_a_port_or_a_network(
+    text: str, inside: tuple[str, int], outside: tuple[str, int]
+) -> None:
+    host = BornHost.parse(text)
+    assert host.holds(HostAddress(*inside))
+    assert not host.holds(HostAddress(*outside))
+
+
+@pytest.mark.parametrize(
+    "text", ["", "host", "host:80", "10.1.2.3:", "10.1.2.3:70000", "10.1.2.3:x", "[::1]:", "10.1.2"]
+)
+def test_other_texts_are_no_born_host(text: str) -> None:
+    with pytest.raises(ConfigError):
+        BornHost.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "sizes"),
+    [("512", (512, 512)), ("1k..2M", (1024, 2 << 20)), ("..3", (0, 3)), ("100..", (100, None)), ("0..0", (0, 0))],
+)
+def test_sizes_are_read(text: str, sizes: tuple[int, int | None]) -> None:
+    assert parse_size_range(text) == sizes
+
+
+@pytest.mark.parametrize("text", ["", "..", "x", "1.5k", "-1", "5..4", "1K"])
+def test_other_texts_are_no_sizes(text: str) -> None:
+    with pytest.raises(ConfigError):
+        parse_size_range(text)
+
+
+def test_progress_is_told_in_a_sentence() -> None:
+    assert Progress(0, 0, 0, 0.0).sentence() == "searched 0 bytes of 0 bytes (100 %), 0 found"
+    resumed = Progress(3 * 10**9, 4 * 10**9, 2, 2.0, before_bytes=2 * 10**9)
+    assert resumed.sentence() == "searched 3.0 GB of 4.0 GB (75 %), 2 found, 500 MB/s, 2 s left"
+    assert [size_text(count) for count in (999, 1000, 123_456, 5e12, 7e15)] == [
+        "999 bytes", "1.0 kB", "123 kB", "5.0 TB", "7000 TB",
+    ]  # fmt: skip
+    assert [duration_text(seconds) for seconds in (0.4, 59, 61, 3700)] == ["0 s", "59 s", "1 min 1 s", "1 h 1 min"]
