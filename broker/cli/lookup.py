@@ -39,7 +39,7 @@ class Rows(Protocol):
 
 @click.command()
 @click.argument("store", type=DIRECTORY)
-@click.argument("queries", type=click.File("rb"), metavar="FILE")
+@click.argument("queries", type=click.Path(allow_dash=True), metavar="FILE")
 @click.option("--topic", help="Topic of the messages; without it every topic of the store is looked through.")
 @click.option(
     "--as",
@@ -50,7 +50,14 @@ class Rows(Protocol):
     help="What the lines are: business keys or unique keys (key), offset message ids, physical offsets. auto: offset "
     "message ids of the store where they are that, else keys.",
 )
-@click.option("--format", "output_format", type=click.Choice(FORMATS), default="ndjson", show_default=True)
+@click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(FORMATS),
+    default="ndjson",
+    show_default=True,
+    help="JSON objects, one a line, or a Parquet file.",
+)
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
@@ -61,7 +68,7 @@ class Rows(Protocol):
 @plain_errors
 def lookup(
     store: Path,
-    queries: IO[bytes],
+    queries: str,
     topic: str | None,
     kind: str,
     output_format: str,
@@ -109,15 +116,18 @@ def lookup(
     sys.exit(NOT_FOUND if missing else FOUND)
 
 
-def _lines(queries: IO[bytes]) -> list[str]:
+def _lines(file: str) -> list[str]:
     """The lines that hold something; raises ConfigError for what is no text."""
     try:
-        lines = queries.read().decode("utf-8-sig").split("\n")
+        with click.open_file(file, "rb") as stream:
+            lines = stream.read().decode("utf-8-sig").split("\n")
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
-        raise ConfigError(f"{queries.name} is no UTF-8 text: {error}") from error
+        raise ConfigError(f"{file} is no UTF-8 text: {error}") from error
     wanted = [line for each in lines if (line := each.rstrip("\r"))]
     if not wanted:
-        raise ConfigError(f"{queries.name} holds no line to look up")
+        raise ConfigError(f"{file} holds no line to look up")
     return wanted
 
 
