@@ -18,20 +18,14 @@ from broker.config import Endpoint
 from broker.connection_settings import OVERLOADED, ConnectionSettings, answer_unreadable
 from broker.deferred import Deferred, DueAnswers, Outcome
 from broker.dispatcher import Answer
-from broker.fast_lane import LEFT_OVER, NOT_TAKEN, WANTS_MORE, FastLane
+from broker.fast_lane import LEFT_OVER, NOT_TAKEN, TURN_OVER, WANTS_MORE, FastLane
 from broker.metrics_meter import RESULT_BITS
 from broker.security.proxy_protocol import ProxyHeader
 from broker.slow_queries import Visit
+from broker.turns import SLICE_FRAMES, TURN_BYTES, TURN_FRAMES
 from broker.waiting import Waiting
 from protocol.codes import ResponseCode
-from protocol.command import (
-    ONEWAY_FLAG,
-    RESPONSE_FLAG,
-    Command,
-    Response,
-    decode_command,
-    encode_response,
-)
+from protocol.command import ONEWAY_FLAG, RESPONSE_FLAG, Command, Response, decode_command, encode_response
 from protocol.errors import BadFrame, ProtocolError, RocketLensError
 from protocol.frame import Frame, FrameDecoder
 from storage.residency import Cold
@@ -40,12 +34,6 @@ JOIN_LIMIT = 64 * 1024
 SMALL_PIECE = 4096
 """Bytes up to which the answers of one turn are joined into one buffer, and up to which pieces of this size on average
 are; longer ones are not copied."""
-
-TURN_BYTES = 256 * 1024
-"""Bytes of answers after which a turn is over: they are written, and a slow reader is noticed."""
-
-TURN_FRAMES = 128
-"""Frames after which a turn is over, so that one client's burst does not delay the others."""
 
 NO_HEADER = ProxyHeader(0)
 
@@ -75,6 +63,7 @@ class Connection(asyncio.Protocol):
         self._settings = settings
         self._dispatcher = settings.dispatcher
         self._costs = settings.costs
+        self._turns = settings.turns
         self._limits = settings.costs.limits
         self._meter = settings.meter
         self._port_distance = port_distance
@@ -138,7 +127,7 @@ class Connection(asyncio.Protocol):
         self._reader_is_slow = False
         self._costs.reads_again(self)
         self._send_due()
-        self._go_on()
+        self.go_on()
 
     def eof_received(self) -> bool:
         """The client will ask no more, but may still read: finish its look-ups, then close.
@@ -160,6 +149,10 @@ class Connection(asyncio.Protocol):
             return
         if self._rest:
             self._rest += data
+            self._count(is_new=False)
+        elif self._turns.must_wait(len(data)) and not (self._backlog or self._decoder.needs_more):
+            self._rest = data
+            self._wait_in_line()
             self._count(is_new=False)
         else:
             self._take(data)
@@ -251,11 +244,16 @@ class Connection(asyncio.Protocol):
         started = 0 if self._meter is None else perf_counter_ns()
         output: list[bytes | memoryview] = []
         size = position = 0
+        stop = self._turns.stop(len(data))
         for _ in range(TURN_FRAMES):
-            answers, position, reason = lane.answer(data, position)
+            answers, position, reason = lane.answer(data, position, stop)
             if answers:
                 output.append(answers)
                 size += len(answers)
+            if reason == WANTS_MORE and not position and stop < len(data):
+                # A frame longer than a slice.
+                stop = len(data)
+                continue
             if reason != NOT_TAKEN or size >= TURN_BYTES or (self._waiting.cost and self.is_held):
                 break
             end = position + 4 + int.from_bytes(data[position : position + 4])
@@ -268,19 +266,21 @@ class Connection(asyncio.Protocol):
             size += self._answer(frame, output)
         if output:
             self._write(output, size)
+        self._turns.spend(position)
         if self._meter is not None:
             self._meter.end_turn(started, size, self.peer_address)
         if self._ending:
             return b""
+        if stop < len(data):
+            # Cut by us, not by the client.
+            reason = TURN_OVER
         if reason == LEFT_OVER or (reason == WANTS_MORE and self._settings.is_for_decoder(data, position)):
             return data[position:]
         if reason == WANTS_MORE:
             self._beginning = data[position:]
         else:
             self._rest = data[position:]
-            self._transport.pause_reading()
-            if not self.is_held:
-                asyncio.get_running_loop().call_soon(self._go_on)
+            self._wait_in_line()
         if self._beginning or self._rest or self._held_bytes:
             self._count(is_new=position > 0)
         return b""
@@ -291,7 +291,7 @@ class Connection(asyncio.Protocol):
         remaining = iter(frames)
         output: list[bytes | memoryview] = []
         size = 0
-        for frame in islice(remaining, TURN_FRAMES):
+        for frame in islice(remaining, SLICE_FRAMES if self._turns.is_crowded else TURN_FRAMES):
             size += self._answer(frame, output)
             if size >= TURN_BYTES or (self._waiting.cost and self.is_held):
                 break
@@ -301,9 +301,7 @@ class Connection(asyncio.Protocol):
             self._meter.end_turn(started, size, self.peer_address)
         self._backlog = list(remaining)
         if self._backlog or self.is_held:
-            self._transport.pause_reading()
-            if not self.is_held:
-                asyncio.get_running_loop().call_soon(self._go_on)
+            self._wait_in_line()
 
     def _answer(self, frame: Frame, output: list[bytes | memoryview]) -> int:
         """Answer one frame, at once if that can be; returns the bytes appended to `output`."""
@@ -396,7 +394,7 @@ class Connection(asyncio.Protocol):
         """Send an answer that had to wait, and take up what was held because of it."""
         command = self._waiting.done(future)
         if future.cancelled():
-            self._go_on()
+            self.go_on()
             return
         error = future.exception()
         answer = self._dispatcher.failure(command, error) if error is not None else future.result()
@@ -413,7 +411,7 @@ class Connection(asyncio.Protocol):
                 self._meter.end_wait(command, visit, size, self.peer_address)
         if self._lost:
             self._waiting.give_up()
-        self._go_on()
+        self.go_on()
 
     def answer_deferred(self, deferred: list[Deferred], outcome: Outcome) -> None:
         """Send one answer to several requests."""
@@ -430,7 +428,7 @@ class Connection(asyncio.Protocol):
             self._meter.answered_later(deferred[0].code, outcome.code, len(deferred))
         self._due.append(due)
         self._send_due()
-        self._go_on()
+        self.go_on()
 
     def _send_due(self) -> None:
         """Write deferred answers as long as the client reads."""
@@ -443,7 +441,13 @@ class Connection(asyncio.Protocol):
                 if self._meter is not None:
                     self._meter.sent += size
 
-    def _go_on(self) -> None:
+    def _wait_in_line(self) -> None:
+        """Read nothing further; go on when it is our turn, or when what holds the connection is over."""
+        self._transport.pause_reading()
+        if not self.is_held:
+            self._turns.join(self)
+
+    def go_on(self) -> None:
         """Take up the backlog, then reading, unless the connection is held."""
         if self.is_held or self._lost:
             return

@@ -15,6 +15,7 @@ from broker.dispatcher import BUSY, Dispatcher
 from broker.fast_lane import FastLane
 from broker.limits import DEFAULT_LIMITS
 from broker.metrics_meter import Meter
+from broker.turns import Turns
 from protocol.codes import ResponseCode
 from protocol.command import Command, Response, ext_fields_of
 from protocol.errors import ProtocolError
@@ -37,7 +38,7 @@ class ConnectionSettings:
     `frame_limit` in bytes, `open` the connections there are, each with what tells how much its client has not read.
     `all_closed` is set while there are none. Without `fast_lane` every request goes the ordinary way. `lost` is told of
     each connection that is gone, `replied` of what clients answer to requests of ours. `costs` of all connections
-    together. `meter` counts what they do, None nothing.
+    together; whose burst goes on next is for `turns` to say. `meter` counts what they do, None nothing.
     """
 
     dispatcher: Dispatcher
@@ -49,6 +50,7 @@ class ConnectionSettings:
     lost: "Callable[[Connection], None] | None" = None
     replied: "Callable[[Connection, Command], None] | None" = None
     meter: Meter | None = None
+    turns: Turns = field(default_factory=Turns)
 
     def __post_init__(self) -> None:
         self.all_closed.set()

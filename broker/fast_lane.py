@@ -71,15 +71,16 @@ class FastLane:
         self._put_header(kernel.VIEW_HEADER, Response())
         self._follow(store.snapshot)
 
-    def answer(self, data: bytes, start: int = 0) -> LaneAnswers:
-        """Answer the requests from position ``start`` of ``data`` on, up to the first that is not for the lane."""
+    def answer(self, data: bytes, start: int = 0, stop: int | None = None) -> LaneAnswers:
+        """Answer the requests from position ``start`` of ``data`` to ``stop``, up to the first not for the lane."""
+        stop = len(data) if stop is None else stop
         snapshot = self._store.snapshot
         if snapshot is not self._followed():
             self._follow(snapshot)
         self._known.prepare(snapshot)
         self._table[kernel.OUTPUT] = self._rooms.address()
         result = kernel.answer_frames(
-            snapshot.catalog, self._table, address_of(data) + start, len(data) - start, current_tick()
+            snapshot.catalog, self._table, address_of(data) + start, stop - start, current_tick()
         )
         self._known.hand_on_commits()
         answers = self._rooms.take(result >> 8 & 0xFFFFFF)
