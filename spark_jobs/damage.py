@@ -5,11 +5,10 @@ from typing import Final
 
 import msgspec
 
-from storage.damaged_ranges import REASONS
+from storage.damaged_ranges import REASONS, ZEROS
 from storage.kernels import record as codes
 
-ZEROS: Final = 1
-"""In place of a `BAD_` code: there are zeros where a record should start."""
+__all__ = ["ZEROS", "Damage", "behind_end", "missing_segment", "reason", "total_length", "unreadable"]
 
 _EXPECTED: Final = "an intact record"
 

@@ -1,131 +1,18 @@
-"""Read a segment by blocks into one buffer, as a window that moves over it.
+"""A window on a segment of this machine, as the tasks of the bulk jobs read it.
 
-Not through a map: a file that shrinks under a map kills the process, and block reads are what a disk likes. The buffer
-is small enough to stay in the processor's cache; it grows only for a record that is longer than it.
+The buffer is small enough to stay in the processor's cache.
 """
 
-import mmap
-import os
 from pathlib import Path
-from typing import Final, Self
 
-import numpy as np
+from storage.log_window import LONGEST_RECORD, READ_BYTES, LocalFile, LogWindow
 
-from protocol.errors import StoreError, TruncatedFile
-from storage.direct_writer import aligned_memory
-from storage.kernels.resync import find_candidate
-
-READ_BYTES: Final = 1024 * 1024
-LONGEST_RECORD: Final = 128 * 1024 * 1024
-"""Bytes of the longest record that is believed: what a task holds in memory of a segment is bounded by it."""
-
-CANDIDATE_BYTES: Final = 36
-"""Bytes of a record up to and with its own offset: enough to know a candidate by."""
+__all__ = ["LONGEST_RECORD", "READ_BYTES", "SegmentWindow"]
 
 
-class SegmentWindow:
-    """A segment's bytes [`start`, `start + filled`) by position, in memory at `address`."""
+class SegmentWindow(LogWindow):
+    """A segment's file, opened to be read."""
 
     def __init__(self, path: Path, base_offset: int) -> None:
         """Open the file; raises StoreError where that cannot be done."""
-        self.path = path
-        self.base_offset = base_offset
-        try:
-            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY)
-        except OSError as error:
-            raise StoreError(path, what=f"cannot be opened: {error.strerror}") from error
-        self.size = os.fstat(self._descriptor).st_size
-        self.start = self.filled = 0
-        self.bytes_read = 0
-        self._hold(aligned_memory(READ_BYTES))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._descriptor)
-
-    @property
-    def is_at_end(self) -> bool:
-        """Whether there is nothing behind the window."""
-        return self.start + self.filled >= self.size
-
-    def move(self, position: int) -> None:
-        """Let the window start at a position of the segment; what it holds from there on stays in it."""
-        inside = position - self.start
-        if 0 <= inside <= self.filled:
-            self._array[: self.filled - inside] = self._array[inside : self.filled].copy()
-            self.filled -= inside
-        else:
-            self.filled = 0
-        self.start = position
-        self.fill(min(READ_BYTES, len(self._array)))
-
-    def show(self, position: int, size: int) -> int:
-        """Hold `size` bytes from a position on; their address, 0 where the segment has not so many."""
-        if position < 0 or position + size > self.size:
-            return 0
-        if position < self.start or position + size > self.start + self.filled:
-            self.move(position)
-            self.fill(size)
-        return self.address + position - self.start
-
-    def fill(self, wanted: int) -> None:
-        """Hold `wanted` bytes from the window's start on, as far as the segment goes."""
-        self._make_room(wanted)
-        wanted = min(wanted, self.size - self.start)
-        while self.filled < wanted:
-            view = memoryview(self._memory)[self.filled : wanted]
-            try:
-                count = os.preadv(self._descriptor, [view], self.start + self.filled)
-            except OSError as error:
-                raise StoreError(
-                    self.path, self.base_offset + self.start + self.filled, what=f"cannot be read: {error.strerror}"
-                ) from error
-            if not count:
-                raise TruncatedFile(self.path, expected=self.size, found=self.start + self.filled)
-            self.filled += count
-            self.bytes_read += count
-
-    def i32(self, position: int) -> int:
-        """The number at a position inside the window."""
-        at = position - self.start
-        return int.from_bytes(self._memory[at : at + 4], "big", signed=True)
-
-    def find_candidate(self, position: int) -> int:
-        """Next position from `position` on where a record may start: magic and own offset are right. −1 for none.
-
-        Holes of the file are stepped over, not read.
-        """
-        while position + CANDIDATE_BYTES <= self.size:
-            if not self.start <= position <= self.start + self.filled - CANDIDATE_BYTES:
-                position = self._first_data(position)
-                self.move(position)
-            base = self.base_offset + self.start
-            found = int(find_candidate(self.address, position - self.start, self.filled, base))
-            if found >= 0:
-                return self.start + found
-            if self.is_at_end:
-                break
-            position = self.start + self.filled - CANDIDATE_BYTES + 1
-        return -1
-
-    def _first_data(self, position: int) -> int:
-        try:
-            return os.lseek(self._descriptor, position, os.SEEK_DATA)
-        except OSError:  # nothing but a hole up to the end, or a file system that cannot say
-            try:
-                return self.size if os.lseek(self._descriptor, position, os.SEEK_HOLE) <= position else position
-            except OSError:
-                return position
-
-    def _make_room(self, size: int) -> None:
-        if size > len(self._array):
-            held = self._array[: self.filled]
-            self._hold(aligned_memory(size))
-            self._array[: self.filled] = held
-
-    def _hold(self, memory: mmap.mmap) -> None:
-        self._memory = memory
-        self._array = np.frombuffer(memory, dtype=np.uint8)
-        self.address: int = self._array.ctypes.data
+        super().__init__(LocalFile(path), base_offset)

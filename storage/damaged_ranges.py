@@ -9,7 +9,11 @@ from storage.kernels import record as codes
 from storage.kernels.scan import AT_DAMAGE, find_record, walk_records
 from storage.mapped_file import MappedFile
 
+ZEROS = 1
+"""In place of a code of the record check: there are zeros where a record should start."""
+
 REASONS = {
+    ZEROS: "there are zeros",
     codes.BAD_SIZE: "its size cannot be",
     codes.BAD_MAGIC: "its magic number is none",
     codes.BAD_OFFSET: "it says another physical offset of itself",

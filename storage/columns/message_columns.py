@@ -1,0 +1,239 @@
+"""The columns of messages, gathered from where their records lie.
+
+| name | what | kind |
+|---|---|---|
+| topic | | text |
+| queue_id | | i32 |
+| queue_offset | number in its queue | i64 |
+| physical_offset | where the record starts in the commit log | i64 |
+| size | bytes of the record | i32 |
+| store_timestamp, born_timestamp | the broker's clock, the client's; ms | time |
+| store_host, born_host | `ip:port` | text |
+| unique_key, tags | None without | text |
+| keys | | list of texts |
+| properties | | map of texts |
+| flag, sys_flag, reconsume_times | | i32 |
+| prepared_transaction_offset | | i64 |
+| body_crc | of the body as stored | i32 |
+| body | decompressed; None where that cannot be done | bytes |
+| body_error | why | text |
+
+Texts that are no UTF-8 are decoded as Java does; a batch of messages stays one message, whose body holds the others.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from enum import Enum
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from protocol.compression import DECOMPRESSED_LIMIT, decompress
+from protocol.errors import ConfigError, CorruptRecord
+from protocol.sys_flag import SysFlag, compression_type
+from storage.columns.rows import Rows
+from storage.columns.texts import (
+    Numbers,
+    Places,
+    TextLists,
+    TextMaps,
+    Texts,
+    bytes_at,
+    gather_hosts,
+    gather_keys,
+    gather_properties,
+)
+from storage.kernels import message_rows as kernel
+from storage.kernels import record as codes
+from storage.kernels.dispatch import QUEUE_ID_POSITION, QUEUE_OFFSET_POSITION
+
+Column: TypeAlias = Numbers | npt.NDArray[np.int32] | Texts | TextLists | TextMaps
+
+MOST_BODY_BYTES: Final = 32 * 1024 * 1024
+"""Decompressed bodies beyond so many bytes end a block of columns."""
+
+
+class Kind(Enum):
+    """What a column holds."""
+
+    INT = "i32"
+    LONG = "i64"
+    TIME = "ms"
+    TEXT = "text"
+    TEXTS = "texts"
+    MAP = "map"
+    BYTES = "bytes"
+
+
+KINDS: Final[dict[str, Kind]] = {
+    "topic": Kind.TEXT,
+    "queue_id": Kind.INT,
+    "queue_offset": Kind.LONG,
+    "physical_offset": Kind.LONG,
+    "size": Kind.INT,
+    "store_timestamp": Kind.TIME,
+    "store_host": Kind.TEXT,
+    "born_timestamp": Kind.TIME,
+    "born_host": Kind.TEXT,
+    "unique_key": Kind.TEXT,
+    "keys": Kind.TEXTS,
+    "tags": Kind.TEXT,
+    "properties": Kind.MAP,
+    "flag": Kind.INT,
+    "sys_flag": Kind.INT,
+    "reconsume_times": Kind.INT,
+    "prepared_transaction_offset": Kind.LONG,
+    "body_crc": Kind.INT,
+    "body": Kind.BYTES,
+    "body_error": Kind.TEXT,
+}
+"""All columns, in order."""
+
+PLACED: Final = frozenset({"keys", "tags", "unique_key"})
+"""Columns for which properties are looked into when messages are chosen."""
+
+OPTIONAL: Final = frozenset({"unique_key", "tags", "body", "body_error"})
+"""Columns that may be empty."""
+
+_COMPRESSED: Final = int(SysFlag.COMPRESSED)
+_NUMBERS: Final = {
+    # name: the field of the table it counts from, how far behind that it stands, its bits
+    "body_crc": (kernel.POSITION, codes.BODY_CRC, 32),
+    "queue_id": (kernel.POSITION, QUEUE_ID_POSITION, 32),
+    "flag": (kernel.POSITION, 16, 32),
+    "queue_offset": (kernel.POSITION, QUEUE_OFFSET_POSITION, 64),
+    "physical_offset": (kernel.POSITION, codes.PHYSICAL_OFFSET, 64),
+    "sys_flag": (kernel.POSITION, codes.SYS_FLAG, 32),
+    "born_timestamp": (kernel.POSITION, 40, 64),
+    "store_timestamp": (kernel.STORE, -8, 64),
+    "reconsume_times": (kernel.BODY, -16, 32),
+    "prepared_transaction_offset": (kernel.BODY, -12, 64),
+}
+
+
+def check_names(names: Sequence[str]) -> tuple[str, ...]:
+    """The names, each a column's and given once; raises ConfigError."""
+    unknown = [name for name in names if name not in KINDS]
+    if unknown:
+        raise ConfigError(f"no column {unknown[0]!r}: expected some of {', '.join(KINDS)}")
+    if len(set(names)) != len(names):
+        raise ConfigError(f"a column is named twice in {', '.join(names)}")
+    return tuple(names)
+
+
+class Columns(dict[str, Column]):
+    """Columns by name, all of them `count` long."""
+
+    def __init__(self, count: int, columns: dict[str, Column]) -> None:
+        """`columns` in the order wanted."""
+        super().__init__(columns)
+        self.count = count
+
+
+def gather(rows: Rows, names: Sequence[str]) -> Iterator[Columns]:
+    """The columns of some messages, copied; in several blocks where bodies decompress to very much."""
+    if "body" not in names and "body_error" not in names:
+        yield _gather(rows, names, {}, {})
+        return
+    flags = _numbers(rows, "sys_flag")
+    compressed = np.flatnonzero((flags & _COMPRESSED != 0) & (rows.table[kernel.BODY_LENGTH] > 0)).tolist()
+    start, held = 0, 0
+    bodies: dict[int, bytes] = {}
+    errors: dict[int, bytes] = {}
+    for row in compressed:
+        try:
+            bodies[row - start] = body = _decompress(rows, row, int(flags[row]))
+            held += len(body)
+        except CorruptRecord as error:
+            errors[row - start] = str(error).partition(": ")[2].encode()
+        if held > MOST_BODY_BYTES:
+            yield _gather(rows.slice(start, row + 1), names, bodies, errors)
+            start, held, bodies, errors = row + 1, 0, {}, {}
+    if start < len(rows):
+        yield _gather(rows.slice(start, len(rows)), names, bodies, errors)
+
+
+def _gather(rows: Rows, names: Sequence[str], bodies: dict[int, bytes], errors: dict[int, bytes]) -> Columns:
+    columns: dict[str, Column] = {}
+    for name in names:
+        if name == "body":
+            columns[name] = _bodies(rows, bodies, errors)
+        elif name == "body_error":
+            columns[name] = _errors(len(rows), errors)
+        else:
+            columns[name] = _GATHER[name](rows) if name in _GATHER else _sized(name, _numbers(rows, name))
+    return Columns(len(rows), columns)
+
+
+def _numbers(rows: Rows, name: str) -> Numbers:
+    field, distance, bits = _NUMBERS[name]
+    numbers = np.empty(len(rows), np.int64)
+    kernel.load_numbers(rows.address, rows.table[field], distance, bits, numbers)
+    return numbers
+
+
+def _sized(name: str, numbers: Numbers) -> Column:
+    return numbers.astype(np.int32) if KINDS[name] is Kind.INT else numbers
+
+
+def _size(rows: Rows) -> Column:
+    return _sized("size", rows.table[kernel.SIZE])
+
+
+def _topic(rows: Rows) -> Column:
+    return Places(rows.table[kernel.TOPIC] + rows.address, rows.table[kernel.TOPIC_LENGTH]).as_utf8().gather()
+
+
+def _placed(rows: Rows, field: int) -> Places:
+    places = rows.table[field]
+    there = places >= 0
+    addresses = np.where(there, rows.table[kernel.BLOCK] + rows.address + (places >> 16), 0)
+    return Places(addresses, np.where(there, places & 0xFFFF, -1))
+
+
+def _properties(rows: Rows) -> Column:
+    return gather_properties(rows.table[kernel.BLOCK] + rows.address, rows.table[kernel.BLOCK_LENGTH])
+
+
+def _hosts(field: int, bit: int) -> Callable[[Rows], Column]:
+    def gather_them(rows: Rows) -> Column:
+        return gather_hosts(rows.table[field] + rows.address, _numbers(rows, "sys_flag") & bit != 0)
+
+    return gather_them
+
+
+_GATHER: Final[dict[str, Callable[[Rows], Any]]] = {
+    "size": _size,
+    "topic": _topic,
+    "store_host": _hosts(kernel.STORE, codes.STORE_HOST_V6),
+    "born_host": _hosts(kernel.BORN, codes.BORN_HOST_V6),
+    "unique_key": lambda rows: _placed(rows, kernel.UNIQUE_KEY_PLACE).as_utf8().gather(),
+    "tags": lambda rows: _placed(rows, kernel.TAGS_PLACE).as_utf8().gather(),
+    "keys": lambda rows: gather_keys(_placed(rows, kernel.KEYS_PLACE)),
+    "properties": _properties,
+}
+
+
+def _decompress(rows: Rows, row: int, flags: int) -> bytes:
+    stored = bytes_at(rows.address + int(rows.table[kernel.BODY, row]), int(rows.table[kernel.BODY_LENGTH, row]))
+    kind = compression_type(flags)
+    if kind is None:
+        raise CorruptRecord("body", expected="0 to 3", found=flags >> 8 & 7, what="compression type")
+    return decompress(stored, kind, limit=DECOMPRESSED_LIMIT)
+
+
+def _bodies(rows: Rows, bodies: dict[int, bytes], errors: dict[int, bytes]) -> Texts:
+    lengths = rows.table[kernel.BODY_LENGTH].copy()
+    if errors:
+        lengths[list(errors)] = -1
+    places = Places(rows.table[kernel.BODY] + rows.address, lengths)
+    if bodies:
+        places.put(list(bodies), list(bodies.values()))
+    return places.gather()
+
+
+def _errors(count: int, errors: dict[int, bytes]) -> Texts:
+    places = Places(np.zeros(count, np.int64), np.full(count, -1, np.int64))
+    if errors:
+        places.put(list(errors), list(errors.values()))
+    return places.gather()

@@ -1,0 +1,228 @@
+"""Go through a stretch of the log and find the messages that are wanted, past damage, which is told.
+
+What is found are places in a window on the segment; they hold until the next ones are asked for.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from protocol.errors import FilterEvaluationError
+from storage.columns.texts import bytes_at
+from storage.columns.wanted import KernelChoice, Wanted
+from storage.damaged_ranges import ZEROS, DamagedRange
+from storage.filter.property_block import PropertyBlock
+from storage.filter.sql92 import parse
+from storage.filter.sql92.program import choice_of_expression
+from storage.kernels import expression as outcomes
+from storage.kernels import message_rows as kernel
+from storage.kernels import record as codes
+from storage.kernels.record import check_checksums, check_shape, store_timestamp
+from storage.log_window import LONGEST_RECORD, LogWindow
+
+PIECE_BYTES: Final = 8 * 1024 * 1024
+"""Read at once, so that what is gathered from it is still in the processor's cache."""
+
+ROWS: Final = 65536
+"""Messages of one block at most."""
+
+Numbers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Messages in a window: where it lies in memory, its physical offset, and the table of the kernel's fields."""
+
+    address: int
+    base_offset: int
+    table: Numbers
+
+    def __len__(self) -> int:
+        return int(self.table.shape[1])
+
+    def slice(self, start: int, stop: int) -> "Rows":
+        """Some of them."""
+        return Rows(self.address, self.base_offset, np.ascontiguousarray(self.table[:, start:stop]))
+
+
+class RowReader:
+    """The messages of one segment that are wanted; afterwards `damage` tells what holds none, and `seen` all there are.
+
+    Records must start where reading starts. `is_last`: the segment is the last one, whose end nobody has told: where no
+    record follows that was stored later than those before, the log ends.
+    """
+
+    def __init__(
+        self, window: LogWindow, wanted: Wanted, *, places: bool = False, checksums: bool = True, is_last: bool = False
+    ) -> None:
+        """Raises FilterSyntaxError for a `where` that is none."""
+        self._window, self._wanted, self._is_last = window, wanted, is_last
+        self._choice = KernelChoice(wanted, places=places, checksums=checksums)
+        self._expression = None if wanted.where is None else parse(wanted.where)
+        self._program = None if self._expression is None else choice_of_expression(self._expression.root)
+        self._values = np.zeros(outcomes.VALUES, np.int64)
+        self._table = np.empty((kernel.FIELDS, ROWS), np.int64)
+        self._result = np.zeros(kernel.RESULT, np.int64)
+        self._newest = 0
+        self.damage: list[DamagedRange] = []
+        self.seen = 0
+        self.position = 0
+        """How far it has come."""
+
+    def read(self, start: int, stop: int) -> Iterator[Rows]:
+        """Blocks of messages whose records start in [start, stop) of the segment, by position."""
+        window, self.position = self._window, start
+        first, last = (offset - window.base_offset for offset in self._wanted.physical_offsets)
+        stop = min(stop, window.size, last + 1)
+        window.move(start)
+        while self.position < stop:
+            found, reason, code = self._choose(stop)
+            if found is not None and (found := self._filter(found, first)) is not None:
+                yield found
+            if reason == kernel.BLANK:
+                return
+            if reason in (kernel.NEED_MORE, kernel.LIMIT):
+                code = self._read_on(stop)
+            elif reason == kernel.ZERO:
+                code = ZEROS
+            if code and not self._pass(code, stop):
+                return
+
+    def _choose(self, stop: int) -> tuple[Rows | None, int, int]:
+        """What is wanted of the window, why that ended, and the code of damage or 0."""
+        window, choice, result = self._window, self._choice, self._result
+        base = window.base_offset + window.start
+        position = self.position - window.start
+        ended = kernel.choose_records(
+            window.address,
+            position,
+            window.filled,
+            base,
+            min(stop - window.start, window.filled),
+            choice.numbers,
+            choice.topics,
+            choice.queues,
+            choice.tags,
+            self._table,
+            result,
+        )
+        self.position = window.start + int(ended)
+        reason, count, code, seen, last = result.tolist()
+        self.seen += seen
+        if last >= 0 and self._is_last:
+            self._newest = int(store_timestamp(window.address + last))
+        rows = Rows(window.address, base, np.ascontiguousarray(self._table[:, :count])) if count else None
+        return rows, reason, code
+
+    def _read_on(self, stop: int) -> int:
+        """Show the record that the window cuts off, and what follows it; a code where there can be none."""
+        window, at = self._window, self.position
+        if at >= stop:
+            return 0
+        if window.size - at < codes.MINIMUM_SIZE:
+            return self._short_end(at)
+        window.move(at)
+        size = window.i32(at)
+        if size > min(window.size - at, LONGEST_RECORD) or size < 8:
+            return codes.BAD_SIZE
+        window.fill(min(size + 8, window.size - at))
+        return 0
+
+    def _short_end(self, at: int) -> int:
+        """What fewer bytes than a record has are: a BLANK ends the segment, zeros are not written."""
+        if self._is_blank(at):
+            self.position = self._window.size
+            return 0
+        return codes.BAD_SIZE
+
+    def _pass(self, code: int, stop: int) -> bool:
+        """Note damage and go on behind it; whether anything follows."""
+        window, broken = self._window, self.position
+        if code == codes.BAD_SIZE and self.position >= window.size:
+            return False
+        following = self._behind(broken, code)
+        if following < 0:
+            following, stored = self._next_intact(broken + 1)
+            if self._is_last and (following < 0 or stored < self._newest):
+                if code != ZEROS:
+                    self._note(broken, following if following >= 0 else window.size, code)
+                return False
+        end = following if 0 <= following < stop else min(stop, window.size)
+        self._note(broken, end, code)
+        self.position = end
+        if end < stop:
+            window.move(end)
+        return end < stop
+
+    def _note(self, start: int, stop: int, code: int) -> None:
+        base = self._window.base_offset
+        self.damage.append(DamagedRange(base + start, base + stop, code))
+
+    def _behind(self, position: int, code: int) -> int:
+        """Where the record ends that is damaged within, if its lengths are right and something follows; else −1."""
+        if code not in (codes.BAD_BODY_CRC, codes.BAD_PROPERTY_CRC):
+            return -1
+        window = self._window
+        end = position + window.i32(position)
+        if end == window.size:
+            return end
+        return end if self._is_blank(end) or self._intact_size(end) else -1
+
+    def _is_blank(self, position: int) -> bool:
+        """Whether the segment ends at a position."""
+        window = self._window
+        return bool(window.show(position, codes.MAGIC + 4)) and window.i32(position + codes.MAGIC) == codes.MAGIC_BLANK
+
+    def _next_intact(self, position: int) -> tuple[int, int]:
+        """Where the next intact record starts, and its store time; −1 for none."""
+        while (position := self._window.find_candidate(position)) >= 0:
+            size = self._intact_size(position)
+            if size > 0:
+                return position, int(store_timestamp(self._window.show(position, size)))
+            position += 1
+        return -1, 0
+
+    def _intact_size(self, position: int) -> int:
+        """Size of the intact record at a position, 0 where there is none."""
+        window = self._window
+        if not window.show(position, codes.MINIMUM_SIZE):
+            return 0
+        size = window.i32(position)
+        address = window.show(position, size) if codes.MINIMUM_SIZE <= size <= LONGEST_RECORD else 0
+        if not address or check_shape(address, size, window.base_offset + position) != size:
+            return 0
+        return size if check_checksums(address, size) > 0 else 0
+
+    def _filter(self, rows: Rows, first: int) -> Rows | None:
+        """Those of the messages that start at `first` or behind it and that the expression lets pass."""
+        kept = np.ones(len(rows), np.bool_)
+        if first > 0:
+            kept &= rows.table[kernel.POSITION] + (rows.base_offset - self._window.base_offset) >= first
+        if self._expression is not None:
+            kept &= self._decide(rows)
+        if kept.all():
+            return rows
+        table = np.ascontiguousarray(rows.table[:, kept])
+        return Rows(rows.address, rows.base_offset, table) if table.shape[1] else None
+
+    def _decide(self, rows: Rows) -> npt.NDArray[np.bool_]:
+        """Whether the expression is true for each of the messages."""
+        blocks = rows.table[kernel.BLOCK] + rows.address
+        lengths = np.ascontiguousarray(rows.table[kernel.BLOCK_LENGTH])
+        decided: Numbers = np.full(len(rows), outcomes.ASK, np.int64)
+        if self._program is not None:
+            kernel.decide_records(self._program.address, blocks, lengths, self._values, decided)
+        for row in np.flatnonzero(decided == outcomes.ASK).tolist():
+            decided[row] = self._evaluate(int(blocks[row]), int(lengths[row]))
+        return np.equal(decided, outcomes.TRUE)
+
+    def _evaluate(self, block: int, length: int) -> int:
+        assert self._expression is not None
+        try:
+            is_true = self._expression.evaluate(PropertyBlock(bytes_at(block, length))) is True
+        except FilterEvaluationError:
+            is_true = False
+        return outcomes.TRUE if is_true else outcomes.FALSE

@@ -1,0 +1,175 @@
+"""Columns of texts, and of lists and maps of texts: a block of bytes, and offsets into it, as Arrow lays them out."""
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from protocol.host_address import HostAddress
+from protocol.java_hash import decode_java
+from protocol.properties import parse_properties
+from storage.kernels import gather as kernel
+
+Numbers = npt.NDArray[np.int64]
+Offsets = npt.NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """Text i is `data[offsets[i] : offsets[i + 1]]`; `present` says which are there, None that all are."""
+
+    offsets: Offsets
+    data: npt.NDArray[np.uint8]
+    present: npt.NDArray[np.bool_] | None = None
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class TextLists:
+    """List i is texts [offsets[i], offsets[i + 1])."""
+
+    offsets: Offsets
+    texts: Texts
+
+
+@dataclass(frozen=True, slots=True)
+class TextMaps:
+    """Map i is the names and values [offsets[i], offsets[i + 1])."""
+
+    offsets: Offsets
+    names: Texts
+    values: Texts
+
+
+class Places:
+    """Texts that lie here and there: addresses and lengths, −1 for none. Some may be put in the place of others."""
+
+    def __init__(self, addresses: Numbers, lengths: Numbers) -> None:
+        """The arrays are its own from now on; who made them keeps the memory alive."""
+        self.addresses = np.ascontiguousarray(addresses)
+        self.lengths = np.ascontiguousarray(lengths)
+        self._held: list[npt.NDArray[np.uint8]] = []
+
+    def put(self, rows: Sequence[int], texts: Sequence[bytes]) -> None:
+        """Let some be other texts."""
+        memory, starts, sizes = hold(texts)
+        self._held.append(memory)
+        self.addresses[rows] = starts
+        self.lengths[rows] = sizes
+
+    def as_utf8(self) -> "Places":
+        """The same, what is no UTF-8 decoded as Java does."""
+        found = np.empty(len(self.addresses), np.int64)
+        count = kernel.find_non_ascii(self.addresses, self.lengths, found)
+        rows, texts = [], []
+        for row in found[:count].tolist():
+            data = bytes_at(int(self.addresses[row]), int(self.lengths[row]))
+            if (text := decode_java(data).encode()) != data:
+                rows.append(row)
+                texts.append(text)
+        if rows:
+            self.put(rows, texts)
+        return self
+
+    def gather(self) -> Texts:
+        """The texts, copied."""
+        there = np.maximum(self.lengths, 0)
+        ends = np.cumsum(there)
+        offsets = np.zeros(len(there) + 1, np.int32)
+        offsets[1:] = ends
+        data = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
+        kernel.copy_texts(self.addresses, self.lengths, offsets, data.ctypes.data)
+        present = self.lengths >= 0
+        return Texts(offsets, data, None if present.all() else present)
+
+
+def bytes_at(address: int, length: int) -> bytes:
+    """Bytes of memory, copied."""
+    return ctypes.string_at(address, length) if length > 0 else b""
+
+
+def hold(texts: Sequence[bytes]) -> tuple[npt.NDArray[np.uint8], Numbers, Numbers]:
+    """Texts side by side in memory, where each lies, and their lengths."""
+    memory = np.frombuffer(b"".join(texts) + b"\0", np.uint8)
+    sizes = np.array([len(text) for text in texts], np.int64)
+    return memory, memory.ctypes.data + np.cumsum(sizes) - sizes, sizes
+
+
+def gather_keys(places: Places) -> TextLists:
+    """KEYS as lists of keys; none where there are none."""
+    places = places.as_utf8()
+    room = int(np.maximum(places.lengths, 0).sum()) // 2 + len(places.lengths) + 1
+    counts, starts, sizes = (np.empty(size, np.int64) for size in (len(places.lengths), room, room))
+    total = kernel.split_keys(places.addresses, places.lengths, counts, starts, sizes)
+    return TextLists(_offsets(counts), Places(starts[:total], sizes[:total]).gather())
+
+
+def gather_properties(addresses: Numbers, lengths: Numbers) -> TextMaps:
+    """Property blocks as maps. Blocks that are no UTF-8, or have very many properties, are parsed one by one."""
+    blocks = Places(addresses, lengths)
+    counts, pairs = np.empty(len(addresses), np.int64), np.empty((4, int(lengths.sum()) // 3 + 1), np.int64)
+    total = kernel.split_properties(blocks.addresses, blocks.lengths, counts, pairs)
+    odd = set(np.flatnonzero(counts == kernel.TOO_MANY).tolist()) | _no_utf8(blocks)
+    if not odd:
+        names, values = Places(pairs[0, :total], pairs[1, :total]), Places(pairs[2, :total], pairs[3, :total])
+        return TextMaps(_offsets(counts), names.gather(), values.gather())
+    return _gather_odd(blocks, np.maximum(counts, 0), pairs[:, :total], sorted(odd))
+
+
+def gather_hosts(addresses: Numbers, is_v6: npt.NDArray[np.bool_]) -> Texts:
+    """IP addresses and ports as texts."""
+    addresses = np.ascontiguousarray(addresses)
+    room, lengths = np.empty(len(addresses) * kernel.HOST_ROOM, np.uint8), np.empty(len(addresses), np.int64)
+    kernel.write_hosts(addresses, room.ctypes.data, lengths)
+    places = Places(room.ctypes.data + kernel.HOST_ROOM * np.arange(len(addresses)), lengths)
+    rows = np.flatnonzero(is_v6).tolist()
+    if rows:
+        places.put(rows, [str(HostAddress.unpack(bytes_at(int(addresses[row]), 20))).encode() for row in rows])
+    return places.gather()
+
+
+def _no_utf8(blocks: Places) -> set[int]:
+    """Blocks that Java decodes otherwise than they stand there."""
+    found = np.empty(len(blocks.addresses), np.int64)
+    count = kernel.find_non_ascii(blocks.addresses, blocks.lengths, found)
+    return {row for row in found[:count].tolist() if not _is_utf8(_block(blocks, row))}
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _block(blocks: Places, row: int) -> bytes:
+    return bytes_at(int(blocks.addresses[row]), int(blocks.lengths[row]))
+
+
+def _gather_odd(blocks: Places, counts: Numbers, pairs: Numbers, odd: list[int]) -> TextMaps:
+    """Maps of which some are parsed here, in the place of what the kernel found."""
+    owners = np.repeat(np.arange(len(counts)), counts)
+    kept = ~np.isin(owners, odd)
+    parsed = {row: list(parse_properties(_block(blocks, row)).items()) for row in odd}
+    texts = [text.encode() for row in odd for pair in parsed[row] for text in pair]
+    memory, starts, sizes = hold(texts)
+    more = np.stack([starts[0::2], sizes[0::2], starts[1::2], sizes[1::2]])
+    new_owners = np.repeat(odd, [len(parsed[row]) for row in odd])
+    order = np.argsort(np.concatenate([owners[kept], new_owners]), kind="stable")
+    joined = np.concatenate([pairs[:, kept], more], axis=1)[:, order]
+    counts = counts.copy()
+    counts[odd] = [len(parsed[row]) for row in odd]
+    names, values = Places(joined[0], joined[1]).gather(), Places(joined[2], joined[3]).gather()
+    del memory  # held until here
+    return TextMaps(_offsets(counts), names, values)
+
+
+def _offsets(counts: Numbers) -> Offsets:
+    offsets = np.zeros(len(counts) + 1, np.int32)
+    offsets[1:] = np.cumsum(counts)
+    return offsets

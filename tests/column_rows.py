@@ -1,0 +1,139 @@
+"""Columns as rows, and the same rows from the records that an oracle reads: what both must agree on."""
+
+import ipaddress
+import itertools
+import zlib
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import lz4.frame
+import zstandard
+
+import oracles
+from storage.columns.message_columns import KINDS, Columns, gather
+from storage.columns.rows import RowReader
+from storage.columns.texts import TextLists, TextMaps, Texts
+from storage.columns.wanted import Wanted
+from storage.damaged_ranges import DamagedRange
+from storage.log_window import LocalFile, LogWindow
+
+Row = dict[str, Any]
+
+
+def texts_of(texts: Texts) -> list[bytes | None]:
+    ends = texts.offsets.tolist()
+    data = texts.data.tobytes()
+    present = [True] * len(texts) if texts.present is None else texts.present.tolist()
+    return [
+        data[start:end] if there else None
+        for (start, end), there in zip(itertools.pairwise(ends), present, strict=True)
+    ]
+
+
+def _decoded(texts: Texts) -> list[str | None]:
+    return [text if text is None else text.decode() for text in texts_of(texts)]
+
+
+def values_of(name: str, column: Any) -> list[Any]:
+    """A column as Python values."""
+    if isinstance(column, Texts):
+        return texts_of(column) if name == "body" else _decoded(column)
+    if isinstance(column, TextLists):
+        ends, texts = column.offsets.tolist(), _decoded(column.texts)
+        return [texts[start:end] for start, end in itertools.pairwise(ends)]
+    if isinstance(column, TextMaps):
+        ends = column.offsets.tolist()
+        pairs = list(zip(_decoded(column.names), _decoded(column.values), strict=True))
+        return [dict(pairs[start:end]) for start, end in itertools.pairwise(ends)]
+    values: list[Any] = column.tolist()
+    return values
+
+
+def rows_of(columns: Columns) -> list[Row]:
+    """Columns as rows."""
+    values = {name: values_of(name, column) for name, column in columns.items()}
+    assert all(len(each) == columns.count for each in values.values())
+    return [{name: each[row] for name, each in values.items()} for row in range(columns.count)]
+
+
+def read_rows(
+    segment: Path,
+    base_offset: int,
+    wanted: Wanted | None = None,
+    names: Sequence[str] = tuple(KINDS),
+    *,
+    start: int = 0,
+    stop: int | None = None,
+    is_last: bool = True,
+    read_bytes: int = 4096,
+) -> tuple[list[Row], list[DamagedRange]]:
+    """The rows of one segment, and its damage."""
+    with LogWindow(LocalFile(segment), base_offset, read_bytes) as window:
+        reader = RowReader(window, wanted or Wanted(), places=True, is_last=is_last)
+        found = [
+            row
+            for rows in reader.read(start, window.size if stop is None else stop)
+            for columns in gather(rows, names)
+            for row in rows_of(columns)
+        ]
+        return found, reader.damage
+
+
+def read_log_rows(directory: Path, wanted: Wanted | None = None) -> list[Row]:
+    """The rows of all segments of a log without damage."""
+    segments = sorted(path for path in directory.iterdir() if path.stat().st_size)
+    rows: list[Row] = []
+    for number, path in enumerate(segments):
+        found, damage = read_rows(path, int(path.name), wanted, is_last=number == len(segments) - 1)
+        assert not damage
+        rows += found
+    return rows
+
+
+def expected_row(record: oracles.Record) -> Row:
+    """The row of a record that the oracle has read."""
+    properties = record.properties
+    return {
+        "topic": record.topic,
+        "queue_id": record.queue_id,
+        "queue_offset": record.queue_offset,
+        "physical_offset": record.physical_offset,
+        "size": record.total_size,
+        "store_timestamp": record.store_timestamp,
+        "store_host": host_text(record.store_host),
+        "born_timestamp": record.born_timestamp,
+        "born_host": host_text(record.born_host),
+        "unique_key": properties.get("UNIQ_KEY"),
+        "keys": oracles.split_keys(properties.get("KEYS", "")),
+        "tags": properties.get("TAGS"),
+        "properties": properties,
+        "flag": record.flag,
+        "sys_flag": record.sys_flag,
+        "reconsume_times": record.reconsume_times,
+        "prepared_transaction_offset": record.prepared_transaction_offset,
+        "body_crc": record.body_crc,
+        "body": decompressed(record),
+        "body_error": None,
+    }
+
+
+def decompressed(record: oracles.Record) -> bytes:
+    """The body as a consumer gets it."""
+    if not record.sys_flag & 1 or not record.body:
+        return record.body
+    kind = record.sys_flag >> 8 & 7
+    if kind == 1:
+        return bytes(lz4.frame.decompress(record.body))
+    return zstandard.decompress(record.body, 1 << 20) if kind == 2 else zlib.decompress(record.body)
+
+
+def host_text(host: tuple[bytes, int]) -> str:
+    address, port = host
+    return (
+        f"[{ipaddress.ip_address(address)}]:{port}" if len(address) == 16 else f"{'.'.join(map(str, address))}:{port}"
+    )
+
+
+def expected_rows(records: Iterable[oracles.Record]) -> list[Row]:
+    return [expected_row(record) for record in records]
