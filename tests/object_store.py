@@ -1,0 +1,41 @@
+"""A stand-in for S3 on the loopback address, and stores put into it."""
+
+import contextlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import s3fs
+from moto.server import ThreadedMotoServer
+
+from interop.official_broker import free_port
+
+
+@dataclass(frozen=True)
+class ObjectStore:
+    """An object store with one bucket; `options` are what fsspec needs to know of it, as JSON."""
+
+    options: str
+
+    def put(self, directory: Path, name: str) -> str:
+        """Copy a directory into the bucket; its URL."""
+        system = s3fs.S3FileSystem(**json.loads(self.options))
+        for path in sorted(directory.rglob("*")):
+            if path.is_file():
+                system.pipe_file(f"stores/{name}/{path.relative_to(directory)}", path.read_bytes())
+        return f"s3://stores/{name}"
+
+
+@contextlib.contextmanager
+def object_store() -> Iterator[ObjectStore]:
+    """Run one."""
+    port = free_port()
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=port, verbose=False)
+    server.start()
+    try:
+        options = {"endpoint_url": f"http://127.0.0.1:{port}", "key": "test", "secret": "test"}
+        s3fs.S3FileSystem(**options).mkdir("stores")
+        yield ObjectStore(json.dumps(options))
+    finally:
+        server.stop()
