@@ -35,7 +35,7 @@ def copy_texts(addresses: np.ndarray, lengths: np.ndarray, offsets: np.ndarray, 
     """Copy each text to its offset from the address ``data``."""
     for row in range(addresses.shape[0]):
         if lengths[row] > 0:
-            copy_bytes(data + np.int64(offsets[row]), addresses[row], lengths[row])
+            copy_bytes(data + int(offsets[row]), addresses[row], lengths[row])
 
 
 @njit("int64(int64[::1], int64[::1], int64[::1])", cache=True, nogil=True)
