@@ -146,7 +146,8 @@ class ServeOptions:
     one there is; in each, `lookup_threads` wait for the disk at most at once.
     `limits` bound what clients may cost. Connections from `proxies` begin with a PROXY header.
     `acl`: the file of accounts that requests must be signed by. `register`: the name servers that are told of us.
-    `http` is where metrics and health are told, None nowhere. Requests that take longer than `slow_query_milliseconds`
+    `http` is where the page, metrics and health are served, None nowhere, and `http_hosts` are names under which it is
+    asked for besides IP addresses and this machine's. Requests that take longer than `slow_query_milliseconds`
     are logged, unless that is 0.
     """
 
@@ -172,6 +173,7 @@ class ServeOptions:
     acl: Path | None = None
     register: RegisterOptions = NOT_REGISTERED
     http: Endpoint | None = None
+    http_hosts: tuple[str, ...] = ()
     slow_query_milliseconds: float = DEFAULT_MILLISECONDS
     stop_timeout_seconds: float = 4.0
 

@@ -49,7 +49,7 @@ class ServerCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """Every family of `broker.metrics_families`, those without a sample too."""
         samples = Samples()
-        samples.put("build_info", 1, _version())
+        samples.put("build_info", 1, installed_version())
         self._put_workers(samples)
         for number, store in enumerate(self._stores):
             totals = self._rows.totals(number).tolist()
@@ -129,7 +129,8 @@ def _resident_bytes(process: int) -> int | None:
         return None
 
 
-def _version() -> str:
+def installed_version() -> str:
+    """The version of this package, `unknown` where it is not installed."""
     try:
         return version("rocketlens")
     except PackageNotFoundError:

@@ -123,6 +123,8 @@ class Server:
         self._web = web
         if web is not None:
             web.site.before_render = self.publish
+            if web.site.api is not None:
+                web.site.api.access.accounts = self._accounts
         self._colleagues = colleagues
         if isinstance(colleagues, Member):
             self._dispatcher.forward(OWNED_CODES, colleagues.forward)

@@ -61,13 +61,20 @@ class MessageLife:
 
 
 def find_life(
-    store: MessageStore, unique_key: str, topic: str | None = None, trace_topics: Iterable[str] = ()
+    store: MessageStore,
+    unique_key: str,
+    topic: str | None = None,
+    trace_topics: Iterable[str] = (),
+    *,
+    waits: bool = True,
 ) -> MessageLife:
     """Find every record and every trace of the message with a unique key; in a topic, or in all. Waits for the disk.
 
-    Traces are looked for under the usual topics and under ``trace_topics``.
+    Traces are looked for under the usual topics and under ``trace_topics``. With ``waits`` off a scan that is not
+    finished is not waited for: ``incomplete`` says so.
     """
-    store.finish_scan()
+    if waits:
+        store.finish_scan()
     topics = [topic, *copy_topics(store)] if topic else [*store.queues.topics(), *store.config.topics]
     records: dict[int, Message] = {}
     incomplete = None

@@ -44,7 +44,7 @@ CHECK_BUDGET = 512 * 1024 * 1024
 MODULES = ("broker.broker_service", "broker.offset_keeper", "broker.request_families", "broker.server")
 """What workers need besides the kernels; loaded once, before they are forked."""
 
-WEB_MODULES = ("broker.metrics_collector", "broker.web.port", "broker.web.site")
+WEB_MODULES = ("broker.metrics_collector", "broker.web.api.application", "broker.web.port", "broker.web.site")
 """The same for `--http`."""
 
 
@@ -265,11 +265,13 @@ def _web_of(services: "Sequence[BrokerService]", shared: Shared) -> "WebPort":
     """The HTTP port; what it needs is loaded only here."""
     from broker.metrics_collector import Exposition, ServerCollector
     from broker.metrics_store import StoreFigures
+    from broker.web.api.application import Api
     from broker.web.port import WebPort
     from broker.web.site import Site
 
     exposition = Exposition(ServerCollector(shared.rows, [StoreFigures(service) for service in services]))
-    return WebPort(Site(shared.rows, exposition.render), shared.http)
+    api = Api(services, services[0].options.http_hosts)
+    return WebPort(Site(shared.rows, exposition.render, api), shared.http)
 
 
 def _offset_keeper(options: ServeOptions, opened: "MessageStore", offsets: "ConsumerOffsets") -> "OffsetKeeper | None":

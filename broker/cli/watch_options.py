@@ -1,4 +1,4 @@
-"""Options of `serve` by which it is watched: metrics, health, the log."""
+"""Options of `serve` by which it is watched: page, metrics, health, the log."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -23,8 +23,17 @@ _WATCH_OPTIONS = (
         "--http",
         type=http_endpoint,
         metavar="[HOST:]PORT",
-        help="Answer /metrics (Prometheus), /healthz and /readyz here by plain HTTP; without HOST on the loopback "
-        "address. Nothing asks who is calling.",
+        help="Serve the page, its JSON API (/api/v1/), /metrics (Prometheus), /healthz and /readyz here by plain HTTP; "
+        "without HOST on the loopback address. With --acl the page and the API ask for the same keys; figures are "
+        "told to everybody.",
+    ),
+    click.option(
+        "--http-host",
+        "http_hosts",
+        metavar="NAME",
+        multiple=True,
+        help="A name under which browsers reach the page, besides IP addresses, localhost and this machine's name; may "
+        "be given several times. Others are refused.",
     ),
     click.option(
         "--slow-query",

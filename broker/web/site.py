@@ -1,16 +1,22 @@
-"""What the HTTP port answers: `/metrics`, `/healthz`, `/readyz`; GET and HEAD alone, never a traceback."""
+"""What the HTTP port answers: `/metrics`, `/healthz`, `/readyz`, and where there is one the API and the page.
+
+GET and HEAD alone, never a traceback.
+"""
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Mount, Route
 
 from broker.lookup_pool import LookupPool
 from broker.metrics_rows import MetricsRows
+
+if TYPE_CHECKING:
+    from broker.web.api.application import Api
 
 RENDER_SECONDS: Final = 10.0
 """How long a scrape may take; Prometheus gives up after as long unless told otherwise."""
@@ -24,8 +30,9 @@ Render = Callable[[str], tuple[bytes, str]]
 class Site:
     """The application of one server. Its thread is its own: look-ups that hang must not hide what they do."""
 
-    def __init__(self, rows: MetricsRows, render: Render) -> None:
+    def __init__(self, rows: MetricsRows, render: Render, api: "Api | None" = None) -> None:
         self._rows, self._render = rows, render
+        self.api = api
         self._pool = LookupPool(1)
         self._rendering: dict[str, asyncio.Future[tuple[bytes, str]]] = {}
         self.is_stopping = False
@@ -35,17 +42,24 @@ class Site:
 
     @property
     def is_idle(self) -> bool:
-        """Whether its thread has nothing to do."""
-        return len(self._pool) == 0
+        """Whether its threads have nothing to do."""
+        return len(self._pool) == 0 and (self.api is None or self.api.is_idle)
 
     def application(self) -> Starlette:
         """The routes, for an ASGI server."""
-        routes = (("/metrics", self.metrics), ("/healthz", self.healthz), ("/readyz", self.readyz))
-        return Starlette(routes=[Route(path, answer, methods=["GET"]) for path, answer in routes])
+        answers = (("/metrics", self.metrics), ("/healthz", self.healthz), ("/readyz", self.readyz))
+        routes: list[BaseRoute] = [Route(path, answer, methods=["GET"]) for path, answer in answers]
+        if self.api is not None:
+            from broker.web.page_files import page_routes
+
+            routes += [Mount("/api/v1", self.api.application()), *page_routes(self.api.access)]
+        return Starlette(routes=routes)
 
     def close(self) -> None:
-        """Render no more."""
+        """Answer no more."""
         self._pool.close()
+        if self.api is not None:
+            self.api.close()
 
     async def metrics(self, request: Request) -> Response:
         """All figures, in the form that the client asks for; who asks meanwhile is told the same."""

@@ -1,6 +1,7 @@
 """The whole examination: open a store, run every check, put the findings in order."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,6 +21,9 @@ from storage.doctor.sampling import sample_log
 from storage.doctor.segments import check_segments
 
 ORDER = (Severity.ERROR, Severity.WARNING, Severity.INFO)
+
+STEPS = ("the log", "the log's end", "index files", "what the index covers", "what queues cover", "everything else")
+"""What an examination does, one after the other; the names are for people."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +53,28 @@ class Diagnosis:
 
 
 def examine(
-    root: Path, commit_log_directories: tuple[Path, ...] = (), vouched: tuple[int, int] | None = None
+    root: Path,
+    commit_log_directories: tuple[Path, ...] = (),
+    vouched: tuple[int, int] | None = None,
+    begin_step: Callable[[int], None] = lambda _number: None,
 ) -> Diagnosis:
-    """Examine a store; raises NotAStore, or StoreError where there is no log. Reads only. Waits for the disk."""
+    """Examine a store; raises NotAStore, or StoreError where there is no log. Reads only. Waits for the disk.
+
+    `begin_step` is called with the number of each of `STEPS` before it; what it raises ends the examination.
+    """
     started = time.monotonic()
+    begin_step(0)
     store = OpenedStore.open(root, commit_log_directories, vouched)
     samples = sample_log(store.commit_log)
+    begin_step(1)
     log_end, damaged = check_log_end(store)
+    begin_step(2)
     measured = measure_index_files(store)
+    begin_step(3)
     index_reach = measure_index_reach(store)
+    begin_step(4)
     queue_reach = measure_reach(store, samples)
+    begin_step(5)
     findings = [
         *check_liveness(store),
         *check_segments(store),

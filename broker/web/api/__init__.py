@@ -1,0 +1,1 @@
+"""The JSON API below `/api/v1/`: what the command line tells of a store, for the page and for programs."""

@@ -1,0 +1,102 @@
+"""Who may ask: the host that a request names, and the keys of `--acl` by HTTP Basic.
+
+A page of somebody else's that gives its own host name our address (DNS rebinding) is told by the Host header: taken are
+IP addresses, this machine's names, and what `--http-host` names. Keys are the access key and the secret key of an
+account; they are compared in the same time whatever is wrong with them, and appear in no log.
+"""
+
+import base64
+import binascii
+import hmac
+import ipaddress
+import socket
+from collections.abc import Iterable
+from typing import Final
+
+from starlette.requests import Request
+
+from broker.security.accounts import Account, Accounts
+from broker.security.watched_files import Watched
+from broker.web.api.errors import ApiError
+
+NO_SECRET: Final = b"\x00no account has this secret"
+"""What is compared with where there is no account, so that this takes as long."""
+
+
+class Access:
+    """Admits requests by host and, once `accounts` are set, by their keys."""
+
+    def __init__(self, hosts: Iterable[str] = ()) -> None:
+        """Take `hosts` besides IP addresses and the names of this machine."""
+        self._hosts = {"localhost", socket.gethostname().lower(), *(host.lower() for host in hosts)}
+        self.accounts: Watched[Accounts] | None = None
+
+    def check_host(self, header: str) -> None:
+        """Raise `ApiError` for a host that is not ours."""
+        host = _name_of(header)
+        if host in self._hosts or host.endswith(".localhost") or _is_address(host):
+            return
+        raise ApiError(
+            403,
+            "foreign_host",
+            f"this server does not answer as host {host!r}: name it with --http-host, or ask by IP address",
+        )
+
+    def admit(self, request: Request) -> Account | None:
+        """The account that asks, None for who needs none. Raises `ApiError` 403 and 401."""
+        self.check_host(request.headers.get("host", ""))
+        if self.accounts is None:
+            return None
+        accounts = self.accounts.current
+        host = request.client.host if request.client is not None else ""
+        if _is_address(host) and accounts.is_white(host):
+            return None
+        access_key, secret = _keys_of(request.headers.get("authorization", ""))
+        account = accounts.by_access_key.get(access_key)
+        if account is not None and _is_address(host) and account.is_white(host):
+            return account
+        if not hmac.compare_digest(secret, NO_SECRET if account is None else account.secret_key) or account is None:
+            raise ApiError(401, "unauthorized", _refusal(access_key))
+        return account
+
+
+def challenge(request: Request) -> str:
+    """The header of a 401: the page asks for keys by itself, so its requests must not make the browser ask too."""
+    mode = request.headers.get("sec-fetch-mode", "navigate")
+    return 'Basic realm="rocketlens", charset="UTF-8"' if mode == "navigate" else 'X-Basic realm="rocketlens"'
+
+
+def _refusal(access_key: str) -> str:
+    return (
+        "the access key or the secret key is wrong"
+        if access_key
+        else "this server asks for an access key and a secret key (HTTP Basic)"
+    )
+
+
+def _keys_of(header: str) -> tuple[str, bytes]:
+    """Access key and secret key of an Authorization header; empty where it holds none."""
+    scheme, _, encoded = header.partition(" ")
+    if scheme.lower() != "basic":
+        return "", b""
+    try:
+        access_key, _, secret = base64.b64decode(encoded.strip(), validate=True).partition(b":")
+        return access_key.decode(), secret
+    except (binascii.Error, ValueError):
+        return "", b""
+
+
+def _name_of(header: str) -> str:
+    """The host of a Host header, without port and brackets, in lower case."""
+    header = header.strip().lower()
+    if header.startswith("["):
+        return header[1:].partition("]")[0]
+    return header.partition(":")[0].rstrip(".")
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,222 @@
+"""The API as an application: reads a request, has it answered on a thread, and writes the answer or the error.
+
+What reads the store never runs on the event loop. Each client has a line of its own to the threads, and there is an end
+to how many may wait. A client that goes away stops the work that was done for it.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from broker.lookup_pool import LookupPool
+from broker.metrics_collector import installed_version
+from broker.web.api.access import Access, challenge
+from broker.web.api.asked import Asked
+from broker.web.api.browse import BrowseAnswer, BrowseQuestion, browse
+from broker.web.api.endpoint import Endpoint, Question
+from broker.web.api.errors import ApiError, ClientGone, not_found
+from broker.web.api.find import FindAnswer, FindQuestion, find
+from broker.web.api.health import Examinations, HealthAnswer, HealthQuestion
+from broker.web.api.histogram import HistogramAnswer, HistogramQuestion, histogram
+from broker.web.api.life import LifeAnswer, LifeQuestion, message_life
+from broker.web.api.messages import (
+    BodyQuestion,
+    MessageAnswer,
+    MessageQuestion,
+    QueueMessageQuestion,
+    body,
+    message,
+    queue_message,
+)
+from broker.web.api.openapi import describe
+from broker.web.api.overview import StoreAnswer, StoreQuestion, store
+from broker.web.api.preview import PreviewAnswer, PreviewQuestion, filter_preview
+from broker.web.api.search import SearchAnswer, SearchQuestion, search_content
+from broker.web.api.topics import TopicAnswer, TopicQuestion, TopicsAnswer, TopicsQuestion, topic, topics
+from protocol.errors import RocketLensError
+
+if TYPE_CHECKING:
+    from broker.broker_service import BrokerService
+
+logger = logging.getLogger(__name__)
+
+THREADS: Final = 3
+MOST_WAITING: Final = 32
+"""Requests that are worked for or wait for a thread; further ones are refused."""
+
+ANSWER_SECONDS: Final = 18.0
+"""How long an answer may take at most; the port closes connections some seconds later."""
+
+GONE: Final = 499
+"""What is written to a client that is gone; nobody reads it."""
+
+PLAIN: Final = {
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'; sandbox",
+}
+"""Headers of every answer: nobody keeps it, takes it for something else, or reads it from a page of his own."""
+
+
+class Api:
+    """Answers for the served stores below a path; all methods are the event loop's."""
+
+    def __init__(self, services: "Sequence[BrokerService]", hosts: Sequence[str] = ()) -> None:
+        """Answer for some stores, the first unless another is asked for, to requests to this machine and to `hosts`."""
+        self._services = {service.broker_name: service for service in services}
+        self._first = services[0]
+        self.access = Access(hosts)
+        self._pool = LookupPool(THREADS)
+        self._examinations = Examinations()
+        self._working: set[Asked] = set()
+        self.endpoints = (
+            Endpoint("/store", StoreQuestion, StoreAnswer, store),
+            Endpoint("/find", FindQuestion, FindAnswer, find),
+            Endpoint("/message", MessageQuestion, MessageAnswer, message),
+            Endpoint("/message/body", BodyQuestion, bytes, body),
+            Endpoint("/message/life", LifeQuestion, LifeAnswer, message_life),
+            Endpoint("/queue/message", QueueMessageQuestion, MessageAnswer, queue_message),
+            Endpoint("/topics", TopicsQuestion, TopicsAnswer, topics),
+            Endpoint("/topic", TopicQuestion, TopicAnswer, topic),
+            Endpoint("/messages", BrowseQuestion, BrowseAnswer, browse),
+            Endpoint("/histogram", HistogramQuestion, HistogramAnswer, histogram),
+            Endpoint("/filter", PreviewQuestion, PreviewAnswer, filter_preview),
+            Endpoint("/search", SearchQuestion, SearchAnswer, search_content),
+            Endpoint("/health", HealthQuestion, HealthAnswer, self._examinations.health),
+        )
+        self._description = b""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether its threads have nothing to do."""
+        return len(self._pool) == 0
+
+    def close(self) -> None:
+        """Answer no more; what is under way ends at its next look at the clock."""
+        for asked in self._working:
+            asked.gone.set()
+        self._examinations.close()
+        self._pool.close()
+
+    def application(self) -> Starlette:
+        """The routes below `/api/v1`, for an ASGI server."""
+        answers = [(endpoint.path, partial(self._answer, endpoint)) for endpoint in self.endpoints]
+        routes = [Route(path, _handler(answer), methods=["GET"]) for path, answer in answers]
+        routes.append(Route("/openapi.json", _handler(self._describe), methods=["GET"]))
+        return Starlette(routes=routes, exception_handlers={HTTPException: _no_such_path})
+
+    async def _describe(self, request: Request) -> Response:
+        self.access.check_host(request.headers.get("host", ""))
+        if not self._description:
+            self._description = describe(self.endpoints, installed_version())
+        return Response(self._description, 200, PLAIN, "application/json")
+
+    async def _answer(self, endpoint: Endpoint, request: Request) -> Response:
+        """Answer one request of an endpoint. Raises `ApiError`."""
+        account = self.access.admit(request)
+        question = endpoint.read(request.query_params.multi_items())
+        asked = Asked(
+            self._service_of(question),
+            account,
+            needs_keys=self.access.accounts is not None,
+            brokers=tuple(self._services),
+        )
+        if len(self._pool) >= MOST_WAITING:
+            raise ApiError(503, "busy", f"{MOST_WAITING} requests are being answered already; ask again in a moment")
+        content = await self._run(request, asked, partial(_work, endpoint, asked, question))
+        if endpoint.answer is not bytes:
+            return Response(content, 200, PLAIN, "application/json")
+        name = f"message-{getattr(question, 'offset', 0)}.bin"
+        headers = {**PLAIN, "Content-Disposition": f'attachment; filename="{name}"'}
+        return Response(content, 200, headers, "application/octet-stream")
+
+    def _service_of(self, question: Question) -> "BrokerService":
+        if question.broker is None:
+            return self._first
+        service = self._services.get(question.broker)
+        if service is None:
+            raise not_found(f"no store of a broker {question.broker} is served here", "broker")
+        return service
+
+    async def _run(self, request: Request, asked: Asked, work: Callable[[], bytes]) -> bytes:
+        """Have a thread do the work, until it is done, the client is gone, or it takes too long."""
+        owner = None if request.client is None else request.client.host
+        future: asyncio.Future[Any] = self._pool.run(owner, work)
+        gone: asyncio.Future[Any] = asyncio.ensure_future(_wait_until_gone(request))
+        self._working.add(asked)
+        try:
+            await asyncio.wait({future, gone}, timeout=ANSWER_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            if future.done() and not future.cancelled():
+                return cast(bytes, future.result())
+            if future.cancelled():
+                raise ApiError(503, "stopping", "the server stops")
+            if gone.done():
+                raise ClientGone
+            raise ApiError(503, "slow", f"there was no answer within {ANSWER_SECONDS:.0f} s: the disk may hang")
+        finally:
+            asked.gone.set()
+            self._working.discard(asked)
+            gone.cancel()
+            future.cancel()
+
+
+def _work(endpoint: Endpoint, asked: Asked, question: Any) -> bytes:
+    """Answer on a thread, which may wait for the disk."""
+    asked.check()
+    answer = endpoint.work(asked, question)
+    return answer if isinstance(answer, bytes) else msgspec.json.encode(answer)
+
+
+async def _wait_until_gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _handler(answer: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+    """The same with errors as answers; one that nobody meant is logged, and told without inner details."""
+
+    async def handle(request: Request) -> Response:
+        started = time.monotonic()
+        try:
+            return await answer(request)
+        except ApiError as error:
+            return _refusal(error, request)
+        except ClientGone:
+            return Response(b"", GONE)
+        except RocketLensError as error:
+            return _refusal(ApiError(503, "store_error", str(error)), request)
+        except Exception:
+            logger.exception("%s failed after %.3f s", request.url.path, time.monotonic() - started)
+            return _refusal(ApiError(500, "internal", "this failed; the server's log has the reason"), request)
+
+    return handle
+
+
+def _refusal(error: ApiError, request: Request) -> Response:
+    headers = dict(PLAIN)
+    if error.status == 401:
+        headers["WWW-Authenticate"] = challenge(request)
+    if error.status == 503:
+        headers["Retry-After"] = "1"
+    return Response(error.body(), error.status, headers, "application/json")
+
+
+async def _no_such_path(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    code = {404: "no_such_path", 405: "method_not_allowed"}.get(error.status_code, "refused")
+    text = f"nothing is at {request.url.path}" if error.status_code == 404 else error.detail
+    answer = _refusal(ApiError(error.status_code, code, text), request)
+    for name, value in (error.headers or {}).items():
+        answer.headers[name] = value
+    return answer

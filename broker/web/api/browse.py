@@ -1,0 +1,189 @@
+"""Messages of a topic or of one of its queues in the order of the log, between two times, through a filter.
+
+The queues are walked side by side, each with its units; the record that lies next in the log is next in the list. An
+answer ends at its limit or when its time is over, and its cursor is the physical offset where the next one goes on.
+"""
+
+from collections.abc import Iterator
+from heapq import heapify, heappop, heapreplace
+from typing import Final, Literal
+
+import msgspec
+
+from broker.web.api.asked import Asked
+from broker.web.api.cursors import decode_cursor, encode_cursor
+from broker.web.api.endpoint import LARGEST, Cursor, Limit, Milliseconds, Offset, Question, QueueId, Time, Topic
+from broker.web.api.filters import Choice, Sql, Tag, choice_of
+from broker.web.api.messages import MessageLine, line_of
+from broker.web.api.queue_spans import Span, offset_behind, queues_of, span_between
+from protocol.errors import StoreError
+from protocol.message import Message, decode_message
+from storage.queue import ConsumeQueueEntry, Queue
+
+AT_ONCE: Final = 64
+"""Units of one queue that are read together."""
+
+LOOKS: Final = 16
+"""Messages between two looks at the clock."""
+
+
+class BrowseQuestion(Question):
+    """Messages of a topic, or of one queue, stored between two times; of one queue from a queue offset on.
+
+    `order` newest: from the last of them back.
+    """
+
+    topic: Topic
+    queue_id: QueueId | None = None
+    offset: Offset | None = None
+    begin: Time = 0
+    end: Time = LARGEST
+    tag: Tag | None = None
+    sql: Sql | None = None
+    order: Literal["oldest", "newest"] = "oldest"
+    limit: Limit = 50
+    milliseconds: Milliseconds = 1000
+    cursor: Cursor | None = None
+
+
+class BrowseAnswer(msgspec.Struct, rename="camel", kw_only=True):
+    """Messages in order. `total` are those between the times, `looked_at` those that this answer went through.
+
+    `unreadable` of these cannot be read. `cursor` is there when there may be more.
+    """
+
+    messages: list[MessageLine]
+    total: int
+    looked_at: int
+    unreadable: int
+    note: str | None
+    cursor: str | None
+
+
+def browse(asked: Asked, question: BrowseQuestion) -> BrowseAnswer:
+    """Messages of a topic by queue and by time, those that pass a filter if there is one."""
+    asked.allow(question.milliseconds)
+    choice = choice_of(question.tag, question.sql)
+    is_backward = question.order == "newest"
+    start = None if question.cursor is None else decode_cursor(question.cursor, int)
+    spans, total = [], 0
+    for queue in queues_of(asked, question.topic, question.queue_id):
+        asked.check()
+        span = _from_offset(span_between(queue, question.begin, question.end), question)
+        total += len(span)
+        spans.append(span if start is None else _from_place(span, start, is_backward=is_backward))
+    walk = _Walk(asked, choice, question.limit)
+    walk.run(spans, is_backward=is_backward)
+    return BrowseAnswer(
+        messages=walk.lines,
+        total=total,
+        looked_at=walk.looked_at,
+        unreadable=walk.unreadable,
+        note=None if choice is None else choice.note,
+        cursor=None if walk.stopped_at is None else encode_cursor(walk.stopped_at),
+    )
+
+
+def _from_offset(span: Span, question: BrowseQuestion) -> Span:
+    """The part of a span from the queue offset on that was asked for, or up to it when the newest come first."""
+    if question.offset is None:
+        return span
+    if question.order == "newest":
+        return Span(span.queue, span.first, max(min(span.end, question.offset + 1), span.first))
+    return Span(span.queue, min(max(span.first, question.offset), span.end), span.end)
+
+
+def _from_place(span: Span, physical_offset: int, *, is_backward: bool) -> Span:
+    """The part of a span from a physical offset on; backward, up to and with it."""
+    if is_backward:
+        end = offset_behind(span.queue, physical_offset + 1, span.first, span.end)
+        return Span(span.queue, span.first, end)
+    return Span(span.queue, offset_behind(span.queue, physical_offset, span.first, span.end), span.end)
+
+
+class _Walk:
+    """One walk over several queues; `stopped_at` is the physical offset of the message that it did not look at."""
+
+    def __init__(self, asked: Asked, choice: Choice | None, limit: int) -> None:
+        self._asked, self._choice, self._limit = asked, choice, limit
+        self.lines: list[MessageLine] = []
+        self.looked_at = self.unreadable = 0
+        self.stopped_at: int | None = None
+
+    def run(self, spans: list[Span], *, is_backward: bool) -> None:
+        """Walk until there is no room, no time, or no message."""
+        sign = -1 if is_backward else 1
+        walks = [(_backward if is_backward else _forward)(span) for span in spans]
+        heads = [
+            (sign * entry.physical_offset, number, entry)
+            for number, walk in enumerate(walks)
+            if (entry := next(walk, None)) is not None
+        ]
+        heapify(heads)
+        while heads:
+            _, number, entry = heads[0]
+            is_over = self.looked_at and not self.looked_at % LOOKS and self._asked.is_time_up
+            if is_over or len(self.lines) >= self._limit:
+                self.stopped_at = entry.physical_offset
+                return
+            self._look_at(spans[number].queue, entry)
+            following = next(walks[number], None)
+            if following is None:
+                heappop(heads)
+            else:
+                heapreplace(heads, (sign * following.physical_offset, number, following))
+
+    def _look_at(self, queue: Queue, entry: ConsumeQueueEntry) -> None:
+        self.looked_at += 1
+        choice = self._choice
+        code = entry.valid_tags_code
+        if choice is not None and not choice.stages.matches_consume_queue_entry(code, entry.extension):
+            return
+        message, damage = _read(self._asked, queue, entry)
+        if message is None:
+            self.unreadable += 1
+        elif choice is None or choice.delivers(message):
+            self.lines.append(line_of(message, damage=damage))
+
+
+def _read(asked: Asked, queue: Queue, entry: ConsumeQueueEntry) -> tuple[Message | None, str | None]:
+    """The message of a unit, and what is wrong with its record; by what the log says where the unit is damaged."""
+    store = asked.store
+    in_log = queue.message_in_log(entry.queue_offset)
+    physical_offset = entry.physical_offset if in_log is None else in_log
+    record, damage = store.record_at(physical_offset), None
+    if record is None:
+        record, damage = store.damaged_record_at(physical_offset), store.explain_absence(physical_offset)
+    if record is None or not queue.name.owns(record):
+        return None, None
+    try:
+        return decode_message(record, physical_offset=physical_offset, check_crc=False), damage
+    except StoreError:
+        return None, None
+
+
+def _forward(span: Span) -> Iterator[ConsumeQueueEntry]:
+    """The units of a span in order, a record that several in a row point to once."""
+    offset, last = span.first, -1
+    while offset < span.end:
+        entries = span.queue.entries(offset, min(AT_ONCE, span.end - offset))
+        if not entries:
+            offset = max(span.queue.next_file_offset(offset), offset + 1)
+            continue
+        for entry in entries:
+            if entry.physical_offset != last and entry.physical_offset >= 0:
+                last = entry.physical_offset
+                yield entry
+        offset = max(entries[-1].queue_offset + entries[-1].batch_size, offset + 1)
+
+
+def _backward(span: Span) -> Iterator[ConsumeQueueEntry]:
+    """The same from the end."""
+    end, last = span.end, -1
+    while end > span.first:
+        start = max(end - AT_ONCE, span.first)
+        for entry in reversed(span.queue.entries(start, end - start)):
+            if entry.queue_offset < end and entry.physical_offset != last and entry.physical_offset >= 0:
+                last = entry.physical_offset
+                yield entry
+        end = start

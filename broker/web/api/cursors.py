@@ -1,0 +1,26 @@
+"""Cursors: where a list was cut, as a text that clients hand back unread."""
+
+import base64
+import binascii
+from typing import Any, TypeVar
+
+import msgspec
+
+from broker.web.api.errors import bad_parameter
+
+Place = TypeVar("Place")
+
+
+def encode_cursor(place: Any) -> str:
+    """A place as text."""
+    return base64.urlsafe_b64encode(msgspec.json.encode(place)).decode().rstrip("=")
+
+
+def decode_cursor(text: str, kind: type[Place]) -> Place:
+    """The place that a text stands for. Raises `ApiError` for a text that no answer has told."""
+    try:
+        return msgspec.json.decode(
+            base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True), type=kind
+        )
+    except (binascii.Error, ValueError, msgspec.DecodeError):
+        raise bad_parameter("cursor", "this is no cursor of an answer to this question") from None

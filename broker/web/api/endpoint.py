@@ -1,0 +1,82 @@
+"""What an endpoint is: a path, a question made of its query parameters, a function that answers it on a thread."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from broker.web.api.asked import Asked
+from broker.web.api.errors import bad_parameter
+
+LARGEST: Final = 2**63 - 1
+
+Offset: TypeAlias = Annotated[int, Meta(ge=0, le=LARGEST)]
+Limit: TypeAlias = Annotated[int, Meta(ge=1, le=200, description="Most entries of this answer.")]
+Milliseconds: TypeAlias = Annotated[
+    int, Meta(ge=1, le=10_000, description="After so long the answer is given as far as it has come.")
+]
+Topic: TypeAlias = Annotated[str, Meta(min_length=1, max_length=255)]
+QueueId: TypeAlias = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+Time: TypeAlias = Annotated[int, Meta(ge=0, le=LARGEST, description="Milliseconds since 1970.")]
+Cursor: TypeAlias = Annotated[
+    str, Meta(min_length=1, max_length=8192, description="Goes on where the answer that told it was cut.")
+]
+
+
+Broker: TypeAlias = Annotated[
+    str, Meta(min_length=1, max_length=255, description="Name of the broker that is asked; the first one by default.")
+]
+
+
+class Question(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_only=True):
+    """The parameters of an endpoint; a subclass is its fields, and `broker` chooses among several stores."""
+
+    broker: Broker | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One path below `/api/v1`. `answer` bytes: the body as it is, to be downloaded."""
+
+    path: str
+    question: type[Question]
+    answer: type[Any]
+    work: Callable[[Asked, Any], Any]
+
+    @property
+    def name(self) -> str:
+        """Its name in the OpenAPI description."""
+        return self.work.__name__
+
+    @property
+    def summary(self) -> str:
+        """The first line of what its function says of itself."""
+        return (self.work.__doc__ or "").strip().partition("\n")[0]
+
+    def read(self, parameters: Iterable[tuple[str, str]]) -> Question:
+        """The question of some query parameters. Raises `ApiError` naming the one that is wrong."""
+        fields: dict[str, str] = {}
+        for name, value in parameters:
+            if name in fields:
+                raise bad_parameter(name, f"parameter {name} is given twice")
+            fields[name] = value
+        known = self.question.__struct_encode_fields__
+        for name in fields:
+            if name not in known:
+                raise bad_parameter(name[:100], f"unknown parameter {name[:100]!r}, expected {', '.join(known)}")
+        try:
+            return msgspec.convert(fields, self.question, strict=False)
+        except msgspec.ValidationError as error:
+            raise _explained(str(error), known) from None
+
+
+def _explained(text: str, known: tuple[str, ...]) -> Exception:
+    """An error of msgspec in our words: it ends with the place, as in ``- at `$.limit```."""
+    reason, _, place = text.partition(" - at `$.")
+    name = place.rstrip("`")
+    if not name:
+        name = next((each for each in known if f"`{each}`" in text), "")
+        return bad_parameter(name, f"parameter {name} is missing" if "missing" in text else reason)
+    return bad_parameter(name, f"parameter {name}: {reason[:1].lower()}{reason[1:]}")

@@ -1,0 +1,51 @@
+"""What the API refuses: an HTTP status, a code for programs, a sentence for people, and the parameter that is wrong."""
+
+import msgspec
+
+from protocol.errors import RocketLensError
+
+
+class ErrorDetail(msgspec.Struct, rename="camel"):
+    """Why there is no answer; `parameter` names the one that is wrong, if one is."""
+
+    code: str
+    message: str
+    parameter: str | None = None
+
+
+class ErrorAnswer(msgspec.Struct, rename="camel"):
+    """The body of every answer that is no success."""
+
+    error: ErrorDetail
+
+
+class ApiError(RocketLensError):
+    """A request that gets no answer but this."""
+
+    def __init__(self, status: int, code: str, message: str, parameter: str | None = None) -> None:
+        super().__init__(message)
+        self.status = status
+        self.detail = ErrorDetail(code, message, parameter)
+
+    def body(self) -> bytes:
+        """The answer as JSON."""
+        return msgspec.json.encode(ErrorAnswer(self.detail))
+
+
+class ClientGone(Exception):
+    """Nobody waits for the answer any more."""
+
+
+def bad_parameter(parameter: str, message: str) -> ApiError:
+    """The error of a parameter that cannot be what it is."""
+    return ApiError(400, "bad_parameter", message, parameter)
+
+
+def not_found(message: str, parameter: str | None = None) -> ApiError:
+    """The error of something that the store does not have."""
+    return ApiError(404, "not_found", message, parameter)
+
+
+def forbidden(message: str) -> ApiError:
+    """The error of what the account may not see."""
+    return ApiError(403, "forbidden", message)

@@ -1,0 +1,67 @@
+"""A consumer's filter as a question names it: a tag subscription or a SQL92 expression."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Annotated, TypeAlias
+
+from msgspec import Meta
+
+from broker.web.api.errors import bad_parameter
+from protocol.errors import FilterEvaluationError, FilterSyntaxError
+from protocol.message import Message
+from storage.filter.base import MessageFilter
+from storage.filter.explanation import is_tagged_so
+from storage.filter.expression import ExpressionFilter
+from storage.filter.sql92 import parse
+from storage.filter.tag import TagFilter, parse_tag_expression
+
+Tag: TypeAlias = Annotated[
+    str, Meta(min_length=1, max_length=4096, description="A tag subscription: TagA || TagB, or * for all messages.")
+]
+Sql: TypeAlias = Annotated[
+    str, Meta(min_length=1, max_length=16384, description="A SQL92 subscription: a > 5 AND region = 'hz'.")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A filter: its two stages as a broker asks them, and whether a consumer gets a message in the end.
+
+    `note` says what of the expression is not read.
+    """
+
+    stages: MessageFilter
+    delivers: Callable[[Message], bool]
+    note: str | None = None
+
+
+def choice_of(tag: str | None, sql: str | None) -> Choice | None:
+    """The filter that is asked for, None for none. Raises `ApiError` for what cannot be parsed, and for both."""
+    if tag is not None and sql is not None:
+        raise bad_parameter("sql", "a consumer has a tag subscription or a SQL92 one: tag and sql exclude each other")
+    try:
+        if tag is not None:
+            return _by_tag(tag)
+        return None if sql is None else _by_expression(sql)
+    except FilterSyntaxError as error:
+        raise bad_parameter("sql" if tag is None else "tag", str(error)) from None
+
+
+def _by_tag(text: str) -> Choice:
+    expression = parse_tag_expression(text)
+    return Choice(TagFilter(expression), lambda message: is_tagged_so(expression, message.tags))
+
+
+def _by_expression(text: str) -> Choice:
+    expression = parse(text)
+    stages = ExpressionFilter(expression)
+    unread = expression.text[expression.end :].strip()
+
+    def delivers(message: Message) -> bool:
+        try:
+            return stages.matches_commit_log(message.properties)
+        except FilterEvaluationError:
+            return False
+
+    note = f"brokers do not read what stands behind the expression, nor do we: {unread}" if unread else None
+    return Choice(stages, delivers, note)

@@ -1,0 +1,87 @@
+"""Everything that happened to one message, in order of time; as `rocketlens life` tells it."""
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from broker.web.api.asked import Asked
+from broker.web.api.endpoint import Question, Topic
+from broker.web.api.messages import MessageLine, line_of
+from protocol.trace import Trace
+from storage.message_life import Event, find_life
+
+
+class LifeQuestion(Question):
+    """`topic` is the one that the message was sent to; without it every topic is searched."""
+
+    unique_key: Annotated[str, Meta(min_length=1, max_length=4096)]
+    topic: Topic | None = None
+
+
+class Progress(msgspec.Struct, rename="camel", kw_only=True):
+    """How far a consumer group has come in the queue of a record."""
+
+    group: str
+    next_offset: int
+    has_passed: bool
+
+
+class LifeEvent(msgspec.Struct, rename="camel", kw_only=True):
+    """One thing that happened: a record that was stored, at its `stage`, or what a client told in a trace."""
+
+    timestamp: int
+    stage: str | None
+    note: str
+    until_timestamp: int | None
+    groups: list[Progress]
+    message: MessageLine | None
+    trace: Trace | None
+
+
+class LifeAnswer(msgspec.Struct, rename="camel", kw_only=True):
+    """Events in order of time. `incomplete` says what may be missing, `left_out` counts what may not be seen."""
+
+    events: list[LifeEvent]
+    incomplete: str | None
+    left_out: int
+
+
+def message_life(asked: Asked, question: LifeQuestion) -> LifeAnswer:
+    """Where a message waited, was delivered, retried and given up, who has passed it, and what clients told of it."""
+    if question.topic is not None:
+        asked.require_right(question.topic)
+    found = find_life(asked.store, question.unique_key, question.topic, waits=False)
+    asked.check()
+    readable = {event.message.topic for event in found.events if event.message and asked.may_read(event.message.topic)}
+    seen = [event for event in found.events if _may_see(asked, event, sees_message=bool(readable))]
+    return LifeAnswer(
+        events=[_event(asked, event) for event in seen],
+        incomplete=found.incomplete,
+        left_out=len(found.events) - len(seen),
+    )
+
+
+def _may_see(asked: Asked, event: Event, *, sees_message: bool) -> bool:
+    """Whether an event may be told; a consumer's trace names no topic, so it may if any record of the message may."""
+    if event.message is not None:
+        return asked.may_read(event.message.topic)
+    assert event.trace is not None
+    return asked.account is None or (sees_message if event.trace.topic is None else asked.may_read(event.trace.topic))
+
+
+def _event(asked: Asked, event: Event) -> LifeEvent:
+    groups = [
+        Progress(group=each.group, next_offset=each.next_offset, has_passed=each.has_passed)
+        for each in event.groups
+        if asked.may_see_group(each.group)
+    ]
+    return LifeEvent(
+        timestamp=event.timestamp,
+        stage=None if event.stage is None else event.stage.value,
+        note=event.note,
+        until_timestamp=event.until_timestamp,
+        groups=groups,
+        message=None if event.message is None else line_of(event.message),
+        trace=event.trace,
+    )

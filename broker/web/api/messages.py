@@ -1,0 +1,274 @@
+"""One message with all that a store tells of it, and the line that stands for it in a list."""
+
+from collections.abc import Iterator
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from broker.web.api.asked import Asked
+from broker.web.api.bodies import Body, body_of, preview_of
+from broker.web.api.endpoint import Offset, Question, QueueId, Topic
+from broker.web.api.errors import not_found
+from protocol.errors import StoreError
+from protocol.message import Message, decode_message
+from protocol.sys_flag import has_inner_messages
+from storage.filter.retry import group_of_retry_topic
+from storage.message_copies import origin_topic, stage_of
+
+SHOWN: Final = 64 * 1024
+"""Bytes of a body that are shown unless asked for more."""
+
+MOST_SHOWN: Final = 4 * 1024 * 1024
+INNER_SHOWN: Final = 4 * 1024
+MOST_INNER: Final = 64
+"""Messages of a batch in one record that are shown."""
+
+LONGEST: Final = 1000
+"""Characters of keys and tag in a list."""
+
+
+class MessageLine(msgspec.Struct, rename="camel", kw_only=True):
+    """A message in a list; times in ms. `stage` is where in its life it was stored, `preview` its body's beginning."""
+
+    physical_offset: int
+    topic: str
+    queue_id: int
+    queue_offset: int
+    store_timestamp: int
+    born_timestamp: int
+    total_size: int
+    reconsume_times: int
+    stage: str
+    unique_key: str | None
+    offset_message_id: str
+    tags: str | None
+    keys: list[str]
+    preview: str | None
+    found_by: str | None = None
+    damage: str | None = None
+
+
+class InnerMessage(msgspec.Struct, rename="camel", kw_only=True):
+    """One message of several that share a record."""
+
+    queue_offset: int
+    unique_key: str | None
+    tags: str | None
+    keys: list[str]
+    properties: dict[str, str]
+    body: Body
+
+
+class Consumption(msgspec.Struct, rename="camel", kw_only=True):
+    """How far a consumer group has come in the message's queue; `lag` is what it has not consumed there."""
+
+    group: str
+    next_offset: int
+    has_passed: bool
+    lag: int
+
+
+class MessageAnswer(msgspec.Struct, rename="camel", kw_only=True):
+    """A message whole. `damage` says what is wrong with its record; `origin_topic` is where it was sent to."""
+
+    message_id: str
+    unique_key: str | None
+    offset_message_id: str
+    topic: str
+    origin_topic: str
+    stage: str
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+    total_size: int
+    born_timestamp: int
+    born_host: str
+    store_timestamp: int
+    store_host: str
+    reconsume_times: int
+    flag: int
+    sys_flag: int
+    prepared_transaction_offset: int
+    body_crc: str
+    tags: str | None
+    keys: list[str]
+    properties: dict[str, str]
+    body: Body
+    groups: list[Consumption]
+    inner_count: int
+    inner: list[InnerMessage]
+    damage: str | None = None
+
+
+class MessageQuestion(Question):
+    """`offset` is the physical offset of the record."""
+
+    offset: Offset
+    body_limit: Annotated[int, Meta(ge=0, le=MOST_SHOWN, description="Bytes of the body that are shown.")] = SHOWN
+
+
+class QueueMessageQuestion(Question):
+    """A message by its number in a queue."""
+
+    topic: Topic
+    queue_id: QueueId
+    queue_offset: Offset
+    body_limit: Annotated[int, Meta(ge=0, le=MOST_SHOWN)] = SHOWN
+
+
+class BodyQuestion(Question):
+    """`offset` is the physical offset of the record."""
+
+    offset: Offset
+
+
+def message(asked: Asked, question: MessageQuestion) -> MessageAnswer:
+    """The message that starts at a physical offset, damaged or not."""
+    found, damage = read_message(asked, question.offset)
+    return _answer(asked, found, damage, question.body_limit)
+
+
+def queue_message(asked: Asked, question: QueueMessageQuestion) -> MessageAnswer:
+    """The message of a queue offset."""
+    asked.require_topic(question.topic)
+    queue = asked.store.queues.queue(question.topic, question.queue_id)
+    if queue is None:
+        raise not_found(f"topic {question.topic} has no queue {question.queue_id}", "queueId")
+    entry = queue.entry_at(question.queue_offset)
+    if entry is None:
+        reach = f"it has {queue.min_offset} to {queue.max_offset - 1}" if queue.max_offset else "it is empty"
+        raise not_found(f"queue {question.queue_id} has no message {question.queue_offset}: {reach}", "queueOffset")
+    # Where the unit is damaged the log may tell what it was.
+    physical_offset = queue.message_in_log(question.queue_offset)
+    found, damage = read_message(asked, entry.physical_offset if physical_offset is None else physical_offset)
+    return _answer(asked, found, damage, question.body_limit)
+
+
+def body(asked: Asked, question: BodyQuestion) -> bytes:
+    """The whole body, decompressed, to be downloaded; as it is stored where it cannot be decompressed."""
+    found, _ = read_message(asked, question.offset)
+    try:
+        return bytes(found.decoded_body())
+    except StoreError:
+        return bytes(found.body)
+
+
+def read_message(asked: Asked, physical_offset: int) -> tuple[Message, str | None]:
+    """The message at a physical offset, and what is wrong with its record.
+
+    Raises `ApiError` where none starts, and for a topic that may not be read.
+    """
+    store = asked.store
+    record, damage = store.record_at(physical_offset), None
+    if record is None:
+        damage = store.explain_absence(physical_offset)
+        record = store.damaged_record_at(physical_offset) if physical_offset < store.commit_log.end else None
+        if record is None:
+            raise not_found(f"no message there: {damage}", "offset")
+    found = decode_message(record, physical_offset=physical_offset, check_crc=False)
+    asked.require_right(found.topic)
+    return found, damage
+
+
+def line_of(message: Message, found_by: str | None = None, damage: str | None = None) -> MessageLine:
+    """A message in a list."""
+    tags = message.tags
+    return MessageLine(
+        physical_offset=message.physical_offset,
+        topic=message.topic,
+        queue_id=message.queue_id,
+        queue_offset=message.queue_offset,
+        store_timestamp=message.store_timestamp,
+        born_timestamp=message.born_timestamp,
+        total_size=message.total_size,
+        reconsume_times=message.reconsume_times,
+        stage=stage_of(message.topic).value,
+        unique_key=message.unique_key,
+        offset_message_id=message.offset_message_id,
+        tags=tags if tags is None else tags[:LONGEST],
+        keys=list(_first(message.keys)),
+        preview=preview_of(message),
+        found_by=found_by,
+        damage=damage,
+    )
+
+
+def _first(keys: list[str]) -> Iterator[str]:
+    """As many keys as have `LONGEST` characters together."""
+    room = LONGEST
+    for key in keys:
+        if room <= 0:
+            return
+        yield key[:room]
+        room -= len(key) + 1
+
+
+def _answer(asked: Asked, message: Message, damage: str | None, most: int) -> MessageAnswer:
+    inner = _inner(message)
+    return MessageAnswer(
+        message_id=message.message_id,
+        unique_key=message.unique_key,
+        offset_message_id=message.offset_message_id,
+        topic=message.topic,
+        origin_topic=origin_topic(message),
+        stage=stage_of(message.topic).value,
+        queue_id=message.queue_id,
+        queue_offset=message.queue_offset,
+        physical_offset=message.physical_offset,
+        total_size=message.total_size,
+        born_timestamp=message.born_timestamp,
+        born_host=str(message.born_host),
+        store_timestamp=message.store_timestamp,
+        store_host=str(message.store_host),
+        reconsume_times=message.reconsume_times,
+        flag=message.flag,
+        sys_flag=message.sys_flag,
+        prepared_transaction_offset=message.prepared_transaction_offset,
+        body_crc=f"{message.body_crc & 0xFFFFFFFF:08x}",
+        tags=message.tags,
+        keys=message.keys,
+        properties=message.properties,
+        body=body_of(message, most),
+        groups=list(_groups(asked, message)),
+        inner_count=len(inner),
+        inner=[_inner_answer(each) for each in inner[:MOST_INNER]],
+        damage=damage,
+    )
+
+
+def _inner(message: Message) -> list[Message]:
+    if not has_inner_messages(message.sys_flag):
+        return []
+    try:
+        return message.inner_messages()
+    except StoreError:  # no batch after all; the body is shown as it is
+        return []
+
+
+def _inner_answer(message: Message) -> InnerMessage:
+    return InnerMessage(
+        queue_offset=message.queue_offset,
+        unique_key=message.unique_key,
+        tags=message.tags,
+        keys=message.keys,
+        properties=message.properties,
+        body=body_of(message, INNER_SHOWN),
+    )
+
+
+def _groups(asked: Asked, message: Message) -> Iterator[Consumption]:
+    """The groups that read the record's queue, by name; of a retry topic its own alone."""
+    offsets = asked.service.offsets
+    owner = group_of_retry_topic(message.topic)
+    queue = asked.store.queues.queue(message.topic, message.queue_id)
+    end = 0 if queue is None else queue.max_offset
+    for group in offsets.groups_of(message.topic):
+        next_offset = offsets.committed(group, message.topic, message.queue_id)
+        if next_offset is not None and owner in (None, group) and asked.may_see_group(group):
+            yield Consumption(
+                group=group,
+                next_offset=next_offset,
+                has_passed=next_offset > message.queue_offset,
+                lag=max(end - next_offset, 0),
+            )

@@ -1,0 +1,96 @@
+"""The OpenAPI 3.1 description of the API, made from the questions and answers that it is built of."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from broker.web.api.endpoint import Endpoint
+from broker.web.api.errors import ErrorAnswer
+
+TEMPLATE: Final = "#/components/schemas/{name}"
+
+REFUSALS: Final = {
+    "400": "A parameter is missing, unknown, or not what it should be.",
+    "401": "Keys are asked for, and none or wrong ones came.",
+    "403": "The account may not see this, or the Host header names a host that is not ours.",
+    "404": "The store does not have it; the message says where was looked.",
+    "405": "Only GET and HEAD are answered.",
+    "503": "Too many requests at once, or the disk does not answer; ask again later.",
+}
+
+ABOUT: Final = """\
+What the page shows, for programs. Times are milliseconds since 1970, offsets are RocketMQ's. A list that is cut says so
+by a cursor, which the same question takes to go on. Where a question may take long it is answered after `milliseconds`
+as far as it has come, with a cursor too; whoever stops asking has stopped it. Nothing is ever written."""
+
+
+def describe(endpoints: Sequence[Endpoint], version: str) -> bytes:
+    """The whole description as JSON."""
+    answers = [endpoint.answer for endpoint in endpoints if endpoint.answer is not bytes]
+    _, components = msgspec.json.schema_components([*answers, ErrorAnswer], ref_template=TEMPLATE)
+    return msgspec.json.encode(
+        {
+            "openapi": "3.1.0",
+            "info": {
+                "title": "RocketLens",
+                "version": version,
+                "description": ABOUT,
+                "license": {"name": "Apache-2.0"},
+            },
+            "servers": [{"url": "/api/v1"}],
+            "security": [{}, {"keys": []}],
+            "paths": {endpoint.path: {"get": _operation(endpoint)} for endpoint in endpoints},
+            "components": {
+                "schemas": components,
+                "securitySchemes": {
+                    "keys": {
+                        "type": "http",
+                        "scheme": "basic",
+                        "description": "Access key and secret key of an account of --acl.",
+                    }
+                },
+            },
+        }
+    )
+
+
+def _operation(endpoint: Endpoint) -> dict[str, Any]:
+    is_file = endpoint.answer is bytes
+    answer: Mapping[str, Any] = (
+        {"application/octet-stream": {}}
+        if is_file
+        else {"application/json": {"schema": {"$ref": TEMPLATE.format(name=endpoint.answer.__name__)}}}
+    )
+    error = {"application/json": {"schema": {"$ref": TEMPLATE.format(name="ErrorAnswer")}}}
+    return {
+        "operationId": endpoint.name,
+        "summary": endpoint.summary,
+        "description": (endpoint.question.__doc__ or "").strip(),
+        "parameters": _parameters(endpoint),
+        "responses": {
+            "200": {"description": "The body." if is_file else "The answer.", "content": answer},
+            **{status: {"description": text, "content": error} for status, text in REFUSALS.items()},
+        },
+    }
+
+
+def _parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
+    """The query parameters, from the question's fields."""
+    name = endpoint.question.__name__
+    _, components = msgspec.json.schema_components([endpoint.question], ref_template=TEMPLATE)
+    schema = components[name]
+    required = schema.get("required", [])
+    return [
+        {"name": field, "in": "query", "required": field in required, "schema": _plain(property_schema)}
+        for field, property_schema in schema["properties"].items()
+    ]
+
+
+def _plain(schema: dict[str, Any]) -> dict[str, Any]:
+    """A parameter that is left out is not null: there is no null in a query."""
+    choices = [each for each in schema.get("anyOf", []) if each != {"type": "null"}]
+    if choices:
+        rest = {key: value for key, value in schema.items() if key not in ("anyOf", "default")}
+        return {**rest, **choices[0]}
+    return schema

@@ -1,0 +1,121 @@
+"""How many messages of a topic pass a filter: counted as a consumer's pulls would meet them, piece by piece.
+
+An answer covers as much as there was time for, and says how much that was; its cursor goes on, and a client that adds
+the answers up has counted all of them.
+"""
+
+from typing import Final, NamedTuple
+
+import msgspec
+
+from broker.web.api.asked import Asked
+from broker.web.api.cursors import decode_cursor, encode_cursor
+from broker.web.api.endpoint import LARGEST, Cursor, Milliseconds, Question, QueueId, Time, Topic
+from broker.web.api.errors import bad_parameter
+from broker.web.api.filters import Choice, Sql, Tag, choice_of
+from broker.web.api.queue_spans import Span, queues_of, span_between
+from protocol.errors import CorruptRecord
+from protocol.message import decode_message
+from storage.get_message import get_message
+
+MESSAGES_AT_ONCE: Final = 32
+BYTES_AT_ONCE: Final = 1 << 20
+
+
+class PreviewQuestion(Question):
+    """A filter on a topic or one of its queues, on messages stored between two times: `tag` or `sql` is needed."""
+
+    topic: Topic
+    queue_id: QueueId | None = None
+    begin: Time = 0
+    end: Time = LARGEST
+    tag: Tag | None = None
+    sql: Sql | None = None
+    milliseconds: Milliseconds = 1000
+    cursor: Cursor | None = None
+
+
+class PreviewAnswer(msgspec.Struct, rename="camel", kw_only=True):
+    """`passed` of the `looked_at` messages of this answer; there are `total`, `before` were looked at in others.
+
+    `note` says what of an expression is not read. A message that cannot be read does not pass.
+    """
+
+    passed: int
+    looked_at: int
+    before: int
+    total: int
+    note: str | None
+    cursor: str | None
+
+
+class Place(NamedTuple):
+    """Where a count goes on: queue id, queue offset."""
+
+    queue_id: int
+    queue_offset: int
+
+
+def filter_preview(asked: Asked, question: PreviewQuestion) -> PreviewAnswer:
+    """How many of a topic's messages a consumer with a filter would get."""
+    asked.allow(question.milliseconds)
+    choice = choice_of(question.tag, question.sql)
+    if choice is None:
+        raise bad_parameter("tag", "a filter is needed: tag or sql")
+    place = Place(-1, 0) if question.cursor is None else decode_cursor(question.cursor, Place)
+    passed = looked_at = before = total = 0
+    stopped: Place | None = None
+    for queue in queues_of(asked, question.topic, question.queue_id):
+        span = span_between(queue, question.begin, question.end)
+        total += len(span)
+        if queue.queue_id < place.queue_id:
+            before += len(span)
+            continue
+        if queue.queue_id == place.queue_id:
+            before += max(min(place.queue_offset, span.end) - span.first, 0)
+            span = Span(queue, max(span.first, min(place.queue_offset, span.end)), span.end)
+        if stopped is None:
+            count, offset = _count(asked, span, choice, is_first=not looked_at)
+            passed += count
+            looked_at += offset - span.first
+            stopped = Place(queue.queue_id, offset) if offset < span.end else None
+    return PreviewAnswer(
+        passed=passed,
+        looked_at=looked_at,
+        before=before,
+        total=total,
+        note=choice.note,
+        cursor=None if stopped is None else encode_cursor(stopped),
+    )
+
+
+def _count(asked: Asked, span: Span, choice: Choice, *, is_first: bool) -> tuple[int, int]:
+    """How many messages of a span pass, and up to which queue offset was looked; one step is always made."""
+    snapshot = asked.store.snapshot
+    passed, offset = 0, span.first
+    while offset < span.end and (not asked.is_time_up or (is_first and offset == span.first)):
+        result = get_message(
+            snapshot.queues,
+            snapshot.commit_log,
+            span.queue.topic,
+            span.queue.queue_id,
+            offset,
+            min(MESSAGES_AT_ONCE, span.end - offset),
+            BYTES_AT_ONCE,
+            choice.stages,
+        )
+        passed += sum(_passes(record, span, choice) for record in result.records)
+        offset = max(result.next_begin_offset, offset + 1)
+    return passed, min(offset, span.end)
+
+
+def _passes(record: memoryview, span: Span, choice: Choice) -> int:
+    """How many messages of a record a consumer gets: none, one, or those of a batch."""
+    try:
+        message = decode_message(record, check_crc=False)
+        if message.queue_offset >= span.end or not choice.delivers(message):
+            return 0
+    except CorruptRecord:
+        return 0
+    number = message.properties.get("INNER_NUM", "")
+    return int(number) if message.sys_flag & 0x80 and number.isascii() and number.isdecimal() else 1

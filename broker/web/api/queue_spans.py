@@ -1,0 +1,96 @@
+"""Which messages of a queue were stored between two times: two binary searches, no message is read whole.
+
+The broker's own search (:mod:`storage.time_search`) gives the offset that a broker would give; here the same times are
+asked of many queues and buckets, and all answers have to fit together. Times are taken to ascend within a queue, as
+they do but for a clock that was set back; the place of a message that cannot be read is told by the next that can.
+"""
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from typing import Final
+
+from broker.web.api.asked import Asked
+from broker.web.api.endpoint import LARGEST
+from broker.web.api.errors import ApiError, not_found
+from storage.queue import Queue
+
+MOST_SKIPPED: Final = 64
+"""Unreadable messages in a row that a search goes past."""
+
+MOST_QUEUES: Final = 1024
+"""Queues of one topic that are looked at together."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Queue offsets from `first` up to but without `end`."""
+
+    queue: Queue
+    first: int
+    end: int
+
+    def __len__(self) -> int:
+        """Messages in it."""
+        return max(self.end - self.first, 0)
+
+
+def queues_of(asked: Asked, topic: str, queue_id: int | None) -> list[Queue]:
+    """The queues of a topic, or one of them. Raises `ApiError` where there is none, or where there are too many."""
+    asked.require_topic(topic)
+    store = asked.store
+    if queue_id is not None:
+        queue = store.queues.queue(topic, queue_id)
+        if queue is None:
+            raise not_found(f"topic {topic} has no queue {queue_id}", "queueId")
+        return [queue]
+    ids = store.queues.queue_ids(topic)
+    if len(ids) > MOST_QUEUES:
+        raise ApiError(
+            400,
+            "too_many_queues",
+            f"topic {topic} has {len(ids)} queues, more than {MOST_QUEUES} together: name one",
+            "queueId",
+        )
+    found = []
+    for each in ids:
+        asked.check()
+        queue = store.queues.queue(topic, each)
+        if queue is not None:
+            found.append(queue)
+    return found
+
+
+def span_between(queue: Queue, begin: int, end: int) -> Span:
+    """The messages of a queue that were stored from `begin` to `end` (ms, both inclusive)."""
+    first, behind = queue.min_offset, queue.max_offset
+    if begin > 0:
+        first = offset_at(queue, begin, first, behind)
+    if end < LARGEST:
+        behind = offset_at(queue, end + 1, first, behind)
+    return Span(queue, first, behind)
+
+
+def offset_at(queue: Queue, timestamp: int, first: int, end: int) -> int:
+    """The first queue offset in [first, end) whose message was stored at a time (ms) or later; `end` without one."""
+    return bisect_left(range(first, end), timestamp, key=lambda offset: _time_at(queue, offset, end)) + first
+
+
+def offset_behind(queue: Queue, physical_offset: int, first: int, end: int) -> int:
+    """The first queue offset in [first, end) whose record starts at a physical offset or behind it."""
+
+    def start_of(queue_offset: int) -> int:
+        for number in range(queue_offset, min(queue_offset + MOST_SKIPPED, end)):
+            entry = queue.entry_at(number)
+            if entry is not None and entry.physical_offset >= 0 and entry.size > 0:
+                return entry.physical_offset
+        return -1
+
+    return bisect_left(range(first, end), physical_offset, key=start_of) + first
+
+
+def _time_at(queue: Queue, queue_offset: int, end: int) -> int:
+    for number in range(queue_offset, min(queue_offset + MOST_SKIPPED, end)):
+        timestamp = queue.store_timestamp_at(number)
+        if timestamp >= 0:
+            return timestamp
+    return -1

@@ -1,0 +1,180 @@
+"""Search by content: what messages say, in pages that take a second or two and go on by cursor.
+
+Each answer says how much of the log was searched. Expressions that a client writes, regular ones and JSONPath, may take
+for ever on a body that fits them badly, and nothing could stop them in this process: those are searched for in another
+one (:mod:`broker.web.api.search_process`), which is killed when the time is over.
+"""
+
+import os
+from typing import Annotated, Final, Literal
+
+import msgspec
+from msgspec import Meta
+
+from broker.web.api.asked import Asked
+from broker.web.api.endpoint import LARGEST, Cursor, Limit, Question, Time, Topic
+from broker.web.api.errors import bad_parameter
+from broker.web.api.filters import Sql
+from broker.web.api.messages import MessageLine, line_of
+from broker.web.api.search_process import Task, search_apart
+from protocol.errors import ConfigError, FilterSyntaxError
+from protocol.message import Message
+from storage.search import Criteria, Place, Progress, search
+from storage.search.cursor import Cursor as SearchCursor
+from storage.search.matcher import Matcher
+
+LEAST_MILLISECONDS: Final = 200
+"""So long is searched whatever is asked, so that each answer comes further than the one before."""
+
+MOST_APART: Final = 4000
+"""Milliseconds that another process searches for one answer; that it has to start and open the store comes on top."""
+
+Text = Annotated[str, Meta(min_length=1, max_length=4096)]
+Milliseconds = Annotated[int, Meta(ge=1, le=8000, description="About so long is searched for this answer.")]
+Size = Annotated[int, Meta(ge=0, le=2**31 - 1, description="Bytes of the decompressed body.")]
+
+
+class SearchQuestion(Question):
+    """What messages must hold, all of it: a text, a regular expression, JSONPath=value, SQL92, keys, a host, a size.
+
+    `place` is where text and regular expression are looked for: in the body, in property values, or in both. `topic` is
+    the one a message is stored under. `exhaustive` reads the whole log, trusting neither queues nor clocks.
+    """
+
+    topic: Topic | None = None
+    begin: Time = 0
+    end: Time = LARGEST
+    contains: Text | None = None
+    regex: Text | None = None
+    place: Literal["body", "properties", "any"] = "body"
+    json_path: Text | None = None
+    where: Sql | None = None
+    tag: Text | None = None
+    key: Text | None = None
+    key_prefix: Text | None = None
+    born_host: Annotated[str, Meta(min_length=1, max_length=100)] | None = None
+    minimum_size: Size = 0
+    maximum_size: Size | None = None
+    exhaustive: bool = False
+    limit: Limit = 50
+    milliseconds: Milliseconds = 1500
+    cursor: Cursor | None = None
+
+    def criteria(self) -> Criteria:
+        """The same as the engine has it."""
+        return Criteria(
+            topic=self.topic,
+            begin_timestamp=self.begin,
+            end_timestamp=self.end,
+            contains=None if self.contains is None else self.contains.encode("utf-8", "surrogatepass"),
+            place=Place(self.place),
+            regex=self.regex,
+            json_path=self.json_path,
+            where=self.where,
+            tag=self.tag,
+            key=self.key,
+            key_prefix=self.key_prefix,
+            born_host=self.born_host,
+            minimum_size=self.minimum_size,
+            maximum_size=self.maximum_size,
+        )
+
+
+class SearchAnswer(msgspec.Struct, rename="camel", kw_only=True):
+    """Messages ascending by physical offset. `searched_bytes` of `total_bytes` of log are done, with those before.
+
+    `left_out` messages are of topics that may not be read. `sentence` says it all for people, `notes` what was searched
+    how, and what could not be. A cursor is there while there is more to search.
+    """
+
+    messages: list[MessageLine]
+    searched_bytes: int
+    total_bytes: int
+    rate: float
+    sentence: str
+    left_out: int
+    notes: list[str]
+    cursor: str | None
+
+
+def search_content(asked: Asked, question: SearchQuestion) -> SearchAnswer:
+    """Messages by what they say: a text, a regular expression, JSONPath, SQL92, the start of a key, a host, a size."""
+    if question.topic is not None:
+        asked.require_topic(question.topic)
+    elif not asked.is_admin:
+        raise bad_parameter("topic", "who is no administrator names the topic that is searched")
+    wait = max(question.milliseconds, LEAST_MILLISECONDS)
+    try:
+        if question.regex is None and question.json_path is None:
+            asked.allow(wait)
+            return _search_here(asked, question)
+        # What cannot be is told at once.
+        Matcher(question.criteria())
+        if question.cursor is not None:
+            SearchCursor.decode(question.cursor, question.criteria())
+        return _search_apart(asked, question, min(wait, MOST_APART))
+    except FilterSyntaxError as error:
+        raise bad_parameter("where", str(error)) from None
+    except ConfigError as error:
+        raise bad_parameter(_blamed(question, str(error)), str(error)) from None
+
+
+def _blamed(question: SearchQuestion, text: str) -> str:
+    """The parameter that an error is about."""
+    for name, words in (("cursor", "cursor"), ("regex", "regular"), ("jsonPath", "JSON"), ("bornHost", "no address")):
+        if words in text:
+            return name
+    return "regex" if question.regex is not None else ""
+
+
+def _search_here(asked: Asked, question: SearchQuestion) -> SearchAnswer:
+    steps = search(
+        asked.store,
+        question.criteria(),
+        limit=question.limit,
+        cursor=question.cursor,
+        should_stop=lambda: asked.gone.is_set() or asked.is_time_up,
+        # Half of the cores stay with the clients of the other port.
+        threads=max((os.cpu_count() or 2) // 2, 1),
+        exhaustive=question.exhaustive,
+    )
+    found: list[Message] = []
+    for step in steps:
+        found += step.messages
+    asked.check()
+    return _answer(asked, found, step.progress, step.notes, step.cursor)
+
+
+def _search_apart(asked: Asked, question: SearchQuestion, milliseconds: int) -> SearchAnswer:
+    options = asked.service.options
+    task = Task(
+        store=str(asked.store.layout.root),
+        commit_log_directories=tuple(map(str, options.commit_log_directories)),
+        criteria=question.criteria(),
+        limit=question.limit,
+        cursor=question.cursor,
+        exhaustive=question.exhaustive,
+    )
+    found: list[Message] = []
+    progress, cursor = Progress(0, 0, 0, 0.0), question.cursor
+    notes: tuple[str, ...] = ()
+    for step in search_apart(asked, task, milliseconds):
+        found += step.messages
+        progress, notes, cursor = step.progress, step.notes, step.cursor
+    return _answer(asked, found, progress, notes, cursor)
+
+
+def _answer(
+    asked: Asked, found: list[Message], progress: Progress, notes: tuple[str, ...], cursor: str | None
+) -> SearchAnswer:
+    seen = [message for message in found if asked.may_read(message.topic)]
+    return SearchAnswer(
+        messages=[line_of(message) for message in seen],
+        searched_bytes=progress.searched_bytes,
+        total_bytes=progress.total_bytes,
+        rate=progress.rate,
+        sentence=progress.sentence(),
+        left_out=len(found) - len(seen),
+        notes=list(notes),
+        cursor=cursor,
+    )

@@ -1,0 +1,189 @@
+"""Topics, their queues, and the groups that consume them."""
+
+from typing import Annotated, Final
+
+import msgspec
+from msgspec import Meta
+
+from broker.web.api.asked import Asked
+from broker.web.api.cursors import decode_cursor, encode_cursor
+from broker.web.api.endpoint import Cursor, Limit, Milliseconds, Question, Topic
+from protocol.errors import StoreError
+from storage.message_copies import Stage, stage_of
+from storage.queue import Queue
+
+MOST_GROUPS: Final = 500
+"""Consumer groups of a topic that are told."""
+
+
+class TopicsQuestion(Question):
+    """Topics whose name holds a text; with `counts`, how many messages each has, as far as there is time to count."""
+
+    contains: Annotated[str, Meta(max_length=255)] = ""
+    counts: bool = False
+    limit: Limit = 100
+    milliseconds: Milliseconds = 1000
+    cursor: Cursor | None = None
+
+
+class TopicLine(msgspec.Struct, rename="camel", kw_only=True):
+    """A topic in a list; numbers are None where they were not asked for, or there was no time."""
+
+    topic: str
+    kind: str
+    queues: int | None
+    messages: int | None = None
+    last_timestamp: int | None = None
+
+
+class TopicsAnswer(msgspec.Struct, rename="camel", kw_only=True):
+    """Topics by name; `total` of them have such a name."""
+
+    topics: list[TopicLine]
+    total: int
+    cursor: str | None
+
+
+class TopicQuestion(Question):
+    """A topic; its queues come in pieces."""
+
+    topic: Topic
+    limit: Annotated[int, Meta(ge=1, le=2048)] = 256
+    cursor: Cursor | None = None
+
+
+class QueueLine(msgspec.Struct, rename="camel", kw_only=True):
+    """A queue: offsets of its first message and behind its last; when they were stored (ms), None without any."""
+
+    queue_id: int
+    min_offset: int
+    max_offset: int
+    first_timestamp: int | None
+    last_timestamp: int | None
+    problem: str | None = None
+
+
+class GroupLine(msgspec.Struct, rename="camel", kw_only=True):
+    """A consumer group of the topic: what it has not consumed yet, by queue id."""
+
+    group: str
+    lag: int
+    next_offsets: dict[str, int]
+
+
+class TopicAnswer(msgspec.Struct, rename="camel", kw_only=True):
+    """A topic with its queues by id, and the groups that have committed offsets in it."""
+
+    topic: str
+    kind: str
+    queue_count: int
+    queues: list[QueueLine]
+    groups: list[GroupLine]
+    groups_left_out: int
+    cursor: str | None
+
+
+def topics(asked: Asked, question: TopicsQuestion) -> TopicsAnswer:
+    """The topics of the store."""
+    asked.allow(question.milliseconds)
+    names = [name for name in asked.topics() if question.contains in name]
+    after = None if question.cursor is None else decode_cursor(question.cursor, str)
+    left = names if after is None else [name for name in names if name > after]
+    page = left[: question.limit]
+    lines = [TopicLine(topic=name, kind=kind_of(name), queues=_queue_count(asked, name)) for name in page]
+    if question.counts:
+        for line in lines:
+            if asked.is_time_up:
+                break
+            _count(asked, line)
+    return TopicsAnswer(
+        topics=lines, total=len(names), cursor=encode_cursor(page[-1]) if len(left) > len(page) else None
+    )
+
+
+def topic(asked: Asked, question: TopicQuestion) -> TopicAnswer:
+    """One topic: its queues, and how far consumer groups have come."""
+    asked.require_topic(question.topic)
+    ids = asked.store.queues.queue_ids(question.topic)
+    after = -1 if question.cursor is None else decode_cursor(question.cursor, int)
+    left = [queue_id for queue_id in ids if queue_id > after]
+    page = left[: question.limit]
+    groups = [group for group in asked.service.offsets.groups_of(question.topic) if asked.may_see_group(group)]
+    return TopicAnswer(
+        topic=question.topic,
+        kind=kind_of(question.topic),
+        queue_count=len(ids),
+        queues=[_queue_line(asked, question.topic, queue_id) for queue_id in page],
+        groups=[_group_line(asked, group, question.topic) for group in groups[:MOST_GROUPS]],
+        groups_left_out=max(len(groups) - MOST_GROUPS, 0),
+        cursor=encode_cursor(page[-1]) if len(left) > len(page) else None,
+    )
+
+
+def kind_of(topic: str) -> str:
+    """What a topic is for: normal, retry, dead letter, or the broker's own."""
+    stage = stage_of(topic)
+    if stage in (Stage.RETRY, Stage.DEAD_LETTER):
+        return str(stage.value)
+    own = stage is not Stage.DELIVERED or topic.upper().startswith("RMQ_SYS_")
+    return "system" if own or topic in ("TBW102", "OFFSET_MOVED_EVENT", "SELF_TEST_TOPIC") else "normal"
+
+
+def _queue_count(asked: Asked, topic: str) -> int | None:
+    try:
+        return len(asked.store.queues.queue_ids(topic))
+    except StoreError:
+        return None
+
+
+def _count(asked: Asked, line: TopicLine) -> None:
+    """Put in how many messages a topic has, and when the last was stored."""
+    messages, last = 0, -1
+    try:
+        for queue in asked.store.queues.queues_of(line.topic):
+            asked.check()
+            messages += queue.max_offset - queue.min_offset
+            if queue.max_offset > queue.min_offset:
+                last = max(last, queue.store_timestamp_at(queue.max_offset - 1))
+    except StoreError:
+        return
+    line.messages, line.last_timestamp = messages, last if last >= 0 else None
+
+
+def _queue_line(asked: Asked, topic: str, queue_id: int) -> QueueLine:
+    asked.check()
+    try:
+        queue = asked.store.queues.queue(topic, queue_id)
+        if queue is not None:
+            return _read_queue(queue)
+        problem = "its directory is gone"
+    except StoreError as error:
+        problem = str(error)
+    return QueueLine(
+        queue_id=queue_id, min_offset=0, max_offset=0, first_timestamp=None, last_timestamp=None, problem=problem
+    )
+
+
+def _read_queue(queue: Queue) -> QueueLine:
+    first, end = queue.min_offset, queue.max_offset
+    times = [queue.store_timestamp_at(first), queue.store_timestamp_at(end - 1)] if end > first else [-1, -1]
+    return QueueLine(
+        queue_id=queue.queue_id,
+        min_offset=first,
+        max_offset=end,
+        first_timestamp=times[0] if times[0] >= 0 else None,
+        last_timestamp=times[1] if times[1] >= 0 else None,
+    )
+
+
+def _group_line(asked: Asked, group: str, topic: str) -> GroupLine:
+    asked.check()
+    lag = 0
+    offsets = asked.service.offsets.offsets_of(group, topic)
+    for queue_id, offset in offsets.items():
+        try:
+            queue = asked.store.queues.queue(topic, queue_id)
+        except StoreError:
+            continue
+        lag += 0 if queue is None else max(queue.max_offset - offset, 0)
+    return GroupLine(group=group, lag=lag, next_offsets={str(each): offsets[each] for each in sorted(offsets)[:2048]})

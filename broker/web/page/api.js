@@ -1,0 +1,83 @@
+// Questions to the server. Keys, where there have to be any, live in this tab alone and go out as a header.
+
+export class ApiError extends Error {
+  constructor(status, detail) {
+    super(detail.message);
+    this.status = status;
+    this.code = detail.code;
+    this.parameter = detail.parameter;
+  }
+}
+
+const KEYS = "rocketlens-keys";
+let keys = read();
+let broker = null; // whose store is asked, null for the first
+let askForKeys = null; // set by the login dialog: resolves when there are keys to try
+
+function read() {
+  try { return sessionStorage.getItem(KEYS); } catch { return null; }
+}
+
+export function setKeys(accessKey, secretKey) {
+  const text = new TextEncoder().encode(`${accessKey}:${secretKey}`);
+  keys = accessKey ? btoa(String.fromCharCode(...text)) : null;
+  try {
+    if (keys) sessionStorage.setItem(KEYS, keys); else sessionStorage.removeItem(KEYS);
+  } catch { /* kept until the page is left */ }
+}
+
+export const setBroker = (name) => { broker = name || null; };
+export const currentBroker = () => broker;
+export const hasKeys = () => keys !== null;
+export const onKeysNeeded = (dialog) => { askForKeys = dialog; };
+
+export async function ask(path, parameters = {}, signal = undefined) {
+  const answer = await request(path, parameters, signal);
+  return answer.json();
+}
+
+// A body to be kept as a file; with keys a plain link could not fetch it.
+export async function download(path, parameters, name, signal = undefined) {
+  const answer = await request(path, parameters, signal);
+  const place = URL.createObjectURL(await answer.blob());
+  const anchor = document.createElement("a");
+  anchor.href = place;
+  anchor.download = name;
+  anchor.click();
+  setTimeout(() => URL.revokeObjectURL(place), 10_000);
+}
+
+async function request(path, parameters, signal) {
+  const query = new URLSearchParams(broker ? { broker } : {});
+  for (const [name, value] of Object.entries(parameters)) {
+    if (value !== null && value !== undefined && value !== "") query.set(name, String(value));
+  }
+  const text = query.toString();
+  const place = `/api/v1${path}${text ? `?${text}` : ""}`;
+  for (;;) {
+    const used = keys;
+    const answer = await reach(place, used, signal);
+    if (answer.ok) return answer;
+    const detail = await explained(answer);
+    if (answer.status === 401 && askForKeys) {
+      if (used === keys) await askForKeys(used === null ? "" : detail.message);
+      if (keys !== null) continue;
+    }
+    throw new ApiError(answer.status, detail);
+  }
+}
+
+async function reach(place, used, signal) {
+  try {
+    return await fetch(place, { signal, cache: "no-store", headers: used ? { Authorization: `Basic ${used}` } : {} });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new ApiError(0, { code: "unreachable", message: "the server does not answer" });
+  }
+}
+
+async function explained(answer) {
+  try { return (await answer.json()).error; } catch {
+    return { code: "unknown", message: `the server answered ${answer.status}` };
+  }
+}

@@ -1,0 +1,81 @@
+// A body: as text, as JSON indented, in hex; as much of it as was sent, and all of it as a file.
+
+import { ask, download } from "./api.js";
+import { announce, clear, copyButton, el, foreign, notice } from "./dom.js";
+import { bytes, number } from "./format.js";
+
+const HEX_BYTES = 16 * 1024;
+const MORE_BYTES = 4 * 1024 * 1024;
+
+// `place` tells the message whose body it is, null for one of several in a record.
+export function bodyPanel(first, place, context) {
+  let body = first;
+  const shown = el("div", { class: "body-text" });
+  const tabs = el("div", { role: "tablist", class: "tabs", "aria-label": "Forms of the body" });
+  const size = el("span", { class: "muted" });
+  const tools = el("div", { class: "row" });
+  const panel = el("section", { class: "panel body-panel" },
+    el("div", { class: "bar" }, el("h2", {}, "Body"), tabs, size), shown, tools);
+  let form = body.formatted !== null ? "JSON" : body.text !== null ? "Text" : "Hex";
+
+  function draw() {
+    const forms = [body.formatted !== null ? "JSON" : null, body.text !== null ? "Text" : null, body.kind === "empty" ? null : "Hex"].filter(Boolean);
+    clear(tabs, forms.map((name) => el("button", {
+      type: "button", role: "tab", "aria-selected": name === form ? "true" : "false", onclick: () => { form = name; draw(); },
+    }, name)));
+    clear(size, described(body));
+    clear(shown, body.error ? notice(`It cannot be decompressed: ${body.error}. This is what is stored.`, "error") : null, content(body, form));
+    const isCut = body.shown < body.size;
+    clear(tools,
+      isCut ? el("span", { class: "muted" }, `The first ${bytes(body.shown)} of ${bytes(body.size)} are shown.`) : null,
+      isCut && place && body.shown < MORE_BYTES ? el("button", { type: "button", onclick: more }, `Show up to ${bytes(MORE_BYTES)}`) : null,
+      place && body.size ? el("button", { type: "button", onclick: save }, "Download") : null,
+      body.text !== null && !isCut ? copyButton(body.text) : null);
+  }
+
+  async function more() {
+    try {
+      body = (await ask("/message", { ...place, bodyLimit: MORE_BYTES }, context.signal)).body;
+      draw();
+    } catch (error) { announce(error.message); }
+  }
+
+  async function save() {
+    try { await download("/message/body", place, `message-${place.offset}${body.kind === "json" ? ".json" : body.kind === "text" ? ".txt" : ".bin"}`, context.signal); }
+    catch (error) { announce(error.message); }
+  }
+
+  draw();
+  return panel;
+}
+
+function described(body) {
+  if (body.kind === "empty") return "empty";
+  const compression = body.compression ? `, ${bytes(body.storedSize)} as stored (${body.compression})` : "";
+  return `${body.kind}, ${number(body.size)} ${body.size === 1 ? "byte" : "bytes"}${compression}`;
+}
+
+function content(body, form) {
+  if (body.kind === "empty") return el("p", { class: "muted" }, "The body is empty.");
+  if (form === "Hex") return el("pre", { class: "hex", tabindex: 0 }, hexDump(bytesOf(body)));
+  const text = form === "JSON" ? body.formatted : body.text;
+  return el("pre", { tabindex: 0 }, foreign(text));
+}
+
+// The bytes that were sent: text is UTF-8, so it encodes to what it was.
+function bytesOf(body) {
+  if (body.text !== null) return new TextEncoder().encode(body.text);
+  return Uint8Array.from(atob(body.base64), (character) => character.charCodeAt(0));
+}
+
+function hexDump(data) {
+  const lines = [];
+  for (let at = 0; at < Math.min(data.length, HEX_BYTES); at += 16) {
+    const row = [...data.subarray(at, at + 16)];
+    const hex = row.map((each) => each.toString(16).padStart(2, "0"));
+    const text = row.map((each) => (each >= 32 && each < 127 ? String.fromCharCode(each) : "·")).join("");
+    lines.push(`${at.toString(16).padStart(8, "0")}  ${hex.slice(0, 8).join(" ").padEnd(24)} ${hex.slice(8).join(" ").padEnd(24)} ${text}`);
+  }
+  if (data.length > HEX_BYTES) lines.push(`… the first ${number(HEX_BYTES)} bytes; Download has all`);
+  return lines.join("\n");
+}

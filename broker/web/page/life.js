@@ -1,0 +1,51 @@
+// A message's life: where it waited, was delivered, retried and given up, and what clients told of it.
+
+import { ask } from "./api.js";
+import { clear, el, foreign, link, notice } from "./dom.js";
+import { duration, number, time, utc } from "./format.js";
+
+export function lifePanel(message, context) {
+  const shown = el("div", {}, el("p", { class: "muted" }, "Looking…"));
+  const panel = el("section", { class: "panel" }, el("h2", {}, "Life"), shown);
+  if (message.uniqueKey) load(message, shown, context);
+  else clear(shown, el("p", { class: "muted" }, "The producer gave it no unique key, so its copies cannot be told."));
+  return panel;
+}
+
+async function load(message, shown, context) {
+  try {
+    const life = await ask("/message/life", { uniqueKey: message.uniqueKey, topic: message.originTopic }, context.signal);
+    clear(shown,
+      life.incomplete ? notice(`Something may be missing: ${life.incomplete}`, "warning") : null,
+      el("ol", { class: "life" }, life.events.map((event, at) => line(event, life.events[at - 1], message))),
+      life.leftOut ? el("p", { class: "muted" }, `${number(life.leftOut)} more, of topics that you may not read.`) : null);
+  } catch (error) {
+    if (error.name === "AbortError") clear(shown, el("button", { type: "button", onclick: () => load(message, shown, context) }, "Look again"));
+    else clear(shown, notice(error.message, "error"));
+  }
+}
+
+function line(event, before, message) {
+  const since = before ? event.timestamp - before.timestamp : null;
+  const when = el("time", { title: utc(event.timestamp) }, time(event.timestamp), since === null ? null : el("span", { class: "muted" }, ` +${duration(since)}`));
+  return event.message ? record(event, when, message) : trace(event.trace, event, when);
+}
+
+function record(event, when, message) {
+  const stored = event.message;
+  const isThis = stored.physicalOffset === message.physicalOffset;
+  const where = [foreign(stored.topic), ` queue ${stored.queueId}, offset ${number(stored.queueOffset)}`];
+  return el("li", { class: isThis ? "this" : null },
+    el("b", {}, event.stage), " ", isThis ? where : link("message", { offset: stored.physicalOffset }, where), isThis ? el("span", { class: "chip quiet" }, "this record") : null, when,
+    event.note || event.untilTimestamp ? el("div", { class: "muted" }, [event.note, event.untilTimestamp ? `until ${time(event.untilTimestamp)}` : ""].filter(Boolean).join(", ")) : null,
+    event.groups.length ? el("div", { class: "muted" }, event.groups.map((group, at) => [at ? ", " : "", foreign(group.group), group.hasPassed ? " has passed it" : ` is at ${number(group.nextOffset)}`])) : null);
+}
+
+const KINDS = { Pub: "sent", SubBefore: "consuming", SubAfter: "consumed", EndTransaction: "ended its transaction", Recall: "recalled" };
+
+function trace(told, event, when) {
+  const outcome = told.outcome ?? { true: "success", false: "failure" }[String(told.success)] ?? "";
+  const parts = [outcome, told.costMilliseconds === null ? "" : duration(told.costMilliseconds), told.clientHost ?? "", event.note].filter(Boolean).join(", ");
+  return el("li", { class: "trace" }, el("b", {}, `traced: ${KINDS[told.kind] ?? told.kind}`), told.group ? [" by ", foreign(told.group)] : null, when,
+    el("div", { class: "muted" }, foreign(parts)));
+}

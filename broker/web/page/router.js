@@ -1,0 +1,103 @@
+// Views and their addresses: every view has one, back and forward work, and a view that was left is as it was left.
+
+import { setBroker } from "./api.js";
+import { announce, clear, notice } from "./dom.js";
+
+const KEPT = 12;
+const views = new Map(); // name → function (parameters, context)
+const left = new Map(); // key of a history entry → {nodes, scroll, context}
+let current = null; // the context of the view that is shown
+
+// What a view works with: where it draws, and a signal that ends its questions when it is left.
+class Context {
+  constructor(key, main, parameters) {
+    this.key = key;
+    this.main = main;
+    this.parameters = parameters;
+    this.resume();
+  }
+
+  resume() { this.controller = new AbortController(); }
+  get signal() { return this.controller.signal; }
+  get isShown() { return current === this; }
+}
+
+export const register = (name, draw) => views.set(name, draw);
+export const shownView = () => current;
+
+export function go(place, { replace = false } = {}) {
+  const key = replace && history.state ? history.state.key : `${Date.now()}.${Math.random()}`;
+  keep();
+  if (replace) { left.delete(key); history.replaceState({ key }, "", place); }
+  else history.pushState({ key }, "", place);
+  show();
+}
+
+// Give the view another address without drawing it anew.
+export function rename(place) { history.replaceState(history.state, "", place); }
+
+export function start() {
+  if (!history.state?.key) history.replaceState({ key: `${Date.now()}` }, "", location.href);
+  history.scrollRestoration = "manual";
+  addEventListener("popstate", () => { keep(); show(); });
+  document.addEventListener("click", follow);
+  show();
+}
+
+function follow(event) {
+  const anchor = event.target.closest?.("a[data-go]");
+  if (!anchor || event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey) return;
+  event.preventDefault();
+  go(anchor.getAttribute("href"));
+}
+
+function keep() {
+  if (!current) return;
+  current.controller.abort();
+  left.delete(current.key);
+  left.set(current.key, {
+    nodes: [...current.main.childNodes], scroll: scrollY, context: current, title: document.title,
+    focus: current.main.contains(document.activeElement) ? document.activeElement : null,
+  });
+  while (left.size > KEPT) left.delete(left.keys().next().value);
+}
+
+function show() {
+  const main = document.getElementById("main");
+  const key = history.state?.key ?? "";
+  const name = location.pathname.slice(1) || "topics";
+  for (const anchor of document.querySelectorAll("nav a")) {
+    anchor.toggleAttribute("aria-current", anchor.dataset.view === name);
+  }
+  announce("");
+  setBroker(new URLSearchParams(location.search).get("broker"));
+  dispatchEvent(new Event("view"));
+  const known = left.get(key);
+  if (known) {
+    left.delete(key);
+    current = known.context;
+    current.resume();
+    clear(main, known.nodes);
+    document.title = known.title;
+    scrollTo(0, known.scroll);
+    known.focus?.focus({ preventScroll: true });
+    return;
+  }
+  const parameters = Object.fromEntries(new URLSearchParams(location.search));
+  const context = new Context(key, main, parameters);
+  current = context;
+  clear(main);
+  scrollTo(0, 0);
+  document.title = "RocketLens";
+  draw(views.get(name), context);
+}
+
+async function draw(view, context) {
+  try {
+    if (view) await view(context.parameters, context);
+    else context.main.append(notice("There is no such view.", "error"));
+  } catch (error) {
+    if (error.name === "AbortError") return;
+    if (context.isShown) context.main.append(notice(error.message, "error"));
+  }
+}

@@ -1,0 +1,84 @@
+// One message: where it is, what it carries, what became of it, and who has consumed it.
+
+import { ask } from "./api.js";
+import { bodyPanel } from "./body.js";
+import { copyButton, el, foreign, link, notice } from "./dom.js";
+import { bytes, duration, number, plural, time, utc } from "./format.js";
+import { lifePanel } from "./life.js";
+
+export async function messageView(parameters, context) {
+  const message = await load(parameters, context.signal);
+  const name = message.uniqueKey ?? message.offsetMessageId;
+  document.title = `${name} · RocketLens`;
+  context.main.append(
+    el("div", { class: "bar" }, el("h1", { class: "id" }, foreign(name)), copyButton(name),
+      message.stage === "delivered" ? null : el("span", { class: "chip" }, message.stage)),
+    message.damage ? notice(`The record is damaged: ${message.damage}`, "error") : "",
+    el("div", { class: "columns" },
+      el("div", {}, facts(message), properties(message)),
+      el("div", {}, bodyPanel(message.body, { offset: message.physicalOffset }, context), innerPanel(message, context),
+        groupsPanel(message), lifePanel(message, context))));
+}
+
+function load(parameters, signal) {
+  if (parameters.offset !== undefined) return ask("/message", { offset: parameters.offset }, signal);
+  const { topic, queueId, queueOffset } = parameters;
+  return ask("/queue/message", { topic, queueId, queueOffset }, signal);
+}
+
+function facts(message) {
+  const at = (timestamp) => el("span", { title: utc(timestamp) }, time(timestamp));
+  const place = { topic: message.topic, queueId: message.queueId };
+  const neighbours = el("span", { class: "neighbours" },
+    message.queueOffset > 0 ? link("message", { ...place, queueOffset: message.queueOffset - 1 }, "← before") : null,
+    link("message", { ...place, queueOffset: message.queueOffset + 1 }, "after →"));
+  const waited = message.storeTimestamp - message.bornTimestamp;
+  const rows = [
+    ["Topic", link("topic", { topic: message.topic }, foreign(message.topic))],
+    message.originTopic === message.topic ? null : ["Sent to", link("topic", { topic: message.originTopic }, foreign(message.originTopic))],
+    ["Queue", link("topic", place, String(message.queueId))],
+    ["Queue offset", [number(message.queueOffset), neighbours]],
+    ["Physical offset", [String(message.physicalOffset), copyButton(String(message.physicalOffset))]],
+    ["Stored", [at(message.storeTimestamp), el("span", { class: "muted" }, ` at ${message.storeHost}`)]],
+    ["Born", [at(message.bornTimestamp), el("span", { class: "muted" }, ` at ${message.bornHost}, ${duration(Math.abs(waited))} ${waited < 0 ? "after it was stored" : "before"}`)]],
+    ["Keys", message.keys.length ? message.keys.map((key) => link("find", { text: key, topic: message.topic }, foreign(key, { class: "key" }))) : none()],
+    ["Tag", message.tags ? link("topic", { topic: message.topic, tag: message.tags }, foreign(message.tags, { class: "chip" })) : none()],
+    ["Unique key", message.uniqueKey ? [foreign(message.uniqueKey, { class: "mono" }), copyButton(message.uniqueKey)] : none()],
+    ["Offset id", [el("span", { class: "mono" }, message.offsetMessageId), copyButton(message.offsetMessageId)]],
+    ["Size", `${bytes(message.totalSize)} in the log`],
+    message.reconsumeTimes ? ["Consumed again", plural(message.reconsumeTimes, "time")] : null,
+    ["Flags", el("span", { class: "mono" }, `sysFlag 0x${(message.sysFlag >>> 0).toString(16)} · flag ${message.flag} · CRC ${message.bodyCrc}`)],
+  ].filter(Boolean);
+  return el("section", { class: "panel" }, el("h2", {}, "Place"),
+    el("dl", { class: "facts" }, rows.map(([name, value]) => [el("dt", {}, name), el("dd", {}, value)])));
+}
+
+const none = () => el("span", { class: "muted" }, "none");
+
+function properties(message) {
+  const names = Object.keys(message.properties).sort();
+  return el("section", { class: "panel" }, el("h2", {}, "Properties ", el("span", { class: "muted" }, String(names.length))),
+    el("dl", { class: "facts properties" }, names.map((name) => [el("dt", {}, foreign(name)), el("dd", {}, foreign(message.properties[name]))])));
+}
+
+function groupsPanel(message) {
+  const rows = message.groups.map((group) => el("tr", {},
+    el("td", {}, foreign(group.group)),
+    el("td", {}, el("span", { class: `chip ${group.hasPassed ? "good" : "warning"}` }, group.hasPassed ? "has passed it" : "not yet")),
+    el("td", { class: "number" }, number(group.nextOffset)),
+    el("td", { class: "number" }, number(group.lag))));
+  return el("section", { class: "panel" }, el("h2", {}, "Consumed by"),
+    rows.length
+      ? el("table", {}, el("thead", {}, el("tr", {}, ["Group", "This message", "Reads next", "Behind by"].map((text, at) => el("th", { scope: "col", class: at > 1 ? "number" : null }, text)))), el("tbody", {}, rows))
+      : el("p", { class: "muted" }, "No group that you may see has committed an offset in this queue."));
+}
+
+function innerPanel(message, context) {
+  if (!message.innerCount) return null;
+  const cut = message.innerCount > message.inner.length ? ` The first ${message.inner.length} are shown.` : "";
+  return el("section", { class: "panel" }, el("h2", {}, `${plural(message.innerCount, "message")} in this record`), cut ? el("p", { class: "muted" }, cut) : null,
+    message.inner.map((inner) => el("details", {},
+      el("summary", {}, `${number(inner.queueOffset)} `, inner.keys.map((key) => foreign(key, { class: "key" })), inner.tags ? foreign(inner.tags, { class: "chip" }) : null),
+      bodyPanel(inner.body, null, context),
+      el("dl", { class: "facts properties" }, Object.keys(inner.properties).sort().map((name) => [el("dt", {}, foreign(name)), el("dd", {}, foreign(inner.properties[name]))])))));
+}

@@ -1,0 +1,88 @@
+// The first view: all topics, counted as far as that is quick, and what is the matter with the store at first sight.
+
+import { ask } from "./api.js";
+import { address, clear, el, foreign, link, notice } from "./dom.js";
+import { number, plural, time, utc } from "./format.js";
+import { rename } from "./router.js";
+
+export async function topicsView(parameters, context) {
+  document.title = "Topics · RocketLens";
+  const filter = el("input", { type: "search", placeholder: "Part of a name", "aria-label": "Topics whose name holds", value: parameters.contains ?? "", spellcheck: "false" });
+  const own = el("input", { type: "checkbox", checked: parameters.system === "1" });
+  const count = el("span", { class: "muted", role: "status" });
+  const matter = el("div");
+  const body = el("tbody");
+  const table = el("table", { class: "topics" }, el("thead", {}, el("tr", {}, ["Topic", "Kind", "Queues", "Messages", "Last stored"].map((text, at) => el("th", { scope: "col", class: at > 1 ? "number" : null }, text)))), body);
+  const more = el("button", { type: "button", class: "more", onclick: () => page() }, "More");
+  let cursor = null, shown = 0, turn = 0;
+
+  async function page() {
+    const mine = turn;
+    const asked = { contains: filter.value.trim(), limit: 100, cursor };
+    const answer = await ask("/topics", asked, context.signal);
+    if (mine !== turn) return;
+    const rows = new Map(answer.topics.filter((topic) => own.checked || topic.kind !== "system").map((topic) => [topic.topic, row(topic)]));
+    body.append(...rows.values());
+    shown += rows.size;
+    cursor = answer.cursor;
+    more.hidden = cursor === null;
+    table.hidden = shown === 0;
+    clear(count, `${number(shown)} of ${plural(answer.total, "topic")} shown${cursor ? "; there are more" : own.checked || shown === answer.total ? "" : ", the broker's own left out"}`);
+    // Counting opens every queue, so it comes after what can be shown at once.
+    const counted = await ask("/topics", { ...asked, counts: true, milliseconds: 2000 }, context.signal);
+    if (mine !== turn) return;
+    for (const topic of counted.topics) {
+      const known = rows.get(topic.topic);
+      if (known && topic.messages !== null) fillCounts(known, topic);
+    }
+  }
+
+  async function anew() {
+    turn += 1;
+    cursor = null;
+    shown = 0;
+    clear(body);
+    rename(address("topics", { contains: filter.value.trim(), system: own.checked ? "1" : null }));
+    try { await page(); } catch (error) { if (error.name !== "AbortError") clear(count, error.message); }
+  }
+
+  filter.addEventListener("input", anew);
+  own.addEventListener("change", anew);
+  more.hidden = true;
+  context.main.append(
+    el("div", { class: "bar" }, el("h1", {}, "Topics"), filter, el("label", { class: "check" }, own, "the broker's own"), count),
+    matter, table, more);
+  ask("/store", {}, context.signal).then((store) => clear(matter, problems(store))).catch(() => {});
+  await page();
+}
+
+function row(topic) {
+  const open = link("topic", { topic: topic.topic }, foreign(topic.topic));
+  open.className = "open";
+  return el("tr", { onclick: (event) => { if (!event.target.closest("a") && getSelection().isCollapsed) open.click(); } },
+    el("td", {}, open),
+    el("td", {}, topic.kind === "normal" ? null : el("span", { class: "chip quiet" }, topic.kind)),
+    el("td", { class: "number" }, number(topic.queues)),
+    el("td", { class: "number count" }, topic.messages === null ? "…" : number(topic.messages)),
+    el("td", { class: "number last" }));
+}
+
+// In place: the line may have the focus.
+function fillCounts(line, topic) {
+  line.querySelector(".count").textContent = number(topic.messages);
+  const last = line.querySelector(".last");
+  last.textContent = time(topic.lastTimestamp, false);
+  last.title = utc(topic.lastTimestamp);
+}
+
+function problems(store) {
+  const lines = [];
+  if (store.incomplete) lines.push(notice(`Searches may miss something: ${store.incomplete}`, "warning"));
+  if (store.problems.length) {
+    const count = store.problems.length + store.problemsLeftOut;
+    lines.push(el("details", { class: "notice warning" }, el("summary", {}, `${plural(count, "problem")} with this store; `, link("health", {}, "what they mean")),
+      el("ul", {}, store.problems.map((text) => el("li", {}, foreign(text)))),
+      store.problemsLeftOut ? el("p", {}, `${number(store.problemsLeftOut)} more are not listed.`) : null));
+  }
+  return lines;
+}

@@ -1,0 +1,89 @@
+"""The page: its files, read once, and the headers under which a browser runs nothing but them.
+
+Each view of the page has a path of its own, and all of them get the same document, so that any can be opened, reloaded
+and sent to a colleague.
+"""
+
+import hashlib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from broker.web.api.access import Access
+from broker.web.api.errors import ApiError
+
+DIRECTORY: Final = Path(__file__).with_name("page")
+
+VIEWS: Final = ("/", "/find", "/message", "/topics", "/topic", "/search", "/health")
+
+TYPES: Final = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+
+HEADERS: Final = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; "
+        "trusted-types 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
+    "Cache-Control": "no-cache",
+}
+"""No script or style but our files', nothing from or to elsewhere, in nobody's frame; asked for again each time."""
+
+
+@dataclass(frozen=True, slots=True)
+class PageFile:
+    """One file as it is sent; `tag` changes with its content."""
+
+    content: bytes
+    content_type: str
+    tag: str
+
+
+def read_page() -> dict[str, PageFile]:
+    """All files of the page by name."""
+    return {path.name: _read(path) for path in sorted(DIRECTORY.iterdir()) if path.suffix in TYPES}
+
+
+def page_routes(access: Access) -> list[BaseRoute]:
+    """A route for each file and for each view."""
+    files = read_page()
+    routes: list[BaseRoute] = [_route(f"/page/{name}", file, access) for name, file in files.items()]
+    return routes + [_route(view, files["index.html"], access) for view in VIEWS]
+
+
+def _read(path: Path) -> PageFile:
+    content = path.read_bytes()
+    return PageFile(content, TYPES[path.suffix], f'"{hashlib.sha256(content).hexdigest()[:16]}"')
+
+
+def _route(path: str, file: PageFile, access: Access) -> Route:
+    return Route(path, _sender(file, access), methods=["GET"])
+
+
+def _sender(file: PageFile, access: Access) -> Callable[[Request], Awaitable[Response]]:
+    async def send(request: Request) -> Response:
+        try:
+            access.check_host(request.headers.get("host", ""))
+        except ApiError as error:
+            return Response(error.body(), error.status, HEADERS, "application/json")
+        headers = {**HEADERS, "ETag": file.tag}
+        if request.headers.get("if-none-match") == file.tag:
+            return Response(b"", 304, headers)
+        return Response(file.content, 200, headers, file.content_type)
+
+    return send

@@ -1,0 +1,254 @@
+"""Who may ask: hosts, keys, and what an account may see."""
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acl_file import (
+    ADMIN,
+    ADMIN_SECRET,
+    BOUNDED,
+    BOUNDED_SECRET,
+    DEFAULTS,
+    DEFAULTS_SECRET,
+    PLAIN_ACL,
+    READER,
+    READER_SECRET,
+    SECRETS,
+    WHITE,
+)
+from broker.security.accounts import watched_accounts
+from golden_store import G1
+from web_questions import ApiOf, keys
+
+READER_KEYS = keys(READER, READER_SECRET)
+ADMIN_KEYS = keys(ADMIN, ADMIN_SECRET)
+
+FAILED = [line.split("\t") for line in (G1 / "consumed-fail.tsv").read_text("utf-8").splitlines()[1:]]
+
+
+@pytest.fixture
+def guarded(g1_store: Path, tmp_path: Path) -> ApiOf:
+    (tmp_path / "plain_acl.yml").write_text(PLAIN_ACL)
+    guarded = ApiOf(g1_store)
+    guarded.api.access.accounts = watched_accounts(tmp_path / "plain_acl.yml")
+    return guarded
+
+
+def questions(guarded: ApiOf) -> list[str]:
+    return [endpoint.path for endpoint in guarded.api.endpoints]
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        {},
+        keys(READER, "reader-secret-2"),
+        keys(READER, ""),
+        keys("nobody-key", READER_SECRET),
+        keys("nobody-key", "\x00no account has this secret"),
+        keys(WHITE, ""),
+        {"Authorization": "Basic !!!"},
+        {"Authorization": "Basic"},
+        {"Authorization": "Basic /////w=="},
+        {"Authorization": "Bearer " + READER_KEYS["Authorization"][6:]},
+    ],
+)
+def test_without_the_right_keys_nothing_is_told(
+    guarded: ApiOf, header: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.DEBUG):
+        for path in questions(guarded):
+            answer = guarded.ask(path, headers=header)
+            assert (answer.status, answer.error["code"]) == (401, "unauthorized")
+            assert not any(secret.encode() in answer.content for secret in SECRETS)
+    assert not any(secret in caplog.text for secret in SECRETS)
+
+
+def test_a_browser_that_opens_a_path_is_asked_for_keys_and_one_whose_page_asks_is_not(guarded: ApiOf) -> None:
+    assert guarded.ask("/store").headers["www-authenticate"].startswith("Basic ")
+    by_page = guarded.ask("/store", headers={"Sec-Fetch-Mode": "cors"})
+    assert by_page.headers["www-authenticate"].startswith("X-Basic ")
+
+
+def test_an_administrator_sees_everything(guarded: ApiOf) -> None:
+    answer = guarded.get("/store", headers=ADMIN_KEYS)
+    assert (answer["accessKey"], answer["isAdmin"], answer["log"]["end"]) == (ADMIN, True, 156014)
+    assert guarded.get("/topics", headers=ADMIN_KEYS)["total"] == 27
+    assert guarded.get("/health", headers=ADMIN_KEYS)["state"] in ("running", "done")
+
+
+def test_an_account_sees_its_topics_and_nothing_of_the_others(guarded: ApiOf) -> None:
+    store = guarded.get("/store", headers=READER_KEYS)
+    assert (store["topics"], store["log"], store["store"], store["problems"]) == (1, None, None, [])
+    assert [each["topic"] for each in guarded.get("/topics", headers=READER_KEYS)["topics"]] == ["TopicTest"]
+    found = guarded.get("/find", text="TagA", headers=READER_KEYS)["messages"]
+    assert {each["topic"] for each in found} == {"TopicTest"}
+    assert guarded.get("/find", text="TopicDelay", headers=READER_KEYS)["topics"] == []
+    assert guarded.get("/message", offset=0, headers=READER_KEYS)["groups"] == []
+    assert guarded.ask("/health", headers=READER_KEYS).status == 403
+
+
+def test_a_topic_that_may_not_be_read_is_refused_on_every_path(guarded: ApiOf) -> None:
+    batch = FAILED[0]
+    offset = int(batch[5][-16:], 16)
+    for path, parameters in (
+        ("/message", {"offset": offset}),
+        ("/message/body", {"offset": offset}),
+        ("/message/life", {"uniqueKey": batch[4], "topic": "TopicBatch"}),
+        ("/queue/message", {"topic": "TopicBatch", "queueId": 0, "queueOffset": 0}),
+        ("/find", {"text": batch[4], "topic": "TopicBatch"}),
+        ("/topic", {"topic": "TopicBatch"}),
+        ("/messages", {"topic": "TopicBatch"}),
+        ("/histogram", {"topic": "TopicBatch"}),
+        ("/filter", {"topic": "TopicBatch", "tag": "*"}),
+    ):
+        answer = guarded.ask(path, headers=READER_KEYS, **parameters)
+        assert (answer.status, answer.error["code"]) == (403, "forbidden"), path
+    # Whether it is there at all is nobody's business either.
+    assert guarded.ask("/topic", topic="no such topic", headers=READER_KEYS).status == 403
+    tried = guarded.get("/find", text=batch[5], headers=READER_KEYS)
+    assert tried["messages"] == []
+    assert "may not read" in tried["tried"][0]["note"]
+
+
+def test_a_life_leaves_out_what_is_not_for_an_account_and_says_so(guarded: ApiOf) -> None:
+    life = guarded.get("/message/life", uniqueKey=FAILED[0][4], headers=READER_KEYS)
+    assert (life["events"], life["leftOut"]) == ([], 3)
+    whole = guarded.get("/message/life", uniqueKey=FAILED[0][4], headers=ADMIN_KEYS)
+    assert (len(whole["events"]), whole["leftOut"]) == (3, 0)
+
+
+def test_groups_are_seen_by_who_may_consume_as_them(guarded: ApiOf) -> None:
+    defaults, bounded = keys(DEFAULTS, DEFAULTS_SECRET), keys(BOUNDED, BOUNDED_SECRET)
+    for header, count in ((READER_KEYS, 0), (defaults, 2), (bounded, 2), (ADMIN_KEYS, 2)):
+        assert len(guarded.get("/topic", topic="TopicTest", headers=header)["groups"]) == count
+
+
+def test_keys_that_are_taken_away_open_nothing_any_more(guarded: ApiOf, tmp_path: Path) -> None:
+    assert guarded.ask("/store", headers=READER_KEYS).status == 200
+    (tmp_path / "plain_acl.yml").write_text(PLAIN_ACL.replace(READER_SECRET, "another-secret"))
+    assert guarded.api.access.accounts is not None
+    guarded.api.access.accounts.refresh()
+    assert guarded.ask("/store", headers=READER_KEYS).status == 401
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "[::1]:9180", "10.1.2.3:80", "localhost:9180", "LOCALHOST", "a.localhost", "ops.example"]
+)
+def test_the_api_answers_as_an_address_this_machine_or_a_name_that_was_told(g1_store: Path, host: str) -> None:
+    api = ApiOf(g1_store, http_hosts=("Ops.Example",))
+    assert api.ask("/store", headers={"Host": host}).status == 200
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "evil.example",
+        "127.0.0.1.evil.example",
+        "localhost.evil.example:9180",
+        "",
+        "evil.example:127.0.0.1",
+        "[::1",
+        "ops.example",
+    ],
+)
+def test_a_host_name_of_somebody_else_is_refused_before_anything_is_looked_at(api: ApiOf, host: str) -> None:
+    for path in [*questions(api), "/openapi.json"]:
+        answer = api.ask(path, headers={"Host": host})
+        if host == "[::1":  # an address without its second bracket
+            assert answer.status in (200, 400, 404)
+        else:
+            assert (answer.status, answer.error["code"]) == (403, "foreign_host")
+
+
+def test_only_reading_methods_are_answered(api: ApiOf) -> None:
+    for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"):
+        answer = api.ask("/store", method=method)
+        assert (answer.status, answer.error["code"]) == (405, "method_not_allowed")
+        assert "GET" in answer.headers["allow"]
+    assert api.ask("/store", method="HEAD").status == 200
+    assert api.ask("/nothing").error == {
+        "code": "no_such_path", "message": "nothing is at /nothing", "parameter": None
+    }  # fmt: skip
+
+
+def test_no_answer_is_kept_or_taken_for_something_else(api: ApiOf) -> None:
+    for answer in (api.ask("/store"), api.ask("/message", offset=1), api.ask("/message/body", offset=0)):
+        assert answer.headers["cache-control"] == "no-store"
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["cross-origin-resource-policy"] == "same-origin"
+        assert "access-control-allow-origin" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    ("path", "parameters", "wrong"),
+    [
+        ("/find", {}, "text"),
+        ("/find", {"text": ""}, "text"),
+        ("/find", {"text": "a", "limit": 0}, "limit"),
+        ("/find", {"text": "a", "limit": "ten"}, "limit"),
+        ("/find", {"text": "a", "Limit": 3}, "Limit"),
+        ("/find", {"text": ["a", "b"]}, "text"),
+        ("/message", {"offset": -1}, "offset"),
+        ("/message", {"offset": 2**63}, "offset"),
+        ("/message", {"offset": "1.5"}, "offset"),
+        ("/messages", {"topic": "TopicTest", "order": "random"}, "order"),
+        ("/topics", {"counts": "maybe"}, "counts"),
+        ("/histogram", {"topic": "TopicTest", "buckets": 401}, "buckets"),
+    ],
+)
+def test_a_wrong_parameter_is_named(api: ApiOf, path: str, parameters: dict[str, Any], wrong: str) -> None:
+    answer = api.ask(path, **parameters)
+    assert (answer.status, answer.error["code"], answer.error["parameter"]) == (400, "bad_parameter", wrong)
+    assert wrong in answer.error["message"]
+
+
+def test_too_many_questions_at_once_are_refused(g1_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.web.api.application.MOST_WAITING", 0)
+    answer = ApiOf(g1_store).ask("/store")
+    assert (answer.status, answer.error["code"], answer.headers["retry-after"]) == (503, "busy", "1")
+
+
+def test_a_client_that_goes_away_stops_the_work(g1_store: Path) -> None:
+    import threading
+
+    from broker.web.api.application import Endpoint
+    from broker.web.api.overview import StoreQuestion
+
+    began, ended = threading.Event(), threading.Event()
+
+    def work_for_ever(asked: Any, _question: Any) -> bytes:
+        """Work until nobody waits."""
+        began.set()
+        try:
+            while True:
+                asked.check()
+        finally:
+            ended.set()
+
+    api = ApiOf(g1_store)
+    api.api.endpoints = (Endpoint("/work", StoreQuestion, bytes, work_for_ever),)
+    application = api.api.application()
+    scope = {
+        "type": "http", "method": "GET", "path": "/work", "raw_path": b"/work", "query_string": b"", "root_path": "",
+        "headers": [(b"host", b"localhost")], "client": ("127.0.0.1", 5), "server": ("127.0.0.1", 80), "scheme": "http",
+        "http_version": "1.1",
+    }  # fmt: skip
+    sent: list[Any] = []
+
+    async def receive() -> dict[str, Any]:
+        if not sent and not began.is_set():
+            await asyncio.to_thread(began.wait, 20)
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    asyncio.run(application(scope, receive, send))
+    assert began.is_set()
+    assert ended.wait(20)
+    assert sent[0]["status"] == 499

@@ -1,0 +1,145 @@
+"""Browsing by queue and by time, histogram, and how many pass a filter: against mqadmin's and consumers' records."""
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from golden_store import G1
+from store_writer import StoreWriter
+from web_questions import ApiOf
+
+STATUS = [
+    line.split() for line in (G1 / "mqadmin-out" / "topicStatus.txt").read_text().splitlines() if line[:6] == "broker"
+]
+START = 1_700_000_000_000
+
+
+def lines(pages: list[Any]) -> list[Any]:
+    return [each for page in pages for each in page["messages"]]
+
+
+def test_the_queues_of_a_topic_are_what_mqadmin_printed(api: ApiOf) -> None:
+    answer = api.get("/topic", topic="TopicTest")
+    wanted = [(int(row[1]), int(row[2]), int(row[3])) for row in STATUS]
+    assert [(each["queueId"], each["minOffset"], each["maxOffset"]) for each in answer["queues"]] == wanted
+    pages = api.pages("/topic", topic="TopicTest", limit=3)
+    assert [each["queueId"] for page in pages for each in page["queues"]] == [row[0] for row in wanted]
+    assert {each["group"]: each["lag"] for each in answer["groups"]}["CG_TAG"] == 44
+
+
+def test_the_topics_are_what_mqadmin_printed_and_more_that_lie_on_the_disk(api: ApiOf) -> None:
+    wanted = {line for line in (G1 / "mqadmin-out" / "topicList.txt").read_text().splitlines() if line}
+    pages = api.pages("/topics", limit=4, counts=True)
+    found = {each["topic"]: each for page in pages for each in page["topics"]}
+    own = {"%RETRY%TOOLS_CONSUMER"}  # made by mqadmin itself, after the store was copied
+    assert wanted - own <= set(found)
+    assert found["TopicTest"]["messages"] == sum(int(row[3]) for row in STATUS)
+    assert [found[each]["kind"] for each in ("TopicTest", "%RETRY%CG_FAIL", "TBW102")] == ["normal", "retry", "system"]
+    assert {each["topic"] for each in api.get("/topics", contains="Tx")["topics"]} == {"TopicTx"}
+
+
+@pytest.mark.parametrize("order", ["oldest", "newest"])
+def test_all_messages_of_a_topic_come_in_the_order_of_the_log(api: ApiOf, order: str) -> None:
+    found = lines(api.pages("/messages", topic="TopicTest", limit=7, order=order))
+    offsets = [each["physicalOffset"] for each in found]
+    assert offsets == sorted(offsets, reverse=order == "newest")
+    places = {(each["queueId"], each["queueOffset"]) for each in found}
+    assert places == {(int(row[1]), number) for row in STATUS for number in range(int(row[3]))}
+
+
+@pytest.mark.parametrize("order", ["oldest", "newest"])
+def test_one_queue_is_browsed_from_an_offset_on(api: ApiOf, order: str) -> None:
+    found = lines(api.pages("/messages", topic="TopicTest", queueId=1, offset=5, limit=4, order=order))
+    assert [each["queueOffset"] for each in found] == [*range(5, 15)] if order == "oldest" else [*range(5, -1, -1)]
+
+
+def test_times_are_inclusive_and_the_total_is_of_them(api: ApiOf) -> None:
+    everything = lines(api.pages("/messages", topic="TopicTest"))
+    times = [each["storeTimestamp"] for each in everything]
+    begin, end = times[10], times[30]
+    answer = api.get("/messages", topic="TopicTest", begin=begin, end=end, limit=200)
+    wanted = [each["physicalOffset"] for each in everything if begin <= each["storeTimestamp"] <= end]
+    assert [each["physicalOffset"] for each in answer["messages"]] == wanted
+    assert answer["total"] == answer["lookedAt"] == len(wanted)
+
+
+@pytest.mark.parametrize(
+    ("filter_", "name"),
+    [({"tag": "TagA || Aa"}, "consumed-tag"), ({"sql": "a > 10 AND a <= 30 AND region = 'hz'"}, "consumed-sql")],
+)
+def test_what_passes_a_filter_is_what_a_consumer_received(api: ApiOf, filter_: dict[str, str], name: str) -> None:
+    rows = [line.split("\t") for line in (G1 / f"{name}.tsv").read_text("utf-8").splitlines()[1:]]
+    wanted = {row[4] for row in rows}
+    found = lines(api.pages("/messages", topic="TopicTest", limit=3, **filter_))
+    assert {each["uniqueKey"] for each in found} == wanted
+    for milliseconds in (1, 1000):
+        pages = api.pages("/filter", topic="TopicTest", milliseconds=milliseconds, **filter_)
+        assert sum(page["passed"] for page in pages) == len(wanted)
+        assert sum(page["lookedAt"] for page in pages) == pages[0]["total"] == 52
+        assert [page["before"] for page in pages] == [
+            0, *itertools.accumulate(page["lookedAt"] for page in pages[:-1])
+        ]  # fmt: skip
+
+
+def test_a_filter_that_is_none_is_drawn_under_its_text(api: ApiOf) -> None:
+    answer = api.ask("/filter", topic="TopicTest", sql="a >")
+    assert (answer.status, answer.error["parameter"]) == (400, "sql")
+    assert "^" in answer.error["message"]
+    assert api.ask("/filter", topic="TopicTest").error["parameter"] == "tag"
+    assert api.ask("/messages", topic="TopicTest", tag="a", sql="b = 1").error["parameter"] == "sql"
+    assert "do not read" in api.get("/filter", topic="TopicTest", sql="a > 1 b")["note"]
+
+
+@pytest.mark.parametrize("buckets", [1, 7, 80, 400])
+def test_a_histogram_counts_every_message_in_its_bucket(api: ApiOf, buckets: int) -> None:
+    answer = api.get("/histogram", topic="TopicTest", buckets=buckets)
+    times = [each["storeTimestamp"] for each in lines(api.pages("/messages", topic="TopicTest"))]
+    wanted = [0] * len(answer["counts"])
+    for time in times:
+        wanted[(time - answer["begin"]) // answer["width"]] += 1
+    assert answer["counts"] == wanted
+    assert len(wanted) <= buckets + 1
+    assert (answer["before"], answer["after"], answer["cursor"]) == (0, 0, None)
+
+
+def test_a_histogram_of_a_part_says_what_lies_outside(api: ApiOf) -> None:
+    times = sorted(each["storeTimestamp"] for each in lines(api.pages("/messages", topic="TopicTest")))
+    answer = api.get("/histogram", topic="TopicTest", begin=times[20], end=times[30], buckets=5)
+    assert answer["before"] + sum(answer["counts"]) + answer["after"] == len(times)
+    assert answer["before"] == sum(time < answer["begin"] for time in times)
+
+
+def test_histograms_of_some_queues_at_a_time_add_up(api: ApiOf) -> None:
+    whole = api.get("/histogram", topic="TopicTest", buckets=50)
+    begin, end = whole["begin"], whole["begin"] + whole["width"] * len(whole["counts"]) - 1
+    pages = api.pages("/histogram", topic="TopicTest", begin=begin, end=end, buckets=50, milliseconds=1)
+    assert [sum(counts) for counts in zip(*(page["counts"] for page in pages), strict=True)] == whole["counts"]
+    assert sum(page["queues"] for page in pages) == 4
+
+
+def test_an_empty_topic_has_an_empty_histogram_and_no_messages(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store")
+    writer.append("other", b"x")
+    writer.set_topic("empty")
+    writer.close()
+    api = ApiOf(tmp_path / "store")
+    assert api.get("/histogram", topic="empty")["counts"] == [0]
+    assert api.get("/messages", topic="empty") == {
+        "messages": [], "total": 0, "lookedAt": 0, "unreadable": 0, "note": None, "cursor": None
+    }  # fmt: skip
+    assert api.get("/histogram", topic="other", begin=0, end=2**63 - 1, buckets=3)["counts"] == [1, 0, 0]
+
+
+def test_what_cannot_be_read_is_counted_and_hides_nothing(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store")
+    written = [writer.append("t", b"body %d" % number, keys=f"k{number}") for number in range(6)]
+    writer.overwrite(written[2].physical_offset + 4, b"\0\0\0\0")
+    writer.overwrite(written[4].physical_offset + 90, b"!")
+    writer.close()
+    api = ApiOf(tmp_path / "store")
+    answer = api.get("/messages", topic="t")
+    assert [each["queueOffset"] for each in answer["messages"]] == [0, 1, 3, 4, 5]
+    assert (answer["unreadable"], answer["lookedAt"]) == (1, 6)
+    assert [each["damage"] is not None for each in answer["messages"]] == [False, False, False, True, False]

@@ -1,0 +1,173 @@
+"""A message whole: as mqadmin printed it, with its body in every form, by offset and by its place in a queue."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from golden_store import G1
+from store_writer import StoreWriter
+from web_questions import ApiOf
+
+
+def printed(name: str) -> list[dict[str, str]]:
+    """The messages that mqadmin printed in detail, field by field."""
+    text = (G1 / "mqadmin-out" / f"{name}.txt").read_text("utf-8")
+    blocks = text.split("OffsetID:")[1:]
+    return [
+        {
+            name.strip(): value.strip()
+            for name, _, value in (line.partition(":") for line in f"OffsetID:{block}".splitlines())
+        }
+        for block in blocks
+    ]
+
+
+@pytest.mark.parametrize("name", ["queryMsgById-hot0", "queryMsgById-two", "queryMsgById-zstd"])
+def test_every_field_is_what_mqadmin_printed(api: ApiOf, name: str) -> None:
+    for told in printed(name):
+        message = api.get("/message", offset=int(told["CommitLog Offset"]))
+        assert message["offsetMessageId"] == told["OffsetID"]
+        assert message["topic"] == told["Topic"]
+        assert f"[{message['tags']}]" == told["Tags"]
+        assert f"[{' '.join(message['keys'])}]" == told["Keys"]
+        assert message["queueId"] == int(told["Queue ID"])
+        assert message["queueOffset"] == int(told["Queue Offset"])
+        assert message["reconsumeTimes"] == int(told["Reconsume Times"])
+        assert (message["bornHost"], message["storeHost"]) == (told["Born Host"], told["Store Host"])
+        # mqadmin prints the flag of a body that its client has decompressed.
+        assert message["sysFlag"] & ~1 == int(told["System Flag"]) & ~1
+        told_properties = dict(pair.split("=", 1) for pair in told["Properties"].strip("{}").split(", "))
+        assert {name: message["properties"][name] for name in told_properties} == told_properties
+        again = api.get(
+            "/queue/message", topic="TopicTest", queueId=message["queueId"], queueOffset=message["queueOffset"]
+        )
+        assert again == message
+
+
+def test_who_has_consumed_it_is_what_mqadmin_printed(api: ApiOf) -> None:
+    rows = [
+        line.split() for line in (G1 / "mqadmin-out" / "consumerProgress-gt.txt").read_text().splitlines()
+        if line.startswith("TopicTest")
+    ]  # fmt: skip
+    for _, _, queue_id, end, consumed, lag, *_ in rows:
+        for queue_offset in (int(consumed) - 1, int(consumed)):
+            message = api.get("/queue/message", topic="TopicTest", queueId=queue_id, queueOffset=queue_offset)
+            (group,) = [each for each in message["groups"] if each["group"] == "CG_TAG"]
+            assert group["hasPassed"] is (queue_offset < int(consumed))
+            assert (group["nextOffset"], group["lag"]) == (int(consumed), int(lag))
+        assert api.ask("/queue/message", topic="TopicTest", queueId=queue_id, queueOffset=end).status == 404
+
+
+@pytest.mark.parametrize("compression", ["lz4", "zstd", "zlib"])
+def test_a_compressed_body_is_shown_and_downloaded_decompressed(api: ApiOf, compression: str) -> None:
+    (found, *_) = api.get("/find", text=f"big-{compression.upper()}")["messages"]
+    body = api.get("/message", offset=found["physicalOffset"], bodyLimit=1000)["body"]
+    assert (body["kind"], body["compression"], body["size"], body["shown"]) == ("text", compression, 200_000, 1000)
+    assert body["text"] == "abcdefgh" * 125
+    download = api.ask("/message/body", offset=found["physicalOffset"])
+    assert download.content == b"abcdefgh" * 25_000
+    assert download.headers["content-type"] == "application/octet-stream"
+    assert download.headers["content-disposition"].startswith("attachment;")
+    assert "sandbox" in download.headers["content-security-policy"]
+
+
+class Bodies:
+    """A store of one message for each body."""
+
+    def __init__(self, root: Path) -> None:
+        self.writer = StoreWriter(root, segment_size=4 << 20)
+
+    def body_of(self, data: bytes, **more: Any) -> dict[str, Any]:
+        written = self.writer.append("bodies", data, **more)
+        self.writer.close()
+        return dict(ApiOf(self.writer.root).get("/message", offset=written.physical_offset)["body"])
+
+
+@pytest.fixture
+def bodies(tmp_path: Path) -> Bodies:
+    return Bodies(tmp_path / "store")
+
+
+def test_json_is_indented_and_its_numbers_stay_as_they_are(bodies: Bodies) -> None:
+    text = '{"id":12345678901234567890123,"price":1.10,"名":["\\u2028",null]}'
+    body = bodies.body_of(text.encode())
+    assert (body["kind"], body["text"]) == ("json", text)
+    assert body["formatted"].splitlines()[1:3] == ['  "id": 12345678901234567890123,', '  "price": 1.10,']
+    assert json.loads(body["formatted"]) == json.loads(text)
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        (b"", "empty"),
+        (b"plain", "text"),
+        (b"{not json", "text"),
+        (b"\x00\x01", "binary"),
+        (b"bell\x07", "binary"),
+        (b"\xff\xfe", "binary"),
+        (gzip.compress(b"x"), "binary"),
+        (b"[" * 100_000, "text"),
+        (b"[" * 60 + b"]" * 60, "text"),
+        (b'[{"a":' * 200 + b"1" + b"}]" * 200, "text"),
+        (("[" + "1," * 200_000 + "1]").encode(), "json"),
+    ],
+)
+def test_a_body_is_told_what_it_is(bodies: Bodies, data: bytes, kind: str) -> None:
+    body = bodies.body_of(data)
+    assert (body["kind"], body["size"]) == (kind, len(data))
+    assert (body["text"] is None) == (kind in ("empty", "binary"))
+
+
+def test_text_is_cut_between_characters(bodies: Bodies) -> None:
+    written = bodies.writer.append("bodies", "äöü".encode() * 100)
+    bodies.writer.close()
+    body = ApiOf(bodies.writer.root).get("/message", offset=written.physical_offset, bodyLimit=5)["body"]
+    assert (body["text"], body["shown"], body["size"]) == ("äö", 4, 600)
+
+
+def test_a_body_that_cannot_be_decompressed_says_why_and_is_there_as_stored(bodies: Bodies) -> None:
+    body = bodies.body_of(b"no zlib", sys_flag=0x301)
+    assert (body["kind"], body["size"]) == ("unreadable", 7)
+    assert body["error"]
+
+
+def test_a_damaged_record_is_shown_with_what_is_wrong(bodies: Bodies) -> None:
+    written = bodies.writer.append("bodies", b"sound", body_crc=1)
+    bodies.writer.append("bodies", b"behind")
+    bodies.writer.close()
+    message = ApiOf(bodies.writer.root).get("/message", offset=written.physical_offset)
+    assert "damaged" in message["damage"]
+    assert message["body"]["text"] == "sound"
+
+
+def test_messages_that_share_a_record_are_told_one_by_one(bodies: Bodies) -> None:
+    inner = [(b"one", {"KEYS": "k1", "TAGS": "A"}), (b"two", {"KEYS": "k2", "UNIQ_KEY": "U2"})]
+    written = bodies.writer.append_inner_batch("batches", inner)
+    bodies.writer.close()
+    message = ApiOf(bodies.writer.root).get("/message", offset=written.physical_offset)
+    assert message["innerCount"] == 2
+    assert [(each["queueOffset"], each["keys"], each["body"]["text"]) for each in message["inner"]] == [
+        (0, ["k1"], "one"),
+        (1, ["k2"], "two"),
+    ]
+
+
+def test_where_no_message_starts_the_answer_says_what_is_there(api: ApiOf) -> None:
+    answer = api.ask("/message", offset=1)
+    assert answer.status == 404
+    assert "lies inside the record that starts at 0 (275 bytes)" in answer.error["message"]
+    assert api.ask("/message", offset=2**63 - 1).status == 404
+    assert api.ask("/queue/message", topic="TopicTest", queueId=9, queueOffset=0).error["parameter"] == "queueId"
+    assert api.ask("/queue/message", topic="none", queueId=0, queueOffset=0).error["parameter"] == "topic"
+
+
+def test_a_life_is_what_the_command_line_tells(api: ApiOf) -> None:
+    failed = [line.split("\t") for line in (G1 / "consumed-fail.tsv").read_text("utf-8").splitlines()[1:]]
+    life = api.get("/message/life", uniqueKey=failed[0][4])
+    assert [event["stage"] for event in life["events"]] == ["delivered", "scheduled", "retry"]
+    assert life["events"][0]["groups"] == [{"group": "CG_FAIL", "nextOffset": 10, "hasPassed": True}]
+    assert life["leftOut"] == 0
+    assert api.get("/message/life", uniqueKey="nobody's")["events"] == []

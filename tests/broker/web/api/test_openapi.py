@@ -1,0 +1,88 @@
+"""The description of the API, and the API held against it: questions that it allows, and questions that it forbids."""
+
+from typing import Any
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    negative_data_rejection,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from golden_store import unpack
+from web_questions import ApiOf
+
+PATHS = (
+    "/store", "/find", "/message", "/message/body", "/message/life", "/queue/message", "/topics", "/topic", "/messages",
+    "/histogram", "/filter", "/search", "/health",
+)  # fmt: skip
+
+THERE: dict[str, st.SearchStrategy[Any]] = {
+    "topic": st.sampled_from(["TopicTest", "BulkTopic", "%RETRY%CG_FAIL", "TopicEmpty"]),
+    "text": st.sampled_from(["hotkey", "TagA", "Aa", "7F00000100002A9F0000000000000DF0", "3568"]),
+    "offset": st.sampled_from([0, 275, 3568, 6581]),
+    "uniqueKey": st.just("FD000000000000000000000000000002708C30946E0968720E650000"),
+    "queueId": st.integers(0, 3),
+    "queueOffset": st.integers(0, 14),
+    "tag": st.sampled_from(["*", "TagA || Aa"]),
+    "sql": st.sampled_from(["a > 3", "region = 'hz' OR TAGS IS NULL"]),
+    "begin": st.integers(1795243505455, 1795243511058),
+}
+"""What the recorded store has, in place of what a fuzzer makes up, every other time."""
+
+CONFORM = (not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance)
+
+
+@pytest.fixture(scope="module")
+def described(tmp_path_factory: pytest.TempPathFactory) -> ApiOf:
+    return ApiOf(unpack("store", tmp_path_factory.mktemp("described")), http_hosts=("testserver",))
+
+
+@pytest.fixture(scope="module")
+def schema(described: ApiOf) -> Any:
+    return schemathesis.openapi.from_asgi("/openapi.json", described.application)
+
+
+def test_every_path_is_described_and_every_description_is_whole(described: ApiOf) -> None:
+    description = described.get("/openapi.json")
+    assert description["openapi"] == "3.1.0"
+    assert tuple(description["paths"]) == PATHS
+    for path in description["paths"].values():
+        assert path["get"]["summary"].endswith(".")
+        assert all(parameter["schema"] for parameter in path["get"]["parameters"])
+        assert set(path["get"]["responses"]) == {"200", "400", "401", "403", "404", "405", "503"}
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_every_answer_is_as_described(schema: Any, path: str) -> None:
+    operation = schema[path]["GET"]
+
+    @given(operation.as_strategy(generation_mode=GenerationMode.POSITIVE), st.data())
+    @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+    def ask(case: Any, data: st.DataObject) -> None:
+        for name in ("regex", "jsonPath"):  # each of these starts a process
+            case.query.pop(name, None)
+        for name in THERE.keys() & case.query.keys():
+            if data.draw(st.booleans()):
+                case.query[name] = data.draw(THERE[name])
+        case.call_and_validate(checks=CONFORM)
+
+    ask()
+
+
+@pytest.mark.parametrize("path", PATHS[1:])  # the first takes nothing
+def test_what_is_not_described_is_refused_as_described(schema: Any, path: str) -> None:
+    operation = schema[path]["GET"]
+
+    @given(operation.as_strategy(generation_mode=GenerationMode.NEGATIVE))
+    @settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck), database=None)
+    def ask(case: Any) -> None:
+        case.call_and_validate(checks=(*CONFORM, negative_data_rejection))
+
+    ask()

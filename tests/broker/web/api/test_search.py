@@ -1,0 +1,89 @@
+"""Search by content over the API: what a recorded producer sent is found, and no expression can hold the server up."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from acl_file import PLAIN_ACL, READER, READER_SECRET
+from broker.security.accounts import watched_accounts
+from golden_store import G1
+from store_writer import StoreWriter
+from web_questions import ApiOf, keys
+
+SQL = [line.split("\t") for line in (G1 / "consumed-sql.tsv").read_text("utf-8").splitlines()[1:]]
+
+
+def test_a_text_is_found_in_bodies_even_compressed_ones(api: ApiOf) -> None:
+    answer = api.get("/search", contains="abcdefghabcdefgh")
+    assert sorted(each["keys"][0] for each in answer["messages"]) == ["big-LZ4", "big-ZLIB", "big-ZSTD"]
+    assert answer["searchedBytes"] == answer["totalBytes"] == 156014
+    assert answer["cursor"] is None
+
+
+def test_a_search_goes_on_by_cursor_and_says_how_far_it_is(api: ApiOf) -> None:
+    whole = [each["physicalOffset"] for each in api.get("/search", contains="hot ", limit=200)["messages"]]
+    assert len(whole) == 40
+    pages = api.pages("/search", contains="hot ", limit=7)
+    assert [each["physicalOffset"] for page in pages for each in page["messages"]] == whole
+    assert [len(page["messages"]) for page in pages[:5]] == [7] * 5
+    assert all(page["sentence"].startswith("searched ") for page in pages)
+
+
+def test_an_expression_over_properties_finds_what_a_consumer_received(api: ApiOf) -> None:
+    answer = api.get("/search", topic="TopicTest", where="a > 10 AND a <= 30 AND region = 'hz'")
+    assert {each["uniqueKey"] for each in answer["messages"]} == {row[4] for row in SQL}
+
+
+def test_expressions_that_a_process_of_their_own_looks_for_find_the_same(api: ApiOf) -> None:
+    answer = api.get("/search", topic="TopicTest", regex="^hot [0-9]$", limit=4)
+    assert [each["preview"] for each in answer["messages"]] == ["hot 0", "hot 1", "hot 2", "hot 3"]
+    rest = api.get("/search", topic="TopicTest", regex="^hot [0-9]$", limit=200, cursor=answer["cursor"])
+    assert [each["preview"] for each in rest["messages"]] == [f"hot {number}" for number in range(4, 10)]
+    assert rest["cursor"] is None
+
+
+def test_json_is_searched_by_path(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store")
+    for number in range(5):
+        writer.append("orders", b'{"customer": {"id": %d}}' % number)
+    writer.close()
+    answer = ApiOf(tmp_path / "store").get("/search", jsonPath="$.customer.id=3")
+    assert [each["queueOffset"] for each in answer["messages"]] == [3]
+
+
+def test_an_expression_that_would_take_for_ever_is_ended(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store")
+    writer.append("orders", b"a" * 4000)
+    writer.close()
+    started = time.monotonic()
+    answer = ApiOf(tmp_path / "store").ask("/search", regex="(a+)+$b", milliseconds=200)
+    assert (answer.status, answer.error["code"]) == (503, "slow")
+    # Not for ever; how long exactly is not what matters here.
+    assert time.monotonic() - started < 60
+
+
+@pytest.mark.parametrize(
+    ("parameters", "wrong"),
+    [
+        ({"regex": "("}, "regex"),
+        ({"jsonPath": "no value"}, "jsonPath"),
+        ({"where": "a >"}, "where"),
+        ({"bornHost": "no host"}, "bornHost"),
+        ({"contains": "a", "cursor": "abc"}, "cursor"),
+        ({"place": "nowhere"}, "place"),
+    ],
+)
+def test_what_cannot_be_searched_for_is_named(api: ApiOf, parameters: dict[str, str], wrong: str) -> None:
+    answer = api.ask("/search", **parameters)
+    assert (answer.status, answer.error["parameter"]) == (400, wrong), answer.content
+
+
+def test_an_account_searches_topics_that_it_may_read(g1_store: Path, tmp_path: Path) -> None:
+    (tmp_path / "plain_acl.yml").write_text(PLAIN_ACL)
+    guarded = ApiOf(g1_store)
+    guarded.api.access.accounts = watched_accounts(tmp_path / "plain_acl.yml")
+    reader = keys(READER, READER_SECRET)
+    assert len(guarded.get("/search", topic="TopicTest", contains="hot ", headers=reader)["messages"]) == 40
+    assert guarded.ask("/search", topic="TopicBatch", contains="batch", headers=reader).status == 403
+    assert guarded.ask("/search", contains="batch", headers=reader).error["parameter"] == "topic"

@@ -1,0 +1,72 @@
+"""Questions to the API without a socket: its application over a store, and what comes back."""
+
+import asyncio
+import base64
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from broker.web.api.application import Api
+from broker_harness import DEADLINE_SECONDS, service_of
+from storage.message_store import MessageStore
+
+PLACE = "http://127.0.0.1"
+
+
+@dataclass
+class Answer:
+    """Status, headers and body of an answer; `json` is its body where it is JSON."""
+
+    status: int
+    headers: dict[str, str]
+    content: bytes
+    json: Any
+
+    @property
+    def error(self) -> dict[str, str]:
+        return dict(self.json["error"])
+
+
+class ApiOf:
+    """The API over a store; every question on an event loop of its own."""
+
+    def __init__(self, root: Path, **options: Any) -> None:
+        self.store = MessageStore.open(root)
+        self.service = service_of(self.store, **options)
+        self.api = Api([self.service], self.service.options.http_hosts)
+        self.application = self.api.application()
+
+    def ask(
+        self, path: str, *, method: str = "GET", headers: dict[str, str] | None = None, **parameters: Any
+    ) -> Answer:
+        """Ask a path with query parameters, a trailing underscore of whose names is left out."""
+        asked = {name.rstrip("_"): value for name, value in parameters.items() if value is not None}
+        return asyncio.run(self._ask(method, path, asked, headers or {}))
+
+    def get(self, path: str, **parameters: Any) -> Any:
+        """The JSON of an answer that must be a success."""
+        answer = self.ask(path, **parameters)
+        assert answer.status == 200, answer.content
+        return answer.json
+
+    def pages(self, path: str, **parameters: Any) -> list[Any]:
+        """All answers to a question, cursor by cursor."""
+        found = [self.get(path, **parameters)]
+        while found[-1]["cursor"] is not None:
+            assert len(found) < 500
+            found.append(self.get(path, **{**parameters, "cursor": found[-1]["cursor"]}))
+        return found
+
+    async def _ask(self, method: str, path: str, parameters: dict[str, Any], headers: dict[str, str]) -> Answer:
+        transport = httpx.ASGITransport(self.application)
+        async with httpx.AsyncClient(transport=transport, base_url=PLACE, timeout=DEADLINE_SECONDS) as client:
+            answer = await client.request(method, path, params=parameters, headers=headers)
+        is_json = answer.headers.get("content-type", "").startswith("application/json") and answer.content
+        return Answer(answer.status_code, dict(answer.headers), answer.content, answer.json() if is_json else None)
+
+
+def keys(access_key: str, secret: str) -> dict[str, str]:
+    """The header with which a client says who it is."""
+    return {"Authorization": "Basic " + base64.b64encode(f"{access_key}:{secret}".encode()).decode()}
