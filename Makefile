@@ -11,7 +11,7 @@ export VENV
 
 help:
 	@echo 'make demo    serve a sample store and say what to type next (PORT=10911, PYTHON=python3)'
-	@echo 'make test    all tests but the long ones; a JDK and Maven, Node.js and Go are checked, or installed where we can'
+	@echo 'make test    all tests but the long ones; a JDK and Maven, Node.js, Go and Chromium are checked, or installed where we can'
 	@echo 'make lint    ruff, mypy --strict, the import contracts'
 	@echo 'make format  ruff format, and the fixes ruff is sure of'
 	@echo 'make soak    the tests that take minutes'
@@ -32,6 +32,7 @@ demo:
 test: .dev
 	@tests/setup.sh java
 	@tests/setup.sh clients
+	@tests/setup.sh browser
 	$(BIN)/python tests/compile_kernels.py & \
 		NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q --cov --cov-report= tests/storage/kernels && wait $$!
 	$(BIN)/python -m pytest -m 'not soak' -n auto --maxprocesses 4 --cov --cov-append --cov-report=term \

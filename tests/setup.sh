@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# What make needs before it can run anything. Four steps, each quick when there is nothing to do:
+# What make needs before it can run anything. Five steps, each quick when there is nothing to do:
 #
 #   tests/setup.sh venv LOCK    a virtual environment in $VENV (default .venv) with exactly what LOCK pins, and RocketLens itself
 #   tests/setup.sh java         a JDK 17 or later and Maven: checked, and installed where we can (root on Debian or Ubuntu)
 #   tests/setup.sh clients      Node.js with npm, and Go, for the clients that are not Java: checked and installed alike
+#   tests/setup.sh browser      Chromium and its driver, for the page: checked and installed alike
 #   tests/setup.sh python       prints the Python that a new virtual environment would use
 #
 # PYTHON=... chooses the interpreter; otherwise the first of python3, python3.13, python3.12, python3.11 that is new enough.
@@ -130,10 +131,26 @@ check_clients() {
         "on Fedora: sudo dnf install nodejs npm golang;  on macOS: brew install node go"
 }
 
+browser_is_ready() { command -v chromium >/dev/null && command -v chromedriver >/dev/null; }
+
+check_browser() {
+    if browser_is_ready; then return; fi
+    if can_install; then
+        local packages=()
+        command -v chromium >/dev/null || packages+=(chromium)
+        command -v chromedriver >/dev/null || packages+=(chromium-driver)
+        apt_install "${packages[@]}" || true
+    fi
+    browser_is_ready || fail "the page is tested in a real browser and needs Chromium ($(command -v chromium || echo none)) and its driver ($(command -v chromedriver || echo none))" \
+        "on Debian: sudo apt-get install chromium chromium-driver" \
+        "on Fedora: sudo dnf install chromium chromedriver;  elsewhere: put chromium and chromedriver of one version on the PATH"
+}
+
 case "${1:-}" in
 venv) install_lock "${2:?usage: tests/setup.sh venv LOCK}" ;;
 java) check_java ;;
 clients) check_clients ;;
+browser) check_browser ;;
 python) find_python ;;
-*) fail "usage: tests/setup.sh venv LOCK | java | clients | python" ;;
+*) fail "usage: tests/setup.sh venv LOCK | java | clients | browser | python" ;;
 esac

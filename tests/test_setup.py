@@ -171,3 +171,32 @@ def test_root_where_the_installation_fails_is_told_what_to_install(machine: Mach
     outcome = machine.setup("java")
     assert outcome.returncode == 1
     assert "need a JDK 17 or later (javac: 0) and Maven (none)" in outcome.stderr
+
+
+def test_chromium_and_its_driver_are_enough(machine: Machine) -> None:
+    machine.has("chromium", "exit 0")
+    machine.has("chromedriver", "exit 0")
+    outcome = machine.setup("browser")
+    assert (outcome.returncode, outcome.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("missing", ["chromium", "chromedriver"])
+def test_a_missing_browser_is_refused_with_what_to_install(machine: Machine, missing: str) -> None:
+    for name in {"chromium", "chromedriver"} - {missing}:
+        machine.has(name, "exit 0")
+    outcome = machine.setup("browser")
+    assert outcome.returncode == 1
+    assert "(none)" in outcome.stderr
+    assert "sudo apt-get install chromium chromium-driver" in outcome.stderr
+
+
+def test_root_on_debian_gets_the_missing_driver_alone(machine: Machine, tmp_path: Path) -> None:
+    machine.has("id", "echo 0")
+    machine.has("chromium", "exit 0")
+    driver = tmp_path / "bin" / "chromedriver"
+    install = f'echo "exit 0" > {driver}; /bin/chmod 755 {driver}'
+    machine.has("apt-get", f'echo "$@" >> {tmp_path}/apt.log; case "$*" in *install*) {install} ;; esac')
+    outcome = machine.setup("browser")
+    assert outcome.returncode == 0, outcome.stderr
+    installed = [line for line in (tmp_path / "apt.log").read_text().splitlines() if "install" in line]
+    assert [line.split()[-1] for line in installed] == ["chromium-driver"]

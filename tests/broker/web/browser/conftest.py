@@ -1,0 +1,35 @@
+"""One browser for all tests of the page, and the recorded store for it to look at."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker_harness import service_of
+from page_server import serving_page
+from storage.message_store import MessageStore
+from web_browser import Browser
+
+
+@pytest.fixture(scope="session")
+def one_browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    browser = Browser(tmp_path_factory.mktemp("browser"))
+    try:
+        yield browser
+    finally:
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def recorded_page(g1_store: Path) -> Iterator[str]:
+    with serving_page([service_of(MessageStore.open(g1_store))]) as origin:
+        yield origin
+
+
+@pytest.fixture
+def browser(one_browser: Browser, recorded_page: str) -> Iterator[Browser]:
+    """The browser on the recorded store; no test may leave anything in the browser's log that is wrong."""
+    one_browser.server = recorded_page
+    one_browser.complaints()
+    yield one_browser
+    assert one_browser.complaints() == []

@@ -1,0 +1,173 @@
+"""Messages of somebody who wants the page to run what they hold: it is shown, and nothing of it happens."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker_harness import service_of
+from page_server import serving_page
+from store_writer import StoreWriter
+from web_browser import Browser
+from web_questions import ApiOf
+
+FIRED = "window.fired"
+SET = f"{FIRED}=1"
+ATTACKS = {
+    "script": f"<script>{SET}</script>",
+    "closing": f"</pre></bdi></script></style><script>{SET}</script><img src=x onerror={SET}>",
+    "attribute": f'" onmouseover="{SET}" onfocus=\'{SET}\' autofocus x="',
+    "url": f"javascript:{SET}",
+    "svg": f"<svg onload={SET}><animate onbegin={SET}>",
+    "frame": "<iframe src='javascript:parent.fired=1'></iframe><meta http-equiv=refresh content='0;url=//evil'>",
+    "template": "{{constructor.constructor('fired=1')()}}${fired=1}",
+    "entity": "&lt;script&gt;fired=1&lt;/script&gt;&#x3c;img src=x onerror=fired=1&#x3e;",
+    "right to left": "safe\u202efdp.exe\u2066hidden\u2069\u200b\ufeff",
+    "style": "<style>*{display:none}</style><link rel=stylesheet href=//evil.example/x.css>",
+    "dialog": "<img src=x onerror=alert(1)><body onload=confirm(1)>",
+}
+TOPIC = "<img src=x onerror=fired=1>\u202e"
+BINARY = bytes(range(256)) * 4
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    writer = StoreWriter(tmp_path_factory.mktemp("hostile") / "store", segment_size=16 << 20)
+    for name, attack in ATTACKS.items():
+        # A blank would part one key into several.
+        key = attack.replace(" ", "\u00a0")
+        properties = {attack: attack, "name": name}
+        writer.append(TOPIC, attack.encode(), keys=key, unique_key=f"U-{attack}", tags=attack, properties=properties)
+    writer.append(TOPIC, json.dumps({"html": ATTACKS["closing"]}).encode(), keys="as-json")
+    writer.append(TOPIC, BINARY, keys="binary")
+    writer.append(TOPIC, b"<script>fired=1</script>" * 150_000, keys="huge")
+    writer.close()
+    return writer.root
+
+
+@pytest.fixture
+def browser(one_browser: Browser, hostile: Path) -> Iterator[Browser]:
+    from storage.message_store import MessageStore
+
+    with serving_page([service_of(MessageStore.open(hostile))]) as origin:
+        one_browser.server = origin
+        one_browser.complaints()
+        yield one_browser
+        one_browser.driver.get("about:blank")
+
+
+def assert_nothing_happened(browser: Browser) -> None:
+    assert browser.run(f"return {FIRED}") is None
+    # What an attack would have made: elements that the page never makes, and handlers in attributes.
+    made = "main :is(script, style, iframe, img, animate, link, meta, object, embed)"
+    assert not browser.all(made)
+    assert browser.run(
+        "return [...document.querySelectorAll('*')].flatMap((each) => [...each.attributes])"
+        ".every((one) => !one.name.startsWith('on'))"
+    )
+    assert browser.run(
+        "return [...document.querySelectorAll('a[href]')]"
+        ".every((each) => new URL(each.href).origin === location.origin)"
+    )
+    # Neither was anything tried that the policy had to forbid.
+    assert browser.complaints() == []
+
+
+@pytest.mark.parametrize("name", ATTACKS)
+def test_a_hostile_message_is_shown_and_not_run(browser: Browser, hostile: Path, name: str) -> None:
+    attack = ATTACKS[name]
+    browser.open("find", text=attack.replace(" ", "\u00a0"))
+    browser.see(".messages tbody tr")
+    assert_nothing_happened(browser)
+    browser.click(".messages a.open")
+    body = browser.see(".body-text pre")
+    shown = browser.run("return document.querySelector('.body-text pre').textContent")
+    if name == "right to left":
+        assert "U+202E" in body.text
+        browser.keep("hostile-rtl")
+    else:
+        assert shown == attack
+    browser.see(".life li")
+    browser.run(
+        "document.querySelectorAll('main *')"
+        ".forEach((each) => each.dispatchEvent(new MouseEvent('mouseover', {bubbles: true})))"
+    )
+    assert_nothing_happened(browser)
+    if name == "closing":
+        browser.keep("hostile")
+
+
+def test_a_hostile_topic_is_browsed_filtered_and_searched(browser: Browser) -> None:
+    browser.open("")
+    browser.click(".topics a.open", "onerror")
+    browser.see(".messages tbody tr")
+    browser.until(lambda: "14 messages" in browser.all(".histogram svg")[0].get_attribute("aria-label"))
+    assert_nothing_happened(browser)
+    browser.open("topic", topic=TOPIC, sql="<script>fired=1</script>")
+    browser.see(".notice.error", "<script>")
+    assert browser.run(f"return {FIRED}") is None
+    browser.complaints()  # the answer of 400
+    browser.open("search", contains="<script>")
+    browser.see(".list .end", "all there are")
+    assert_nothing_happened(browser)
+
+
+def test_an_address_that_a_stranger_made_runs_nothing(browser: Browser) -> None:
+    for view in ("find", "topic", "message", "search", "topics", "health"):
+        attack = ATTACKS["closing"]
+        browser.open(
+            view, text=attack, topic=attack, contains=attack, offset=attack, broker="" if view != "find" else attack
+        )
+        browser.until(lambda: browser.run("return document.readyState") == "complete")
+        browser.see("main *")
+        assert browser.run(f"return {FIRED}") is None
+    browser.complaints()
+
+
+def test_json_binary_and_huge_bodies_stay_what_they_are(browser: Browser) -> None:
+    browser.open("find", text="as-json")
+    browser.click(".messages a.open")
+    assert "</script>" in browser.see(".body-text pre", "html").text
+    browser.open("find", text="binary")
+    browser.click(".messages a.open")
+    assert "000000f0  f0 f1 f2" in browser.see("pre.hex").text
+    browser.open("find", text="huge")
+    browser.see(".messages tbody tr", "<script>fired=1</script>")
+    browser.click(".messages a.open")
+    browser.see(".body-panel", "The first 66 kB of 3.6 MB are shown.")
+    browser.click(".body-panel button", "Show up to")
+    browser.until(
+        lambda: browser.run("return document.querySelector('.body-text pre').textContent.length") == 3_600_000
+    )
+    assert_nothing_happened(browser)
+
+
+def test_no_script_of_anybody_runs_even_if_it_were_in_the_page(browser: Browser) -> None:
+    browser.open("")
+    browser.see(".topics tbody tr")
+    browser.run(
+        "const bad = document.createElement('script'); "
+        "try { bad.textContent = 'window.fired = 1'; document.body.append(bad); } catch {}"
+        "try { setTimeout('window.fired = 1'); } catch {}"
+        "try { document.body.innerHTML += '<img src=x onerror=fired=1>'; } catch {}"
+    )
+    assert browser.run(f"return {FIRED}") is None
+    assert any(
+        "Content Security Policy" in each or "TrustedHTML" in each or "TrustedScript" in each
+        for each in browser.complaints()
+    )
+
+
+def test_the_api_gives_hostile_texts_back_unchanged_and_as_json_alone(hostile: Path) -> None:
+    api = ApiOf(hostile)
+    for attack in ATTACKS.values():
+        answer = api.ask("/find", text=attack.replace(" ", "\u00a0"))
+        assert answer.headers["content-type"] == "application/json"
+        (found,) = [each for each in answer.json["messages"] if each["foundBy"] == "key"]
+        message = api.get("/message", offset=found["physicalOffset"])
+        assert message["body"]["text"] == attack or message["body"]["kind"] == "binary"
+        assert message["properties"][attack] == attack
+        assert message["tags"] == attack
+        download = api.ask("/message/body", offset=found["physicalOffset"])
+        assert (download.content, download.headers["content-type"]) == (attack.encode(), "application/octet-stream")

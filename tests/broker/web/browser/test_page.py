@@ -1,0 +1,300 @@
+"""The page in a real browser, over the recorded store: finding, browsing, health, the keyboard, the colours."""
+
+import re
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from selenium.webdriver.common.keys import Keys
+
+from golden_store import G1
+from web_browser import Browser
+
+PRODUCED = [line.split("\t") for line in (G1 / "produced.tsv").read_text("utf-8").splitlines() if line]
+PLAIN = PRODUCED[0]
+UNIQUE_KEY, OFFSET_ID = PLAIN[2], PLAIN[3]
+
+
+def test_the_first_view_lists_the_topics_with_their_messages(browser: Browser) -> None:
+    browser.open("")
+    row = browser.until(
+        lambda: [
+            each.text for each in browser.all(".topics tbody tr") if "TopicTest" in each.text and "52" in each.text
+        ]
+    )
+    assert re.search(r"TopicTest 4 52 2026-11-2\d", row[0].replace("\n", " "))
+    assert browser.driver.title == "Topics · RocketLens"
+    assert "broker-a · DefaultCluster" in browser.see("#store", "RocketLens").text
+    browser.keep("topics")
+
+
+@pytest.mark.parametrize(
+    ("text", "by"), [("OrderID188", "key"), (UNIQUE_KEY, "unique key"), (OFFSET_ID, "offset message id")]
+)
+def test_a_message_is_found_by_its_key_and_by_both_its_ids(browser: Browser, text: str, by: str) -> None:
+    browser.open("")
+    browser.find(text)
+    line = browser.see(".messages tbody tr", "Hello world")
+    assert f"by {by}" in line.text
+    assert "TopicTest" in line.text
+    # The first line has the focus: Enter opens it.
+    browser.until(lambda: "open" in (browser.driver.switch_to.active_element.get_attribute("class") or ""))
+    browser.press(Keys.ENTER)
+    assert "Hello world" in browser.see(".body-text pre").text
+    facts = browser.see(".facts").text
+    for told in ("TopicTest", "OrderID188", "TagA", UNIQUE_KEY, OFFSET_ID):
+        assert told in facts
+    assert browser.place == "/message?offset=0"
+    browser.see(".life li", "delivered")
+    browser.keep("message")
+
+
+def test_a_key_with_many_messages_is_listed_whole_and_says_so(browser: Browser) -> None:
+    browser.open("find", text="hotkey")
+    browser.see(".list .end", "40 messages, all there are.")
+    assert len(browser.all(".messages tbody tr")) == 40
+    browser.keep("find")
+
+
+def test_what_is_not_there_says_what_was_tried(browser: Browser) -> None:
+    browser.open("find", text="7F00000100002A9F00000000000FFFFF")
+    browser.see(".list .end", "No message has this")
+    assert "lies past the end" in browser.see(".tried").text
+
+
+def test_a_topic_is_browsed_by_queue_and_goes_on_by_cursor(browser: Browser) -> None:
+    browser.open("topic", topic="TopicTest", order="oldest")
+    browser.see(".list .end", "50 messages shown; there may be more.")
+    browser.click("button.more")
+    browser.see(".list .end", "52 messages, all there are.")
+    browser.see(".histogram + details table", "CG_TAG")
+    browser.keep("topic")
+    browser.click("details a", "Queue 2")
+    browser.see(".list .end", "13 messages, all there are.")
+    assert set(browser.texts(".messages td.queue")) == {"2"}
+    assert parse_qs(urlsplit(browser.place).query)["queueId"] == ["2"]
+    assert browser.texts(".messages td.offset") == [str(number) for number in range(12, -1, -1)]
+
+
+def test_a_bar_of_the_histogram_takes_its_time_by_mouse_and_by_keyboard(browser: Browser) -> None:
+    browser.open("topic", topic="TopicTest")
+    browser.see(".histogram .said", "52 messages")
+    bars = browser.until(lambda: browser.all(".histogram rect.target"))
+    filled = [
+        bar
+        for bar, drawn in zip(bars, browser.all(".histogram rect.bar"), strict=True)
+        if float(drawn.get_attribute("height") or 0)
+    ]
+    browser.run("document.querySelector('.histogram svg').focus()")
+    browser.press(Keys.ARROW_RIGHT, Keys.ENTER)
+    browser.see(".list .end", "1 message, all there are.")
+    whole = parse_qs(urlsplit(browser.place).query)
+    assert whole["begin"] == ["1795243505450"]
+    browser.click("button", "All times")
+    browser.see(".list .end", "50 messages shown")
+    browser.until(lambda: len(browser.all(".histogram rect.target")) == len(bars))
+    filled = [
+        bar
+        for bar, drawn in zip(browser.all(".histogram rect.target"), browser.all(".histogram rect.bar"), strict=True)
+        if float(drawn.get_attribute("height") or 0)
+    ]
+    filled[-1].click()
+    browser.until(lambda: "begin=1795243506320" in browser.place)
+    browser.see(".list .end", "1 message, all there are.")
+
+
+def test_a_filter_tells_how_many_pass_and_lists_them(browser: Browser) -> None:
+    browser.open("topic", topic="TopicTest")
+    browser.click(".filters select option[value=sql]")
+    browser.see(".filters .wide").send_keys("a > 10 AND a <= 30 AND region = 'hz'")
+    browser.click("button", "How many pass?")
+    browser.see(".preview", "10 of 52 messages (19 %) pass.")
+    browser.keep("filter")
+    browser.see(".filters .wide").send_keys(Keys.ENTER)
+    browser.see(".list .end", "10 messages, all there are.")
+    assert "sql=a" in browser.place
+
+
+def test_a_filter_that_cannot_be_read_is_drawn(browser: Browser) -> None:
+    browser.open("topic", topic="TopicTest")
+    browser.click(".filters select option[value=sql]")
+    browser.see(".filters .wide").send_keys("a >")
+    browser.click("button", "How many pass?")
+    assert "^" in browser.see(".notice.error", "a >").text
+    assert "status of 400" in "".join(browser.complaints())
+
+
+def test_times_are_typed_as_dates(browser: Browser) -> None:
+    browser.open("topic", topic="TopicTest")
+    begin = browser.see(".filters .time")
+    begin.send_keys("yesterday", Keys.ENTER)
+    browser.see(".notice.error", "is no time")
+    begin.clear()
+    begin.send_keys("1795243506300", Keys.ENTER)
+    browser.until(lambda: "begin=1795243506300" in browser.place)
+    browser.see(".list .end", "7 messages, all there are.")
+
+
+def test_health_is_a_picture_with_findings_over_offsets_and_over_time(browser: Browser) -> None:
+    browser.open("health")
+    browser.see(".chip.good", "nothing is wrong")
+    assert browser.see(".lanes svg").get_attribute("aria-label") == "Log: 100 %; Queues: 100 %; Index: 100 %"
+    assert "156,014" in browser.see(".axis").text
+    browser.keep("health")
+    browser.click(".picture button", "over time")
+    assert "06:45:45" in browser.see(".axis").text
+
+
+def test_bodies_are_shown_as_text_and_in_hex(browser: Browser) -> None:
+    browser.open("message", offset=3568)
+    assert browser.see(".body-text pre").text.startswith("abcdefgh")
+    browser.see(".body-panel", "text, 200,000 bytes, 40 B as stored (zstd)")
+    browser.click(".body-panel .tabs button", "Hex")
+    assert "00000000  61 62 63 64 65 66 67 68" in browser.see("pre.hex").text
+
+
+def test_content_is_searched_for(browser: Browser) -> None:
+    browser.open("search")
+    browser.see("input[name=contains]").send_keys("hash collide")
+    browser.click("button", "Search")
+    browser.see(".list .end", "2 messages, all there are.")
+    assert "Searched 156 kB of 156 kB (100 %)." in browser.see(".list .end").text
+    browser.keep("search")
+
+
+def test_the_keyboard_alone_is_enough(browser: Browser) -> None:
+    browser.open("")
+    browser.see(".topics a.open", "TopicTest")
+    browser.press("?")
+    browser.see("dialog.help", "next and previous line")
+    browser.keep("help")
+    browser.press(Keys.ESCAPE)
+    browser.until(lambda: not browser.all("dialog[open]"))
+    browser.press("/")
+    assert browser.driver.switch_to.active_element.get_attribute("id") == "text"
+    browser.press("hotkey", Keys.ENTER)
+    browser.see(".list .end", "40 messages")
+    browser.press(
+        "j",
+    )
+    browser.press("j")
+    browser.press("k")
+    second = browser.all(".messages a.open")[1]
+    assert browser.driver.switch_to.active_element == second
+    browser.press(Keys.ENTER)
+    browser.see(".body-text pre", "hot 38")
+    browser.press(Keys.ESCAPE)
+    browser.see(".list .end", "40 messages")
+    # Back is where it was left.
+    assert browser.driver.switch_to.active_element == browser.all(".messages a.open")[1]
+    browser.press("h")
+    browser.see("h1", "Health")
+    browser.see(".picture")
+    browser.press("t")
+    browser.see("h1", "Topics")
+    browser.see(".topics tbody tr", "52")
+
+
+def test_every_view_is_there_again_after_a_reload(browser: Browser) -> None:
+    for view, parameters, selector, text in (
+        ("find", {"text": "hotkey"}, ".list .end", "40 messages"),
+        ("message", {"topic": "TopicTest", "queueId": 2, "queueOffset": 1}, ".facts", "Aa"),
+        (
+            "topic",
+            {"topic": "TopicTest", "queueId": 1, "tag": "TagA", "order": "oldest"},
+            ".list .end",
+            "2 messages, all there are.",
+        ),
+        ("topics", {"contains": "Bulk"}, ".topics tbody tr", "300"),
+        ("search", {"contains": "hot 1", "topic": "TopicTest"}, ".list .end", "11 messages"),
+    ):
+        browser.open(view, **parameters)
+        browser.see(selector, text)
+        browser.driver.refresh()
+        browser.see(selector, text)
+
+
+def test_colours_follow_the_system_until_others_are_chosen(browser: Browser) -> None:
+    def ground() -> str:
+        return str(browser.run("return getComputedStyle(document.documentElement).backgroundColor"))
+
+    def system(scheme: str) -> None:
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
+
+    browser.open("message", offset=0)
+    browser.see(".life li")
+    light = ground()
+    system("dark")
+    dark = ground()
+    assert dark != light
+    browser.keep("dark")
+    browser.click("#theme")  # dark, whatever the system says
+    system("light")
+    assert ground() == dark
+    browser.driver.refresh()
+    browser.see(".life li")
+    assert ground() == dark
+    browser.press("d")
+    assert ground() == light
+    browser.press("d")
+    assert browser.run("return localStorage.getItem('theme')") is None
+
+
+def test_text_has_contrast_in_both_colours(browser: Browser) -> None:
+    """WCAG AA: 4.5 to 1, for the colours that text has on the grounds it stands on."""
+    for theme in ("light", "dark"):
+        browser.open("")
+        browser.run(f"document.documentElement.dataset.theme = '{theme}'")
+        colours = {
+            name: browser.run(f"return getComputedStyle(document.documentElement).getPropertyValue('--{name}')").strip()
+            for name in ("ink", "muted", "accent", "ground", "panel", "raised", "error", "warning", "good")
+        }
+        for text in ("ink", "muted", "accent", "error", "warning", "good"):
+            for ground in ("ground", "panel", "raised"):
+                assert contrast(colours[text], colours[ground]) >= 4.5, (theme, text, ground)
+
+
+def contrast(one: str, other: str) -> float:
+    lighter, darker = sorted((luminance(one), luminance(other)), reverse=True)
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_everything_that_can_be_pressed_has_a_name(browser: Browser) -> None:
+    nameless = """
+        return [...document.querySelectorAll("a, button, input, select")].filter((each) =>
+          !(each.textContent.trim() || each.getAttribute("aria-label") || each.labels?.length || each.title)).length"""
+    for view, parameters, selector in (
+        ("", {}, ".topics tbody tr"),
+        ("message", {"offset": 0}, ".life li"),
+        ("topic", {"topic": "TopicTest"}, ".messages tbody tr"),
+        ("search", {}, ".search-form"),
+        ("health", {}, ".picture"),
+    ):
+        browser.open(view, **parameters)
+        browser.see(selector)
+        assert browser.run(nameless) == 0, view
+
+
+def test_a_phone_needs_no_scrolling_sideways(browser: Browser) -> None:
+    browser.driver.set_window_size(390, 844)
+    try:
+        for view, parameters, selector in (
+            ("", {}, ".topics tbody tr"),
+            ("find", {"text": "hotkey"}, ".messages tbody tr"),
+            ("message", {"offset": 3568}, ".life li"),
+            ("topic", {"topic": "TopicTest"}, ".messages tbody tr"),
+            ("search", {}, ".search-form"),
+            ("health", {}, ".picture"),
+        ):
+            browser.open(view, **parameters)
+            browser.see(selector)
+            browser.keep(f"phone-{view or 'topics'}")
+            assert browser.run("return document.documentElement.scrollWidth <= innerWidth"), view
+    finally:
+        browser.driver.set_window_size(1400, 900)

@@ -1,0 +1,131 @@
+"""A real browser for the page: Chromium by its driver, and what a test waits for in it."""
+
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+from selenium.common.exceptions import StaleElementReferenceException
+from selenium.webdriver import Chrome, ChromeOptions
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.remote.webelement import WebElement
+from selenium.webdriver.support.wait import WebDriverWait
+
+ROOT = Path(__file__).parent.parent
+WAIT_SECONDS = 20
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--hide-scrollbars",
+)
+
+
+def screenshots() -> Path:
+    """Where pictures of what tests have seen are kept: $SCREENSHOTS, or build/screenshots."""
+    directory = Path(os.environ.get("SCREENSHOTS") or ROOT / "build" / "screenshots")
+    directory.mkdir(parents=True, exist_ok=True)
+    return directory
+
+
+def program(name: str) -> str:
+    """Where a program is; the driver's own search for one would ask the network."""
+    found = shutil.which(name)
+    assert found is not None, f"no {name}: tests/setup.sh browser"
+    return found
+
+
+class Browser:
+    """One browser; `server` is the origin that it is pointed at."""
+
+    def __init__(self, profile: Path) -> None:
+        options = ChromeOptions()
+        for flag in (*FLAGS, f"--user-data-dir={profile}", "--window-size=1400,900"):
+            options.add_argument(flag)
+        options.binary_location = program("chromium")
+        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+        options.set_capability("unhandledPromptBehavior", "ignore")
+        self.driver = Chrome(options=options, service=Service(program("chromedriver")))
+        self.server = ""
+
+    def close(self) -> None:
+        """End the browser."""
+        self.driver.quit()
+
+    def open(self, view: str, **parameters: Any) -> None:
+        """Open a view by its address, as one that was sent by a colleague."""
+        self.driver.get(f"{self.server}/{view}{'?' + urlencode(parameters) if parameters else ''}")
+
+    def until(self, condition: Callable[[], Any]) -> Any:
+        """Wait until a condition holds; what it came to."""
+
+        def holds(_driver: object) -> Any:
+            try:
+                return condition()
+            except StaleElementReferenceException:
+                return None
+
+        return WebDriverWait(self.driver, WAIT_SECONDS, poll_frequency=0.03).until(holds)
+
+    def all(self, selector: str) -> list[WebElement]:
+        """What a CSS selector finds now."""
+        return self.driver.find_elements(By.CSS_SELECTOR, selector)
+
+    def see(self, selector: str, text: str = "") -> WebElement:
+        """Wait for an element that is shown and holds a text."""
+
+        def found() -> WebElement | None:
+            shown = (each for each in self.all(selector) if each.is_displayed())
+            return next((each for each in shown if text in each.text), None)
+
+        element = self.until(found)
+        assert isinstance(element, WebElement)
+        return element
+
+    def click(self, selector: str, text: str = "") -> None:
+        """Click on what `see` finds, brought to the middle, where nothing lies over it."""
+        element = self.see(selector, text)
+        self.driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", element)
+        element.click()
+
+    def texts(self, selector: str) -> list[str]:
+        """The texts of what a selector finds now."""
+        return [each.text for each in self.all(selector)]
+
+    def press(self, *keys: str) -> None:
+        """Press keys, wherever the focus is."""
+        self.driver.switch_to.active_element.send_keys(*keys)
+
+    def find(self, text: str) -> None:
+        """Type a text into the box and press Enter."""
+        box = self.see("#text")
+        box.clear()
+        box.send_keys(text, Keys.ENTER)
+
+    @property
+    def place(self) -> str:
+        """Path and query of the view that is shown."""
+        return self.driver.current_url.removeprefix(self.server)
+
+    def run(self, script: str) -> Any:
+        """What a script returns."""
+        return self.driver.execute_script(script)
+
+    def complaints(self) -> list[str]:
+        """What the browser has logged since it was asked last: errors of scripts, and what the policy forbade."""
+        lines: list[dict[str, Any]] = self.driver.get_log("browser")
+        return [line["message"] for line in lines if line["level"] in ("SEVERE", "WARNING")]
+
+    def keep(self, name: str) -> None:
+        """Keep a picture of what is seen now."""
+        self.driver.save_screenshot(str(screenshots() / f"{name}.png"))
