@@ -67,19 +67,35 @@ def verify(options: dict[str, Any], progress: "Progress", launch: "Launch | None
     return run_verify(VerifyRequest(**options), progress, launch)
 
 
-def run_command(job: Job, *, as_json: bool, numba_cache: Path | None, goes_on: bool = True, **options: Any) -> NoReturn:
+def run_command(
+    job: Job,
+    *,
+    as_json: bool,
+    numba_cache: Path | None,
+    goes_on: bool = True,
+    kernels: tuple[str, ...] = KERNELS,
+    **options: Any,
+) -> NoReturn:
     """Run a job with the options of its request, report on stdout and end with the exit code.
 
-    `goes_on`: another run goes on where one was stopped.
+    `goes_on`: another run goes on where one was stopped; `kernels`: modules that import all that the job needs.
     """
-    report = run_job(job, as_json=as_json, numba_cache=numba_cache, goes_on=goes_on, **options)
+    report = run_job(job, as_json=as_json, numba_cache=numba_cache, goes_on=goes_on, kernels=kernels, **options)
     from spark_jobs.show_report import print_report
 
     print_report(report, as_json=as_json)
     sys.exit(report.exit_code)
 
 
-def run_job(job: Job, *, as_json: bool, numba_cache: Path | None, goes_on: bool = True, **options: Any) -> "Report":
+def run_job(
+    job: Job,
+    *,
+    as_json: bool,
+    numba_cache: Path | None,
+    goes_on: bool = True,
+    kernels: tuple[str, ...] = KERNELS,
+    **options: Any,
+) -> "Report":
     """Run a job with the options of its request; what ends it early ends the process, with a line and a code."""
     try:
         with _interruptible():
@@ -88,7 +104,7 @@ def run_job(job: Job, *, as_json: bool, numba_cache: Path | None, goes_on: bool 
             progress = _progress(as_json)
             use_numba_cache(numba_cache)
             with _launched(options, progress) as launch:
-                compile_apart(KERNELS, progress.note)
+                compile_apart(kernels, progress.note)
                 return job(options, progress, launch)
     except KeyboardInterrupt:
         _fail("stopped; run the same command again to go on" if goes_on else "stopped", STOPPED)

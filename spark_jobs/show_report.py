@@ -15,7 +15,7 @@ from spark_jobs.request import Report
 MOST_TOLD: Final = 20
 """Places of damage, and findings, that a person is told; a program is told all that are listed."""
 
-_VERBS: Final = {"rebuild": "rebuilt", "compact": "compacted", "verify": "verified"}
+_VERBS: Final = {"rebuild": "rebuilt", "compact": "compacted", "verify": "verified", "export": "exported"}
 
 
 def print_report(report: Report, *, as_json: bool) -> None:
@@ -43,6 +43,8 @@ def _lines(report: Report) -> Iterator[str]:
     yield _head(report)
     if report.command == "verify":
         yield from _findings(details)
+    elif report.command == "export":
+        yield f"{details['parts']} files of {details['format']}, {bytes_text(details['partBytes'])}, and manifest.json"
     else:
         yield from _index(details.get("index"))
         yield from _queues(details.get("queues"))

@@ -3,11 +3,11 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Final
 
 from protocol.errors import ConfigError
 from spark_jobs.log_ranges import check_storage
+from spark_jobs.times import parse_time
 from storage.columns.message_columns import KINDS, check_names
 from storage.columns.wanted import HIGHEST, LOWEST, Wanted
 from storage.filter.sql92 import parse
@@ -96,17 +96,11 @@ def _tags(text: str | None) -> frozenset[bytes] | None:
 
 
 def _time(given: Mapping[str, str], name: str, default: int) -> int:
-    """Milliseconds since 1970, or an ISO 8601 time, which is this machine's local time unless it has an offset."""
     text = given.get(name)
-    if text is None:
-        return default
-    if re.fullmatch(r"[0-9]{1,19}", text):
-        return min(int(text), HIGHEST)
     try:
-        moment = datetime.fromisoformat(text).astimezone()
-    except (ValueError, OverflowError, OSError) as error:
-        raise ConfigError(f"{name}: {text!r} is neither milliseconds nor a time like 2024-05-31T08:30:00") from error
-    return moment.microsecond // 1000 + int(moment.timestamp()) * 1000
+        return default if text is None else parse_time(text)
+    except ConfigError as error:
+        raise ConfigError(f"{name}: {error}") from error
 
 
 def _one_of(given: Mapping[str, str], name: str, choices: tuple[str, str]) -> str:

@@ -21,12 +21,12 @@ from broker.cli.view import view
 
 @click.group(
     cls=LazyGroup,
-    later={"verify": "spark_jobs.verify_store:verify_store"},
+    later={"export": "spark_jobs.export_store:export_store", "verify": "spark_jobs.verify_store:verify_store"},
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(package_name="rocketlens", prog_name="rocketlens")
 def main() -> None:
-    """Find messages in Apache RocketMQ store directories, without a broker; rebuild, compact and verify them.
+    """Find messages in Apache RocketMQ store directories, without a broker; export, rebuild, compact, verify them.
 
     Only `rebuild` and `compact` without --out change a store.
 

@@ -1,0 +1,23 @@
+"""How a person writes a time."""
+
+import re
+from datetime import datetime
+from typing import Final
+
+from protocol.errors import ConfigError
+
+LARGEST: Final = 2**63 - 1
+
+
+def parse_time(text: str) -> int:
+    """Milliseconds since 1970, or an ISO 8601 time, which is this machine's local time unless it has an offset.
+
+    In ms; raises ConfigError.
+    """
+    if re.fullmatch(r"[0-9]{1,19}", text):
+        return min(int(text), LARGEST)
+    try:
+        moment = datetime.fromisoformat(text).astimezone()
+    except (ValueError, OverflowError, OSError) as error:
+        raise ConfigError(f"{text!r} is neither milliseconds nor a time like 2024-05-31T08:30:00") from error
+    return moment.microsecond // 1000 + int(moment.timestamp()) * 1000

@@ -1,0 +1,104 @@
+"""Put asterisks in the place of what a reader of an export may not see.
+
+What is masked is a column or a property (`properties.NAME`). Keys, tag and unique key stand in the properties too, so
+each of them is masked in both; with the body goes its CRC, by which it could be guessed.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from protocol.errors import ConfigError
+from storage.columns.message_columns import KINDS, Columns
+from storage.columns.texts import Places, TextLists, TextMaps, Texts
+
+MASKED: Final = b"***"
+PROPERTY: Final = "properties."
+PROPERTIES_OF: Final = {"keys": "KEYS", "tags": "TAGS", "unique_key": "UNIQ_KEY"}
+MASKABLE: Final = ("body", "keys", "tags", "unique_key", "born_host", "store_host", "properties")
+
+
+@dataclass(frozen=True)
+class Mask:
+    """Columns and properties that are masked."""
+
+    columns: frozenset[str]
+    properties: frozenset[str]
+
+    def apply(self, columns: Columns) -> Columns:
+        """The columns with asterisks; what is not there stays so."""
+        masked = dict(columns)
+        for name in self.columns & columns.keys():
+            column = masked[name]
+            if isinstance(column, Texts):
+                masked[name] = _masked(column)
+            elif isinstance(column, TextLists):
+                masked[name] = TextLists(column.offsets, _masked(column.texts))
+            elif isinstance(column, TextMaps):
+                masked[name] = TextMaps(column.offsets, column.names, _masked(column.values))
+            else:
+                masked[name] = np.zeros_like(column)
+        properties = masked.get("properties")
+        if self.properties and isinstance(properties, TextMaps):
+            masked["properties"] = _without(properties, self.properties)
+        return Columns(columns.count, masked)
+
+
+def read_mask(fields: Iterable[str]) -> Mask:
+    """The mask of fields as a person names them: columns, `hosts` for both, `properties.NAME`; raises ConfigError."""
+    columns, properties = set[str](), set[str]()
+    for field in fields:
+        if field.startswith(PROPERTY) and len(field) > len(PROPERTY):
+            properties.add(field.removeprefix(PROPERTY))
+        elif field == "hosts":
+            columns |= {"born_host", "store_host"}
+        elif field in MASKABLE:
+            columns.add(field)
+        else:
+            raise ConfigError(f"no field {field!r} to mask: expected {', '.join(MASKABLE)}, hosts or {PROPERTY}NAME")
+    for column, name in PROPERTIES_OF.items():
+        if column in columns or name in properties:
+            columns.add(column)
+            properties.add(name)
+    if "body" in columns:
+        columns.add("body_crc")
+    assert columns <= KINDS.keys()
+    return Mask(frozenset(columns), frozenset(properties))
+
+
+def _masked(texts: Texts) -> Texts:
+    """Asterisks for each text that is there."""
+    there = np.ones(len(texts), np.int64) if texts.present is None else texts.present.astype(np.int64)
+    offsets = np.zeros(len(texts) + 1, np.int32)
+    offsets[1:] = np.cumsum(there * len(MASKED))
+    data = np.tile(np.frombuffer(MASKED, np.uint8), int(there.sum()))
+    return Texts(offsets, data, texts.present)
+
+
+def _without(maps: TextMaps, names: Iterable[str]) -> TextMaps:
+    """Maps with asterisks for the values of some names."""
+    masked = np.zeros(len(maps.names), np.bool_)
+    for name in names:
+        masked |= _equal(maps.names, name.encode("utf-8", "replace"))
+    values = maps.values
+    places = Places(
+        values.offsets[:-1].astype(np.int64) + values.data.ctypes.data, np.diff(values.offsets).astype(np.int64)
+    )
+    rows = np.flatnonzero(masked)
+    if rows.size:
+        places.put(rows.tolist(), [MASKED] * rows.size)
+    return TextMaps(maps.offsets, maps.names, places.gather())
+
+
+def _equal(texts: Texts, wanted: bytes) -> npt.NDArray[np.bool_]:
+    """Which texts are one."""
+    starts = texts.offsets[:-1].astype(np.int64)
+    equal: npt.NDArray[np.bool_] = np.equal(np.diff(texts.offsets), len(wanted))
+    rows = np.flatnonzero(equal)
+    if rows.size and wanted:
+        taken = texts.data[starts[rows][:, None] + np.arange(len(wanted))]
+        equal[rows] = (taken == np.frombuffer(wanted, np.uint8)).all(axis=1)
+    return equal

@@ -1,0 +1,108 @@
+"""`rocketlens export`: what its options ask for, and a run that is killed and goes on."""
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from column_rows import expected_rows
+from command_line import rocketlens
+from interop.stages import wait_until
+from process import COMMAND, ROOT
+from spark_jobs import command_run
+from spark_jobs.damage import Damage
+from spark_jobs.export import ExportRequest
+from spark_jobs.request import Report
+from store_writer import StoreWriter
+
+START_SECONDS = 180
+
+OPTIONS = {
+    "--topic A --topic B": {"topics": ("A", "B")},
+    "--from 5 --to 1970-01-01T00:00:01+00:00": {"begin": 5, "end": 1000},
+    "--tag A||B": {"tag": "A||B"},
+    "--where a>5": {"where": "a>5"},
+    "--columns topic,body": {"columns": ("topic", "body")},
+    "--mask body --mask hosts": {"masked": ("body", "hosts")},
+    "--commit-log /a,/b": {"commit_log_directories": ("/a", "/b")},
+    "--storage-options {}": {"storage": "{}"},
+    "--fresh": {"fresh": True},
+    "--master spark://h:7077": {"master": "spark://h:7077"},
+    "--conf spark.a=1": {"settings": {"spark.a": "1"}},
+}
+
+
+@pytest.fixture
+def requests(monkeypatch: pytest.MonkeyPatch) -> list[ExportRequest]:
+    """What was asked for; nothing is compiled or run."""
+    found: list[ExportRequest] = []
+
+    def run(request: ExportRequest, progress: object, launch: object) -> Report:
+        found.append(request)
+        damage = Damage("/s/0", 7, 5, "an intact record", "gone")
+        details = {"format": request.format, "parts": 3, "partBytes": 2048}
+        return Report(command="export", store=request.store, out=request.out, details=details, damages=[damage])
+
+    monkeypatch.setattr("spark_jobs.export.run_export", run)
+    monkeypatch.setattr(command_run, "compile_apart", lambda modules, tell: None)
+    monkeypatch.setattr(command_run.signal, "signal", lambda number, handler: None)
+    return found
+
+
+@pytest.mark.parametrize("options", [*OPTIONS, ""])
+def test_an_option_reaches_the_request(requests: list[ExportRequest], tmp_path: Path, options: str) -> None:
+    store, out = str(tmp_path / "none"), str(tmp_path / "out")
+    assert rocketlens("export", store, "--format", "csv", "--out", out, *options.split()).code == 4
+    assert requests == [ExportRequest(store=store, out=out, format="csv", **OPTIONS.get(options, {}))]
+
+
+def test_the_report_tells_files_and_damage(requests: list[ExportRequest], tmp_path: Path) -> None:
+    outcome = rocketlens("export", tmp_path / "none", "--format", "csv", "--out", tmp_path / "out")
+    assert "3 files of csv, 2.05 kB, and manifest.json" in outcome.text
+    assert "gone" in outcome.text
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--format", "xml", "--out", "o"],
+        ["--format", "csv"],
+        ["--format", "csv", "--out", "o", "--from", "soon"],
+    ],
+)
+def test_wrong_usage_is_told_at_once(words: list[str], tmp_path: Path) -> None:
+    assert rocketlens("export", tmp_path, *words).code == 2
+
+
+def test_nothing_is_written_into_a_store(g1_store: Path) -> None:
+    outcome = rocketlens("export", g1_store, "--format", "csv", "--out", g1_store / "export")
+    assert (outcome.code, "lies inside the store" in outcome.errors) == (2, True)
+
+
+def test_a_killed_export_goes_on(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store", segment_size=1024)
+    while len(writer.log.segments) < 40:
+        writer.append("T", b"x" * 100)
+    writer.close()
+    command = [*COMMAND, "export", str(writer.root), "--format", "ndjson", "--out", str(tmp_path / "out"), "--json"]
+    process = subprocess.Popen(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, process_group=0
+    )
+    try:
+        wait_until(lambda: len(list((tmp_path / "out").glob("part-*"))) > 3, "the first parts", START_SECONDS)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+    assert not (tmp_path / "out" / "manifest.json").exists()
+    kept = {path.name: path.stat().st_ino for path in (tmp_path / "out" / ".rocketlens-work").glob("run-*/done/*")}
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    report = json.loads(done.stdout)
+    assert kept
+    assert report["resumed"]
+    lines = [line for path in sorted((tmp_path / "out").glob("part-*")) for line in path.read_text().splitlines()]
+    assert [json.loads(line)["physical_offset"] for line in lines] == [
+        row["physical_offset"] for row in expected_rows(writer.records)
+    ]
