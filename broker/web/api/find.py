@@ -48,7 +48,7 @@ class Tried(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class FindAnswer(msgspec.Struct, rename="camel", kw_only=True):
-    """What was found, what was tried, and topics whose name holds the text.
+    """What was found, what was tried, and topics whose name holds the text; `topics_left_out` are more of these.
 
     `cursor` is there when not all was looked at: because of the limit, or of the time. `incomplete` says what may be
     missing even so.
@@ -57,6 +57,7 @@ class FindAnswer(msgspec.Struct, rename="camel", kw_only=True):
     messages: list[MessageLine]
     tried: list[Tried]
     topics: list[str]
+    topics_left_out: int
     topics_searched: int
     topics_to_search: int
     incomplete: str | None
@@ -84,10 +85,12 @@ def find(asked: Asked, question: FindQuestion) -> FindAnswer:
         search.go_on(Place())
     else:
         search.go_on(decode_cursor(question.cursor, Place))
+    named = [name for name in names if text in name] if question.cursor is None else []
     return FindAnswer(
         messages=search.messages,
         tried=list(search.tried.values()),
-        topics=[name for name in names if text in name][:MOST_TOPICS] if question.cursor is None else [],
+        topics=named[:MOST_TOPICS],
+        topics_left_out=max(len(named) - MOST_TOPICS, 0),
         topics_searched=search.searched,
         topics_to_search=len(names) * len(KINDS),
         incomplete=search.incomplete,

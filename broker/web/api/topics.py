@@ -12,8 +12,8 @@ from protocol.errors import StoreError
 from storage.message_copies import Stage, stage_of
 from storage.queue import Queue
 
-MOST_GROUPS: Final = 500
-"""Consumer groups of a topic that are told."""
+MOST_OFFSETS: Final = 256
+"""Queues of a topic of which it is told where a group reads next."""
 
 
 class TopicsQuestion(Question):
@@ -45,11 +45,13 @@ class TopicsAnswer(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class TopicQuestion(Question):
-    """A topic; its queues come in pieces."""
+    """A topic; its queues come in pieces, and so do the groups: `cursor` and `groupsCursor` go on with each."""
 
     topic: Topic
     limit: Annotated[int, Meta(ge=1, le=2048)] = 256
     cursor: Cursor | None = None
+    groups_limit: Annotated[int, Meta(ge=1, le=500)] = 100
+    groups_cursor: Cursor | None = None
 
 
 class QueueLine(msgspec.Struct, rename="camel", kw_only=True):
@@ -64,22 +66,27 @@ class QueueLine(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class GroupLine(msgspec.Struct, rename="camel", kw_only=True):
-    """A consumer group of the topic: what it has not consumed yet, by queue id."""
+    """A consumer group of the topic: what it has not consumed yet, and where it reads next by queue id.
+
+    `offsets_left_out` queues have such an offset too.
+    """
 
     group: str
     lag: int
     next_offsets: dict[str, int]
+    offsets_left_out: int
 
 
 class TopicAnswer(msgspec.Struct, rename="camel", kw_only=True):
-    """A topic with its queues by id, and the groups that have committed offsets in it."""
+    """A topic with its queues by id, and the groups that have committed offsets in it by name."""
 
     topic: str
     kind: str
     queue_count: int
     queues: list[QueueLine]
     groups: list[GroupLine]
-    groups_left_out: int
+    group_count: int
+    groups_cursor: str | None
     cursor: str | None
 
 
@@ -109,13 +116,17 @@ def topic(asked: Asked, question: TopicQuestion) -> TopicAnswer:
     left = [queue_id for queue_id in ids if queue_id > after]
     page = left[: question.limit]
     groups = [group for group in asked.service.offsets.groups_of(question.topic) if asked.may_see_group(group)]
+    last = None if question.groups_cursor is None else decode_cursor(question.groups_cursor, str)
+    rest = groups if last is None else [group for group in groups if group > last]
+    shown = rest[: question.groups_limit]
     return TopicAnswer(
         topic=question.topic,
         kind=kind_of(question.topic),
         queue_count=len(ids),
         queues=[_queue_line(asked, question.topic, queue_id) for queue_id in page],
-        groups=[_group_line(asked, group, question.topic) for group in groups[:MOST_GROUPS]],
-        groups_left_out=max(len(groups) - MOST_GROUPS, 0),
+        groups=[_group_line(asked, group, question.topic) for group in shown],
+        group_count=len(groups),
+        groups_cursor=encode_cursor(shown[-1]) if len(rest) > len(shown) else None,
         cursor=encode_cursor(page[-1]) if len(left) > len(page) else None,
     )
 
@@ -186,4 +197,9 @@ def _group_line(asked: Asked, group: str, topic: str) -> GroupLine:
         except StoreError:
             continue
         lag += 0 if queue is None else max(queue.max_offset - offset, 0)
-    return GroupLine(group=group, lag=lag, next_offsets={str(each): offsets[each] for each in sorted(offsets)[:2048]})
+    return GroupLine(
+        group=group,
+        lag=lag,
+        next_offsets={str(each): offsets[each] for each in sorted(offsets)[:MOST_OFFSETS]},
+        offsets_left_out=max(len(offsets) - MOST_OFFSETS, 0),
+    )

@@ -11,7 +11,7 @@ const HELP = [
   ["Esc", "out of the box, or back to where you came from"],
   ["m", "more of the list"],
   ["t  s  h", "topics, search, health"],
-  ["← →", "in a histogram: the bar before and after; Enter takes its time, Backspace all of it"],
+  ["←  →", "in a histogram: the bar before and after; Enter takes its time, Backspace all of it"],
   ["d", "dark, light, or as the system"],
   ["?", "this help"],
 ];

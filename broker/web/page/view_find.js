@@ -27,7 +27,8 @@ export async function findView(parameters, context) {
         const known = counts.get(each.kind) ?? { found: 0, note: "" };
         counts.set(each.kind, { found: known.found + each.found, note: known.note || each.note });
       }
-      if (last.topics.length) clear(topics, el("span", { class: "muted" }, "Topics named so: "), last.topics.map((topic) => link("topic", { topic }, foreign(topic, { class: "chip" }))));
+      if (last.topics.length) clear(topics, el("span", { class: "muted" }, "Topics named so: "), last.topics.map((topic) => link("topic", { topic }, foreign(topic, { class: "chip" }))),
+        last.topicsLeftOut ? link("topics", { contains: text, system: 1 }, `and ${number(last.topicsLeftOut)} more`) : null);
       if (last.incomplete) clear(warning, notice(`Something may be missing: ${last.incomplete}`, "warning"));
       drawTried(tried, counts);
       const part = last.topicsToSearch ? last.topicsSearched / last.topicsToSearch : 1;

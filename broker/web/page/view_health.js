@@ -70,7 +70,7 @@ function findings(list) {
   return el("section", { "aria-label": "Findings" }, el("h2", {}, "Findings"), list.map((finding) => el("article", { class: `finding ${finding.severity}` },
     el("h3", {}, el("span", { class: `chip ${finding.severity === "info" ? "quiet" : finding.severity}` }, finding.severity), " ", foreign(finding.check.replaceAll("_", " ")),
       finding.place ? el("span", { class: "muted mono" }, " ", foreign(finding.place)) : null,
-      finding.physicalOffset !== null ? link("message", { offset: finding.physicalOffset }, ` at ${number(finding.physicalOffset)}`) : null),
+      finding.physicalOffset !== null ? link("message", { offset: finding.physicalOffset }, " look there") : null),
     el("p", {}, foreign(finding.found)),
     finding.meaning ? el("p", {}, el("b", {}, "Means: "), foreign(finding.meaning)) : null,
     finding.remedy ? el("p", {}, el("b", {}, "Mends it: "), foreign(finding.remedy, { class: /^rocketlens /.test(finding.remedy) ? "mono command" : "" }), copyButton(finding.remedy)) : null)));

@@ -141,7 +141,7 @@ async function describe(context, state, about) {
   const messages = answer.queues.reduce((sum, queue) => sum + queue.maxOffset - queue.minOffset, 0);
   clear(about, `${plural(answer.queueCount, "queue")}, ${answer.cursor ? "more than " : ""}${plural(messages, "message")}`);
   const details = el("details", { class: "panel", open: answer.queueCount <= 8 && !state.tag && !state.sql && innerWidth > 900 },
-    el("summary", {}, "Queues and groups"), el("div", { class: "columns even" }, queueTable(context, state, answer), groupTable(answer)));
+    el("summary", {}, "Queues and groups"), el("div", { class: "columns even" }, queueTable(context, state, answer), groupTable(context, state, answer)));
   context.main.querySelector(".histogram").after(details);
 }
 
@@ -166,9 +166,20 @@ function queueTable(context, state, first) {
   return el("div", { class: "scroll" }, el("table", {}, el("thead", {}, el("tr", {}, ["Queue", "From", "To", "Messages", "Last stored"].map((text, at) => el("th", { scope: "col", class: at ? "number" : null }, text)))), body), more);
 }
 
-function groupTable(answer) {
+function groupTable(context, state, answer) {
+  const body = el("tbody");
+  const more = el("button", { type: "button" }, "More groups");
+  let cursor = answer.groupsCursor;
+  const add = (groups) => body.append(...groups.map((group) => el("tr", {}, el("td", {}, foreign(group.group)), el("td", { class: `number ${group.lag ? "warning" : ""}` }, number(group.lag)))));
+  more.addEventListener("click", async () => {
+    const next = await ask("/topic", { topic: state.topic, limit: 1, groupsCursor: cursor }, context.signal);
+    add(next.groups);
+    cursor = next.groupsCursor;
+    more.hidden = cursor === null;
+  });
+  more.hidden = cursor === null;
+  add(answer.groups);
   if (!answer.groups.length) return el("p", { class: "muted" }, "No consumer group that you may see has committed an offset here.");
   return el("div", { class: "scroll" }, el("table", {}, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Group"), el("th", { scope: "col", class: "number" }, "Not consumed yet"))),
-    el("tbody", {}, answer.groups.map((group) => el("tr", {}, el("td", {}, foreign(group.group)), el("td", { class: `number ${group.lag ? "warning" : ""}` }, number(group.lag)))))),
-    answer.groupsLeftOut ? el("p", { class: "muted" }, `${number(answer.groupsLeftOut)} more groups are not listed.`) : null);
+    body), more);
 }

@@ -29,11 +29,14 @@ export async function topicsView(parameters, context) {
     table.hidden = shown === 0;
     clear(count, `${number(shown)} of ${plural(answer.total, "topic")} shown${cursor ? "; there are more" : own.checked || shown === answer.total ? "" : ", the broker's own left out"}`);
     // Counting opens every queue, so it comes after what can be shown at once.
-    const counted = await ask("/topics", { ...asked, counts: true, milliseconds: 2000 }, context.signal);
-    if (mine !== turn) return;
-    for (const topic of counted.topics) {
-      const known = rows.get(topic.topic);
-      if (known && topic.messages !== null) fillCounts(known, topic);
+    // What there was no time for is asked again, as long as more gets counted.
+    for (let done = -1, all = answer.topics.length; done < all;) {
+      const counted = await ask("/topics", { ...asked, counts: true, milliseconds: 2000 }, context.signal);
+      if (mine !== turn) return;
+      const known = counted.topics.filter((topic) => topic.messages !== null);
+      for (const topic of known) if (rows.has(topic.topic)) fillCounts(rows.get(topic.topic), topic);
+      if (known.length <= done) return;
+      done = known.length;
     }
   }
 

@@ -15,11 +15,13 @@ from pathlib import Path
 
 import pytest
 
+from acl_file import ADMIN, ADMIN_SECRET, PLAIN_ACL, READER, READER_SECRET, SECRETS
 from broker.config import Endpoint
 from lane_requests import query, view
 from metric_figures import Figures, figure, read_figures
 from process import ROOT, Serving, rocketlens, serving_process
 from protocol.frame import FrameDecoder
+from web_questions import keys
 
 DEADLINE_SECONDS = 20.0
 
@@ -130,3 +132,27 @@ def test_without_http_nothing_of_it_is_loaded() -> None:
     code = "import sys, broker.cli.serving, broker.server, broker.request_families; print(*sys.modules)"
     outcome = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     assert not {"prometheus_client", "starlette", "uvicorn", "anyio"} & {*outcome.stdout.split()}
+
+
+def api_status(server: Serving, path: str, **headers: str) -> int:
+    request = urllib.request.Request(f"http://127.0.0.1:{server.http_port}/api/v1{path}", headers=headers)
+    try:
+        with urllib.request.urlopen(request, timeout=DEADLINE_SECONDS) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def test_several_workers_serve_one_page_that_asks_for_the_keys_of_the_port(g1_store: Path, tmp_path: Path) -> None:
+    (tmp_path / "plain_acl.yml").write_text(PLAIN_ACL)
+    options = ["--http", "0", "--workers", "2", "--acl", str(tmp_path / "plain_acl.yml"), "--http-host", "ops.example"]
+    with serving_process(g1_store, tmp_path, *options) as server:
+        assert status_of(server, "/") == 200
+        assert status_of(server, "/page/main.js") == 200
+        assert api_status(server, "/store") == 401
+        for host, status in (("ops.example", 200), ("localhost", 200), ("evil.example", 403)):
+            assert api_status(server, "/find?text=hotkey", Host=host, **keys(READER, READER_SECRET)) == status
+        assert api_status(server, "/health", **keys(READER, READER_SECRET)) == 403
+        assert api_status(server, "/health", **keys(ADMIN, ADMIN_SECRET)) == 200
+        assert server.stop() == 0
+        assert not any(secret in server.errors.read_text() for secret in SECRETS)

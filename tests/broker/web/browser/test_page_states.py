@@ -1,0 +1,132 @@
+"""The page where things are not as they should be: keys, several stores, damage, long work that is stopped."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from selenium.webdriver.common.keys import Keys
+
+from acl_file import ADMIN, ADMIN_SECRET, PLAIN_ACL, READER, READER_SECRET
+from broker_harness import service_of
+from page_server import serving_page
+from storage.message_store import MessageStore
+from store_writer import StoreWriter
+from web_browser import Browser
+
+
+@pytest.fixture
+def lone(one_browser: Browser) -> Iterator[Browser]:
+    """The browser, pointed nowhere yet, its tab empty of keys."""
+    yield one_browser
+    one_browser.run("try { sessionStorage.clear(); } catch {}")
+    one_browser.driver.get("about:blank")
+    one_browser.complaints()
+
+
+def log_in(browser: Browser, access_key: str, secret: str) -> None:
+    browser.see("#login input[name=access]").send_keys(access_key)
+    browser.see("#login input[name=secret]").send_keys(secret, Keys.ENTER)
+
+
+def test_the_page_asks_for_the_keys_that_clients_have(lone: Browser, g1_store: Path, tmp_path: Path) -> None:
+    accounts = tmp_path / "plain_acl.yml"
+    accounts.write_text(PLAIN_ACL)
+    with serving_page([service_of(MessageStore.open(g1_store))], accounts) as origin:
+        lone.server = origin
+        lone.open("topic", topic="TopicTest")
+        lone.see("dialog.login", "This server asks for keys")
+        lone.keep("login")
+        log_in(lone, READER, "wrong-secret")
+        lone.see("dialog.login .notice.error", "is wrong")
+        log_in(lone, READER, READER_SECRET)
+        lone.see(".list .end", "50 messages shown")
+        assert READER in lone.see("#keys").text
+        # The keys are for this tab, and outlive a reload in it.
+        lone.driver.refresh()
+        lone.see(".list .end", "50 messages shown")
+        assert READER_SECRET not in lone.driver.page_source
+        assert READER_SECRET not in lone.driver.current_url
+        lone.open("health")
+        lone.see(".notice.error", "administrators")
+        lone.click("#keys")
+        lone.see("dialog.login")
+        log_in(lone, ADMIN, ADMIN_SECRET)
+        lone.open("health")
+        lone.see(".chip.good", "nothing is wrong")
+
+
+def test_each_of_several_stores_is_a_choice_away_and_stays_in_the_address(lone: Browser, tmp_path: Path) -> None:
+    services = []
+    for name in ("broker-a", "broker-b"):
+        writer = StoreWriter(tmp_path / name, broker_name=name)
+        writer.append(f"topic-of-{name}", b"hello from " + name.encode(), keys="greeting")
+        writer.close()
+        services.append(service_of(MessageStore.open(tmp_path / name), broker_name=name))
+    with serving_page(services) as origin:
+        lone.server = origin
+        lone.open("")
+        lone.see(".topics a.open", "topic-of-broker-a")
+        lone.click("#broker option[value=broker-b]")
+        lone.click(".topics a.open", "topic-of-broker-b")
+        lone.see(".messages tbody tr", "hello from broker-b")
+        assert "broker=broker-b" in lone.place
+        lone.find("greeting")
+        lone.click(".messages a.open")
+        lone.see(".body-text pre", "hello from broker-b")
+        lone.driver.refresh()
+        lone.see(".body-text pre", "hello from broker-b")
+        assert "broker-b" in lone.see("#store", "RocketLens").text
+        assert lone.complaints() == []
+
+
+@pytest.fixture(scope="module")
+def damaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    writer = StoreWriter(tmp_path_factory.mktemp("damaged") / "store", segment_size=65536)
+    written = [writer.append("orders", b"order %d " % number * 40, keys=f"o{number}") for number in range(400)]
+    for number in (*range(100, 120), 250):
+        writer.overwrite(written[number].physical_offset + 4, b"\xff\xff\xff\xff")
+    writer.overwrite(written[300].physical_offset + 120, b"!")
+    for number in range(600):
+        indexed = number < 200
+        writer.append("orders", b"later %d " % number * 30, keys=f"l{number}", index=indexed, queue=number < 500)
+    writer.close()
+    return writer.root
+
+
+def test_damage_is_marked_in_the_picture_and_told_with_what_mends_it(lone: Browser, damaged: Path) -> None:
+    with serving_page([service_of(MessageStore.open(damaged))]) as origin:
+        lone.server = origin
+        lone.open("health")
+        lone.see(".chip.error", "error")
+        assert lone.all(".lanes rect.damage")
+        label = lone.see(".lanes svg").get_attribute("aria-label") or ""
+        assert "damaged or missing" in label
+        assert "Index: 100 %" not in label
+        assert "rocketlens rebuild" in lone.see("section[aria-label=Findings]").text
+        lone.keep("health-damaged")
+        lone.click(".finding a[href*='122320']", "look there")
+        lone.see("main", "no message there")
+        lone.open("topic", topic="orders", order="oldest")
+        lone.see("button.more")
+        for shown in (100, 150):
+            lone.click("button.more")
+            lone.see(".list .end", f"{shown} messages shown")
+        assert "cannot be read" in lone.see(".list .end").text
+
+
+def test_long_work_shows_how_far_it_is_and_stops(lone: Browser, damaged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from broker.web.api.asked import Asked
+
+    # Each answer has the time for one step.
+    monkeypatch.setattr(Asked, "allow", lambda self, _milliseconds: setattr(self, "deadline", 0.0))
+    monkeypatch.setattr("broker.web.api.preview.MESSAGES_AT_ONCE", 1)
+    with serving_page([service_of(MessageStore.open(damaged))]) as origin:
+        lone.server = origin
+        lone.open("topic", topic="orders", tag="*")
+        lone.see("h1", "orders")
+        lone.click("button", "How many pass?")
+        lone.see(".work .progress-text", "pass so far")
+        lone.keep("progress")
+        lone.click(".work button.stop")
+        assert "were not looked at" in lone.see(".preview", "pass").text
+        assert not [each for each in lone.all(".work") if each.is_displayed()]
