@@ -6,6 +6,7 @@ which; in msgpack it is bytes. A body that cannot be decompressed is given as it
 """
 
 import base64
+import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -29,6 +30,9 @@ BODY_PREVIEW = 60
 
 LONGEST_BODY = 20_000
 """Characters of a body shown to a person; programs get all."""
+
+CONTROLS = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+"""Bytes that are none of a text, in whatever place: UTF-8 has them for these characters alone."""
 
 NUMBERS = ("QUEUE", "OFFSET", "PHYSICAL")
 """Columns of a table that stand to the right."""
@@ -74,10 +78,9 @@ def message_fields(message: Message) -> Fields:
 def text_of(body: bytes) -> str | None:
     """A body as text, None if it is none: UTF-8, and nothing in it that a terminal or an editor would obey."""
     try:
-        text = body.decode()
+        return None if CONTROLS.search(body) else body.decode()
     except UnicodeDecodeError:
         return None
-    return text if all(character >= " " or character in "\t\n\r" for character in text) and "\x7f" not in text else None
 
 
 def time_text(timestamp: int) -> str:

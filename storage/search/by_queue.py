@@ -13,6 +13,7 @@ import numpy.typing as npt
 from protocol.java_hash import java_hash
 from storage.consume_queue import ConsumeQueue
 from storage.queue import FILLER_SIZE
+from storage.search.ascending import ascending
 from storage.search.by_time import record_from
 from storage.snapshot import Snapshot
 
@@ -44,7 +45,7 @@ def offsets_by_queue(snapshot: Snapshot, topic: str, tag: str | None, start: int
             return None
         if tag is not None:
             found.append(queue.offsets_with_tag(java_hash(tag), start, stop))
-    return np.unique(np.concatenate(found))
+    return ascending(np.concatenate(found))
 
 
 def dispatched_to(snapshot: Snapshot) -> int:

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from protocol.java_hash import java_hash
+from storage.search.ascending import ascending
 from storage.tail_index import Hashes
 
 _UNITS = "utf-16-le"
@@ -34,7 +35,7 @@ class KeyHashes:
 
     def within_any(self, topics: Iterable[str]) -> Hashes:
         """Those of all topics, ascending, each once."""
-        return np.unique(np.concatenate([np.empty(0, np.int32), *map(self.within, topics)]))
+        return ascending(np.concatenate([np.empty(0, np.int32), *map(self.within, topics)]))
 
 
 def _length(key: str) -> int:

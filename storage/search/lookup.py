@@ -16,6 +16,7 @@ from protocol.errors import BadMessageId
 from protocol.message import Message, decode_message
 from protocol.message_id import decode_message_id, is_offset_message_id_candidate
 from storage.message_store import MessageStore
+from storage.search.ascending import ascending
 from storage.search.key_hashes import KeyHashes
 from storage.search.progress import Progress
 from storage.search.wanted_entries import index_bytes, offsets_of_hashes
@@ -134,7 +135,7 @@ class _Lookup:
                 offsets.append(found)
                 self._searched += size
                 yield self._step((), entry_bytes)
-        places = np.unique(np.concatenate(offsets))
+        places = ascending(np.concatenate(offsets))
         yield from self._records(places, entry_bytes)
         yield self._step((), self._searched, self._notes(snapshot.incomplete))
 
