@@ -13,7 +13,7 @@ import click
 
 from broker.cli.errors import FOUND, NOT_FOUND, USAGE, plain_errors, say
 from broker.cli.opening import open_store
-from broker.cli.options import DIRECTORY, LARGEST_TIMESTAMP, store_options, timestamp
+from broker.cli.options import DIRECTORY, store_options, timestamp
 from broker.cli.output import Writer, chosen_format, format_options, growing_writer
 from broker.cli.search_progress import SearchProgress
 from protocol.errors import ConfigError, FilterSyntaxError
@@ -33,11 +33,9 @@ PLACES = ("body", "properties", "any")
 @click.argument("store", type=DIRECTORY)
 @click.option("--topic", help="Only messages that are stored under this topic.")
 @click.option(
-    "--from", "begin", type=timestamp, metavar="TIME", default="0", help="Stored at or after this: ms or ISO 8601."
+    "--from", "begin", type=timestamp, metavar="TIME", help="Stored at or after this: milliseconds or ISO 8601."
 )
-@click.option(
-    "--to", "end", type=timestamp, metavar="TIME", default=str(LARGEST_TIMESTAMP), help="Stored at or before this."
-)
+@click.option("--to", "end", type=timestamp, metavar="TIME", help="Stored at or before this.")
 @click.option("--contains", metavar="TEXT", help="The body, decompressed, contains this text (see --in).")
 @click.option(
     "--regex", metavar="RE", help="A Python regular expression matches somewhere in the body's text (see --in)."
@@ -126,18 +124,20 @@ def search(
     sys.exit(FOUND if last.progress.found else NOT_FOUND)
 
 
-def _criteria(contains: str | None, size: str | None, *, begin: int, end: int, place: str, **more: Any) -> "Criteria":
+def _criteria(
+    contains: str | None, size: str | None, *, begin: int | None, end: int | None, place: str, **more: Any
+) -> "Criteria":
     from storage.search import Criteria, Place
     from storage.search.size_range import parse_size_range
 
-    if begin > end:
+    if begin is not None and end is not None and begin > end:
         raise ConfigError(f"--from {begin} is after --to {end}")
     smallest, largest = (0, None) if size is None else parse_size_range(size)
     return Criteria(
         contains=None if contains is None else os.fsencode(contains),
         place=Place(place),
-        begin_timestamp=begin,
-        end_timestamp=end,
+        **({} if begin is None else {"begin_timestamp": begin}),
+        **({} if end is None else {"end_timestamp": end}),
         minimum_size=smallest,
         maximum_size=largest,
         **more,

@@ -3,6 +3,7 @@
 import hashlib
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 import msgspec
 
@@ -20,6 +21,10 @@ class Place(Enum):
     """Both."""
 
 
+EARLIEST: Final = -LARGEST_OFFSET - 1
+"""Before all times, those of damaged records too."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Criteria:
     """Conditions that must all hold; those that are None, or as wide as by default, hold for every message.
@@ -33,7 +38,7 @@ class Criteria:
     """
 
     topic: str | None = None
-    begin_timestamp: int = 0
+    begin_timestamp: int = EARLIEST
     end_timestamp: int = LARGEST_OFFSET
     contains: bytes | None = None
     place: Place = Place.BODY

@@ -13,7 +13,7 @@ from storage.search.by_index import offsets_by_index
 from storage.search.by_queue import Offsets, dispatched_to, offsets_by_queue
 from storage.search.by_time import offsets_of_times
 from storage.search.chunk import Chunk
-from storage.search.criteria import Criteria
+from storage.search.criteria import EARLIEST, Criteria
 
 CHUNK_BYTES: Final = 8 << 20
 """Bytes of log searched at once: some milliseconds, after which progress is told."""
@@ -56,7 +56,7 @@ def _narrowed(store: MessageStore, criteria: Criteria) -> tuple[list[Chunk], lis
     if by_index is not None:
         return list(listed(log, by_index, log.minimum, log.end)), [f"{by_index.size} records were found by the index"]
     start, stop, notes = log.minimum, log.end, []
-    if criteria.begin_timestamp > 0 or criteria.end_timestamp < LARGEST_OFFSET:
+    if criteria.begin_timestamp > EARLIEST or criteria.end_timestamp < LARGEST_OFFSET:
         start, stop = offsets_of_times(log, criteria.begin_timestamp, criteria.end_timestamp)
         notes = [f"of the log, {start} to {stop} was stored in that time, give or take an hour, if clocks were right"]
     if criteria.topic is not None and (covered := min(dispatched_to(snapshot), stop)) > start:
