@@ -132,12 +132,12 @@ def _criteria(
 
     if begin is not None and end is not None and begin > end:
         raise ConfigError(f"--from {begin} is after --to {end}")
+    more |= {} if begin is None else {"begin_timestamp": begin}
+    more |= {} if end is None else {"end_timestamp": end}
     smallest, largest = (0, None) if size is None else parse_size_range(size)
     return Criteria(
         contains=None if contains is None else os.fsencode(contains),
         place=Place(place),
-        **({} if begin is None else {"begin_timestamp": begin}),
-        **({} if end is None else {"end_timestamp": end}),
         minimum_size=smallest,
         maximum_size=largest,
         **more,
