@@ -41,11 +41,13 @@ class Plan:
 def make_plan(store: MessageStore, criteria: Criteria, *, exhaustive: bool = False) -> Plan:
     """Choose what to look at; if ``exhaustive``, all of the log. Waits for the disk."""
     log = store.commit_log
-    lacking = (
+    lacking: tuple[str, ...] = (
         *(f"no segment holds physical offsets {start} to {stop}" for start, stop in log.holes),
         *(f"segment {path.name} cannot be read" for path in log.unreadable),
         *((log.torn_end.sentence(),) if log.torn_end else ()),
     )
+    if criteria.topic is not None and not store.queues.has_topic(criteria.topic):
+        lacking += (f"the store has no queue of topic {criteria.topic}",)
     chunks, notes = (list(chunks_of(log, log.minimum, log.end)), []) if exhaustive else _narrowed(store, criteria)
     return Plan(chunks, (*notes, *lacking))
 

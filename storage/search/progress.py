@@ -36,9 +36,14 @@ class Progress:
         told = f"searched {size_text(self.searched_bytes)} of {size_text(self.total_bytes)} ({share} %)"
         told += f", {self.found} found"
         remaining = self.remaining_seconds
-        if self.searched_bytes < self.total_bytes and remaining is not None:
-            told += f", {size_text(self.rate)}/s, {duration_text(remaining)} left"
-        return told
+        if remaining is None:
+            return told
+        rest = (
+            f"in {self.seconds:.1f} s"
+            if self.searched_bytes >= self.total_bytes
+            else f"{duration_text(remaining)} left"
+        )
+        return f"{told}, {size_text(self.rate)}/s, {rest}"
 
 
 def size_text(count: float) -> str:

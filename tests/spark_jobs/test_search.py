@@ -3,13 +3,13 @@
 import pytest
 from pyspark import SparkContext
 
+from command_line import rocketlens
 from spark_jobs.search import search_on_spark
 from storage.message_store import MessageStore, StoreOptions
 from storage.search import Criteria, Place, search
 from store_writer import StoreWriter
 
 LAZY = StoreOptions(scan_budget=0, check_budget=0)
-HITS = list[tuple[int, int]]
 
 
 @pytest.fixture(scope="module")
@@ -50,3 +50,11 @@ def test_a_limit_cuts_a_search_on_spark_and_its_cursor_goes_on_anywhere(
     found = [message for step in first for message in step.messages]
     assert len(found) == 5
     assert found + [message for step in rest for message in step.messages] == whole
+
+
+def test_the_command_searches_on_a_master(spark: SparkContext, store: MessageStore) -> None:
+    arguments = ("search", store.layout.root, "--contains", "body 3", "--json")
+    there = rocketlens(*arguments, "--master", "local[1]")
+    assert there.code == 0
+    assert there.output == rocketlens(*arguments).output
+    assert "(100 %), 16 found" in there.errors

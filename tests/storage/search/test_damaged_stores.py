@@ -3,11 +3,14 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from damage_cases import SEGMENT, Place, record_places, write_store
 from damage_oracle import intact
 from storage.message_store import MessageStore, StoreOptions
 from storage.search import Criteria, search
+from storage.search import criteria as criteria_module
 from storage.search import plan as planning
 from store_writer import StoreWriter
 
@@ -57,6 +60,30 @@ def test_a_damaged_field_costs_no_other_record(
                 check(writer, Criteria())
             finally:
                 _put(place, before)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.integers(0, 2 * SEGMENT - 1), st.binary(min_size=1, max_size=9)), min_size=1, max_size=5))
+def test_any_damage_costs_only_what_is_damaged(writer: StoreWriter, damage: list[tuple[int, bytes]]) -> None:
+    content = {base: path.read_bytes() for base, path in writer.log.segments.items()}
+    try:
+        for place, data in damage:
+            with writer.log.segments[place // SEGMENT * SEGMENT].open("r+b") as file:
+                file.seek(place % SEGMENT)
+                file.write(data[: SEGMENT - place % SEGMENT])
+        for criteria in (
+            Criteria(),
+            Criteria(contains=b"body"),
+            Criteria(topic="A", regex="o.y", place=criteria_module.Place.ANY),
+        ):
+            steps = list(search(MessageStore.open(writer.root, LAZY), criteria, exhaustive=True))
+            found = {message.physical_offset for step in steps for message in step.messages}
+            intact_now = intact_offsets(writer)
+            assert found <= intact_now
+            assert criteria != Criteria() or found == intact_now or "left out" in "; ".join(steps[-1].notes)
+    finally:
+        for base, path in writer.log.segments.items():
+            path.write_bytes(content[base])
 
 
 def test_a_hole_in_a_segment_is_told_as_damage(writer: StoreWriter, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,6 +54,7 @@ def test_other_texts_are_no_sizes(text: str) -> None:
 
 def test_progress_is_told_in_a_sentence() -> None:
     assert Progress(0, 0, 0, 0.0).sentence() == "searched 0 bytes of 0 bytes (100 %), 0 found"
+    assert Progress(5, 5, 1, 2.0).sentence() == "searched 5 bytes of 5 bytes (100 %), 1 found, 2 bytes/s, in 2.0 s"
     resumed = Progress(3 * 10**9, 4 * 10**9, 2, 2.0, before_bytes=2 * 10**9)
     assert resumed.sentence() == "searched 3.0 GB of 4.0 GB (75 %), 2 found, 500 MB/s, 2 s left"
     assert [size_text(count) for count in (999, 1000, 123_456, 5e12, 7e15)] == [

@@ -79,7 +79,8 @@ class TestByQueue:
         shutil.rmtree(writer.root / "consumequeue" / "T" / "0")
         assert searched(MessageStore.open(writer.root, LAZY), Criteria(topic="T")) == (expected, "")
         shutil.rmtree(writer.root / "consumequeue")
-        assert searched(MessageStore.open(writer.root, LAZY), Criteria(topic="T")) == (expected, "")
+        told = "the store has no queue of topic T"
+        assert searched(MessageStore.open(writer.root, LAZY), Criteria(topic="T")) == (expected, told)
 
     def test_a_unit_that_leads_to_damage_is_told_of(self, writer: StoreWriter) -> None:
         victim = next(written for written in writer.written if written.topic == "T" and written.physical_offset)
