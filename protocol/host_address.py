@@ -14,6 +14,7 @@ Source: store-format §2.2, fields 10 and 12.
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from ipaddress import AddressValueError, IPv4Address, IPv6Address
 from struct import Struct
 from typing import Final, Self
@@ -22,6 +23,8 @@ V4_HOST: Final = Struct(">4si")
 V6_HOST: Final = Struct(">16si")
 V4_IP_SIZE: Final = 4
 V6_IP_SIZE: Final = 16
+KEPT: Final = 4096
+"""Addresses whose other form is remembered: messages of a store come from few hosts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +37,7 @@ class HostAddress:
     @classmethod
     def from_raw(cls, ip: bytes, port: int) -> Self:
         """The address of 4 or 16 raw address bytes."""
-        if len(ip) == V4_IP_SIZE:
-            return cls(".".join(map(str, ip)), port)
-        return cls(str(IPv6Address(ip)), port)
+        return cls(_ip_text(ip), port)
 
     @classmethod
     def unpack(cls, packed: bytes | memoryview) -> Self:
@@ -51,10 +52,7 @@ class HostAddress:
     @property
     def raw_ip(self) -> bytes:
         """The 4 or 16 address bytes. Raises `ValueError` when `ip` is no address (a host name, say)."""
-        try:
-            return IPv6Address(self.ip).packed if self.is_ipv6 else IPv4Address(self.ip).packed
-        except AddressValueError as error:
-            raise ValueError(f"{self.ip!r} is no IP address: {error}") from error
+        return _raw_ip(self.ip)
 
     def pack(self) -> bytes:
         """The 8 or 20 bytes of the address, as a record holds them."""
@@ -62,3 +60,16 @@ class HostAddress:
 
     def __str__(self) -> str:
         return f"[{self.ip}]:{self.port}" if self.is_ipv6 else f"{self.ip}:{self.port}"
+
+
+@lru_cache(KEPT)
+def _raw_ip(ip: str) -> bytes:
+    try:
+        return IPv6Address(ip).packed if ":" in ip else IPv4Address(ip).packed
+    except AddressValueError as error:
+        raise ValueError(f"{ip!r} is no IP address: {error}") from error
+
+
+@lru_cache(KEPT)
+def _ip_text(raw: bytes) -> str:
+    return ".".join(map(str, raw)) if len(raw) == V4_IP_SIZE else str(IPv6Address(raw))

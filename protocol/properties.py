@@ -53,7 +53,13 @@ PROPERTY_CRC: Final = "__CRC32#"
 
 def parse_properties(data: bytes | memoryview) -> dict[str, str]:
     """All properties of a block, in the order in which their names first stand there. Never fails."""
-    return {decode_java(name): decode_java(value) for name, value in _pairs(bytes(data))}
+    try:
+        text = str(data, "utf-8")
+    except UnicodeDecodeError:
+        return {decode_java(name): decode_java(value) for name, value in _pairs(bytes(data))}
+    # Decoded once, not piece by piece: the separators are where they are in the bytes.
+    pieces = [piece.partition("\x01") for piece in text.split("\x02")]
+    return {name: value for name, _, value in pieces if name and value}
 
 
 def property_value(data: bytes | memoryview, name: str) -> str | None:
