@@ -138,10 +138,15 @@ def free_port(neighbours: Sequence[int] = ()) -> int:
                 return port
 
 
-def rocketlens_command(store: Path, port: int, state_directory: Path) -> list[str]:
-    """How the benchmark starts our server: defaults, but in the one process that is measured."""
+def children_of(pid: int) -> list[int]:
+    """The processes that a process has started and that run."""
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def rocketlens_command(store: Path, port: int, state_directory: Path, workers: int = 0) -> list[str]:
+    """How the benchmark starts our server: defaults, but in the one process that is measured, or in several."""
     options = ["--listen", f"127.0.0.1:{port}", "--state-dir", str(state_directory)]
-    return [str(Path(sys.executable).with_name("rocketlens")), "serve", str(store), "--workers", "0", *options]
+    return [str(Path(sys.executable).with_name("rocketlens")), "serve", str(store), "--workers", str(workers), *options]
 
 
 def _is_open(port: int) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from broker.offset_journal import OffsetJournal
     from storage.message_store import MessageStore
 
 Offsets = Mapping[tuple[str, str], Mapping[int, int]]
@@ -50,6 +51,8 @@ class ConsumerOffsets:
         self._recorded: tuple[Offsets, Pairs] = ({}, Pairs())
         self.changes = 0
         """How often an offset was committed: different from before, there is something to write down."""
+        self.journal: OffsetJournal | None = None
+        """Where commits are noted for the process that follows this one."""
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Remember an offset; negative ones say nothing (remoting-protocol §3.2)."""
@@ -63,11 +66,19 @@ class ConsumerOffsets:
                 self._queues += 1
             if queues.get(queue_id) != offset:
                 self.changes += 1
+                if self.journal is not None:
+                    self.journal.note(group, topic, queue_id, offset)
             queues[queue_id] = offset
             self._committed[group, topic] = queues
             self._own.add(group, topic)
             if self._gives_way:
                 self._recorded_then[group, topic, queue_id] = self._recorded_offset(group, topic, queue_id)
+
+    def take_up(self, journal: "OffsetJournal") -> None:
+        """Commit what a predecessor was told and nobody wrote down; from now on commits are noted there."""
+        for note in list(journal.notes()):
+            self.commit(*note)
+        self.journal = journal
 
     def committed(self, group: str, topic: str, queue_id: int) -> int | None:
         """The next offset of a group in a queue, None when it never committed one."""

@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 FILE = "consumerOffset.json"
 
 SAVE_SECONDS = 2.0
-"""What a kill loses at most: commits younger than this."""
+"""What a kill of all processes loses at most: commits younger than this. A worker that dies alone loses none."""
 
 OWN = "committedHere"
 
@@ -66,6 +66,9 @@ class OffsetKeeper:
         if changes == self._saved:
             return
         self._counter += 1
+        journal = self._offsets.journal
+        # Before the offsets are read: what is noted later may not be among them.
+        mark = None if journal is None else journal.mark()
         try:
             self._directory.write(FILE, self._encode())
         except OSError as error:
@@ -75,6 +78,8 @@ class OffsetKeeper:
             return
         self._saved = changes
         self._has_failed = False
+        if journal is not None and mark is not None:
+            journal.forget(mark)
 
     def _run(self) -> None:
         while not self._stopping.wait(self._interval_seconds):

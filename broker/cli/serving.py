@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from broker.listeners import Listener
     from broker.metrics_meter import Meter
     from broker.metrics_rows import MetricsRows
+    from broker.offset_journal import OffsetJournal
     from broker.offset_keeper import OffsetKeeper
     from broker.web.port import WebPort
     from broker.workers.member import Member
@@ -56,13 +57,15 @@ AllOptions = Sequence[ServeOptions]
 class Shared:
     """What is made before workers are forked: sockets for each, for HTTP, for one another, and their figures.
 
-    `bound` has the sockets by worker, then by store; `meetings` by store, none where there is one worker.
+    `bound` has the sockets by worker, then by store; `meetings` by store, none where there is one worker; `journals`
+    by store, none where nobody is forked.
     """
 
     bound: "list[list[list[Listener]]]"
     http: "list[Listener]"
     meetings: "Sequence[socket.socket | None]"
     rows: "MetricsRows"
+    journals: "Sequence[OffsetJournal | None]"
 
     def close(self) -> None:
         """Close what clients connect to."""
@@ -113,6 +116,7 @@ def _bind(all_options: AllOptions) -> Shared:
     """Take all addresses. Raises `CannotListen`; then none stays bound."""
     from broker.listeners import bind_for_workers, bind_listeners, close_listeners
     from broker.metrics_rows import MetricsRows
+    from broker.offset_journal import OffsetJournal
     from broker.workers.link import make_listening_socket
 
     options = all_options[0]
@@ -128,7 +132,8 @@ def _bind(all_options: AllOptions) -> Shared:
         raise
     by_worker = [list(stores) for stores in zip(*by_store, strict=True)]
     meetings = [make_listening_socket() if count > 1 else None for _ in all_options]
-    return Shared(by_worker, http, meetings, MetricsRows(count, len(all_options)))
+    journals = [OffsetJournal() if options.workers else None for _ in all_options]
+    return Shared(by_worker, http, meetings, MetricsRows(count, len(all_options)), journals)
 
 
 def _announce(all_options: AllOptions, shared: Shared) -> None:
@@ -167,8 +172,8 @@ def _serve_here(
     from broker.server import Server, publish_all, serve_until_told
 
     served = [
-        _service_of(options, store, meeting, number)
-        for options, store, meeting in zip(all_options, stores, shared.meetings, strict=True)
+        _service_of(options, store, meeting, journal, number)
+        for options, store, meeting, journal in zip(all_options, stores, shared.meetings, shared.journals, strict=True)
     ]
     services = [service for service, _ in served]
     ports = [[each.endpoint.port for each in bound if not each.port_distance] for bound in shared.bound[0]]
@@ -221,7 +226,11 @@ def _open(options: ServeOptions, numba_cache: Path | None, number: int) -> "Mess
 
 
 def _service_of(
-    options: ServeOptions, opened: "MessageStore", meeting: socket.socket | None, number: int
+    options: ServeOptions,
+    opened: "MessageStore",
+    meeting: socket.socket | None,
+    journal: "OffsetJournal | None",
+    number: int,
 ) -> "tuple[BrokerService, Owner | Member | None]":
     """What a process serves, and how it sees the others; `meeting` is where worker 0 hears them."""
     from broker.broker_service import BrokerService
@@ -233,6 +242,8 @@ def _service_of(
         service.keeper = _offset_keeper(options, opened, service.offsets)
         if service.keeper is not None:  # it has the state directory for itself
             opened.keep_entries()
+        if journal is not None:
+            service.offsets.take_up(journal)
         return service, None if meeting is None else Owner(service, meeting)
     service = BrokerService.of(opened, options, CopiedRegistry())
     member = Member(service, meeting.getsockname())

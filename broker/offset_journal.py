@@ -1,0 +1,100 @@
+"""Offsets that were committed since they were last written down, in memory that outlives the worker that keeps them.
+
+Worker 0 may be ended at any moment by a file that is cut under its map. The supervisor makes this memory before it
+forks, so that the next worker 0 takes up what its predecessor had been told and had not brought to the disk yet.
+
+Notes are appended to one of two halves; what has become needless is left out by writing the rest into the other half
+and turning over. Whenever the writer dies, one half is whole: a note counts once the number of bytes says so.
+"""
+
+import mmap
+import threading
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import msgpack
+
+JOURNAL_BYTES: Final = 2 * 1024 * 1024
+"""Bytes of each half; pages that are never written to take no memory."""
+
+HEADER_BYTES: Final = 4096
+HALF: Final = 0
+"""The place of the number of the half that counts; behind it the bytes that are used of each half."""
+USED: Final = 1
+
+Note = tuple[str, str, int, int]
+"""Group, topic, queue id, offset."""
+
+
+class Mark(NamedTuple):
+    """A place behind some notes; worthless once the journal was turned over."""
+
+    turns: int
+    end: int
+
+
+class OffsetJournal:
+    """The notes of one store. Written by one process at a time, on any of its threads."""
+
+    def __init__(self, size: int = JOURNAL_BYTES) -> None:
+        """An empty one, of two halves of `size` bytes."""
+        self._size = size
+        self._memory = mmap.mmap(-1, HEADER_BYTES + 2 * size)
+        self._numbers = memoryview(self._memory)[:HEADER_BYTES].cast("q")
+        self._halves = [memoryview(self._memory)[HEADER_BYTES + first :][:size] for first in (0, size)]
+        self._lock = threading.Lock()
+        self._turns = 0
+
+    def note(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Remember that an offset was committed; where there is no room for it, it is forgotten with its worker."""
+        note = msgpack.packb((group, topic, queue_id, offset))
+        with self._lock:
+            if not self._append(note):
+                self._turn_over(dict(_by_queue(self.notes())))
+                self._append(note)
+
+    def notes(self) -> Iterator[Note]:
+        """All of them, in the order in which they were made."""
+        half = self._numbers[HALF]
+        unpacker = msgpack.Unpacker(max_buffer_size=self._size)
+        unpacker.feed(self._halves[half][: self._numbers[USED + half]])
+        for note in unpacker:
+            yield tuple(note)
+
+    def mark(self) -> Mark:
+        """The place behind all notes."""
+        with self._lock:
+            return Mark(self._turns, self._numbers[USED + self._numbers[HALF]])
+
+    def forget(self, mark: Mark) -> None:
+        """Leave out the notes before a mark: what they say was written down."""
+        with self._lock:
+            if mark.turns == self._turns:
+                half = self._numbers[HALF]
+                self._write_other(bytes(self._halves[half][mark.end : self._numbers[USED + half]]))
+
+    def _append(self, note: bytes) -> bool:
+        half = self._numbers[HALF]
+        used = self._numbers[USED + half]
+        end = used + len(note)
+        if end > self._size:
+            return False
+        self._halves[half][used:end] = note
+        self._numbers[USED + half] = end
+        return True
+
+    def _turn_over(self, latest: dict[tuple[str, str, int], Note]) -> None:
+        """Keep the last note of each queue."""
+        self._write_other(b"".join(map(msgpack.packb, latest.values())))
+
+    def _write_other(self, content: bytes) -> None:
+        other = 1 - self._numbers[HALF]
+        self._halves[other][: len(content)] = content
+        self._numbers[USED + other] = len(content)
+        self._numbers[HALF] = other
+        self._turns += 1
+
+
+def _by_queue(notes: Iterator[Note]) -> Iterator[tuple[tuple[str, str, int], Note]]:
+    for note in notes:
+        yield note[:3], note
