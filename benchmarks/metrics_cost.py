@@ -1,11 +1,13 @@
-"""What it costs to count: CPU of a view with metrics and without, in the same run, round by round.
+"""What it costs to count: CPU of a view with metrics and without, in the same run, slice by slice.
 
     python -m benchmarks.metrics_cost
 
-Two servers run on one store: one counts nothing (`--slow-query 0`, no `--http`), one counts. Rounds alternate between
-them; what a scrape costs is measured by itself afterwards. The same is then measured without sockets: reads of 1 and 16
-views handed to a connection of each kind, in the fast lane and on the ordinary way; without the kernel's share the
-ratio is higher there.
+Two servers run on one store: one counts nothing (`--slow-query 0`, no `--http`), one counts. The load generator, here
+in this process, turns from one to the other after each slice of some tenths of a second, and which comes first
+alternates; the ratio is the median of the ratios of neighbouring slices, which a machine that does other things beside
+shifts least. What a scrape costs is measured by itself afterwards. The same is then measured without sockets: reads of
+1 and 16 views handed to a connection of each kind, in the fast lane and on the ordinary way; without the kernel's share
+the ratio is higher there.
 """
 
 import asyncio
@@ -21,12 +23,14 @@ from typing import Any, cast
 import click
 
 from benchmarks.java_broker import find_jars
+from benchmarks.load import run_load
 from benchmarks.make_store import DEFAULT_STORE_DIRECTORY, make_store
-from benchmarks.measure import MANY, ONE, ROOT, Target, run_load_process, warm_kernel_cache
+from benchmarks.measure import MANY, MODES, ONE, ROOT, warm_kernel_cache
 from benchmarks.remoting import encode_request, view_fields
 from benchmarks.report import machine
 from benchmarks.server_process import ServerProcess, cpu_ns, free_port, rocketlens_command
 from benchmarks.store_plan import StoreParameters, StorePlan
+from benchmarks.workload import build_requests
 from broker.broker_service import BrokerService, build_processors
 from broker.config import ServeOptions
 from broker.connection import Connection
@@ -39,11 +43,11 @@ from storage.message_store import MessageStore
 
 VIEW_MESSAGE_BY_ID = 33
 WITHOUT, WITH = "without", "with"
-COUNTS = {MANY: 100_000, ONE: 15_000}
+COUNTS = {MANY: 30_000, ONE: 4_000}
+"""Views a slice."""
 SCRAPES = 30
-READS = {1: 4_000, 16: 800}
-BLOCKS = 9
-"""How often the two kinds of connection take turns in a round."""
+READS = {1: 20_000, 16: 4_000}
+"""Reads a slice, without sockets; at its end what was counted is added up, as four times a second in a server."""
 
 
 class _Nowhere(asyncio.Transport):
@@ -87,19 +91,20 @@ def _scrape_cost_ms(process: ServerProcess, port: int) -> float:
 
 
 def measure_servers(store: Path, scratch: Path, rounds: int) -> tuple[dict[str, dict[str, list[float]]], float]:
-    """``[mode][with or without]`` → µs of CPU a view, one figure a round; then ms of CPU a scrape."""
-    http = free_port()
+    """``[mode][with or without]`` → µs of CPU a view, one figure a slice; then ms of CPU a scrape."""
+    http, plan = free_port(), StorePlan.load(store)
     figures: dict[str, dict[str, list[float]]] = {mode: {WITHOUT: [], WITH: []} for mode in COUNTS}
     with ExitStack() as stack:
         without = stack.enter_context(_server(store, scratch / WITHOUT, "--slow-query", "0"))
         counted = stack.enter_context(_server(store, scratch / WITH, "--http", f"127.0.0.1:{http}"))
-        targets = [Target(WITHOUT, without, store), Target(WITH, counted, store)]
+        servers = {WITHOUT: without, WITH: counted}
         for number in range(-1, rounds):
             for mode, count in COUNTS.items():
-                for target in targets if number % 2 else targets[::-1]:
-                    report = run_load_process(target, "view", count, mode, number + 1)
+                requests = build_requests(plan, "view", count, number + 2)
+                for kind in list(servers)[:: 1 if number % 2 else -1]:
+                    report = run_load(servers[kind].port, requests, *MODES[mode], servers[kind].pid)
                     if number >= 0:  # the first round warms up
-                        figures[mode][target.name].append(report["server_cpu_us"])
+                        figures[mode][kind].append(cast(float, report.server_cpu_us))
         return figures, _scrape_cost_ms(counted, http)
 
 
@@ -115,7 +120,7 @@ def _connection(service: BrokerService, meter: Meter | None, *, has_lane: bool) 
 
 
 async def measure_connections(store: Path, offsets: list[int], rounds: int) -> dict[str, dict[str, list[float]]]:
-    """``[case][with or without]`` → µs a view, one figure a round."""
+    """``[case][with or without]`` → µs a view, one figure a slice."""
     service = BrokerService.of(MessageStore.open(store), ServeOptions(store))
     figures: dict[str, dict[str, list[float]]] = {}
     for has_lane in (True, False):
@@ -125,41 +130,37 @@ async def measure_connections(store: Path, offsets: list[int], rounds: int) -> d
             data = b"".join(encode_request(VIEW_MESSAGE_BY_ID, view_fields(offset), 1) for offset in offsets[:views])
             case = f"{'fast lane' if has_lane else 'ordinary way'}, {views} a read"
             figures[case] = {WITHOUT: [], WITH: []}
-            for _ in range(rounds):
-                _take_turns(connections, data, reads, views, figures[case])
+            for number in range(rounds):
+                for kind in list(connections)[:: 1 if number % 2 else -1]:
+                    taken = _slice_ns(connections[kind], meters[kind], data, reads)
+                    figures[case][kind].append(taken / 1000 / reads / views)
     return figures
 
 
-def _take_turns(
-    connections: dict[str, Connection], data: bytes, reads: int, views: int, figures: dict[str, list[float]]
-) -> None:
-    taken: dict[str, list[float]] = {kind: [] for kind in connections}
-    for block in range(BLOCKS):
-        for kind in list(connections)[:: 1 if block % 2 else -1]:
-            connection = connections[kind]
-            started = time.process_time_ns()
-            for _ in range(reads):
-                connection.data_received(data)
-            taken[kind].append((time.process_time_ns() - started) / 1000 / reads / views)
-    for kind, some in taken.items():
-        figures[kind].append(min(some))
+def _slice_ns(connection: Connection, meter: Meter | None, data: bytes, reads: int) -> int:
+    started = time.process_time_ns()
+    for _ in range(reads):
+        connection.data_received(data)
+    if meter is not None:
+        meter.add_up()
+    return time.process_time_ns() - started
 
 
 def _print(title: str, figures: dict[str, dict[str, list[float]]]) -> None:
     print(f"\n{title}\n")
-    print("| case | without, µs a view | with | ratio of the medians | ratios of the rounds |")
-    print("|---|---|---|---|---|")
+    print("| case | without, µs a view | with | ratio of neighbouring slices: quartile … median … quartile |")
+    print("|---|---|---|---|")
     for case, kinds in figures.items():
         without, counted = (statistics.median(kinds[kind]) for kind in (WITHOUT, WITH))
-        ratios = sorted(b / a for a, b in zip(kinds[WITHOUT], kinds[WITH], strict=True))
-        spread = f"{ratios[0]:.3f} … {statistics.median(ratios):.3f} … {ratios[-1]:.3f}"
-        print(f"| {case} | {without:.2f} | {counted:.2f} | {counted / without:.3f} | {spread} |")
+        ratios = [b / a for a, b in zip(kinds[WITHOUT], kinds[WITH], strict=True)]
+        quartiles = " … ".join(f"{each:.3f}" for each in statistics.quantiles(ratios, n=4))
+        print(f"| {case} | {without:.2f} | {counted:.2f} | {quartiles} |")
 
 
 @click.command()
 @click.option("--store-dir", type=click.Path(path_type=Path), default=DEFAULT_STORE_DIRECTORY, show_default=True)
 @click.option("--count", default=StoreParameters.count, show_default=True, help="Messages in the store.")
-@click.option("--rounds", default=9, show_default=True)
+@click.option("--rounds", default=60, show_default=True)
 @click.option("--sockets/--no-sockets", default=True, show_default=True, help="Whether to measure servers too.")
 def main(store_dir: Path, count: int, rounds: int, sockets: bool) -> None:
     """Measure, and print a table."""

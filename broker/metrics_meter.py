@@ -2,15 +2,19 @@
 
 A turn is what becomes of one read. Its requests are noted by number and counted together when their answers were
 handed to the socket; each of them took as long as the turn. What the fast lane answers is counted by compiled code and
-read off here. Four times a second all of it is added to the worker's row, where the others see it: shared memory would
-cost twice as much a number. Everything but :meth:`Meter.searched` is the event loop's alone.
+read off here; of its turns only the durations are noted. Four times a second all of it is added to the worker's row,
+where the others see it: shared memory would cost twice as much a number. Everything but :meth:`Meter.searched` is the
+event loop's alone.
 """
 
 import time
-from collections import Counter
+from array import array
 from collections.abc import Mapping, Sequence
 from threading import Lock
 from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import numpy.typing as npt
 
 from broker.fast_lane import LANE_CODES, FastLane
 from broker.metrics_rows import (
@@ -54,6 +58,8 @@ RESULT_MASK: Final = (1 << RESULT_BITS) - 1
 
 NEVER: Final = 1 << 62
 
+Places = npt.NDArray[np.int64]
+
 SEARCH_RESULTS: Final = (
     kernel.RESULT_WALKED,
     kernel.RESULT_REFUSED,
@@ -65,27 +71,10 @@ SEARCH_RESULTS: Final = (
 LANE_QUERIES: Final = 1
 """The place of key queries among the lane's counts."""
 
-BITS: Final = 65
-"""Durations are first counted by how many bits their ns take."""
+MOST_NOTED: Final = 1 << 16
+"""Requests that are noted before they are added up, should that not have been done for long."""
 
-MOST_KINDS: Final = 1024
-"""Kinds of requests counted between two times of adding up: clients can make up codes."""
-
-
-class Tally:
-    """Requests of one kind since they were added up: how many, the sum of their durations in ns, and by BITS."""
-
-    __slots__ = ("bits", "count", "total")
-
-    def __init__(self) -> None:
-        self.count = self.total = 0
-        self.bits = [0] * BITS
-
-    def add(self, count: int, elapsed: int) -> None:
-        """Count requests that took `elapsed` ns each."""
-        self.count += count
-        self.total += elapsed * count
-        self.bits[elapsed.bit_length()] += count
+BUCKET_OF_BITS: Final = np.array(BUCKET_OF)
 
 
 class Meter:
@@ -101,12 +90,13 @@ class Meter:
         self.answers: list[int] = []
         """The requests of this turn that were answered, by code and result."""
         self.received = self.sent = 0
-        self.turns = Tally()
+        self._turns, self._keys, self._times = array("q"), array("q"), array("q")
+        self.note_turn = self._turns.append
+        """Notes how many ns a turn took."""
         self.limit = NEVER if slow is None else slow.limit
         """What takes more ns is told of."""
         self.lane: FastLane | None = None
         self._slow = slow
-        self._tallies: dict[int, Tally] = {}
         self._lane_counts: list[int] = []
         self._lock = Lock()
         self._told_cpu = 0
@@ -116,26 +106,30 @@ class Meter:
 
     def end_turn(self, started: int, size: int, peer: object) -> None:
         """Count a turn that began at `started` (ns of perf_counter) and wrote so many bytes."""
-        elapsed = time.perf_counter_ns() - started
-        turns = self.turns
-        turns.total += elapsed
-        turns.bits[elapsed.bit_length()] += 1
         self.sent += size
+        elapsed = time.perf_counter_ns() - started
+        self.note_turn(elapsed)
+        self.count_answers(elapsed, peer)
+
+    def count_answers(self, elapsed: int, peer: object) -> None:
+        """Count the answers of a turn that took so many ns, and tell of it if that was too long."""
         if elapsed > self.limit:
             self._tell_turn(elapsed, peer)
         if self.answers:
-            self._count_answers(elapsed)
+            self._note_answers(elapsed)
 
-    def _count_answers(self, elapsed: int) -> None:
-        """Count the answers that were noted, to requests that took so many ns."""
+    def _note_answers(self, elapsed: int) -> None:
+        """Note the answers to requests that took so many ns."""
         answers = self.answers
-        first, count = answers[0], len(answers)
-        if count == 1 or answers.count(first) == count:
-            self._tally(first).add(count, elapsed)
+        if len(answers) == 1:
+            self._keys.append(answers[0])
+            self._times.append(elapsed)
         else:
-            for key, some in Counter(answers).items():
-                self._tally(key).add(some, elapsed)
+            self._keys.extend(answers)
+            self._times.extend([elapsed] * len(answers))
         answers.clear()
+        if len(self._keys) >= MOST_NOTED:
+            self._add_requests()
 
     def _tell_turn(self, elapsed: int, peer: object) -> None:
         """Tell of a turn that took too long; before its answers are counted."""
@@ -156,7 +150,7 @@ class Meter:
         if elapsed > self.limit and self._slow is not None:
             self.row[SLOW + visit.reason(elapsed)] += 1
             self._slow.tell_waited(command, self.answers[0] & RESULT_MASK, peer, elapsed, visit)
-        self._count_answers(elapsed)
+        self._note_answers(elapsed)
 
     def answered_later(self, code: int, result: int, count: int) -> None:
         """Count requests that were held until there was something to tell; how long says nothing."""
@@ -216,15 +210,36 @@ class Meter:
         row[RECEIVED_BYTES] += self.received
         row[SENT_BYTES] += self.sent
         self.received = self.sent = 0
-        turns, self.turns = self.turns, Tally()
-        _add_durations(row, TURNS, turns)
-        tallies, self._tallies = self._tallies, {}
-        for key, tally in tallies.items():
-            request, duration = places_of(key >> RESULT_BITS, key & RESULT_MASK)
-            row[request] += tally.count
-            _add_durations(row, duration, tally)
+        self._add_turns()
+        self._add_requests()
         if self.lane is not None:
             self._add_lane(self.lane.counts())
+
+    def _add_turns(self) -> None:
+        noted, self._turns = self._turns, array("q")
+        self.note_turn = self._turns.append
+        if noted:
+            times = np.frombuffer(noted, np.int64)
+            self._add(TURNS + _buckets(times))
+            self.row[TURNS + BUCKETS] += int(times.sum())
+
+    def _add_requests(self) -> None:
+        keys, self._keys = self._keys, array("q")
+        noted, self._times = self._times, array("q")
+        if keys:
+            kinds, numbers = np.unique(np.frombuffer(keys, np.int64), return_inverse=True)
+            places = [places_of(key >> RESULT_BITS, key & RESULT_MASK) for key in kinds.tolist()]
+            requests, durations = np.array(places)[numbers].T
+            times = np.frombuffer(noted, np.int64)
+            self._add(requests)
+            self._add(durations + _buckets(times))
+            self._add(durations + BUCKETS, times)
+
+    def _add(self, places: Places, weights: Places | None = None) -> None:
+        """Add 1, or what each weighs, to as many places of the row."""
+        sums = np.bincount(places, weights)
+        for place in np.nonzero(sums)[0].tolist():
+            self.row[place] += int(sums[place])
 
     def _add_lane(self, counts: list[int]) -> None:
         row = self.row
@@ -236,18 +251,11 @@ class Meter:
         for place, count in enumerate([more[LANE_QUERIES], *more[len(LANE_CODES) :]], SEARCH):
             row[place] += count
 
-    def _tally(self, key: int) -> Tally:
-        tally = self._tallies.get(key)
-        if tally is None:
-            if len(self._tallies) == MOST_KINDS:
-                self.add_up()
-            tally = self._tallies[key] = Tally()
-        return tally
 
+def _buckets(times: Places) -> Places:
+    """The bucket of each of some durations in ns.
 
-def _add_durations(row: Row, first: int, tally: Tally) -> None:
-    if tally.total:
-        for bits, count in enumerate(tally.bits):
-            if count:
-                row[first + BUCKET_OF[bits]] += count
-        row[first + BUCKETS] += tally.total
+    The exponent of a float is how many bits the integer takes, as long as that has no more than 53: for 104 days.
+    """
+    found: Places = BUCKET_OF_BITS[np.frexp(times.astype(np.float64))[1]]
+    return found

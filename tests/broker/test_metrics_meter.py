@@ -14,7 +14,7 @@ from broker.broker_service import BrokerService
 from broker.dispatcher import handles
 from broker.limits import Limits
 from broker.metrics_collector import Exposition, ServerCollector
-from broker.metrics_meter import MOST_KINDS, RESULT_BITS, Meter
+from broker.metrics_meter import MOST_NOTED, RESULT_BITS, Meter
 from broker.metrics_rows import MetricsRows
 from broker.metrics_store import StoreFigures
 from broker.server import Server
@@ -193,12 +193,12 @@ async def test_requests_that_wait_are_counted_by_reason_and_take_as_long_as_they
 
 async def test_made_up_codes_take_no_memory() -> None:
     meter = Meter()
-    for code in range(50_000, 50_000 + 3 * MOST_KINDS):
-        meter.answers.append(code << RESULT_BITS)
+    for number in range(3 * MOST_NOTED):
+        meter.answers.append(50_000 + number % 9_999 << RESULT_BITS)
         meter.end_turn(time.perf_counter_ns(), 0, "somebody")
-    assert len(meter._tallies) <= MOST_KINDS
+    assert len(meter._keys) <= MOST_NOTED
     meter.add_up()
-    assert meter.row[rows.places_of(50_000, 0)[0]] == 3 * MOST_KINDS
+    assert meter.row[rows.places_of(50_000, 0)[0]] == 3 * MOST_NOTED
 
 
 async def test_a_turn_of_many_requests_counts_each_of_them() -> None:
