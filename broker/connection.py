@@ -77,10 +77,7 @@ class Connection(asyncio.Protocol):
         self._due: list[DueAnswers] = []
         self._held_bytes = 0
         self._reader_is_slow = False
-        self._ending = False
-        self._peer_ended = False
-        self._finished = False
-        self._lost = False
+        self._ending = self._peer_ended = self._finished = self._lost = False
         self._sweeps = 0
         self._unread_bytes = 0
 
@@ -269,8 +266,7 @@ class Connection(asyncio.Protocol):
             self._write(output, size)
         self._turns.spend(position)
         if meter is not None:
-            # As `end_turn`, without the call: mostly there is nothing further to count.
-            meter.sent += size
+            meter.sent += size  # and so on as in `end_turn`
             elapsed = perf_counter_ns() - started
             meter.note_turn(elapsed)
             if meter.answers or elapsed > meter.limit:
