@@ -14,6 +14,7 @@ from broker.found_pulls import FoundPull
 from broker.group_notices import GroupNotices
 from broker.long_polling import LongPolling
 from broker.offset_keeper import OffsetKeeper
+from broker.pulled_offsets import PulledOffsets
 from broker.queue_locks import QueueLocks
 from broker.served_brokers import ServedBrokers
 from broker.subscriptions import Subscriptions
@@ -33,8 +34,9 @@ class BrokerService:
 
     `advertise` is the address that routes name, None for the local address of the asking connection, never one read
     from the store; `advertise_ip` is the same with its host name resolved. `started_timestamp` in milliseconds.
-    `clients`, `offsets`, `polls`, `subscriptions` and `locks` are what the families share: who is connected, how far
-    consumer groups have come, which pulls wait, what they choose by, and which member has which queue to itself.
+    `clients`, `offsets`, `pulled`, `polls`, `subscriptions` and `locks` are what the families share: who is connected,
+    how far consumer groups have come, and how far ahead of that they have pulled, which pulls wait, what they choose
+    by, and which member has which queue to itself.
     `notices` tell members of changes in their group, `calls` ask them what only they know. `keeper` writes offsets
     down, None keeps them in memory alone. `found_pulls` is where pulls that found messages are noted, on any thread,
     None while nobody takes notice.
@@ -50,6 +52,7 @@ class BrokerService:
     started_timestamp: int = field(default_factory=_now_timestamp)
     clients: ClientRegistry = field(default_factory=ClientRegistry)
     locks: QueueLocks = field(default_factory=QueueLocks)
+    pulled: PulledOffsets = field(default_factory=PulledOffsets)
     calls: ClientCalls = field(default_factory=ClientCalls)
     offsets: ConsumerOffsets = field(init=False)
     polls: LongPolling = field(init=False)

@@ -11,6 +11,8 @@ import threading
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+from broker.consume_rates import ConsumeRates
+
 if TYPE_CHECKING:
     from broker.offset_journal import OffsetJournal
     from storage.message_store import MessageStore
@@ -51,11 +53,16 @@ class ConsumerOffsets:
         self._recorded: tuple[Offsets, Pairs] = ({}, Pairs())
         self.changes = 0
         """How often an offset was committed: different from before, there is something to write down."""
+        self.rates = ConsumeRates()
+        """What commits tell of how much groups consume."""
         self.journal: OffsetJournal | None = None
         """Where commits are noted for the process that follows this one."""
 
-    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Remember an offset; negative ones say nothing (remoting-protocol §3.2)."""
+    def commit(self, group: str, topic: str, queue_id: int, offset: int, *, is_new: bool = True) -> None:
+        """Remember an offset; negative ones say nothing (remoting-protocol §3.2).
+
+        One that is not new was committed to a predecessor: nothing was consumed for it now.
+        """
         if offset < 0:
             return
         with self._lock:
@@ -64,8 +71,11 @@ class ConsumerOffsets:
                 if self._queues >= QUEUES_LIMIT:
                     return
                 self._queues += 1
-            if queues.get(queue_id) != offset:
+            before = queues.get(queue_id)
+            if before != offset:
                 self.changes += 1
+                if is_new:
+                    self._count(group, topic, queue_id, before, offset)
                 if self.journal is not None:
                     self.journal.note(group, topic, queue_id, offset)
             queues[queue_id] = offset
@@ -74,10 +84,16 @@ class ConsumerOffsets:
             if self._gives_way:
                 self._recorded_then[group, topic, queue_id] = self._recorded_offset(group, topic, queue_id)
 
+    def _count(self, group: str, topic: str, queue_id: int, before: int | None, offset: int) -> None:
+        if before is None:
+            before = self._recorded_offset(group, topic, queue_id)
+        if before is not None and offset > before:
+            self.rates.add(group, topic, offset - before)
+
     def take_up(self, journal: "OffsetJournal") -> None:
         """Commit what a predecessor was told and nobody wrote down; from now on commits are noted there."""
         for note in list(journal.notes()):
-            self.commit(*note)
+            self.commit(*note, is_new=False)
         self.journal = journal
 
     def committed(self, group: str, topic: str, queue_id: int) -> int | None:

@@ -18,6 +18,7 @@ from broker.found_pulls import KEPT, FoundPull
 from broker.kernels import known_pulls as kernel
 from broker.kernels import plain_request as places
 from broker.processors.pull_message import found_fields, limits_of
+from broker.pulled_offsets import Place, Pulled
 from protocol.command import Command, Response, encode_response
 from protocol.frame import PREFIX
 from protocol.headers import PullMessageRequestHeader
@@ -96,6 +97,8 @@ class KnownPulls:
         self._group_changes = service.clients.changes
         self._found: deque[FoundPull] = deque(maxlen=KEPT)
         service.found_pulls = self._found
+        self._pulled = service.pulled
+        self._pulled.of_lane = self.pulled
 
     def prepare(self, snapshot: Snapshot) -> None:
         """Take in what was answered on the ordinary way, or forget everything that need not hold any more."""
@@ -112,10 +115,21 @@ class KnownPulls:
     def forget(self) -> None:
         """Know no pull any more."""
         if self._known:
+            self._pulled.take(self.pulled(0))
             self._slots[:] = 0
             self._known.clear()
             self._files = {}
         self._seen.clear()
+
+    def pulled(self, second: int) -> list[tuple[Place, Pulled]]:
+        """Where the pulls of each row go on that was used from a second of the monotonic clock on."""
+        known = list(self._known)
+        ends = self._rows[: len(known), kernel.ROW_PULLED : kernel.ROW_PULLED + 2].tolist()
+        return [
+            ((row.header.consumer_group, row.header.topic, row.header.queue_id), (tick, offset))
+            for row, (offset, tick) in zip(known, ends, strict=True)
+            if tick and tick >= second
+        ]
 
     def hand_on_commits(self) -> None:
         """Remember the offsets that the pulls of the last call committed."""
@@ -203,6 +217,7 @@ class KnownPulls:
         )
         parts = self._header_parts(pull.topic_sys_flag, pull.group_sys_flag)
         row[kernel.ROW_HEADER : kernel.ROW_HEADER + len(parts)] = parts
+        row[kernel.ROW_PULLED : kernel.ROW_PULLED + 2] = 0
 
     def _header_parts(self, topic_sys_flag: int, group_sys_flag: int) -> list[int]:
         """Address and length of each part of an answer's header, as the ordinary way renders it."""

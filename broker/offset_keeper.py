@@ -119,7 +119,7 @@ class OffsetKeeper:
             topic, separator, group = key.partition(GROUP_SEPARATOR)
             if separator and (own is None or key in own):
                 for queue_id, offset in queues.items():
-                    self._offsets.commit(group, topic, queue_id, offset)
+                    self._offsets.commit(group, topic, queue_id, offset, is_new=False)
 
 
 def _key(group: str, topic: str) -> str:

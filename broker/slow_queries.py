@@ -3,7 +3,7 @@
 import contextlib
 import logging
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from broker.config import DEFAULT_MILLISECONDS
 from broker.metrics_rows import ASKED_ANOTHER, COLD, EVENT_LOOP, LONG_CHAIN, POOL_QUEUE, REASONS, SCAN
@@ -78,6 +78,7 @@ class Told:
     disk: float | None = None
     detail: str | None = None
     requests: int = 1
+    broker: str | None = None
 
     def sentence(self) -> str:
         """The line for people."""
@@ -87,8 +88,9 @@ class Told:
         detail = f" ({self.detail})" if self.detail else ""
         code = "a turn of requests" if self.code is None else self.code
         ended = "" if self.result is None else f" and ended with {self.result}"
+        at = "" if self.broker is None else f" at {self.broker}"
         return (
-            f"slow query: {code}{of}{many} from {self.peer} took {self.milliseconds:g} ms{ended}; "
+            f"slow query{at}: {code}{of}{many} from {self.peer} took {self.milliseconds:g} ms{ended}; "
             f"{self.reason.replace('_', ' ')}{waited}{detail}"
         )
 
@@ -106,14 +108,19 @@ class Told:
             "disk_milliseconds": self.disk,
             "detail": self.detail,
             "requests": self.requests,
+            "broker": self.broker,
         }
         return {name: value for name, value in fields.items() if value is not None}
 
 
 class SlowQueries:
-    """Tells of queries that take `milliseconds` or longer; the event loop's alone."""
+    """Tells of queries that take `milliseconds` or longer; the event loop's alone.
 
-    def __init__(self, milliseconds: float = DEFAULT_MILLISECONDS) -> None:
+    `broker` is named in each line, where one process serves several stores.
+    """
+
+    def __init__(self, milliseconds: float = DEFAULT_MILLISECONDS, broker: str | None = None) -> None:
+        self._broker = broker
         self.limit = int(milliseconds * 1e6)
         """In ns."""
         self._lines = 0
@@ -139,6 +146,7 @@ class SlowQueries:
         self._log(Told(name, ended, str(peer), _milliseconds(elapsed), REASONS[EVENT_LOOP], requests=requests))
 
     def _log(self, told: Told) -> None:
+        told = replace(told, broker=self._broker)
         now = time.monotonic()
         if now >= self._end_seconds:
             if self._lines > LINES:

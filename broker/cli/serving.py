@@ -267,7 +267,8 @@ def _meter_of(options: ServeOptions, rows: "MetricsRows", number: int, place: in
     from broker.metrics_meter import Meter
     from broker.slow_queries import SlowQueries
 
-    slow = SlowQueries(options.slow_query_milliseconds) if options.slow_query_milliseconds else None
+    broker = options.broker_name if rows.stores > 1 else None
+    slow = SlowQueries(options.slow_query_milliseconds, broker) if options.slow_query_milliseconds else None
     is_told = slow is not None or options.http is not None
     return Meter(rows.begin(number, place), slow, counts_cpu=not place) if is_told else None
 

@@ -74,7 +74,9 @@ ROW_COST = 29
 """Steps that each unit counts for, in sixteenths."""
 ROW_HEADER = 30
 """Five parts of the answer's header, address and length each: before, between and behind the four numbers in it."""
-ROW_LENGTH = 40
+ROW_PULLED = 40
+"""Where the last pull of these goes on, and the tick at which it was answered; zeros before the first."""
+ROW_LENGTH = 42
 
 NUMBERS = 4
 """Numbers in a header, in this order: next offset, maximum, minimum, opaque."""
@@ -262,5 +264,7 @@ def answer_pull(
     if total == 0 or total > body_limit:
         return output
     output = write_header(output, row, queue_offset + passed, request, total)
+    store_native_i64(row + 8 * ROW_PULLED, queue_offset + passed)
+    store_native_i64(row + 8 * ROW_PULLED + 8, tick)
     note_commit(known, number, request)
     return write_records(output, catalog, results)

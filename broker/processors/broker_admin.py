@@ -41,6 +41,9 @@ PUT_SPANS = (
 
 DAYS = ("YesterdayMorning", "TodayMorning", "TodayNow")
 
+GROUP_GET_NUMS = "GROUP_GET_NUMS"
+"""The statistic of what a group consumes, in messages."""
+
 DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 """A broker's default; which levels a store was written with is not in it."""
 
@@ -132,12 +135,14 @@ class BrokerAdminProcessor:
 
     @handles(RequestCode.VIEW_BROKER_STATS_DATA, ViewBrokerStatsDataRequestHeader)
     def view_stats(self, header: ViewBrokerStatsDataRequestHeader) -> Response:
-        """How many messages came and went lately: none, for a topic, or a topic and a group, that there is."""
+        """How many messages came and went lately: none came; went what a group has consumed, by its commits."""
         if not self._counts(header.stats_name, header.stats_key):
             remark = f"The stats <{header.stats_name}> <{header.stats_key}> not exist"
             return Response(ResponseCode.SYSTEM_ERROR, remark)
-        nothing = BrokerStatsItem()
-        return Response(body=encode_json(BrokerStatsData(nothing, nothing, nothing)))
+        topic, _, group = header.stats_key.partition("@")
+        rates = self._service.offsets.rates.rates(group if header.stats_name == GROUP_GET_NUMS else "", topic)
+        minute, hour, day = (BrokerStatsItem(sum=rate.total, tps=rate.per_second) for rate in rates)
+        return Response(body=encode_json(BrokerStatsData(day, hour, minute)))
 
     def _counts(self, name: str, key: str) -> bool:
         """Whether a broker would count this: messages put into a topic, or got from it by a group."""

@@ -43,7 +43,8 @@ class ConsumeStatsProcessor:
         group, topics = header.consumer_group, self._topics_of(header)
         leave_to_a_thread(sum(map(self._count, topics)))
         progress = [entry for topic in topics for entry in self._progress(group, topic)]
-        return Response(body=encode_json(ConsumeStats(message_queue_map(progress))))
+        rate = sum(self._service.offsets.rates.rates(group, topic)[0].per_second for topic in topics)
+        return Response(body=encode_json(ConsumeStats(message_queue_map(progress), rate)))
 
     def _topics_of(self, header: GetConsumeStatsRequestHeader) -> list[str]:
         """The topics asked for; unless listed, only those that a group with live members subscribes to."""
@@ -58,17 +59,24 @@ class ConsumeStatsProcessor:
         return [topic for topic in topics if topic in group.subscriptions]
 
     def _progress(self, group: str, topic: str) -> Iterator[tuple[MessageQueue, OffsetWrapper]]:
+        pulled = self._pulled(group, topic)
         for name, queue in self._queues(topic):
             consumed = self._consumed(group, name)
+            ahead = pulled.get(name.queue_id, self._service.offsets.pulled(group, topic, name.queue_id))
             yield (
                 name,
                 OffsetWrapper(
                     broker_offset=0 if queue is None else queue.max_offset,
                     consumer_offset=consumed,
                     last_timestamp=max(_timestamp(queue, consumed - 1), 0) if consumed else 0,
-                    pull_offset=max(consumed, self._service.offsets.pulled(group, topic, name.queue_id)),
+                    pull_offset=max(consumed, ahead),
                 ),
             )
+
+    def _pulled(self, group: str, topic: str) -> dict[int, int]:
+        """How far a group with live members has pulled here; without them what the store's broker recorded counts."""
+        is_live = self._service.clients.consumer_group(group) is not None
+        return self._service.pulled.next_offsets(group, topic) if is_live else {}
 
     def _consumed(self, group: str, queue: MessageQueue) -> int:
         return max(self._service.offsets.committed(group, queue.topic, queue.queue_id) or 0, 0)

@@ -115,6 +115,7 @@ class PullMessageProcessor:
             and result.next_begin_offset == header.queue_offset
             and not request.command.is_oneway
         ):
+            self._service.pulled.note(header.consumer_group, header.topic, header.queue_id, header.queue_offset)
             pull = HeldQuestion(self, header, topic, message_filter, result)
             return self._polls.hold(pull, header.suspend_timeout_millis / 1000, snapshot.queues)
         found, choice = self._service.found_pulls, message_filter.choice
@@ -239,6 +240,7 @@ class PullMessageProcessor:
         if len(body) > self._body_limit:
             remark = f"the record at queue offset {result.next_begin_offset - 1} has {len(body)} bytes, more than fit"
             return Response(ResponseCode.PULL_RETRY_IMMEDIATELY, remark, fields)
+        self._service.pulled.note(header.consumer_group, header.topic, header.queue_id, result.next_begin_offset)
         remark = result.status.name
         if not result.records and self._store.layout.lacks_queues:
             remark = f"{remark}: consumequeue/ is missing, the store is served without it"

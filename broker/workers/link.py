@@ -30,6 +30,8 @@ class Kind(IntEnum):
     """group, topic, queue id, offset"""
     REPLY = 4
     """connection, remark, then the fields of a `Command` that answers a request of ours"""
+    PULLED = 5
+    """pairs of (group, topic, queue id) and (second, offset)"""
     ANSWER = 11
     """number, code, remark, fields, body"""
     PUSH = 12

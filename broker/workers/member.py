@@ -31,6 +31,9 @@ logger = logging.getLogger(__name__)
 
 RETRY_SECONDS = 0.05
 
+PULLED_SECONDS = 1.0
+"""How often worker 0 is told how far groups have pulled here."""
+
 OWNED_CODES = frozenset(
     {
         RequestCode.HEART_BEAT,
@@ -110,7 +113,7 @@ class ForwardedOffsets(ConsumerOffsets):
         super().__init__(store)
         self._member = member
 
-    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+    def commit(self, group: str, topic: str, queue_id: int, offset: int, *, is_new: bool = True) -> None:
         """Have worker 0 remember an offset; on any thread."""
         if offset >= 0:
             self._member.tell(Kind.COMMIT, group, topic, queue_id, offset)
@@ -121,7 +124,7 @@ class Member:
 
     def __init__(self, service: BrokerService, name: bytes | str) -> None:
         """`name` of worker 0's socket."""
-        self._clients = service.clients
+        self._clients, self._pulled = service.clients, service.pulled
         self._name = name
         self._link: Link | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -132,16 +135,20 @@ class Member:
         self._heartbeats: dict[int, list[Any]] = {}
         self._asked: dict[int, tuple[asyncio.Future[Response], list[Any]]] = {}
         self._is_stopping = False
+        self._teller: asyncio.TimerHandle | None = None
         self._connecting: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Connect to worker 0."""
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         await self._connect()
+        self._tell_pulled()
 
     def stop(self) -> None:
         """Tell worker 0 no more."""
         self._is_stopping = True
+        if self._teller is not None:
+            self._teller.cancel()
         if self._connecting is not None:
             self._connecting.cancel()
         if self._link is not None:
@@ -187,6 +194,14 @@ class Member:
         else:
             with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
                 self._loop.call_soon_threadsafe(self.tell, kind, *rest)
+
+    def _tell_pulled(self) -> None:
+        """Tell worker 0 how far groups have pulled since the last time."""
+        assert self._loop is not None
+        self._teller = self._loop.call_later(PULLED_SECONDS, self._tell_pulled)
+        noted = self._pulled.settle()
+        if noted:
+            self.tell(Kind.PULLED, noted)
 
     def _key_of(self, connection: ClientConnection) -> int:
         key = self._keys.get(connection)

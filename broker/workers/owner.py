@@ -87,6 +87,8 @@ class Owner:
             self._answer(link, *rest)
         elif kind == Kind.COMMIT:
             self._service.offsets.commit(*rest)
+        elif kind == Kind.PULLED:
+            self._service.pulled.take(rest[0])
         elif kind == Kind.REPLY:
             self._replied(link, *rest)
         elif kind == Kind.LOST:

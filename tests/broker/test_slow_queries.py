@@ -140,3 +140,10 @@ async def test_a_server_tells_of_slow_requests_on_the_loop_and_on_threads(caplog
     assert all(each["milliseconds"] >= 200 for each in told)
     slow = list(service.meter.row[rows.SLOW : rows.SLOW + len(rows.REASONS)])
     assert slow[rows.SCAN] == 1 <= slow[rows.EVENT_LOOP]
+
+
+def test_of_several_stores_a_line_names_the_broker(caplog: pytest.LogCaptureFixture) -> None:
+    SlowQueries(200, "broker-b").tell_turn(33, 0, 1, "somebody", 300_000_000)
+    (record,) = caplog.records
+    assert record.getMessage().startswith("slow query at broker-b: VIEW_MESSAGE_BY_ID from somebody took 300 ms")
+    assert record.__dict__["fields"]["broker"] == "broker-b"
