@@ -7,6 +7,7 @@ The bulk jobs' commands are defined beside the jobs, for spark-submit, and impor
 import click
 
 from broker.cli.compact import compact
+from broker.cli.diff import diff
 from broker.cli.doctor import doctor
 from broker.cli.filter import filter_
 from broker.cli.lazy_group import LazyGroup
@@ -30,10 +31,10 @@ def main() -> None:
 
     Only `rebuild` and `compact` without --out change a store.
 
-    Exit codes: 0 found (or done, or stopped as asked), 1 not found (or serve cannot listen), 2 wrong usage, 3 the store
-    cannot be read or is in use by a broker, or the server asked does not answer, 4 rebuilt or compacted, but the log is
-    damaged (or verify or doctor found something wrong), 130 a bulk job or a
-    search was stopped with Ctrl-C.
+    Exit codes: 0 found (or done, or stopped as asked), 1 not found (or serve cannot listen, or diff found a
+    difference), 2 wrong usage, 3 the store cannot be read or is in use by a broker, or the server asked does not
+    answer, 4 rebuilt, compacted or exported, but the log is damaged (or verify or doctor found something wrong), 130 a
+    bulk job or a search was stopped with Ctrl-C.
     """
 
 
@@ -47,3 +48,4 @@ main.add_command(filter_)
 main.add_command(rebuild)
 main.add_command(compact)
 main.add_command(doctor)
+main.add_command(diff)

@@ -1,0 +1,138 @@
+"""`rocketlens diff`: which messages two stores do not have in common."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from broker.cli.errors import FOUND, NOT_FOUND, plain_errors, say
+from broker.cli.options import DIRECTORY
+from broker.cli.output import print_table
+from protocol.errors import ConfigError
+from protocol.printable import printable
+from storage.numba_cache import use_numba_cache
+
+if TYPE_CHECKING:
+    from storage.diff.compare import Difference
+
+HEADINGS = ("WHAT", "TOPIC", "QUEUE", "FROM", "TO", "MESSAGES", "PHYSICAL")
+MOST_TOLD = 50
+"""Ranges and places of damage that a person is told; a program is told all that are listed."""
+
+
+@click.command()
+@click.argument("a", type=DIRECTORY)
+@click.argument("b", type=DIRECTORY)
+@click.option(
+    "--work",
+    type=DIRECTORY,
+    metavar="DIR",
+    help="Keep here meanwhile what does not fit into memory, up to a tenth of both logs. [default: the machine's "
+    "temporary directory]",
+)
+@click.option(
+    "--numba-cache", type=DIRECTORY, metavar="DIR", help="Keep compiled kernels here. [default: $NUMBA_CACHE_DIR, else "
+    "the user's cache directory]",
+)  # fmt: skip
+@click.option("--json", "as_json", is_flag=True, help="One JSON object, with all ranges that are listed.")
+@plain_errors
+def diff(a: Path, b: Path, work: Path | None, numba_cache: Path | None, as_json: bool) -> None:
+    """Compare the messages of the stores in A and B: a master and its slave, or one store before and after.
+
+    `missing` are messages that only A has, `extra` those that only B has, by topic, queue and queue offset; `different`
+    are those of one place with other contents. Messages may lie elsewhere in the other log; but where one log is a copy
+    of the other, every byte of their records counts. Damaged records are no messages, and are told.
+
+    Exit code 0: both hold the same messages, 1: they do not.
+    """
+    for option, directory in (("--work", work), ("--numba-cache", numba_cache)):
+        for store in (a, b):
+            if directory is not None and directory.resolve().is_relative_to(store.resolve()):
+                raise ConfigError(f"{option} {directory} lies inside the store, where nothing is ever written")
+    use_numba_cache(numba_cache)
+    from storage.diff.compare import compare_stores
+
+    found = compare_stores(a, b, work=work)
+    if as_json:
+        sys.stdout.buffer.write(_json(found) + b"\n")
+    else:
+        _tell(found)
+    sys.exit(FOUND if found.is_none else NOT_FOUND)
+
+
+def _json(found: "Difference") -> bytes:
+    first = found.first
+    return msgspec.json.encode(
+        {
+            "equal": found.is_none,
+            "a": {"minimum": found.a_range[0], "end": found.a_range[1], "damage": found.damage["a"]},
+            "b": {"minimum": found.b_range[0], "end": found.b_range[1], "damage": found.damage["b"]},
+            "firstDifferentByte": found.first_byte,
+            "first": None if first is None else _fields(first),
+            **found.counts,
+            "ranges": [_fields(each) for each in found.ranges],
+            "moreRanges": found.more_ranges,
+        }
+    )
+
+
+def _fields(each: object) -> dict[str, object]:
+    fields: dict[str, object] = msgspec.to_builtins(each)
+    fields["queueId"], fields["physicalOffset"] = fields.pop("queue_id"), fields.pop("physical_offset")
+    return fields
+
+
+def _tell(found: "Difference") -> None:
+    """For a person."""
+    for name in ("a", "b"):
+        damage = found.damage[name]
+        for text in damage[:MOST_TOLD]:
+            say(f"{name.upper()}: {text}")
+        if len(damage) > MOST_TOLD:
+            say(f"{name.upper()}: {len(damage) - MOST_TOLD} more places are damaged")
+    if found.ranges:
+        print_table(
+            HEADINGS,
+            (
+                (
+                    each.kind,
+                    each.topic,
+                    each.queue_id,
+                    *_bounds(each.first, each.last),
+                    each.count,
+                    each.physical_offset,
+                )
+                for each in found.ranges[:MOST_TOLD]
+            ),
+        )
+    for text in _sentences(found):
+        click.echo(printable(text))
+
+
+def _bounds(first: int, last: int) -> tuple[str | int, str | int]:
+    return ("not queued", "") if first < 0 else (first, last)
+
+
+def _sentences(found: "Difference") -> list[str]:
+    """The outcome in words."""
+    counts = found.counts
+    hidden = max(len(found.ranges) - MOST_TOLD, 0) + found.more_ranges
+    texts = [f"{hidden} more ranges"] if hidden else []
+    if found.is_none:
+        texts.append("both hold the same messages")
+        if found.first_byte is not None or found.a_range != found.b_range:
+            texts.append(
+                f"their logs differ: A is [{found.a_range[0]}, {found.a_range[1]}), B [{found.b_range[0]}, "
+                f"{found.b_range[1]})"
+            )
+        return texts
+    texts.append(
+        f"{counts['missing']} messages are missing in B, {counts['extra']} extra, {counts['different']} different"
+    )
+    first = found.first
+    if first is not None:
+        place = f"queue {first.queue_id}" + (f" offset {first.first}" if first.first >= 0 else "")
+        texts.append(f"first: {first.kind}, {first.topic} {place}, at physical offset {first.physical_offset}")
+    return texts

@@ -1,0 +1,1 @@
+"""What two stores have in common, and what not."""

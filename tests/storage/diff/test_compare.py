@@ -1,0 +1,203 @@
+"""Two stores compared, beside the same comparison by dictionaries of what the oracle reads."""
+
+import os
+import shutil
+import tempfile
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import oracles
+from protocol.errors import NotAStore
+from storage.diff import compare, entries
+from storage.diff.compare import QueueRange, compare_stores
+from store_writer import StoreWriter
+from strategies import StorePlan, store_plans
+
+
+def write(root: Path, numbers: range = range(60), segment_size: int = 2048, **changes: object) -> StoreWriter:
+    writer = StoreWriter(root, segment_size=segment_size)
+    for number in numbers:
+        fields = {"body": b"body of %d" % number, "store_timestamp": 1_700_000_000_000 + number, "tags": "A", **changes}
+        writer.append(f"T{number % 2}", fields.pop("body"), queue_id=number // 2 % 2, **fields)  # type: ignore[arg-type]
+    writer.close()
+    return writer
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> tuple[StoreWriter, Path]:
+    """A store and its copy."""
+    writer = write(tmp_path / "a")
+    shutil.copytree(writer.root, tmp_path / "b")
+    return writer, tmp_path / "b"
+
+
+def change(store: Path, physical_offset: int, data: bytes, segment_size: int = 2048) -> None:
+    base = physical_offset - physical_offset % segment_size
+    with (store / "commitlog" / f"{base:020d}").open("r+b") as file:
+        file.seek(physical_offset - base)
+        file.write(data)
+
+
+def test_a_copy_is_equal_and_no_record_of_it_is_looked_into(
+    pair: tuple[StoreWriter, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compare, "collect", None)
+    writer, copy = pair
+    found = compare_stores(writer.root, copy)
+    assert (found.is_none, found.first_byte, found.ranges, found.first) == (True, None, [], None)
+    assert found.a_range == found.b_range == (0, writer.log.end)
+
+
+def test_a_recorded_store_equals_itself_but_not_its_crash(g1_store: Path, g1_crashed_store: Path) -> None:
+    assert compare_stores(g1_store, g1_store).is_none
+    mine, other = (expected_keys(oracles.read_log(root / "commitlog")) for root in (g1_store, g1_crashed_store))
+    found = compare_stores(g1_store, g1_crashed_store)
+    assert (found.counts["missing"], found.counts["extra"]) == ((mine - other).total(), (other - mine).total())
+
+
+def expected_keys(records: list[oracles.Record]) -> "Counter[tuple[object, ...]]":
+    """Messages by place and content; of those in no queue, content alone."""
+    keys: Counter[tuple[object, ...]] = Counter()
+    for record in records:
+        content = (record.body, without_crc(record.properties_bytes), record.flag, record.sys_flag, record.born_host)
+        queued = record.sys_flag & 0xC in (0, 8)
+        place = record.queue_offset if queued else -1
+        keys[record.topic_bytes, record.queue_id, place, content, record.born_timestamp, record.reconsume_times] += 1
+    return keys
+
+
+def without_crc(block: bytes) -> bytes:
+    return block[: block.index(b"__CRC32#")] if b"__CRC32#" in block else block
+
+
+def test_a_copy_that_was_cut_lacks_the_last_messages(pair: tuple[StoreWriter, Path]) -> None:
+    writer, copy = pair
+    cut = writer.written[51]
+    change(copy, cut.physical_offset, bytes(2048 - cut.physical_offset % 2048))
+    for segment in writer.log.segments:
+        if segment > cut.physical_offset:
+            os.remove(copy / "commitlog" / f"{segment:020d}")
+    found = compare_stores(writer.root, copy)
+    assert (found.counts, found.damage["b"]) == ({"missing": 9, "extra": 0, "different": 0}, [])
+    assert [(each.kind, each.topic, each.queue_id, each.first, each.last) for each in found.ranges] == [
+        ("missing", "T0", 0, 13, 14),
+        ("missing", "T0", 1, 13, 14),
+        ("missing", "T1", 0, 13, 14),
+        ("missing", "T1", 1, 12, 14),
+    ]
+    assert found.first == QueueRange("missing", "T1", 1, 12, 14, 3, cut.physical_offset)
+    other_way = compare_stores(copy, writer.root)
+    assert other_way.counts == {"missing": 0, "extra": 9, "different": 0}
+
+
+def test_a_byte_of_a_body_makes_a_message_damaged_and_missing(pair: tuple[StoreWriter, Path]) -> None:
+    writer, copy = pair
+    changed = writer.written[7]
+    change(copy, changed.physical_offset + 90, b"#")
+    found = compare_stores(writer.root, copy)
+    assert found.counts == {"missing": 1, "extra": 0, "different": 0}
+    assert found.first_byte == changed.physical_offset + 90
+    assert len(found.damage["b"]) == 1
+    assert "its body does not match its CRC" in found.damage["b"][0]
+
+
+@pytest.mark.parametrize("position", [63, 71], ids=["store timestamp", "store host"])
+def test_any_other_byte_at_the_same_place_makes_a_message_different(
+    pair: tuple[StoreWriter, Path], position: int
+) -> None:
+    writer, copy = pair
+    changed = writer.written[7]
+    change(copy, changed.physical_offset + position, b"\x7e")
+    found = compare_stores(writer.root, copy)
+    assert found.ranges == [QueueRange("different", "T1", 1, 1, 1, 1, changed.physical_offset)]
+
+
+def test_a_missing_segment_is_missing_messages(pair: tuple[StoreWriter, Path]) -> None:
+    writer, copy = pair
+    os.remove(copy / "commitlog" / "00000000000000002048")
+    found = compare_stores(writer.root, copy)
+    lost = [each for each in writer.written if 2048 <= each.physical_offset < 4096]
+    assert found.counts == {"missing": len(lost), "extra": 0, "different": 0}
+    assert found.first is not None
+    assert found.first.physical_offset == lost[0].physical_offset
+    assert any("2048" in text for text in found.damage["b"])
+
+
+def test_the_same_messages_elsewhere_are_the_same(tmp_path: Path) -> None:
+    """Written anew by another broker: other places, other clock, other address."""
+    a = write(tmp_path / "a")
+    b = write(tmp_path / "b", segment_size=4096, store_host=("10.0.0.9", 10911), property_crc=True, born_timestamp=5)
+    found = compare_stores(a.root, b.root)
+    assert found.counts["different"] == 60  # born at other times
+    c = StoreWriter(tmp_path / "c", segment_size=8192)
+    for record in sorted(a.records, key=lambda record: (record.topic, record.queue_id, record.queue_offset)):
+        c.append_record(replace(record, store_timestamp=record.store_timestamp + 10**6))
+    c.close()
+    found = compare_stores(a.root, c.root)
+    assert found.is_none
+    assert found.first_byte is not None
+
+
+def test_messages_that_are_in_no_queue_are_told_apart_by_what_they_say(tmp_path: Path) -> None:
+    stores = []
+    for name, bodies in (("a", [b"x", b"x", b"y"]), ("b", [b"x", b"z", b"y"])):
+        writer = StoreWriter(tmp_path / name)
+        for body in bodies:
+            writer.append("T", body, sys_flag=4)
+        writer.close()
+        stores.append(writer.root)
+    found = compare_stores(*stores)
+    assert found.counts == {"missing": 1, "extra": 1, "different": 0}
+    assert [(each.kind, each.first, each.last, each.count) for each in found.ranges] == [
+        ("extra", -1, -1, 1),
+        ("missing", -1, -1, 1),
+    ]
+
+
+def test_many_ranges_are_listed_up_to_a_number_and_counted_beyond(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compare, "MOST_RANGES", 5)
+    a = write(tmp_path / "a", range(80))
+    b = StoreWriter(tmp_path / "b")
+    for written, record in zip(a.written, a.records, strict=True):
+        if written.queue_offset % 2:
+            b.append_record(record)
+    b.close()
+    found = compare_stores(a.root, b.root)
+    assert (found.counts["missing"], len(found.ranges), found.more_ranges) == (40, 5, 35)
+    assert [each.physical_offset for each in sorted(found.ranges, key=lambda each: each.physical_offset)] == [
+        written.physical_offset for written in a.written if not written.queue_offset % 2
+    ][:5]
+
+
+def test_what_is_no_store_is_an_error(tmp_path: Path) -> None:
+    write(tmp_path / "a", range(2))
+    (tmp_path / "b").mkdir()
+    with pytest.raises(NotAStore):
+        compare_stores(tmp_path / "a", tmp_path / "b")
+
+
+@settings(max_examples=25)
+@given(store_plans(maximum_messages=20), st.sets(st.integers(0, 19)), st.integers(1, 4))
+def test_any_two_stores_differ_in_what_dictionaries_say(plan: StorePlan, left_out: set[int], buckets: int) -> None:
+    with tempfile.TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(compare, "bucket_count", lambda size: buckets)
+        patch.setattr(entries, "RUN_BITS", 1)
+        a = plan.write(Path(directory) / "a")
+        b = StoreWriter(Path(directory) / "b", segment_size=4096)
+        for number, record in enumerate(a.records):
+            if number not in left_out:
+                b.append_record(record)
+        if not b.written:
+            return
+        b.close()
+        found = compare_stores(a.root, b.root)
+        expected = expected_keys(a.records) - expected_keys(b.records)
+        assert found.counts == {"missing": expected.total(), "extra": 0, "different": 0}
+        assert sum(each.count for each in found.ranges) == expected.total()
