@@ -8,25 +8,68 @@ the other files. So the cache directory is narrowed here, before any kernel is c
 all of them, those of the server's fast lane too: after an upgrade nothing stale is ever run.
 """
 
+import contextlib
 import hashlib
+import os
+import shutil
+import tempfile
+import zipfile
+from importlib.resources.abc import Traversable
 from pathlib import Path
 
 import numba
 from numba import config
 
+from storage.numba_cache import use_numba_cache
 
-def sources_digest(*directories: Path) -> str:
+
+def sources_digest(*directories: Traversable) -> str:
     """Digest of all kernels in some directories and of the compiler's version, as 16 hexadecimal digits."""
     digest = hashlib.sha256(numba.__version__.encode())
     for directory in directories:
-        for path in sorted(directory.glob("*.py")):
-            digest.update(path.name.encode() + path.read_bytes())
+        for source in _kernels_in(directory):
+            digest.update(source.name.encode() + source.read_bytes())
     return digest.hexdigest()[:16]
 
 
+def _kernels_in(directory: Traversable) -> list[Traversable]:
+    found = [source for source in directory.iterdir() if source.name.endswith(".py")]
+    return sorted(found, key=lambda source: source.name)
+
+
+def _in_archive(directory: Path) -> Traversable:
+    """A directory of a zip file, which holds our sources on the executors of a Spark cluster."""
+    archive = next(parent for parent in directory.parents if parent.is_file())
+    return zipfile.Path(archive, directory.relative_to(archive).as_posix() + "/")
+
+
+def _unpacked(directory: Traversable, target: Path) -> list[str]:
+    """Where a package's modules are to be looked for: in files of their own, of which numba knows them again.
+
+    Of an archive it knows the path alone, which each job has another of, and would compile everything anew.
+    """
+    if not target.exists():
+        with contextlib.suppress(OSError):
+            target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            fresh = Path(tempfile.mkdtemp(dir=target.parent))
+            for source in _kernels_in(directory):
+                (fresh / source.name).write_bytes(source.read_bytes())
+            try:
+                os.rename(fresh, target)
+            except OSError:  # another process was quicker
+                shutil.rmtree(fresh, ignore_errors=True)
+    return [str(target)] if target.exists() else __path__
+
+
 _HERE = Path(__file__).parent
-SOURCES = (_HERE, _HERE.parents[1] / "broker" / "kernels")
+_DIRECTORIES = _HERE, _HERE.parents[1] / "broker" / "kernels"
+_IS_ARCHIVED = not _HERE.is_dir()
+SOURCES: tuple[Traversable, ...] = tuple(map(_in_archive, _DIRECTORIES)) if _IS_ARCHIVED else _DIRECTORIES
+if _IS_ARCHIVED:
+    config.CACHE_DIR = str(use_numba_cache())  # type: ignore[attr-defined]
 CACHE_DIRECTORY = Path(config.CACHE_DIR or _HERE / "__pycache__") / sources_digest(*SOURCES)  # type: ignore[attr-defined]
 """Where the compiled kernels of these sources are kept."""
 
 config.CACHE_DIR = str(CACHE_DIRECTORY)  # type: ignore[attr-defined]
+if _IS_ARCHIVED:
+    __path__ = _unpacked(SOURCES[0], CACHE_DIRECTORY / "sources")

@@ -142,6 +142,9 @@ def are_numbered(records: list[Record]) -> bool:
     """Whether the messages of each queue have the numbers 0, 1, 2 and so on; a broker would not mind."""
     following: dict[tuple[str, int], int] = {}
     for record in records:
+        numbers = [record.properties.get(name, "0") for name in ("INNER_BASE", "INNER_NUM")]
+        if not all(number.isascii() and number.isdigit() for number in numbers):
+            return False
         number = int(record.properties.get("INNER_BASE", record.queue_offset))
         if record.sys_flag & 0xC in (0, 8) and number != following.setdefault((record.topic, record.queue_id), 0):
             return False
@@ -167,21 +170,42 @@ def record_at(made: Made, position: int) -> Record:
 
 
 def check_record_flip(made: Made, position: int, bit: int) -> None:
-    """A flipped bit of a record is found, and only that record named, unless the store is still what it should be."""
-    offset = record_at(made, position).physical_offset
+    """A flipped bit of a record is found, and only that record named, unless the store is still what it should be.
+
+    Where its queue lacks it then, or the numbers that it had, the next message of that queue is named for its number.
+    """
+    record = record_at(made, position)
+    offset = record.physical_offset
     with flipped(segment_of(made), position, bit):
         findings = made.findings()
         if is_what_a_broker_makes(made, made.work / "again"):
             assert findings == []
         else:
             assert findings
-        assert {finding.physical_offset for finding in findings} <= {offset}, findings
+        numbers = {finding.physical_offset for finding in findings if finding.kind == "queue-offset"}
+        others = {finding.physical_offset for finding in findings if finding.kind != "queue-offset"}
+        assert others <= {offset}, findings
+        assert numbers <= {offset, *next_of_queue(made, record)}, findings
+
+
+def next_of_queue(made: Made, record: Record) -> list[int]:
+    """Where the message behind a record's in its queue lies, if there is one."""
+    queue = record.topic, record.queue_id
+    written = [record_at(made, each.physical_offset) for each in made.writer.written]
+    return [
+        each.physical_offset for each in written
+        if (each.topic, each.queue_id) == queue and each.physical_offset > record.physical_offset
+    ][:1]  # fmt: skip
 
 
 def record_bytes(made: Made) -> Iterator[int]:
     return itertools.chain.from_iterable(
         range(written.physical_offset, written.physical_offset + written.size) for written in made.writer.written
     )
+
+
+def test_a_batch_that_is_none_any_more_leaves_a_gap_before_the_next(made: Made) -> None:
+    check_record_flip(made, 910, 0)
 
 
 @settings(max_examples=50)

@@ -1,13 +1,26 @@
 """Compiled kernels are kept under the digest of all kernels: numba itself looks at one file only."""
 
+import os
 import shutil
+import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
 from numba import config
 
 import broker.kernels
 import storage.kernels
-from storage.kernels import SOURCES, sources_digest
+from storage.kernels import sources_digest
+
+ROOT = Path(__file__).parents[3]
+SOURCES = tuple(Path(str(source)) for source in storage.kernels.SOURCES)
+PACKAGES = ("broker/kernels", "protocol", "storage")
+USE_A_KERNEL = """
+import numpy as np
+from storage.kernels import SOURCES, crc32, sources_digest
+print(crc32.__file__, sources_digest(*SOURCES))
+"""
 
 
 def test_all_kernels_count() -> None:
@@ -31,3 +44,35 @@ def test_a_change_of_any_kernel_changes_the_cache_directory(tmp_path: Path) -> N
 
 def test_numba_was_told_that_directory() -> None:
     assert Path(config.CACHE_DIR).name == sources_digest(*SOURCES)
+
+
+def archive_of_sources(path: Path) -> Path:
+    """The modules as a zip file, as the executors of a cluster get them."""
+    path.parent.mkdir()
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.write(ROOT / "broker" / "__init__.py", "broker/__init__.py")
+        for package in PACKAGES:
+            for source in sorted((ROOT / package).rglob("*.py")):
+                archive.write(source, source.relative_to(ROOT))
+    return path
+
+
+def use_a_kernel(archive: Path, cache: Path) -> list[str]:
+    """Import one in a process that has our modules in the archive alone; what it says of where it found it."""
+    environment = os.environ | {"PYTHONPATH": str(archive), "NUMBA_CACHE_DIR": str(cache), "NUMBA_DISABLE_JIT": "0"}
+    command = [sys.executable, "-S", "-c", f"import sys; sys.path += {sys.path!r}[1:]\n{USE_A_KERNEL}"]
+    ended = subprocess.run(command, env=environment, cwd=archive.parent, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout.split()
+
+
+def test_kernels_of_an_archive_are_compiled_once_for_all_jobs_that_bring_one(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    first, second = (archive_of_sources(tmp_path / job / "rocketlens.zip") for job in ("one", "two"))
+    found, digest = use_a_kernel(first, cache)
+    assert Path(found).is_relative_to(cache)
+    assert digest == sources_digest(*SOURCES)
+    compiled = {path: path.stat().st_mtime_ns for path in cache.rglob("*.nb?")}
+    assert compiled
+    assert use_a_kernel(second, cache) == [found, digest]
+    assert {path: path.stat().st_mtime_ns for path in cache.rglob("*.nb?")} == compiled
