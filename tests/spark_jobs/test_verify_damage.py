@@ -7,6 +7,7 @@ Of queues and index every bit that means anything is found.
 
 import filecmp
 import itertools
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -183,9 +184,16 @@ def check_record_flip(made: Made, position: int, bit: int) -> None:
         else:
             assert findings
         numbers = {finding.physical_offset for finding in findings if finding.kind == "queue-offset"}
-        others = {finding.physical_offset for finding in findings if finding.kind != "queue-offset"}
-        assert others <= {offset}, findings
+        others = [finding for finding in findings if finding.kind != "queue-offset"]
+        assert all(offset in named(finding) for finding in others), findings
         assert numbers <= {offset, *next_of_queue(made, record)}, findings
+
+
+def named(finding: Finding) -> set[int]:
+    """The records that a finding speaks of; an entry of the index for another than was expected speaks of two."""
+    if finding.kind != "repeated-entry":
+        return {finding.physical_offset}
+    return {finding.physical_offset, *map(int, re.findall(r"\d+", f"{finding.expected} {finding.found}"))}
 
 
 def next_of_queue(made: Made, record: Record) -> list[int]:
