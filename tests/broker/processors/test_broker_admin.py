@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from asking import Asker
+from heartbeats import consumer, heartbeat, subscription
 from store_writer import StoreWriter
 
 CLUSTER_LIST = [
@@ -117,6 +118,23 @@ def test_nothing_comes_and_goes_in_an_archive(name: str, key: str, g1: Asker) ->
 def test_statistics_that_nobody_keeps_are_refused_in_a_brokers_words(name: str, key: str, g1: Asker) -> None:
     answer = g1.ask(315, {"statsName": name, "statsKey": key})
     assert (answer.code, answer.remark) == (1, f"The stats <{name}> <{key}> not exist")
+
+
+def test_what_a_group_commits_is_what_it_has_consumed_lately(g1_store: Path) -> None:
+    asker = Asker(g1_store)
+    asked = {"statsName": "GROUP_GET_NUMS", "statsKey": "TopicTest@CG_TAG"}
+    for offset in ("5", "9"):  # the store has 2 on record
+        fields = {"consumerGroup": "CG_TAG", "topic": "TopicTest", "queueId": "0", "commitOffset": offset}
+        assert asker.ask(34, {}, heartbeat("c", consumer("CG_TAG", subscription("TopicTest")))).code == 0
+        assert asker.ask(15, fields).code == 0
+    stats = asker.value(315, asked)
+    assert {name: item["sum"] for name, item in stats.items()} == dict.fromkeys(
+        ("statsMinute", "statsHour", "statsDay"), 7
+    )
+    assert 0 < stats["statsMinute"]["tps"] <= 7
+    assert asker.value(208, {"consumerGroup": "CG_TAG"})["consumeTps"] > 0
+    assert asker.value(315, asked | {"statsName": "GROUP_GET_SIZE"})["statsDay"]["sum"] == 0
+    assert asker.value(315, {"statsName": "TOPIC_PUT_NUMS", "statsKey": "TopicTest"})["statsDay"]["sum"] == 0
 
 
 def test_offsets_of_delay_levels_are_those_of_the_store(g1: Asker) -> None:

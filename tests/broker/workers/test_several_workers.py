@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ import pytest
 from broker.config import CannotListen, Endpoint
 from broker.listeners import bind_for_workers, bind_listeners, close_listeners, listen
 from broker_harness import DEADLINE_SECONDS, RawClient, connected
+from golden_frames import value_of
 from heartbeats import consumer, heartbeat, subscription
 from process import ROOT, Serving, owner_of, serving_process
 from protocol.codes import ResponseCode
@@ -136,6 +138,22 @@ async def test_offsets_and_locks_are_the_same_everywhere(server: Serving) -> Non
             answer = await client.ask(41, {}, body=body)
             granted.append(len(json.loads(bytes(answer.body))["lockOKMQSet"]))
         assert granted == [1] + [0] * (len(clients) - 1)
+
+
+async def test_what_is_in_flight_is_the_same_everywhere_whoever_was_asked_for_it(server: Serving) -> None:
+    async with clients_of(server) as clients:
+        await join(clients[0], "puller")
+        for client in clients:
+            answer = await client.ask(11, PULL | {"queueId": "3", "sysFlag": "4", "subscription": "*"})
+            assert ext_fields_of(answer)["nextBeginOffset"] == "4"
+
+        async def is_told(client: RawClient) -> bool:
+            answer = await client.ask(208, {"consumerGroup": GROUP, "topic": "TopicTest"})
+            table = value_of(bytes(answer.body))["offsetTable"]
+            return [each["pullOffset"] for key, each in table.items() if '"queueId": 3' in key] == [4]
+
+        for client in clients:
+            await eventually(partial(is_told, client))
 
 
 async def test_what_a_member_tells_of_itself_comes_back_whatever_workers_both_are_at(server: Serving) -> None:
