@@ -15,6 +15,7 @@ import statistics
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,7 +31,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 
 TOPICS, QUEUES, SEGMENTS = 125, 8, 100
 SEGMENT_BYTES = 128 * 1024
-BODY = b"x" * 1000
+BODY = b"x" * 4000
 AIM_MS = 100.0
 FIRST = ("/", "/page/page.css", "/page/theme.js", "/page/main.js")
 ANSWERS = ("/api/v1/store", "/api/v1/topics?limit=100")
@@ -68,7 +69,9 @@ def serving(store: Path, scratch: Path) -> Iterator[int]:
     command = [*rocketlens_command(store, port, scratch / "state"), "--http", f"127.0.0.1:{page}"]
     with ServerProcess(command, port, log=scratch / "server.log", directory=ROOT) as process:
         process.wait_until_open()
-        yield page
+        # The port is open before the server has put its house in order.
+        with urllib.request.urlopen(f"http://127.0.0.1:{page}/healthz", timeout=30):
+            yield page
 
 
 def fetch_all(port: int) -> tuple[float, int]:

@@ -68,6 +68,16 @@ export function notice(text, kind = "") {
   return el("p", { class: `notice ${kind}`, role: kind === "error" ? "alert" : null }, foreign(text));
 }
 
+// A handler that asks the server: what goes wrong is told, unless it is that the view was left.
+export function guarded(work) {
+  return async (...args) => {
+    try { return await work(...args); } catch (error) {
+      if (error.name !== "AbortError") announce(error.message);
+      return undefined;
+    }
+  };
+}
+
 export function announce(text) {
   document.getElementById("status").textContent = text;
 }

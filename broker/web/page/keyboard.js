@@ -2,7 +2,7 @@
 
 import { address, el } from "./dom.js";
 import { moveSelection } from "./messages.js";
-import { go } from "./router.js";
+import { back, go } from "./router.js";
 
 const HELP = [
   ["/", "to the box: any id, offset, key or tag"],
@@ -48,7 +48,7 @@ export function listen() {
     const isTyping = target.matches?.("input, textarea, select, [contenteditable]");
     if (event.key === "Escape") {
       if (isTyping) target.blur();
-      else if (history.length > 1) history.back();
+      else back();
       return;
     }
     if (isTyping) {

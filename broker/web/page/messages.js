@@ -1,6 +1,6 @@
 // A list of messages, one line each, that goes on by cursor. Lines are links: a middle click opens a tab of its own.
 
-import { address, clear, el, foreign, link } from "./dom.js";
+import { address, clear, el, foreign, guarded, link } from "./dom.js";
 import { bytes, number, plural, time, utc } from "./format.js";
 
 // `ask(cursor, signal)` gives {messages, cursor, text}; `columns` leaves out what all lines have in common.
@@ -15,7 +15,7 @@ export class MessageList {
     this.table = el("table", { class: `messages ${hides.map((name) => `no-${name}`).join(" ")}` }, this.head(), this.body);
     this.table.hidden = true;
     this.end = el("p", { class: "end", role: "status" });
-    this.more = el("button", { type: "button", class: "more", onclick: () => this.goOn() }, "More");
+    this.more = el("button", { type: "button", class: "more", onclick: guarded(() => this.goOn()) }, "More");
     this.more.hidden = true;
     this.node = el("div", { class: "list" }, this.table, this.end, this.more);
   }

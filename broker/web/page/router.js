@@ -14,6 +14,7 @@ class Context {
     this.key = key;
     this.main = main;
     this.parameters = parameters;
+    this.isDone = false; // whether it was drawn to its end, and can be shown again as it is
     this.resume();
   }
 
@@ -28,13 +29,16 @@ export const shownView = () => current;
 export function go(place, { replace = false } = {}) {
   const key = replace && history.state ? history.state.key : `${Date.now()}.${Math.random()}`;
   keep();
-  if (replace) { left.delete(key); history.replaceState({ key }, "", place); }
-  else history.pushState({ key }, "", place);
+  if (replace) { left.delete(key); history.replaceState({ ...history.state, key }, "", place); }
+  else history.pushState({ key, depth: (history.state?.depth ?? 0) + 1 }, "", place);
   show();
 }
 
 // Give the view another address without drawing it anew.
 export function rename(place) { history.replaceState(history.state, "", place); }
+
+// Back to the view before, never out of the page.
+export function back() { if (history.state?.depth) history.back(); }
 
 export function start() {
   if (!history.state?.key) history.replaceState({ key: `${Date.now()}` }, "", location.href);
@@ -55,6 +59,7 @@ function keep() {
   if (!current) return;
   current.controller.abort();
   left.delete(current.key);
+  if (!current.isDone) return;
   left.set(current.key, {
     nodes: [...current.main.childNodes], scroll: scrollY, context: current, title: document.title,
     focus: current.main.contains(document.activeElement) ? document.activeElement : null,
@@ -96,6 +101,7 @@ async function draw(view, context) {
   try {
     if (view) await view(context.parameters, context);
     else context.main.append(notice("There is no such view.", "error"));
+    context.isDone = !context.signal.aborted;
   } catch (error) {
     if (error.name === "AbortError") return;
     if (context.isShown) context.main.append(notice(error.message, "error"));

@@ -1,7 +1,7 @@
 // The store's health: what is wrong, what it means, what mends it, and a picture of what log, queues and index cover.
 
 import { ask } from "./api.js";
-import { announce, clear, copyButton, el, foreign, link, notice } from "./dom.js";
+import { announce, clear, copyButton, el, foreign, guarded, link, notice } from "./dom.js";
 import { duration, number, plural, time } from "./format.js";
 import { Picture } from "./picture.js";
 
@@ -21,7 +21,7 @@ export async function healthView(_parameters, context) {
   let stopped = false;
   work.hidden = true;
   stop.addEventListener("click", () => { stopped = true; });
-  again.addEventListener("click", () => examine(0));
+  again.addEventListener("click", guarded(() => examine(0)));
   head.append(summary, again);
   context.main.append(head, work, shown);
 

@@ -1,7 +1,7 @@
 // A topic: when its messages were stored, its queues and groups, and its messages by queue, time and filter.
 
 import { ask } from "./api.js";
-import { address, announce, clear, el, field, foreign, link, notice } from "./dom.js";
+import { address, announce, clear, el, field, foreign, guarded, link, notice } from "./dom.js";
 import { Histogram } from "./histogram.js";
 import { number, parseTime, percent, plural, time, utc } from "./format.js";
 import { MessageList } from "./messages.js";
@@ -155,12 +155,12 @@ function queueTable(context, state, first) {
       el("td", { class: "number" }, number(queue.minOffset)), el("td", { class: "number" }, number(queue.maxOffset)),
       el("td", { class: "number" }, number(queue.maxOffset - queue.minOffset)),
       el("td", { class: "number", title: utc(queue.lastTimestamp) }, time(queue.lastTimestamp, false))])));
-  more.addEventListener("click", async () => {
+  more.addEventListener("click", guarded(async () => {
     const answer = await ask("/topic", { topic: state.topic, cursor }, context.signal);
     add(answer.queues);
     cursor = answer.cursor;
     more.hidden = cursor === null;
-  });
+  }));
   more.hidden = cursor === null;
   add(first.queues);
   return el("div", { class: "scroll" }, el("table", {}, el("thead", {}, el("tr", {}, ["Queue", "From", "To", "Messages", "Last stored"].map((text, at) => el("th", { scope: "col", class: at ? "number" : null }, text)))), body), more);
@@ -171,12 +171,12 @@ function groupTable(context, state, answer) {
   const more = el("button", { type: "button" }, "More groups");
   let cursor = answer.groupsCursor;
   const add = (groups) => body.append(...groups.map((group) => el("tr", {}, el("td", {}, foreign(group.group)), el("td", { class: `number ${group.lag ? "warning" : ""}` }, number(group.lag)))));
-  more.addEventListener("click", async () => {
+  more.addEventListener("click", guarded(async () => {
     const next = await ask("/topic", { topic: state.topic, limit: 1, groupsCursor: cursor }, context.signal);
     add(next.groups);
     cursor = next.groupsCursor;
     more.hidden = cursor === null;
-  });
+  }));
   more.hidden = cursor === null;
   add(answer.groups);
   if (!answer.groups.length) return el("p", { class: "muted" }, "No consumer group that you may see has committed an offset here.");

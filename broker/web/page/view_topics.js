@@ -1,7 +1,7 @@
 // The first view: all topics, counted as far as that is quick, and what is the matter with the store at first sight.
 
 import { ask } from "./api.js";
-import { address, clear, el, foreign, link, notice } from "./dom.js";
+import { address, clear, el, foreign, guarded, link, notice } from "./dom.js";
 import { number, plural, time, utc } from "./format.js";
 import { rename } from "./router.js";
 
@@ -13,7 +13,7 @@ export async function topicsView(parameters, context) {
   const matter = el("div");
   const body = el("tbody");
   const table = el("table", { class: "topics" }, el("thead", {}, el("tr", {}, ["Topic", "Kind", "Queues", "Messages", "Last stored"].map((text, at) => el("th", { scope: "col", class: at > 1 ? "number" : null }, text)))), body);
-  const more = el("button", { type: "button", class: "more", onclick: () => page() }, "More");
+  const more = el("button", { type: "button", class: "more", onclick: guarded(() => page()) }, "More");
   let cursor = null, shown = 0, turn = 0;
 
   async function page() {

@@ -192,6 +192,10 @@ def test_the_keyboard_alone_is_enough(browser: Browser) -> None:
     browser.press("t")
     browser.see("h1", "Topics")
     browser.see(".topics tbody tr", "52")
+    for _ in range(4):  # and back never leads out of the page
+        browser.press(Keys.ESCAPE)
+    browser.see(".topics tbody tr", "TopicTest")
+    browser.until(lambda: browser.place == "/")
 
 
 def test_every_view_is_there_again_after_a_reload(browser: Browser) -> None:
