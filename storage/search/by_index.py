@@ -11,6 +11,8 @@ from storage.lookup_call import KeyQuery
 from storage.message_store import MessageStore
 from storage.search.criteria import Criteria
 
+QUEUE_TYPE: Final = "queue.type"
+BATCHES: Final = "BatchCQ"
 MOST_PAGES: Final = 50
 """Of a key that more messages carry than fit so many pages: to walk its chain again and again would take longer."""
 
@@ -18,12 +20,15 @@ MOST_PAGES: Final = 50
 def offsets_by_index(store: MessageStore, criteria: Criteria) -> npt.NDArray[np.int64] | None:
     """Physical offsets, ascending, of all records of the topic with the key; None where the index does not tell.
 
-    That is so for a search without topic or key, while something is still to be scanned or checked, and for a key that
-    very many messages carry. Waits for the disk.
+    That is so for a search without topic or key, while something is still to be scanned or checked, for a topic of
+    batches, whose messages have keys that are in no index, and for a key that very many messages carry. Waits.
     """
     if criteria.topic is None or criteria.key is None:
         return None
     snapshot = store.snapshot
+    config = snapshot.config.topics.get(criteria.topic)
+    if snapshot.queues.has_batches(criteria.topic) or (config and config.attributes.get(QUEUE_TYPE) == BATCHES):
+        return None
     query = KeyQuery(
         topic=criteria.topic,
         key=criteria.key,

@@ -60,6 +60,7 @@ def _narrowed(store: MessageStore, criteria: Criteria) -> tuple[list[Chunk], lis
     start, stop, notes = log.minimum, log.end, []
     if criteria.begin_timestamp > EARLIEST or criteria.end_timestamp < LARGEST_OFFSET:
         start, stop = offsets_of_times(log, criteria.begin_timestamp, criteria.end_timestamp)
+    if (start, stop) != (log.minimum, log.end):
         notes = [f"of the log, {start} to {stop} was stored in that time, give or take an hour, if clocks were right"]
     if criteria.topic is not None and (covered := min(dispatched_to(snapshot), stop)) > start:
         by_queue = offsets_by_queue(snapshot, criteria.topic, criteria.tag, start, covered)

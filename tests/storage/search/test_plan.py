@@ -110,6 +110,17 @@ class TestByIndex:
         assert "found by the index" in notes
         assert searched(MessageStore.open(tmp_path, LAZY), Criteria(key="k2"))[1] == ""
 
+    def test_a_key_of_a_message_in_a_batch_is_in_no_index_and_is_found(self, tmp_path: Path) -> None:
+        writer = StoreWriter(tmp_path)
+        batch = writer.append_inner_batch("B", [(b"one", {"KEYS": "a"}), (b"two", {"KEYS": "b"})])
+        writer.close()
+        for lost in (None, "batchconsumequeue"):
+            if lost:
+                shutil.rmtree(tmp_path / lost)
+            assert searched(MessageStore.open(tmp_path), Criteria(topic="B", key="b"))[0] == [
+                (batch.physical_offset, 1)
+            ]
+
     def test_a_key_of_very_many_messages_is_scanned_for(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("storage.search.by_index.MAXIMUM_HITS", 3)
         monkeypatch.setattr("storage.search.by_index.MOST_PAGES", 2)
