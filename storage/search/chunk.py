@@ -5,6 +5,7 @@ it is through. So a piece starts at the first intact record in it, and says wher
 (in a body there may stand what looks like a record) it is searched again from there.
 """
 
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -83,6 +84,9 @@ class Searcher:
     table: QueryTable
     should_stop: Callable[[], bool]
     maximum: int | None = None
+    deciding: threading.Lock = field(default_factory=threading.Lock)
+    """Held by who decodes records: that is work for one thread at a time, and threads that take turns at every record
+    wait for each other most of the time."""
 
     def run(self, chunk: Chunk, start: int | None = None) -> Part:
         """Search a piece from ``start``, where a record should start, else from the first intact record in it.
@@ -114,7 +118,8 @@ class Searcher:
             data, segment.file.address, start - base, chunk.stop - base, segment.valid_length, base,
             self.table.numbers, self.table.needles, positions, result,
         )  # fmt: skip
-        self._confirm(segment, (positions[: result[1]] + base).tolist(), part)
+        with self.deciding:
+            self._confirm(segment, (positions[: result[1]] + base).tolist(), part)
         if part.is_cut:
             return
         part.end = base + position
@@ -129,7 +134,8 @@ class Searcher:
 
     def _run_listed(self, chunk: Chunk, listed: npt.NDArray[np.int64]) -> Part:
         part = Part(chunk.start, chunk.start)
-        self._confirm(chunk.segment, self._worth_a_look(chunk.segment, listed), part)
+        with self.deciding:
+            self._confirm(chunk.segment, self._worth_a_look(chunk.segment, listed), part)
         if not part.is_cut:
             part.end = chunk.stop
         return part
@@ -159,6 +165,9 @@ class Searcher:
     def _look_at(self, segment: Segment, offset: int, part: Part) -> None:
         """Decide about one record of sound shape."""
         position = offset - segment.base_offset
+        size = int.from_bytes(segment.file.view[position : position + 4])
+        if size >= MINIMUM_SIZE and self.matcher.rules_out(segment.file.view[position : position + size]):
+            return
         address = segment.file.address + position
         size = int(check_shape(address, segment.valid_length - position, offset))
         if size < 0 or check_checksums(address, size) < 0:

@@ -90,6 +90,14 @@ class TestByQueue:
         assert len(hits) == 11
         assert f"1 damaged record that may match is left out: {victim.physical_offset}" in notes
 
+    def test_a_unit_that_leads_to_what_only_looks_like_a_short_record_is_told_of(self, writer: StoreWriter) -> None:
+        victim = next(written for written in writer.written if written.topic == "T" and written.physical_offset)
+        writer.overwrite(victim.physical_offset, (91).to_bytes(4))
+        writer.overwrite(victim.physical_offset + 36, (0x30).to_bytes(4))
+        hits, notes = searched(self.open(writer), Criteria(topic="T", regex="."))
+        assert len(hits) == 11
+        assert f"1 damaged record that may match is left out: {victim.physical_offset}" in notes
+
     def test_messages_of_batches_are_not_looked_up_by_the_units_of_their_records(self, tmp_path: Path) -> None:
         writer = StoreWriter(tmp_path / "batches")
         batch = writer.append_inner_batch("B", [(b"one", {"TAGS": "A"}), (b"two", {"TAGS": "B"})])
