@@ -20,8 +20,13 @@ settings.register_profile("fuzz", settings.get_profile("default"), max_examples=
 settings.load_profile("default")
 
 
-TOGETHER = {"tests/interop/": "JVMs", "tests/spark_jobs/": "Spark", "tests/broker/cli/test_rebuild.py": "Spark"}
-"""What shares the JVMs of clients, or the Spark session, and so stays in one process when tests run in several."""
+TOGETHER = {
+    "tests/interop/": "JVMs",
+    "tests/broker/web/browser/": "browser",
+    "tests/spark_jobs/": "Spark",
+    "tests/broker/cli/test_rebuild.py": "Spark",
+}
+"""What shares the JVMs of clients, the browser, or the Spark session, and so stays in one process when tests run in several."""
 
 
 class Scheduling(LoadScopeScheduling):

@@ -16,7 +16,7 @@ from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.wait import WebDriverWait
 
 ROOT = Path(__file__).parent.parent
-WAIT_SECONDS = 20
+WAIT_SECONDS = 60
 FLAGS = (
     "--headless",
     "--no-sandbox",
