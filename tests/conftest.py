@@ -26,7 +26,7 @@ TOGETHER = {
     "tests/spark_jobs/": "Spark",
     "tests/broker/cli/test_rebuild.py": "Spark",
 }
-"""What shares the JVMs of clients, the browser, or the Spark session, and so stays in one process when tests run in several."""
+"""What shares the JVMs of clients, the browser or the Spark session: it stays in one process when there are several."""
 
 
 class Scheduling(LoadScopeScheduling):
