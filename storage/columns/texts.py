@@ -77,14 +77,14 @@ class Places:
 
     def gather(self) -> Texts:
         """The texts, copied."""
-        there = np.maximum(self.lengths, 0)
-        ends = np.cumsum(there)
-        offsets = np.zeros(len(there) + 1, np.int32)
-        offsets[1:] = ends
-        data = np.empty(int(ends[-1]) if len(ends) else 0, np.uint8)
-        kernel.copy_texts(self.addresses, self.lengths, offsets, data.ctypes.data)
-        present = self.lengths >= 0
-        return Texts(offsets, data, None if present.all() else present)
+        lengths = self.lengths
+        # Most columns lack nothing, and are millions of short texts: each pass over them counts.
+        is_whole = not len(lengths) or int(lengths.min()) >= 0
+        offsets = np.zeros(len(lengths) + 1, np.int32)
+        np.cumsum(lengths if is_whole else np.maximum(lengths, 0), dtype=np.int32, out=offsets[1:])
+        data = np.empty(int(offsets[-1]), np.uint8)
+        kernel.copy_texts(self.addresses, lengths, offsets, data.ctypes.data)
+        return Texts(offsets, data, None if is_whole else lengths >= 0)
 
 
 def bytes_at(address: int, length: int) -> bytes:

@@ -1,0 +1,109 @@
+"""The Spark data source and `rocketlens export` on a log in memory: bytes of log a second.
+
+    python -m benchmarks.data_source                   8,000,000 messages, 4.2 GB of log
+    python -m benchmarks.data_source --count 1000000
+
+A topic is counted on two cores, once with one column and once with all, because Spark tells a Python data source
+nothing of the columns that it needs. The export is of all messages to Parquet, on one core; its rate is from the first
+byte read to the last file, without Spark's start.
+"""
+
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from benchmarks.make_store import DEFAULT_STORE_DIRECTORY, make_store
+from benchmarks.report import machine
+from benchmarks.store_plan import StoreParameters, StorePlan
+
+
+def timed(function: Callable[[], int], rounds: int) -> tuple[int, float]:
+    """What a function returns, and the median of its seconds."""
+    seconds, result = [], 0
+    for _ in range(rounds):
+        began = time.perf_counter()
+        result = function()
+        seconds.append(time.perf_counter() - began)
+    return result, statistics.median(seconds)
+
+
+def count_messages(store: Path, scratch: Path, rounds: int) -> dict[str, Any]:
+    """Count the largest topic through the data source."""
+    from pyspark.sql import SparkSession
+
+    from spark_jobs.data_source import register
+    from spark_jobs.session import spark_context
+
+    settings = {"spark.driver.memory": "2g"}
+    with spark_context("benchmark", "local[2]", scratch, settings, warm="spark_jobs.data_source"):
+        session = SparkSession.builder.getOrCreate()
+        register(session)
+        topics = session.read.format("rocketlens").option("columns", "topic").load(str(store)).groupBy("topic").count()
+        topic, expected = max(((row["topic"], row["count"]) for row in topics.collect()), key=lambda row: row[1])
+        results: dict[str, Any] = {"topic": topic, "messages": expected}
+
+        def count(columns: str) -> int:
+            options = {"columns": columns, "topic": topic}
+            return int(session.read.format("rocketlens").options(**options).load(str(store)).count())
+
+        for name, columns in (("one column", "queue_id"), ("all columns", "")):
+            found, seconds = timed(lambda columns=columns: count(columns), rounds)  # type: ignore[misc]
+            if found != expected:
+                raise click.ClickException(f"{found} messages of {topic} with {name}, expected {expected}")
+            results[name] = seconds
+    return results
+
+
+def export_messages(store: Path, out: Path, rounds: int) -> dict[str, Any]:
+    """Export everything to Parquet on one core; the median's report."""
+    reports = []
+    for _ in range(rounds):
+        shutil.rmtree(out, ignore_errors=True)
+        command = [
+            *(sys.executable, "-c", "from broker.cli.main import main; main()"),
+            *("export", str(store), "--format", "parquet", "--out", str(out), "--master", "local[1]", "--json"),
+        ]
+        done = subprocess.run(command, capture_output=True, check=False)
+        if done.returncode:
+            raise click.ClickException(done.stderr.decode()[-2000:])
+        reports.append(json.loads(done.stdout))
+    shutil.rmtree(out, ignore_errors=True)
+    return sorted(reports, key=lambda report: float(report["steadySeconds"]))[len(reports) // 2]
+
+
+@click.command()
+@click.option("--store-dir", type=click.Path(path_type=Path), default=DEFAULT_STORE_DIRECTORY, show_default=True)
+@click.option("--count", default=8_000_000, show_default=True, help="Messages.")
+@click.option("--rounds", default=3, show_default=True)
+def main(store_dir: Path, count: int, rounds: int) -> None:
+    """Measure both, and print the table."""
+    store = make_store(store_dir, StoreParameters(count=count), None)
+    size = StorePlan.load(store).end_of_log
+    scratch = Path(tempfile.mkdtemp(prefix="data-source-", dir=store_dir))
+    try:
+        counted = count_messages(store, scratch, rounds)
+        exported = export_messages(store, scratch / "export", rounds)
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+    where = machine()
+    print(f"Log: {count:,} messages, {size / 1e9:.1f} GB, in memory; {where['cpu']}, Python {where['python']}.\n")
+    print("| | seconds | MB/s of log | aim |\n|---|---|---|---|")
+    for name in ("one column", "all columns"):
+        seconds = counted[name]
+        print(f"| count a topic of {counted['messages']:,}, {name}, 2 cores | {seconds:.1f} "
+              f"| {size / 1e6 / seconds:.0f} | 500 |")  # fmt: skip
+    seconds = exported["steadySeconds"]
+    print(f"| export to Parquet, 1 core | {seconds:.1f} | {size / 1e6 / seconds:.0f} | 200 |")
+
+
+if __name__ == "__main__":
+    main()
