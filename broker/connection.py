@@ -324,7 +324,7 @@ class Connection(asyncio.Protocol):
         except Cold as cold:
             if self._costs.in_flight > self._limits.in_flight_bytes:
                 return self._append(command, OVERLOADED, output)
-            visit = Visit(cold)
+            visit = Visit(cold.without_frames())
             future = self._dispatcher.dispatch_in_pool(command, self, visit)
             self._wait_for(command, future, visit, is_look_up=True)
             return 0

@@ -248,7 +248,7 @@ class LongPolling:
         try:
             answer = group.question.look()
         except Cold as cold:
-            self._look_in_pool(group, cold)
+            self._look_in_pool(group, cold.without_frames())
         except Exception as error:
             self._answer(group, group.pulls, error)
         else:

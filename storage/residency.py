@@ -32,6 +32,11 @@ class Cold(Exception):
         self._warm = warm
         self.kind = kind or (ColdKind.SCAN if warm is None else ColdKind.PAGE)
 
+    def without_frames(self) -> "Cold":
+        """Itself, to be handed on: the frames it came through would keep their snapshot until a collection."""
+        self.__traceback__ = self.__context__ = None
+        return self
+
     def warm(self) -> None:
         """Read what was found missing into the page cache; blocks for the disk."""
         if self._warm is not None:

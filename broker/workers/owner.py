@@ -120,7 +120,7 @@ class Owner:
         try:
             answer = self._dispatcher.dispatch(command, connection)
         except Cold as cold:
-            answer = self._resolve(self._dispatcher.dispatch_in_pool(command, connection, cold))
+            answer = self._resolve(self._dispatcher.dispatch_in_pool(command, connection, cold.without_frames()))
         if isinstance(answer, Response):
             _send(link, number, answer)
             return

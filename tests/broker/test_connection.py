@@ -1,9 +1,11 @@
 """Frames in, answers out, and what one connection may cost."""
 
 import asyncio
+import gc
 import logging
 import struct
 import threading
+import weakref
 from collections.abc import Awaitable
 
 import pytest
@@ -124,6 +126,34 @@ async def test_a_cold_request_does_not_delay_the_next() -> None:
         echo.cold.set()
         answer = await client.answer()
         assert (answer.opaque, answer.body) == (cold, b"cold")
+
+
+class Held:
+    """Stands for the snapshot that a look-up read from."""
+
+
+async def test_a_cold_request_leaves_nothing_behind_for_a_collection() -> None:
+    held: list[weakref.ref[Held]] = []
+
+    class Reader:
+        @handles(COLD, EmptyRequestHeader)
+        def lookup(self, header: EmptyRequestHeader) -> Response:
+            snapshot = Held()
+            held.append(weakref.ref(snapshot))
+            if not may_wait():
+                raise Cold("page")
+            return Response()
+
+    gc.collect()
+    gc.disable()
+    try:
+        async with serving(service_of(FakeStore()), [Reader()]) as server, connected(server.addresses[0]) as client:
+            await client.ask(COLD)
+            await client.ask(COLD)
+            assert len(held) == 4
+            assert [snapshot() for snapshot in held] == [None] * 4
+    finally:
+        gc.enable()
 
 
 async def test_oneway_requests_are_never_answered() -> None:

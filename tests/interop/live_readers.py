@@ -12,7 +12,7 @@ from interop.producing import Producer, Sent
 from interop.wire import Frame, FrameSplitter, encode_request
 from oracles import Record, read_record
 
-VIEW_MESSAGE_BY_ID, QUERY_MESSAGE, PULL_MESSAGE = 33, 12, 11
+VIEW_MESSAGE_BY_ID, QUERY_MESSAGE, PULL_MESSAGE, TOPIC_NOT_EXIST = 33, 12, 11, 17
 FOREVER = {"maxNum": "64", "beginTimestamp": "0", "endTimestamp": str(2**63 - 1)}
 PULL = {
     "consumerGroup": "CG", "commitOffset": "0", "subscription": "*", "subVersion": "0", "expressionType": "TAG",
@@ -221,6 +221,9 @@ class Consumer(Worker):
         while not self.is_over:
             answer = self.asker.ask(*pull(*self._place, following, 32, 1000))
             self.received += _received(answer.body, time.monotonic())
+            if answer.code == TOPIC_NOT_EXIST and not self.received:
+                continue  # made a moment ago
+            assert "extFields" in answer.header, answer.header
             following = int(answer.header["extFields"]["nextBeginOffset"])
 
 

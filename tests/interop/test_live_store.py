@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from interop.footprint import Footprint
-from interop.live_readers import PULL_MESSAGE, Comparer, Consumer, pull, ways_to
+from interop.live_readers import PULL_MESSAGE, TOPIC_NOT_EXIST, Comparer, Consumer, pull, ways_to
 from interop.live_stopwatch import Stopwatch, has_records
 from interop.official_broker import OfficialPair, official_pair
 from interop.producing import Producer, producing
@@ -47,7 +47,6 @@ QUEUES = 4
 MORE_QUEUES = 7
 UPDATE_AND_CREATE_TOPIC, DELETE_TOPIC_IN_BROKER, UPDATE_AND_CREATE_SUBSCRIPTION_GROUP = 17, 215, 200
 GET_ALL_SUBSCRIPTION_GROUP_CONFIG, GET_ROUTEINFO_BY_TOPIC = 201, 105
-TOPIC_NOT_EXIST = 17
 
 
 class Live:
