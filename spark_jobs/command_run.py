@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
-from protocol.errors import ConfigError, RocketLensError
+from protocol.errors import ConfigError, FilterSyntaxError, RocketLensError
 from protocol.printable import one_line
 from spark_jobs.class_archive import find_java
 from storage.numba_cache import compile_apart, use_numba_cache
@@ -108,7 +108,7 @@ def run_job(
                 return job(options, progress, launch)
     except KeyboardInterrupt:
         _fail("stopped; run the same command again to go on" if goes_on else "stopped", STOPPED)
-    except ConfigError as error:
+    except (ConfigError, FilterSyntaxError) as error:
         _fail(str(error), USAGE)
     except RocketLensError as error:
         _fail(str(error), STORE_ERROR)

@@ -65,7 +65,9 @@ class ExportRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def wanted(self) -> Wanted:
-        """The messages; raises FilterSyntaxError."""
+        """The messages; raises FilterSyntaxError, and ConfigError for times that no message can have."""
+        if self.begin is not None and self.end is not None and self.begin > self.end:
+            raise ConfigError(f"--from {self.begin} is after --to {self.end}")
         if self.where is not None:
             parse(self.where)
         tags = parse_tag_expression(self.tag)
@@ -116,8 +118,13 @@ def run_export(request: ExportRequest, progress: Progress, launch: "Launch | Non
 
 def _prepare(out: Path, request: ExportRequest) -> None:
     """Make sure that nobody else's files, and no finished export, are in the directory."""
-    out.mkdir(parents=True, exist_ok=True)
-    names = sorted(os.listdir(out))
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        names = sorted(os.listdir(out))
+    except OSError as error:
+        raise ConfigError(f"--out {out}: no directory to write to: {error.strerror or error}") from error
+    if not os.access(out, os.W_OK | os.X_OK):
+        raise ConfigError(f"--out {out}: cannot be written to")
     foreign = [name for name in names if name not in (MANIFEST, WORK) and not PART.fullmatch(name)]
     if foreign:
         raise ConfigError(f"--out {out}: there is {foreign[0]} in it: choose an empty directory")

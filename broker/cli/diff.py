@@ -8,11 +8,12 @@ import click
 import msgspec
 
 from broker.cli.errors import FOUND, NOT_FOUND, plain_errors, say
+from broker.cli.opening import check_outside
 from broker.cli.options import DIRECTORY
 from broker.cli.output import print_table
 from protocol.errors import ConfigError
 from protocol.printable import printable
-from storage.numba_cache import use_numba_cache
+from storage.numba_cache import is_writable, use_numba_cache
 
 if TYPE_CHECKING:
     from storage.diff.compare import Difference
@@ -47,10 +48,9 @@ def diff(a: Path, b: Path, work: Path | None, numba_cache: Path | None, as_json:
 
     Exit code 0: both hold the same messages, 1: they do not.
     """
-    for option, directory in (("--work", work), ("--numba-cache", numba_cache)):
-        for store in (a, b):
-            if directory is not None and directory.resolve().is_relative_to(store.resolve()):
-                raise ConfigError(f"{option} {directory} lies inside the store, where nothing is ever written")
+    check_outside((a, b), {"--work": work, "--numba-cache": numba_cache})
+    if work is not None and not is_writable(work):
+        raise ConfigError(f"--work {work}: cannot be written to")
     use_numba_cache(numba_cache)
     from storage.diff.compare import compare_stores
 

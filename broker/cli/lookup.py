@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from broker.cli.errors import FOUND, NOT_FOUND, plain_errors, say
-from broker.cli.opening import open_store
+from broker.cli.opening import check_outside, open_store
 from broker.cli.options import DIRECTORY, store_options
 from broker.cli.output import json_fields, message_fields
 from broker.cli.search import STOPPED, stopping
@@ -85,6 +85,9 @@ def lookup(
     wanted = _lines(queries)
     if output_format == "parquet" and out is None:
         raise click.UsageError("--format parquet needs --out")
+    check_outside((store,), {"--out": out})
+    if out is not None and out.is_dir():
+        raise ConfigError(f"--out: {out} is a directory, name a file")
     opened = open_store(store, **store_arguments)
     from storage.search.lookup import Kind, look_up
 

@@ -9,7 +9,7 @@ from protocol.errors import ConfigError
 from storage.numba_cache import compile_apart, is_writable, use_numba_cache
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping
 
     from storage.message_store import MessageStore
     from storage.store_state import StoreIdentity
@@ -49,7 +49,7 @@ def open_store(
     """
     if (index_slots is None) != (index_entries is None):
         raise ConfigError("--index-slots and --index-entries are given together or not at all")
-    check_places(path, state_directory, numba_cache)
+    check_outside((path,), {"--state-dir": state_directory, "--numba-cache": numba_cache})
     if state_directory is not None and not is_writable(state_directory):
         raise ConfigError(f"--state-dir {state_directory}: cannot be written to")
     if stays:
@@ -77,11 +77,12 @@ def open_store(
         gc.enable()
 
 
-def check_places(path: Path, state_directory: Path | None, numba_cache: Path | None) -> None:
-    """Raise `ConfigError` for a directory to write to that lies inside the store."""
-    for option, directory in (("--state-dir", state_directory), ("--numba-cache", numba_cache)):
-        if directory is not None and directory.resolve().is_relative_to(path.resolve()):
-            raise ConfigError(f"{option} {directory} lies inside the store, where nothing is ever written")
+def check_outside(stores: "Iterable[Path]", places: "Mapping[str, Path | None]") -> None:
+    """Raise `ConfigError` for a file or directory to write to, by its option, that is a store or lies inside one."""
+    for option, place in places.items():
+        for store in stores:
+            if place is not None and place.resolve().is_relative_to(store.resolve()):
+                raise ConfigError(f"{option} {place} lies inside the store, where nothing is ever written")
 
 
 def load_code(numba_cache: Path | None, more: tuple[str, ...] = ()) -> None:

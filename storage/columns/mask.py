@@ -1,7 +1,8 @@
 """Put asterisks in the place of what a reader of an export may not see.
 
 What is masked is a column or a property (`properties.NAME`). Keys, tag and unique key stand in the properties too, so
-each of them is masked in both; with the body goes its CRC, by which it could be guessed.
+each of them is masked in both, and who masks all properties masks them too; with the body goes its CRC, by which it
+could be guessed.
 """
 
 from collections.abc import Iterable
@@ -60,7 +61,7 @@ def read_mask(fields: Iterable[str]) -> Mask:
         else:
             raise ConfigError(f"no field {field!r} to mask: expected {', '.join(MASKABLE)}, hosts or {PROPERTY}NAME")
     for column, name in PROPERTIES_OF.items():
-        if column in columns or name in properties:
+        if column in columns or name in properties or "properties" in columns:
             columns.add(column)
             properties.add(name)
     if "body" in columns:

@@ -249,6 +249,11 @@ class TestRefusals:
             export(store.root, tmp_path, "csv")
         assert os.listdir(tmp_path) == ["precious"]
 
+    def test_a_file_is_no_place_for_an_export(self, store: StoreWriter, tmp_path: Path) -> None:
+        (tmp_path / "file").touch()
+        with pytest.raises(ConfigError, match="no directory to write to"):
+            export(store.root, tmp_path / "file", "csv")
+
     @pytest.mark.parametrize(
         ("options", "error"),
         [
@@ -256,6 +261,7 @@ class TestRefusals:
             ({"tag": "||"}, FilterSyntaxError),
             ({"columns": ("boby",)}, ConfigError),
             ({"masked": ("topic",)}, ConfigError),
+            ({"begin": 2, "end": 1}, ConfigError),
         ],
     )
     def test_what_cannot_be_is_refused_before_anything_is_made(

@@ -77,6 +77,14 @@ def test_wrong_usage_is_told_at_once(words: list[str], tmp_path: Path) -> None:
     assert rocketlens("export", tmp_path, *words).code == 2
 
 
+def test_a_wrong_expression_is_wrong_usage(
+    requests: list[ExportRequest], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_jobs.export.run_export", lambda request, *_: request.wanted)
+    out = tmp_path / "out"
+    assert rocketlens("export", tmp_path, "--format", "csv", "--out", out, "--where", "a >").code == 2
+
+
 def test_nothing_is_written_into_a_store(g1_store: Path) -> None:
     outcome = rocketlens("export", g1_store, "--format", "csv", "--out", g1_store / "export")
     assert (outcome.code, "lies inside the store" in outcome.errors) == (2, True)

@@ -78,3 +78,15 @@ def test_what_cannot_be_is_wrong_usage(
     outcome = rocketlens("lookup", g1_store, asked, *arguments)
     assert outcome.code == 2
     assert reason in outcome.errors
+
+
+@pytest.mark.parametrize(("inside", "reason"), [(False, "is a directory"), (True, "lies inside the store")])
+def test_nothing_is_written_into_a_store_nor_over_a_directory(
+    g1_store: Path, asked: Path, tmp_path: Path, inside: bool, reason: str
+) -> None:
+    out = g1_store / "found" if inside else tmp_path
+    before = sorted(g1_store.iterdir())
+    outcome = rocketlens("lookup", g1_store, asked, "--out", out)
+    assert outcome.code == 2
+    assert reason in outcome.errors
+    assert sorted(g1_store.iterdir()) == before

@@ -61,8 +61,13 @@ def test_one_property_goes_alone(writer: StoreWriter) -> None:
     assert second == {}
 
 
-def test_all_properties_go_and_their_names_stay(writer: StoreWriter) -> None:
-    assert [set(row["properties"].values()) for row in masked(writer, "properties")[1]] == [{"***"}, {"***"}]
+def test_all_properties_go_with_the_columns_made_of_them_and_their_names_stay(writer: StoreWriter) -> None:
+    rows = masked(writer, "properties")[1]
+    assert [set(row["properties"].values()) for row in rows] == [{"***"}, {"***"}]
+    assert [(row["keys"], row["tags"], row["unique_key"]) for row in rows] == [
+        (["***", "***"], "***", "***"),
+        ([], None, None),
+    ]
 
 
 def test_hosts_go(writer: StoreWriter) -> None:
