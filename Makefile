@@ -6,6 +6,8 @@ BIN     := $(VENV)/bin
 # Compiled numba kernels: seconds the first time, nothing after that.
 export NUMBA_CACHE_DIR ?= $(abspath $(VENV))/cache/numba
 export VENV
+# One more than cores: tests of servers and JVMs wait much.
+PROCESSES ?= $(shell expr $$(nproc 2>/dev/null || sysctl -n hw.ncpu) + 1)
 
 .PHONY: help demo test lint format soak fuzz atheris bench record docs lock wheel clean
 
@@ -35,7 +37,7 @@ test: .dev
 	@tests/setup.sh browser
 	$(BIN)/python tests/compile_kernels.py & \
 		NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q --cov --cov-report= tests/storage/kernels && wait $$!
-	$(BIN)/python -m pytest -m 'not soak' -n auto --maxprocesses 4 --cov --cov-append --cov-report=term \
+	$(BIN)/python -m pytest -m 'not soak' -n $(PROCESSES) --cov --cov-append --cov-report=term \
 		--cov-fail-under=85 --durations=40
 
 lint: .dev

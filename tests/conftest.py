@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
 
 # How long an example takes says nothing about right or wrong, and CI machines pause.
-settings.register_profile("default", deadline=None, print_blob=True)
+# As many as 25 minutes on two cores allow; `make fuzz` has many more.
+settings.register_profile("default", deadline=None, print_blob=True, max_examples=60)
 settings.register_profile("fuzz", settings.get_profile("default"), max_examples=20_000)
 settings.load_profile("default")
 

@@ -170,7 +170,7 @@ def send(served: Served, key: str) -> None:
     assert answer.code == 0, answer.header
 
 
-@pytest.mark.parametrize("zone", ["America/Los_Angeles", "Asia/Shanghai"])
+@pytest.mark.parametrize("zone", [pytest.param("America/Los_Angeles", marks=pytest.mark.soak), "Asia/Shanghai"])
 def test_a_broker_in_another_zone_rolls_over_behind_our_files(
     zone: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
