@@ -181,7 +181,7 @@ def _size(rows: Rows) -> Column:
 
 
 def _topic(rows: Rows) -> Column:
-    return Places(rows.table[kernel.TOPIC] + rows.address, rows.table[kernel.TOPIC_LENGTH]).as_utf8().gather()
+    return Places(rows.table[kernel.TOPIC] + rows.address, rows.table[kernel.TOPIC_LENGTH]).gather_utf8()
 
 
 def _placed(rows: Rows, field: int) -> Places:
@@ -207,8 +207,8 @@ _GATHER: Final[dict[str, Callable[[Rows], Any]]] = {
     "topic": _topic,
     "store_host": _hosts(kernel.STORE, codes.STORE_HOST_V6),
     "born_host": _hosts(kernel.BORN, codes.BORN_HOST_V6),
-    "unique_key": lambda rows: _placed(rows, kernel.UNIQUE_KEY_PLACE).as_utf8().gather(),
-    "tags": lambda rows: _placed(rows, kernel.TAGS_PLACE).as_utf8().gather(),
+    "unique_key": lambda rows: _placed(rows, kernel.UNIQUE_KEY_PLACE).gather_utf8(),
+    "tags": lambda rows: _placed(rows, kernel.TAGS_PLACE).gather_utf8(),
     "keys": lambda rows: gather_keys(_placed(rows, kernel.KEYS_PLACE)),
     "properties": _properties,
 }

@@ -3,6 +3,7 @@
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -11,9 +12,12 @@ from protocol.host_address import HostAddress
 from protocol.java_hash import decode_java
 from protocol.properties import parse_properties
 from storage.kernels import gather as kernel
+from storage.kernels.message_rows import load_numbers
 
 Numbers = npt.NDArray[np.int64]
 Offsets = npt.NDArray[np.int32]
+
+NON_ASCII: Final = 0x80
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,10 @@ class Places:
         self.addresses[rows] = starts
         self.lengths[rows] = sizes
 
+    def keep(self, memory: npt.NDArray[np.uint8]) -> None:
+        """Keep alive what some of them lie in."""
+        self._held.append(memory)
+
     def as_utf8(self) -> "Places":
         """The same, what is no UTF-8 decoded as Java does."""
         found = np.empty(len(self.addresses), np.int64)
@@ -86,6 +94,16 @@ class Places:
         kernel.copy_texts(self.addresses, lengths, offsets, data.ctypes.data)
         return Texts(offsets, data, None if is_whole else lengths >= 0)
 
+    def gather_utf8(self) -> Texts:
+        """The texts, copied, what is no UTF-8 decoded as Java does."""
+        texts = self.gather()
+        return texts if is_ascii(texts) else self.as_utf8().gather()
+
+
+def is_ascii(texts: Texts) -> bool:
+    """Whether no text has a byte of 0x80 or above; one pass over what lies side by side, far below a visit to each."""
+    return not texts.data.size or int(texts.data.max()) < NON_ASCII
+
 
 def bytes_at(address: int, length: int) -> bytes:
     """Bytes of memory, copied."""
@@ -101,7 +119,11 @@ def hold(texts: Sequence[bytes]) -> tuple[npt.NDArray[np.uint8], Numbers, Number
 
 def gather_keys(places: Places) -> TextLists:
     """KEYS as lists of keys; none where there are none."""
-    places = places.as_utf8()
+    keys = _split_keys(places)
+    return keys if is_ascii(keys.texts) else _split_keys(places.as_utf8())
+
+
+def _split_keys(places: Places) -> TextLists:
     room = int(np.maximum(places.lengths, 0).sum()) // 2 + len(places.lengths) + 1
     counts, starts, sizes = (np.empty(size, np.int64) for size in (len(places.lengths), room, room))
     total = kernel.split_keys(places.addresses, places.lengths, counts, starts, sizes)
@@ -113,23 +135,44 @@ def gather_properties(addresses: Numbers, lengths: Numbers) -> TextMaps:
     blocks = Places(addresses, lengths)
     counts, pairs = np.empty(len(addresses), np.int64), np.empty((4, int(lengths.sum()) // 3 + 1), np.int64)
     total = kernel.split_properties(blocks.addresses, blocks.lengths, counts, pairs)
-    odd = set(np.flatnonzero(counts == kernel.TOO_MANY).tolist()) | _no_utf8(blocks)
+    odd = set(np.flatnonzero(counts == kernel.TOO_MANY).tolist())
     if not odd:
-        names, values = Places(pairs[0, :total], pairs[1, :total]), Places(pairs[2, :total], pairs[3, :total])
-        return TextMaps(_offsets(counts), names.gather(), values.gather())
+        names = Places(pairs[0, :total], pairs[1, :total]).gather()
+        values = Places(pairs[2, :total], pairs[3, :total]).gather()
+        # What is not ASCII is rare: the blocks are only looked into where the texts have some.
+        if (is_ascii(names) and is_ascii(values)) or not (odd := _no_utf8(blocks)):
+            return TextMaps(_offsets(counts), names, values)
+    else:
+        odd |= _no_utf8(blocks)
     return _gather_odd(blocks, np.maximum(counts, 0), pairs[:, :total], sorted(odd))
 
 
 def gather_hosts(addresses: Numbers, is_v6: npt.NDArray[np.bool_]) -> Texts:
-    """IP addresses and ports as texts."""
+    """IP addresses and ports as texts; an IPv4 host that many messages one behind the other have is written once."""
     addresses = np.ascontiguousarray(addresses)
+    if is_v6.any():
+        return _host_texts(addresses, is_v6).gather()
+    hosts = np.empty(len(addresses), np.int64)
+    load_numbers(0, addresses, 0, 64, hosts)
+    starts = np.flatnonzero(np.concatenate([[True], hosts[1:] != hosts[:-1]])[: len(hosts)])
+    texts = _host_texts(addresses[starts], is_v6[starts])
+    repeats = np.diff(starts, append=len(hosts))
+    places = Places(np.repeat(texts.addresses, repeats), np.repeat(texts.lengths, repeats))
+    gathered = places.gather()
+    del texts  # held until here
+    return gathered
+
+
+def _host_texts(addresses: Numbers, is_v6: npt.NDArray[np.bool_]) -> Places:
+    """The texts, which the places hold."""
     room, lengths = np.empty(len(addresses) * kernel.HOST_ROOM, np.uint8), np.empty(len(addresses), np.int64)
     kernel.write_hosts(addresses, room.ctypes.data, lengths)
     places = Places(room.ctypes.data + kernel.HOST_ROOM * np.arange(len(addresses)), lengths)
+    places.keep(room)
     rows = np.flatnonzero(is_v6).tolist()
     if rows:
         places.put(rows, [str(HostAddress.unpack(bytes_at(int(addresses[row]), 20))).encode() for row in rows])
-    return places.gather()
+    return places
 
 
 def _no_utf8(blocks: Places) -> set[int]:

@@ -130,6 +130,19 @@ def test_reading_it_back_equals_the_store(
     assert read_back(tmp_path / "recorded") == expected_rows(oracles.read_log(g1_store / "commitlog"))
 
 
+def test_parquet_encodes_each_column_as_its_values_are(
+    spark: "SparkContext", store: StoreWriter, tmp_path: Path
+) -> None:
+    export(store.root, tmp_path / "out", "parquet")
+    group = pq.ParquetFile(min((tmp_path / "out").glob("*.parquet"))).metadata.row_group(0)
+    encodings = {column.path_in_schema: column.encodings for column in map(group.column, range(group.num_columns))}
+    for name in ("queue_offset", "physical_offset", "size", "store_timestamp", "born_timestamp"):
+        assert "DELTA_BINARY_PACKED" in encodings[name]
+    for name, found in encodings.items():
+        is_small = name in ("topic", "store_host", "born_host", "tags", "properties.key_value.key")
+        assert ("RLE_DICTIONARY" in found) == is_small, name
+
+
 def test_only_what_is_asked_for_is_written(spark: "SparkContext", store: StoreWriter, tmp_path: Path) -> None:
     begin, end = START_TIMESTAMP + 20, START_TIMESTAMP + 60
     report = export(
