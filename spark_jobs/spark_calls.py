@@ -77,6 +77,7 @@ def run_job(context: "SparkContext", job: Callable[[], Result]) -> Result:
     Raises TaskFailed for an error that a task raised on purpose, SparkFailed where no task is to blame.
     """
     from py4j.protocol import Py4JJavaError
+    from pyspark.errors.exceptions.captured import CapturedException
 
     future = call_apart(job)
     try:
@@ -84,7 +85,7 @@ def run_job(context: "SparkContext", job: Callable[[], Result]) -> Result:
     except KeyboardInterrupt:
         _cancel(context, future)
         raise
-    except Py4JJavaError as error:
+    except (Py4JJavaError, CapturedException) as error:  # the latter where a SparkSession was made in this process
         text = str(error)
         if found := _FAILED.search(text):
             raise TaskFailed(json.loads(found[1])) from None

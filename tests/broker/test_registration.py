@@ -145,8 +145,9 @@ async def test_an_id_that_somebody_has_is_left_to_him_and_taken_when_he_goes(
             (warning,) = warnings
             assert "has 10.0.0.9:10911 as broker broker-a with id 990001 already" in warning
             name_server.cluster = MASTER % b',990001:"127.0.0.1:10911"'
-            await until(lambda: bool(name_server.told(RequestCode.REGISTER_BROKER)))
-    assert any("as broker broker-a with id 990001 at 127.0.0.1:10911" in record.message for record in caplog.records)
+            registered_as = "as broker broker-a with id 990001 at 127.0.0.1:10911"
+            await until(lambda: any(registered_as in record.message for record in caplog.records))
+    assert name_server.told(RequestCode.REGISTER_BROKER)
 
 
 @pytest.mark.asyncio

@@ -63,10 +63,21 @@ def test_an_error_of_the_system_names_the_file(spark: "SparkContext") -> None:
     assert str(caught.value) == "/a/work/blocks/1: No space left on device"
 
 
+def test_errors_are_told_alike_once_there_is_a_session_too(spark: "SparkContext") -> None:
+    """A SparkSession has all of its process's errors from the JVM changed into errors of its own."""
+    from pyspark.sql import SparkSession
+
+    SparkSession(spark)
+    with pytest.raises(TaskFailed) as caught:
+        run_tasks(spark, "fail", [1], raising(OSError(28, "No space left on device", "/a/work/blocks/1")))
+    assert str(caught.value) == "/a/work/blocks/1: No space left on device"
+
+
 def test_any_other_error_is_a_bug_and_keeps_its_trace(spark: "SparkContext") -> None:
     from py4j.protocol import Py4JJavaError
+    from pyspark.errors.exceptions.captured import CapturedException
 
-    with pytest.raises(Py4JJavaError, match="list index out of range"):
+    with pytest.raises((Py4JJavaError, CapturedException), match="list index out of range"):
         run_tasks(spark, "fail", [1], raising(IndexError("list index out of range")))
 
 
