@@ -29,7 +29,7 @@ def _time(_context: click.Context, _parameter: click.Parameter, text: str | None
     if text is None:
         return None
     from protocol.errors import ConfigError
-    from spark_jobs.times import parse_time
+    from storage.times import parse_time
 
     try:
         return parse_time(text)

@@ -7,11 +7,11 @@ from typing import Final
 
 from protocol.errors import ConfigError
 from spark_jobs.log_ranges import check_storage
-from spark_jobs.times import parse_time
 from storage.columns.message_columns import KINDS, check_names
 from storage.columns.wanted import HIGHEST, LOWEST, Wanted
 from storage.filter.sql92 import parse
 from storage.filter.tag import parse_tag_expression
+from storage.times import parse_time
 
 PERMISSIVE: Final = "permissive"
 FAILFAST: Final = "failfast"

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
 from broker.broker_service import BrokerService
 from broker.config import Endpoint, ServeOptions
@@ -18,6 +18,7 @@ from broker.server import Server
 from protocol.command import Command, Response, decode_command, encode_request, encode_response
 from protocol.frame import FrameDecoder
 
+Opened = TypeVar("Opened")
 DEADLINE_SECONDS = 20.0
 LOOPBACK = Endpoint("127.0.0.1", 0)
 
@@ -159,15 +160,15 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 @contextlib.contextmanager
-def serving_in_a_thread(service: BrokerService, processors: Iterable[object] | None = None) -> Iterator[Endpoint]:
-    """The address of a server that runs beside the test, for clients that block."""
-    started: concurrent.futures.Future[Endpoint] = concurrent.futures.Future()
+def in_a_thread(opened: Callable[[], contextlib.AbstractAsyncContextManager[Opened]]) -> Iterator[Opened]:
+    """What is opened on an event loop of its own, beside a test that blocks."""
+    started: concurrent.futures.Future[Opened] = concurrent.futures.Future()
     stop = threading.Event()
 
     async def serve() -> None:
         try:
-            async with serving(service, processors) as server:
-                started.set_result(server.addresses[0])
+            async with opened() as found:
+                started.set_result(found)
                 await asyncio.to_thread(stop.wait)
         except BaseException as error:
             if not started.done():
@@ -181,3 +182,10 @@ def serving_in_a_thread(service: BrokerService, processors: Iterable[object] | N
     finally:
         stop.set()
         thread.join()
+
+
+@contextlib.contextmanager
+def serving_in_a_thread(service: BrokerService, processors: Iterable[object] | None = None) -> Iterator[Endpoint]:
+    """The address of a server that runs beside the test, for clients that block."""
+    with in_a_thread(lambda: serving(service, processors)) as server:
+        yield server.addresses[0]

@@ -2,7 +2,7 @@
 
 import ctypes
 import mmap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -58,6 +58,15 @@ def record_at(physical_offset: int, **changes: Any) -> bytes:
         "prepared_transaction_offset": 0,
     }
     return pack_record(**{**fields, **changes})
+
+
+def segment_at(base_offset: int, *messages: Mapping[str, Any]) -> tuple[bytes, list[int]]:
+    """Records one after the other as a segment that starts at an offset, and their positions in it."""
+    data, positions = b"", []
+    for message in messages:
+        positions.append(len(data))
+        data += record_at(base_offset + len(data), **message)
+    return data, positions
 
 
 @dataclass

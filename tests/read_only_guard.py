@@ -28,7 +28,10 @@ ONE_PATH = {
     "os.removexattr", "tempfile.mkstemp", "tempfile.mkdtemp", "os.lockf", "fcntl.flock", "fcntl.lockf",
 }  # fmt: skip
 TWO_PATHS = {"os.rename", "os.link", "os.symlink"}
-LAZY = ("encodings.idna", "encodings.ascii", "encodings.latin_1", "unicodedata", "stringprep", "zipfile", "lzma", "bz2")
+LAZY = (
+    "encodings.idna", "encodings.ascii", "encodings.latin_1", "unicodedata", "stringprep", "zipfile", "lzma", "bz2",
+    "numpy.ma",
+)  # fmt: skip
 
 
 def changes(event: str, arguments: tuple[Any, ...]) -> list[Any]:

@@ -1,8 +1,6 @@
 """Options that several commands share, and how their texts are read."""
 
-import re
 from collections.abc import Callable
-from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -10,10 +8,9 @@ import click
 
 from broker.config import Endpoint
 from protocol.errors import ConfigError
+from storage.times import parse_time
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-
-LARGEST_TIMESTAMP = 2**63 - 1
 
 
 def endpoint(text: str) -> Endpoint:
@@ -25,14 +22,11 @@ def endpoint(text: str) -> Endpoint:
 
 
 def timestamp(text: str) -> int:
-    """Read milliseconds since 1970, or an ISO 8601 time, which is this machine's local time unless it has an offset."""
-    if re.fullmatch(r"[0-9]{1,19}", text):
-        return min(int(text), LARGEST_TIMESTAMP)
+    """Read milliseconds since 1970, or an ISO 8601 time, as `parse_time` does; a wrong one is a usage error."""
     try:
-        moment = datetime.fromisoformat(text).astimezone()
-    except (ValueError, OverflowError, OSError) as error:
-        raise click.BadParameter(f"{text!r} is neither milliseconds nor a time like 2024-05-31T08:30:00") from error
-    return moment.microsecond // 1000 + int(moment.timestamp()) * 1000
+        return parse_time(text)
+    except ConfigError as error:
+        raise click.BadParameter(str(error)) from error
 
 
 def directories(text: str) -> tuple[Path, ...]:

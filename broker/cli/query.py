@@ -11,13 +11,14 @@ import msgspec
 
 from broker.cli.errors import FOUND, NOT_FOUND, plain_errors, say
 from broker.cli.opening import open_store
-from broker.cli.options import DIRECTORY, LARGEST_TIMESTAMP, endpoint, store_options, timestamp
+from broker.cli.options import DIRECTORY, endpoint, store_options, timestamp
 from broker.cli.output import chosen_format, format_options, staged_writer, writer
 from broker.client import Client, ClientError, Question, ResponseError
 from broker.config import Endpoint
 from protocol.codes import ResponseCode
 from protocol.errors import StoreError
 from protocol.message import Message, decode_messages
+from storage.times import LARGEST
 
 if TYPE_CHECKING:
     from storage.lookup_call import KeyQuery
@@ -49,7 +50,7 @@ class Matches:
 @click.option(
     "--begin", type=timestamp, metavar="TIME", default="0", help="Stored at or after this: milliseconds or ISO 8601."
 )
-@click.option("--end", type=timestamp, metavar="TIME", default=str(LARGEST_TIMESTAMP), help="Stored at or before this.")
+@click.option("--end", type=timestamp, metavar="TIME", default=str(LARGEST), help="Stored at or before this.")
 @click.option(
     "--max", "maximum", type=click.IntRange(1), metavar="N", default=PAGE, show_default=True, help="The newest so many."
 )

@@ -11,7 +11,7 @@ import numpy as np
 from storage.doctor.finding import Finding, Findings, Severity
 from storage.doctor.opened_store import OpenedStore
 from storage.kernels.scan import tag_entry_hash
-from storage.ranges import Range, total_length
+from storage.ranges import Range
 from storage.tail_index import scan_ranges
 
 SCANNED_BYTES = 256 * 1024 * 1024
@@ -90,11 +90,6 @@ def indexed_ranges(store: OpenedStore, reach: IndexReach) -> list[Range]:
     if at < store.commit_log.end:
         ranges.append((at, store.commit_log.end))
     return ranges if store.index.files else []
-
-
-def uncovered_bytes(reach: IndexReach) -> int:
-    """Bytes of log without index entries."""
-    return total_length(reach.uncovered)
 
 
 def _edges(store: OpenedStore) -> set[int]:

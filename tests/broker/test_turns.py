@@ -1,6 +1,7 @@
 """Bursts stand in one line: each gets all its answers, and who asks little waits for none of them."""
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -11,7 +12,6 @@ from broker.server import Server
 from broker.turns import SHARE_BYTES, SLICE_BYTES, SMALL_READ, TURN_FRAMES, Turns
 from broker_harness import RawClient, connected, service_of, serving
 from protocol.codes import RequestCode, ResponseCode
-from protocol.command import encode_request
 from storage.message_store import MessageStore
 
 pytestmark = pytest.mark.asyncio
@@ -72,7 +72,7 @@ async def server(g1_store: Path) -> AsyncIterator[Server]:
         yield running
 
 
-async def read_burst(client: RawClient, code: int, count: int) -> list[tuple[int, int, int]]:
+async def read_burst(client: RawClient, count: int) -> list[tuple[int, int, int]]:
     """What came for a burst: the opaque, code and length of each answer."""
     answers = [await client.answer() for _ in range(count)]
     return [(answer.opaque, answer.code, len(answer.body)) for answer in answers]
@@ -84,18 +84,14 @@ async def test_each_burst_of_many_gets_all_its_answers_in_order(server: Server, 
     count = BURST if code == VIEW else 70
     async with connected(server.addresses[0]) as alone:
         expected = await alone.ask(code, fields)
-    clients = [connected(server.addresses[0]) for _ in range(BURSTS)]
-    opened = [await client.__aenter__() for client in clients]
-    try:
+    async with contextlib.AsyncExitStack() as stack:
+        opened = [await stack.enter_async_context(connected(server.addresses[0])) for _ in range(BURSTS)]
         for client in opened:
             for _ in range(count):
                 client.send(code, fields)
-        for answers in await asyncio.gather(*(read_burst(client, code, count) for client in opened)):
+        for answers in await asyncio.gather(*(read_burst(client, count) for client in opened)):
             assert [(opaque, answer) for opaque, answer, _ in answers] == [(n + 1, expected.code) for n in range(count)]
             assert code != VIEW or {length for _, _, length in answers} == {len(expected.body)}
-    finally:
-        for client in clients:
-            await client.__aexit__(None, None, None)
 
 
 async def test_a_frame_longer_than_a_slice_is_answered_among_bursts(server: Server) -> None:
@@ -106,26 +102,20 @@ async def test_a_frame_longer_than_a_slice_is_answered_among_bursts(server: Serv
                 client.send(VIEW, {"offset": OFFSET})
         for _ in range(20):
             long.send(VIEW, {"offset": OFFSET, "padding": "x" * 3 * SLICE_BYTES})
-        answers = await read_burst(long, VIEW, 20)
+        answers = await read_burst(long, 20)
         assert {code for _, code, _ in answers} == {ResponseCode.SUCCESS}
-        await asyncio.gather(*(read_burst(client, VIEW, BURST) for client in (burst, other)))
+        await asyncio.gather(*(read_burst(client, BURST) for client in (burst, other)))
 
 
 async def test_who_asks_little_is_answered_long_before_the_bursts_are(server: Server) -> None:
-    asked = encode_request(VIEW, {"offset": OFFSET}, opaque=7)
-    reader, writer = await asyncio.open_connection(*server.addresses[0])
-    clients = [connected(server.addresses[0]) for _ in range(BURSTS)]
-    opened = [await client.__aenter__() for client in clients]
-    try:
+    async with contextlib.AsyncExitStack() as stack:
+        patient = await stack.enter_async_context(connected(server.addresses[0]))
+        opened = [await stack.enter_async_context(connected(server.addresses[0])) for _ in range(BURSTS)]
         for client in opened:
-            client.writer.write(asked * BURST)
-        writer.write(asked)
-        assert await asyncio.wait_for(reader.readexactly(4), 20)
+            for _ in range(BURST):
+                client.send(VIEW, {"offset": OFFSET})
+        await patient.ask(VIEW, {"offset": OFFSET})
         lane = server._settings.fast_lane
         assert lane is not None
         # Fewer than if each burst had had one turn.
         assert 0 < lane.answered[VIEW] < BURSTS * TURN_FRAMES / 2
-    finally:
-        writer.close()
-        for client in clients:
-            await client.__aexit__(None, None, None)

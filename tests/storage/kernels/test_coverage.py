@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracles
-from kernel_memory import Bytes, record_at
+from kernel_memory import Bytes, segment_at
 from storage.kernels.coverage import AT_BLANK, AT_DAMAGE, AT_LIMIT, AT_RECORD, find_record_by_entries
 from storage.kernels.scan import MAXIMUM_PIECES
 
@@ -46,10 +46,7 @@ class Comparison:
 
 
 def log_of(plan: list[dict[str, object]]) -> bytes:
-    data = b""
-    for message in plan:
-        data += record_at(BASE + len(data), **message)
-    return data
+    return segment_at(BASE, *plan)[0]
 
 
 @settings(max_examples=120)

@@ -1,12 +1,14 @@
 """Walking over what a broker appends: up to the last intact record, with one record of each queue noted."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracles
-from kernel_memory import Bytes, record_at
+from kernel_memory import Bytes, record_at, segment_at
 from storage.kernels.follow import (
     AT_BLANK,
     AT_DAMAGE,
@@ -44,13 +46,7 @@ class Walked:
         self.noted = [int(number) - 1 for number in seen[TABLE_SIZE : TABLE_SIZE + result[QUEUES]]]
 
 
-def segment(*changes: dict[str, object]) -> tuple[bytes, list[int]]:
-    """Records one after the other as a segment that starts at BASE, and their positions."""
-    data, positions = b"", []
-    for change in changes:
-        positions.append(len(data))
-        data += record_at(BASE + len(data), **change)
-    return data, positions
+segment = partial(segment_at, BASE)
 
 
 changes = st.fixed_dictionaries(

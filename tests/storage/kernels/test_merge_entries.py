@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import oracles
 from compact_oracle import tag_hashes
-from kernel_memory import Bytes, record_at
+from kernel_memory import Bytes, segment_at
 from storage.kernels import merge_entries as kernel
 from storage.kernels.scan import MAXIMUM_PIECES
 from strategies import KEYS, TAGS
@@ -165,15 +165,6 @@ class Window:
         return int(stopped), fates.tolist(), times.tolist(), tag_entries.tolist()
 
 
-def segment_of(drawn: Sequence[dict[str, Any]]) -> tuple[bytes, list[int]]:
-    """A segment that starts at BASE, and the positions of its records."""
-    data, positions = b"", []
-    for message in drawn:
-        positions.append(len(data))
-        data += record_at(BASE + len(data), **message)
-    return data, positions
-
-
 def says_a_size(data: bytes, position: int, limit: int) -> int:
     """What the first bytes announce there, if they are a record's of that offset; else 0."""
     if position + 91 > limit:
@@ -190,7 +181,7 @@ class TestReadHeads:
     def test_times_are_told_as_far_as_the_window_shows_heads(
         self, drawn: list[dict[str, Any]], data: st.DataObject
     ) -> None:
-        segment, starts = segment_of(drawn)
+        segment, starts = segment_at(BASE, *drawn)
         segment = damaged(segment, data)
         positions = sorted(data.draw(st.sets(st.sampled_from(starts) | st.integers(0, len(segment) + 50), min_size=1)))
         limit = data.draw(st.sampled_from([len(segment), len(segment) - 1, len(segment) // 2]))
@@ -231,7 +222,7 @@ class TestReadRecords:
     def test_fates_times_and_tags_are_those_of_whole_records(
         self, drawn: list[dict[str, Any]], topics: list[bytes], tags: bool, data: st.DataObject
     ) -> None:
-        segment, starts = segment_of(drawn)
+        segment, starts = segment_at(BASE, *drawn)
         segment = damaged(segment, data)
         positions = sorted(data.draw(st.sets(st.sampled_from(starts) | st.integers(0, len(segment) + 50), min_size=1)))
         limit = data.draw(st.sampled_from([len(segment), len(segment) // 2]))
@@ -255,12 +246,12 @@ class TestReadRecords:
 
     @pytest.mark.parametrize("topics", [[b"Topic"], [b"TopicTest2"], [b"opicTest"], [b"Topi", b"cTest"], [b"", b"X"]])
     def test_a_part_of_a_topic_is_another_one(self, topics: list[bytes]) -> None:
-        segment, positions = segment_of([{"keys": "a"}])
+        segment, positions = segment_at(BASE, {"keys": "a"})
         _, fates, _, _ = Window(segment, 0, len(segment), len(segment)).records(positions, topics, tags=False)
         assert fates == [kernel.KEEP]
 
     def test_it_goes_on_where_it_stopped(self) -> None:
-        segment, positions = segment_of([{"keys": "a", "store_timestamp": n} for n in range(6)])
+        segment, positions = segment_at(BASE, *({"keys": "a", "store_timestamp": n} for n in range(6)))
         fates, times = np.full(6, 9, np.uint8), np.zeros(6, np.int64)
         number, stops = 0, []
         while number < 6:

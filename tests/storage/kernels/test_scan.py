@@ -1,11 +1,13 @@
 """Walking and scanning a segment against the oracle that reads it record by record."""
 
+from functools import partial
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracles
-from kernel_memory import Bytes, record_at
+from kernel_memory import Bytes, record_at, segment_at
 from storage.kernels.scan import (
     AT_BLANK,
     AT_DAMAGE,
@@ -21,13 +23,7 @@ from storage.kernels.scan import (
 BASE = 1 << 32
 
 
-def segment(*changes: dict[str, object]) -> tuple[bytes, list[int]]:
-    """Records one after the other as a segment that starts at BASE, and their positions."""
-    data, positions = b"", []
-    for change in changes:
-        positions.append(len(data))
-        data += record_at(BASE + len(data), **change)
-    return data, positions
+segment = partial(segment_at, BASE)
 
 
 def scan(

@@ -1,10 +1,12 @@
 """The first look of a content search, against Python's own search and against decoded records."""
 
+from functools import partial
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kernel_memory import Bytes, record_at
+from kernel_memory import Bytes, segment_at
 from storage.kernels.scan import AT_BLANK, AT_DAMAGE, AT_LIMIT, OUTPUT_FULL
 from storage.kernels.select_records import NEEDLES, QUERY_LENGTH, find_needle, select_records
 from storage.search.criteria import Criteria, Place
@@ -56,12 +58,7 @@ def selected(
     return int(reached), int(result[0]), found[: result[1]].tolist()
 
 
-def segment(*changes: dict[str, object]) -> tuple[bytes, list[int]]:
-    data, positions = b"", []
-    for change in changes:
-        positions.append(len(data))
-        data += record_at(BASE + len(data), **change)
-    return data, positions
+segment = partial(segment_at, BASE)
 
 
 class TestSelectRecords:

@@ -1,12 +1,15 @@
 """How a person writes a time."""
 
 import re
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from protocol.errors import ConfigError
 
 LARGEST: Final = 2**63 - 1
+"""Milliseconds; later times are taken for this one."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def parse_time(text: str) -> int:
@@ -20,4 +23,4 @@ def parse_time(text: str) -> int:
         moment = datetime.fromisoformat(text).astimezone()
     except (ValueError, OverflowError, OSError) as error:
         raise ConfigError(f"{text!r} is neither milliseconds nor a time like 2024-05-31T08:30:00") from error
-    return moment.microsecond // 1000 + int(moment.timestamp()) * 1000
+    return (moment - _EPOCH) // timedelta(milliseconds=1)
