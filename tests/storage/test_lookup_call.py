@@ -67,19 +67,25 @@ class TestScratch:
         store = MessageStore.open(tmp_path)
         expected = {key: store.query(KeyQuery("T", key)).records for key in (f"k{n}" for n in range(6))}
         wrong: list[str] = []
+        # CPython lets no two threads install a tracer (coverage's) at once: they start one by one, and race afterwards.
+        ready, race = threading.Semaphore(0), threading.Event()
 
         def ask(first: int) -> None:
+            ready.release()
+            race.wait()
             for number in range(300):
                 key = f"k{(first + number) % 6}"
                 if store.query(KeyQuery("T", key)).records != expected[key]:
                     wrong.append(key)
 
+        threads = [threading.Thread(target=ask, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+            ready.acquire()
         interval = sys.getswitchinterval()
         sys.setswitchinterval(1e-5)
         try:
-            threads = [threading.Thread(target=ask, args=(number,)) for number in range(4)]
-            for thread in threads:
-                thread.start()
+            race.set()
             for thread in threads:
                 thread.join()
         finally:
