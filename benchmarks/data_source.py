@@ -40,11 +40,11 @@ def count_messages(store: Path, scratch: Path, rounds: int) -> dict[str, Any]:
     """Count the largest topic through the data source."""
     from pyspark.sql import SparkSession
 
-    from spark_jobs.data_source import register
-    from spark_jobs.session import spark_context
+    from spark_jobs.engine.session import spark_context
+    from spark_jobs.reading.data_source import register
 
     settings = {"spark.driver.memory": "2g"}
-    with spark_context("benchmark", "local[2]", scratch, settings, warm="spark_jobs.data_source"):
+    with spark_context("benchmark", "local[2]", scratch, settings, warm="spark_jobs.reading.data_source"):
         session = SparkSession.builder.getOrCreate()
         register(session)
         topics = session.read.format("rocketlens").option("columns", "topic").load(str(store)).groupBy("topic").count()

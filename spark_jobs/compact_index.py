@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from spark_jobs.command_options import (
+from spark_jobs.commands.command_options import (
     compact_options,
     drop_backup_option,
     fresh_option,
@@ -15,7 +15,7 @@ from spark_jobs.command_options import (
     store_argument,
     work_option,
 )
-from spark_jobs.command_run import compact, run_command
+from spark_jobs.commands.command_run import compact, run_command
 
 
 @click.command("index")

@@ -5,21 +5,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spark_jobs.command_options import fresh_option, job_options
-from spark_jobs.command_run import run_command
+from spark_jobs.commands.command_options import fresh_option, job_options
+from spark_jobs.commands.command_run import run_command
 
 if TYPE_CHECKING:
-    from spark_jobs.launch import Launch
-    from spark_jobs.progress import Progress
-    from spark_jobs.request import Report
+    from spark_jobs.commands.request import Report
+    from spark_jobs.engine.launch import Launch
+    from spark_jobs.engine.progress import Progress
 
 FORMATS = ("parquet", "ndjson", "csv", "msgpack")
-KERNELS = ("spark_jobs.export",)
+KERNELS = ("spark_jobs.exporting.export",)
 
 
 def export(options: dict[str, Any], progress: "Progress", launch: "Launch | None") -> "Report":
     """Export what the options ask for."""
-    from spark_jobs.export import ExportRequest, run_export
+    from spark_jobs.exporting.export import ExportRequest, run_export
 
     return run_export(ExportRequest(**options), progress, launch)
 

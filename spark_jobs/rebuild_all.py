@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from spark_jobs.command_options import (
+from spark_jobs.commands.command_options import (
     drop_backup_option,
     fresh_option,
     from_offset_option,
@@ -16,7 +16,7 @@ from spark_jobs.command_options import (
     store_argument,
     work_option,
 )
-from spark_jobs.command_run import rebuild, run_command
+from spark_jobs.commands.command_run import rebuild, run_command
 
 
 @click.command("all")

@@ -4,8 +4,14 @@ from typing import Any
 
 import click
 
-from spark_jobs.command_options import delay_levels_option, job_options, limit_option, store_argument, work_option
-from spark_jobs.command_run import run_command, verify
+from spark_jobs.commands.command_options import (
+    delay_levels_option,
+    job_options,
+    limit_option,
+    store_argument,
+    work_option,
+)
+from spark_jobs.commands.command_run import run_command, verify
 
 
 @click.command("verify")

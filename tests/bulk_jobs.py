@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from spark_jobs import command_run
-from spark_jobs.request import Report
+from spark_jobs.commands import command_run
+from spark_jobs.commands.request import Report
 
 
 @dataclass
@@ -34,9 +34,9 @@ class StandIn:
 def stand_in(patch: pytest.MonkeyPatch) -> StandIn:
     """Put one in the place of all jobs; nothing is compiled, and no signal's handler outlives the test."""
     job = StandIn()
-    patch.setattr("spark_jobs.run.run_rebuild", job)
-    patch.setattr("spark_jobs.run.run_compact", job, raising=False)
-    patch.setattr("spark_jobs.verify.run_verify", job)
+    patch.setattr("spark_jobs.commands.run.run_rebuild", job)
+    patch.setattr("spark_jobs.commands.run.run_compact", job, raising=False)
+    patch.setattr("spark_jobs.verifying.verify.run_verify", job)
     patch.setattr(command_run, "compile_apart", lambda modules, tell: None)
     patch.setattr(command_run.signal, "signal", lambda number, handler: None)
     return job

@@ -65,7 +65,7 @@ def g1_crashed_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkContext]":
     """An embedded session of two cores on the loopback address; jobs that are run meanwhile use it."""
-    from spark_jobs.session import spark_context
+    from spark_jobs.engine.session import spark_context
 
     events = tmp_path_factory.mktemp("spark-events")
     settings = {
@@ -73,5 +73,5 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkContext]":
         "spark.eventLog.dir": f"file://{events}",
         "spark.eventLog.compress": "false",
     }
-    with spark_context("tests", "local[2]", events, settings, warm="spark_jobs.run") as context:
+    with spark_context("tests", "local[2]", events, settings, warm="spark_jobs.commands.run") as context:
         yield context

@@ -20,7 +20,9 @@ def main() -> None:
     """Arrange the end, then run the command line."""
     phase, number = sys.argv[1], int(sys.argv[2])
     sys.argv[1:] = sys.argv[3:]
-    from spark_jobs import atomic_rename, place_entries, publish, rebuild, work_directory
+    from spark_jobs.engine import work_directory
+    from spark_jobs.publishing import atomic_rename, publish
+    from spark_jobs.rebuilding import place_entries, rebuild
 
     entered = threading.Event()
     watch(work_directory.WorkDirectory, phase, entered, number if phase in ("scan", "build") else None)

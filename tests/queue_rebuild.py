@@ -4,11 +4,18 @@ from pathlib import Path
 from typing import Any
 
 from queue_runs import files_under
-from spark_jobs.build_queues import build_queues
-from spark_jobs.damage import Damage
-from spark_jobs.place_queues import carry_queues, log_extent, queue_details, queue_notes, queue_tasks, staged_trees
-from spark_jobs.scan_segment import ScanTask, scan_segment
-from spark_jobs.work_directory import WorkDirectory
+from spark_jobs.engine.work_directory import WorkDirectory
+from spark_jobs.rebuilding.build_queues import build_queues
+from spark_jobs.rebuilding.place_queues import (
+    carry_queues,
+    log_extent,
+    queue_details,
+    queue_notes,
+    queue_tasks,
+    staged_trees,
+)
+from spark_jobs.scanning.damage import Damage
+from spark_jobs.scanning.scan_segment import ScanTask, scan_segment
 from storage.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
 from storage.queue_plan import QueueOptions, QueuePlan
 

@@ -15,7 +15,7 @@ from protocol.printable import one_line
 from storage.numba_cache import use_numba_cache
 
 if TYPE_CHECKING:
-    from spark_jobs.request import Report
+    from spark_jobs.commands.request import Report
     from storage.doctor.examine import Diagnosis
     from storage.doctor.finding import Finding
 
@@ -89,7 +89,7 @@ def doctor(
 
 def _verify(store: Path, logs: tuple[Path, ...], numba_cache: Path | None, *, as_json: bool) -> "Report":
     """All of the store, by the bulk job."""
-    from spark_jobs.command_run import run_job, verify
+    from spark_jobs.commands.command_run import run_job, verify
 
     options: dict[str, Any] = {"store": str(store), "commit_log_directories": tuple(map(str, logs))}
     return run_job(verify, as_json=as_json, numba_cache=numba_cache, goes_on=False, **options)
@@ -129,7 +129,7 @@ def _print(diagnosis: "Diagnosis", report: "Report | None") -> None:
     for finding in diagnosis.findings:
         _print_finding(finding)
     if report is not None:
-        from spark_jobs.show_report import report_lines
+        from spark_jobs.commands.show_report import report_lines
 
         for line in report_lines(report):
             click.echo(line)

@@ -151,10 +151,10 @@ def _steps(
 
     if master is None:
         return search_here(store, criteria, **options)
-    from spark_jobs.command_run import check_spark
+    from spark_jobs.commands.command_run import check_spark
 
     check_spark()
-    from spark_jobs.search import search_on_spark
+    from spark_jobs.finding.search import search_on_spark
 
     return search_on_spark(store, criteria, master=master, **options)
 

@@ -15,7 +15,7 @@ from interop.wire import Frame, ask
 from oracles import read_record
 from queue_rebuild import Rebuilt
 from queue_runs import unit
-from spark_jobs.damage import Damage
+from spark_jobs.scanning.damage import Damage
 from store_files import PRE_BLANK, write_file
 from store_writer import StoreWriter, Written
 

@@ -12,10 +12,10 @@ from column_rows import expected_rows
 from command_line import rocketlens
 from interop.stages import wait_until
 from process import COMMAND, ROOT
-from spark_jobs import command_run
-from spark_jobs.damage import Damage
-from spark_jobs.export import ExportRequest
-from spark_jobs.request import Report
+from spark_jobs.commands import command_run
+from spark_jobs.commands.request import Report
+from spark_jobs.exporting.export import ExportRequest
+from spark_jobs.scanning.damage import Damage
 from store_writer import StoreWriter
 
 START_SECONDS = 180
@@ -46,7 +46,7 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[ExportRequest]:
         details = {"format": request.format, "parts": 3, "partBytes": 2048}
         return Report(command="export", store=request.store, out=request.out, details=details, damages=[damage])
 
-    monkeypatch.setattr("spark_jobs.export.run_export", run)
+    monkeypatch.setattr("spark_jobs.exporting.export.run_export", run)
     monkeypatch.setattr(command_run, "compile_apart", lambda modules, tell: None)
     monkeypatch.setattr(command_run.signal, "signal", lambda number, handler: None)
     return found
@@ -80,7 +80,7 @@ def test_wrong_usage_is_told_at_once(words: list[str], tmp_path: Path) -> None:
 def test_a_wrong_expression_is_wrong_usage(
     requests: list[ExportRequest], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_jobs.export.run_export", lambda request, *_: request.wanted)
+    monkeypatch.setattr("spark_jobs.exporting.export.run_export", lambda request, *_: request.wanted)
     out = tmp_path / "out"
     assert rocketlens("export", tmp_path, "--format", "csv", "--out", out, "--where", "a >").code == 2
 

@@ -12,9 +12,9 @@ import pytest
 from bulk_jobs import StandIn, stand_in
 from command_line import rocketlens
 from protocol.errors import ConfigError, NotAStore, StoreError
-from spark_jobs import command_options, request
-from spark_jobs.damage import Damage
-from spark_jobs.request import CompactRequest, RebuildRequest, Report, VerifyRequest
+from spark_jobs.commands import command_options, request
+from spark_jobs.commands.request import CompactRequest, RebuildRequest, Report, VerifyRequest
+from spark_jobs.scanning.damage import Damage
 from storage.delay_levels import DEFAULT_DELAY_LEVELS
 
 ROOT = Path(__file__).parents[3]

@@ -1,0 +1,1 @@
+"""What a person or a program asks for, and sees: options, progress, report."""

@@ -1,0 +1,224 @@
+"""Options of the bulk jobs' commands; their parameters bear the names of the requests' fields.
+
+Nothing here imports numba or pyspark: a usage error comes at once.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final, TypeAlias, TypeVar
+
+import click
+
+from protocol.errors import ConfigError
+from storage.delay_levels import DEFAULT_DELAY_LEVELS
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+PROFILES: Final = ("auto", "5.5", "classic")
+COUNT: Final = click.IntRange(1, 2**31 - 1)
+DIRECTORY: Final = click.Path(readable=False)
+
+
+def _checked(check: Callable[[str], object]) -> Callable[[click.Context, click.Parameter, str | None], str | None]:
+    """A callback that lets a text through if `check` takes it; its ConfigError is a usage error."""
+
+    def callback(_context: click.Context, _parameter: click.Parameter, text: str | None) -> str | None:
+        try:
+            if text is not None:
+                check(text)
+        except ConfigError as error:
+            raise click.BadParameter(str(error)) from error
+        return text
+
+    return callback
+
+
+def _check_zone(text: str) -> object:
+    from spark_jobs.rebuilding.index_names import parse_zone
+
+    return parse_zone(text)
+
+
+def _check_delay_levels(text: str) -> object:
+    from storage.delay_levels import parse_delay_levels
+
+    return parse_delay_levels(text)
+
+
+def _settings(_context: click.Context, _parameter: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
+    """Read KEY=VALUE of Spark; the last of a key wins."""
+    settings = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not (equals and key.startswith("spark.")):
+            raise click.BadParameter(f"{text!r}, expected a Spark property like spark.driver.memory=4g")
+        settings[key] = value
+    return settings
+
+
+def _directories(_context: click.Context, _parameter: click.Parameter, text: str | None) -> tuple[str, ...]:
+    """Read directories separated by commas, as a broker's storePathCommitLog has them."""
+    pieces = [piece.strip() for piece in text.split(",")] if text is not None else []
+    if not all(pieces):
+        raise click.BadParameter(f"{text!r} has an empty directory name")
+    return tuple(pieces)
+
+
+def _together(*options: Decorator) -> Callable[[Command], Command]:
+    """One decorator of several; help lists the options in the order given."""
+
+    def decorate(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)  # type: ignore[assignment]
+        return command
+
+    return decorate
+
+
+store_argument = click.argument("store", type=DIRECTORY)
+
+out_option = click.option(
+    "--out",
+    type=DIRECTORY,
+    metavar="DIR",
+    help="Write here, beside the store, which stays as it is; a broker may be running on it. [default: replace the "
+    "store's own, which no broker may be using]",
+)
+
+index_options = _together(
+    click.option(
+        "--profile",
+        type=click.Choice(PROFILES),
+        default="auto",
+        show_default=True,
+        help="What a broker puts in for a message: 5.5 unique key, keys and tag; classic (5.3 and earlier) no tag. "
+        "auto reads it, and the counts below, off the index files that are there, else takes 5.5's defaults.",
+    ),
+    click.option("--slots", type=COUNT, metavar="N", help="Slots of an index file (maxHashSlotNum)."),
+    click.option("--entries", type=COUNT, metavar="N", help="Entries of an index file (maxIndexNum)."),
+    click.option(
+        "--tz",
+        "zone",
+        callback=_checked(_check_zone),
+        metavar="ZONE",
+        help="Time zone of file names: Asia/Shanghai, +08:00. [default: as the existing names imply, else this "
+        "machine's]",
+    ),
+)
+
+from_offset_option = click.option(
+    "--from-offset",
+    type=click.IntRange(0, 2**63 - 1),
+    metavar="N",
+    help="Physical offset from which on entries are built anew; 0: all. [default: behind the intact files in front]",
+)
+
+delay_levels_option = click.option(
+    "--delay-levels",
+    default=DEFAULT_DELAY_LEVELS,
+    show_default=True,
+    callback=_checked(_check_delay_levels),
+    metavar="TEXT",
+    help="The broker's messageDelayLevel, which says when messages of the schedule topic are due.",
+)
+
+queue_options = _together(
+    click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Queues of this topic only; repeatable."),
+    delay_levels_option,
+    click.option(
+        "--lmq", is_flag=True, help="Make light queues (LMQ), should the store no longer show that it had any."
+    ),
+    click.option("--ext", is_flag=True, help="Make consumequeue_ext, should the store no longer show that it had one."),
+    click.option("--drop-unknown-topics", is_flag=True, help="Leave out topics that config/topics.json does not name."),
+    click.option(
+        "--queue-file-size",
+        type=COUNT,
+        metavar="BYTES",
+        help="Size of a queue's file. [default: as the store shows, else 6000000]",
+    ),
+    click.option(
+        "--batch-queue-file-size",
+        type=COUNT,
+        metavar="BYTES",
+        help="Size of a batch queue's file. [default: as the store shows, else 13800000]",
+    ),
+    click.option(
+        "--ext-file-size",
+        type=COUNT,
+        metavar="BYTES",
+        help="Size of a file of consumequeue_ext. [default: as the store shows, else 50331648]",
+    ),
+)
+
+compact_options = _together(
+    click.option("--from-log", is_flag=True, help="Build from the log, whatever the index files hold."),
+    click.option("--drop-tags", is_flag=True, help="Leave out the entries of tags."),
+    click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Leave out this topic; repeatable."),
+)
+
+drop_backup_option = click.option(
+    "--drop-backup", is_flag=True, help="Delete what was replaced, which is else kept as STORE/NAME.bak-TIME."
+)
+
+keep_checkpoint_option = click.option(
+    "--keep-checkpoint",
+    is_flag=True,
+    help="Leave the time of the newest index entry in the store's checkpoint as it is; after a crash a broker deletes "
+    "index files that are newer.",
+)
+
+
+def work_option(default: str) -> Callable[[Command], Command]:
+    """Where a job keeps what is half done; `default` says where else."""
+    return click.option(
+        "--work",
+        type=DIRECTORY,
+        metavar="DIR",
+        help="Keep what is half done here: room for about the size of what is made, under the same path on all "
+        f"machines. [default: {default}]",
+    )
+
+
+fresh_option = click.option("--fresh", is_flag=True, help="Start over, whatever an earlier run has done.")
+
+limit_option = click.option(
+    "--limit",
+    type=COUNT,
+    default=10_000,
+    show_default=True,
+    metavar="N",
+    help="List so many findings of one kind in one file; more are counted.",
+)
+
+job_options = _together(
+    click.option(
+        "--commit-log",
+        "commit_log_directories",
+        callback=_directories,
+        metavar="DIR,...",
+        help="Where the commit log lies, when not in STORE/commitlog; several directories as the broker had them.",
+    ),
+    click.option(
+        "--master",
+        default="",
+        metavar="URL",
+        help="Spark master, such as spark://host:7077. [default: local[*], all cores of this machine]",
+    ),
+    click.option(
+        "--conf",
+        "settings",
+        multiple=True,
+        callback=_settings,
+        metavar="KEY=VALUE",
+        help="A property of Spark, such as spark.executor.memory=8g; repeatable.",
+    ),
+    click.option(
+        "--numba-cache",
+        type=click.Path(readable=False, path_type=Path),
+        metavar="DIR",
+        help="Keep compiled kernels here, and what lets Spark start quickly. [default: $NUMBA_CACHE_DIR, else the "
+        "user's cache directory]",
+    ),
+    click.option("--json", "as_json", is_flag=True, help="Report as one JSON object, everything listed."),
+)

@@ -1,0 +1,189 @@
+"""Run a bulk job for the person at a terminal, or for a program: checks, progress, report, exit code.
+
+What imports numba or pyspark is imported when a job starts: numba reads where its cache is when the first kernel is
+imported, and a usage error must not wait for either.
+"""
+
+import contextlib
+import importlib.util
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+import click
+
+from protocol.errors import ConfigError, FilterSyntaxError, RocketLensError
+from protocol.printable import one_line
+from spark_jobs.engine.class_archive import find_java
+from storage.numba_cache import compile_apart, use_numba_cache
+
+if TYPE_CHECKING:
+    from spark_jobs.commands.request import Report
+    from spark_jobs.engine.launch import Launch
+    from spark_jobs.engine.progress import Progress
+
+USAGE: Final = 2
+STORE_ERROR: Final = 3
+STOPPED: Final = 130
+"""As shells tell a command that Ctrl-C ended; a report knows the other codes."""
+
+KERNELS: Final = ("spark_jobs.commands.run", "spark_jobs.verifying.verify")
+"""Modules that import all kernels of the jobs."""
+
+SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
+"""Set where spark-submit started this process."""
+
+EXTRA: Final = "rocketlens[spark]"
+
+Job = Callable[[dict[str, Any], "Progress", "Launch | None"], "Report"]
+"""Runs with the options of its request, and with the JVM that was started ahead, if one was."""
+
+
+def rebuild(options: dict[str, Any], progress: "Progress", launch: "Launch | None") -> "Report":
+    """Rebuild what the options ask for."""
+    from spark_jobs.commands.request import RebuildRequest
+    from spark_jobs.commands.run import run_rebuild
+
+    return run_rebuild(RebuildRequest(**options), progress, launch)
+
+
+def compact(options: dict[str, Any], progress: "Progress", launch: "Launch | None") -> "Report":
+    """Compact the index."""
+    from spark_jobs.commands.request import CompactRequest
+    from spark_jobs.commands.run import run_compact
+
+    return run_compact(CompactRequest(**options), progress, launch)
+
+
+def verify(options: dict[str, Any], progress: "Progress", launch: "Launch | None") -> "Report":
+    """Compare queues and index with the log."""
+    from spark_jobs.commands.request import VerifyRequest
+    from spark_jobs.verifying.verify import run_verify
+
+    return run_verify(VerifyRequest(**options), progress, launch)
+
+
+def run_command(
+    job: Job,
+    *,
+    as_json: bool,
+    numba_cache: Path | None,
+    goes_on: bool = True,
+    kernels: tuple[str, ...] = KERNELS,
+    **options: Any,
+) -> NoReturn:
+    """Run a job with the options of its request, report on stdout and end with the exit code.
+
+    `goes_on`: another run goes on where one was stopped; `kernels`: modules that import all that the job needs.
+    """
+    report = run_job(job, as_json=as_json, numba_cache=numba_cache, goes_on=goes_on, kernels=kernels, **options)
+    from spark_jobs.commands.show_report import print_report
+
+    print_report(report, as_json=as_json)
+    sys.exit(report.exit_code)
+
+
+def run_job(
+    job: Job,
+    *,
+    as_json: bool,
+    numba_cache: Path | None,
+    goes_on: bool = True,
+    kernels: tuple[str, ...] = KERNELS,
+    **options: Any,
+) -> "Report":
+    """Run a job with the options of its request; what ends it early ends the process, with a line and a code."""
+    try:
+        with _interruptible():
+            check_places(options, numba_cache)
+            check_spark()
+            progress = _progress(as_json)
+            use_numba_cache(numba_cache)
+            with _launched(options, progress) as launch:
+                compile_apart(kernels, progress.note)
+                return job(options, progress, launch)
+    except KeyboardInterrupt:
+        _fail("stopped; run the same command again to go on" if goes_on else "stopped", STOPPED)
+    except (ConfigError, FilterSyntaxError) as error:
+        _fail(str(error), USAGE)
+    except RocketLensError as error:
+        _fail(str(error), STORE_ERROR)
+
+
+def check_places(options: dict[str, Any], numba_cache: Path | None) -> None:
+    """Raise ConfigError where something would be written into a store that is to stay as it is, or into its midst."""
+    store = Path(options["store"]).resolve()
+    out, work = options.get("out"), options.get("work")
+    if out is not None and Path(out).resolve() == store:
+        raise ConfigError("--out is the store itself: leave it out to replace the store's own files")
+    if out is not None and options.get("drop_backup"):
+        raise ConfigError("--drop-backup and --out exclude each other: with --out nothing is replaced")
+    for option, directory in (("--out", out), ("--work", work), ("--numba-cache", numba_cache)):
+        if directory is not None and Path(directory).resolve().is_relative_to(store):
+            raise ConfigError(f"{option} {directory} lies inside the store: choose a directory beside it")
+
+
+def check_spark() -> None:
+    """Raise ConfigError where Spark or Java is missing."""
+    if importlib.util.find_spec("pyspark") is None:
+        raise ConfigError(f"this needs Spark: pip install '{EXTRA}'")
+    if find_java() is None:
+        home = os.environ.get("JAVA_HOME")
+        where = f"JAVA_HOME is {home}, where there is no bin/java" if home else "there is none in PATH"
+        raise ConfigError(f"Spark needs Java 17 or later, and {where}: install a JDK or set JAVA_HOME")
+
+
+@contextlib.contextmanager
+def _launched(options: dict[str, Any], progress: "Progress") -> Iterator["Launch | None"]:
+    """Have Spark start while kernels are loaded and the store is looked at; not for what is no store anyway."""
+    from spark_jobs.engine.session import launch_ahead
+
+    if not Path(options["store"]).is_dir():
+        yield None
+        return
+    master = options.get("master") or ""
+    launch = launch_ahead(master, options.get("settings") or {})
+    if launch is not None:
+        progress.note(f"starting Spark ({master or 'local[*]'}), a few seconds")
+    try:
+        yield launch
+    finally:
+        if launch is not None:
+            launch.end()
+
+
+def _progress(as_json: bool) -> "Progress":
+    """Progress on stderr; none for a program that reads what spark-submit makes of stdout and stderr: one stream."""
+    from spark_jobs.commands.show_progress import progress_on
+    from spark_jobs.engine.progress import Silence
+
+    return Silence() if as_json and SUBMITTED in os.environ else progress_on()
+
+
+@contextlib.contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let SIGINT and SIGTERM end the job alike, even where a shell in the background has them ignored."""
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    handlers = {number: signal.signal(number, stop) for number in numbers}
+    try:
+        yield
+    except KeyboardInterrupt:
+        # The end has begun: another Ctrl-C would only spoil it.
+        handlers = dict.fromkeys(numbers, signal.SIG_IGN)
+        raise
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+
+
+def _fail(text: str, code: int) -> NoReturn:
+    click.echo(f"rocketlens: {one_line(text)}", err=True)
+    sys.exit(code)

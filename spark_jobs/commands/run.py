@@ -1,0 +1,189 @@
+"""Run a job that writes, from request to report: lock, source, work directory, Spark, publishing."""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from spark_jobs.commands.request import CompactRequest, RebuildRequest, Report
+from spark_jobs.compacting.compact import Compact, Compacted
+from spark_jobs.engine.progress import Progress
+from spark_jobs.engine.session import spark_context
+from spark_jobs.engine.work_directory import JOURNAL, WorkDirectory
+from spark_jobs.publishing.deliver import Request, check_out, deliver, end_last_publishing, stage_index
+from spark_jobs.publishing.publish import Staged
+from spark_jobs.publishing.publish_journal import remove_journal
+from spark_jobs.publishing.publish_names import find_unfinished
+from spark_jobs.publishing.store_lock import StoreLock
+from spark_jobs.rebuilding.place_queues import carry_queues, log_extent, queue_details, queue_notes, staged_trees
+from spark_jobs.rebuilding.rebuild import Rebuild, Rebuilt
+from spark_jobs.scanning.scan_log import total
+from spark_jobs.scanning.source import Source, find_source
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+    from spark_jobs.engine.launch import Launch
+
+WORK_DIRECTORY: Final = ".rocketlens-work"
+REPORT: Final = "report"
+
+Made = tuple[Report, list[Staged]]
+Make = Callable[[Source, WorkDirectory, "SparkContext"], Callable[[], Made]]
+"""Builds in Spark; what it returns stages the result and reports once Spark is gone."""
+
+
+def run_rebuild(request: RebuildRequest, progress: Progress, launch: "Launch | None" = None) -> Report:
+    """Rebuild as asked; raises a RocketLensError, with the store as it was, for what cannot be done."""
+
+    def make(source: Source, work: WorkDirectory, context: "SparkContext") -> Callable[[], Made]:
+        rebuilt = Rebuild(request, source, work, context, progress).run()
+        return lambda: _rebuilt(request, source, work, rebuilt)
+
+    return _run("rebuild", request, progress, make, launch)
+
+
+def run_compact(request: CompactRequest, progress: Progress, launch: "Launch | None" = None) -> Report:
+    """Compact the index; raises a RocketLensError, with the store as it was, for what cannot be done."""
+
+    def make(source: Source, work: WorkDirectory, context: "SparkContext") -> Callable[[], Made]:
+        compacted = Compact(request, source, work, context, progress).run()
+        return lambda: (_compact_report(request, source, compacted), stage_index(request, source, work, ()))
+
+    return _run("compact", request, progress, make, launch)
+
+
+def _run(command: str, request: Request, progress: Progress, make: Make, launch: "Launch | None") -> Report:
+    started, began = time.monotonic(), time.time()
+    base = Path(request.work or Path(request.target) / WORK_DIRECTORY)
+    with _held(request, base, progress) as lock:
+        source = find_source(Path(request.store), tuple(map(Path, request.commit_log_directories)))
+        if lock is not None and end_last_publishing(lock, source, base):
+            ended = _last_report(command, request, base)
+            if ended is not None:
+                return ended
+            source = find_source(Path(request.store), tuple(map(Path, request.commit_log_directories)))
+        for problem in source.problems:
+            progress.note(problem)
+        identity = {"command": command, "request": request.identity(), "source": source.identity()}
+        with contextlib.closing(WorkDirectory.open(base, identity, fresh=request.fresh)) as work:
+            resumed = any((work.root / "done").iterdir())
+            with spark_context(
+                command, request.master, work.root, request.settings, launch=launch, warm=__name__
+            ) as context:
+                finish = make(source, work, context)
+                if lock is None:
+                    report = _conclude(request, source, work, finish, lock)
+            if lock is not None:  # only now nothing of Spark's is open in the store
+                report = _conclude(request, source, work, finish, lock)
+            report.resumed = resumed
+            report.steady_seconds -= report.details.get("scan", {}).get("began", began)
+            report.seconds = time.monotonic() - started
+            work.remove()
+            return report
+
+
+def _conclude(
+    request: Request, source: Source, work: WorkDirectory, finish: Callable[[], Made], lock: StoreLock | None
+) -> Report:
+    """Stage and publish; until then, `steady_seconds` of the report is when that was done."""
+    report, staged = finish()
+    work.finish(REPORT, msgspec.to_builtins(report))
+    deliver(request, source, work, staged, lock, report)
+    report.steady_seconds = time.time()
+    return report
+
+
+@contextlib.contextmanager
+def _held(request: Request, work: Path, progress: Progress) -> Iterator[StoreLock | None]:
+    """The store's lock where its own directories are going to be replaced; with --out nothing must be in the way."""
+    if request.out is not None:
+        check_out(request)
+        yield None
+        return
+    elsewhere = tuple(map(Path, request.commit_log_directories))
+    with StoreLock(Path(request.store), elsewhere=elsewhere, work=work, warn=progress.note) as lock:
+        if not (work / JOURNAL).exists():
+            for path in find_unfinished(lock.store):
+                progress.note(f"{path} is left of a publishing without a journal: compare it with its namesake by hand")
+        yield lock
+
+
+def _rebuilt(request: RebuildRequest, source: Source, work: WorkDirectory, rebuilt: Rebuilt) -> Made:
+    """Everything that is to be published, complete in the work directory, and what there is to say of it."""
+    report = _report("rebuild", request, source, rebuilt.segments)
+    report.damages, report.more_damages = list(rebuilt.log_end.damages), rebuilt.log_end.more_damages
+    report.details["logEnd"] = rebuilt.log_end.end
+    report.notes += rebuilt.notes
+    staged: list[Staged] = []
+    if request.index:
+        staged += stage_index(request, source, work, rebuilt.kept.names)
+        report.entries = total(rebuilt.index_files, "entries")
+        report.details["index"] = {
+            "slots": rebuilt.shape.slots,
+            "entries": rebuilt.shape.capacity,
+            "profile": "5.5" if rebuilt.shape.tags else "classic",
+            "kept": list(rebuilt.kept.names),
+            "built": [file["name"] for file in rebuilt.index_files],
+            "reasons": list(rebuilt.kept.reasons),
+        }
+    if rebuilt.queue_plan is not None:
+        plan = rebuilt.queue_plan
+        log = log_extent(source.segments[0].base_offset, rebuilt.log_end.end, rebuilt.log_end.damages)
+        carried = carry_queues(plan, work, rebuilt.queues, log, in_place=request.out is None)
+        staged += [Staged(tree, work.staged / tree, synced=True) for tree in staged_trees(plan, work)]
+        details = queue_details(plan, rebuilt.segments, rebuilt.queues, carried)
+        report.details["queues"], report.units = details, details["units"]
+        report.notes += queue_notes(plan, details)
+    return report, staged
+
+
+def _compact_report(request: CompactRequest, source: Source, compacted: Compacted) -> Report:
+    report = _report("compact", request, source, compacted.segments)
+    report.entries = total(compacted.index_files, "entries")
+    report.notes += compacted.notes
+    if compacted.log_end is not None:
+        report.damages, report.more_damages = list(compacted.log_end.damages), compacted.log_end.more_damages
+    report.details["index"] = {
+        "slots": compacted.shape.slots,
+        "entries": compacted.shape.capacity,
+        "profile": "5.5" if compacted.shape.tags else "classic",
+        "built": [file["name"] for file in compacted.index_files],
+        "read": compacted.read,
+        "dropped": compacted.dropped,
+    }
+    return report
+
+
+def _report(command: str, request: Request, source: Source, segments: list[dict[str, Any]]) -> Report:
+    report = Report(command=command, store=request.store, out=request.target, notes=list(source.problems))
+    if segments:
+        report.bytes, report.messages = source.size, total(segments, "records")
+        report.details["scan"] = {
+            "bytes": total(segments, "bytes_read"),
+            "taskSeconds": total(segments, "seconds"),
+            "began": min(summary["began"] for summary in segments),
+        }
+    return report
+
+
+def _last_report(command: str, request: Request, base: Path) -> Report | None:
+    """What the run that was killed while publishing had to report, if the same is asked for again."""
+    work = WorkDirectory.left_in(base)
+    manifest, record = (work.manifest(), work.done(REPORT)) if work else (None, None)
+    remove_journal(base / JOURNAL)
+    if work is None or manifest is None or record is None:
+        return None
+    if (manifest.identity.get("command"), manifest.identity.get("request")) != (command, _plain(request.identity())):
+        return None
+    report = msgspec.convert(record, Report)
+    report.resumed = True
+    work.remove()
+    return report
+
+
+def _plain(value: Any) -> Any:
+    return msgspec.msgpack.decode(msgspec.msgpack.encode(value))

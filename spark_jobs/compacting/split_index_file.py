@@ -1,0 +1,202 @@
+"""The task that takes one index file apart: its entries, checked, in packed blocks by the cell of the log they are of.
+
+The file is read by blocks from front to back, once: its slots, then its entries, whose pointers must be what their
+hashes make of them, and the slots too in the end. So a file that was torn is noticed before anything is made of it.
+Behind a broker that runs, the newest file grows meanwhile: what its header counted at first is read, and its slots may
+be ahead of that.
+"""
+
+import mmap
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final, Self
+
+import msgspec
+import numpy as np
+
+from protocol.errors import StoreError, TruncatedFile
+from spark_jobs.compacting.log_cells import CELL_BYTES, cut_log
+from spark_jobs.compacting.record_facts import has_record
+from spark_jobs.engine.blocks import BlockWriter
+from spark_jobs.engine.work_directory import WorkDirectory
+from spark_jobs.rebuilding.build_index_file import header_fields
+from spark_jobs.scanning.probe_store import SegmentPlace
+from storage.direct_writer import aligned_memory
+from storage.index_file import HEADER, IndexHeader
+from storage.kernels import merge_entries as kernel
+from storage.kernels.lookup import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
+from storage.mapped_file import open_read_only
+
+PHASE: Final = "split"
+ENTRIES_AT_ONCE: Final = 2_000_000
+UNKNOWN: Final = -1
+HINT: Final = "; --from-log builds the index from the log instead"
+
+
+class SplitTask(msgspec.Struct, frozen=True):
+    """An index file, its slots, its entries (UNKNOWN: as its header says), and the segments of the log.
+
+    `is_growing`: a broker may be writing to it. `is_last`: say whether there is a record where its header ends.
+    """
+
+    work: str
+    number: int
+    path: str
+    slots: int
+    entries: int
+    segments: tuple[SegmentPlace, ...]
+    is_growing: bool = False
+    is_last: bool = False
+    cell_bytes: int = CELL_BYTES
+    entries_at_once: int = ENTRIES_AT_ONCE
+
+    @property
+    def name(self) -> str:
+        """The task's name, and that of its file of blocks."""
+        return f"{PHASE}-{self.number:08d}"
+
+
+def split_index_file(task: SplitTask) -> dict[str, Any]:
+    """Split one file; the summary, as left in the work directory.
+
+    `cells` are rows of (cell, position in the file of blocks, entries), in the order of the file; `below`, `beyond`
+    and `nowhere` are the entries below the log's minimum, behind its end, and in a hole of it. Raises StoreError
+    where the file is not sound.
+    """
+    work = WorkDirectory(Path(task.work))
+    done = work.done(task.name)
+    if done is not None:
+        return done
+    began = time.time()
+    progress = work.report(task.name)
+    try:
+        with (
+            IndexFileReader(Path(task.path), task.slots) as file,
+            BlockWriter(work.blocks / f"{task.name}.entries", task.path) as writer,
+        ):
+            summary = _Split(task, file, writer).run(progress.update)
+    finally:
+        progress.close()
+    return work.finish(task.name, {**summary, "began": began, "seconds": time.time() - began})
+
+
+class IndexFileReader:
+    """Header, entries and slots of an index file, read in this order; raises StoreError where they end early."""
+
+    def __init__(self, path: Path, slots: int) -> None:
+        """Open the file and read its header; `capacity` is how many entries it has room for."""
+        self.path, self.slots = path, slots
+        self._descriptor = open_read_only(path)
+        try:
+            self.header = IndexHeader(*HEADER.unpack(self._read(0, aligned_memory(INDEX_HEADER), INDEX_HEADER)))
+            size = os.fstat(self._descriptor).st_size
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+        self.capacity = max((size - INDEX_HEADER - SLOT_BYTES * slots) // ENTRY_BYTES - 1, 0)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._descriptor)
+
+    def entries(self, count: int, at_once: int) -> Iterator[tuple[int, int, memoryview]]:
+        """Entries 1 to `count` as (number of the first, how many, bytes); the bytes are gone with the next step."""
+        first = INDEX_HEADER + SLOT_BYTES * self.slots
+        memory = aligned_memory(ENTRY_BYTES * min(at_once, count))
+        for number in range(1, count + 1, at_once):
+            size = min(at_once, count + 1 - number)
+            yield number, size, self._read(first + ENTRY_BYTES * number, memory, ENTRY_BYTES * size)
+
+    def slot_bytes(self) -> memoryview:
+        """The slots as they are now."""
+        size = SLOT_BYTES * self.slots
+        return self._read(INDEX_HEADER, aligned_memory(size), size)
+
+    def _read(self, position: int, memory: mmap.mmap, size: int) -> memoryview:
+        view, done = memoryview(memory)[:size], 0
+        while done < size:
+            try:
+                count = os.preadv(self._descriptor, [view[done:]], position + done)
+            except OSError as error:
+                raise StoreError(self.path, what=f"cannot be read at {position}: {error.strerror}") from error
+            if not count:
+                raise TruncatedFile(self.path, expected=position + size, found=position + done)
+            done += count
+        return view
+
+
+class _Split:
+    """One pass over the entries of a file."""
+
+    def __init__(self, task: SplitTask, file: IndexFileReader, writer: BlockWriter) -> None:
+        self._task, self._file, self._writer = task, file, writer
+        self._log = cut_log(task.segments, task.cell_bytes)
+        self._heads = np.zeros(task.slots, dtype=np.int32)
+        self._counts = np.zeros(kernel.ELSEWHERE + len(self._log.starts), dtype=np.int64)
+        self._outside = np.zeros(kernel.ELSEWHERE, dtype=np.int64)
+        self._cells: list[tuple[int, int, int]] = []
+
+    def run(self, report: Callable[[int, int], None]) -> dict[str, Any]:
+        task, file = self._task, self._file
+        count = task.entries if task.entries != UNKNOWN else max(file.header.index_count - 1, 0)
+        if count > file.capacity:
+            raise self._unsound(f"{count} entries where there is room for {file.capacity}")
+        for number, size, data in file.entries(count, task.entries_at_once):
+            self._deal(number, size, address(data))
+            report(number + size - 1, 0)
+        self._check_slots(count)
+        below, beyond, nowhere = self._outside.tolist()
+        return {
+            "header": list(header_fields(file.header)),
+            "end_is_known": task.is_last and self._is_end_known(),
+            "entries": count,
+            "below": below,
+            "beyond": beyond,
+            "nowhere": nowhere,
+            "cells": self._cells,
+        }
+
+    def _deal(self, number: int, size: int, entries: int) -> None:
+        """Check some entries and write a block for each cell that any of them is of."""
+        bad = int(kernel.check_entries(entries, number, size, self._task.slots, self._heads))
+        if bad:
+            raise self._unsound(f"its entry {bad}")
+        hashes, positions = np.empty(size, dtype=np.int32), np.empty(size, dtype=np.uint32)
+        places = np.empty(size, dtype=np.int32)
+        log, counts = self._log, self._counts
+        kernel.deal_entries(entries, size, log.starts, log.ends, places, counts, hashes, positions)
+        self._outside += counts[: kernel.ELSEWHERE]
+        first = 0
+        for cell in np.flatnonzero(counts[kernel.ELSEWHERE :]).tolist():
+            stop = first + int(counts[kernel.ELSEWHERE + cell])
+            columns = {"hashes": hashes[first:stop], "positions": positions[first:stop]}
+            block = self._writer.write(int(log.starts[cell]), int(log.ends[cell]), columns)
+            self._cells.append((cell, block, stop - first))
+            first = stop
+
+    def _check_slots(self, count: int) -> None:
+        if not count:
+            return  # the slots of a file without entries are nothing that anybody believes
+        newest = count if self._task.is_growing else -1
+        slots = self._file.slot_bytes()
+        bad = int(kernel.check_slots(address(slots), self._task.slots, self._heads, newest))
+        if bad >= 0:
+            raise self._unsound(f"its slot {bad}")
+
+    def _unsound(self, found: str) -> StoreError:
+        expected = f"slots and pointers that follow from its hashes and {self._task.slots} slots{HINT}"
+        return StoreError(self._file.path, expected=expected, found=found)
+
+    def _is_end_known(self) -> bool:
+        """Whether what the header says of the last entry's record may be true: it is there, or has expired."""
+        end, segments = self._file.header.end_physical_offset, self._task.segments
+        return 0 <= end < segments[0].base_offset or has_record(segments, end)
+
+
+def address(data: memoryview) -> int:
+    """Where bytes lie, for kernels, as long as they are referred to; 0 for none."""
+    return np.frombuffer(data, dtype=np.uint8).ctypes.data if len(data) else 0

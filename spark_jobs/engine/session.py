@@ -1,0 +1,214 @@
+"""The Spark session of a bulk job: embedded by default, or a cluster's.
+
+Jobs are RDD jobs over small task descriptions; Spark decides where a task runs, and what it finds goes through files.
+So everything here is about starting quickly, on the right interpreter and with the kernels' cache in place.
+"""
+
+import contextlib
+import os
+import sys
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import spark_jobs
+from spark_jobs.engine import warm_workers
+from spark_jobs.engine.launch import Launch
+from spark_jobs.engine.spark_calls import Guarded, call_apart, run_job, spark_failure
+
+if TYPE_CHECKING:
+    from pyspark import SparkConf, SparkContext
+
+Task = TypeVar("Task")
+
+LOOPBACK: Final = "127.0.0.1"
+PACKAGES: Final = ("protocol", "storage", "spark_jobs")
+SPARK_LOG: Final = "spark.log"
+"""What an embedded Spark and its workers say, in the work directory."""
+
+SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
+"""Set where spark-submit started this process and has the JVM already."""
+
+PYTHON: Final = "PYSPARK_PYTHON"
+NUMBA_CACHE: Final = "NUMBA_CACHE_DIR"
+_QUIET: Final = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    # A task's input is a description of some hundred bytes, its output a summary.
+    "spark.rpc.message.maxSize": "512",
+    "spark.task.maxFailures": "4",
+    "spark.python.worker.reuse": "true",
+    "spark.shuffle.service.enabled": "false",
+}
+
+
+@contextlib.contextmanager
+def spark_context(
+    name: str,
+    master: str,
+    work: Path,
+    settings: dict[str, str] | None = None,
+    *,
+    launch: Launch | None = None,
+    warm: str = "",
+) -> Iterator["SparkContext"]:
+    """A context for one job; `settings` are Spark's own and win. A context that runs already is used and left running.
+
+    Without `master` it is the one that spark-submit was told, or `local[*]`. `local[...]` stays on the loopback
+    address. Executors of a cluster get our packages as a zip and need NumPy, numba and msgpack on their image.
+    `launch`: what :func:`launch_ahead` returned. `warm`: the module that workers of an embedded session import once,
+    before they are forked.
+    """
+    from pyspark import SparkContext
+
+    running = SparkContext._active_spark_context
+    if running is not None:
+        yield running
+        return
+    launch = launch or launch_ahead(master, settings or {})
+    try:
+        yield call_apart(lambda: _start(name, master, work, settings or {}, launch, warm)).result()
+    finally:
+        with contextlib.suppress(Exception):
+            call_apart(lambda: _stop(launch)).result()
+
+
+def launch_ahead(master: str, settings: dict[str, str]) -> Launch | None:
+    """Start a JVM for the context to come, unless there is one already or spark-submit has started it.
+
+    Raises SparkFailed where that cannot be done. It ends with the context, or with :meth:`Launch.end`.
+    """
+    from pyspark import SparkContext
+
+    if SparkContext._gateway is not None or SUBMITTED in os.environ:
+        return None
+    try:
+        return Launch(_configuration("", master, settings))
+    except OSError as error:
+        raise spark_failure("Spark does not start", error) from error
+
+
+def _start(
+    name: str, master: str, work: Path, settings: dict[str, str], launch: Launch | None, warm: str
+) -> "SparkContext":
+    from pyspark import SparkContext
+
+    try:
+        conf = _configuration(name, master, settings)
+        if warm and is_local(conf.get("spark.master") or ""):
+            conf.setIfMissing("spark.python.daemon.module", warm_workers.__name__)
+            conf.set(f"spark.executorEnv.{warm_workers.MODULE}", warm)
+        gateway = launch.connect(work / SPARK_LOG) if launch is not None else SparkContext._gateway
+        context = SparkContext(conf=conf, gateway=gateway)
+    except Exception as error:
+        raise spark_failure("Spark does not start", error, work / SPARK_LOG) from error
+    context.setLogLevel("ERROR")
+    is_shipped = ".zip" in __file__  # spark-submit brought it, to the executors too
+    if not (is_local(conf.get("spark.master") or "") or is_shipped):
+        context.addPyFile(str(pack_sources(work / "rocketlens-sources.zip")))
+    return context
+
+
+def _stop(launch: Launch | None) -> None:
+    """End the context and the JVM that was started for it, and with that all workers: nobody writes from here on."""
+    from pyspark import SparkContext
+
+    context = SparkContext._active_spark_context
+    try:
+        if context is not None:
+            _leave_accumulators(context)
+            context.stop()
+    finally:
+        if launch is not None:
+            SparkContext._gateway = SparkContext._jvm = None
+            launch.end()
+
+
+def _leave_accumulators(context: "SparkContext") -> None:
+    """Do not wait for the server that adds up accumulators: it looks once a second whether it is to end."""
+    server: Any = context._accumulatorServer
+    if server is not None:
+        context._accumulatorServer = None  # type: ignore[assignment]
+        server.handle_error = lambda *_: None  # the JVM hangs up on it
+        call_apart(server.shutdown)
+
+
+def _configuration(name: str, master: str, settings: dict[str, str]) -> "SparkConf":
+    from pyspark import SparkConf, SparkContext
+
+    if SUBMITTED in os.environ:
+        SparkContext._ensure_initialized()  # else what spark-submit was told is not seen
+    conf = SparkConf()
+    master = master or conf.get("spark.master") or "local[*]"
+    for key, value in {**_QUIET, **_where(master), **_kernels()}.items():
+        conf.setIfMissing(key, value)
+    for key, value in settings.items():
+        conf.set(key, value)
+    # pyspark reads these two from the environment only, and takes any python3 of the PATH for its workers otherwise.
+    os.environ[PYTHON] = settings.get("spark.pyspark.python") or os.environ.get(PYTHON) or sys.executable
+    if is_local(master):
+        os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+    return conf.setMaster(master).setAppName(f"rocketlens {name}".rstrip())
+
+
+def is_local(master: str) -> bool:
+    """Whether a master is this process."""
+    return master == "local" or master.startswith("local[")
+
+
+def run_tasks(
+    context: "SparkContext", name: str, tasks: Sequence[Task], function: Callable[[Task], dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Run each task as a Spark task of its own; the summaries that they return, in order.
+
+    A RocketLensError or OSError of a task ends the job and is raised here, as TaskFailed.
+    """
+    if not tasks:
+        return []
+
+    def collect() -> list[dict[str, Any]]:
+        context.setJobDescription(name)
+        return context.parallelize(tasks, len(tasks)).map(Guarded(function)).collect()
+
+    return run_job(context, collect)
+
+
+def pack_sources(path: Path) -> Path:
+    """Pack our packages, from wherever they are imported, as a zip that a Python of the same version can import."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for package in PACKAGES:
+            for source, name in _sources(files(package), package):
+                archive.writestr(name, source.read_bytes())
+    return path
+
+
+def _sources(directory: Traversable, name: str) -> Iterator[tuple[Traversable, str]]:
+    for entry in sorted(directory.iterdir(), key=lambda entry: entry.name):
+        if entry.is_dir() and entry.name != "__pycache__":
+            yield from _sources(entry, f"{name}/{entry.name}")
+        elif entry.name.endswith((".py", ".typed")):
+            yield entry, f"{name}/{entry.name}"
+
+
+def _where(master: str) -> dict[str, str]:
+    """Addresses: a session of this machine alone has no business with the network, nor with host names.
+
+    Its workers import our packages from where this process does, wherever it was started.
+    """
+    if not is_local(master):
+        return {}
+    sources = str(Path(spark_jobs.__file__).parents[1])
+    return {
+        "spark.driver.host": LOOPBACK,
+        "spark.driver.bindAddress": LOOPBACK,
+        "spark.executorEnv.PYTHONPATH": sources,
+    }
+
+
+def _kernels() -> dict[str, str]:
+    cache = os.environ.get(NUMBA_CACHE)
+    return {f"spark.executorEnv.{NUMBA_CACHE}": cache} if cache else {}

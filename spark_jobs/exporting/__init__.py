@@ -1,0 +1,1 @@
+"""Messages as files: what is written, how, and the manifest that tells what was."""

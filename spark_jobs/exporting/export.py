@@ -1,0 +1,207 @@
+"""Export the messages of a store: a file for each segment that holds some, and a manifest, which is written last.
+
+    OUT/part-BASE.FORMAT        the messages of the segment that starts at physical offset BASE
+    OUT/manifest.json           what is in the parts, with counts and checksums; without it the export is not finished
+    OUT/.rocketlens-work/       what is half done; gone when the manifest is there
+
+A run that was stopped goes on: parts that are finished are kept, as long as their segments stay what they were.
+"""
+
+import os
+import re
+import time
+import zlib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from protocol.errors import ConfigError
+from spark_jobs.commands.request import Report
+from spark_jobs.engine.progress import Progress, shown
+from spark_jobs.engine.session import run_tasks, spark_context
+from spark_jobs.engine.work_directory import WorkDirectory, write_whole
+from spark_jobs.exporting.export_formats import FORMATS
+from spark_jobs.exporting.export_part import PHASE, ExportTask, export_part
+from spark_jobs.reading.log_ranges import LogRange, LogRanges, Problem, find_ranges, is_url
+from spark_jobs.scanning.damage import Damage
+from storage.columns.mask import read_mask
+from storage.columns.message_columns import KINDS, check_names
+from storage.columns.wanted import HIGHEST, LOWEST, Wanted
+from storage.filter.sql92 import parse
+from storage.filter.tag import parse_tag_expression
+
+if TYPE_CHECKING:
+    from spark_jobs.engine.launch import Launch
+
+MANIFEST: Final = "manifest.json"
+WORK: Final = ".rocketlens-work"
+VERSION: Final = 1
+PART: Final = re.compile(rf"part-[0-9]{{20}}\.({'|'.join(FORMATS)})")
+
+
+class ExportRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Options of an export. `begin` and `end` bound store times in ms, both included; `masked` are fields to mask.
+
+    `store` is a directory or a URL, `storage` the options of its file system as JSON.
+    """
+
+    store: str
+    out: str
+    format: str
+    topics: tuple[str, ...] = ()
+    begin: int | None = None
+    end: int | None = None
+    tag: str | None = None
+    where: str | None = None
+    columns: tuple[str, ...] = ()
+    masked: tuple[str, ...] = ()
+    commit_log_directories: tuple[str, ...] = ()
+    storage: str = ""
+    fresh: bool = False
+    master: str = ""
+    settings: dict[str, str] = {}
+
+    @property
+    def wanted(self) -> Wanted:
+        """The messages; raises FilterSyntaxError, and ConfigError for times that no message can have."""
+        if self.begin is not None and self.end is not None and self.begin > self.end:
+            raise ConfigError(f"--from {self.begin} is after --to {self.end}")
+        if self.where is not None:
+            parse(self.where)
+        tags = parse_tag_expression(self.tag)
+        return Wanted(
+            topics=frozenset(topic.encode() for topic in self.topics) or None,
+            tags=None if tags.matches_everything else frozenset(tag.encode() for tag in tags.tags),
+            times=(LOWEST if self.begin is None else self.begin, HIGHEST if self.end is None else self.end),
+            where=self.where,
+        )
+
+    def identity(self) -> dict[str, Any]:
+        """The options that the output depends on."""
+        fields: dict[str, Any] = msgspec.to_builtins(self)
+        for name in ("out", "fresh", "master", "settings", "storage"):
+            del fields[name]
+        return fields
+
+
+def run_export(request: ExportRequest, progress: Progress, launch: "Launch | None" = None) -> Report:
+    """Export; raises a RocketLensError for options that cannot be, and where there is no store."""
+    started = time.monotonic()
+    wanted, names = request.wanted, check_names(request.columns or tuple(KINDS))
+    read_mask(request.masked)
+    found = find_ranges(request.store, request.commit_log_directories, request.storage)
+    out = Path(request.out)
+    _prepare(out, request)
+    work = WorkDirectory.open(out / WORK, {"command": "export", **request.identity()}, fresh=request.fresh)
+    try:
+        tasks = [_task(each, request, wanted, names, work) for each in found.ranges]
+        resumed = any(work.done(task.name) for task in tasks)
+        began = time.monotonic()
+        with spark_context(
+            "export", request.master, work.root, request.settings, launch=launch, warm=export_part.__module__
+        ) as context:
+            began = time.monotonic()
+            work.enter(PHASE)
+            total = sum(each.size for each in found.ranges)
+            with shown(progress, work, PHASE, total, "bytes"):
+                parts = run_tasks(context, PHASE, tasks, export_part)
+        steady = time.monotonic() - began
+        report = _finish(out, request, found, parts)
+        work.remove()
+    finally:
+        work.close()
+    report.resumed, report.steady_seconds, report.seconds = resumed, steady, time.monotonic() - started
+    return report
+
+
+def _prepare(out: Path, request: ExportRequest) -> None:
+    """Make sure that nobody else's files, and no finished export, are in the directory."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        names = sorted(os.listdir(out))
+    except OSError as error:
+        raise ConfigError(f"--out {out}: no directory to write to: {error.strerror or error}") from error
+    if not os.access(out, os.W_OK | os.X_OK):
+        raise ConfigError(f"--out {out}: cannot be written to")
+    foreign = [name for name in names if name not in (MANIFEST, WORK) and not PART.fullmatch(name)]
+    if foreign:
+        raise ConfigError(f"--out {out}: there is {foreign[0]} in it: choose an empty directory")
+    if MANIFEST in names:
+        if not request.fresh:
+            raise ConfigError(f"--out {out}: a finished export is there: choose another place, or --fresh")
+        (out / MANIFEST).unlink()
+
+
+def _task(
+    range_: LogRange, request: ExportRequest, wanted: Wanted, names: tuple[str, ...], work: WorkDirectory
+) -> ExportTask:
+    state = f"{range_.path} {range_.start} {range_.stop} {_state(range_)}"
+    return ExportTask(
+        name=f"{PHASE}-{range_.base_offset:020d}-{zlib.crc32(state.encode()):08x}",
+        work=str(work.root),
+        out=request.out,
+        range=range_,
+        wanted=wanted,
+        columns=names,
+        format=request.format,
+        masked=request.masked,
+    )
+
+
+def _state(range_: LogRange) -> str:
+    """What tells this state of a segment's file from another."""
+    if is_url(range_.path):
+        return ""
+    try:
+        status = os.stat(range_.path)
+    except OSError:
+        return "gone"
+    return f"{status.st_size} {status.st_mtime_ns} {status.st_ino}"
+
+
+def _finish(out: Path, request: ExportRequest, found: LogRanges, parts: list[dict[str, Any]]) -> Report:
+    """Write the manifest; the report."""
+    whole = [part for part in parts if part["records"]]
+    _remove_others(out, {part["name"] for part in whole})
+    problems = [*found.problems, *(Problem(**each) for part in parts for each in part["problems"])]
+    more = sum(part["more_problems"] for part in parts)
+    records = sum(part["records"] for part in whole)
+    manifest = {
+        "version": VERSION,
+        **request.identity(),
+        "columns": list(request.columns or KINDS),
+        "log": {"minimum": found.minimum, "end": found.end},
+        "records": records,
+        "bytes": sum(part["bytes"] for part in whole),
+        "parts": [
+            {name: value for name, value in part.items() if name not in ("problems", "more_problems", "log_bytes")}
+            for part in whole
+        ],
+        "problems": [msgspec.to_builtins(problem) for problem in problems],
+        "more_problems": more,
+    }
+    write_whole(out / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
+    return Report(
+        command="export",
+        store=request.store,
+        out=request.out,
+        bytes=sum(part["log_bytes"] for part in parts),
+        messages=records,
+        details={"format": request.format, "parts": len(whole), "partBytes": manifest["bytes"]},
+        damages=list(_damages(problems)),
+        more_damages=more,
+    )
+
+
+def _remove_others(out: Path, names: Iterable[str]) -> None:
+    """Delete parts of other segments or formats, which a run that was never finished left."""
+    for name in os.listdir(out):
+        if PART.fullmatch(name) and name not in names:
+            (out / name).unlink()
+
+
+def _damages(problems: Iterable[Problem]) -> Iterable[Damage]:
+    for each in problems:
+        yield Damage(each.path, each.physical_offset, each.length, "an intact record", each.reason)

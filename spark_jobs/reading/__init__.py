@@ -1,0 +1,1 @@
+"""Messages as rows of a DataFrame: the data source, its options, filters, partitions and streams."""

@@ -1,0 +1,111 @@
+"""The first half of every bulk job: probe the store, then scan all its segments, a task each."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from spark_jobs.engine.progress import Progress, shown
+from spark_jobs.engine.session import run_tasks
+from spark_jobs.engine.work_directory import WorkDirectory
+from spark_jobs.scanning.probe_store import ProbeTask, probe
+from spark_jobs.scanning.recovery import SegmentHead, recovery_start
+from spark_jobs.scanning.scan_segment import PHASE, ScanTask, scan_segment
+from spark_jobs.scanning.source import Source
+from storage.store_layout import dledger_refused
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+
+class Probed(msgspec.Struct, frozen=True):
+    """Answers about a store. `first_entries`: of the log without and with tag entries, as (hash, physical offset).
+
+    `index_files` are what :func:`spark_jobs.scanning.probe_store.check_index_file` says of each; `recovery_start` is
+    the physical offset where a broker would begin to read its log again.
+    """
+
+    first_entries: tuple[tuple[int, int] | None, tuple[int, int] | None]
+    index_files: tuple[dict[str, Any], ...]
+    recovery_start: int
+
+
+class ScanOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What to make of the log. Entries are made of records at or above `entries_from`, units of all or of none.
+
+    `checksums_from`: bodies are checked in segments that start there or later. The others as in `ScanTask`.
+    """
+
+    entries_from: int | None
+    checksums_from: int
+    tags: bool
+    bundles: int = 0
+    delays: tuple[int, ...] = ()
+    lmq: bool = False
+    ext: bool = False
+    batch_topics: tuple[bytes, ...] = ()
+
+
+def probe_source(
+    context: "SparkContext", source: Source, *, index: bool, slots: int | None, queues_stay: bool
+) -> Probed:
+    """Ask the small questions; raises NotAStore for a log that is none of plain records.
+
+    `queues_stay`: the queues are not rebuilt, so a recovery will find those that are there.
+    """
+    tasks = [
+        ProbeTask(source.segments, heads=True),
+        ProbeTask(source.segments, queues=str(source.layout.consume_queue)),
+    ]
+    names = source.index_files if index else ()
+    tasks += [
+        ProbeTask(source.segments, index_file=str(source.layout.index / name), slots=slots or 0) for name in names
+    ]
+    answer, queues, *index_files = run_tasks(context, "probe", tasks, probe)
+    if answer["is_dledger"]:
+        raise dledger_refused(source.layout.root)
+    start = recovery_start(
+        [SegmentHead(*head) for head in answer["heads"]],
+        has_crashed=source.has_crashed,
+        checkpoint=source.checkpoint,
+        queues_end=queues["queues_end"] if queues_stay else source.end,
+    )
+    return Probed(tuple(answer["first_entries"]), tuple(index_files), start)
+
+
+def scan_log(
+    context: "SparkContext", work: WorkDirectory, source: Source, options: ScanOptions, progress: Progress
+) -> list[dict[str, Any]]:
+    """Scan the segments; their summaries in the order of the log."""
+    tasks = scan_tasks(work.root, source, options)
+    work.enter(PHASE)
+    with shown(progress, work, PHASE, source.size, "bytes"):
+        return run_tasks(context, PHASE, tasks, scan_segment)
+
+
+def scan_tasks(work: Path, source: Source, options: ScanOptions) -> list[ScanTask]:
+    """One task a segment."""
+    limits = [place.base_offset for place in source.segments[1:]] + [-1]
+    return [
+        ScanTask(
+            work=str(work),
+            path=place.path,
+            base_offset=place.base_offset,
+            limit=limit,
+            entries=options.entries_from is not None and place.base_offset + place.size > options.entries_from,
+            checksums=place.base_offset >= options.checksums_from,
+            tags=options.tags,
+            bundles=options.bundles,
+            delays=options.delays,
+            lmq=options.lmq,
+            ext=options.ext,
+            batch_topics=options.batch_topics,
+        )
+        for place, limit in zip(source.segments, limits, strict=True)
+    ]
+
+
+def total(summaries: Sequence[dict[str, Any]], field: str) -> Any:
+    """The sum of a number over all summaries."""
+    return sum(summary[field] for summary in summaries)

@@ -1,0 +1,280 @@
+"""The task that reads one segment: what a broker's dispatch makes of it, as blocks of entries and of queue units.
+
+A record that is none does not end the scan: it goes on at the next intact one, and says where it broke off. Whether
+the log ends at such a place is decided when all segments are known (:mod:`spark_jobs.scanning.log_end`).
+"""
+
+import time
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from spark_jobs.engine.blocks import BlockWriter
+from spark_jobs.engine.work_directory import WorkDirectory
+from spark_jobs.scanning.damage import ZEROS
+from spark_jobs.scanning.segment_window import LONGEST_RECORD, SegmentWindow
+from storage.batch_consume_queue import UNIT as BATCH_UNIT
+from storage.consume_queue import UNIT
+from storage.dispatch_scan import BATCH, DispatchBlock, DispatchScan, Reason
+from storage.kernels import record as codes
+from storage.kernels.record import check_checksums, check_shape, store_timestamp
+
+MOST_BREAKS: Final = 10_000
+"""Places of one segment that are listed; more are counted."""
+
+REPORT_BYTES: Final = 32 * 1024 * 1024
+RUN_FIELDS: Final = 4
+"""Numbers of a run in a block: queue, kind, first queue offset, units."""
+
+PHASE: Final = "scan"
+
+
+class ScanTask(msgspec.Struct, frozen=True):
+    """What to read and what to make of it; `limit` is where the next segment starts, -1 without one.
+
+    `delays` in ms for each delay level; `bundles`: queues are dealt out to so many build tasks; 0: no units wanted.
+    """
+
+    work: str
+    path: str
+    base_offset: int
+    limit: int
+    entries: bool
+    checksums: bool
+    tags: bool
+    bundles: int
+    delays: tuple[int, ...]
+    lmq: bool
+    ext: bool
+    batch_topics: tuple[bytes, ...]
+
+    @property
+    def name(self) -> str:
+        """The task's name, and that of its files."""
+        return f"{PHASE}-{self.base_offset:020d}"
+
+
+def scan_segment(task: ScanTask) -> dict[str, Any]:
+    """Read one segment; the summary, as left in the work directory."""
+    work = WorkDirectory(Path(task.work))
+    done = work.done(task.name)
+    if done is not None:
+        return done
+    progress = work.report(task.name)
+    try:
+        with (
+            SegmentWindow(Path(task.path), task.base_offset) as window,
+            BlockWriter(work.blocks / f"{task.name}.entries", task.path) as entries,
+            BlockWriter(work.blocks / f"{task.name}.units", task.path) as units,
+        ):
+            began = time.time()
+            summary = SegmentScan(task, window, entries, units, progress.update).run()
+        return work.finish(task.name, {**summary, "began": began, "seconds": time.time() - began})
+    finally:
+        progress.close()
+
+
+class SegmentScan:
+    """One pass over a segment."""
+
+    def __init__(
+        self, task: ScanTask, window: SegmentWindow, entries: BlockWriter, units: BlockWriter, report: Any
+    ) -> None:
+        """Scan what `window` shows into the two block files; `report` is told bytes and messages."""
+        self._task, self._window, self._entries, self._units, self._report = task, window, entries, units, report
+        self._limit = window.size if task.limit < 0 else min(window.size, task.limit - task.base_offset)
+        self._scan = DispatchScan(
+            tags=task.tags,
+            checksums=task.checksums,
+            delays=task.delays,
+            lmq=task.lmq,
+            batch_topics=task.batch_topics,
+            entries=task.entries,
+            units=task.bundles > 0,
+            ext=task.ext,
+        )
+        self._position = 0
+        self._reported = 0
+        self._records = 0
+        self._last_timestamp = 0
+        self._end = 0
+        self._state = "full"
+        self._breaks: list[list[int]] = []
+        self._more_breaks = 0
+        self._entry_blocks: list[list[int]] = []
+        self._unit_blocks: list[list[int]] = [[] for _ in range(task.bundles)]
+        self._queues: dict[tuple[bytes, int], list[int]] = {}
+
+    def run(self) -> dict[str, Any]:
+        """Read to the end; the summary."""
+        self._window.move(0)
+        while self._step():
+            pass
+        self._flush()
+        self._report(self._window.size, self._records)
+        return {
+            "path": self._task.path,
+            "base": self._task.base_offset,
+            "size": self._window.size,
+            "bytes_read": self._window.bytes_read,
+            "records": self._records,
+            "end": self._task.base_offset + self._end,
+            "state": self._state,
+            "last_timestamp": self._last_timestamp,
+            "breaks": self._breaks,
+            "more_breaks": self._more_breaks,
+            "entry_blocks": self._entry_blocks,
+            "unit_blocks": self._unit_blocks,
+            "queues": [[topic, queue_id, *facts] for (topic, queue_id), facts in self._queues.items()],
+        }
+
+    def _step(self) -> bool:
+        """Scan what is in the window; whether there is more to be done."""
+        window = self._window
+        limit = min(self._limit - window.start, window.filled)
+        step = self._scan.run(
+            window.address, self._position - window.start, window.filled, window.base_offset + window.start, limit
+        )
+        self._position = window.start + step.position
+        if step.reason == Reason.FULL:
+            self._flush()
+            return True
+        if step.reason == Reason.BLANK:
+            return self._stop("blank")
+        if step.reason == Reason.LIMIT and self._position >= self._limit:
+            return self._stop("full")
+        if step.reason in (Reason.NEED_MORE, Reason.LIMIT):
+            return self._read_on()
+        return self._resynchronise(ZEROS if step.reason == Reason.ZERO else step.code)
+
+    def _stop(self, state: str) -> bool:
+        self._state = state
+        self._end = self._position
+        return False
+
+    def _read_on(self) -> bool:
+        """Show the record that the window cuts off, and what follows it."""
+        window, at = self._window, self._position
+        if window.size - at < codes.MINIMUM_SIZE:
+            return self._resynchronise(codes.BAD_SIZE)
+        window.move(at)
+        if window.start - self._reported > REPORT_BYTES:
+            self._reported = window.start
+            self._report(window.start, self._records)
+        size = window.i32(at)
+        if size > min(window.size - at, LONGEST_RECORD) or size > self._limit - at:
+            return self._resynchronise(codes.BAD_SIZE)
+        window.fill(min(size + 8, window.size - at))
+        return True
+
+    def _resynchronise(self, code: int) -> bool:
+        """Go on at the next intact record, if there is one."""
+        self._flush()
+        broken = self._end = self._position
+        found, timestamp = self._next_intact(broken + 1)
+        base = self._task.base_offset
+        if found < 0:
+            self._state = "zeros" if code == ZEROS else "broken"
+            self._note_break([base + broken, -1, code, 0])
+            return False
+        self._note_break([base + broken, base + found, code, int(timestamp >= self._last_timestamp)])
+        self._position = found
+        self._window.move(found)
+        return True
+
+    def _next_intact(self, position: int) -> tuple[int, int]:
+        """Where the next intact record starts, and its store time; −1 for none."""
+        window = self._window
+        while 0 <= (position := window.find_candidate(position)) < self._limit:
+            size = window.i32(position)
+            address = window.show(position, size) if codes.MINIMUM_SIZE <= size <= LONGEST_RECORD else 0
+            checked = check_shape(address, size, self._task.base_offset + position) if address else 0
+            if checked == size and check_checksums(address, size) > 0:
+                return position, int(store_timestamp(address))
+            position += 1
+        return -1, 0
+
+    def _note_break(self, facts: list[int]) -> None:
+        if len(self._breaks) < MOST_BREAKS:
+            self._breaks.append(facts)
+        else:
+            self._more_breaks += 1
+
+    def _flush(self) -> None:
+        """Hand on what has been gathered."""
+        block = self._scan.take()
+        if not block.records:
+            return
+        self._records += block.records
+        self._last_timestamp = block.last_timestamp
+        if self._task.entries:
+            self._write_entries(block)
+        if self._task.bundles:
+            self._write_units(block)
+
+    def _write_entries(self, block: DispatchBlock) -> None:
+        columns: dict[str, np.ndarray] = {
+            "offsets": block.record_offsets,
+            "timestamps": block.record_timestamps,
+            "counts": block.record_entries,
+            "tagged": block.record_tagged,
+            "hashes": block.hashes,
+        }
+        position = self._entries.write(block.first_offset, block.end_offset, columns)
+        self._entry_blocks.append(
+            [position, block.first_offset, block.end_offset, block.hashes.size, block.last_record]
+        )
+
+    def _write_units(self, block: DispatchBlock) -> None:
+        bundles = [bundle_of(topic, queue_id, self._task.bundles) for topic, queue_id in block.queues]
+        self._note_queues(block)
+        deal = np.asarray(bundles, dtype=np.int64)[block.runs[:, 0]] if len(block.runs) else np.zeros(0, np.int64)
+        for bundle in range(self._task.bundles):
+            mine = np.flatnonzero(deal == bundle)
+            if mine.size:
+                columns, queues = _select_runs(block, block.runs[mine], whole=mine.size == len(block.runs))
+                position = self._units.write(block.first_offset, block.end_offset, columns, queues=queues)
+                self._unit_blocks[bundle].append(position)
+
+    def _note_queues(self, block: DispatchBlock) -> None:
+        """First and next queue offset and number of units of each queue so far."""
+        for number, kind, first, count, _ in block.runs.tolist():
+            facts = self._queues.setdefault(block.queues[number], [kind, first, first, 0])
+            facts[1] = min(facts[1], first)
+            facts[2] = max(facts[2], first + count)
+            facts[3] += count
+
+
+def bundle_of(topic: bytes, queue_id: int, bundles: int) -> int:
+    """Which of the build tasks makes a queue; the same in every process."""
+    return zlib.crc32(b"%d@%b" % (queue_id, topic)) % bundles
+
+
+def _select_runs(
+    block: DispatchBlock, runs: np.ndarray, *, whole: bool
+) -> tuple[dict[str, np.ndarray], Sequence[tuple[bytes, int]]]:
+    """Columns of some runs of a block, queues numbered anew, and those queues."""
+    numbers, renumbered = np.unique(runs[:, 0], return_inverse=True)
+    table = np.column_stack([renumbered, runs[:, 1], runs[:, 2], runs[:, 3]]).astype(np.int64)
+    queues = [block.queues[number] for number in numbers.tolist()]
+    columns = {"runs": table.reshape(-1)}
+    if whole:
+        return {**columns, "units": block.units, "timestamps": block.unit_timestamps}, queues
+    starts = np.cumsum(block.runs[:, 3]) - block.runs[:, 3]
+    chosen = np.searchsorted(block.runs[:, 4], runs[:, 4])
+    sizes = runs[:, 3] * np.where(runs[:, 1] == BATCH, BATCH_UNIT.size, UNIT.size)
+    columns["units"] = _slices(block.units, runs[:, 4], sizes)
+    stamped = block.unit_timestamps.size > 0
+    columns["timestamps"] = (
+        _slices(block.unit_timestamps, starts[chosen], runs[:, 3]) if stamped else np.zeros(0, np.int64)
+    )
+    return columns, queues
+
+
+def _slices(array: np.ndarray, starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    pieces = zip(starts.tolist(), sizes.tolist(), strict=True)
+    return np.concatenate([array[start : start + size] for start, size in pieces])

@@ -1,0 +1,1 @@
+"""Every record, queue unit and index entry held against the others."""

@@ -1,0 +1,117 @@
+"""What a verification found: which place of which file, what should be there, and what is."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from spark_jobs.engine.work_directory import WorkDirectory
+
+RECORD: Final = "record"
+"""Bytes of the log that hold no intact record, or no file at all."""
+QUEUE_OFFSET: Final = "queue-offset"
+"""A record does not say the queue offset that follows those of its queue before it."""
+FILE: Final = "file"
+"""A file that is not what lies at such a place: unreadable, or of the wrong length."""
+UNIT: Final = "unit"
+"""A queue unit whose bytes are not those of the message in its place."""
+MISSING_UNIT: Final = "missing-unit"
+STRAY_UNIT: Final = "stray-unit"
+"""A queue unit that points to no message of its queue."""
+SHIFTED_UNIT: Final = "shifted-unit"
+"""From this unit on units do not stand where their messages' queue offsets say."""
+EXT_UNIT: Final = "ext-unit"
+"""A ConsumeQueueExt unit that is none, or not that of its message."""
+HEADER: Final = "header"
+SLOT: Final = "slot"
+ENTRY: Final = "entry"
+MISSING_ENTRY: Final = "missing-entry"
+"""Keys of the log that no index file has, or not the one that holds the entries around them."""
+REPEATED_ENTRY: Final = "repeated-entry"
+
+LIMIT: Final = 10_000
+"""Findings of one kind that are listed of one file; more are counted."""
+
+TOTAL_LIMIT: Final = 100_000
+"""Findings that are listed in all."""
+
+
+class Finding(msgspec.Struct, frozen=True, rename="camel"):
+    """One thing that is wrong. `place` names it inside `path`, `position` is its byte there, −1 for none.
+
+    `physical_offset` is that of the record in question, −1 where none is known. One finding may stand for `count`
+    neighbouring things.
+    """
+
+    kind: str
+    path: str
+    place: str
+    position: int
+    physical_offset: int
+    expected: str
+    found: str
+    count: int = 1
+
+    def sentence(self) -> str:
+        """For a person."""
+        where = f"{self.path}, {self.place}" if self.place else self.path
+        if self.position >= 0:
+            where += f" (byte {self.position})"
+        if self.physical_offset >= 0:
+            where += f", physical offset {self.physical_offset}"
+        return f"{where}: expected {self.expected}, found {self.found}"
+
+
+class Findings:
+    """Findings as they come: listed up to a limit for each kind and file, counted beyond."""
+
+    def __init__(self, limit: int = LIMIT) -> None:
+        """Nothing is found yet."""
+        self.listed: list[Finding] = []
+        self.counts: Counter[str] = Counter()
+        self._limit = limit
+        self._of_file: Counter[tuple[str, str]] = Counter()
+
+    def add(
+        self,
+        kind: str,
+        path: str | Path,
+        place: str,
+        position: int,
+        physical_offset: int,
+        expected: object,
+        found: object,
+        count: int = 1,
+    ) -> None:
+        """Note one."""
+        key = kind, str(path)
+        self.counts[kind] += 1
+        self._of_file[key] += 1
+        if self._of_file[key] <= self._limit:
+            finding = Finding(kind, key[1], place, position, physical_offset, str(expected), str(found), count)
+            self.listed.append(finding)
+
+    def more(self, kind: str, count: int) -> None:
+        """Count some that nobody lists."""
+        self.counts[kind] += count
+
+    @property
+    def unlisted(self) -> int:
+        """How many are counted only."""
+        return self.counts.total() - len(self.listed)
+
+    def save(self, path: Path) -> dict[str, int]:
+        """Write them to a file of the work directory; their numbers by kind."""
+        path.write_bytes(msgspec.msgpack.encode(self.listed))
+        return dict(self.counts)
+
+
+def load_findings(path: Path) -> list[Finding]:
+    """What was saved to a file."""
+    return msgspec.msgpack.decode(path.read_bytes(), type=list[Finding])
+
+
+def findings_file(work: WorkDirectory, task: str) -> Path:
+    """Where a task leaves what it found."""
+    return work.root / "done" / f"{task}.findings"

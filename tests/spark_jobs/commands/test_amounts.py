@@ -1,0 +1,64 @@
+"""Numbers as a person reads them."""
+
+import pytest
+
+from spark_jobs.commands.amounts import (
+    amount_text,
+    bytes_text,
+    clock_text,
+    count_text,
+    duration_text,
+    rate_text,
+    share_text,
+)
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 bytes"),
+        (999, "999 bytes"),
+        (1000, "1 kB"),
+        (1234, "1.23 kB"),
+        (9_996, "10.0 kB"),
+        (99_990, "100 kB"),
+        (12_345_678, "12.3 MB"),
+        (420_000_040, "420 MB"),
+        (4_294_967_296, "4.29 GB"),
+        (5 * 10**15, "5,000 TB"),
+    ],
+)
+def test_bytes_have_three_digits(count: int, text: str) -> None:
+    assert bytes_text(count) == text
+
+
+def test_other_units_are_counted_whole() -> None:
+    assert count_text(33_554_432) == "33,554,432"
+    assert amount_text(33_554_432, "entries") == "33,554,432 entries"
+    assert amount_text(33_554_432, "bytes") == "33.6 MB"
+    assert share_text(7, 1472, "entries") == "7 of 1,472 entries"
+
+
+def test_a_share_of_bytes_is_in_the_scale_of_the_whole() -> None:
+    assert share_text(262_144, 4_294_967_296, "bytes") == "0.00 of 4.29 GB"
+    assert share_text(2_700_000_000, 4_294_967_296, "bytes") == "2.70 of 4.29 GB"
+    assert share_text(0, 0, "bytes") == "0 of 0 bytes"
+
+
+@pytest.mark.parametrize(
+    ("rate", "unit", "text"),
+    [
+        (1.55e9, "bytes", "1.55 GB/s"),
+        (844_000, "entries", "844,000 entries/s"),
+        (9_200_000, "entries", "9.20 million entries/s"),
+        (2.5e9, "units", "2.50 billion units/s"),
+    ],
+)
+def test_rates(rate: float, unit: str, text: str) -> None:
+    assert rate_text(rate, unit) == text
+
+
+def test_times() -> None:
+    assert (clock_text(0), clock_text(61.4), clock_text(86_399)) == ("0:00:00", "0:01:01", "23:59:59")
+    assert (clock_text(-1), clock_text(float("inf"))) == ("0:00:00", "999:59:59")
+    assert (duration_text(12.345), duration_text(75)) == ("12.3 s", "0:01:15")

@@ -1,0 +1,69 @@
+"""How a command ends that was told to stop, and where its progress goes."""
+
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from bulk_jobs import StandIn, stand_in
+from spark_jobs.commands import command_run
+from spark_jobs.commands.command_run import rebuild, run_command
+from spark_jobs.commands.request import Report
+
+
+@pytest.fixture
+def handlers() -> Iterator[None]:
+    """Handlers of signals are as they were when the test is over."""
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.getsignal(number) for number in numbers]
+    yield
+    for number, handler in zip(numbers, before, strict=True):
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("handlers")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_stops_it_even_if_it_was_ignored_and_a_second_one_is_of_no_use(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], number: int
+) -> None:
+    monkeypatch.setattr(command_run, "compile_apart", lambda modules, tell: None)
+    signal.signal(number, signal.SIG_IGN)
+
+    def job(_options: object, _progress: object, _launch: object) -> Report:
+        os.kill(os.getpid(), number)
+        raise AssertionError("the signal did not stop the job")
+
+    with pytest.raises(SystemExit) as stopped:
+        run_command(job, as_json=False, numba_cache=None, store="/store")
+    assert stopped.value.code == 130
+    assert capsys.readouterr().err == "rocketlens: stopped; run the same command again to go on\n"
+    assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
+
+
+@pytest.mark.usefixtures("handlers")
+def test_after_a_job_signals_do_what_they_did(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command_run, "compile_apart", lambda modules, tell: None)
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    report = Report(command="rebuild", store="/store", out="/store")
+    with pytest.raises(SystemExit):
+        run_command(lambda options, progress, launch: report, as_json=True, numba_cache=None, store="/store")
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+
+
+@pytest.fixture
+def job(monkeypatch: pytest.MonkeyPatch) -> StandIn:
+    return stand_in(monkeypatch)
+
+
+@pytest.mark.parametrize(("as_json", "told"), [(False, "rocketlens: working\n"), (True, "")])
+def test_under_spark_submit_json_stands_alone(
+    job: StandIn, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], as_json: bool, told: str
+) -> None:
+    """There stdout and stderr are one."""
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    with pytest.raises(SystemExit):
+        run_command(rebuild, as_json=as_json, numba_cache=None, store="/store", index=True)
+    assert job.request.index
+    assert capsys.readouterr().err == told

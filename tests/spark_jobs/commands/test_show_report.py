@@ -1,0 +1,110 @@
+"""What a job did, in lines."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from spark_jobs.commands.request import Report
+from spark_jobs.commands.show_report import MOST_TOLD, report_json, report_lines
+from spark_jobs.scanning.damage import Damage
+from spark_jobs.verifying.findings import Finding
+
+ZEROS = "expected an intact record, found zeros (10 bytes passed over)"
+INDEX = {"slots": 97, "entries": 150, "profile": "5.5", "kept": ["1", "2"], "built": ["3"], "reasons": ["3: not full"]}
+
+
+def report(**fields: Any) -> Report:
+    return Report(**{"command": "rebuild", "store": "/store", "out": "/store", **fields})
+
+
+def damages(count: int) -> list[Damage]:
+    return [Damage("/store/commitlog/0", 100 * number, 10, "an intact record", "zeros") for number in range(count)]
+
+
+def test_a_rebuild_of_the_index() -> None:
+    told = report(
+        bytes=4_294_967_296,
+        messages=8_388_608,
+        entries=33_554_432,
+        seconds=12.34,
+        steady_seconds=4,
+        details={"index": INDEX, "backups": ["/store/index.bak-1"], "next": ["start the broker"]},
+        notes=["a segment is empty"],
+    )
+    assert list(report_lines(told)) == [
+        "rebuilt /store in 12.3 s: 4.29 GB of log, 8,388,608 messages, 33,554,432 index entries "
+        "(1.07 GB/s, 8.39 million entries/s)",
+        "index: 1 file built, 2 kept; 97 slots and 150 entries a file, profile 5.5",
+        "index: 3: not full",
+        "note: a segment is empty",
+        "backup: /store/index.bak-1",
+        "next: start the broker",
+    ]
+
+
+def test_a_rebuild_of_queues_into_another_directory_that_went_on() -> None:
+    queues = {"queues": 17, "batchQueues": 2, "carriedOver": {"withoutRecords": 3}}
+    told = report(out="/out", units=390, resumed=True, seconds=75, steady_seconds=1, details={"queues": queues})
+    assert list(report_lines(told)) == [
+        "rebuilt /store into /out in 0:01:15: 0 bytes of log, 0 messages, 390 queue units; gone on from an earlier run",
+        "queues: 17 built, 2 of them of batches, 3 without messages kept",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("count", "more", "last"),
+    [
+        (1, 0, f"damage: /store/commitlog/0 at physical offset 0: {ZEROS}"),
+        (20, 0, f"damage: /store/commitlog/0 at physical offset 1900: {ZEROS}"),
+        (23, 0, "damage: and 3 more; --json lists all"),
+        (21, 5, "damage: and 6 more"),
+    ],
+)
+def test_the_first_places_of_damage_are_listed(count: int, more: int, last: str) -> None:
+    lines = [
+        line for line in report_lines(report(damages=damages(count), more_damages=more)) if line.startswith("damage")
+    ]
+    places = f"{count + more} place" + "s" * (count + more > 1)
+    assert lines[0] == f"damage: {places}, {count * 10} bytes passed over"
+    assert lines[-1] == last
+    assert len(lines) == 1 + min(count, MOST_TOLD) + (count + more > MOST_TOLD)
+
+
+def test_nothing_in_a_report_reaches_the_terminal_unescaped() -> None:
+    told = report(store="/\x1b[2J", notes=["a\nb\x07"])
+    assert all(line.isprintable() for line in report_lines(told))
+
+
+def test_a_clean_verification() -> None:
+    told = report(command="verify", out="", seconds=1, details={"clean": True, "counts": {}, "findings": []})
+    assert list(report_lines(told)) == [
+        "verified /store in 1.0 s: 0 bytes of log, 0 messages",
+        "found: nothing that is wrong",
+    ]
+    assert told.exit_code == 0
+
+
+def test_findings_are_counted_by_kind_and_the_first_are_listed() -> None:
+    finding = Finding("unit", "/store/consumequeue/T/0/0", "unit 3", 60, 1234, "tags code 5", "tags code 6")
+    details = {
+        "clean": False,
+        "counts": {"unit": 25, "entry": 1200},
+        "findings": [msgspec.to_builtins(finding)] * 25,
+        "moreFindings": 1200,
+    }
+    told = report(command="verify", out="", details=details)
+    lines = list(report_lines(told))
+    assert lines[1] == "found: 1,200 entry, 25 unit"
+    assert lines[2] == (
+        "found: /store/consumequeue/T/0/0, unit 3 (byte 60), physical offset 1234: "
+        "expected tags code 5, found tags code 6"
+    )
+    assert len(lines) == 2 + MOST_TOLD + 1
+    assert lines[-1] == "found: and 1,205 more"
+    assert told.exit_code == 4
+
+
+def test_json_holds_the_exit_code() -> None:
+    assert msgspec.json.decode(report_json(report()))["exitCode"] == 0
+    assert msgspec.json.decode(report_json(report(more_damages=1)))["exitCode"] == 4

@@ -1,0 +1,134 @@
+"""A real cluster: the job is submitted with the wheel as a zip, both workers do their share, the bytes are the same."""
+
+import filecmp
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pyspark
+import pytest
+
+from benchmarks.make_store import make_store
+from benchmarks.store_plan import StoreParameters
+from built_wheel import build_wheel
+from oracles import build_index, read_log
+from process import COMMAND
+from spark_cluster import LOOPBACK, spark_cluster
+from spark_events import SparkEvents
+from spark_jobs.commands.request import RebuildRequest
+from spark_jobs.commands.run import run_rebuild
+from spark_jobs.engine.progress import Silence
+from store_writer import StoreWriter
+
+ROOT = Path(__file__).parents[3]
+SUBMIT_SECONDS = 300
+SETTINGS = {
+    "spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK, "spark.executor.memory": "512m",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, under a name that Spark takes for a Python archive."""
+    work = tmp_path_factory.mktemp("wheel")
+    return Path(shutil.copy(build_wheel(work), work / "rocketlens.zip"))
+
+
+def write_store(root: Path, segments: int) -> None:
+    writer = StoreWriter(root, segment_size=4096, index_slots=97, index_entries=150, queue_file_size=2000)
+    number = 0
+    while len(list((root / "commitlog").iterdir()) if (root / "commitlog").exists() else []) < segments:
+        for _ in range(50):
+            writer.append("TopicTest", b"x" * 100, keys=f"k{number} hot", tags=f"Tag{number % 3}", queue_id=number % 4)
+            number += 1
+        writer.flush()
+    writer.close()
+
+
+def submit(
+    master: str, packages: Path, work: Path, store: Path, out: Path, *options: str
+) -> subprocess.CompletedProcess[str]:
+    """`spark-submit` as on a machine that has our sources in the zip alone."""
+    events = work / "events"
+    events.mkdir()
+    home = Path(pyspark.__file__).parent
+    environment = {
+        **os.environ, "SPARK_HOME": str(home), "SPARK_LOCAL_IP": LOOPBACK, "PYSPARK_PYTHON": sys.executable,
+        "NUMBA_CACHE_DIR": os.environ.get("NUMBA_CACHE_DIR", str(work / "numba")),
+    }  # fmt: skip
+    settings = {
+        **SETTINGS, "spark.eventLog.enabled": "true", "spark.eventLog.dir": f"file://{events}",
+        "spark.eventLog.compress": "false",
+    }  # fmt: skip
+    command = [str(home / "bin" / "spark-submit"), "--master", master, "--py-files", str(packages)]
+    command += as_options(settings)
+    command += [str(ROOT / "spark_jobs" / "rebuild_all.py"), str(store), "--out", str(out), *options]
+    return subprocess.run(
+        command, env=environment, cwd=work, capture_output=True, text=True, timeout=SUBMIT_SECONDS, check=False
+    )
+
+
+def as_options(settings: dict[str, str]) -> list[str]:
+    return [argument for name, value in settings.items() for argument in ("--conf", f"{name}={value}")]
+
+
+def command(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """`rocketlens` from the sources."""
+    return subprocess.run(
+        [*COMMAND, *arguments, *as_options(SETTINGS)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=SUBMIT_SECONDS,
+        check=False,
+    )
+
+
+def assert_both_workers_ran(events: SparkEvents, store: Path) -> None:
+    """Each segment was scanned by one task, and both workers had some of these and of the building."""
+    assert len(events.executors("scan")) == 2
+    assert sum(events.executors("scan").values()) == len(list((store / "commitlog").iterdir())) >= 20
+    assert len(events.executors("build")) == 2
+
+
+def test_both_workers_of_a_cluster_run_tasks_and_the_bytes_are_those_of_one_machine(
+    tmp_path: Path, packages: Path
+) -> None:
+    """Submitted, and as a command that starts Spark's driver itself and packs our sources for the executors."""
+    store, out, direct = tmp_path / "store", tmp_path / "out", tmp_path / "direct"
+    write_store(store, segments=22)
+    with spark_cluster(tmp_path, workers=2) as master:
+        options = ("--slots", "97", "--entries", "150", "--queue-file-size", "2000")
+        ended = [submit(master, packages, tmp_path, store, out, *options)]
+        ended.append(command("rebuild", "all", str(store), "--out", str(direct), "--master", master, *options))
+    for each in ended:
+        assert each.returncode == 0, each.stdout + each.stderr
+    assert_both_workers_ran(SparkEvents(tmp_path / "events"), store)
+    for made in (out, direct):
+        built = [path.read_bytes() for path in sorted((made / "index").iterdir())]
+        assert built == build_index(read_log(store / "commitlog"), 97, 150)
+        for path in (store / "consumequeue").rglob("*"):
+            if path.is_file():
+                assert (made / path.relative_to(store)).read_bytes() == path.read_bytes(), path
+
+
+@pytest.mark.soak
+def test_more_than_a_gigabyte_comes_out_of_a_cluster_as_out_of_one_machine(tmp_path: Path, packages: Path) -> None:
+    slots, entries = 500_000, 2_000_000
+    store = make_store(tmp_path, StoreParameters(count=2_200_000, segment_size=1 << 25), None)
+    assert sum(path.stat().st_size for path in (store / "commitlog").iterdir()) >= 1 << 30
+    out, alone = tmp_path / "out", tmp_path / "alone"
+    with spark_cluster(tmp_path, workers=2) as master:
+        ended = submit(master, packages, tmp_path, store, out, "--slots", str(slots), "--entries", str(entries))
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert_both_workers_ran(SparkEvents(tmp_path / "events"), store)
+    request = RebuildRequest(
+        store=str(store), out=str(alone), index=True, queues=True, slots=slots, entries=entries, master="local[*]"
+    )
+    run_rebuild(request, Silence())
+    files = [path.relative_to(alone) for path in alone.rglob("*") if path.is_file()]
+    assert sorted(files) == sorted(path.relative_to(out) for path in out.rglob("*") if path.is_file())
+    assert sum(path.parts[0] == "index" for path in files) >= 4
+    assert [str(path) for path in files if not filecmp.cmp(alone / path, out / path, shallow=False)] == []

@@ -1,0 +1,72 @@
+"""How a session is set up; that it works is proved by all who use one."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.engine import session
+from spark_jobs.engine.session import _configuration, is_local, pack_sources
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is set here is put back: variables that a configuration leaves behind."""
+    for name in ("PYSPARK_PYTHON", "SPARK_LOCAL_IP"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("NUMBA_CACHE_DIR", "/cache")
+    # The session of other tests, whose settings its JVM would tell.
+    monkeypatch.setattr("pyspark.SparkContext._jvm", None)
+
+
+@pytest.mark.parametrize(
+    ("master", "local"),
+    [("local", True), ("local[*]", True), ("local[2,4]", True), ("local-cluster[1,1,1024]", False), ("yarn", False)],
+)
+def test_a_master_is_local_or_not(master: str, local: bool) -> None:
+    assert is_local(master) is local
+
+
+def test_a_local_session_stays_on_the_loopback_address_and_finds_our_packages() -> None:
+    conf = _configuration("test", "local[2]", {"spark.ui.enabled": "true"})
+    assert conf.get("spark.master") == "local[2]"
+    assert conf.get("spark.app.name") == "rocketlens test"
+    assert conf.get("spark.driver.host") == conf.get("spark.driver.bindAddress") == "127.0.0.1"
+    assert conf.get("spark.executorEnv.PYTHONPATH") == str(ROOT)
+    assert conf.get("spark.executorEnv.NUMBA_CACHE_DIR") == "/cache"
+    assert conf.get("spark.ui.enabled") == "true"
+    assert (os.environ["PYSPARK_PYTHON"], os.environ["SPARK_LOCAL_IP"]) == (sys.executable, "127.0.0.1")
+
+
+def test_a_clusters_session_has_its_own_addresses_and_our_packages_as_a_zip() -> None:
+    conf = _configuration("test", "spark://h:7077", {})
+    assert conf.get("spark.driver.host") is None
+    assert conf.get("spark.executorEnv.PYTHONPATH") is None
+    assert conf.get("spark.executorEnv.NUMBA_CACHE_DIR") == "/cache"
+    assert "SPARK_LOCAL_IP" not in os.environ
+
+
+def test_workers_run_on_the_interpreter_that_was_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", "/usr/bin/python3.13")
+    _configuration("test", "spark://h:7077", {})
+    assert os.environ["PYSPARK_PYTHON"] == "/usr/bin/python3.13"
+    _configuration("test", "spark://h:7077", {"spark.pyspark.python": "/opt/python"})
+    assert os.environ["PYSPARK_PYTHON"] == "/opt/python"
+
+
+def test_the_packed_sources_can_be_imported(tmp_path: Path) -> None:
+    archive = pack_sources(tmp_path / "packed.zip")
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1]); "
+        "import protocol.errors, storage.segment_list; from spark_jobs.engine import session; print(session.__file__)"
+    )
+    # Isolated (-I): nothing of this directory, of PYTHONPATH or of the home gets in.
+    command = [sys.executable, "-I", "-c", code, str(archive)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str(archive / "spark_jobs" / "engine" / "session.py")
+    assert set(session.PACKAGES) == {"protocol", "storage", "spark_jobs"}

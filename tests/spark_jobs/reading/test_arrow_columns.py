@@ -1,0 +1,48 @@
+"""Columns as Arrow batches: types, nulls, and times that microseconds cannot tell."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+
+from column_rows import expected_rows
+from spark_jobs.reading.arrow_columns import LARGEST_MICROSECONDS, MICROSECONDS, arrow_schema, record_batch
+from spark_jobs.reading.log_ranges import find_ranges
+from spark_jobs.reading.read_range import RangeReader
+from storage.columns.message_columns import KINDS
+from storage.columns.wanted import Wanted
+from store_writer import START_TIMESTAMP, StoreWriter
+
+
+def batches(root: Path, schema: pa.Schema) -> list[pa.RecordBatch]:
+    (range_,) = find_ranges(str(root)).ranges
+    return [record_batch(columns, schema) for columns in RangeReader(range_, Wanted(), schema.names).read()]
+
+
+def test_a_batch_is_valid_and_holds_what_the_log_does(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path)
+    writer.append("T", b"x", tags="A", keys="k l", unique_key="u", properties={"a": "b"})
+    writer.append("Ü", b"", sys_flag=1, born_host=("2001:db8::1", 9))
+    writer.append("T", b"no stream", sys_flag=1)
+    writer.close()
+    (batch,) = batches(tmp_path, arrow_schema(tuple(KINDS)))
+    batch.validate(full=True)
+    rows = batch.to_pylist(maps_as_pydicts="strict")
+    for row in rows:
+        for name in ("store_timestamp", "born_timestamp"):
+            row[name] = round(row[name].timestamp() * 1000)
+    assert rows[2]["body"] is None
+    assert rows[2]["body_error"]
+    assert rows[:2] == expected_rows(writer.records[:2])
+
+
+def test_a_time_that_microseconds_cannot_tell_is_null(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path)
+    for timestamp in (START_TIMESTAMP, LARGEST_MICROSECONDS + 1, -LARGEST_MICROSECONDS - 1, 2**63 - 1, -(2**63)):
+        writer.append("T", b"x", born_timestamp=timestamp)
+    writer.close()
+    (batch,) = batches(tmp_path, pa.schema([("born_timestamp", MICROSECONDS)]))
+    expected = [datetime.fromtimestamp(START_TIMESTAMP / 1000, UTC), None, None, None, None]
+    assert batch.column(0).to_pylist() == expected
+    (batch,) = batches(tmp_path, arrow_schema(("born_timestamp",)))
+    assert batch.column(0).cast(pa.int64()).to_pylist()[3:] == [2**63 - 1, -(2**63)]
