@@ -37,7 +37,7 @@ from broker.connection import Connection
 from broker.connection_settings import ConnectionSettings
 from broker.dispatcher import Dispatcher
 from broker.fast_lane import FastLane
-from broker.metrics_meter import Meter
+from broker.metrics.metrics_meter import Meter
 from broker.slow_queries import SlowQueries
 from storage.message_store import MessageStore
 

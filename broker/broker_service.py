@@ -5,22 +5,22 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from broker.client_calls import ClientCalls
-from broker.client_registry import ClientRegistry
+from broker.cluster.served_brokers import ServedBrokers
 from broker.config import Endpoint, ServeOptions
-from broker.consumer_offsets import ConsumerOffsets
+from broker.consumers.client_calls import ClientCalls
+from broker.consumers.client_registry import ClientRegistry
+from broker.consumers.consumer_offsets import ConsumerOffsets
+from broker.consumers.group_notices import GroupNotices
+from broker.consumers.offset_keeper import OffsetKeeper
+from broker.consumers.pulled_offsets import PulledOffsets
+from broker.consumers.queue_locks import QueueLocks
+from broker.consumers.subscriptions import Subscriptions
 from broker.dispatcher import ClientConnection
 from broker.found_pulls import FoundPull
-from broker.group_notices import GroupNotices
 from broker.long_polling import LongPolling
-from broker.offset_keeper import OffsetKeeper
-from broker.pulled_offsets import PulledOffsets
-from broker.queue_locks import QueueLocks
-from broker.served_brokers import ServedBrokers
-from broker.subscriptions import Subscriptions
 
 if TYPE_CHECKING:
-    from broker.metrics_meter import Meter
+    from broker.metrics.metrics_meter import Meter
     from storage.message_store import MessageStore
 
 

@@ -19,7 +19,7 @@ from broker.connection_settings import OVERLOADED, ConnectionSettings, answer_un
 from broker.deferred import Deferred, DueAnswers, Outcome
 from broker.dispatcher import Answer
 from broker.fast_lane import LEFT_OVER, NOT_TAKEN, TURN_OVER, WANTS_MORE, FastLane
-from broker.metrics_meter import RESULT_BITS
+from broker.metrics.metrics_meter import RESULT_BITS
 from broker.security.proxy_protocol import ProxyHeader
 from broker.slow_queries import Visit
 from broker.turns import SLICE_FRAMES, TURN_BYTES, TURN_FRAMES

@@ -14,7 +14,7 @@ from broker.costs import Costs
 from broker.dispatcher import BUSY, Dispatcher
 from broker.fast_lane import FastLane
 from broker.limits import DEFAULT_LIMITS
-from broker.metrics_meter import Meter
+from broker.metrics.metrics_meter import Meter
 from broker.turns import Turns
 from protocol.codes import ResponseCode
 from protocol.command import Command, Response, ext_fields_of

@@ -14,11 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from broker.broker_service import BrokerService
+from broker.consumers.pulled_offsets import Place, Pulled
 from broker.found_pulls import KEPT, FoundPull
 from broker.kernels import known_pulls as kernel
 from broker.kernels import plain_request as places
 from broker.processors.pull_message import found_fields, limits_of
-from broker.pulled_offsets import Place, Pulled
 from protocol.command import Command, Response, encode_response
 from protocol.frame import PREFIX
 from protocol.headers import PullMessageRequestHeader

@@ -19,18 +19,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from broker.broker_service import BrokerService, build_processors
-from broker.client_registry import SWEEP_SECONDS
+from broker.cluster.registration import Registration
 from broker.config import Endpoint
 from broker.connection import Connection
 from broker.connection_settings import ConnectionSettings
+from broker.consumers.client_registry import SWEEP_SECONDS
 from broker.costs import SWEEP_SECONDS as COSTS_SWEEP_SECONDS
 from broker.costs import Costs
 from broker.dispatcher import Dispatcher
 from broker.fast_lane import FastLane
 from broker.follower import Follower
 from broker.listeners import BACKLOG, Listener, listen
-from broker.metrics_rows import CONNECTIONS, HELD_PULLS, POOL_WORK, SERVING, STOPPING
-from broker.registration import Registration
+from broker.metrics.metrics_rows import CONNECTIONS, HELD_PULLS, POOL_WORK, SERVING, STOPPING
 from broker.security.accounts import watched_accounts
 from broker.security.guard import Guard, GuardedDispatcher
 from broker.security.reception import Reception

@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, replace
 
 from broker.config import DEFAULT_MILLISECONDS
-from broker.metrics_rows import ASKED_ANOTHER, COLD, EVENT_LOOP, LONG_CHAIN, POOL_QUEUE, REASONS, SCAN
+from broker.metrics.metrics_rows import ASKED_ANOTHER, COLD, EVENT_LOOP, LONG_CHAIN, POOL_QUEUE, REASONS, SCAN
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Command, ext_fields_of
 from protocol.errors import ProtocolError

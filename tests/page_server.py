@@ -6,7 +6,7 @@ from pathlib import Path
 
 from broker.broker_service import BrokerService
 from broker.listeners import bind_listeners, close_listeners
-from broker.metrics_rows import MetricsRows
+from broker.metrics.metrics_rows import MetricsRows
 from broker.security.accounts import watched_accounts
 from broker.web.api.application import Api
 from broker.web.port import WebPort

@@ -15,10 +15,10 @@ from broker.cli.port_options import port_arguments, port_options
 from broker.cli.register_options import register_arguments, register_options
 from broker.cli.serving import run_server
 from broker.cli.watch_options import watch_options
+from broker.cluster.several_stores import options_of_stores
 from broker.config import DEFAULT_PORT, FRAME_LIMIT, SMALLEST_FRAME_LIMIT, CannotListen, Endpoint, ServeOptions
 from broker.limits import Limits
 from broker.log_format import configure_logging
-from broker.several_stores import options_of_stores
 
 MOST_OPEN_FILES = 65536
 """Connections and mapped files beyond the usual soft limit of 1,024 are normal for a server."""

@@ -16,18 +16,18 @@ import click
 
 from broker.cli.errors import plain_errors
 from broker.cli.opening import ENTRIES, check_outside, load_code, open_store
+from broker.cluster.several_stores import describe_names, settle_names
 from broker.config import ServeOptions
-from broker.several_stores import describe_names, settle_names
 from storage.process_memory import release_library_pages
 
 if TYPE_CHECKING:
     from broker.broker_service import BrokerService
-    from broker.consumer_offsets import ConsumerOffsets
+    from broker.consumers.consumer_offsets import ConsumerOffsets
+    from broker.consumers.offset_journal import OffsetJournal
+    from broker.consumers.offset_keeper import OffsetKeeper
     from broker.listeners import Listener
-    from broker.metrics_meter import Meter
-    from broker.metrics_rows import MetricsRows
-    from broker.offset_journal import OffsetJournal
-    from broker.offset_keeper import OffsetKeeper
+    from broker.metrics.metrics_meter import Meter
+    from broker.metrics.metrics_rows import MetricsRows
     from broker.web.port import WebPort
     from broker.workers.member import Member
     from broker.workers.owner import Owner
@@ -42,10 +42,10 @@ SCAN_BUDGET = 512 * 1024 * 1024
 CHECK_BUDGET = 512 * 1024 * 1024
 """Bytes of index files that are checked before the port opens, the newest ones; the rest is checked while serving."""
 
-MODULES = ("broker.broker_service", "broker.offset_keeper", "broker.request_families", "broker.server")
+MODULES = ("broker.broker_service", "broker.consumers.offset_keeper", "broker.request_families", "broker.server")
 """What workers need besides the kernels; loaded once, before they are forked."""
 
-WEB_MODULES = ("broker.metrics_collector", "broker.web.api.application", "broker.web.port", "broker.web.site")
+WEB_MODULES = ("broker.metrics.metrics_collector", "broker.web.api.application", "broker.web.port", "broker.web.site")
 """The same for `--http`."""
 
 
@@ -114,9 +114,9 @@ def run_server(all_options: AllOptions, numba_cache: Path | None) -> int:
 
 def _bind(all_options: AllOptions) -> Shared:
     """Take all addresses. Raises `CannotListen`; then none stays bound."""
+    from broker.consumers.offset_journal import OffsetJournal
     from broker.listeners import bind_for_workers, bind_listeners, close_listeners
-    from broker.metrics_rows import MetricsRows
-    from broker.offset_journal import OffsetJournal
+    from broker.metrics.metrics_rows import MetricsRows
     from broker.workers.link import make_listening_socket
 
     options = all_options[0]
@@ -168,7 +168,7 @@ def _serve_here(
         for line in () if number else describe_names(all_options, identities):
             logger.info("%s", line)
     # Only now: these import the store, and with it the kernels.
-    from broker.served_brokers import ServedBrokers
+    from broker.cluster.served_brokers import ServedBrokers
     from broker.server import Server, publish_all, serve_until_told
 
     served = [
@@ -264,7 +264,7 @@ def _entries_directory(options: ServeOptions, identity: "StoreIdentity") -> Path
 
 def _meter_of(options: ServeOptions, rows: "MetricsRows", number: int, place: int) -> "Meter | None":
     """What counts for a worker's part in the store at a place; None where nobody would be told."""
-    from broker.metrics_meter import Meter
+    from broker.metrics.metrics_meter import Meter
     from broker.slow_queries import SlowQueries
 
     broker = options.broker_name if rows.stores > 1 else None
@@ -275,8 +275,8 @@ def _meter_of(options: ServeOptions, rows: "MetricsRows", number: int, place: in
 
 def _web_of(services: "Sequence[BrokerService]", shared: Shared) -> "WebPort":
     """The HTTP port; what it needs is loaded only here."""
-    from broker.metrics_collector import Exposition, ServerCollector
-    from broker.metrics_store import StoreFigures
+    from broker.metrics.metrics_collector import Exposition, ServerCollector
+    from broker.metrics.metrics_store import StoreFigures
     from broker.web.api.application import Api
     from broker.web.port import WebPort
     from broker.web.site import Site
@@ -291,7 +291,7 @@ def _offset_keeper(options: ServeOptions, opened: "MessageStore", offsets: "Cons
 
     Raises `ConfigError` when another server keeps its own there, or the directory asked for cannot be written to.
     """
-    from broker.offset_keeper import OffsetKeeper
+    from broker.consumers.offset_keeper import OffsetKeeper
     from broker.state_directory import StateDirectory, UnusableDirectory, default_state_directory
 
     try:

@@ -7,8 +7,8 @@ they have reached this one: the same host, and the port that belongs to it.
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from broker.cluster.several_stores import PORT_DISTANCE
 from broker.dispatcher import ClientConnection
-from broker.several_stores import PORT_DISTANCE
 from broker.topic_catalog import find_topic
 from storage.store_config import TopicConfig
 

@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from broker.consumers.subscriptions import GroupFilter, told_filters
 from broker.dispatcher import ClientConnection
-from broker.subscriptions import GroupFilter, told_filters
 from protocol.bodies import Connection, ConsumerData, HeartbeatData, SubscriptionData
 
 EXPIRY_SECONDS = 120.0

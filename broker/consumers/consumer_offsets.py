@@ -1,7 +1,7 @@
 """How far consumer groups have come: what the store recorded, and over it what live groups committed to this server.
 
-Nothing is written to the store; `broker.offset_keeper` keeps what is committed here. Offsets are the *next* to consume,
-as everywhere in RocketMQ (store-format §9.1).
+Nothing is written to the store; `broker.consumers.offset_keeper` keeps what is committed here. Offsets are the *next*
+to consume, as everywhere in RocketMQ (store-format §9.1).
 
 Beside a broker whose replica this server is registered as, consumers commit here only while that one is away. What was
 committed gives way when the broker is back and writes down how far the group has come with it.
@@ -11,10 +11,10 @@ import threading
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from broker.consume_rates import ConsumeRates
+from broker.consumers.consume_rates import ConsumeRates
 
 if TYPE_CHECKING:
-    from broker.offset_journal import OffsetJournal
+    from broker.consumers.offset_journal import OffsetJournal
     from storage.message_store import MessageStore
 
 Offsets = Mapping[tuple[str, str], Mapping[int, int]]

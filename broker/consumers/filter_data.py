@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from broker.subscriptions import GroupFilter
+from broker.consumers.subscriptions import GroupFilter
 from storage.filter.bloom import BloomFilter, filter_key
 from storage.filter.expression import SQL92_TYPE, ExpressionFilter
 from storage.store_config import BloomFilterData, ConsumerFilter

@@ -11,7 +11,7 @@ import itertools
 import threading
 from typing import TYPE_CHECKING
 
-from broker.client_registry import ConsumerGroup
+from broker.consumers.client_registry import ConsumerGroup
 from protocol.codes import RequestCode
 from protocol.command import encode_request
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from broker.consumer_offsets import ConsumerOffsets
+from broker.consumers.consumer_offsets import ConsumerOffsets
 from broker.state_directory import StateDirectory
 from protocol.bodies import encode_json
 from protocol.errors import RocketLensError

@@ -12,10 +12,10 @@ from prometheus_client.core import Metric
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from broker import metrics_rows as rows
-from broker.metrics_families import Samples
-from broker.metrics_rows import MetricsRows
-from broker.metrics_store import StoreFigures
+from broker.metrics import metrics_rows as rows
+from broker.metrics.metrics_families import Samples
+from broker.metrics.metrics_rows import MetricsRows
+from broker.metrics.metrics_store import StoreFigures
 
 PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
@@ -47,7 +47,7 @@ class ServerCollector(Collector):
         self._rows, self._stores = all_rows, stores
 
     def collect(self) -> Iterator[Metric]:
-        """Every family of `broker.metrics_families`, those without a sample too."""
+        """Every family of `broker.metrics.metrics_families`, those without a sample too."""
         samples = Samples()
         samples.put("build_info", 1, installed_version())
         self._put_workers(samples)

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from broker.fast_lane import LANE_CODES, FastLane
-from broker.metrics_rows import (
+from broker.metrics.metrics_rows import (
     ACCEPTED,
     BUCKET_OF,
     BUCKETS,

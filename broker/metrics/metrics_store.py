@@ -9,7 +9,7 @@ import time
 from typing import Final
 
 from broker.broker_service import BrokerService
-from broker.metrics_families import Samples
+from broker.metrics.metrics_families import Samples
 from protocol.errors import RocketLensError
 from storage.queue import Queue
 from storage.ranges import total_length

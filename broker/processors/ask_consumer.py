@@ -16,7 +16,7 @@ from protocol.headers import ConsumeMessageDirectlyResultRequestHeader, GetConsu
 from protocol.message_id import decode_message_id
 
 if TYPE_CHECKING:
-    from broker.client_registry import Member
+    from broker.consumers.client_registry import Member
 
 
 class AskConsumerProcessor:

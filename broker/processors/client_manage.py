@@ -4,9 +4,9 @@ Source: remoting-protocol §3.2, §4.10, §4.18.
 """
 
 from broker.broker_service import BrokerService
-from broker.client_registry import Member, as_connection
+from broker.consumers.client_registry import Member, as_connection
+from broker.consumers.subscriptions import make_filter
 from broker.dispatcher import Request, handles
-from broker.subscriptions import make_filter
 from protocol.bodies import (
     CheckClientRequestBody,
     HeartbeatData,

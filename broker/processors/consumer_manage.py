@@ -7,7 +7,7 @@ Source: remoting-protocol §2.1 (track), §2.2, §3.2, §4.8–4.12, §4.20.
 from typing import Any
 
 from broker.broker_service import BrokerService
-from broker.client_registry import as_connection
+from broker.consumers.client_registry import as_connection
 from broker.dispatcher import Request, handles
 from broker.long_work import leave_to_a_thread
 from broker.metadata_page import page_of

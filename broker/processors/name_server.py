@@ -9,9 +9,9 @@ the next: clients compare them, and rebalance when they differ. Source: remoting
 from collections.abc import Iterable
 
 from broker.broker_service import BrokerService
+from broker.cluster.served_brokers import ServedBrokers
 from broker.dispatcher import Request, handles
 from broker.long_work import leave_to_a_thread
-from broker.served_brokers import ServedBrokers
 from broker.topic_catalog import READ_ONLY_PERM, topic_names
 from protocol.bodies import BrokerData, ClusterInfo, QueueData, TopicList, TopicRouteData, encode_json
 from protocol.codes import RequestCode, ResponseCode

@@ -13,13 +13,13 @@ from dataclasses import replace
 import msgspec
 
 from broker.broker_service import BrokerService
-from broker.client_registry import ConsumerGroup
 from broker.config import ServeOptions
+from broker.consumers.client_registry import ConsumerGroup
+from broker.consumers.group_notices import BROADCASTING
+from broker.consumers.subscriptions import make_filter
 from broker.dispatcher import Answer, Request, handles
 from broker.found_pulls import FoundPull
-from broker.group_notices import BROADCASTING
 from broker.long_polling import QueueKey
-from broker.subscriptions import make_filter
 from broker.topic_catalog import find_topic
 from protocol.bodies import SubscriptionData
 from protocol.codes import RequestCode, ResponseCode

@@ -7,9 +7,9 @@ from what it is assigned, also where the broker that wrote the store had the gro
 from collections.abc import Sequence
 
 from broker.broker_service import BrokerService
+from broker.consumers.group_notices import BROADCASTING
+from broker.consumers.queue_allocation import STRATEGIES
 from broker.dispatcher import Request, handles
-from broker.group_notices import BROADCASTING
-from broker.queue_allocation import STRATEGIES
 from protocol.bodies import (
     MessageQueue,
     MessageQueueAssignment,

@@ -7,8 +7,8 @@ not an error: brokers answer so too, since their look-up makes the queue.
 from msgspec import UNSET, UnsetType
 
 from broker.broker_service import BrokerService
+from broker.consumers.filter_data import NO_FILTER, filter_data
 from broker.dispatcher import handles
-from broker.filter_data import NO_FILTER, filter_data
 from broker.long_work import leave_to_a_thread
 from broker.metadata_page import page_of
 from broker.topic_catalog import find_topic, system_topics, topic_names

@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 
 from broker.lookup_pool import LookupPool
-from broker.metrics_rows import MetricsRows
+from broker.metrics.metrics_rows import MetricsRows
 
 if TYPE_CHECKING:
     from broker.web.api.application import Api

@@ -13,10 +13,10 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 from broker.broker_service import BrokerService
-from broker.client_registry import EXPIRY_SECONDS, ClientRegistry, ConsumerGroup
-from broker.consumer_offsets import ConsumerOffsets
+from broker.consumers.client_registry import EXPIRY_SECONDS, ClientRegistry, ConsumerGroup
+from broker.consumers.consumer_offsets import ConsumerOffsets
+from broker.consumers.subscriptions import told_filters
 from broker.dispatcher import Answer, ClientConnection, Request
-from broker.subscriptions import told_filters
 from broker.workers.link import Kind, Link, is_ours
 from broker.workers.owner import as_fields
 from protocol.bodies import SubscriptionData, decode_json

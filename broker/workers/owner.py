@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from broker.broker_service import BrokerService, build_processors
-from broker.client_registry import ConsumerGroup
 from broker.config import Endpoint
+from broker.consumers.client_registry import ConsumerGroup
 from broker.dispatcher import Answer, Dispatcher
 from broker.workers.link import Kind, Link, is_ours
 from protocol.bodies import encode_json

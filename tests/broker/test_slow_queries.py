@@ -7,10 +7,10 @@ import time
 
 import pytest
 
-from broker import metrics_rows as rows
 from broker import slow_queries
 from broker.dispatcher import handles
-from broker.metrics_meter import Meter
+from broker.metrics import metrics_rows as rows
+from broker.metrics.metrics_meter import Meter
 from broker.slow_queries import SlowQueries, Visit
 from broker_harness import FakeStore, connected, service_of, serving, until
 from protocol.codes import RequestCode

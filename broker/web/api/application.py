@@ -19,7 +19,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from broker.lookup_pool import LookupPool
-from broker.metrics_collector import installed_version
+from broker.metrics.metrics_collector import installed_version
 from broker.web.api.access import Access, challenge
 from broker.web.api.asked import Asked
 from broker.web.api.browse import BrowseAnswer, BrowseQuestion, browse

@@ -4,7 +4,7 @@ from typing import Final
 
 import msgspec
 
-from broker.metrics_collector import installed_version
+from broker.metrics.metrics_collector import installed_version
 from broker.web.api.asked import Asked
 from broker.web.api.endpoint import Question
 

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from broker.cluster.several_stores import folder_of
 from broker.config import Endpoint
-from broker.several_stores import folder_of
 from golden_frames import parse_java_json, value_of
 from heartbeats import consumer, heartbeat, subscription
 from metric_figures import Figures, figure, read_figures

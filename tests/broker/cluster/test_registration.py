@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from broker.broker_service import BrokerService
+from broker.cluster.registration import Registration
 from broker.config import Endpoint, RegisterOptions, ServeOptions
-from broker.registration import Registration
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Command, Response, decode_command, encode_response, ext_fields_of
 from protocol.errors import ConfigError
@@ -73,8 +73,8 @@ async def registered(
     store: Path, monkeypatch: pytest.MonkeyPatch, prepare: Callable[[NameServer], None] = lambda _: None, **more: object
 ) -> AsyncIterator[tuple[NameServer, Registration]]:
     """A registration with a name server, its pauses made short."""
-    monkeypatch.setattr("broker.registration.REPEAT_SECONDS", 0.05)
-    monkeypatch.setattr("broker.registration.RETRY_SECONDS", 0.01)
+    monkeypatch.setattr("broker.cluster.registration.REPEAT_SECONDS", 0.05)
+    monkeypatch.setattr("broker.cluster.registration.RETRY_SECONDS", 0.01)
     name_server = NameServer()
     prepare(name_server)
     options = RegisterOptions((await name_server.start(),), **more)  # type: ignore[arg-type]
@@ -178,7 +178,7 @@ async def test_an_answer_that_is_none_is_asked_for_again(
 @pytest.mark.asyncio
 async def test_a_name_server_that_comes_back_is_told_at_once(g1_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with registered(g1_store, monkeypatch) as (name_server, registration):
-        monkeypatch.setattr("broker.registration.REPEAT_SECONDS", 3600.0)
+        monkeypatch.setattr("broker.cluster.registration.REPEAT_SECONDS", 3600.0)
         await until(lambda: bool(name_server.told(RequestCode.REGISTER_BROKER)))
         name_server.heard.clear()
         for writer in name_server.writers:

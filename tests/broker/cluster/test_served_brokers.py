@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from asking import Asker, FakeConnection
+from broker.cluster.served_brokers import ServedBrokers
 from broker.config import Endpoint
-from broker.served_brokers import ServedBrokers
 from heartbeats import consumer, heartbeat, subscription
 from store_writer import StoreWriter
 

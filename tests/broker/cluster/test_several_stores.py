@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from broker.cluster.several_stores import describe_names, folder_of, options_of_stores, settle_names
 from broker.config import Endpoint, RegisterOptions, ServeOptions
-from broker.several_stores import describe_names, folder_of, options_of_stores, settle_names
 from protocol.errors import ConfigError
 from storage.store_state import StoreIdentity
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from asking import FakeConnection
-from broker.client_calls import ClientCalls
+from broker.consumers.client_calls import ClientCalls
 from protocol.codes import RequestCode
 from protocol.command import Command, Response, decode_command, encode_response, ext_fields_of
 from protocol.frame import FrameDecoder

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from asking import FakeConnection
-from broker import client_registry
-from broker.client_registry import EXPIRY_SECONDS, ClientRegistry
+from broker.consumers import client_registry
+from broker.consumers.client_registry import EXPIRY_SECONDS, ClientRegistry
 from heartbeats import consumer, heartbeat, subscription
 from protocol.bodies import HeartbeatData, decode_json
 

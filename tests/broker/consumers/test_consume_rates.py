@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from broker.consume_rates import DAY, HOUR, MINUTE, PAIRS_LIMIT, SPANS, ConsumeRates, Rate
+from broker.consumers.consume_rates import DAY, HOUR, MINUTE, PAIRS_LIMIT, SPANS, ConsumeRates, Rate
 
 
 class Clock:

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from broker import consumer_offsets
-from broker.consumer_offsets import ConsumerOffsets
+from broker.consumers import consumer_offsets
+from broker.consumers.consumer_offsets import ConsumerOffsets
 
 
 @dataclass

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from asking import Asker
-from broker.filter_data import FilterData
+from broker.consumers.filter_data import FilterData
 from heartbeats import consumer, heartbeat, subscription
 from storage.store_config import ConsumerFilter
 from store_writer import StoreWriter

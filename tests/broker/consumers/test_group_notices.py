@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from asking import FakeConnection
-from broker.client_registry import EXPIRY_SECONDS
+from broker.consumers.client_registry import EXPIRY_SECONDS
 from broker_harness import RawClient, connected, service_of, serving, until
 from heartbeats import consumer, heartbeat, subscription
 from protocol.bodies import HeartbeatData, decode_json

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from broker.consumer_offsets import ConsumerOffsets
-from broker.offset_journal import OffsetJournal
-from broker.offset_keeper import OffsetKeeper
+from broker.consumers.consumer_offsets import ConsumerOffsets
+from broker.consumers.offset_journal import OffsetJournal
+from broker.consumers.offset_keeper import OffsetKeeper
 from broker.state_directory import StateDirectory
 
 

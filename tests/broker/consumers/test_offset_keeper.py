@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from broker.consumer_offsets import ConsumerOffsets
-from broker.offset_keeper import FILE, OffsetKeeper
+from broker.consumers.consumer_offsets import ConsumerOffsets
+from broker.consumers.offset_keeper import FILE, OffsetKeeper
 from broker.state_directory import StateDirectory
 from golden_frames import parse_java_json
 

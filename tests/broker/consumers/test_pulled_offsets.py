@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from asking import Asker
-from broker import pulled_offsets
+from broker.consumers import pulled_offsets
+from broker.consumers.pulled_offsets import PulledOffsets
 from broker.fast_lane import FastLane
-from broker.pulled_offsets import PulledOffsets
 from heartbeats import consumer, heartbeat, subscription
 from lane_requests import pull
 from protocol.command import decode_command, ext_fields_of

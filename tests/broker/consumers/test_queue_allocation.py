@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.queue_allocation import STRATEGIES, averagely, by_circle
+from broker.consumers.queue_allocation import STRATEGIES, averagely, by_circle
 
 NUMBERS = st.integers(1, 40)
 

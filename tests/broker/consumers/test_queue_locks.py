@@ -2,8 +2,8 @@
 
 import pytest
 
-from broker import queue_locks
-from broker.queue_locks import LOCK_SECONDS, QueueLocks
+from broker.consumers import queue_locks
+from broker.consumers.queue_locks import LOCK_SECONDS, QueueLocks
 from protocol.bodies import MessageQueue
 
 Q0, Q1, Q2 = (MessageQueue("broker-a", number, "T") for number in range(3))

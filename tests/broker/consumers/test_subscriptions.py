@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from broker.subscriptions import LONGEST_KEPT, GroupFilter, Subscriptions, make_filter, told_filters
+from broker.consumers.subscriptions import LONGEST_KEPT, GroupFilter, Subscriptions, make_filter, told_filters
 from protocol.bodies import SubscriptionData
 from protocol.errors import FilterSyntaxError
 from storage.filter.base import MessageFilter

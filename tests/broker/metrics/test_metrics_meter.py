@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from broker import metrics_rows as rows
 from broker.broker_service import BrokerService
 from broker.dispatcher import handles
 from broker.limits import Limits
-from broker.metrics_collector import Exposition, ServerCollector
-from broker.metrics_meter import MOST_NOTED, RESULT_BITS, Meter
-from broker.metrics_rows import MetricsRows
-from broker.metrics_store import StoreFigures
+from broker.metrics import metrics_rows as rows
+from broker.metrics.metrics_collector import Exposition, ServerCollector
+from broker.metrics.metrics_meter import MOST_NOTED, RESULT_BITS, Meter
+from broker.metrics.metrics_rows import MetricsRows
+from broker.metrics.metrics_store import StoreFigures
 from broker.server import Server
 from broker_harness import FakeStore, RawClient, connected, service_of, serving, until
 from lane_requests import pull, query, view

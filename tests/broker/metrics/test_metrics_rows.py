@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from broker import metrics_rows as rows
-from broker.metrics_rows import MetricsRows, bucket_bounds, places_of
+from broker.metrics import metrics_rows as rows
+from broker.metrics.metrics_rows import MetricsRows, bucket_bounds, places_of
 from protocol.codes import RequestCode, ResponseCode
 
 

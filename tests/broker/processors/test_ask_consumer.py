@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.client_calls import ClientCalls
+from broker.consumers.client_calls import ClientCalls
 from broker_harness import connected, service_of, serving
 from heartbeats import consumer, heartbeat, subscription
 from protocol.command import ext_fields_of

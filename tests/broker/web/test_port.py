@@ -9,9 +9,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from broker import metrics_rows as rows
 from broker.listeners import bind_listeners, close_listeners
-from broker.metrics_rows import MetricsRows
+from broker.metrics import metrics_rows as rows
+from broker.metrics.metrics_rows import MetricsRows
 from broker.web import port as port_module
 from broker.web import site as site_module
 from broker.web.port import WebPort

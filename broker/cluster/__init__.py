@@ -1,0 +1,1 @@
+"""Its place among brokers: the names it stands for, and the name servers that are told of them."""

@@ -1,0 +1,1 @@
+"""Who consumes what, and how far they have come: groups, their members, offsets, locks and subscriptions."""
