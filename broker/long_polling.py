@@ -28,7 +28,7 @@ from broker.deferred import Asker, Deferred, Outcome, by_asker
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Response
 from protocol.errors import StoreError
-from storage.queue_store import QueueStore
+from storage.queues.queue_store import QueueStore
 from storage.residency import Cold
 
 if TYPE_CHECKING:

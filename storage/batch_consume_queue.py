@@ -25,13 +25,13 @@ import numpy.typing as npt
 
 from storage.commit_log import CommitLog
 from storage.consume_queue_ext import ConsumeQueueExtUnit
-from storage.mend_batches import UnitFields, mend_units
 from storage.open_files import OpenFiles
-from storage.queue import NO_TIMESTAMP, BoundaryType, ConsumeQueueEntry, Unit
-from storage.queue_end import count_leading, refuse_long_scan
-from storage.queue_files import QueueFiles
-from storage.queue_growth import Known, end_after, end_before
-from storage.queue_record import QueueName
+from storage.queues.mend_batches import UnitFields, mend_units
+from storage.queues.queue import NO_TIMESTAMP, BoundaryType, ConsumeQueueEntry, Unit
+from storage.queues.queue_end import count_leading, refuse_long_scan
+from storage.queues.queue_files import QueueFiles
+from storage.queues.queue_growth import Known, end_after, end_before
+from storage.queues.queue_record import QueueName
 
 __all__ = ["UNIT", "UNIT_DTYPE", "BatchConsumeQueue"]
 

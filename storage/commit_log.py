@@ -1,8 +1,8 @@
 """The CommitLog: segments of one or several directories as one stream of records, at one moment.
 
 A :class:`CommitLog` is an immutable snapshot. Opening lists the segments, checks how they adjoin, and finds where the
-valid data end by parsing the last segment that holds anything (:mod:`storage.segment_end`). Bytes beyond that end may
-be well-formed old records and are never served.
+valid data end by parsing the last segment that holds anything (:mod:`storage.segments.segment_end`). Bytes beyond that
+end may be well-formed old records and are never served.
 """
 
 import itertools
@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 
 from protocol.errors import StoreError
-from storage.damaged_ranges import DamagedRange
 from storage.kernels import catalog as table
 from storage.kernels import record as codes
 from storage.kernels.catalog import check_record, locate_record
@@ -24,8 +23,9 @@ from storage.kernels.memory import PROBE_ADDRESS
 from storage.kernels.record import check_checksums, check_shape, store_timestamp
 from storage.mapped_file import LARGEST_OFFSET, FileIdentity, MappedFile, list_segment_files
 from storage.residency import Cold, ColdKind, current_tick
-from storage.segment_end import EndSearch, IsLeftOver, SegmentEnd, last_store_timestamp
-from storage.torn_end import TornEnd, look_behind_end
+from storage.segments.damaged_ranges import DamagedRange
+from storage.segments.segment_end import EndSearch, IsLeftOver, SegmentEnd, last_store_timestamp
+from storage.segments.torn_end import TornEnd, look_behind_end
 
 SIZE_MASK = 0xFFFFFFFF
 MOST_DAMAGE_TOLD = 5

@@ -25,13 +25,13 @@ from storage.consume_queue_ext import LARGEST_ADDRESS, ConsumeQueueExt, ConsumeQ
 from storage.kernels.record import BAD_BODY_CRC, BAD_PROPERTY_CRC, NO_SEGMENT
 from storage.mapped_file import MappedFile
 from storage.open_files import OpenFiles
-from storage.queue import FILLER_SIZE, NO_TIMESTAMP, BoundaryType, ConsumeQueueEntry, Queue, Unit
-from storage.queue_end import count_leading, refuse_long_scan
-from storage.queue_files import QueueFile, QueueFiles
-from storage.queue_growth import Known, end_after, end_before
-from storage.queue_record import QueueName
-from storage.queue_repair import end_behind, find_in_log, place_of
-from storage.time_search import FileOfUnits, offset_by_timestamp
+from storage.queues.queue import FILLER_SIZE, NO_TIMESTAMP, BoundaryType, ConsumeQueueEntry, Queue, Unit
+from storage.queues.queue_end import count_leading, refuse_long_scan
+from storage.queues.queue_files import QueueFile, QueueFiles
+from storage.queues.queue_growth import Known, end_after, end_before
+from storage.queues.queue_record import QueueName
+from storage.queues.queue_repair import end_behind, find_in_log, place_of
+from storage.queues.time_search import FileOfUnits, offset_by_timestamp
 
 __all__ = ["UNIT", "UNIT_DTYPE", "BoundaryType", "ConsumeQueue", "ConsumeQueueEntry", "Queue"]
 

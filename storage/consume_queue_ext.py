@@ -23,7 +23,7 @@ import numpy as np
 
 from protocol.errors import StoreError
 from storage.open_files import OpenFiles
-from storage.queue_files import QueueFiles
+from storage.queues.queue_files import QueueFiles
 
 HEAD: Final = Struct(">hqqh")
 HEAD_DTYPE: Final = np.dtype(

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from protocol.java_hash import index_hash, java_hash
 from protocol.message import Message, decode_message
 from storage.commit_log import CommitLog
+from storage.index.index_set import IndexSet
 from storage.index_file import IndexEntry
-from storage.index_set import IndexSet
 from storage.lookup_call import KeyKind, KeyQuery
-from storage.queue_store import QueueStore
+from storage.queues.queue_store import QueueStore
 from storage.tail_index import TailIndex
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from storage.consume_queue import UNIT
-from storage.queue_store import CONSUME_QUEUE
+from storage.queues.queue_store import CONSUME_QUEUE
 from storage.snapshot import Snapshot
 
 LOOKED_AT: Final = 64

@@ -25,9 +25,9 @@ from storage.filter.choice import CHOICE_OF_EVERYTHING, Choice
 from storage.filter.expression import ExpressionFilter
 from storage.filter.property_block import PropertyBlock
 from storage.kernels import pull as kernel
-from storage.queue import FILLER_SIZE, Queue, Unit
-from storage.queue_end import refuse_long_scan
-from storage.queue_store import QueueStore
+from storage.queues.queue import FILLER_SIZE, Queue, Unit
+from storage.queues.queue_end import refuse_long_scan
+from storage.queues.queue_store import QueueStore
 from storage.residency import current_tick
 
 LARGEST_FILTER_SCAN: Final = 16_000

@@ -23,8 +23,8 @@ S and N stand nowhere. Candidates for S come from the last byte that is not zero
 stay for which recomputing slots and pointers from the hashes reproduces the file, and the length 40 + 4S + 20N breaks
 ties. A length alone proves nothing: after a change of configuration it can be consistent and wrong.
 
-Entries lie in the order of the log, or, in a compacted file, slot by slot (:mod:`storage.index_mark`); what a broker
-put into that one later is in the order of the log again, behind the others.
+Entries lie in the order of the log, or, in a compacted file, slot by slot (:mod:`storage.index.index_mark`); what a
+broker put into that one later is in the order of the log again, behind the others.
 
 A broker that runs puts further entries at any moment, so what a shape counts are the first entries, and chains may
 start behind them.
@@ -36,7 +36,7 @@ from struct import Struct
 
 import numpy as np
 
-from storage.index_shape import IndexShape, measure_shape
+from storage.index.index_shape import IndexShape, measure_shape
 from storage.kernels.lookup import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
 from storage.kernels.structure import check_growing_structure, check_structure
 from storage.mapped_file import MappedFile

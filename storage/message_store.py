@@ -17,17 +17,19 @@ from protocol.host_address import HostAddress
 from protocol.java_hash import index_hash, java_hash
 from protocol.message import decode_message
 from protocol.message_id import MessageId
-from storage.absence import explain_absence
 from storage.commit_log import CommitLog
 from storage.decoded_query import find_by_decoding
-from storage.follow import StoreFollower
-from storage.index_examination import distrust
+from storage.following.follow import StoreFollower
+from storage.following.log_follower import LogFollower, LogRewritten
+from storage.following.store_watch import StoreWatch
+from storage.following.upkeep import Upkeep
+from storage.index.index_examination import distrust
 from storage.kernels import lookup as kernel
-from storage.log_follower import LogFollower, LogRewritten
 from storage.lookup_call import TAG, KeyQuery, Scratch, run_lookup, scratches
-from storage.queue_store import QueueStore
+from storage.queues.queue_store import QueueStore
 from storage.residency import Cold, ColdKind, current_tick, may_wait
 from storage.search_report import SearchReport
+from storage.segments.absence import explain_absence
 from storage.snapshot import (
     Catalog,
     Change,
@@ -43,9 +45,7 @@ from storage.state_cache import StateCache
 from storage.store_config import StoreConfig
 from storage.store_layout import StoreLayout
 from storage.store_state import StoreIdentity, StoreState, infer_identity
-from storage.store_watch import StoreWatch
 from storage.tail_index import TailIndex, lies_in_record, merge_candidates
-from storage.upkeep import Upkeep
 
 __all__ = ["KeyQuery", "MessageStore", "QueryAnswer", "Snapshot", "StoreOptions"]
 

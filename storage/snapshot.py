@@ -13,14 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.commit_log import CommitLog
-from storage.index_set import IndexSet
-from storage.kept_entries import KeptEntries
+from storage.following.log_follower import LogFollower
+from storage.following.log_growth import LogGrowth
+from storage.index.index_set import IndexSet
+from storage.index.kept_entries import KeptEntries
 from storage.kernels import catalog as table
-from storage.log_follower import LogFollower
-from storage.log_growth import LogGrowth
 from storage.mapped_file import MappedFile
-from storage.queue_place import has_another
-from storage.queue_store import QueueStore
+from storage.queues.queue_place import has_another
+from storage.queues.queue_store import QueueStore
 from storage.state_cache import StateCache
 from storage.store_config import StoreConfig
 from storage.store_layout import StoreLayout, recognise_store
@@ -40,7 +40,7 @@ class StoreOptions:
 
     ``commit_log_directories`` replace ``commitlog/``; ``index_slots`` and ``index_entries`` are the counts the user
     vouches for; ``state_directory`` keeps what a start finds out, written there only by who ``keeps_state``;
-    ``entries_directory`` tells where keys that were scanned may be kept (:mod:`storage.kept_entries`). Before
+    ``entries_directory`` tells where keys that were scanned may be kept (:mod:`storage.index.kept_entries`). Before
     :meth:`open` returns bytes of log are scanned up to about ``scan_budget``, and of index files checked up to
     ``check_budget``, None: all.
     """

@@ -13,8 +13,8 @@ from typing import Any
 
 import msgpack
 
+from storage.index.index_shape import IndexShape
 from storage.index_file import end_of_entries
-from storage.index_shape import IndexShape
 from storage.mapped_file import LARGEST_OFFSET, FileIdentity
 
 VERSION = 3

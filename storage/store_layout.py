@@ -32,7 +32,7 @@ from typing import Final
 from protocol.errors import NotAStore, StoreError
 from protocol.message_layout import V1_MAGIC, V2_MAGIC
 from storage.mapped_file import list_segment_files, open_read_only
-from storage.queue_store import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
+from storage.queues.queue_store import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
 
 COMMIT_LOG: Final = "commitlog"
 INDEX: Final = "index"

@@ -15,8 +15,8 @@ from storage.columns.message_columns import KINDS, Columns, gather
 from storage.columns.rows import RowReader
 from storage.columns.texts import TextLists, TextMaps, Texts
 from storage.columns.wanted import Wanted
-from storage.damaged_ranges import DamagedRange
-from storage.log_window import LocalFile, LogWindow
+from storage.segments.damaged_ranges import DamagedRange
+from storage.segments.log_window import LocalFile, LogWindow
 
 Row = dict[str, Any]
 

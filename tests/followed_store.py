@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from growing_store import GrowingStore, everything, of_queue, true_answers
-from storage import follow, log_follower
-from storage.follow import Arrivals, StoreFollower
+from storage.following import follow, log_follower
+from storage.following.follow import Arrivals, StoreFollower
 from storage.lookup_call import KeyKind, KeyQuery
 from storage.message_store import MessageStore
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from storage.dispatch_scan import DispatchBlock
-from storage.index_builder import IndexFileBuilder
+from storage.index.index_builder import IndexFileBuilder
 from storage.index_file import IndexHeader
+from storage.segments.dispatch_scan import DispatchBlock
 
 
 def build_files(blocks: Sequence[DispatchBlock], slots: int, entries: int) -> list[bytes]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import oracles
-from storage import upkeep
+from storage.following import upkeep
 from storage.lookup_call import KeyKind, KeyQuery
 from storage.message_store import MessageStore, StoreOptions
 from storage.store_state import StoreIdentity

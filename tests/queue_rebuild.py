@@ -16,8 +16,8 @@ from spark_jobs.rebuilding.place_queues import (
 )
 from spark_jobs.scanning.damage import Damage
 from spark_jobs.scanning.scan_segment import ScanTask, scan_segment
-from storage.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
-from storage.queue_plan import QueueOptions, QueuePlan
+from storage.life.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
+from storage.queues.queue_plan import QueueOptions, QueuePlan
 
 
 class Rebuilt:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from oracles import Record, java_hash, packed
 from storage.commit_log import CommitLog
-from storage.queue_store import QueueStore
+from storage.queues.queue_store import QueueStore
 from store_files import write_file
 
 UNIT_SIZE = 20

@@ -14,7 +14,7 @@ from broker.cli.options import DIRECTORY, store_options
 from broker.cli.output import chosen_format, format_options, print_table, time_text, write_maps
 
 if TYPE_CHECKING:
-    from storage.message_life import Event, MessageLife
+    from storage.life.message_life import Event, MessageLife
 
 HEADINGS = ("TIME", "WHAT", "TOPIC", "QUEUE", "OFFSET", "PHYSICAL", "RETRIES", "GROUPS", "NOTE")
 
@@ -49,7 +49,7 @@ def life(
 
     Exit code 0 when something was found, 1 when nothing was.
     """
-    from storage.message_life import find_life
+    from storage.life.message_life import find_life
 
     name = chosen_format(output_format, as_json)
     found = find_life(open_store(store, **store_arguments), unique_key, topic, trace_topics)

@@ -20,7 +20,7 @@ ENTRIES = "entries"
 KERNELS = ("broker.fast_lane", "storage.message_store")
 """Modules that import all kernels of a server."""
 
-SELDOM = ("storage.spill",)
+SELDOM = ("storage.index.spill",)
 """Modules that import those which are needed only when an index is lost."""
 
 

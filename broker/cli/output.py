@@ -156,7 +156,7 @@ def write_list(messages: Iterable[Message]) -> None:
 
 def staged_writer(name: str) -> Writer:
     """As :func:`writer`, for a list with copies: each message with its stage and the topic it is stored under."""
-    from storage.message_copies import stage_of
+    from storage.life.message_copies import stage_of
 
     def write_rows(messages: Iterable[Message]) -> None:
         print_table(

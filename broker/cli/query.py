@@ -138,7 +138,7 @@ def _key_query(question: Question) -> "KeyQuery":
 def query_store(store: "MessageStore", question: Question, maximum: int) -> Matches:
     """The newest `maximum` matches of a store, collected in pages, each below the one before."""
     from broker.processors.query_message import explain_nothing
-    from storage.message_copies import copy_topics, query_with_copies
+    from storage.life.message_copies import copy_topics, query_with_copies
 
     query = _key_query(question)
     topics = copy_topics(store) if question.copies else []
@@ -219,7 +219,7 @@ def _matching(records: bytes, question: Question, endpoint: Endpoint) -> list[Me
 
 
 def _is_match(message: Message, question: Question) -> bool:
-    from storage.message_copies import origin_topic
+    from storage.life.message_copies import origin_topic
 
     if question.index_type == "U":
         return question.key == message.message_id

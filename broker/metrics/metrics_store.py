@@ -11,7 +11,7 @@ from typing import Final
 from broker.broker_service import BrokerService
 from broker.metrics.metrics_families import Samples
 from protocol.errors import RocketLensError
-from storage.queue import Queue
+from storage.queues.queue import Queue
 from storage.ranges import total_length
 from storage.snapshot import Snapshot
 

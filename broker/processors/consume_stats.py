@@ -27,7 +27,7 @@ from protocol.headers import (
     GetConsumeStatsRequestHeader,
     QueryConsumeTimeSpanRequestHeader,
 )
-from storage.queue import NO_TIMESTAMP, Queue
+from storage.queues.queue import NO_TIMESTAMP, Queue
 
 
 class ConsumeStatsProcessor:

@@ -6,7 +6,7 @@ out older matches says so (`rocketlensTruncated`) and names where to go on (`roc
 an answer that may lack something says what (`rocketlensIncomplete`). Java clients ignore all of these.
 
 A request with `rocketlensCopies` true also gets the copies of the topic's messages that wait or failed under topics of
-the broker's own (:mod:`storage.message_copies`), each as it is stored, so that its topic says what it is.
+the broker's own (:mod:`storage.life.message_copies`), each as it is stored, so that its topic says what it is.
 """
 
 from collections.abc import Iterator
@@ -22,8 +22,8 @@ from protocol.headers import QueryMessageRequestHeader, ViewMessageRequestHeader
 from protocol.message import HostAddress, with_store_host, without_property
 from protocol.message_id import MessageId, decode_message_id, is_offset_message_id_candidate
 from protocol.properties import UNIQ_KEY
+from storage.life.message_copies import copy_topics, query_with_copies
 from storage.lookup_call import KeyKind, KeyQuery
-from storage.message_copies import copy_topics, query_with_copies
 from storage.message_store import MessageStore, QueryAnswer
 from storage.residency import Cold, may_wait
 

@@ -39,7 +39,7 @@ from protocol.headers import (
 )
 from storage.consume_queue_ext import ConsumeQueueExtUnit
 from storage.filter.base import MessageFilter
-from storage.queue import NO_TIMESTAMP, BoundaryType, ConsumeQueueEntry
+from storage.queues.queue import NO_TIMESTAMP, BoundaryType, ConsumeQueueEntry
 from storage.store_config import DataVersion
 
 ENTRIES_LIMIT = 16_384

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 import click
 
 from protocol.errors import ConfigError
-from storage.delay_levels import DEFAULT_DELAY_LEVELS
+from storage.life.delay_levels import DEFAULT_DELAY_LEVELS
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -41,7 +41,7 @@ def _check_zone(text: str) -> object:
 
 
 def _check_delay_levels(text: str) -> object:
-    from storage.delay_levels import parse_delay_levels
+    from storage.life.delay_levels import parse_delay_levels
 
     return parse_delay_levels(text)
 

@@ -6,7 +6,7 @@ import msgspec
 
 from protocol.errors import ConfigError
 from spark_jobs.scanning.damage import Damage
-from storage.delay_levels import DEFAULT_DELAY_LEVELS
+from storage.life.delay_levels import DEFAULT_DELAY_LEVELS
 
 PROFILES: Final = ("auto", "5.5", "classic")
 

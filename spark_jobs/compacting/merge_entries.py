@@ -70,8 +70,7 @@ def merge_entries(task: MergeTask) -> dict[str, Any]:
     `entry_blocks` are rows as in :class:`spark_jobs.compacting.timed_block.TimedBlock` without the path; `largest` is
     the last record that has an entry, left out or not, −1 without one; `lost` are the first and the last physical
     offset of entries without a record, by stretches, and `left_out` those of records of topics that were to go; then
-    what was
-    dropped, and why.
+    what was dropped, and why.
     """
     work = WorkDirectory(Path(task.work))
     done = work.done(task.name)

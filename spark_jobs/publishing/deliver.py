@@ -17,7 +17,7 @@ from spark_jobs.publishing.stage import stage_kept
 from spark_jobs.publishing.store_lock import StoreLock
 from spark_jobs.scanning.source import Source
 from storage.direct_writer import fsync_directory
-from storage.queue_store import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
+from storage.queues.queue_store import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
 from storage.store_layout import CHECKPOINT, INDEX
 
 PUBLISHED: Final = (INDEX, CONSUME_QUEUE, BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT, CHECKPOINT)

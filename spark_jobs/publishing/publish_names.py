@@ -15,7 +15,7 @@ from typing import Final
 
 from protocol.errors import ConfigError, StoreError
 from storage.direct_writer import fsync_directory
-from storage.queue_store import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
+from storage.queues.queue_store import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
 from storage.store_layout import CHECKPOINT, INDEX
 
 ORDER: Final = (CONSUME_QUEUE_EXT, CONSUME_QUEUE, BATCH_CONSUME_QUEUE, INDEX, CHECKPOINT)

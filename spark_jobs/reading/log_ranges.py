@@ -18,10 +18,10 @@ from spark_jobs.reading.remote_file import RemoteFile, file_system, said
 from storage.columns.rows import PIECE_BYTES, RowReader
 from storage.columns.wanted import Wanted
 from storage.commit_log import CommitLog
-from storage.damaged_ranges import reason_of
-from storage.log_window import ByteSource, LocalFile, LogWindow
 from storage.mapped_file import LARGEST_OFFSET, SEGMENT_NAME_DIGITS
-from storage.queue_place import has_another
+from storage.queues.queue_place import has_another
+from storage.segments.damaged_ranges import reason_of
+from storage.segments.log_window import ByteSource, LocalFile, LogWindow
 from storage.store_layout import COMMIT_LOG, EXPECTED, recognise_store
 from storage.store_state import read_store_state
 

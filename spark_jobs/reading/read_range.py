@@ -14,7 +14,7 @@ from storage.columns.message_columns import PLACED, Columns, gather
 from storage.columns.rows import RowReader
 from storage.columns.texts import Texts
 from storage.columns.wanted import Wanted
-from storage.damaged_ranges import DamagedRange, reason_of
+from storage.segments.damaged_ranges import DamagedRange, reason_of
 
 MOST_TOLD: Final = 5
 """Places of damage of one stretch that are told one by one."""

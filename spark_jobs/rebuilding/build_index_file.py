@@ -12,7 +12,7 @@ from spark_jobs.compacting.complete_index import Hole
 from spark_jobs.engine.work_directory import WorkDirectory
 from spark_jobs.rebuilding.place_entries import Piece, PlacedFile, entry_place
 from storage.direct_writer import GrowingFile
-from storage.index_builder import CompactFileBuilder, EntryColumns, IndexFileBuilder
+from storage.index.index_builder import CompactFileBuilder, EntryColumns, IndexFileBuilder
 from storage.index_file import IndexHeader
 
 PHASE: Final = "build"

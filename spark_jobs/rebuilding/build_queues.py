@@ -16,16 +16,16 @@ import msgspec
 from spark_jobs.engine.blocks import Block, read_block
 from spark_jobs.engine.work_directory import WorkDirectory
 from storage.batch_consume_queue import UNIT as BATCH_UNIT
-from storage.batch_queue_builder import BatchQueueBuilder
 from storage.consume_queue import UNIT
-from storage.dispatch_scan import BATCH, PLAIN
-from storage.existing_queue import LogExtent, OldQueue
-from storage.queue_builder import QueueBuilder, QueueSummary
-from storage.queue_ext_builder import QueueExtBuilder
-from storage.queue_file_writer import fsync_tree, sync_file_system
-from storage.queue_plan import LIGHT_PREFIX, SCHEDULE_TOPIC, QueueKey, directory_name
-from storage.queue_store import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
-from storage.queue_units import units_before
+from storage.queues.batch_queue_builder import BatchQueueBuilder
+from storage.queues.existing_queue import LogExtent, OldQueue
+from storage.queues.queue_builder import QueueBuilder, QueueSummary
+from storage.queues.queue_ext_builder import QueueExtBuilder
+from storage.queues.queue_file_writer import fsync_tree, sync_file_system
+from storage.queues.queue_plan import LIGHT_PREFIX, SCHEDULE_TOPIC, QueueKey, directory_name
+from storage.queues.queue_store import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
+from storage.queues.queue_units import units_before
+from storage.segments.dispatch_scan import BATCH, PLAIN
 
 PHASE: Final = "build"
 HELD_BYTES: Final = 64 * 1024 * 1024

@@ -8,10 +8,10 @@ from typing import Any, Final
 from spark_jobs.engine.work_directory import WorkDirectory
 from spark_jobs.rebuilding.build_queues import BuildQueuesTask, UnitFile
 from spark_jobs.scanning.damage import Damage
-from storage.existing_queue import LogExtent
-from storage.queue_carry import carry_queue
-from storage.queue_plan import QueueKey, QueuePlan, Verdict
-from storage.queue_store import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
+from storage.queues.existing_queue import LogExtent
+from storage.queues.queue_carry import carry_queue
+from storage.queues.queue_plan import QueueKey, QueuePlan, Verdict
+from storage.queues.queue_store import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
 
 MOST_TOLD: Final = 20
 """Topics and queues that are named; of more the number is told."""

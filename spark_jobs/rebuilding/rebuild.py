@@ -35,8 +35,8 @@ from spark_jobs.rebuilding.place_queues import log_extent, queue_tasks, unit_cou
 from spark_jobs.scanning.log_end import LogEnd, find_log_end
 from spark_jobs.scanning.scan_log import Probed, ScanOptions, probe_source, scan_log
 from spark_jobs.scanning.source import Source
-from storage.delay_levels import parse_delay_levels
-from storage.queue_plan import QueueOptions, QueuePlan
+from storage.life.delay_levels import parse_delay_levels
+from storage.queues.queue_plan import QueueOptions, QueuePlan
 from storage.store_layout import INDEX
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from typing import Final
 
 import msgspec
 
-from storage.damaged_ranges import REASONS, ZEROS
 from storage.kernels import record as codes
+from storage.segments.damaged_ranges import REASONS, ZEROS
 
 __all__ = ["ZEROS", "Damage", "behind_end", "missing_segment", "reason", "total_length", "unreadable"]
 

@@ -15,13 +15,13 @@ import numpy as np
 from protocol.errors import StoreError
 from spark_jobs.scanning.segment_window import LONGEST_RECORD, SegmentWindow
 from storage.consume_queue import UNIT_DTYPE
-from storage.dispatch_scan import DispatchScan
+from storage.index.index_mark import read_mark
 from storage.index_file import DEFAULT_SLOTS, HEADER, IndexFile, determine_shape
-from storage.index_mark import read_mark
 from storage.kernels import record as codes
 from storage.kernels.lookup import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
 from storage.kernels.record import check_checksums, check_shape, store_timestamp
 from storage.mapped_file import MappedFile, list_segment_files
+from storage.segments.dispatch_scan import DispatchScan
 from storage.store_layout import holds_dledger
 
 FOLLOWING_BYTES: Final = 8 * 1024 * 1024

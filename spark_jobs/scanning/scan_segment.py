@@ -19,9 +19,9 @@ from spark_jobs.scanning.damage import ZEROS
 from spark_jobs.scanning.segment_window import LONGEST_RECORD, SegmentWindow
 from storage.batch_consume_queue import UNIT as BATCH_UNIT
 from storage.consume_queue import UNIT
-from storage.dispatch_scan import BATCH, DispatchBlock, DispatchScan, Reason
 from storage.kernels import record as codes
 from storage.kernels.record import check_checksums, check_shape, store_timestamp
+from storage.segments.dispatch_scan import BATCH, DispatchBlock, DispatchScan, Reason
 
 MOST_BREAKS: Final = 10_000
 """Places of one segment that are listed; more are counted."""

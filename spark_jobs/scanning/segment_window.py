@@ -5,7 +5,7 @@ The buffer is small enough to stay in the processor's cache.
 
 from pathlib import Path
 
-from storage.log_window import LONGEST_RECORD, READ_BYTES, LocalFile, LogWindow
+from storage.segments.log_window import LONGEST_RECORD, READ_BYTES, LocalFile, LogWindow
 
 __all__ = ["LONGEST_RECORD", "READ_BYTES", "SegmentWindow"]
 

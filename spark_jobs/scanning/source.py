@@ -9,8 +9,8 @@ import msgspec
 from protocol.errors import NotAStore, StoreError
 from spark_jobs.scanning.probe_store import SegmentPlace
 from storage.checkpoint import Checkpoint
-from storage.index_set import NAME_DIGITS
-from storage.segment_list import list_segments
+from storage.index.index_set import NAME_DIGITS
+from storage.segments.segment_list import list_segments
 from storage.store_layout import EXPECTED, StoreLayout, recognise_store
 from storage.store_state import read_store_state
 

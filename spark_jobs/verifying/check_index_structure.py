@@ -12,7 +12,7 @@ from spark_jobs.verifying.findings import ENTRY, FILE, HEADER, SLOT, Findings
 from spark_jobs.verifying.log_table import LogTable
 from spark_jobs.verifying.match_entries import Matched
 from spark_jobs.verifying.pair_entries import Leftover
-from storage.index_copy import IndexCopy, IndexCounts
+from storage.index.index_copy import IndexCopy, IndexCounts
 from storage.kernels.lookup import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
 from storage.kernels.verify import (
     BAD_SLOT,

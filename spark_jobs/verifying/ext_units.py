@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from spark_jobs.verifying.unit_files import UnitFiles, Units
 from storage.consume_queue_ext import ADDRESS_BASE, HEAD, HEAD_DTYPE
-from storage.queue_ext_builder import END_MARKER
+from storage.queues.queue_ext_builder import END_MARKER
 
 BYTE_DTYPE: Final = np.dtype([("byte", "u1")])
 ADDRESS: Final = "address"

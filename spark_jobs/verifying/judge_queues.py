@@ -11,8 +11,8 @@ from spark_jobs.verifying.check_queue_units import CheckQueuesTask
 from spark_jobs.verifying.findings import FILE, MISSING_UNIT, Findings
 from spark_jobs.verifying.log_table import LogTable
 from spark_jobs.verifying.stray_units import STRAY_KINDS
-from storage.queue_plan import QueueKey, QueuePlan
-from storage.queue_store import CONSUME_QUEUE_EXT
+from storage.queues.queue_plan import QueueKey, QueuePlan
+from storage.queues.queue_store import CONSUME_QUEUE_EXT
 
 MOST_TOLD: Final = 20
 SUMS: Final = ("matched", *STRAY_KINDS, "restarts", "earlier_life", "ext_units")

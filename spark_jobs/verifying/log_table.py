@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from spark_jobs.engine.work_directory import WorkDirectory, write_whole
 from spark_jobs.rebuilding.place_entries import EntryBlock
-from storage.existing_queue import LogExtent
+from storage.queues.existing_queue import LogExtent
 
 NAME: Final = "log.msgpack"
 

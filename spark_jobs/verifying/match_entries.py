@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_jobs.verifying.log_table import LogTable
-from storage.index_copy import IndexCopy, IndexCounts
+from storage.index.index_copy import IndexCopy, IndexCounts
 from storage.kernels.lookup import INDEX_HEADER, SLOT_BYTES
 from storage.kernels.structure import STATS_ASCENDING, measure_entries
 from storage.kernels.verify import (

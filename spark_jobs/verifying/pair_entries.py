@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from spark_jobs.verifying.log_table import LogTable
 from spark_jobs.verifying.match_entries import LogEntries, Matched, Numbers
-from storage.index_copy import Entries
+from storage.index.index_copy import Entries
 from storage.kernels.verify import REPEATED, STATE_HIGHEST, STATE_LOWEST
 
 MOST_PAIRED: Final = 100_000

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from spark_jobs.verifying.findings import STRAY_UNIT, UNIT, Findings
 from spark_jobs.verifying.log_table import LogTable
 from spark_jobs.verifying.unit_files import UnitFiles, Units
-from storage.queue import FILLER_SIZE
+from storage.queues.queue import FILLER_SIZE
 
 STRAY_KINDS: Final = ("expired", "fillers", "lost", "stand_ins", "beyond")
 """What is counted: units of messages that have expired; fillers before the first; units that point to where the log is
@@ -65,7 +65,7 @@ def judge_strays(
 
 
 def _stand_ins(units: Units, offsets: npt.NDArray[np.int64], filler: Flags, around: Around, log: LogTable) -> Flags:
-    """Which units stand in for lost messages, as a rebuild writes them (:mod:`storage.queue_units`)."""
+    """Which units stand in for lost messages, as a rebuild writes them (:mod:`storage.queues.queue_units`)."""
     start = int(around.before["physical_offset"][0]) if around.before.size else log.minimum
     stop = int(around.behind["physical_offset"][0]) if around.behind.size else log.end
     if not log.loses_between(start, stop) and not (around.is_front and log.minimum < log.segment_size):

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from protocol.errors import StoreError
-from storage.index_copy import data_extents
+from storage.index.index_copy import data_extents
 from storage.mapped_file import list_segment_files, open_read_only
 
 _PIECE: Final = 1 << 16

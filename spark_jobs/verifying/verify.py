@@ -38,8 +38,8 @@ from spark_jobs.verifying.judge_index import find_gaps, judge_index
 from spark_jobs.verifying.judge_queues import check_tasks, judge_queues
 from spark_jobs.verifying.log_table import LogTable
 from spark_jobs.verifying.verify_log import LogVerdict, RunTasks, judge_log, scan_readable
-from storage.delay_levels import parse_delay_levels
-from storage.queue_plan import QueuePlan
+from storage.life.delay_levels import parse_delay_levels
+from storage.queues.queue_plan import QueuePlan
 from storage.store_layout import dledger_refused
 
 if TYPE_CHECKING:

@@ -13,7 +13,6 @@ import numpy.typing as npt
 from protocol.errors import FilterEvaluationError
 from storage.columns.texts import bytes_at
 from storage.columns.wanted import KernelChoice, Wanted
-from storage.damaged_ranges import ZEROS, DamagedRange
 from storage.filter.property_block import PropertyBlock
 from storage.filter.sql92 import parse
 from storage.filter.sql92.program import choice_of_expression
@@ -21,7 +20,8 @@ from storage.kernels import expression as outcomes
 from storage.kernels import message_rows as kernel
 from storage.kernels import record as codes
 from storage.kernels.record import check_checksums, check_shape, store_timestamp
-from storage.log_window import LONGEST_RECORD, LogWindow
+from storage.segments.damaged_ranges import ZEROS, DamagedRange
+from storage.segments.log_window import LONGEST_RECORD, LogWindow
 
 PIECE_BYTES: Final = 8 * 1024 * 1024
 """Read at once, so that what is gathered from it is still in the processor's cache."""

@@ -19,10 +19,10 @@ from storage.columns.rows import PIECE_BYTES, RowReader, Rows
 from storage.columns.texts import bytes_at
 from storage.columns.wanted import Wanted
 from storage.commit_log import Segment
-from storage.damaged_ranges import DamagedRange
 from storage.diff.log_pieces import Tell
 from storage.kernels import message_rows as kernel
-from storage.log_window import LocalFile, LogWindow
+from storage.segments.damaged_ranges import DamagedRange
+from storage.segments.log_window import LocalFile, LogWindow
 
 ENTRY: Final = np.dtype(
     [("queue", "<i8"), ("offset", "<i8"), ("content", "<u8"), ("raw", "<u8"), ("physical_offset", "<i8")]

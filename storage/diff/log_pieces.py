@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.commit_log import CommitLog, Segment
-from storage.log_window import LocalFile
-from storage.queue_place import has_another
+from storage.queues.queue_place import has_another
+from storage.segments.log_window import LocalFile
 from storage.store_layout import recognise_store
 
 BLOCK_BYTES: Final = 8 * 1024 * 1024

@@ -8,7 +8,8 @@ import numpy as np
 
 from storage.doctor.finding import Finding, Findings, Severity
 from storage.doctor.opened_store import OpenedStore
-from storage.index_examination import KEYS_LEFT_OUT
+from storage.index.index_examination import KEYS_LEFT_OUT
+from storage.index.index_set import NAME_DIGITS
 from storage.index_file import (
     DEFAULT_SLOTS,
     ENTRY,
@@ -19,7 +20,6 @@ from storage.index_file import (
     end_of_entries,
     last_data_position,
 )
-from storage.index_set import NAME_DIGITS
 from storage.kernels.structure import check_structure
 from storage.mapped_file import MappedFile
 

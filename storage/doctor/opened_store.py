@@ -9,9 +9,9 @@ from typing import Final
 from protocol.errors import StoreError
 from storage.checkpoint import Checkpoint
 from storage.commit_log import CommitLog
-from storage.index_set import IndexSet
-from storage.queue_place import has_another
-from storage.queue_store import QueueStore
+from storage.index.index_set import IndexSet
+from storage.queues.queue_place import has_another
+from storage.queues.queue_store import QueueStore
 from storage.state_cache import StateCache
 from storage.store_config import StoreConfig
 from storage.store_layout import StoreLayout, recognise_store

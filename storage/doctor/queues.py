@@ -14,7 +14,7 @@ from storage.consume_queue import RECOVERED_FILES, UNIT, UNIT_DTYPE
 from storage.doctor.finding import Finding, Findings, Severity
 from storage.doctor.opened_store import OpenedStore
 from storage.mapped_file import MappedFile, list_segment_files
-from storage.queue_store import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
+from storage.queues.queue_store import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
 
 MOST_QUEUES = 10_000
 """Queues that are looked into; a store can have a hundred thousand."""

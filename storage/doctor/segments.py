@@ -7,11 +7,11 @@ from pathlib import Path
 
 from protocol.errors import StoreError
 from storage.commit_log import Segment
-from storage.damaged_ranges import REASONS
 from storage.doctor.finding import Finding, Findings, Severity
 from storage.doctor.opened_store import NO_COMMAND, OpenedStore
 from storage.kernels.record import MAGIC, MAGIC_BLANK
 from storage.mapped_file import list_segment_files
+from storage.segments.damaged_ranges import REASONS
 
 REFUSES = "a broker refuses to start on such a log; here it is read as far as it goes"
 

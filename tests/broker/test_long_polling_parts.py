@@ -11,7 +11,7 @@ from broker import long_polling
 from broker.long_polling import LongPolling
 from broker_harness import until
 from protocol.command import Response
-from storage.queue_store import QueueStore
+from storage.queues.queue_store import QueueStore
 from storage.residency import Cold
 
 pytestmark = pytest.mark.asyncio

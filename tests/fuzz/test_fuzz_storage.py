@@ -23,19 +23,19 @@ import growing_index
 import oracles
 from kernel_memory import record_at
 from protocol.errors import StoreError
-from storage.absence import explain_absence
 from storage.checkpoint import CHECKPOINT, Checkpoint
 from storage.commit_log import CommitLog, Segment
-from storage.index_coverage import find_gaps
+from storage.index.index_coverage import find_gaps
+from storage.index.index_probe import probe_index_file
+from storage.index.index_shape import IndexShape
 from storage.index_file import IndexFile, determine_shape
-from storage.index_probe import probe_index_file
-from storage.index_shape import IndexShape
 from storage.kernels import catalog as table
 from storage.kernels import lookup as kernel
 from storage.lookup_call import KeyKind, KeyQuery, Scratch, run_lookup
 from storage.mapped_file import MappedFile
 from storage.message_store import MessageStore, StoreOptions
-from storage.segment_end import EndSearch
+from storage.segments.absence import explain_absence
+from storage.segments.segment_end import EndSearch
 from storage.store_config import StoreConfig
 from storage.tail_index import empty_tail, extend_tail
 from store_writer import StoreWriter

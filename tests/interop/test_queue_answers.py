@@ -17,7 +17,7 @@ from interop.wire import ask
 from queue_stores import open_queues
 from storage.filter.tag import TagFilter, parse_tag_expression
 from storage.get_message import get_message
-from storage.queue import BoundaryType, Queue
+from storage.queues.queue import BoundaryType, Queue
 from store_writer import START_TIMESTAMP, StoreWriter
 
 pytestmark = pytest.mark.interop

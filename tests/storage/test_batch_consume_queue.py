@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from oracles import java_hash, packed
 from queue_stores import open_queues
 from storage.batch_consume_queue import UNIT, UNIT_DTYPE, BatchConsumeQueue
-from storage.queue import BoundaryType
+from storage.queues.queue import BoundaryType
 from storage.residency import Cold, allow_waiting, forbid_waiting
 from store_files import write_file
 from store_writer import StoreWriter, Written

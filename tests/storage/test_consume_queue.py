@@ -12,7 +12,7 @@ from golden_frames import sessions, value_of
 from oracles import Record, java_hash, queue_unit, read_log
 from queue_stores import PRE_BLANK_UNIT, open_queues, unit_bytes, write_units
 from storage.consume_queue import UNIT, UNIT_DTYPE, ConsumeQueue
-from storage.queue import ConsumeQueueEntry, Queue
+from storage.queues.queue import ConsumeQueueEntry, Queue
 from storage.residency import Cold, allow_waiting, forbid_waiting
 from store_files import write_file
 from store_writer import StoreWriter

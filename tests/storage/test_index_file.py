@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import oracles
 from golden_store import GOLDEN, unpack
 from oracles import IndexImage
+from storage.index.index_shape import MAXIMUM_GAPS, IndexShape
 from storage.index_file import (
     DEFAULT_ENTRIES,
     DEFAULT_SLOTS,
@@ -24,7 +25,6 @@ from storage.index_file import (
     last_data_position,
     read_header,
 )
-from storage.index_shape import MAXIMUM_GAPS, IndexShape
 from storage.kernels.structure import GAP_BYTES
 from storage.mapped_file import MappedFile
 from store_files import write_file, write_index_file

@@ -10,8 +10,8 @@ import pytest
 
 from growing_store import GrowingStore
 from storage.commit_log import CommitLog
+from storage.following.log_follower import LogFollower
 from storage.kernels import catalog as table
-from storage.log_follower import LogFollower
 from storage.message_store import MessageStore
 from storage.snapshot import (
     Snapshot,

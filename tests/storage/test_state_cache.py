@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from storage.index_shape import IndexShape
+from storage.index.index_shape import IndexShape
 from storage.mapped_file import FileIdentity
 from storage.state_cache import FILE_NAME, StateCache
 

@@ -18,7 +18,7 @@ from broker.web.api.messages import MessageLine, line_of
 from broker.web.api.queue_spans import Span, offset_behind, queues_of, span_between
 from protocol.errors import StoreError
 from protocol.message import Message, decode_message
-from storage.queue import ConsumeQueueEntry, Queue
+from storage.queues.queue import ConsumeQueueEntry, Queue
 
 AT_ONCE: Final = 64
 """Units of one queue that are read together."""

@@ -14,7 +14,7 @@ from broker.web.api.asked import Asked
 from broker.web.api.cursors import decode_cursor, encode_cursor
 from broker.web.api.endpoint import Cursor, Milliseconds, Question, QueueId, Time, Topic
 from broker.web.api.queue_spans import offset_at, queues_of
-from storage.queue import Queue
+from storage.queues.queue import Queue
 
 SECOND: Final = 1000
 MINUTE: Final = 60 * SECOND

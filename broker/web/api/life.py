@@ -9,7 +9,7 @@ from broker.web.api.asked import Asked
 from broker.web.api.endpoint import Question, Topic
 from broker.web.api.messages import MessageLine, line_of
 from protocol.trace import Trace
-from storage.message_life import Event, find_life
+from storage.life.message_life import Event, find_life
 
 
 class LifeQuestion(Question):

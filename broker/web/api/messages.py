@@ -14,7 +14,7 @@ from protocol.errors import StoreError
 from protocol.message import Message, decode_message
 from protocol.sys_flag import has_inner_messages
 from storage.filter.retry import group_of_retry_topic
-from storage.message_copies import origin_topic, stage_of
+from storage.life.message_copies import origin_topic, stage_of
 
 SHOWN: Final = 64 * 1024
 """Bytes of a body that are shown unless asked for more."""

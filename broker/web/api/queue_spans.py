@@ -1,8 +1,9 @@
 """Which messages of a queue were stored between two times: two binary searches, no message is read whole.
 
-The broker's own search (:mod:`storage.time_search`) gives the offset that a broker would give; here the same times are
-asked of many queues and buckets, and all answers have to fit together. Times are taken to ascend within a queue, as
-they do but for a clock that was set back; the place of a message that cannot be read is told by the next that can.
+The broker's own search (:mod:`storage.queues.time_search`) gives the offset that a broker would give; here the same
+times are asked of many queues and buckets, and all answers have to fit together. Times are taken to ascend within a
+queue, as they do but for a clock that was set back; the place of a message that cannot be read is told by the next that
+can.
 """
 
 from bisect import bisect_left
@@ -12,7 +13,7 @@ from typing import Final
 from broker.web.api.asked import Asked
 from broker.web.api.endpoint import LARGEST
 from broker.web.api.errors import ApiError, not_found
-from storage.queue import Queue
+from storage.queues.queue import Queue
 
 MOST_SKIPPED: Final = 64
 """Unreadable messages in a row that a search goes past."""

@@ -9,8 +9,8 @@ from broker.web.api.asked import Asked
 from broker.web.api.cursors import decode_cursor, encode_cursor
 from broker.web.api.endpoint import Cursor, Limit, Milliseconds, Question, Topic
 from protocol.errors import StoreError
-from storage.message_copies import Stage, stage_of
-from storage.queue import Queue
+from storage.life.message_copies import Stage, stage_of
+from storage.queues.queue import Queue
 
 MOST_OFFSETS: Final = 256
 """Queues of a topic of which it is told where a group reads next."""

@@ -15,7 +15,7 @@ from protocol.errors import ConfigError, NotAStore, StoreError
 from spark_jobs.commands import command_options, request
 from spark_jobs.commands.request import CompactRequest, RebuildRequest, Report, VerifyRequest
 from spark_jobs.scanning.damage import Damage
-from storage.delay_levels import DEFAULT_DELAY_LEVELS
+from storage.life.delay_levels import DEFAULT_DELAY_LEVELS
 
 ROOT = Path(__file__).parents[3]
 

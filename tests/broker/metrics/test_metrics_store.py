@@ -14,7 +14,7 @@ from broker_harness import service_of
 from golden_store import G1
 from metric_figures import Figures, figure, figures_of
 from storage.message_store import MessageStore
-from storage.queue import Queue
+from storage.queues.queue import Queue
 
 ROOT = Path(__file__).parents[3]
 

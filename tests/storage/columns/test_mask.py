@@ -11,7 +11,7 @@ from storage.columns.mask import read_mask
 from storage.columns.message_columns import KINDS, gather
 from storage.columns.rows import RowReader
 from storage.columns.wanted import Wanted
-from storage.log_window import LocalFile, LogWindow
+from storage.segments.log_window import LocalFile, LogWindow
 from store_writer import StoreWriter
 
 

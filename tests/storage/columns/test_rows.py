@@ -14,9 +14,9 @@ from column_rows import expected_rows, read_log_rows, read_rows
 from protocol.errors import FilterSyntaxError, StoreError, TruncatedFile
 from storage.columns.rows import RowReader
 from storage.columns.wanted import HIGHEST, LOWEST, Wanted
-from storage.damaged_ranges import ZEROS, DamagedRange
 from storage.kernels import record as codes
-from storage.log_window import LocalFile, LogWindow
+from storage.segments.damaged_ranges import ZEROS, DamagedRange
+from storage.segments.log_window import LocalFile, LogWindow
 from store_writer import START_TIMESTAMP, StoreWriter
 from strategies import StorePlan, store_plans
 

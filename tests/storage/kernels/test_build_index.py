@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from compact_oracle import Mark, take_mark
 from oracles import IndexImage, index_hash
-from storage.index_builder import CompactFileBuilder, EntryColumns, IndexFileBuilder
+from storage.index.index_builder import CompactFileBuilder, EntryColumns, IndexFileBuilder
 from storage.index_file import IndexHeader
 from storage.kernels.build_index import seconds_between, slot_of
 from strategies import KEYS

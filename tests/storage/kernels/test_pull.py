@@ -10,7 +10,7 @@ from oracles import packed
 from storage.commit_log import CommitLog
 from storage.filter.choice import CHOICE_OF_EVERYTHING, choice_of_tags
 from storage.kernels import pull as kernel
-from storage.queue_record import QueueName
+from storage.queues.queue_record import QueueName
 from store_writer import StoreWriter, Written
 
 

@@ -1,0 +1,1 @@
+"""How a snapshot stays true while a broker writes: what came, what went, and what is still to be found out."""

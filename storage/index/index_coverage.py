@@ -1,0 +1,212 @@
+"""Which records an index file lacks although they lie between its first and its last entry.
+
+A broker indexes nothing below its last entry's offset, so after a crash that cut the log under the index, what is
+written anew there is in no index; the same goes for what was dispatched while the index was off, or skipped behind a
+damaged record. The newest part of the log, where crashes leave such things, is therefore held against the entries
+record by record; further back only entries far apart (:data:`storage.kernels.structure.GAP_BYTES`) tell of a gap.
+
+A compacted file has two parts: entries that lie slot by slot, of which those of the newest part of the log are brought
+into its order here, and those that a broker has put behind them.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.commit_log import CommitLog, Segment
+from storage.index.index_shape import MAXIMUM_GAPS, Gap, IndexShape, limit_gaps
+from storage.index_file import ENTRY_DTYPE, IndexFile
+from storage.kernels.coverage import AT_DAMAGE, AT_RECORD, find_record_by_entries
+from storage.kernels.lookup import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
+from storage.kernels.scan import MAXIMUM_PIECES, find_record
+from storage.ranges import intersect
+
+COMPARED_BYTES = 128 * 1024 * 1024
+"""Bytes at the end of the log that are compared record by record; about 0.1 s of a start that finds no cache."""
+
+ENTRIES_AT_ONCE = 1 << 20
+
+Rows = npt.NDArray[np.void]
+
+
+def find_gaps(index_file: IndexFile, commit_log: CommitLog, has_tags: bool) -> tuple[Gap, ...]:
+    """Gaps of a file whose entries never fall in physical offset, or of a compacted one; ascending. Waits.
+
+    A gap is two physical offsets: the first record that lacks an entry, and the first behind it that lacks none.
+    """
+    shape = index_file.shape
+    gaps: list[Gap] = []
+    before: _Part | None = None
+    for part in _parts(index_file, _start_of_comparison(commit_log)):
+        if before is not None:  # what a record between two parts has may be in both
+            last = max(before.maximum, gaps[-1][1]) if gaps else before.maximum
+            gaps.append((last, max(part.minimum, last)))
+        gaps += _gaps_of(part, intersect(shape.gaps, [(part.minimum, part.maximum)]), commit_log, has_tags)
+        before = part
+    return limit_gaps(gaps, shape.maximum)
+
+
+def find_new_gaps(index_file: IndexFile, before: IndexShape, commit_log: CommitLog, has_tags: bool) -> tuple[Gap, ...]:
+    """Gaps of a file of which fewer entries were known ``before``, all of them in the log. Waits for the disk."""
+    gaps = list(before.gaps)
+    part = _last_part(index_file)
+    start = before.maximum
+    if gaps and gaps[-1][1] == before.maximum:  # perhaps because the log was not known as far as the file
+        start = gaps.pop()[0]
+    if before.entries == before.compacted:  # what the last record has may be in both parts
+        gaps.append((start, part.minimum))
+        start = part.minimum
+    start = max(start, commit_log.minimum)
+    if start == part.minimum:  # the first record may have keys in the file before, and is always scanned
+        start += max(commit_log.check(start), 1)
+    gaps += _Comparison(part, commit_log, has_tags).run(start, part.maximum, part.first_from(start))
+    return limit_gaps(gaps, part.maximum)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Entries that never fall in physical offset; ``rows`` are they, behind one that does not count.
+
+    A copy in another order may lack those that no comparison comes to.
+    """
+
+    rows: Rows
+    minimum: int
+    maximum: int
+
+    @property
+    def count(self) -> int:
+        """The number of the last entry."""
+        return len(self.rows) - 1
+
+    def offset(self, number: int) -> int:
+        """Physical offset of an entry, the first being number 1."""
+        return int(self.rows["physical_offset"][number])
+
+    def first_from(self, physical_offset: int) -> int:
+        """Number of the first entry that is not below an offset; one more than there are if all are."""
+        return bisect_left(range(1, self.count + 1), physical_offset, key=self.offset) + 1
+
+
+def _parts(index_file: IndexFile, start: int) -> Iterator[_Part]:
+    """The parts of a file, of which entries below ``start``, but for the highest one, may be left out."""
+    shape = index_file.shape
+    if shape.compacted:
+        yield _sorted_part(index_file, start)
+    if shape.entries > shape.compacted:
+        yield _last_part(index_file)
+
+
+def _last_part(index_file: IndexFile) -> _Part:
+    """The entries that lie in the order of the log; there must be some."""
+    shape = index_file.shape
+    rows = _rows(index_file, shape.compacted, shape.entries)
+    minimum = int(rows["physical_offset"][1]) if shape.compacted else shape.minimum
+    return _Part(rows, minimum, shape.maximum)
+
+
+def _sorted_part(index_file: IndexFile, start: int) -> _Part:
+    """The entries that lie slot by slot, in the order of the log."""
+    shape = index_file.shape
+    if shape.entries == shape.compacted and shape.maximum < start:
+        return _Part(np.zeros(1, ENTRY_DTYPE), shape.minimum, shape.maximum)
+    kept: list[Rows] = []
+    below: list[Rows] = []
+    rows = _rows(index_file, 0, shape.compacted)
+    for first in range(1, len(rows), ENTRIES_AT_ONCE):
+        piece = rows[first : first + ENTRIES_AT_ONCE]
+        is_below = piece["physical_offset"] < start
+        kept.append(piece[~is_below])
+        if is_below.any():
+            below.append(_highest(piece[is_below]))
+    chosen = np.concatenate([*([_highest(np.concatenate(below))] if below else []), *kept])
+    order = np.argsort(chosen["physical_offset"].astype(np.int64), kind="stable")
+    ordered = np.zeros(len(chosen) + 1, ENTRY_DTYPE)  # concatenating has left them in the machine's byte order
+    ordered[1:] = chosen[order]
+    return _Part(ordered, shape.minimum, int(ordered["physical_offset"][-1]))
+
+
+def _rows(index_file: IndexFile, before: int, last: int) -> Rows:
+    """Entries ``before`` to ``last`` of a file."""
+    position = INDEX_HEADER + SLOT_BYTES * index_file.shape.slots + ENTRY_BYTES * before
+    return np.frombuffer(index_file.file.view, ENTRY_DTYPE, last - before + 1, position)
+
+
+def _highest(rows: Rows) -> Rows:
+    """The one of the highest physical offset."""
+    place = int(rows["physical_offset"].argmax())
+    return rows[place : place + 1]
+
+
+def _start_of_comparison(commit_log: CommitLog) -> int:
+    return max(commit_log.minimum, commit_log.end - COMPARED_BYTES)
+
+
+def _gaps_of(part: _Part, known: Iterable[Gap], commit_log: CommitLog, has_tags: bool) -> list[Gap]:
+    """Gaps of a part, of which ``known`` ones are between entries far apart."""
+    start = max(part.minimum, _start_of_comparison(commit_log))
+    number = part.first_from(start)
+    if number > part.count or start >= commit_log.end:
+        return list(known)
+    if start > commit_log.minimum or start == part.minimum:
+        start = part.offset(number)
+    gaps = [(gap_start, min(gap_stop, start)) for gap_start, gap_stop in known if gap_start < start]
+    if start == part.minimum:  # the first record may have keys in the file before, and is always scanned
+        start += max(commit_log.check(start), 1)
+        number = part.first_from(start)
+    gaps += _Comparison(part, commit_log, has_tags).run(start, min(part.maximum, commit_log.end), number)
+    if part.maximum >= commit_log.end:  # the log was cut under the index
+        last = part.offset(part.first_from(commit_log.end) - 1)
+        gaps.append((max(last, gaps[-1][1] if gaps else last), part.maximum))
+    return gaps
+
+
+class _Comparison:
+    """One pass over the log beside the entries of a part."""
+
+    def __init__(self, part: _Part, commit_log: CommitLog, has_tags: bool) -> None:
+        self._log = commit_log
+        self._rows = part.rows
+        self._count = part.count
+        self._maximum = part.maximum
+        self._has_tags = has_tags
+        self._hashes = np.empty(MAXIMUM_PIECES, dtype=np.int32)
+        self._offsets = np.empty(MAXIMUM_PIECES, dtype=np.int64)
+        self._result = np.zeros(2, dtype=np.int64)
+        self._open: int | None = None
+        self._gaps: list[Gap] = []
+
+    def run(self, start: int, stop: int, number: int) -> list[Gap]:
+        """Gaps among the records that start in [start, stop); ``number`` is the first entry not below ``start``."""
+        self._result[1] = number
+        for segment in self._log.segments:
+            if segment.end > start and segment.base_offset < stop and len(self._gaps) < MAXIMUM_GAPS:
+                self._run_segment(segment, max(start, segment.base_offset), min(stop, segment.end))
+        if self._open is not None:
+            self._gaps.append((self._open, self._maximum))
+        elif len(self._gaps) >= MAXIMUM_GAPS:  # enough: what is behind counts as one
+            self._gaps.append((self._gaps[-1][1], self._maximum))
+        return self._gaps
+
+    def _run_segment(self, segment: Segment, start: int, stop: int) -> None:
+        address, base = segment.file.address, segment.base_offset
+        position, limit = start - base, stop - base
+        while position < limit and len(self._gaps) < MAXIMUM_GAPS:
+            position = int(
+                find_record_by_entries(
+                    address, position, limit, segment.valid_length, base, self._rows.ctypes.data, self._count,
+                    self._has_tags, self._open is not None, self._hashes, self._offsets, self._result,
+                )
+            )  # fmt: skip
+            if self._result[0] == AT_DAMAGE:
+                position = int(find_record(address, position + 1, segment.valid_length, base))
+            elif self._result[0] != AT_RECORD:
+                return
+            elif self._open is None:
+                self._open = base + position
+            else:
+                self._gaps.append((self._open, base + position))
+                self._open = None

@@ -1,0 +1,210 @@
+"""What one index file is worth: its shape, whether it belongs to the log, and what it covers; found once, kept while
+the file stays as it is.
+
+A file that a broker goes on filling is looked at again only where it grew (:mod:`storage.index.index_growth`). One that
+there is no time to check is taken for what it seems to be at a first look (:mod:`storage.index.index_glance`), and
+checked later.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from storage.commit_log import CommitLog
+from storage.index.index_coverage import find_gaps
+from storage.index.index_glance import glance
+from storage.index.index_growth import grown_shape
+from storage.index.index_mark import read_mark
+from storage.index.index_probe import probe_index_file
+from storage.index.index_shape import IndexShape
+from storage.index_file import DEFAULT_SLOTS, IndexFile, determine_shape, read_header
+from storage.mapped_file import FileIdentity, MappedFile
+from storage.ranges import Ranges
+from storage.state_cache import StateCache
+
+KEYS_LEFT_OUT = "was compacted with keys left out, or from an index that lacked some"
+
+Counts = tuple[int, int]
+"""Slots and entries of an index file."""
+
+
+@dataclass(frozen=True, slots=True)
+class CoveringFile:
+    """A sound index file that belongs to the log; ``has_tags``: it keeps an entry for each tagged record.
+
+    ``ranges`` are the physical offsets of the records that it covers; None: those from its first entry to its last, but
+    for its gaps.
+    """
+
+    index: IndexFile
+    has_tags: bool
+    ranges: Ranges | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """What was found out about a file in a certain state, when its header counted ``index_count``.
+
+    ``covering`` is None for a file of no use, and ``problem`` says why. A file without entries covers nothing yet. What
+    is not ``checked`` is what it seems to be at a first look; what is ``distrusted`` stays so while the file does.
+    ``ranges`` are what a file of our own was made for.
+    """
+
+    file: MappedFile
+    identity: FileIdentity
+    index_count: int
+    covering: CoveringFile | None
+    problem: str | None = None
+    checked: bool = True
+    distrusted: bool = False
+    ranges: Ranges | None = None
+
+
+def examine(
+    file: MappedFile,
+    commit_log: CommitLog,
+    hints: Sequence[int],
+    vouched: Counts | None,
+    cache: StateCache,
+    ranges: Ranges | None = None,
+) -> Examined:
+    """Look at a whole file, unless the cache knows it in this state; ``hints`` are likely slot counts. Waits.
+
+    ``ranges`` are what a file of our own was made for (:mod:`storage.index.kept_entries`).
+    """
+    known = recall(file, commit_log, cache, ranges)
+    if known is not None:
+        return known
+    identity = identity_now(file)
+    index_count = read_header(file).index_count
+    found = determine_shape(file, [*hints, DEFAULT_SLOTS], vouched)
+    if found is None:
+        problem = (
+            f"{file.path}: no slot count reproduces its slots and pointers; its range is scanned from the log "
+            "(--index-slots and --index-entries tell the counts if you know them)"
+        )
+        return Examined(file, identity, index_count, None, problem, ranges=ranges)
+    shape, sound, has_tags = _hold_against_log(IndexFile(file, found), commit_log, is_own=ranges is not None)
+    cache.note_shape(file.path, identity, shape, sound, has_tags, _identities(commit_log, shape))
+    return _judged(file, identity, index_count, shape, sound, has_tags, ranges)
+
+
+def recall(file: MappedFile, commit_log: CommitLog, cache: StateCache, ranges: Ranges | None = None) -> Examined | None:
+    """What the cache knows of a file in this state, None for nothing."""
+    identity = identity_now(file)
+    index_count = read_header(file).index_count
+    known = cache.shape_of(file.path, identity)
+    if known is None or known[3] != _identities(commit_log, known[0]):
+        return None
+    cache.note_shape(file.path, identity, *known)
+    return _judged(file, identity, index_count, *known[:3], ranges)
+
+
+def look_over(
+    file: MappedFile,
+    commit_log: CommitLog,
+    hints: Sequence[int],
+    vouched: Counts | None,
+    ranges: Ranges | None = None,
+) -> Examined:
+    """Look at a few entries of a file only; nothing is covered where those leave a doubt. Waits for the disk."""
+    seems = glance(file, commit_log, hints, vouched)
+    covering = None
+    if seems is not None:
+        index, has_tags = seems
+        covering = CoveringFile(index, has_tags or ranges is not None, ranges)
+    return Examined(file, identity_now(file), read_header(file).index_count, covering, checked=False, ranges=ranges)
+
+
+def examine_again(
+    known: Examined, commit_log: CommitLog, hints: Sequence[int], vouched: Counts | None, cache: StateCache
+) -> Examined:
+    """Look at what came to a file since; the same object where there is nothing new. Waits for the disk."""
+    index_count = read_header(known.file).index_count
+    if index_count == known.index_count or known.distrusted or not known.checked:
+        return known
+    covering = known.covering
+    if covering is None:
+        # As often as a file doubles: looking at all of it once a second would be no cheap way to wait.
+        grown_much = index_count >= 2 * known.index_count
+        return examine(known.file, commit_log, hints, vouched, cache) if grown_much else known
+    shape = grown_shape(covering.index, commit_log, covering.has_tags) if covering.index.shape.entries else None
+    if shape is None:
+        return examine(known.file, commit_log, hints, vouched, cache)
+    if shape is covering.index.shape:
+        return known
+    index = IndexFile(known.file, shape)
+    has_tags = covering.has_tags or (_may_have_tags(index) and probe_index_file(index, commit_log).has_tags)
+    return replace(known, index_count=shape.entries + 1, covering=CoveringFile(index, has_tags))
+
+
+def distrust(known: Examined, commit_log: CommitLog, cache: StateCache, physical_offset: int) -> Examined:
+    """A file whose entry for a physical offset leads to no record covers nothing, whatever else is right in it."""
+    problem = (
+        f"{known.file.path}: an entry points to physical offset {physical_offset}, inside a message; its range is "
+        "scanned from the log"
+    )
+    if known.covering is not None:
+        shape = known.covering.index.shape
+        cache.note_shape(known.file.path, known.identity, shape, False, False, _identities(commit_log, shape))
+    return replace(known, covering=None, problem=problem, checked=True, distrusted=True)
+
+
+def identity_now(file: MappedFile) -> FileIdentity:
+    """The state of a mapped file, or where that cannot be told the one it was mapped in."""
+    try:
+        return FileIdentity.of(os.fstat(file.fileno()))
+    except OSError:
+        return file.identity
+
+
+def _judged(
+    file: MappedFile,
+    identity: FileIdentity,
+    index_count: int,
+    shape: IndexShape,
+    sound: bool,
+    has_tags: bool,
+    ranges: Ranges | None,
+) -> Examined:
+    if not sound:
+        problem = f"{file.path}: its entries do not belong to this log; its range is scanned from the log"
+        return Examined(file, identity, index_count, None, problem, ranges=ranges)
+    mark = read_mark(file.view, shape.slots) if shape.compacted else None
+    if mark is not None and not mark.is_complete:
+        problem = (
+            f"{file.path} {KEYS_LEFT_OUT}: its range is scanned from the log "
+            "(rocketlens compact index --from-log makes a whole one)"
+        )
+        return Examined(file, identity, index_count, None, problem)
+    covering = CoveringFile(IndexFile(file, shape), has_tags, ranges)
+    return Examined(file, identity, index_count, covering, ranges=ranges)
+
+
+def _hold_against_log(index: IndexFile, commit_log: CommitLog, *, is_own: bool) -> tuple[IndexShape, bool, bool]:
+    """Shape with all gaps known, whether the file belongs to the log, and whether it keeps tag entries.
+
+    One that ``is_own`` keeps them, and its ranges say what it lacks: distances between its entries say nothing.
+    """
+    if not index.shape.entries:
+        return index.shape, True, False
+    probe, shape = probe_index_file(index, commit_log), index.shape
+    has_tags = is_own or (probe.has_tags and _may_have_tags(index))
+    if not (probe.fits and (shape.ascending or shape.compacted)):  # no broker's entries fall in physical offset
+        return shape, False, has_tags
+    return replace(shape, gaps=() if is_own else find_gaps(index, commit_log, has_tags)), True, has_tags
+
+
+def _may_have_tags(index: IndexFile) -> bool:
+    """Whether nothing but a sample can tell that a file lacks tag entries."""
+    mark = read_mark(index.file.view, index.shape.slots) if index.shape.compacted else None
+    return mark is None or mark.has_tags
+
+
+def _identities(commit_log: CommitLog, shape: IndexShape) -> list[FileIdentity]:
+    """The states of the segments that a file's entries point into: what was found out holds as long as these do."""
+    return [
+        segment.file.identity
+        for segment in commit_log.segments
+        if segment.base_offset <= shape.maximum and segment.base_offset + segment.file.size > shape.minimum
+    ]

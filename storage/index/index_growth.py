@@ -1,0 +1,45 @@
+"""An index file that a broker goes on filling: what the entries put since it was last looked at cover.
+
+Looked at are those entries and the records they belong to, nothing else. The header's count is the last thing that a
+broker changes for an entry but for the two end fields (store-format §3.4), so entries up to it are whole.
+"""
+
+from bisect import bisect_left
+from dataclasses import replace
+
+import numpy as np
+
+from storage.commit_log import CommitLog
+from storage.index.index_coverage import find_new_gaps
+from storage.index.index_shape import IndexShape
+from storage.index_file import IndexFile
+from storage.kernels.structure import check_growth
+
+
+def grown_shape(index_file: IndexFile, commit_log: CommitLog, has_tags: bool) -> IndexShape | None:
+    """The file's shape as it is now, as far as the log reaches; the same where no entry came to it.
+
+    None where new entries do not hold together with those before; then the whole file is to be examined. For a file
+    that has entries, and whose offsets never fall, or a compacted one.
+    """
+    shape = index_file.shape
+    entries = _entries_below(index_file, commit_log.end)
+    if entries <= shape.entries:
+        return shape
+    if index_file.entry(shape.entries + 1).physical_offset < shape.maximum:
+        return None
+    reached = np.zeros(entries - shape.entries, dtype=np.int8)
+    if check_growth(index_file.file.address, shape.slots, shape.entries, entries, index_file.capacity, reached):
+        return None
+    maximum = index_file.entry(entries).physical_offset
+    grown = IndexFile(index_file.file, replace(shape, entries=entries, maximum=maximum))
+    return replace(grown.shape, gaps=find_new_gaps(grown, shape, commit_log, has_tags))
+
+
+def _entries_below(index_file: IndexFile, end: int) -> int:
+    """How many of the entries that the header counts belong to records that start before ``end``."""
+    counted = min(index_file.header.index_count - 1, index_file.capacity)
+    if counted <= index_file.shape.entries:
+        return index_file.shape.entries
+    new = range(index_file.shape.entries + 1, counted + 1)
+    return index_file.shape.entries + bisect_left(new, end, key=lambda number: index_file.entry(number).physical_offset)

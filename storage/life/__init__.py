@@ -1,0 +1,1 @@
+"""One message's life: its copies, its delays, and who has consumed it."""

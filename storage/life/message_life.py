@@ -1,0 +1,185 @@
+"""One message's whole life, in order of time: its copies, who has consumed them, the transaction's end, its traces."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import Final
+
+from protocol.errors import StoreError
+from protocol.message import Message, decode_message, decode_messages
+from protocol.properties import TIMER_OUT_MS
+from protocol.trace import TRACE_TOPIC, TRACE_TOPIC_PREFIX, Trace, TraceKind, decode_traces
+from storage.filter.retry import group_of_retry_topic
+from storage.life.message_copies import OP_TOPIC, Stage, copy_topics, stage_of
+from storage.lookup_call import KeyKind, KeyQuery
+from storage.message_store import MessageStore
+from storage.queues.queue import BoundaryType, Queue
+
+MOST_COPIES: Final = 256
+"""Records of one message under one topic that are looked at; more of them than that are no resends."""
+
+OPS_SEARCHED: Final = 100_000
+"""Operations of transactions that are looked through for the one that ended a half message."""
+
+OPS_AT_ONCE: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class GroupProgress:
+    """How far a consumer group has come in the queue of a record."""
+
+    group: str
+    next_offset: int
+    """The queue offset that the group reads next."""
+    has_passed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing that happened to a message, at a time in milliseconds; either a stored record or a trace of it."""
+
+    timestamp: int
+    message: Message | None = None
+    trace: Trace | None = None
+    note: str = ""
+    until_timestamp: int | None = None
+    """When the waiting of a copy is to end, or has ended; in milliseconds."""
+    groups: tuple[GroupProgress, ...] = ()
+
+    @property
+    def stage(self) -> Stage | None:
+        """Where the message was, None for a trace."""
+        return stage_of(self.message.topic) if self.message else None
+
+
+@dataclass(frozen=True, slots=True)
+class MessageLife:
+    """What is known of a message: events in order of time, and what may be missing."""
+
+    events: tuple[Event, ...]
+    incomplete: str | None = None
+
+
+def find_life(
+    store: MessageStore,
+    unique_key: str,
+    topic: str | None = None,
+    trace_topics: Iterable[str] = (),
+    *,
+    waits: bool = True,
+) -> MessageLife:
+    """Find every record and every trace of the message with a unique key; in a topic, or in all. Waits for the disk.
+
+    Traces are looked for under the usual topics and under ``trace_topics``. With ``waits`` off a scan that is not
+    finished is not waited for: ``incomplete`` says so.
+    """
+    if waits:
+        store.finish_scan()
+    topics = [topic, *copy_topics(store)] if topic else [*store.queues.topics(), *store.config.topics]
+    records: dict[int, Message] = {}
+    incomplete = None
+    for name in sorted(set(topics)):
+        answer = store.query(KeyQuery(topic=name, key=unique_key, kind=KeyKind.UNIQUE, maximum=MOST_COPIES))
+        records.update((message.physical_offset, message) for message in decode_messages(answer.records))
+        incomplete = incomplete or answer.incomplete
+    messages = sorted(records.values(), key=lambda message: message.physical_offset)
+    stored = (_event(store, message, messages) for message in messages)
+    # Sorting keeps the order of the log among records of one moment.
+    events = sorted(chain(stored, _traces(store, unique_key, trace_topics)), key=lambda event: event.timestamp)
+    return MessageLife(tuple(events), incomplete)
+
+
+def _event(store: MessageStore, message: Message, all_of_it: list[Message]) -> Event:
+    event = Event(message.store_timestamp, message, groups=tuple(_progress(store, message)))
+    stage = stage_of(message.topic)
+    if stage is Stage.SCHEDULED:
+        return _scheduled(store, message, event)
+    if stage is Stage.TIMER:
+        due = message.properties.get(TIMER_OUT_MS, "")
+        return replace(event, until_timestamp=int(due) if due.isdecimal() and len(due) < 19 else None)
+    if stage is Stage.HALF:
+        return _half(store, message, event, all_of_it)
+    return event
+
+
+def _progress(store: MessageStore, message: Message) -> Iterator[GroupProgress]:
+    """The groups that read the record's queue, by name; of a retry topic its own alone."""
+    owner = group_of_retry_topic(message.topic)
+    for (group, topic), offsets in sorted(store.config.consumer_offsets.items()):
+        if topic == message.topic and message.queue_id in offsets and owner in (None, group):
+            next_offset = offsets[message.queue_id]
+            yield GroupProgress(group, next_offset, next_offset > message.queue_offset)
+
+
+def _scheduled(store: MessageStore, message: Message, event: Event) -> Event:
+    """Tell the delay level of a copy, when it is due, and whether the broker has delivered it."""
+    level = message.queue_id + 1
+    queue = store.queues.queue(message.topic, message.queue_id)
+    entry = queue.entry_at(message.queue_offset) if queue else None
+    delivered = store.config.delay_offsets.get(level)
+    state = "" if delivered is None else ", delivered" if delivered > message.queue_offset else ", not delivered yet"
+    # A unit of the schedule topic has the time of delivery where others have their tag's hash.
+    return replace(event, note=f"delay level {level}{state}", until_timestamp=entry.tags_code if entry else None)
+
+
+def _half(store: MessageStore, half: Message, event: Event, all_of_it: list[Message]) -> Event:
+    """Tell how the transaction of a half message ended, and when."""
+    for message in all_of_it:
+        if message is not half and message.prepared_transaction_offset == half.physical_offset:
+            return replace(event, note="committed", until_timestamp=message.store_timestamp)
+    ended = _find_op(store, half)
+    if ended is None:
+        return replace(event, note="not ended")
+    return replace(event, note="rolled back, or given up", until_timestamp=ended.store_timestamp)
+
+
+def _find_op(store: MessageStore, half: Message) -> Message | None:
+    """The operation that names a half message's queue offset, stored after it in the queue of the same number."""
+    queue = store.queues.queue(OP_TOPIC, half.queue_id)
+    if queue is None:
+        return None
+    wanted = str(half.queue_offset)
+    for message in _messages_from(store, queue, queue.offset_by_timestamp(half.store_timestamp, BoundaryType.LOWER)):
+        if wanted in bytes(message.body).decode("ascii", "replace").split(","):
+            return message
+    return None
+
+
+def _messages_from(store: MessageStore, queue: Queue, first: int) -> Iterator[Message]:
+    """The intact messages of a queue from an offset on, OPS_SEARCHED at most."""
+    end = min(queue.max_offset, first + OPS_SEARCHED)
+    for start in range(first, end, OPS_AT_ONCE):
+        for entry in queue.entries(start, min(OPS_AT_ONCE, end - start)):
+            record = store.record_at(entry.physical_offset)
+            if record is not None:
+                yield decode_message(record, physical_offset=entry.physical_offset)
+
+
+def _traces(store: MessageStore, unique_key: str, trace_topics: Iterable[str]) -> Iterator[Event]:
+    """What clients told of the message; a consumer's end without a time takes it from its beginning."""
+    known = (name for name in store.queues.topics() if name == TRACE_TOPIC or name.startswith(TRACE_TOPIC_PREFIX))
+    began: dict[str, Trace] = {}
+    for topic in sorted({*known, *trace_topics}):
+        answer = store.query(KeyQuery(topic=topic, key=unique_key, kind=KeyKind.KEY, maximum=MOST_COPIES))
+        for message in decode_messages(answer.records):
+            for trace in _traces_in(message):
+                if trace.message_id != unique_key:
+                    continue
+                if trace.kind is TraceKind.CONSUMING and trace.request_id:
+                    began[trace.request_id] = trace
+                yield _trace_event(trace, began.get(trace.request_id or ""), message)
+
+
+def _traces_in(message: Message) -> Iterator[Trace]:
+    try:
+        yield from decode_traces(message.decoded_body())
+    except StoreError:  # a body that cannot be decompressed tells nothing
+        return
+
+
+def _trace_event(trace: Trace, began: Trace | None, message: Message) -> Event:
+    timestamp = trace.timestamp
+    if timestamp is None and began is not None and began.timestamp is not None:
+        timestamp = began.timestamp + (trace.cost_milliseconds or 0)
+    note = f"by group {began.group}" if trace.group is None and began is not None else ""
+    return Event(message.born_timestamp if timestamp is None else timestamp, trace=trace, note=note)

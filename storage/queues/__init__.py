@@ -1,0 +1,1 @@
+"""What is done with queues, plain and of batches: found, read, repaired, planned and built."""

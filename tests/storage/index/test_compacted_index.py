@@ -1,0 +1,384 @@
+"""A server reads compacted index files as it reads a broker's, and takes from none what it does not have."""
+
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import oracles
+from compact_oracle import put_behind, take_mark
+from compacting import compact_in_place, compact_store, small_steps
+from storage.commit_log import CommitLog
+from storage.index import index_coverage, index_examination
+from storage.index.index_coverage import find_gaps
+from storage.index.index_set import IndexSet
+from storage.index_file import IndexFile, determine_shape
+from storage.kernels.structure import GAP_BYTES
+from storage.lookup_call import KeyKind, KeyQuery
+from storage.mapped_file import MappedFile
+from storage.message_store import MessageStore, StoreOptions
+from storage.state_cache import StateCache
+from store_queries import KINDS, found
+from store_writer import START_TIMESTAMP, StoreWriter
+from strategies import StorePlan, store_plans
+
+SLOTS, ENTRIES = 7, 20
+
+
+def written(root: Path, count: int = 60, **options: Any) -> StoreWriter:
+    """A store of small messages whose index is in several files."""
+    sizes = {"segment_size": 4096, "index_slots": SLOTS, "index_entries": ENTRIES}
+    writer = StoreWriter(root / "store", **{**sizes, **options})
+    append_some(writer, count)
+    writer.close()
+    return writer
+
+
+def append_some(writer: StoreWriter, count: int, **more: Any) -> None:
+    for _ in range(count):
+        number = len(writer.written)
+        fields = {"keys": f"k{number} all", "unique_key": f"u{number}", "tags": f"t{number % 3}", **more}
+        writer.append("T", bytes(20), store_timestamp=START_TIMESTAMP + 700 * number, **fields)
+
+
+def assert_all_found(store: MessageStore, records: Iterable[oracles.Record]) -> None:
+    """Every key of every message leads to exactly the messages that have it."""
+    records = list(records)
+    asked = {(record.topic, key, kind) for record in records for key, kind in keys_of(record)}
+    for topic, key, kind in sorted(asked, key=repr):
+        right = oracles.query(records, topic, key, kind=KINDS[kind], maximum=500)
+        assert found(store, topic, key, kind, maximum=500) == right
+    assert asked
+
+
+def keys_of(record: oracles.Record) -> Iterable[tuple[str, KeyKind]]:
+    properties = record.properties
+    for key in oracles.split_keys(properties.get("KEYS", "")):
+        yield key, KeyKind.KEY
+        yield key, KeyKind.ANY
+    if "UNIQ_KEY" in properties:
+        yield properties["UNIQ_KEY"], KeyKind.UNIQUE
+    if properties.get("TAGS"):
+        yield properties["TAGS"], KeyKind.TAG
+
+
+def scanned(store: MessageStore) -> list[int]:
+    """Physical offsets of the records whose keys were scanned from the log."""
+    starts = [record.physical_offset for record in oracles.read_log(store.layout.commit_log_directories)]
+    scope = store.snapshot.tail.scope
+    return [start for start in starts if any(first <= start < stop for first, stop in scope)]
+
+
+def last_file(writer: StoreWriter) -> Path:
+    return max((writer.root / "index").iterdir())
+
+
+# --- what is read instead of the log --------------------------------------------------------------------------------
+
+
+def test_of_a_compacted_store_nothing_is_scanned_but_the_records_at_the_ends_of_files(tmp_path: Path) -> None:
+    writer = written(tmp_path)
+    plain = MessageStore.open(writer.root)
+    outcome = compact_in_place(writer, tmp_path / "work")
+    store = MessageStore.open(writer.root)
+    assert not store.problems
+    assert len(store.snapshot.index.files) == len(outcome.files) > 5
+    assert scanned(store) == scanned(plain)
+    ends = {file.index.shape.minimum for file in store.snapshot.index.files}
+    ends |= {file.index.shape.maximum for file in store.snapshot.index.files}
+    assert set(scanned(store)) == ends
+    assert_all_found(store, writer.records)
+
+
+@pytest.mark.parametrize("from_log", [False, True])
+def test_one_compacted_file_leaves_two_records_to_be_scanned(tmp_path: Path, from_log: bool) -> None:
+    writer = written(tmp_path, index_entries=1000)
+    with small_steps(500, 7):
+        compact_in_place(writer, tmp_path / "work", from_log=from_log)
+    store = MessageStore.open(writer.root)
+    assert scanned(store) == [writer.written[0].physical_offset, writer.written[-1].physical_offset]
+    assert_all_found(store, writer.records)
+
+
+def test_the_recorded_store_answers_as_before(g1_store: Path, tmp_path: Path) -> None:
+    plain = MessageStore.open(g1_store)
+    root = tmp_path / "store"
+    shutil.copytree(g1_store, root)
+    outcome = compact_store(root, tmp_path / "work")
+    outcome.replace(root / "index")
+    store = MessageStore.open(root)
+    assert len(store.snapshot.index.files) == len(plain.snapshot.index.files) == 10
+    assert len(scanned(plain)) <= len(scanned(store)) <= 2 * 10
+    assert_all_found(store, oracles.read_log(root / "commitlog"))
+
+
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(store_plans(maximum_messages=30), st.booleans(), st.booleans(), st.data())
+def test_any_store_answers_every_key_after_any_compaction(
+    tmp_path_factory: pytest.TempPathFactory, plan: StorePlan, drop_tags: bool, from_log: bool, data: st.DataObject
+) -> None:
+    directory = tmp_path_factory.mktemp("any")
+    root = directory / "store"
+    writer = plan.write(root)
+    if not writer.written or not (from_log or any((root / "index").glob("*"))):
+        return
+    topics = data.draw(st.sets(st.sampled_from(["TopicTest", "主题", "AaTopic"]), max_size=2))
+    slots, entries = plan.options["index_slots"], plan.options["index_entries"]
+    with small_steps(data.draw(st.sampled_from([64, 1000, 1 << 25])), 1000):
+        outcome = compact_store(
+            root, directory / "work", drop_tags=drop_tags, topics=tuple(topics), from_log=from_log,
+            slots=slots, entries=entries,
+        )  # fmt: skip
+    shutil.rmtree(root / "index", ignore_errors=True)
+    shutil.copytree(outcome.directory, root / "index")
+    if data.draw(st.booleans(), "a file is lost"):
+        data.draw(st.sampled_from(sorted((root / "index").iterdir())), "lost").unlink()
+    records = [record for record in writer.records if oracles.is_queued(record)]
+    store = MessageStore.open(root, StoreOptions(index_slots=slots, index_entries=entries))
+    for topic, key, kind in sorted({(r.topic, key, kind) for r in records for key, kind in keys_of(r)}, key=repr):
+        right = oracles.query(writer.records, topic, key, kind=KINDS[kind], maximum=500)
+        answer = store.query(KeyQuery(topic, key, kind, maximum=500))
+        # Without entries of tags queues tell them, and these stores' queues lack some messages.
+        assert list(answer.physical_offsets) == right or (kind is KeyKind.TAG and store.snapshot.index.untagged)
+
+
+# --- what is not in the files ---------------------------------------------------------------------------------------
+
+
+def test_without_entries_of_tags_only_the_ends_are_scanned_and_queues_answer_for_tags(tmp_path: Path) -> None:
+    writer = written(tmp_path, index_entries=1000)
+    compact_in_place(writer, tmp_path / "work", drop_tags=True)
+    store = MessageStore.open(writer.root)
+    assert store.snapshot.index.untagged
+    assert scanned(store) == [writer.written[0].physical_offset, writer.written[-1].physical_offset]
+    assert_all_found(store, writer.records)
+
+
+def test_where_topics_were_left_out_the_log_is_scanned_and_it_is_said(tmp_path: Path) -> None:
+    writer = written(tmp_path, 30)
+    for number in range(5):
+        writer.append("Other", keys=f"o{number} all", tags="t1")
+    append_some(writer, 30)
+    writer.close()
+    compact_in_place(writer, tmp_path / "work", topics=("Other",))
+    store = MessageStore.open(writer.root)
+    (problem,) = store.problems
+    assert "was compacted with keys left out" in problem
+    others = {written.physical_offset for written in writer.written if written.topic == "Other"}
+    assert others < set(scanned(store))
+    assert len(scanned(store)) < 40
+    assert_all_found(store, writer.records)
+
+
+@pytest.mark.parametrize("lost", range(0, 12, 3))
+def test_the_range_of_a_lost_file_is_scanned(tmp_path: Path, lost: int) -> None:
+    writer = written(tmp_path)
+    compact_in_place(writer, tmp_path / "work")
+    path = sorted((writer.root / "index").iterdir())[lost]
+    path.unlink()
+    assert_all_found(MessageStore.open(writer.root), writer.records)
+
+
+def test_files_that_share_a_stretch_of_the_log_do_without_each_other(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store", segment_size=4096, index_slots=SLOTS, index_entries=ENTRIES)
+    for number in range(90):
+        stamp = START_TIMESTAMP + 1000 * (number - 20 * (number // 30))
+        writer.append("T", bytes(20), keys=f"k{number} all", tags="t", store_timestamp=stamp)
+    writer.close()
+    with small_steps(700, 11):
+        compact_in_place(writer, tmp_path / "work")
+    for path in sorted((writer.root / "index").iterdir()):
+        aside = path.rename(tmp_path / path.name)
+        assert_all_found(MessageStore.open(writer.root), writer.records)
+        aside.rename(path)
+    assert_all_found(MessageStore.open(writer.root), writer.records)
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_damaged_byte_anywhere_hides_nothing(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    """In entries and mark even a flipped bit is noticed: the mark's checksum is for both."""
+    directory = tmp_path_factory.mktemp("damage")
+    writer = written(directory, 30)
+    compact_in_place(writer, directory / "work")
+    path = data.draw(st.sampled_from(sorted((writer.root / "index").iterdir())))
+    content = bytearray(path.read_bytes())
+    content[data.draw(st.integers(32, len(content) - 1))] ^= 1 << data.draw(st.integers(0, 7))
+    path.write_bytes(content)
+    assert_all_found(MessageStore.open(writer.root), writer.records)
+
+
+def test_a_file_whose_mark_is_not_true_is_not_read(tmp_path: Path) -> None:
+    writer = written(tmp_path, index_entries=1000)
+    compact_in_place(writer, tmp_path / "work")
+    path = last_file(writer)
+    content = bytearray(path.read_bytes())
+    content[40 + 4 * SLOTS + 20 * 30 + 11] ^= 1  # the lowest bit of an offset: nothing else tells
+    path.write_bytes(content)
+    store = MessageStore.open(writer.root)
+    assert not store.snapshot.index.files
+    assert len(scanned(store)) == 60
+    assert_all_found(store, writer.records)
+
+
+# --- what a broker puts behind --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def filled(tmp_path: Path) -> StoreWriter:
+    """A store with one compacted file, in which there is room."""
+    writer = written(tmp_path, index_entries=1000)
+    compact_in_place(writer, tmp_path / "work")
+    return writer
+
+
+def let_broker_put(writer: StoreWriter, count: int, **more: Any) -> None:
+    """Append messages, and their entries to the last file."""
+    append_some(writer, count, **more)
+    path = last_file(writer)
+    path.write_bytes(put_behind(path.read_bytes(), SLOTS, writer.records[-count:]))
+
+
+def test_what_a_broker_put_behind_is_read_too(filled: StoreWriter) -> None:
+    let_broker_put(filled, 10)
+    store = MessageStore.open(filled.root)
+    at = [written.physical_offset for written in filled.written]
+    assert scanned(store) == [at[0], at[59], at[60], at[69]]
+    (file,) = store.snapshot.index.files
+    assert (file.index.shape.compacted, file.index.shape.entries) == (240, 280)
+    assert_all_found(store, filled.records)
+
+
+def test_the_record_of_the_last_entry_may_be_put_again(filled: StoreWriter) -> None:
+    path = last_file(filled)
+    path.write_bytes(put_behind(path.read_bytes(), SLOTS, filled.records[-1:]))
+    let_broker_put(filled, 3)
+    assert_all_found(MessageStore.open(filled.root), filled.records)
+
+
+def test_what_a_broker_left_out_in_between_is_scanned(filled: StoreWriter) -> None:
+    append_some(filled, 5)  # while its index was switched off
+    let_broker_put(filled, 5)
+    append_some(filled, 5)
+    let_broker_put(filled, 5)
+    store = MessageStore.open(filled.root)
+    at = [written.physical_offset for written in filled.written]
+    assert set(at[59:66]) | set(at[70:75]) <= set(scanned(store))
+    assert set(at[66:70]) & set(scanned(store)) <= {at[69]}
+    assert_all_found(store, filled.records)
+
+
+def test_entries_below_those_that_are_there_make_a_file_unsound(filled: StoreWriter) -> None:
+    path = last_file(filled)
+    path.write_bytes(put_behind(path.read_bytes(), SLOTS, filled.records[30:32]))
+    store = MessageStore.open(filled.root)
+    assert not store.snapshot.index.files
+    assert_all_found(store, filled.records)
+
+
+def test_entries_are_followed_while_a_broker_puts_them(filled: StoreWriter, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = look(filled, IndexSet([], [], (0, 0)))
+    for step in range(4):
+        if step == 2:
+            append_some(filled, 3)
+        let_broker_put(filled, 4)
+        with monkeypatch.context() as patch:
+            patch.setattr(index_examination, "determine_shape", None)
+            index = look(filled, index)
+        anew = look(filled, IndexSet([], [], (0, 0)))
+        assert index.files[0].index.shape == anew.files[0].index.shape
+        log = CommitLog.open(filled.log.directories)
+        assert index.uncovered(log.minimum, log.end) == anew.uncovered(log.minimum, log.end)
+
+
+def look(writer: StoreWriter, index: IndexSet) -> IndexSet:
+    log = CommitLog.open(writer.log.directories)
+    return index.renewed(writer.root / "index", log, None, StateCache(None))
+
+
+# --- gaps -----------------------------------------------------------------------------------------------------------
+
+
+def gaps_of(path: Path, log: CommitLog, slots: int = SLOTS) -> tuple[tuple[int, int], ...]:
+    file = MappedFile.open(path)
+    shape = determine_shape(file, [slots])
+    assert shape is not None
+    return find_gaps(IndexFile(file, shape), log, has_tags=True)
+
+
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(indexed=st.lists(st.booleans(), min_size=2, max_size=40), compared=st.sampled_from([1000, 1 << 27]))
+def test_gaps_in_the_newest_part_are_those_of_the_index_it_was_made_from(
+    tmp_path_factory: pytest.TempPathFactory, indexed: list[bool], compared: int
+) -> None:
+    directory = tmp_path_factory.mktemp("gaps")
+    writer = StoreWriter(directory / "store", index_slots=SLOTS, index_entries=1000, segment_size=4096)
+    for number, index in enumerate([True, *indexed, True]):
+        writer.append("T", b"x" * 30, keys=f"k{number}", unique_key=f"u{number}", tags="t", index=index)
+    writer.close()
+    log = CommitLog.open(writer.log.directories)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(index_coverage, "COMPARED_BYTES", compared)
+        patch.setattr(index_coverage, "ENTRIES_AT_ONCE", 13)
+        before = gaps_of(writer.index_paths()[0], log)
+        compact_in_place(writer, directory / "work")
+        assert gaps_of(last_file(writer), log) == before
+
+
+def test_neighbours_in_the_log_far_apart_tell_of_a_gap(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store", index_slots=SLOTS, index_entries=1000, segment_size=64 << 20)
+    first = [writer.append("T", bytes(100), keys=f"k{number}") for number in range(5)]
+    writer.append("T", bytes(GAP_BYTES + 1), keys="b", index=False)
+    then = [writer.append("T", bytes(100), keys=f"k{number}") for number in range(5)]
+    writer.append("T", bytes(GAP_BYTES - 2000), keys="c", index=False)  # no gap, as far as distances tell
+    last = [writer.append("T", bytes(100), keys=f"k{number}") for number in range(5)]
+    writer.close()
+    compact_in_place(writer, tmp_path / "work")
+    file = MappedFile.open(last_file(writer))
+    shape = determine_shape(file, [SLOTS])
+    assert shape is not None
+    assert shape.gaps == ((first[-1].physical_offset, then[0].physical_offset),)
+    assert (shape.minimum, shape.maximum) == (0, last[-1].physical_offset)
+    assert_all_found(MessageStore.open(writer.root), writer.records)
+
+
+def test_a_log_that_was_cut_under_the_file_and_written_anew_is_scanned_there(tmp_path: Path) -> None:
+    writer = written(tmp_path, index_entries=1000, segment_size=131072)
+    compact_in_place(writer, tmp_path / "work")
+    start = writer.written[40].physical_offset
+    for gone in writer.written[40:]:
+        writer.overwrite(gone.physical_offset, bytes(gone.size))
+    writer.log.end, writer.written = start, writer.written[:40]
+    for number in range(15):
+        writer.append("T", bytes(33), keys=f"new{number} all", tags="t1")
+    store = MessageStore.open(writer.root)
+    assert_all_found(store, writer.records)
+    at = [written.physical_offset for written in writer.written]
+    assert set(at[40:]) <= set(scanned(store))
+    assert len(scanned(store)) < 20
+
+
+def test_the_cache_knows_a_compacted_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = written(tmp_path)
+    compact_in_place(writer, tmp_path / "work")
+    options = StoreOptions(state_directory=tmp_path / "state")
+    first = MessageStore.open(writer.root, options)
+    monkeypatch.setattr(index_examination, "determine_shape", None)
+    again = MessageStore.open(writer.root, options)
+    assert [file.index.shape for file in again.snapshot.index.files] == [
+        file.index.shape for file in first.snapshot.index.files
+    ]
+    assert_all_found(again, writer.records)
+
+
+def test_a_partial_file_stays_one_in_the_cache(tmp_path: Path) -> None:
+    writer = written(tmp_path, index_entries=1000)
+    compact_in_place(writer, tmp_path / "work", topics=("T",))
+    assert take_mark(last_file(writer).read_bytes(), SLOTS)[1] is None  # nothing is left, so there is nothing to say
+    options = StoreOptions(state_directory=tmp_path / "state")
+    for _ in range(2):
+        assert_all_found(MessageStore.open(writer.root, options), writer.records)

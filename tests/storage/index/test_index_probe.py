@@ -1,0 +1,146 @@
+"""A sample of an index file's entries held against the records they point to."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import oracles
+from golden_store import GOLDEN, unpack
+from storage.commit_log import CommitLog
+from storage.index import index_probe as module
+from storage.index.index_probe import SAMPLE, ProbeResult, probe_index_file
+from storage.index_file import IndexFile, determine_shape
+from storage.mapped_file import MappedFile
+from store_writer import StoreWriter
+
+SLOTS = 97
+
+
+def probe(writer: StoreWriter, number: int = 0) -> ProbeResult:
+    writer.close()
+    return probe_path(writer.index_paths()[number], CommitLog.open(writer.log.directories))
+
+
+def probe_path(path: Path, log: CommitLog) -> ProbeResult:
+    file = MappedFile.open(path)
+    shape = determine_shape(file, [SLOTS])
+    assert shape is not None
+    return probe_index_file(IndexFile(file, shape), log)
+
+
+def store_of(root: Path, count: int, profile: str = "5.5", **message: str | None) -> StoreWriter:
+    writer = StoreWriter(root, index_entries=2000, profile=profile)
+    for number in range(count):
+        fields: dict[str, Any] = {"keys": "k{}", "tags": "TagA", "unique_key": "u{}", **message}
+        writer.append("T", **{name: text and text.format(number) for name, text in fields.items()})
+    return writer
+
+
+class TestTags:
+    @pytest.mark.parametrize("count", [2, 5, 8, 100, 400])
+    def test_a_file_that_keeps_tags_is_told_from_one_that_does_not(self, tmp_path: Path, count: int) -> None:
+        assert probe(store_of(tmp_path / "5.5", count)) == ProbeResult(fits=True, has_tags=True)
+        assert probe(store_of(tmp_path / "5.3", count, "5.3")) == ProbeResult(fits=True, has_tags=False)
+
+    def test_a_hot_tag_in_one_long_chain_is_found(self, tmp_path: Path) -> None:
+        writer = StoreWriter(tmp_path, index_slots=1, index_entries=2000)
+        for number in range(400):
+            writer.append("T", keys=f"k{number}", tags="hot")
+        assert probe(writer) == ProbeResult(fits=True, has_tags=True)
+
+    def test_many_keys_between_a_record_s_first_and_its_tag_are_no_matter(self, tmp_path: Path) -> None:
+        keys = " ".join(f"k{number}" for number in range(4 * module.NEIGHBOURS))
+        assert probe(store_of(tmp_path, 20, keys=keys)) == ProbeResult(fits=True, has_tags=True)
+
+    def test_untagged_messages_say_nothing_so_tags_are_not_relied_on(self, tmp_path: Path) -> None:
+        assert probe(store_of(tmp_path, 50, tags=None)) == ProbeResult(fits=True, has_tags=False)
+
+    def test_a_file_begun_by_an_old_broker_and_continued_by_a_new_one_keeps_no_tags(self, tmp_path: Path) -> None:
+        writer = store_of(tmp_path, 30, "5.3")
+        writer.index.profile = "5.5"
+        for number in range(30):
+            writer.append("T", keys=f"new{number}", tags="TagA")
+        assert probe(writer) == ProbeResult(fits=True, has_tags=False)
+
+    def test_the_last_record_s_tag_may_lie_in_the_next_file(self, tmp_path: Path) -> None:
+        writer = StoreWriter(tmp_path, index_entries=9)  # 8 entries: two messages of three, and two of the third's
+        for number in range(6):
+            writer.append("T", keys=f"k{number}", unique_key=f"u{number}", tags="TagA")
+        assert len(writer.index.files) == 3
+        assert writer.index.files[0].entries[-1][1] == writer.written[2].physical_offset
+        assert [probe(writer, number).has_tags for number in range(2)] == [True, True]
+
+
+class TestFitting:
+    def test_a_file_of_another_log_does_not_fit(self, tmp_path: Path) -> None:
+        mine, other = store_of(tmp_path / "mine", 60), store_of(tmp_path / "other", 60, keys="longer-key-{}")
+        mine.close()
+        other.close()
+        log = CommitLog.open(mine.log.directories)
+        assert not probe_path(other.index_paths()[0], log).fits
+        assert probe_path(mine.index_paths()[0], log).fits
+
+    def test_a_file_of_a_log_with_records_at_the_same_places_does_not_fit(self, tmp_path: Path) -> None:
+        mine, other = store_of(tmp_path / "mine", 60), store_of(tmp_path / "other", 60, keys="j{}")
+        mine.close()
+        other.close()
+        assert [w.physical_offset for w in mine.written] == [w.physical_offset for w in other.written]
+        assert not probe_path(other.index_paths()[0], CommitLog.open(mine.log.directories)).fits
+
+    def test_entries_of_expired_records_are_no_sign_of_anything(self, tmp_path: Path) -> None:
+        writer = StoreWriter(tmp_path, index_entries=2000, segment_size=2048)
+        for number in range(100):
+            writer.append("T", keys=f"k{number}", tags="TagA")
+        writer.close()
+        for base, path in writer.log.segments.items():
+            if base < 8192:
+                path.unlink()
+        assert probe(writer) == ProbeResult(fits=True, has_tags=True)
+
+    def test_an_empty_log_refutes_nothing(self, tmp_path: Path) -> None:
+        writer = store_of(tmp_path, 10)
+        writer.close()
+        assert probe_path(writer.index_paths()[0], CommitLog([], [])) == ProbeResult(fits=True, has_tags=False)
+
+    def test_a_few_damaged_records_do_not_refute_a_file(self, tmp_path: Path) -> None:
+        writer = store_of(tmp_path, 100)
+        for written in writer.written[5:12]:
+            writer.overwrite(written.physical_offset + 4, bytes(4))
+        writer.roll()
+        writer.append("T", b"the damage lies in an earlier segment", index=False)
+        assert probe(writer).fits
+
+    def test_keys_of_another_dialect_do_not_fit(self, tmp_path: Path) -> None:
+        """rocketmq-rust writes ``topic#U#id`` for a unique key: its files cover nothing, the log is scanned."""
+        writer = store_of(tmp_path, 40)
+        image = oracles.IndexImage(SLOTS, 2000)
+        for record in writer.records:
+            image.put(f"T#U#{record.properties['UNIQ_KEY']}", record.physical_offset, record.store_timestamp)
+        writer.index.files = [image]
+        assert not probe(writer).fits
+
+    @pytest.mark.parametrize("place", [0, SAMPLE // 2, -2, -SAMPLE])
+    def test_one_foreign_entry_among_the_first_or_last_is_noticed(self, tmp_path: Path, place: int) -> None:
+        writer = store_of(tmp_path, 400)
+        image = writer.index.files[0]
+        hashed, _, seconds, previous = image.entries[place]
+        image.entries[place] = (hashed, writer.written[200].physical_offset, seconds, previous)
+        assert not probe(writer).fits
+
+
+@pytest.mark.parametrize("archive", ["g1/store", "g1/store-crashed", "g2/g2-hosts/store", "g2/g2-queues/store"])
+def test_recorded_index_files_fit_their_logs_and_keep_tags(tmp_path: Path, archive: str) -> None:
+    folder, name = (GOLDEN / archive).parent, archive.rsplit("/", 1)[1]
+    if not (folder / f"{name}.tar.xz").exists():
+        pytest.skip(f"{archive} is not recorded")
+    root = unpack(name, tmp_path, archives=folder)
+    log = CommitLog.open([root / "commitlog"])
+    results = []
+    for path in sorted((root / "index").iterdir()):
+        file = MappedFile.open(path)
+        shape = determine_shape(file)
+        assert shape is not None
+        results.append(probe_index_file(IndexFile(file, shape), log))
+    assert all(result.fits for result in results)
+    assert results[0].has_tags

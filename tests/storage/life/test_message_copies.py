@@ -1,0 +1,132 @@
+"""Copies that a broker keeps of messages under topics of its own: g1's as recorded, others as the layouts have them."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import oracles
+from golden_store import G1
+from protocol.message import Message, decode_message, encode_message
+from storage.life.message_copies import Stage, copy_topics, origin_topic, query_with_copies, stage_of
+from storage.lookup_call import KeyKind, KeyQuery
+from storage.message_store import MessageStore
+from store_writer import StoreWriter
+
+FAILED = [line.split("\t") for line in (G1 / "consumed-fail.tsv").read_text("utf-8").splitlines()[1:]]
+PRODUCED = {line.split("\t")[0]: line.split("\t") for line in (G1 / "produced.tsv").read_text("utf-8").splitlines()}
+
+
+def message(topic: str, **properties: str) -> Message:
+    return decode_message(encode_message(topic=topic, properties=properties))
+
+
+@pytest.mark.parametrize(
+    ("topic", "properties", "stage", "origin"),
+    [
+        ("T", {}, Stage.DELIVERED, "T"),
+        # A delivered delayed message keeps what it waited with.
+        ("T", {"REAL_TOPIC": "Other", "RETRY_TOPIC": "Other"}, Stage.DELIVERED, "T"),
+        ("SCHEDULE_TOPIC_XXXX", {"REAL_TOPIC": "T"}, Stage.SCHEDULED, "T"),
+        ("SCHEDULE_TOPIC_XXXX", {"REAL_TOPIC": "%RETRY%G", "RETRY_TOPIC": "T"}, Stage.SCHEDULED, "T"),
+        ("SCHEDULE_TOPIC_XXXX", {}, Stage.SCHEDULED, "SCHEDULE_TOPIC_XXXX"),
+        ("rmq_sys_wheel_timer", {"REAL_TOPIC": "T"}, Stage.TIMER, "T"),
+        ("RMQ_SYS_TRANS_HALF_TOPIC", {"REAL_TOPIC": "T"}, Stage.HALF, "T"),
+        ("%RETRY%G", {"RETRY_TOPIC": "T"}, Stage.RETRY, "T"),
+        ("%RETRY%G", {}, Stage.RETRY, "%RETRY%G"),
+        ("%DLQ%G", {"DLQ_ORIGIN_TOPIC": "T", "RETRY_TOPIC": "Other"}, Stage.DEAD_LETTER, "T"),
+        ("%DLQ%G", {"RETRY_TOPIC": "T"}, Stage.DEAD_LETTER, "T"),
+        ("%DLQ%G", {"DLQ_ORIGIN_TOPIC": "%RETRY%G", "RETRY_TOPIC": "T"}, Stage.DEAD_LETTER, "T"),
+    ],
+)
+def test_a_record_says_where_it_waits_and_where_it_belongs(
+    topic: str, properties: dict[str, str], stage: Stage, origin: str
+) -> None:
+    assert stage_of(topic) is stage
+    assert origin_topic(message(topic, **properties)) == origin
+
+
+def found(store: MessageStore, topic: str, key: str, kind: KeyKind = KeyKind.KEY, **more: int) -> list[tuple[str, int]]:
+    answer = query_with_copies(store, KeyQuery(topic=topic, key=key, kind=kind, **more), copy_topics(store))
+    assert [bytes(record) for record in answer.records] == [
+        bytes(store.record_at(each.physical_offset) or b"") for each in answer.messages
+    ]
+    return [(stage_of(each.topic).value, each.physical_offset) for each in answer.messages]
+
+
+def test_failed_messages_are_found_where_they_waited_and_where_they_came_back(g1_store: Path) -> None:
+    store = MessageStore.open(g1_store)
+    for row in FAILED:
+        key, unique_key, first = row[7], row[4], int(row[5][16:], 16)
+        for kind, text in ((KeyKind.KEY, key), (KeyKind.UNIQUE, unique_key)):
+            stages = found(store, "TopicBatch", text, kind)
+            assert [stage for stage, _ in stages] == ["delivered", "scheduled", "retry"]
+            assert stages[0][1] == first
+
+
+def test_transactions_and_delays_are_found_where_they_waited(g1_store: Path) -> None:
+    store = MessageStore.open(g1_store)
+    assert [stage for stage, _ in found(store, "TopicTx", "txCommit")] == ["half", "delivered"]
+    assert [stage for stage, _ in found(store, "TopicTx", "txRollback")] == ["half"]
+    stages = found(store, "TopicDelay", "delayed")
+    assert [stage for stage, _ in stages] == ["scheduled", "delivered"]
+    # The producer was told where it waits.
+    assert stages[0][1] == int(PRODUCED["delay"][3][16:], 16)
+
+
+def test_every_key_of_g1_has_the_records_that_a_plain_walk_over_the_log_finds(g1_store: Path) -> None:
+    store = MessageStore.open(g1_store)
+    expected: dict[tuple[str, str], list[int]] = {}
+    for record in oracles.read_log(g1_store / "commitlog"):
+        decoded = decode_message(store.record_at(record.physical_offset) or b"")
+        for key in {*oracles.split_keys(record.properties.get("KEYS", ""))}:
+            expected.setdefault((origin_topic(decoded), key), []).append(record.physical_offset)
+    assert len(expected) > 100
+    for (topic, key), offsets in expected.items():
+        assert [offset for _, offset in found(store, topic, key)] == offsets[-64:]
+
+
+@pytest.fixture
+def many(tmp_path: Path) -> MessageStore:
+    """Messages of two topics under one key, each with copies, and 40 groups whose retry topics have copies of both."""
+    writer = StoreWriter(tmp_path / "store", segment_size=1 << 16, index_slots=11, index_entries=400)
+    for number in range(40):
+        for topic in ("A", "B"):
+            back = {"RETRY_TOPIC": topic}
+            writer.append(topic, keys="k", unique_key=f"{topic}{number}")
+            waiting = {"REAL_TOPIC": f"%RETRY%G{number}", **back}
+            writer.append("SCHEDULE_TOPIC_XXXX", keys="k", unique_key=f"{topic}{number}", properties=waiting)
+            writer.append(f"%RETRY%G{number}", keys="k", unique_key=f"{topic}{number}", properties=back)
+    writer.close()
+    return MessageStore.open(tmp_path / "store")
+
+
+@given(maximum=st.integers(1, 64), topic=st.sampled_from("AB"))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
+def test_pages_of_any_size_give_each_match_once_in_order(many: MessageStore, maximum: int, topic: str) -> None:
+    query = KeyQuery(topic=topic, key="k", kind=KeyKind.KEY, maximum=maximum)
+    offsets: list[int] = []
+    cursor: int | None = query.before_physical_offset
+    while cursor is not None:
+        query.before_physical_offset = cursor
+        page = query_with_copies(many, query, copy_topics(many))
+        assert len(page.messages) <= maximum
+        assert {origin_topic(each) for each in page.messages} <= {topic}
+        assert page.messages or page.cursor is None
+        offsets = [each.physical_offset for each in page.messages] + offsets
+        cursor = page.cursor
+    assert len(offsets) == 120
+    assert offsets == sorted(set(offsets))
+
+
+def test_bytes_are_bounded_too(many: MessageStore) -> None:
+    page = query_with_copies(
+        many, KeyQuery(topic="A", key="k", kind=KeyKind.KEY, maximum_bytes=1_000), copy_topics(many)
+    )
+    assert 0 < sum(len(record) for record in page.records) <= 1_000
+    assert page.cursor == page.messages[0].physical_offset
+
+
+def test_only_topics_that_hold_copies_are_looked_into(many: MessageStore) -> None:
+    assert copy_topics(many) == sorted(["SCHEDULE_TOPIC_XXXX", *(f"%RETRY%G{number}" for number in range(40))])

@@ -1,0 +1,136 @@
+"""A message's life: g1's as recorded, and what g1 lacks as the layouts have it."""
+
+from pathlib import Path
+
+import pytest
+
+from golden_store import G1
+from protocol.trace import TraceKind
+from storage.life.message_copies import Stage
+from storage.life.message_life import Event, find_life
+from storage.message_store import MessageStore
+from store_writer import StoreWriter
+
+PRODUCED = {line.split("\t")[0]: line.split("\t") for line in (G1 / "produced.tsv").read_text("utf-8").splitlines()}
+FAILED = [line.split("\t") for line in (G1 / "consumed-fail.tsv").read_text("utf-8").splitlines()[1:]]
+VECTORS = [line.split("\t") for line in (G1.parent / "trace-vectors.tsv").read_text("utf-8").splitlines()]
+TRACED = "7F0000010007"
+
+
+@pytest.fixture(scope="module")
+def g1(g1_store: Path) -> MessageStore:
+    return MessageStore.open(g1_store)
+
+
+def stages(events: tuple[Event, ...]) -> list[Stage | None]:
+    return [event.stage for event in events]
+
+
+@pytest.mark.parametrize("topic", [None, "TopicBatch"])
+def test_a_failed_message_was_delivered_waited_and_came_back(g1: MessageStore, topic: str | None) -> None:
+    for row in FAILED:
+        life = find_life(g1, row[4], topic)
+        assert life.incomplete is None
+        assert stages(life.events) == [Stage.DELIVERED, Stage.SCHEDULED, Stage.RETRY]
+        delivered, waiting, back = (event.message for event in life.events)
+        assert delivered is not None
+        assert waiting is not None
+        assert back is not None
+        assert (delivered.reconsume_times, waiting.reconsume_times, back.reconsume_times) == (0, 1, 1)
+        # The group read on behind it: consumerOffset.json has TopicBatch@CG_FAIL {1: 10}.
+        (progress,) = life.events[0].groups
+        assert (progress.group, progress.next_offset, progress.has_passed) == ("CG_FAIL", 10, True)
+        # delayOffset.json has {1: 1, 3: 10}; level 3 are ten seconds.
+        assert life.events[1].note == "delay level 3, delivered"
+        assert life.events[1].until_timestamp == life.events[1].timestamp + 10_000
+        assert life.events[2].timestamp >= life.events[1].until_timestamp
+
+
+def test_a_committed_transaction_ends_with_its_delivery(g1: MessageStore) -> None:
+    half, delivered = find_life(g1, PRODUCED["txc"][2]).events
+    assert (half.stage, half.note, half.until_timestamp) == (Stage.HALF, "committed", delivered.timestamp)
+    assert delivered.message is not None
+    assert half.message is not None
+    assert delivered.message.prepared_transaction_offset == half.message.physical_offset
+
+
+def test_one_rolled_back_ends_with_the_operation_that_says_so(g1: MessageStore) -> None:
+    (half,) = find_life(g1, PRODUCED["txr"][2], "TopicTx").events
+    assert (half.stage, half.note) == (Stage.HALF, "rolled back, or given up")
+    queue = g1.queues.queue("RMQ_SYS_TRANS_OP_HALF_TOPIC", 0)
+    assert queue is not None
+    entry = queue.entry_at(0)
+    assert entry is not None
+    operation = g1.record_at(entry.physical_offset)
+    assert operation is not None
+    assert b"0,1," in bytes(operation)
+    assert half.until_timestamp == queue.store_timestamp_at(0)
+
+
+def test_a_delayed_message_waited_until_it_was_due(g1: MessageStore) -> None:
+    waiting, delivered = find_life(g1, PRODUCED["delay"][2]).events
+    assert (waiting.stage, waiting.note) == (Stage.SCHEDULED, "delay level 1, delivered")
+    assert waiting.until_timestamp == waiting.timestamp + 1_000
+    assert delivered.timestamp >= waiting.until_timestamp
+
+
+def test_nothing_is_found_of_an_unknown_key_or_in_another_topic(g1: MessageStore) -> None:
+    assert find_life(g1, "F" * 32).events == ()
+    assert stages(find_life(g1, PRODUCED["txc"][2], "TopicTest").events) == [Stage.HALF]
+
+
+def test_what_a_group_has_not_passed_and_what_is_not_delivered_is_told(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store")
+    writer.append("T", unique_key="U")
+    back = {"REAL_TOPIC": "%RETRY%G", "RETRY_TOPIC": "T"}
+    writer.append("SCHEDULE_TOPIC_XXXX", unique_key="U", properties=back, queue_id=2, reconsume_times=1)
+    writer.append("RMQ_SYS_TRANS_HALF_TOPIC", unique_key="U", properties={"REAL_TOPIC": "T"})
+    writer.append(
+        "rmq_sys_wheel_timer", unique_key="U", properties={"REAL_TOPIC": "T", "TIMER_OUT_MS": "1795243509000"}
+    )
+    writer.append("%DLQ%G", unique_key="U", properties={"DLQ_ORIGIN_TOPIC": "T"}, reconsume_times=16)
+    writer.close()
+    config = tmp_path / "store" / "config"
+    config.mkdir(exist_ok=True)
+    (config / "consumerOffset.json").write_text(
+        '{"offsetTable": {"T@G": {"0": 0}, "T@H": {"0": 1}, "Other@G": {"0": 5}}}'
+    )
+    (config / "delayOffset.json").write_text('{"offsetTable": {"3": 0}}')
+    delivered, scheduled, half, timer, dead = find_life(MessageStore.open(tmp_path / "store"), "U", "T").events
+    assert [(each.group, each.has_passed) for each in delivered.groups] == [("G", False), ("H", True)]
+    assert scheduled.note == "delay level 3, not delivered yet"
+    assert (half.note, half.until_timestamp) == ("not ended", None)
+    assert (timer.stage, timer.until_timestamp) == (Stage.TIMER, 1795243509000)
+    assert dead.stage is Stage.DEAD_LETTER
+
+
+def test_traces_stand_among_the_records_in_order_of_time(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store")
+    writer.append("T", unique_key=TRACED, store_timestamp=1795243506438)
+    for kind, success, outcome, keys, data in VECTORS:
+        if (kind, success, outcome) in (("Pub", "true", "SUCCESS"), ("SubBefore", "true", "SUCCESS")):
+            writer.append("RMQ_SYS_TRACE_TOPIC", bytes.fromhex(data), keys=keys, store_timestamp=1795243506440)
+        if (kind, success, outcome) == ("SubAfter", "false", "TIME_OUT"):
+            writer.append("my_traces", bytes.fromhex(data), keys=keys, store_timestamp=1795243506450)
+    # Of another message, under a key that this one has too.
+    other = b"Recall\x011\x01r\x01g\x01T\x01OTHER\x01true\x02"
+    writer.append("RMQ_SYS_TRACE_TOPIC", other, keys=TRACED, store_timestamp=1795243506450)
+    writer.close()
+    store = MessageStore.open(tmp_path / "store")
+    sent, begun, stored = find_life(store, TRACED).events
+    assert sent.trace is not None
+    assert begun.trace is not None
+    assert [sent.trace.kind, begun.trace.kind, stored.stage] == [TraceKind.SENT, TraceKind.CONSUMING, Stage.DELIVERED]
+    assert sent.timestamp == begun.timestamp == 1795243506437
+    with_own = find_life(store, TRACED, trace_topics=["my_traces"]).events
+    assert [event.trace.outcome for event in with_own if event.trace and event.trace.outcome] == ["TIME_OUT"]
+
+
+def test_an_end_without_a_time_takes_it_from_its_beginning(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store")
+    begun = next(data for kind, _, _, _, data in VECTORS if kind == "SubBefore")
+    ended = b"SubAfter\x01request-1\x01" + TRACED.encode() + b"\x0125\x01true\x01k\x020"
+    writer.append("RMQ_SYS_TRACE_TOPIC", bytes.fromhex(begun) + ended, keys=TRACED, born_timestamp=9)
+    writer.close()
+    _, end = find_life(MessageStore.open(tmp_path / "store"), TRACED).events
+    assert (end.timestamp, end.note) == (1795243506437 + 25, "by group group-1")
