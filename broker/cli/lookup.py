@@ -144,7 +144,7 @@ def _rows(output_format: str, path: Path | None) -> Rows:
         if output_format == "ndjson":
             return JsonRows(sys.stdout.buffer if path is None else path.open("wb"), closes=path is not None)
         assert path is not None
-        from spark_jobs.finding.lookup_parquet import ParquetRows
+        from spark_jobs.searching.lookup_parquet import ParquetRows
 
         return ParquetRows(path)
     except ImportError as error:

@@ -154,7 +154,7 @@ def _steps(
     from spark_jobs.commands.command_run import check_spark
 
     check_spark()
-    from spark_jobs.finding.search import search_on_spark
+    from spark_jobs.searching.search import search_on_spark
 
     return search_on_spark(store, criteria, master=master, **options)
 

@@ -4,7 +4,7 @@ import pytest
 from pyspark import SparkContext
 
 from command_line import rocketlens
-from spark_jobs.finding.search import search_on_spark
+from spark_jobs.searching.search import search_on_spark
 from storage.message_store import MessageStore, StoreOptions
 from storage.search import Criteria, Place, search
 from store_writer import StoreWriter
