@@ -19,6 +19,9 @@ from protocol.fastjson import parse_fastjson
 from storage.mapped_file import FileIdentity, read_small_file
 
 DIRECTORY: Final = "config"
+OFFSETS: Final = "consumerOffset.json"
+LIGHT_OFFSETS: Final = "lmqConsumerOffset.json"
+"""What a broker with light queues (`enableLmq`) writes instead; where both are, the newer one counts."""
 GROUP_SEPARATOR: Final = "@"
 READ, WRITE, INHERIT = 4, 2, 1
 """Bits of a topic's permission."""
@@ -141,12 +144,13 @@ class StoreConfig(msgspec.Struct, frozen=True):
         if previous is not None and sources == previous.sources and problems == previous.problems:
             return previous
         parts = {name: part for source in sources.values() for name, part in source.parts.items()}
-        light, offsets = sources["lmqConsumerOffset.json"], sources["consumerOffset.json"]
-        if previous is not None and _are_those(previous, light, offsets):
-            parts["consumer_offsets"] = previous.consumer_offsets
+        older, newer = parts.pop(LIGHT_OFFSETS), parts.pop(OFFSETS)
+        if previous is not None and _are_those(previous, sources[LIGHT_OFFSETS], sources[OFFSETS]):
+            parts |= {name: getattr(previous, name) for name in newer}
         else:
-            parts["consumer_offsets"] = _by_group(parts["light_offsets"] | parts["plain_offsets"])
-        del parts["light_offsets"], parts["plain_offsets"]
+            if _modified_ns(directory / LIGHT_OFFSETS) > _modified_ns(directory / OFFSETS):
+                older, newer = newer, older
+            parts |= {name: _by_group(older[name] | table) for name, table in newer.items()}
         return cls(**parts, problems=problems, sources=sources)
 
 
@@ -164,18 +168,29 @@ def _groups(file: "_File") -> dict[str, Any]:
 
 
 def _offsets(file: "_File") -> dict[str, Any]:
+    return {OFFSETS: _offset_tables(file), "consumer_offsets_version": file.version()}
+
+
+def _offsets_with_light(file: "_File") -> dict[str, Any]:
+    """What a broker with light queues keeps instead: all its groups, not only those of light queues."""
+    tables = _offset_tables(file)
+    tables["consumer_offsets"] |= file.light_offsets()
+    return {LIGHT_OFFSETS: tables}
+
+
+def _offset_tables(file: "_File") -> dict[str, dict[str, dict[int, int]]]:
+    """By the names of the configuration's members."""
     return {
-        "plain_offsets": file.values("offsetTable", QueueOffsets),
-        "pull_offsets": _by_group(file.values("pullOffsetTable", QueueOffsets)),
-        "consumer_offsets_version": file.version(),
+        "consumer_offsets": file.values("offsetTable", QueueOffsets),
+        "pull_offsets": file.values("pullOffsetTable", QueueOffsets),
     }
 
 
 _PARTS: Final[dict[str, Callable[["_File"], dict[str, Any]]]] = {
     "topics.json": _topics,
     "subscriptionGroup.json": _groups,
-    "consumerOffset.json": _offsets,
-    "lmqConsumerOffset.json": lambda file: {"light_offsets": file.light_offsets()},
+    OFFSETS: _offsets,
+    LIGHT_OFFSETS: _offsets_with_light,
     "delayOffset.json": lambda file: {"delay_offsets": file.numbers("offsetTable")},
     "consumerFilter.json": lambda file: {"filters": file.filters()},
 }
@@ -338,6 +353,12 @@ def _state_of(paths: Iterable[Path]) -> tuple[FileIdentity | None, ...] | None:
     states = tuple(map(_identity_of, paths))
     newest = max((state.modified_ns for state in states if state is not None), default=0)
     return None if abs(time.time_ns() - newest) < YOUNG_NS else states
+
+
+def _modified_ns(path: Path) -> int:
+    """When a file was written, 0 for one that is not there: a broker writes the one it uses every five seconds."""
+    found = _identity_of(path)
+    return 0 if found is None else found.modified_ns
 
 
 def _identity_of(path: Path) -> FileIdentity | None:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from golden_frames import parse_java_json
+from golden_store import GOLDEN, unpack
 from storage.store_config import (
     YOUNG_NS,
     BloomFilterData,
@@ -90,6 +91,28 @@ def test_attributes_forbidden_topics_and_light_offsets_are_read(tmp_path: Path) 
     assert config.subscription_groups == {"g": SubscriptionGroup("g")}
     assert config.consumer_offsets == {("g", "T"): {0: 5}, ("g", "%LMQ%x"): {0: 7}}
     assert config.problems == []
+
+
+def test_a_broker_with_light_queues_keeps_all_its_groups_in_a_file_of_its_own(tmp_path: Path) -> None:
+    config = StoreConfig.load(unpack("store", tmp_path, archives=GOLDEN / "g2" / "g2-queues"))
+    assert config.problems == []
+    assert config.consumer_offsets["CG_TIMER", "TimerTopic"] == {1: 5}
+    assert config.pull_offsets["CG_TIMER", "TimerTopic"] == {0: 0, 1: 5}
+    (offsets,) = [found for (_, topic), found in config.consumer_offsets.items() if topic == "LightParent"]
+    assert offsets == {0: 7, 1: 6}
+
+
+@pytest.mark.parametrize(("newer", "offset"), [("consumerOffset.json", 9), ("lmqConsumerOffset.json", 4)])
+def test_of_two_files_of_offsets_the_newer_one_counts_and_the_other_where_that_has_nothing(
+    tmp_path: Path, newer: str, offset: int
+) -> None:
+    write(tmp_path, "consumerOffset.json", b'{"offsetTable":{"T@G":{0:9},"T@Plain":{0:1}}}')
+    write(tmp_path, "lmqConsumerOffset.json", b'{"offsetTable":{"T@G":{0:4},"T@Light":{0:2}}}')
+    for number, name in enumerate(("consumerOffset.json", "lmqConsumerOffset.json")):
+        stamp = 2_000_000_000 + 1_000 * number + 5_000 * (name == newer)
+        os.utime(tmp_path / "config" / name, (stamp, stamp))
+    offsets = StoreConfig.load(tmp_path).consumer_offsets
+    assert offsets == {("G", "T"): {0: offset}, ("Plain", "T"): {0: 1}, ("Light", "T"): {0: 2}}
 
 
 def test_a_store_without_config_has_an_empty_one_and_no_problem(tmp_path: Path) -> None:
