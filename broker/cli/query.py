@@ -145,7 +145,7 @@ def query_store(store: "MessageStore", question: Question, maximum: int) -> Matc
     messages: list[Message] = []
     while True:
         page = msgspec.structs.replace(query, maximum=min(maximum - len(messages), PAGE))
-        found = query_with_copies(store, page, topics)
+        found = query_with_copies(store.query, page, topics)
         messages = found.messages + messages
         if len(messages) >= maximum or found.cursor is None:
             break

@@ -119,7 +119,7 @@ class QueryMessageProcessor:
         """Answer with the copies too; never on the event loop, since every group has a topic to look into."""
         if not may_wait():
             raise Cold("copies under many topics")
-        found = query_with_copies(self._store, query, copy_topics(self._store))
+        found = query_with_copies(self._searched, query, copy_topics(self._store))
         if not found.messages:
             return self._none(header, found.answer)
         records = b"".join(found.records)

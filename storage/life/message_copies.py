@@ -6,7 +6,7 @@ dead-letter topic. Each keeps its unique key, keys and tag and says where it bel
 where it waits. Source: store-format §2.11.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final, TypeAlias
@@ -74,6 +74,8 @@ def copy_topics(store: MessageStore) -> list[str]:
 
 
 _Record: TypeAlias = tuple[Message, memoryview]
+Search: TypeAlias = Callable[[KeyQuery], QueryAnswer]
+"""What answers a query under one topic: `MessageStore.query`, or what counts its calls."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,19 +93,19 @@ class WithCopies:
     incomplete: str | None = None
 
 
-def query_with_copies(store: MessageStore, query: KeyQuery, topics: Iterable[str]) -> WithCopies:
+def query_with_copies(search: Search, query: KeyQuery, topics: Iterable[str]) -> WithCopies:
     """The newest `query.maximum` matches of a topic, their copies under `topics` among them.
 
     Raises Cold on a thread that may not wait.
     """
-    own = store.query(query)
+    own = search(query)
     found = [*_records(own)]
     # Below the highest place where a search was cut nothing is complete.
     complete_from = own.physical_offsets[0] if own.truncated and own.count else None
     incomplete = own.incomplete
     for topic in topics:
         if topic != query.topic:
-            copies, cut_at, note = _copies_under(store, topic, query)
+            copies, cut_at, note = _copies_under(search, topic, query)
             found += copies
             complete_from = max(complete_from or 0, cut_at) if cut_at is not None else complete_from
             incomplete = incomplete or note
@@ -132,12 +134,12 @@ def _within_limits(newest_first: list[_Record], query: KeyQuery) -> list[_Record
     return kept
 
 
-def _copies_under(store: MessageStore, topic: str, query: KeyQuery) -> tuple[list[_Record], int | None, str | None]:
+def _copies_under(search: Search, topic: str, query: KeyQuery) -> tuple[list[_Record], int | None, str | None]:
     """The newest copies under one topic of messages of `query.topic`; where the search was cut; what may lack."""
     found: list[_Record] = []
     page = msgspec.structs.replace(query, topic=topic)
     while True:
-        answer = store.query(page)
+        answer = search(page)
         found += [each for each in _records(answer) if origin_topic(each[0]) == query.topic]
         if not answer.truncated or not answer.count:
             return found, None, answer.incomplete

@@ -8,6 +8,7 @@ from typing import Final
 from protocol.errors import StoreError
 from protocol.message import Message, decode_message, decode_messages
 from protocol.properties import TIMER_OUT_MS
+from protocol.sys_flag import TRANSACTION_MASK, SysFlag
 from protocol.trace import TRACE_TOPIC, TRACE_TOPIC_PREFIX, Trace, TraceKind, decode_traces
 from storage.filter.retry import group_of_retry_topic
 from storage.life.message_copies import OP_TOPIC, Stage, copy_topics, stage_of
@@ -125,7 +126,9 @@ def _scheduled(store: MessageStore, message: Message, event: Event) -> Event:
 def _half(store: MessageStore, half: Message, event: Event, all_of_it: list[Message]) -> Event:
     """Tell how the transaction of a half message ended, and when."""
     for message in all_of_it:
-        if message is not half and message.prepared_transaction_offset == half.physical_offset:
+        # Others than committed ones have 0, which is an offset too.
+        is_committed = message.sys_flag & TRANSACTION_MASK == SysFlag.TRANSACTION_COMMIT
+        if is_committed and message.prepared_transaction_offset == half.physical_offset:
             return replace(event, note="committed", until_timestamp=message.store_timestamp)
     ended = _find_op(store, half)
     if ended is None:

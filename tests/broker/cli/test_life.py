@@ -1,5 +1,7 @@
 """`rocketlens life`, and `rocketlens query --copies`: from a store, and from its server."""
 
+import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,10 +13,15 @@ from broker_harness import service_of, serving_in_a_thread
 from command_line import rocketlens
 from golden_store import G1
 from storage.message_store import MessageStore
+from store_writer import StoreWriter
 
 FAILED = [line.split("\t") for line in (G1 / "consumed-fail.tsv").read_text("utf-8").splitlines()[1:]]
 UNIQUE_KEY, KEY = FAILED[0][4], FAILED[0][7]
 STAGES = ["delivered", "scheduled", "retry"]
+TRACED = "7F0000010007"
+TRACES = [line.split("\t") for line in (G1.parent / "trace-vectors.tsv").read_text("utf-8").splitlines()]
+SENT_TIMESTAMP = 1_795_243_506_437
+"""Of the message in the traces."""
 
 
 @pytest.fixture(scope="module")
@@ -42,6 +49,55 @@ def test_and_maps_for_programs(g1_store: Path) -> None:
     unpacker = msgpack.Unpacker()
     unpacker.feed(packed.output)
     assert [event["message"]["body"] for event in unpacker] == [b"batch body 0"] * 3
+
+
+@pytest.fixture
+def whole_life(tmp_path: Path) -> tuple[Path, list[int]]:
+    """A traced message that waited in every way there is, was retried, and given up; where its records are."""
+    writer = StoreWriter(tmp_path / "store")
+    in_retry = {"RETRY_TOPIC": "Topic-Pub"}
+    places: list[tuple[str, dict[str, str], int]] = [
+        ("RMQ_SYS_TRANS_HALF_TOPIC", {"REAL_TOPIC": "Topic-Pub"}, 0),
+        ("rmq_sys_wheel_timer", {"REAL_TOPIC": "Topic-Pub", "TIMER_OUT_MS": str(SENT_TIMESTAMP + 3_000)}, 0),
+        ("Topic-Pub", {}, 0),
+        ("SCHEDULE_TOPIC_XXXX", {"REAL_TOPIC": "%RETRY%group-1", "DELAY": "3", **in_retry}, 1),
+        ("%RETRY%group-1", in_retry, 1),
+        ("%DLQ%group-1", {"DLQ_ORIGIN_TOPIC": "Topic-Pub", **in_retry}, 2),
+    ]
+    for number, (topic, properties, retries) in enumerate(places, 1):
+        stamp = SENT_TIMESTAMP + 1_000 * number
+        more = {"store_timestamp": stamp, "reconsume_times": retries, "queue_id": 2 if "DELAY" in properties else 0}
+        writer.append(topic, b"body", unique_key=TRACED, properties=properties, **more)
+    for kind in ("Pub", "SubBefore", "SubAfter"):
+        body = next(data for each, success, _, _, data in TRACES if (each, success) == (kind, "true"))
+        writer.append("RMQ_SYS_TRACE_TOPIC", bytes.fromhex(body), keys=TRACED)
+    writer.close()
+    config = tmp_path / "store" / "config"
+    config.mkdir(exist_ok=True)
+    offsets = {"Topic-Pub@group-1": {"0": 1}, "Topic-Pub@late": {"0": 0}, "%RETRY%group-1@group-1": {"0": 1}}
+    (config / "consumerOffset.json").write_text(json.dumps({"offsetTable": offsets}))
+    return tmp_path / "store", [written.physical_offset for written in writer.written]
+
+
+def test_a_whole_life_with_traces_is_told_in_order_of_time(whole_life: tuple[Path, list[int]]) -> None:
+    store, at = whole_life
+    outcome = rocketlens("life", store, "--unique-key", TRACED)
+    _, *lines = outcome.text.splitlines()
+    told = [line.split(maxsplit=2)[2] for line in lines]
+    assert [re.sub(" +", " ", line).strip() for line in told] == [
+        "traced: sent Topic-Pub group-1 success, 17 ms",
+        "traced: consuming 3 group-1",
+        "traced: consumed group-1 SUCCESS, 17 ms",
+        "half RMQ_SYS_TRANS_HALF_TOPIC 0 0 0 0 not ended",
+        f"timer rmq_sys_wheel_timer 0 0 {at[1]} 0 until 2026-11-21 06:45:09.437+00:00",
+        f"delivered Topic-Pub 0 0 {at[2]} 0 group-1 has passed, late is at 0",
+        f"scheduled SCHEDULE_TOPIC_XXXX 2 0 {at[3]} 1 delay level 3, until 2026-11-21 06:45:20.437+00:00",
+        f"retry %RETRY%group-1 0 0 {at[4]} 1 group-1 has passed",
+        f"dead letter %DLQ%group-1 0 0 {at[5]} 2",
+    ]
+    as_maps = rocketlens("life", store, "--unique-key", TRACED, "--json").messages
+    assert [event["trace"]["kind"] for event in as_maps[:3]] == ["Pub", "SubBefore", "SubAfter"]
+    assert [event["message"]["queueId"] for event in as_maps[3:]] == [0, 0, 0, 2, 0, 0]
 
 
 def test_nothing_found_says_where_was_looked(g1_store: Path) -> None:

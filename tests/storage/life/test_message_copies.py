@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import oracles
-from golden_store import G1
+from golden_store import G1, GOLDEN, unpack
 from protocol.message import Message, decode_message, encode_message
 from storage.life.message_copies import Stage, copy_topics, origin_topic, query_with_copies, stage_of
 from storage.lookup_call import KeyKind, KeyQuery
@@ -48,7 +48,7 @@ def test_a_record_says_where_it_waits_and_where_it_belongs(
 
 
 def found(store: MessageStore, topic: str, key: str, kind: KeyKind = KeyKind.KEY, **more: int) -> list[tuple[str, int]]:
-    answer = query_with_copies(store, KeyQuery(topic=topic, key=key, kind=kind, **more), copy_topics(store))
+    answer = query_with_copies(store.query, KeyQuery(topic=topic, key=key, kind=kind, **more), copy_topics(store))
     assert [bytes(record) for record in answer.records] == [
         bytes(store.record_at(each.physical_offset) or b"") for each in answer.messages
     ]
@@ -73,6 +73,18 @@ def test_transactions_and_delays_are_found_where_they_waited(g1_store: Path) -> 
     assert [stage for stage, _ in stages] == ["scheduled", "delivered"]
     # The producer was told where it waits.
     assert stages[0][1] == int(PRODUCED["delay"][3][16:], 16)
+
+
+def test_timed_messages_and_dead_letters_are_found_too(tmp_path: Path) -> None:
+    folder = GOLDEN / "g2" / "g2-queues"
+    store = MessageStore.open(unpack("store", tmp_path, archives=folder))
+    produced = {line.split("\t")[0]: line.split("\t") for line in (folder / "produced.tsv").read_text().splitlines()}
+    for label, topic, wanted in (
+        ("timer-delay-ms", "TimerTopic", ["timer", "delivered"]),
+        ("timer-far", "TimerTopic", ["timer"]),
+        ("light-0", "LightParent", ["delivered", *["scheduled", "retry"] * 2, "dead letter"]),
+    ):
+        assert [stage for stage, _ in found(store, topic, produced[label][2], KeyKind.UNIQUE)] == wanted
 
 
 def test_every_key_of_g1_has_the_records_that_a_plain_walk_over_the_log_finds(g1_store: Path) -> None:
@@ -110,7 +122,7 @@ def test_pages_of_any_size_give_each_match_once_in_order(many: MessageStore, max
     cursor: int | None = query.before_physical_offset
     while cursor is not None:
         query.before_physical_offset = cursor
-        page = query_with_copies(many, query, copy_topics(many))
+        page = query_with_copies(many.query, query, copy_topics(many))
         assert len(page.messages) <= maximum
         assert {origin_topic(each) for each in page.messages} <= {topic}
         assert page.messages or page.cursor is None
@@ -121,9 +133,8 @@ def test_pages_of_any_size_give_each_match_once_in_order(many: MessageStore, max
 
 
 def test_bytes_are_bounded_too(many: MessageStore) -> None:
-    page = query_with_copies(
-        many, KeyQuery(topic="A", key="k", kind=KeyKind.KEY, maximum_bytes=1_000), copy_topics(many)
-    )
+    query = KeyQuery(topic="A", key="k", kind=KeyKind.KEY, maximum_bytes=1_000)
+    page = query_with_copies(many.query, query, copy_topics(many))
     assert 0 < sum(len(record) for record in page.records) <= 1_000
     assert page.cursor == page.messages[0].physical_offset
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from golden_store import G1
+from golden_store import G1, GOLDEN, unpack
 from protocol.trace import TraceKind
 from storage.life.message_copies import Stage
 from storage.life.message_life import Event, find_life
@@ -20,6 +20,18 @@ TRACED = "7F0000010007"
 @pytest.fixture(scope="module")
 def g1(g1_store: Path) -> MessageStore:
     return MessageStore.open(g1_store)
+
+
+@pytest.fixture(scope="module")
+def g2(tmp_path_factory: pytest.TempPathFactory) -> MessageStore:
+    """A broker with light queues and a timer, and a group that failed until messages were given up."""
+    return MessageStore.open(unpack("store", tmp_path_factory.mktemp("g2"), archives=GOLDEN / "g2" / "g2-queues"))
+
+
+def unique_key_of(label: str) -> str:
+    """The id that the producer of g2-queues gave the message with a label."""
+    lines = (GOLDEN / "g2" / "g2-queues" / "produced.tsv").read_text("utf-8").splitlines()
+    return next(fields[2] for fields in (line.split("\t") for line in lines) if fields[0] == label)
 
 
 def stages(events: tuple[Event, ...]) -> list[Stage | None]:
@@ -54,6 +66,15 @@ def test_a_committed_transaction_ends_with_its_delivery(g1: MessageStore) -> Non
     assert delivered.message.prepared_transaction_offset == half.message.physical_offset
 
 
+def test_copies_that_no_transaction_made_end_none(tmp_path: Path) -> None:
+    """They say 0 where committed ones have the half message's place, and that may be 0."""
+    writer = StoreWriter(tmp_path / "store")
+    for _ in range(2):  # asked for its state, a broker stores it again
+        writer.append("RMQ_SYS_TRANS_HALF_TOPIC", unique_key="U", properties={"REAL_TOPIC": "T"}, sys_flag=0)
+    writer.close()
+    assert [event.note for event in find_life(MessageStore.open(tmp_path / "store"), "U").events] == ["not ended"] * 2
+
+
 def test_one_rolled_back_ends_with_the_operation_that_says_so(g1: MessageStore) -> None:
     (half,) = find_life(g1, PRODUCED["txr"][2], "TopicTx").events
     assert (half.stage, half.note) == (Stage.HALF, "rolled back, or given up")
@@ -72,6 +93,37 @@ def test_a_delayed_message_waited_until_it_was_due(g1: MessageStore) -> None:
     assert (waiting.stage, waiting.note) == (Stage.SCHEDULED, "delay level 1, delivered")
     assert waiting.until_timestamp == waiting.timestamp + 1_000
     assert delivered.timestamp >= waiting.until_timestamp
+
+
+def test_a_message_that_a_group_failed_on_to_the_end_came_to_its_dead_letters(g2: MessageStore) -> None:
+    life = find_life(g2, unique_key_of("light-0"), "LightParent")
+    assert [(event.stage, event.message.reconsume_times) for event in life.events if event.message] == [
+        (Stage.DELIVERED, 0),
+        (Stage.SCHEDULED, 1),
+        (Stage.RETRY, 1),
+        (Stage.SCHEDULED, 2),
+        (Stage.RETRY, 2),
+        (Stage.DEAD_LETTER, 3),
+    ]
+    passed = [[group.has_passed for group in event.groups] for event in life.events]
+    assert passed == [[True], [], [True], [], [True], []]
+    times = [event.timestamp for event in life.events]
+    assert times == sorted(times)
+
+
+@pytest.mark.parametrize("label", ["timer-delay-sec", "timer-delay-ms", "timer-deliver-ms"])
+def test_a_timed_message_waited_until_the_moment_that_its_sender_set(g2: MessageStore, label: str) -> None:
+    waiting, delivered = find_life(g2, unique_key_of(label)).events
+    assert (waiting.stage, delivered.stage) == (Stage.TIMER, Stage.DELIVERED)
+    assert waiting.until_timestamp is not None
+    assert waiting.timestamp < waiting.until_timestamp <= delivered.timestamp
+    assert [(each.group, each.has_passed) for each in delivered.groups] == [("CG_TIMER", True)]
+
+
+def test_a_timed_message_that_is_not_due_waits_alone(g2: MessageStore) -> None:
+    (waiting,) = find_life(g2, unique_key_of("timer-far")).events
+    assert waiting.until_timestamp is not None
+    assert 86_300_000 < waiting.until_timestamp - waiting.timestamp <= 86_400_000
 
 
 def test_nothing_is_found_of_an_unknown_key_or_in_another_topic(g1: MessageStore) -> None:
