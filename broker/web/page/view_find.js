@@ -34,7 +34,7 @@ export async function findView(parameters, context) {
       const part = last.topicsToSearch ? last.topicsSearched / last.topicsToSearch : 1;
       return { cursor: last.cursor, part, text: `${percent(last.topicsSearched, last.topicsToSearch)} of the topics looked through, ${number(found.length)} found`, isEnough: found.length > 0 };
     }, cursor);
-    return { messages: found, cursor: stopped || null };
+    return { messages: found, cursor: stopped };
   }
 
   const list = new MessageList(context, page, { hides: ["size"], empty: "No message has this as its id, offset, key or tag." });
@@ -43,7 +43,7 @@ export async function findView(parameters, context) {
     tried, topics, warning, work.node, list.node);
   await list.goOn();
   if (list.count && [document.body, context.main].includes(document.activeElement)) moveSelection(1);
-  if (!list.count && !list.cursor) context.main.append(nothing(text));
+  if (!list.count && list.cursor === null) context.main.append(nothing(text));
 }
 
 function drawTried(node, counts) {

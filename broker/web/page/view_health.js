@@ -42,6 +42,7 @@ export async function healthView(_parameters, context) {
         }
         if (answer.state === "failed") clear(shown, notice(answer.problem, "error"));
         else if (answer.outcome) draw(answer.outcome, summary, shown);
+        else clear(shown, notice("Stopped before anything was known."));
         if (stopped) announce("stopped");
         return;
       }

@@ -78,7 +78,7 @@ async function run(parameters, context) {
       return { cursor: done.cursor, part: done.totalBytes ? done.searchedBytes / done.totalBytes : 1, isEnough: found.length >= PAGE,
         text: `searched ${bytes(done.searchedBytes)} of ${bytes(done.totalBytes)}${pace}, ${number(found.length)} found` };
     }, cursor);
-    return { messages: found, cursor: stopped || null, text: done ? `Searched ${bytes(done.searchedBytes)} of ${bytes(done.totalBytes)} (${percent(done.searchedBytes, done.totalBytes)}).` : "" };
+    return { messages: found, cursor: stopped, text: done ? `Searched ${bytes(done.searchedBytes)} of ${bytes(done.totalBytes)} (${percent(done.searchedBytes, done.totalBytes)}).` : "" };
   }, { empty: "No message is like this." });
   context.main.append(work.node, list.node, notes);
   await list.goOn();

@@ -27,9 +27,18 @@ export async function topicView(parameters, context) {
 }
 
 function failed(context, error) {
-  if (error.name !== "AbortError" && ![...context.main.querySelectorAll(".notice")].some((each) => each.textContent === error.message)) {
+  if (error.code === "not_found") absent(context, error);
+  else if (error.name !== "AbortError" && ![...context.main.querySelectorAll(".notice")].some((each) => each.textContent === error.message)) {
     context.main.append(notice(error.message, "error"));
   }
+}
+
+// There is no such topic, or no such queue of it: nothing is drawn that looks as if there were one without messages.
+function absent(context, error) {
+  const { topic } = context.parameters;
+  clear(context.main, el("div", { class: "bar" }, el("h1", {}, foreign(topic))), notice(error.message, "error"),
+    el("p", { class: "chips" }, error.parameter === "queueId" ? link("topic", { topic }, "All queues of this topic") : link("topics", { contains: topic }, "Topics whose name holds this"),
+      link("topics", {}, "All topics")));
 }
 
 // What is looked at, from the address, and back.
@@ -61,7 +70,7 @@ function browsing(context, state) {
       return { cursor: answer.cursor, part: looked / Math.max(answer.total, 1), isEnough: found.length >= 50,
         text: `${number(looked)} of ${plural(answer.total, "message")} looked at, ${number(found.length)} found` };
     }, cursor);
-    return { messages: found, cursor: stopped || null, text: unreadable ? `${plural(unreadable, "message")} here cannot be read.` : "" };
+    return { messages: found, cursor: stopped, text: unreadable ? `${plural(unreadable, "message")} here cannot be read.` : "" };
   }, { hides: ["topic"], empty: "No message here." });
   list.work = work;
   return list;
@@ -142,7 +151,7 @@ async function describe(context, state, about) {
   clear(about, `${plural(answer.queueCount, "queue")}, ${answer.cursor ? "more than " : ""}${plural(messages, "message")}`);
   const details = el("details", { class: "panel", open: answer.queueCount <= 8 && !state.tag && !state.sql && innerWidth > 900 },
     el("summary", {}, "Queues and groups"), el("div", { class: "columns even" }, queueTable(context, state, answer), groupTable(context, state, answer)));
-  context.main.querySelector(".histogram").after(details);
+  context.main.querySelector(".histogram")?.after(details);
 }
 
 function queueTable(context, state, first) {

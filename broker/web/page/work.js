@@ -22,7 +22,7 @@ export class Work {
   }
 
   // Ask `step(cursor, signal)` again and again until it returns no cursor; it returns {cursor, part, text}. Returns where
-  // it was stopped, null when it was not.
+  // it was stopped ("" for the start), null when it was not.
   async run(step, cursor = null) {
     this.isStopped = false;
     this.isRunning = true;

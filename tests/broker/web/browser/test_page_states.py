@@ -130,3 +130,44 @@ def test_long_work_shows_how_far_it_is_and_stops(lone: Browser, damaged: Path, m
         lone.click(".work button.stop")
         assert "were not looked at" in lone.see(".preview", "pass").text
         assert not [each for each in lone.all(".work") if each.is_displayed()]
+
+
+def test_a_search_shows_how_far_it_is_stops_and_goes_on(
+    lone: Browser, damaged: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from broker.web.api.asked import Asked
+
+    with serving_page([service_of(MessageStore.open(damaged))]) as origin:
+        lone.server = origin
+        with monkeypatch.context() as slow:  # each answer has the time for one piece of the log, of some hundred
+            slow.setattr(Asked, "allow", lambda self, _milliseconds: setattr(self, "deadline", 0.0))
+            slow.setattr("storage.search.plan.CHUNK_BYTES", 1500)
+            lone.open("search", contains="later 599 ")
+            lone.see(".work .progress-text", "searched ")
+            lone.keep("search-progress")
+            lone.click(".work button.stop")
+            lone.see(".list .end", "Nothing found so far.")
+        lone.click("button.more", "Go on")
+        lone.see(".list .end", "1 message, all there are.")
+        assert "damaged and hold no intact record" in lone.see("main").text
+        lone.keep("search-damaged")
+
+
+@pytest.mark.parametrize(
+    ("parameters", "told", "way_out"),
+    [
+        ({"topic": "oders"}, "the store has no topic oders", "Topics whose name holds this"),
+        ({"topic": "orders", "queueId": 7}, "topic orders has no queue 7", "All queues of this topic"),
+    ],
+)
+def test_a_topic_or_queue_that_is_not_there_is_no_empty_one(
+    lone: Browser, damaged: Path, parameters: dict[str, object], told: str, way_out: str
+) -> None:
+    with serving_page([service_of(MessageStore.open(damaged))]) as origin:
+        lone.server = origin
+        lone.open("topic", **parameters)
+        lone.see(".notice.error", told)
+        lone.see(".chips a", way_out)
+        lone.until(lambda: len(lone.all(".notice")) == 1)
+        assert not lone.all(".histogram, .filters, .list, details")
+        lone.keep("no-such-topic")
