@@ -25,7 +25,7 @@ from storage.consume_queue_ext import LARGEST_ADDRESS, ConsumeQueueExt, ConsumeQ
 from storage.kernels.record import BAD_BODY_CRC, BAD_PROPERTY_CRC, NO_SEGMENT
 from storage.mapped_file import MappedFile
 from storage.open_files import OpenFiles
-from storage.queues.queue import FILLER_SIZE, NO_TIMESTAMP, BoundaryType, ConsumeQueueEntry, Queue, Unit
+from storage.queues.queue import FILLER_SIZE, NO_TIMESTAMP, SCHEDULE_TOPIC, BoundaryType, ConsumeQueueEntry, Queue, Unit
 from storage.queues.queue_end import count_leading, refuse_long_scan
 from storage.queues.queue_files import QueueFile, QueueFiles
 from storage.queues.queue_growth import Known, end_after, end_before
@@ -204,6 +204,7 @@ class ConsumeQueue:
             offsets, codes = units["physical_offset"], units["tags_code"]
             low = codes.astype(np.int64) & 0xFFFFFFFF
             wanted = (low == tag_hash & 0xFFFFFFFF) & (codes > LARGEST_ADDRESS)
+            wanted |= self.topic == SCHEDULE_TOPIC  # of which no unit tells a tag
             for number in np.flatnonzero(codes <= LARGEST_ADDRESS):
                 extension = self.extension_at(int(codes[number]))
                 wanted[number] = extension is None or (extension.tags_code ^ tag_hash) & 0xFFFFFFFF == 0

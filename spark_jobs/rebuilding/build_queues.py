@@ -19,10 +19,11 @@ from storage.batch_consume_queue import UNIT as BATCH_UNIT
 from storage.consume_queue import UNIT
 from storage.queues.batch_queue_builder import BatchQueueBuilder
 from storage.queues.existing_queue import LogExtent, OldQueue
+from storage.queues.queue import SCHEDULE_TOPIC
 from storage.queues.queue_builder import QueueBuilder, QueueSummary
 from storage.queues.queue_ext_builder import QueueExtBuilder
 from storage.queues.queue_file_writer import fsync_tree, sync_file_system
-from storage.queues.queue_plan import LIGHT_PREFIX, SCHEDULE_TOPIC, QueueKey, directory_name
+from storage.queues.queue_plan import LIGHT_PREFIX, QueueKey, directory_name
 from storage.queues.queue_store import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
 from storage.queues.queue_units import units_before
 from storage.segments.dispatch_scan import BATCH, PLAIN

@@ -24,7 +24,8 @@ from spark_jobs.verifying.unit_compare import UnitComparison
 from spark_jobs.verifying.unit_files import UnitFiles
 from storage.batch_consume_queue import UNIT_DTYPE as BATCH_UNIT_DTYPE
 from storage.consume_queue import UNIT_DTYPE
-from storage.queues.queue_plan import LIGHT_PREFIX, SCHEDULE_TOPIC, QueueKey, directory_name
+from storage.queues.queue import SCHEDULE_TOPIC
+from storage.queues.queue_plan import LIGHT_PREFIX, QueueKey, directory_name
 from storage.queues.queue_store import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
 from storage.queues.queue_units import units_before
 from storage.segments.dispatch_scan import BATCH, PLAIN

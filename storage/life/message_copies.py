@@ -18,7 +18,7 @@ from protocol.properties import DLQ_ORIGIN_TOPIC, REAL_TOPIC, RETRY_TOPIC
 from storage.filter.retry import RETRY_PREFIX
 from storage.lookup_call import KeyQuery
 from storage.message_store import MessageStore, QueryAnswer
-from storage.queues.queue_plan import SCHEDULE_TOPIC
+from storage.queues.queue import SCHEDULE_TOPIC
 
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"

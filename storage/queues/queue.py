@@ -22,6 +22,9 @@ NO_TIMESTAMP: Final = -1
 FILLER_SIZE: Final = 0x7FFFFFFF
 """The record size in a filler unit, which stands before the first message of a queue and points to none."""
 
+SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
+"""Where messages of a delay level wait; their units say when they are due in the place of their tag."""
+
 Unit = tuple[int, int, int, int, int]
 """One unit as a pull walks over it: queue offset, queue offset after it, physical offset, record size, tags code."""
 

@@ -18,6 +18,7 @@ from storage.batch_consume_queue import UNIT as BATCH_UNIT
 from storage.consume_queue import UNIT
 from storage.consume_queue_ext import HEAD
 from storage.mapped_file import list_segment_files
+from storage.queues.queue import SCHEDULE_TOPIC
 from storage.queues.queue_ext_builder import END_ROOM
 from storage.queues.queue_store import (
     BATCH_CONSUME_QUEUE,
@@ -38,7 +39,6 @@ _UNIT_SIZES: Final = {CONSUME_QUEUE: UNIT.size, BATCH_CONSUME_QUEUE: BATCH_UNIT.
 _SMALLEST: Final = {**_UNIT_SIZES, CONSUME_QUEUE_EXT: HEAD.size + END_ROOM}
 LARGEST_FILE: Final = (1 << 31) - 1
 LIGHT_PREFIX: Final = "%LMQ%"
-SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 SYSTEM_TOPICS: Final = frozenset(
     {
         "TBW102",

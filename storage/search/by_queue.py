@@ -25,8 +25,10 @@ TRIED: Final = 64
 Offsets = npt.NDArray[np.int64]
 
 
-def offsets_by_queue(snapshot: Snapshot, topic: str, tag: str | None, start: int, stop: int) -> Offsets | None:
-    """Physical offsets in [start, stop), ascending, of a topic's records, perhaps with a tag; None: scan instead."""
+def offsets_by_queue(
+    snapshot: Snapshot, topic: str, tags: tuple[str, ...] | None, start: int, stop: int
+) -> Offsets | None:
+    """Physical offsets in [start, stop), ascending, of a topic's records, perhaps by their tags; None: scan instead."""
     if snapshot.layout.lacks_queues or _lacks_queues(snapshot, topic):
         return None
     found = [np.empty(0, np.int64)]
@@ -39,12 +41,11 @@ def offsets_by_queue(snapshot: Snapshot, topic: str, tag: str | None, start: int
             offsets, sizes = units["physical_offset"], units["size"]
             if ((sizes <= 0) | (sizes == FILLER_SIZE) | (offsets < 0)).any():
                 return None
-            if tag is None:
+            if tags is None:
                 found.append(offsets[(offsets >= start) & (offsets < stop)].astype(np.int64))
         if queue.max_offset == 0 or seen != queue.max_offset - queue.min_offset:  # a file is lost
             return None
-        if tag is not None:
-            found.append(queue.offsets_with_tag(java_hash(tag), start, stop))
+        found += (queue.offsets_with_tag(java_hash(tag), start, stop) for tag in tags or ())
     return ascending(np.concatenate(found))
 
 

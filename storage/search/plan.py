@@ -14,6 +14,7 @@ from storage.search.by_queue import Offsets, dispatched_to, offsets_by_queue
 from storage.search.by_time import offsets_of_times
 from storage.search.chunk import Chunk
 from storage.search.criteria import EARLIEST, Criteria
+from storage.search.required_tags import required_tags
 
 CHUNK_BYTES: Final = 8 << 20
 """Bytes of log searched at once: some milliseconds, after which progress is told."""
@@ -63,10 +64,13 @@ def _narrowed(store: MessageStore, criteria: Criteria) -> tuple[list[Chunk], lis
     if (start, stop) != (log.minimum, log.end):
         notes = [f"of the log, {start} to {stop} was stored in that time, give or take an hour, if clocks were right"]
     if criteria.topic is not None and (covered := min(dispatched_to(snapshot), stop)) > start:
-        by_queue = offsets_by_queue(snapshot, criteria.topic, criteria.tag, start, covered)
-        if by_queue is not None and by_queue.size * COST_OF_RECORD < covered - start:
-            notes.append(f"{by_queue.size} records up to {covered} were found by the queues of {criteria.topic}")
-            return [*listed(log, by_queue, start, covered), *chunks_of(log, covered, stop)], notes
+        by_queue = offsets_by_queue(snapshot, criteria.topic, required_tags(criteria), start, covered)
+        chunks = [] if by_queue is None else list(listed_or_scanned(log, by_queue, start, covered))
+        if by_queue is not None and any(chunk.listed is not None for chunk in chunks):
+            note = f"{by_queue.size} records up to {covered} were found by the queues of {criteria.topic}"
+            is_mixed = any(chunk.listed is None for chunk in chunks)
+            notes.append(f"{note}; segments that are full of them are scanned" if is_mixed else note)
+            return [*chunks, *chunks_of(log, covered, stop)], notes
     return list(chunks_of(log, start, stop)), notes
 
 
@@ -85,13 +89,38 @@ def _pieces(segment: Segment, start: int, stop: int) -> Iterator[Chunk]:
 
 def listed(commit_log: CommitLog, offsets: Offsets, start: int, stop: int) -> Iterator[Chunk]:
     """Pieces that hold the records at some physical offsets, ascending, and together all from ``start`` to ``stop``."""
+    for segment, inside, first, last in _by_segment(commit_log, offsets, start, stop):
+        yield from _listed_in(segment, inside, first, last)
+
+
+def listed_or_scanned(commit_log: CommitLog, offsets: Offsets, start: int, stop: int) -> Iterator[Chunk]:
+    """The same, but where a segment holds so many of the records that to read it is less work it is scanned."""
+    for segment, inside, first, last in _by_segment(commit_log, offsets, start, stop):
+        if inside.size * COST_OF_RECORD < last - first:
+            yield from _listed_in(segment, inside, first, last)
+            continue
+        begin, latest = int(inside[0]), int(inside[-1])
+        end = min(latest - latest % CHUNK_BYTES + CHUNK_BYTES, last)  # where another record is met behind a damaged one
+        yield from _listed_in(segment, inside[:0], first, begin)
+        yield from _pieces(segment, begin, end)
+        yield from _listed_in(segment, inside[:0], end, last)
+
+
+def _by_segment(
+    commit_log: CommitLog, offsets: Offsets, start: int, stop: int
+) -> Iterator[tuple[Segment, Offsets, int, int]]:
+    """Each segment in [start, stop) with those offsets that lie in it, and the part of it that lies in the range."""
     for segment in commit_log.segments:
         first, last = max(start, segment.base_offset), min(stop, segment.end)
-        inside = offsets[np.searchsorted(offsets, first) : np.searchsorted(offsets, last)]
-        for number in range(0, max(inside.size, 1), LISTED_AT_ONCE):
-            piece = inside[number : number + LISTED_AT_ONCE]
-            behind = number + LISTED_AT_ONCE
-            end = int(inside[behind]) if behind < inside.size else last
-            if first < end:
-                yield Chunk(segment, first, end, piece)
-            first = end
+        if first < last:
+            yield segment, offsets[np.searchsorted(offsets, first) : np.searchsorted(offsets, last)], first, last
+
+
+def _listed_in(segment: Segment, inside: Offsets, first: int, last: int) -> Iterator[Chunk]:
+    """Records of one segment, which together are all from ``first`` to ``last``."""
+    for number in range(0, max(inside.size, 1), LISTED_AT_ONCE):
+        behind = number + LISTED_AT_ONCE
+        end = int(inside[behind]) if behind < inside.size else last
+        if first < end:
+            yield Chunk(segment, first, end, inside[number:behind])
+        first = end

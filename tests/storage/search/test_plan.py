@@ -14,6 +14,7 @@ from storage.message_store import MessageStore, StoreOptions
 from storage.search import Criteria, by_queue, by_time, search
 from storage.search import plan as planning
 from storage.search.plan import make_plan
+from storage.search.required_tags import required_tags
 from store_writer import START_TIMESTAMP, StoreWriter
 from strategies import KEYS, TAGS, TOPICS, StorePlan, store_plans
 
@@ -62,6 +63,53 @@ class TestByQueue:
         hits, notes = searched(self.open(writer), Criteria(topic="T", tag="A", contains=b"0"))
         assert hits == self.loop(writer, Criteria(topic="T", tag="A", contains=b"0"))
         assert "6 records up to" in notes
+
+    @pytest.mark.parametrize("where", ["TAGS = 'A'", "a IS NULL AND (TAGS IN ('A', 'none') AND TAGS <> 'B')"])
+    def test_an_expression_that_asks_for_tags_is_narrowed_by_their_hashes(
+        self, writer: StoreWriter, where: str
+    ) -> None:
+        hits, notes = searched(self.open(writer), Criteria(topic="T", where=where))
+        assert hits == self.loop(writer, Criteria(topic="T", where=where))
+        assert len(hits) == 6
+        assert "6 records up to" in notes
+
+    def test_only_what_an_expression_requires_of_tags_narrows(self) -> None:
+        for where in ("TAGS <> 'A'", "TAGS = 'A' OR b = 'x'", "NOT TAGS = 'A'", "TAGS NOT IN ('A')", "b = 'A'"):
+            assert required_tags(Criteria(where=where)) is None, where
+        assert required_tags(Criteria(where="TAGS = 'A'", tag="B")) == ("B",)
+        assert required_tags(Criteria(where=f"{'(' * 40}TAGS = 'A'{' AND b = 1)' * 40}")) == ("A",)
+
+    def test_a_segment_without_the_topic_is_spared_and_one_full_of_it_is_scanned(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(planning, "COST_OF_RECORD", 300)
+        writer = StoreWriter(tmp_path / "store", segment_size=4096)
+        for topic in ("U", "T", "U"):
+            for number in range(60):
+                writer.append(topic if number % 20 > 3 else "V", b"%d" % number, queue_id=number % 4)
+        store = self.open(writer)
+        hits, notes = searched(store, Criteria(topic="T"))
+        assert hits == self.loop(writer, Criteria(topic="T"))
+        assert "48 records up to" in notes
+        assert "segments that are full of them are scanned" in notes
+        plan = make_plan(store, Criteria(topic="T"))
+        assert plan.total_bytes == store.commit_log.end - store.commit_log.minimum
+        read = sum(chunk.size for chunk in plan.chunks if chunk.listed is None)
+        assert 48 * 80 < read < plan.total_bytes / 2
+        assert "scanned" not in searched(store, Criteria(topic="V"))[1]
+
+    def test_a_tag_of_waiting_messages_is_found_though_their_units_hold_times(self, tmp_path: Path) -> None:
+        writer = StoreWriter(tmp_path / "store")
+        for number in range(4):
+            writer.append(
+                "SCHEDULE_TOPIC_XXXX", b"x", tags="AB"[number % 2], properties={"DELAY": "3"}, queue_id=number
+            )
+            writer.append("U", b"x")
+        criteria = Criteria(topic="SCHEDULE_TOPIC_XXXX", tag="A")
+        hits, notes = searched(self.open(writer), criteria)
+        assert hits == self.loop(writer, criteria)
+        assert len(hits) == 2
+        assert "4 records up to" in notes
 
     def test_what_lies_behind_the_last_unit_is_scanned(self, writer: StoreWriter) -> None:
         for number in range(9):
