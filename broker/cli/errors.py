@@ -1,9 +1,12 @@
 """How a command ends: its exit code, and one line on stderr when something is wrong."""
 
+import contextlib
 import functools
+import os
+import select
 import sys
-from collections.abc import Callable
-from typing import NoReturn, ParamSpec, TypeVar
+from collections.abc import Callable, Iterator
+from typing import IO, NoReturn, ParamSpec, TypeVar
 
 import click
 
@@ -14,6 +17,8 @@ FOUND = 0
 NOT_FOUND = 1
 USAGE = 2
 STORE_ERROR = 3
+NOBODY_READS = 141
+"""As shells tell of a command that SIGPIPE ended: who reads its output has gone, as `head` does when it has enough."""
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -43,3 +48,32 @@ def plain_errors(command: Callable[Parameters, Result]) -> Callable[Parameters, 
             fail(str(error), STORE_ERROR)
 
     return run
+
+
+@contextlib.contextmanager
+def ending_with_the_reader() -> Iterator[None]:
+    """End without a word where nobody reads our output any more; what there is to clean up is cleaned up first."""
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        unread = [stream for stream in (sys.stdout, sys.stderr) if _is_unread(stream)]
+        if not unread:  # it was some other connection that broke
+            raise
+        for stream in unread:  # the interpreter flushes once more when it ends
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, stream.fileno())
+            os.close(nowhere)
+        sys.exit(NOBODY_READS)
+
+
+def _is_unread(stream: IO[str]) -> bool:
+    """Whether a stream is a pipe or a connection that nobody will read any more."""
+    try:
+        poll = select.poll()
+        poll.register(stream.fileno(), 0)
+        return bool(poll.poll(0))
+    except (OSError, ValueError):  # of a stream that is no file
+        return False

@@ -1,10 +1,12 @@
-"""A group of commands some of which are imported only when they are asked for."""
+"""A group of commands, some of them imported only when they are asked for; all end where nobody reads on."""
 
 import importlib
 from collections.abc import Mapping
 from typing import Any
 
 import click
+
+from broker.cli.errors import ending_with_the_reader
 
 
 class LazyGroup(click.Group):
@@ -24,3 +26,8 @@ class LazyGroup(click.Group):
             module, attribute = self._later[name].split(":")
             self.add_command(getattr(importlib.import_module(module), attribute), name)
         return super().get_command(context, name)
+
+    def invoke(self, context: click.Context) -> Any:
+        """Run a command until it ends, or until nobody reads what it writes."""
+        with ending_with_the_reader():
+            return super().invoke(context)

@@ -62,8 +62,9 @@ class Rows(Protocol):
     "--out",
     type=click.Path(path_type=Path),
     metavar="PATH",
-    help="Write here; the file is there once it is whole. [default: stdout, for ndjson]",
+    help="Write here, where no file may be yet; it is there once it is whole. [default: stdout, for ndjson]",
 )
+@click.option("--replace", is_flag=True, help="Put the file of --out in the place of one that is there.")
 @store_options
 @plain_errors
 def lookup(
@@ -73,6 +74,7 @@ def lookup(
     kind: str,
     output_format: str,
     out: Path | None,
+    replace: bool,
     **store_arguments: Any,
 ) -> None:
     """Look up the keys and ids in FILE, one a line, in the store in STORE; - is stdin. A million are no trouble.
@@ -86,8 +88,8 @@ def lookup(
     if output_format == "parquet" and out is None:
         raise click.UsageError("--format parquet needs --out")
     check_outside((store,), {"--out": out})
-    if out is not None and out.is_dir():
-        raise ConfigError(f"--out: {out} is a directory, name a file")
+    if out is not None:
+        _check_free(out, replace)
     opened = open_store(store, **store_arguments)
     from storage.search.lookup import Kind, look_up
 
@@ -117,6 +119,14 @@ def lookup(
             part.unlink(missing_ok=True)
     _tell(len(set(wanted)), missing, notes)
     sys.exit(NOT_FOUND if missing else FOUND)
+
+
+def _check_free(out: Path, replace: bool) -> None:
+    """Raise ConfigError where a file would take the place of something that is to stay."""
+    if out.is_dir():
+        raise ConfigError(f"--out: {out} is a directory, name a file")
+    if os.path.lexists(out) and not replace:
+        raise ConfigError(f"--out: {out} is there already: choose another name, or --replace")
 
 
 def _lines(file: str) -> list[str]:

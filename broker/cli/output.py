@@ -313,5 +313,9 @@ def _preview(message: Message) -> str:
 def _print(renderable: Any) -> None:
     from rich.console import Console
 
+    class Output(Console):
+        def on_broken_pipe(self) -> None:
+            raise  # as from any other write; rich would end the process
+
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL
-    Console(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False).print(renderable)
+    Output(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False).print(renderable)

@@ -90,3 +90,15 @@ def test_nothing_is_written_into_a_store_nor_over_a_directory(
     assert outcome.code == 2
     assert reason in outcome.errors
     assert sorted(g1_store.iterdir()) == before
+
+
+def test_a_file_that_is_there_is_replaced_only_when_asked_for_and_only_by_a_whole_one(
+    g1_store: Path, asked: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "found"
+    out.write_text("of yesterday")
+    refused = rocketlens("lookup", g1_store, asked, "--out", out)
+    assert (refused.code, "is there already" in refused.errors) == (2, True)
+    assert out.read_text() == "of yesterday"
+    assert rocketlens("lookup", g1_store, asked, "--out", out, "--replace").code == 1
+    assert len(out.read_text().splitlines()) == HOT + 2

@@ -1,0 +1,48 @@
+"""How commands end: without a word once nobody reads what they write."""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from broker.cli.errors import ending_with_the_reader
+from broker.cli.main import main
+
+UNIQUE_KEY = "FD000000000000000000000000000002708C30946E09687211CE0017"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "search STORE",
+        "search STORE --json",
+        "query STORE --topic TopicTest --key hotkey",
+        "query STORE --topic TopicTest --key hotkey --format msgpack",
+        "view STORE 0",
+        f"life STORE --unique-key {UNIQUE_KEY} --json",
+        "filter STORE --topic TopicTest --tag TagA",
+        "lookup STORE KEYS",
+        "doctor STORE",
+        "doctor STORE --json",
+        "diff STORE STORE",
+    ],
+)
+def test_a_command_whose_output_nobody_reads_ends_quietly(
+    g1_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: str
+) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("hotkey\n")
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "w") as unread:
+        monkeypatch.setattr(sys, "stdout", unread)
+        with pytest.raises(SystemExit) as end:
+            main([{"STORE": str(g1_store), "KEYS": str(keys)}.get(word, word) for word in words.split()])
+    assert end.value.code == 141
+    assert "roken" not in capsys.readouterr().err
+
+
+def test_a_connection_that_breaks_elsewhere_is_no_quiet_end() -> None:
+    with pytest.raises(BrokenPipeError), ending_with_the_reader():
+        raise BrokenPipeError
