@@ -11,7 +11,8 @@ import lz4.frame
 import zstandard
 
 import oracles
-from storage.columns.message_columns import KINDS, Columns, gather
+from storage.columns.message_columns import Columns, gather
+from storage.columns.names import KINDS
 from storage.columns.rows import RowReader
 from storage.columns.texts import TextLists, TextMaps, Texts
 from storage.columns.wanted import Wanted

@@ -9,10 +9,11 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 import click
 
-from protocol.errors import ConfigError
+from protocol.errors import ConfigError, FilterSyntaxError
 from storage.life.delay_levels import DEFAULT_DELAY_LEVELS
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+Value = TypeVar("Value")
 Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 PROFILES: Final = ("auto", "5.5", "classic")
@@ -20,30 +21,30 @@ COUNT: Final = click.IntRange(1, 2**31 - 1)
 DIRECTORY: Final = click.Path(readable=False)
 
 
-def _checked(check: Callable[[str], object]) -> Callable[[click.Context, click.Parameter, str | None], str | None]:
-    """A callback that lets a text through if `check` takes it; its ConfigError is a usage error."""
+def checked(read: Callable[[Any], Value]) -> Callable[[click.Context, click.Parameter, Any], Value | None]:
+    """A callback that gives what `read` makes of a value that was given; what it refuses is a usage error."""
 
-    def callback(_context: click.Context, _parameter: click.Parameter, text: str | None) -> str | None:
+    def callback(_context: click.Context, _parameter: click.Parameter, value: Any) -> Value | None:
         try:
-            if text is not None:
-                check(text)
-        except ConfigError as error:
+            return None if value is None else read(value)
+        except (ConfigError, FilterSyntaxError) as error:
             raise click.BadParameter(str(error)) from error
-        return text
 
     return callback
 
 
-def _check_zone(text: str) -> object:
+def _zone(text: str) -> str:
     from spark_jobs.rebuilding.index_names import parse_zone
 
-    return parse_zone(text)
+    parse_zone(text)
+    return text
 
 
-def _check_delay_levels(text: str) -> object:
+def _delay_levels(text: str) -> str:
     from storage.life.delay_levels import parse_delay_levels
 
-    return parse_delay_levels(text)
+    parse_delay_levels(text)
+    return text
 
 
 def _settings(_context: click.Context, _parameter: click.Parameter, texts: tuple[str, ...]) -> dict[str, str]:
@@ -100,7 +101,7 @@ index_options = _together(
     click.option(
         "--tz",
         "zone",
-        callback=_checked(_check_zone),
+        callback=checked(_zone),
         metavar="ZONE",
         help="Time zone of file names: Asia/Shanghai, +08:00. [default: as the existing names imply, else this "
         "machine's]",
@@ -118,7 +119,7 @@ delay_levels_option = click.option(
     "--delay-levels",
     default=DEFAULT_DELAY_LEVELS,
     show_default=True,
-    callback=_checked(_check_delay_levels),
+    callback=checked(_delay_levels),
     metavar="TEXT",
     help="The broker's messageDelayLevel, which says when messages of the schedule topic are due.",
 )

@@ -42,6 +42,9 @@ EXTRA: Final = "rocketlens[spark]"
 Job = Callable[[dict[str, Any], "Progress", "Launch | None"], "Report"]
 """Runs with the options of its request, and with the JVM that was started ahead, if one was."""
 
+Check = Callable[[dict[str, Any]], None]
+"""Raises ConfigError for options of a request that cannot be; imports no kernels, since nothing is started before."""
+
 
 def rebuild(options: dict[str, Any], progress: "Progress", launch: "Launch | None") -> "Report":
     """Rebuild what the options ask for."""
@@ -73,6 +76,7 @@ def run_command(
     as_json: bool,
     numba_cache: Path | None,
     goes_on: bool = True,
+    check: Check | None = None,
     kernels: tuple[str, ...] = KERNELS,
     **options: Any,
 ) -> NoReturn:
@@ -80,7 +84,9 @@ def run_command(
 
     `goes_on`: another run goes on where one was stopped; `kernels`: modules that import all that the job needs.
     """
-    report = run_job(job, as_json=as_json, numba_cache=numba_cache, goes_on=goes_on, kernels=kernels, **options)
+    report = run_job(
+        job, as_json=as_json, numba_cache=numba_cache, goes_on=goes_on, check=check, kernels=kernels, **options
+    )
     from spark_jobs.commands.show_report import print_report
 
     print_report(report, as_json=as_json)
@@ -93,6 +99,7 @@ def run_job(
     as_json: bool,
     numba_cache: Path | None,
     goes_on: bool = True,
+    check: Check | None = None,
     kernels: tuple[str, ...] = KERNELS,
     **options: Any,
 ) -> "Report":
@@ -100,6 +107,8 @@ def run_job(
     try:
         with _interruptible():
             check_places(options, numba_cache)
+            if check is not None:
+                check(options)
             check_spark()
             progress = _progress(as_json)
             use_numba_cache(numba_cache)

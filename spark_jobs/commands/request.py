@@ -133,8 +133,10 @@ class Report(msgspec.Struct, kw_only=True, rename="camel"):
 
     @property
     def exit_code(self) -> int:
-        """0, or 4 where there was damage, or a verification found anything wrong."""
-        return 4 if self.damages or self.more_damages or not self.details.get("clean", True) else 0
+        """4 with damage, or where a verification found anything wrong; 1 where nothing was to be exported; else 0."""
+        if self.damages or self.more_damages or not self.details.get("clean", True):
+            return 4
+        return 0 if self.details.get("found", True) else 1
 
 
 def _check_profile(profile: str) -> None:

@@ -7,6 +7,7 @@ So everything here is about starting quickly, on the right interpreter and with 
 import contextlib
 import os
 import sys
+import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from importlib.resources import files
@@ -105,12 +106,23 @@ def _start(
         gateway = launch.connect(work / SPARK_LOG) if launch is not None else SparkContext._gateway
         context = SparkContext(conf=conf, gateway=gateway)
     except Exception as error:
-        raise spark_failure("Spark does not start", error, work / SPARK_LOG) from error
+        raise spark_failure("Spark does not start", error, _kept(work / SPARK_LOG)) from error
     context.setLogLevel("ERROR")
     is_shipped = ".zip" in __file__  # spark-submit brought it, to the executors too
     if not (is_local(conf.get("spark.master") or "") or is_shipped):
         context.addPyFile(str(pack_sources(work / "rocketlens-sources.zip")))
     return context
+
+
+def _kept(log: Path) -> Path:
+    """A copy of a log, which stays when a work directory goes in which nothing was done; else the log itself."""
+    try:
+        said = log.read_bytes()
+        with tempfile.NamedTemporaryFile(prefix="rocketlens-spark-", suffix=".log", delete=False) as copy:
+            copy.write(said)
+    except OSError:
+        return log
+    return Path(copy.name)
 
 
 def _stop(launch: Launch | None) -> None:

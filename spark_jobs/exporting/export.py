@@ -8,7 +8,6 @@ A run that was stopped goes on: parts that are finished are kept, as long as the
 """
 
 import os
-import re
 import time
 import zlib
 from collections.abc import Iterable
@@ -17,28 +16,27 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from protocol.errors import ConfigError
+from protocol.errors import ConfigError, RocketLensError
 from spark_jobs.commands.request import Report
 from spark_jobs.engine.progress import Progress, shown
 from spark_jobs.engine.session import run_tasks, spark_context
 from spark_jobs.engine.work_directory import WorkDirectory, write_whole
-from spark_jobs.exporting.export_formats import FORMATS
 from spark_jobs.exporting.export_part import PHASE, ExportTask, export_part
+from spark_jobs.exporting.export_place import MANIFEST, PART, WORK, leave_place, take_place
 from spark_jobs.reading.log_ranges import LogRange, LogRanges, Problem, find_ranges, is_url
 from spark_jobs.scanning.damage import Damage
 from storage.columns.mask import read_mask
-from storage.columns.message_columns import KINDS, check_names
+from storage.columns.names import KINDS, check_names
 from storage.columns.wanted import HIGHEST, LOWEST, Wanted
 from storage.filter.sql92 import parse
 from storage.filter.tag import parse_tag_expression
+from storage.queues.queue_store import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, directories
+from storage.store_config import StoreConfig
 
 if TYPE_CHECKING:
     from spark_jobs.engine.launch import Launch
 
-MANIFEST: Final = "manifest.json"
-WORK: Final = ".rocketlens-work"
 VERSION: Final = 1
-PART: Final = re.compile(rf"part-[0-9]{{20}}\.({'|'.join(FORMATS)})")
 
 
 class ExportRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,16 +91,17 @@ def run_export(request: ExportRequest, progress: Progress, launch: "Launch | Non
     read_mask(request.masked)
     found = find_ranges(request.store, request.commit_log_directories, request.storage)
     out = Path(request.out)
-    _prepare(out, request)
+    made = take_place(out, fresh=request.fresh)
     work = WorkDirectory.open(out / WORK, {"command": "export", **request.identity()}, fresh=request.fresh)
+    resumed = is_up = False
     try:
         tasks = [_task(each, request, wanted, names, work) for each in found.ranges]
         resumed = any(work.done(task.name) for task in tasks)
-        began = time.monotonic()
         with spark_context(
             "export", request.master, work.root, request.settings, launch=launch, warm=export_part.__module__
         ) as context:
-            began = time.monotonic()
+            is_up, began = True, time.monotonic()
+            (out / MANIFEST).unlink(missing_ok=True)
             work.enter(PHASE)
             total = sum(each.size for each in found.ranges)
             with shown(progress, work, PHASE, total, "bytes"):
@@ -110,28 +109,15 @@ def run_export(request: ExportRequest, progress: Progress, launch: "Launch | Non
         steady = time.monotonic() - began
         report = _finish(out, request, found, parts)
         work.remove()
+    except RocketLensError:
+        if not (is_up or resumed):  # nothing is there to go on from
+            work.remove()
+            leave_place(out, made)
+        raise
     finally:
         work.close()
     report.resumed, report.steady_seconds, report.seconds = resumed, steady, time.monotonic() - started
     return report
-
-
-def _prepare(out: Path, request: ExportRequest) -> None:
-    """Make sure that nobody else's files, and no finished export, are in the directory."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        names = sorted(os.listdir(out))
-    except OSError as error:
-        raise ConfigError(f"--out {out}: no directory to write to: {error.strerror or error}") from error
-    if not os.access(out, os.W_OK | os.X_OK):
-        raise ConfigError(f"--out {out}: cannot be written to")
-    foreign = [name for name in names if name not in (MANIFEST, WORK) and not PART.fullmatch(name)]
-    if foreign:
-        raise ConfigError(f"--out {out}: there is {foreign[0]} in it: choose an empty directory")
-    if MANIFEST in names:
-        if not request.fresh:
-            raise ConfigError(f"--out {out}: a finished export is there: choose another place, or --fresh")
-        (out / MANIFEST).unlink()
 
 
 def _task(
@@ -189,10 +175,20 @@ def _finish(out: Path, request: ExportRequest, found: LogRanges, parts: list[dic
         out=request.out,
         bytes=sum(part["log_bytes"] for part in parts),
         messages=records,
-        details={"format": request.format, "parts": len(whole), "partBytes": manifest["bytes"]},
+        details={"format": request.format, "parts": len(whole), "partBytes": manifest["bytes"], "found": records > 0},
         damages=list(_damages(problems)),
         more_damages=more,
+        notes=[] if records else _why_none(request),
     )
+
+
+def _why_none(request: ExportRequest) -> list[str]:
+    """Sentences for who gets no message: that it is so, and which topics the store does not know."""
+    root, places = Path(request.store), (CONSUME_QUEUE, BATCH_CONSUME_QUEUE)
+    known = {*StoreConfig.load(root).topics, *(name for place in places for name in directories(root / place))}
+    # Behind a URL, and beside a log that lies alone, no topics are known.
+    unknown = [topic for topic in request.topics if known and topic not in known]
+    return ["no message of the log is as asked", *(f"the store has no topic {topic}" for topic in unknown)]
 
 
 def _remove_others(out: Path, names: Iterable[str]) -> None:

@@ -6,7 +6,8 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from storage.columns.message_columns import KINDS, OPTIONAL, Columns, Kind
+from storage.columns.message_columns import Columns
+from storage.columns.names import KINDS, OPTIONAL, Kind
 from storage.columns.texts import TextLists, TextMaps, Texts
 
 MILLISECONDS: Final = pa.timestamp("ms", tz="UTC")

@@ -35,7 +35,7 @@ from spark_jobs.reading.log_ranges import LogRange, LogRanges, Problem, find_ran
 from spark_jobs.reading.pushed_filters import push
 from spark_jobs.reading.read_range import read_damage, read_messages, tell
 from spark_jobs.reading.source_options import DAMAGE, SourceOptions, read_options
-from storage.columns.message_columns import KINDS, OPTIONAL, Kind
+from storage.columns.names import KINDS, OPTIONAL, Kind
 from storage.columns.wanted import Wanted
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"

@@ -4,7 +4,6 @@ Of a local store it is known where its log ends, as the server knows it. Of a lo
 looked at, and who reads its last segment finds the end.
 """
 
-import json
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-from protocol.errors import ConfigError, NotAStore, StoreError
+from protocol.errors import NotAStore, StoreError
 from spark_jobs.reading.remote_file import RemoteFile, file_system, said
 from storage.columns.rows import PIECE_BYTES, RowReader
 from storage.columns.wanted import Wanted
@@ -211,14 +210,3 @@ def _without_empty(found: list[tuple[int, int, str]], storage: str) -> list[tupl
             break
         written.pop()
     return written
-
-
-def check_storage(text: str) -> str:
-    """Options of a file system as JSON, or nothing for none; raises ConfigError for a text that is no JSON object."""
-    try:
-        options = json.loads(text or "{}")
-    except ValueError as error:
-        raise ConfigError(f"storage_options: {error}") from error
-    if not isinstance(options, dict):
-        raise ConfigError("storage_options: expected a JSON object")
-    return text

@@ -22,6 +22,17 @@ def file_system(url: str, storage: str) -> tuple[Any, str]:
     return system, str(inner)
 
 
+def check_storage(text: str) -> str:
+    """Options of a file system as JSON, or nothing for none; raises ConfigError for a text that is no JSON object."""
+    try:
+        options = json.loads(text or "{}")
+    except ValueError as error:
+        raise ConfigError(f"storage_options: {error}") from error
+    if not isinstance(options, dict):
+        raise ConfigError("storage_options: expected a JSON object")
+    return text
+
+
 class RemoteFile:
     """An object of an object store, or whatever else is behind a URL."""
 

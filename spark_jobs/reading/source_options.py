@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from protocol.errors import ConfigError
-from spark_jobs.reading.log_ranges import check_storage
-from storage.columns.message_columns import KINDS, check_names
+from spark_jobs.reading.remote_file import check_storage
+from storage.columns.names import KINDS, check_names
 from storage.columns.wanted import HIGHEST, LOWEST, Wanted
 from storage.filter.sql92 import parse
 from storage.filter.tag import parse_tag_expression
@@ -62,7 +62,7 @@ def read_options(options: Mapping[str, str]) -> SourceOptions:
             topics=_topics(given.get("topic")),
             queue_ids=_queue_ids(given.get("queue_id")),
             tags=_tags(given.get("tag")),
-            times=(_time(given, "from", LOWEST), _time(given, "to", HIGHEST)),
+            times=_times(given),
             where=where or None,
         ),
         columns=check_names(_pieces(given.get("columns")) or tuple(KINDS)),
@@ -80,19 +80,32 @@ def _pieces(text: str | None) -> tuple[str, ...]:
 
 
 def _topics(text: str | None) -> frozenset[bytes] | None:
-    return frozenset(topic.encode() for topic in _pieces(text)) if text is not None else None
+    topics = frozenset(topic.encode() for topic in _pieces(text))
+    if text is not None and not topics:
+        raise ConfigError(f"topic: {text!r}, expected names separated by commas")
+    return topics or None
 
 
 def _queue_ids(text: str | None) -> frozenset[int] | None:
     try:
-        return frozenset(map(int, _pieces(text))) if text is not None else None
+        numbers = frozenset(map(int, _pieces(text)))
+        if text is not None and not numbers:
+            raise ValueError
     except ValueError as error:
         raise ConfigError(f"queue_id: {text!r}, expected numbers separated by commas") from error
+    return numbers or None
 
 
 def _tags(text: str | None) -> frozenset[bytes] | None:
     expression = parse_tag_expression(text)
     return None if expression.matches_everything else frozenset(tag.encode() for tag in expression.tags)
+
+
+def _times(given: Mapping[str, str]) -> tuple[int, int]:
+    begin, end = _time(given, "from", LOWEST), _time(given, "to", HIGHEST)
+    if begin > end:
+        raise ConfigError(f"from {given['from']} is after to {given['to']}: no message can be between them")
+    return begin, end
 
 
 def _time(given: Mapping[str, str], name: str, default: int) -> int:

@@ -12,14 +12,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from protocol.errors import ConfigError
-from storage.columns.message_columns import KINDS, Columns
+from storage.columns.message_columns import Columns
+from storage.columns.names import masked_names
 from storage.columns.texts import Places, TextLists, TextMaps, Texts
 
 MASKED: Final = b"***"
-PROPERTY: Final = "properties."
-PROPERTIES_OF: Final = {"keys": "KEYS", "tags": "TAGS", "unique_key": "UNIQ_KEY"}
-MASKABLE: Final = ("body", "keys", "tags", "unique_key", "born_host", "store_host", "properties")
 
 
 @dataclass(frozen=True)
@@ -49,25 +46,8 @@ class Mask:
 
 
 def read_mask(fields: Iterable[str]) -> Mask:
-    """The mask of fields as a person names them: columns, `hosts` for both, `properties.NAME`; raises ConfigError."""
-    columns, properties = set[str](), set[str]()
-    for field in fields:
-        if field.startswith(PROPERTY) and len(field) > len(PROPERTY):
-            properties.add(field.removeprefix(PROPERTY))
-        elif field == "hosts":
-            columns |= {"born_host", "store_host"}
-        elif field in MASKABLE:
-            columns.add(field)
-        else:
-            raise ConfigError(f"no field {field!r} to mask: expected {', '.join(MASKABLE)}, hosts or {PROPERTY}NAME")
-    for column, name in PROPERTIES_OF.items():
-        if column in columns or name in properties or "properties" in columns:
-            columns.add(column)
-            properties.add(name)
-    if "body" in columns:
-        columns.add("body_crc")
-    assert columns <= KINDS.keys()
-    return Mask(frozenset(columns), frozenset(properties))
+    """The mask of fields as a person names them (:func:`storage.columns.names.masked_names`); raises ConfigError."""
+    return Mask(*masked_names(fields))
 
 
 def _masked(texts: Texts) -> Texts:

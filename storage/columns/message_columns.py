@@ -22,15 +22,15 @@ Texts that are no UTF-8 are decoded as Java does; a batch of messages stays one 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from enum import Enum
 from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from protocol.compression import DECOMPRESSED_LIMIT, decompress
-from protocol.errors import ConfigError, CorruptRecord
+from protocol.errors import CorruptRecord
 from protocol.sys_flag import SysFlag, compression_type
+from storage.columns.names import KINDS, Kind
 from storage.columns.rows import Rows
 from storage.columns.texts import (
     Numbers,
@@ -52,48 +52,8 @@ Column: TypeAlias = Numbers | npt.NDArray[np.int32] | Texts | TextLists | TextMa
 MOST_BODY_BYTES: Final = 32 * 1024 * 1024
 """Decompressed bodies beyond so many bytes end a block of columns."""
 
-
-class Kind(Enum):
-    """What a column holds."""
-
-    INT = "i32"
-    LONG = "i64"
-    TIME = "ms"
-    TEXT = "text"
-    TEXTS = "texts"
-    MAP = "map"
-    BYTES = "bytes"
-
-
-KINDS: Final[dict[str, Kind]] = {
-    "topic": Kind.TEXT,
-    "queue_id": Kind.INT,
-    "queue_offset": Kind.LONG,
-    "physical_offset": Kind.LONG,
-    "size": Kind.INT,
-    "store_timestamp": Kind.TIME,
-    "store_host": Kind.TEXT,
-    "born_timestamp": Kind.TIME,
-    "born_host": Kind.TEXT,
-    "unique_key": Kind.TEXT,
-    "keys": Kind.TEXTS,
-    "tags": Kind.TEXT,
-    "properties": Kind.MAP,
-    "flag": Kind.INT,
-    "sys_flag": Kind.INT,
-    "reconsume_times": Kind.INT,
-    "prepared_transaction_offset": Kind.LONG,
-    "body_crc": Kind.INT,
-    "body": Kind.BYTES,
-    "body_error": Kind.TEXT,
-}
-"""All columns, in order."""
-
 PLACED: Final = frozenset({"keys", "tags", "unique_key"})
 """Columns for which properties are looked into when messages are chosen."""
-
-OPTIONAL: Final = frozenset({"unique_key", "tags", "body", "body_error"})
-"""Columns that may be empty."""
 
 _COMPRESSED: Final = int(SysFlag.COMPRESSED)
 _NUMBERS: Final = {
@@ -109,16 +69,6 @@ _NUMBERS: Final = {
     "reconsume_times": (kernel.BODY, -16, 32),
     "prepared_transaction_offset": (kernel.BODY, -12, 64),
 }
-
-
-def check_names(names: Sequence[str]) -> tuple[str, ...]:
-    """The names, each a column's and given once; raises ConfigError."""
-    unknown = [name for name in names if name not in KINDS]
-    if unknown:
-        raise ConfigError(f"no column {unknown[0]!r}: expected some of {', '.join(KINDS)}")
-    if len(set(names)) != len(names):
-        raise ConfigError(f"a column is named twice in {', '.join(names)}")
-    return tuple(names)
 
 
 class Columns(dict[str, Column]):

@@ -4,7 +4,8 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
-from storage.columns.message_columns import KINDS, Column, Columns, Kind
+from storage.columns.message_columns import Column, Columns
+from storage.columns.names import KINDS, Kind
 from storage.columns.texts import TextLists, TextMaps, Texts
 
 

@@ -26,6 +26,9 @@ from storage.segments.log_window import LONGEST_RECORD, LogWindow
 PIECE_BYTES: Final = 8 * 1024 * 1024
 """Read at once, so that what is gathered from it is still in the processor's cache."""
 
+STEPS_BACK: Final = (1 << 20, 1 << 23, 1 << 26)
+"""Bytes before the first offset wanted at which a record is looked for; most are shorter than the first."""
+
 ROWS: Final = 65536
 """Messages of one block at most."""
 
@@ -74,10 +77,11 @@ class RowReader:
 
     def read(self, start: int, stop: int) -> Iterator[Rows]:
         """Blocks of messages whose records start in [start, stop) of the segment, by position."""
-        window, self.position = self._window, start
+        window = self._window
         first, last = (offset - window.base_offset for offset in self._wanted.physical_offsets)
         stop = min(stop, window.size, last + 1)
-        window.move(start)
+        self.position = self._start(start, min(first, stop))
+        window.move(self.position)
         while self.position < stop:
             found, reason, code = self._choose(stop)
             if found is not None and (found := self._filter(found, first)) is not None:
@@ -90,6 +94,19 @@ class RowReader:
                 code = ZEROS
             if code and not self._pass(code, stop):
                 return
+
+    def _start(self, start: int, first: int) -> int:
+        """Where a record starts from which it is not far to `first`, before which none is wanted; else `start`.
+
+        It lies before `first`, so that damage there is met. Where the log ends only who comes from its start can tell.
+        """
+        for distance in () if self._is_last else STEPS_BACK:
+            if first - distance <= start:
+                break
+            found, _ = self._next_intact(first - distance)
+            if 0 <= found <= first:
+                return found
+        return start
 
     def _choose(self, stop: int) -> tuple[Rows | None, int, int]:
         """What is wanted of the window, why that ended, and the code of damage or 0."""

@@ -70,19 +70,37 @@ def test_the_report_tells_files_and_damage(requests: list[ExportRequest], tmp_pa
     [
         ["--format", "xml", "--out", "o"],
         ["--format", "csv"],
-        ["--format", "csv", "--out", "o", "--from", "soon"],
+        *(
+            ["--format", "csv", "--out", "o", *more]
+            for more in (
+                ["--from", "soon"],
+                ["--from", "5", "--to", "4"],
+                ["--where", "a >"],
+                ["--tag", "||"],
+                ["--columns", "topic,nothing"],
+                ["--columns", "topic,topic"],
+                ["--mask", "passwords"],
+                ["--storage-options", "[]"],
+            )
+        ),
     ],
 )
-def test_wrong_usage_is_told_at_once(words: list[str], tmp_path: Path) -> None:
-    assert rocketlens("export", tmp_path, *words).code == 2
-
-
-def test_a_wrong_expression_is_wrong_usage(
-    requests: list[ExportRequest], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_wrong_usage_is_told_before_anything_is_started(
+    words: list[str], g1_store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_jobs.exporting.export.run_export", lambda request, *_: request.wanted)
-    out = tmp_path / "out"
-    assert rocketlens("export", tmp_path, "--format", "csv", "--out", out, "--where", "a >").code == 2
+    monkeypatch.setattr("spark_jobs.engine.session.launch_ahead", lambda *_: pytest.fail("Spark was started"))
+    monkeypatch.setattr(command_run, "compile_apart", lambda *_: pytest.fail("kernels were compiled"))
+    assert rocketlens("export", g1_store, *words).code == 2
+
+
+@pytest.mark.parametrize(("name", "reason"), [("precious", "there is precious in it"), ("manifest.json", "--fresh")])
+def test_a_place_that_is_taken_is_told_before_anything_is_started(
+    name: str, reason: str, g1_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_jobs.engine.session.launch_ahead", lambda *_: pytest.fail("Spark was started"))
+    (tmp_path / name).touch()
+    outcome = rocketlens("export", g1_store, "--format", "csv", "--out", tmp_path)
+    assert (outcome.code, reason in outcome.errors) == (2, True)
 
 
 def test_nothing_is_written_into_a_store(g1_store: Path) -> None:

@@ -70,3 +70,15 @@ def test_the_packed_sources_can_be_imported(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == str(archive / "spark_jobs" / "engine" / "session.py")
     assert set(session.PACKAGES) == {"protocol", "storage", "spark_jobs"}
+
+
+def test_what_spark_said_before_it_failed_to_start_outlives_the_work_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    work = tmp_path / "work"
+    work.mkdir()
+    assert session._kept(work / "spark.log") == work / "spark.log"
+    (work / "spark.log").write_text("no such master")
+    kept = session._kept(work / "spark.log")
+    assert (kept.parent, kept.read_text()) == (tmp_path, "no such master")

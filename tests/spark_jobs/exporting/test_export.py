@@ -21,8 +21,10 @@ from column_rows import expected_rows
 from protocol.errors import ConfigError, FilterSyntaxError
 from spark_jobs.commands.request import Report
 from spark_jobs.engine.progress import Silence
+from spark_jobs.engine.spark_calls import SparkFailed
 from spark_jobs.exporting.export import MANIFEST, ExportRequest, run_export
 from spark_jobs.exporting.export_formats import FORMATS
+from spark_jobs.exporting.export_place import FORMAT_NAMES
 from store_writer import START_TIMESTAMP, StoreWriter
 
 if TYPE_CHECKING:
@@ -119,6 +121,10 @@ READERS = {
 }
 
 
+def test_the_formats_that_are_offered_are_those_that_can_be_written() -> None:
+    assert tuple(FORMATS) == FORMAT_NAMES
+
+
 @pytest.mark.parametrize("format_", list(FORMATS))
 def test_reading_it_back_equals_the_store(
     spark: "SparkContext", store: StoreWriter, g1_store: Path, tmp_path: Path, format_: str
@@ -163,7 +169,9 @@ def test_only_what_is_asked_for_is_written(spark: "SparkContext", store: StoreWr
 
 
 def test_nothing_found_is_an_export_without_parts(spark: "SparkContext", store: StoreWriter, tmp_path: Path) -> None:
-    assert export(store.root, tmp_path, "parquet", topics=("none",)).exit_code == 0
+    report = export(store.root, tmp_path, "parquet", topics=("none", "Orders"), where="n > 1000")
+    assert report.exit_code == 1
+    assert report.notes == ["no message of the log is as asked", "the store has no topic none"]
     assert read_back(tmp_path) == []
 
 
@@ -227,6 +235,21 @@ class TestStopping:
             export(store.root, tmp_path, "ndjson")
         export(store.root, tmp_path, "csv", fresh=True)
         assert len(read_back(tmp_path)) == 70
+
+    @pytest.mark.parametrize("place", ["", "new/out"])
+    def test_a_start_of_spark_that_fails_leaves_everything_as_it_was(
+        self, store: StoreWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+    ) -> None:
+        def fail(*_arguments: object, **_options: object) -> None:
+            raise SparkFailed("Spark does not start: no such master")
+
+        monkeypatch.setattr("spark_jobs.exporting.export.spark_context", fail)
+        for name in ("part-00000000000000000000.csv", MANIFEST) if not place else ():
+            (tmp_path / name).write_text("of yesterday")
+        before = {path: path.is_dir() or path.read_text() for path in tmp_path.rglob("*")}
+        with pytest.raises(SparkFailed):
+            export(store.root, tmp_path / place, "csv", fresh=True)
+        assert {path: path.is_dir() or path.read_text() for path in tmp_path.rglob("*")} == before
 
 
 def stop_after(monkeypatch: pytest.MonkeyPatch, parts: int) -> None:

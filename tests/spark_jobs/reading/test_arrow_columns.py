@@ -9,7 +9,7 @@ from column_rows import expected_rows
 from spark_jobs.reading.arrow_columns import LARGEST_MICROSECONDS, MICROSECONDS, arrow_schema, record_batch
 from spark_jobs.reading.log_ranges import find_ranges
 from spark_jobs.reading.read_range import RangeReader
-from storage.columns.message_columns import KINDS
+from storage.columns.names import KINDS
 from storage.columns.wanted import Wanted
 from store_writer import START_TIMESTAMP, StoreWriter
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import oracles
 from spark_jobs.reading.source_options import NAMES
-from storage.columns.message_columns import KINDS
+from storage.columns.names import KINDS
 
 if TYPE_CHECKING:
     import pytest

@@ -13,7 +13,7 @@ from growing_store import GrowingStore
 from protocol.errors import ConfigError, NotAStore, StoreError
 from spark_jobs.reading.log_ranges import LogRanges, end_of, find_ranges
 from spark_jobs.reading.read_range import RangeReader
-from storage.columns.message_columns import KINDS
+from storage.columns.names import KINDS
 from storage.columns.wanted import Wanted
 from store_writer import StoreWriter
 

@@ -4,7 +4,7 @@ import pytest
 
 from protocol.errors import ConfigError, FilterSyntaxError
 from spark_jobs.reading.source_options import SourceOptions, read_options
-from storage.columns.message_columns import KINDS
+from storage.columns.names import KINDS
 from storage.columns.wanted import HIGHEST, LOWEST, Wanted
 
 
@@ -49,11 +49,20 @@ def test_every_tag_is_no_choice() -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"path": ""}, {"startingOffset": "soon"}, {"maxSegmentsPerTrigger": "0"}, {"table": "all"}, {"to": "never"}],
+    [
+        *({}, {"path": ""}, {"startingOffset": "soon"}, {"maxSegmentsPerTrigger": "0"}, {"table": "all"}),
+        *({"to": "never"}, {"topic": " , "}, {"queue_id": ""}, {"queue_id": "all"}),
+    ],
 )
 def test_what_cannot_be_is_refused(options: dict[str, str]) -> None:
     with pytest.raises(ConfigError):
         read_options({"path": "/s", **options} if options and "path" not in options else options)
+
+
+def test_a_time_that_ends_before_it_begins_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"^from 2024-05-31 is after to 1717000000000: no message"):
+        read_options({"path": "/s", "from": "2024-05-31", "to": "1717000000000"})
+    assert read_options({"path": "/s", "from": "7", "to": "7"}).wanted.times == (7, 7)
 
 
 def test_a_wrong_expression_is_refused() -> None:

@@ -8,7 +8,8 @@ import pytest
 from column_rows import rows_of
 from protocol.errors import ConfigError
 from storage.columns.mask import read_mask
-from storage.columns.message_columns import KINDS, gather
+from storage.columns.message_columns import gather
+from storage.columns.names import KINDS
 from storage.columns.rows import RowReader
 from storage.columns.wanted import Wanted
 from storage.segments.log_window import LocalFile, LogWindow

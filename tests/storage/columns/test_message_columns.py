@@ -9,7 +9,7 @@ import pytest
 from column_rows import read_log_rows, read_rows
 from protocol.errors import ConfigError
 from storage.columns import message_columns
-from storage.columns.message_columns import KINDS, check_names
+from storage.columns.names import KINDS, check_names
 from store_writer import StoreWriter
 
 COMPRESSED = 1

@@ -14,6 +14,7 @@ from column_rows import expected_rows, read_log_rows, read_rows
 from protocol.errors import FilterSyntaxError, StoreError, TruncatedFile
 from storage.columns.rows import RowReader
 from storage.columns.wanted import HIGHEST, LOWEST, Wanted
+from storage.kernels import message_rows as kernel
 from storage.kernels import record as codes
 from storage.segments.damaged_ranges import ZEROS, DamagedRange
 from storage.segments.log_window import LocalFile, LogWindow
@@ -51,6 +52,32 @@ class TestWholeLogs:
         (segment,) = writer.log.segments.values()
         found, damage = read_rows(segment, 0, start=places[2], stop=places[4], is_last=False)
         assert (offsets(found), damage) == (places[2:4], [])
+
+    def test_what_lies_far_before_the_first_offset_wanted_is_not_read(self, tmp_path: Path) -> None:
+        writer = StoreWriter(tmp_path, segment_size=1 << 23)
+        places = [writer.append("T", bytes(100_000)).physical_offset for _ in range(60)]
+        writer.overwrite(places[50] + 4, b"#")
+        writer.close()
+        (segment,) = writer.log.segments.values()
+        for first, expected in ((places[55], places[55:]), (places[50], places[51:]), (places[50] + 1, places[51:])):
+            wanted = Wanted(physical_offsets=(first, HIGHEST))
+            with LogWindow(LocalFile(segment), 0) as window:
+                reader = RowReader(window, wanted)
+                found = [rows.table[kernel.POSITION] + rows.base_offset for rows in reader.read(0, writer.log.end)]
+                assert [offset for each in found for offset in each.tolist()] == expected
+                assert [each.start for each in reader.damage] == [places[50]]  # it lies near before, or behind
+                assert window.bytes_read < writer.log.end / 2
+
+    def test_where_the_log_ends_is_told_by_all_that_is_before(self, tmp_path: Path) -> None:
+        writer = StoreWriter(tmp_path, segment_size=1 << 23)
+        old, new = START_TIMESTAMP, START_TIMESTAMP + 1000
+        for number in range(40):
+            writer.append("T", bytes(100_000), store_timestamp=new if number < 20 else old)
+        writer.overwrite(writer.written[20].physical_offset + 4, b"#")
+        writer.close()
+        (segment,) = writer.log.segments.values()
+        found, _ = read_rows(segment, 0, wanted=Wanted(physical_offsets=(writer.written[39].physical_offset, HIGHEST)))
+        assert found == []
 
 
 @pytest.fixture

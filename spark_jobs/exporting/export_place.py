@@ -1,0 +1,55 @@
+"""Where an export goes: a directory that holds nothing else; looked at before anything is started or loaded."""
+
+import contextlib
+import os
+import re
+from pathlib import Path
+from typing import Final
+
+from protocol.errors import ConfigError
+
+FORMAT_NAMES: Final = ("parquet", "ndjson", "csv", "msgpack")
+MANIFEST: Final = "manifest.json"
+WORK: Final = ".rocketlens-work"
+PART: Final = re.compile(rf"part-[0-9]{{20}}\.({'|'.join(FORMAT_NAMES)})")
+
+
+def check_place(out: Path, *, fresh: bool) -> None:
+    """Raise ConfigError where somebody else's files are, a finished export unless it may be replaced, or no access."""
+    try:
+        names = sorted(os.listdir(out))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise _no_place(out, error) from error
+    if not os.access(out, os.W_OK | os.X_OK):
+        raise ConfigError(f"--out {out}: cannot be written to")
+    foreign = [name for name in names if name not in (MANIFEST, WORK) and not PART.fullmatch(name)]
+    if foreign:
+        raise ConfigError(f"--out {out}: there is {foreign[0]} in it: choose an empty directory")
+    if MANIFEST in names and not fresh:
+        raise ConfigError(f"--out {out}: a finished export is there: choose another place, or --fresh")
+
+
+def take_place(out: Path, *, fresh: bool) -> Path | None:
+    """Check the directory, or make it; the topmost directory that was made, if one was. Raises ConfigError."""
+    check_place(out, fresh=fresh)
+    made = next((each for each in reversed((out, *out.parents)) if not each.exists()), None)
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _no_place(out, error) from error
+    return made
+
+
+def leave_place(out: Path, made: Path | None) -> None:
+    """Remove the directories that were made, as far as nothing is in them."""
+    for each in (out, *out.parents) if made is not None else ():
+        with contextlib.suppress(OSError):
+            each.rmdir()
+        if each == made:
+            return
+
+
+def _no_place(out: Path, error: OSError) -> ConfigError:
+    return ConfigError(f"--out {out}: no directory to write to: {error.strerror or error}")

@@ -1,0 +1,86 @@
+"""The names of a message's columns, and of what of them can be masked: checked without loading a kernel."""
+
+from collections.abc import Iterable, Sequence
+from enum import Enum
+from typing import Final
+
+from protocol.errors import ConfigError
+
+
+class Kind(Enum):
+    """What a column holds."""
+
+    INT = "i32"
+    LONG = "i64"
+    TIME = "ms"
+    TEXT = "text"
+    TEXTS = "texts"
+    MAP = "map"
+    BYTES = "bytes"
+
+
+KINDS: Final[dict[str, Kind]] = {
+    "topic": Kind.TEXT,
+    "queue_id": Kind.INT,
+    "queue_offset": Kind.LONG,
+    "physical_offset": Kind.LONG,
+    "size": Kind.INT,
+    "store_timestamp": Kind.TIME,
+    "store_host": Kind.TEXT,
+    "born_timestamp": Kind.TIME,
+    "born_host": Kind.TEXT,
+    "unique_key": Kind.TEXT,
+    "keys": Kind.TEXTS,
+    "tags": Kind.TEXT,
+    "properties": Kind.MAP,
+    "flag": Kind.INT,
+    "sys_flag": Kind.INT,
+    "reconsume_times": Kind.INT,
+    "prepared_transaction_offset": Kind.LONG,
+    "body_crc": Kind.INT,
+    "body": Kind.BYTES,
+    "body_error": Kind.TEXT,
+}
+"""All columns, in order."""
+
+OPTIONAL: Final = frozenset({"unique_key", "tags", "body", "body_error"})
+"""Columns that may be empty."""
+
+PROPERTY: Final = "properties."
+PROPERTIES_OF: Final = {"keys": "KEYS", "tags": "TAGS", "unique_key": "UNIQ_KEY"}
+MASKABLE: Final = ("body", "keys", "tags", "unique_key", "born_host", "store_host", "properties")
+
+
+def check_names(names: Sequence[str]) -> tuple[str, ...]:
+    """The names, each a column's and given once; raises ConfigError."""
+    unknown = [name for name in names if name not in KINDS]
+    if unknown:
+        raise ConfigError(f"no column {unknown[0]!r}: expected some of {', '.join(KINDS)}")
+    if len(set(names)) != len(names):
+        raise ConfigError(f"a column is named twice in {', '.join(names)}")
+    return tuple(names)
+
+
+def masked_names(fields: Iterable[str]) -> tuple[frozenset[str], frozenset[str]]:
+    """Columns and properties to mask, of fields as a person names them; raises ConfigError.
+
+    A field is a column, `hosts` for both, or `properties.NAME`.
+    """
+    columns, properties = set[str](), set[str]()
+    for field in fields:
+        if field.startswith(PROPERTY) and len(field) > len(PROPERTY):
+            properties.add(field.removeprefix(PROPERTY))
+        elif field == "hosts":
+            columns |= {"born_host", "store_host"}
+        elif field in MASKABLE:
+            columns.add(field)
+        else:
+            raise ConfigError(f"no field {field!r} to mask: expected {', '.join(MASKABLE)}, hosts or {PROPERTY}NAME")
+    for column, name in PROPERTIES_OF.items():
+        if column in columns or name in properties or "properties" in columns:
+            columns.add(column)
+            properties.add(name)
+    if "body" in columns:
+        columns.add("body_crc")
+    assert columns <= KINDS.keys()
+    return frozenset(columns), frozenset(properties)
