@@ -1,6 +1,9 @@
 """Fixtures that every test module may ask for."""
 
-from collections.abc import Iterator
+import os
+import sys
+import threading
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +31,33 @@ TOGETHER = {
     "tests/broker/cli/test_rebuild.py": "Spark",
 }
 """What shares the JVMs of clients, the browser or the Spark session: it stays in one process when there are several."""
+
+
+MEASURED = ("tests/protocol/", "tests/storage/")
+"""The tests that measure coverage: of the packages of their names. Tracing makes Python four times slower, so the
+others run without it, and so do those of them that have plain Python judge whole stores: they are marked `untraced`."""
+
+COMPILED = "tests/storage/kernels/" if not os.environ.get("NUMBA_DISABLE_JIT") else "nothing"
+"""Tests of what cannot be traced."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Have coverage look away from what does not measure it.
+
+    pytest-cov's own marker `no_cover` uncovers another tracer where there are several processes.
+    """
+    is_measured = item.nodeid.startswith(MEASURED) and not item.nodeid.startswith(COMPILED)
+    if is_measured and item.get_closest_marker("untraced") is None:
+        return (yield)
+    tracer, tracer_of_threads = sys.gettrace(), threading.gettrace()
+    sys.settrace(None)
+    threading.settrace(None)
+    try:
+        return (yield)
+    finally:
+        threading.settrace(tracer_of_threads)
+        sys.settrace(tracer)
 
 
 class Scheduling(LoadScopeScheduling):

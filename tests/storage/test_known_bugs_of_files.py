@@ -53,6 +53,7 @@ def check_however_opened(root: Path, records: list[oracles.Record]) -> None:
     check_every_key(served, records)
 
 
+@pytest.mark.untraced
 class TestCrash:
     @pytest.mark.parametrize("index_count", [0, 1, 30, 58, 60, 80, 100, 2**31 - 1, -1])
     def test_an_index_header_behind_or_ahead_of_its_entries_hides_nothing(

@@ -23,6 +23,7 @@ from store_writer import StoreWriter
 from strategies import KEYS, TAGS, TOPICS, StorePlan, store_plans
 
 
+@pytest.mark.untraced
 class TestExactAnswers:
     """ "A record is returned only if it is a valid record at that offset …, its topic matches and its key …" """
 

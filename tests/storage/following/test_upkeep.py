@@ -285,6 +285,7 @@ def all_bytes(store: MessageStore) -> int:
     return store.commit_log.end - store.commit_log.minimum
 
 
+@pytest.mark.untraced
 class TestKeptEntries:
     def test_keys_that_memory_should_not_hold_become_index_files_outside_the_store(self, kept: Kept) -> None:
         before = sorted(path for path in kept.writer.root.rglob("*"))

@@ -26,6 +26,8 @@ from store_queries import KINDS, found
 from store_writer import START_TIMESTAMP, StoreWriter
 from strategies import StorePlan, store_plans
 
+pytestmark = pytest.mark.untraced
+
 SLOTS, ENTRIES = 7, 20
 
 

@@ -46,6 +46,7 @@ def note(kept: Kept, rows: list[Any], **more: Any) -> None:
     (kept.directory / MANIFEST).write_bytes(msgpack.packb(content))
 
 
+@pytest.mark.untraced
 class TestDistrust:
     """What lies in the directory may be of another time, of another log, damaged or made up."""
 
