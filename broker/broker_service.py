@@ -69,8 +69,7 @@ class BrokerService:
         Until told otherwise the service is alone.
         """
         self.brokers = ServedBrokers([self])
-        register = self.options.register
-        self.offsets = ConsumerOffsets(self.store, gives_way=bool(register.name_servers) and register.is_replica)
+        self.offsets = ConsumerOffsets(self.store, gives_way=self.options.register.told_id > 0)
         self.polls = LongPolling(self.store)
         self.subscriptions = Subscriptions(
             self.store, self.clients.filters_of, supports_retry=self.options.filter_support_retry

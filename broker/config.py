@@ -108,6 +108,11 @@ class RegisterOptions:
     is_replica: bool = True
     broker_id: int = REPLICA_ID
 
+    @property
+    def told_id(self) -> int:
+        """The broker id under which real name servers know us; 0 where none is told."""
+        return self.broker_id if self.name_servers and self.is_replica else 0
+
     def check(self, listen: tuple[Endpoint, ...], advertise: Endpoint | None, broker_name: str | None) -> None:
         """Raise `ConfigError` for what no name server or no client could make use of."""
         if not self.name_servers:

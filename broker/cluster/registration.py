@@ -17,9 +17,11 @@ import msgspec
 
 from broker.client import Client, ClientError
 from broker.config import Endpoint, RegisterOptions
+from broker.topic_catalog import READ_ONLY_PERM, find_topic, topic_names
 from protocol.bodies import BrokerData, ClusterInfo, decode_json, encode_json
 from protocol.codes import RequestCode
 from protocol.errors import RocketLensError
+from storage.store_config import DataVersion, TopicConfig
 
 if TYPE_CHECKING:
     from broker.broker_service import BrokerService
@@ -34,7 +36,6 @@ RETRY_SECONDS = 2.0
 
 EXPIRY_MILLISECONDS = 120_000
 FAREWELL_SECONDS = 1.0
-READABLE = 4
 UNREGISTERED_TOPICS = frozenset({"TBW102"})
 """Producers make any topic on a broker that has this one."""
 
@@ -64,8 +65,7 @@ class Registration:
     def __init__(self, service: "BrokerService", options: RegisterOptions, address: Endpoint) -> None:
         """``address`` is where clients reach this server."""
         self._service, self._options = service, options
-        broker_id = options.broker_id if options.is_replica else 0
-        self.entry = Entry(service.cluster, service.broker_name, broker_id, address)
+        self.entry = Entry(service.cluster, service.broker_name, options.told_id, address)
         self._client = Client(connect_timeout_seconds=3.0, timeout_seconds=3.0)
         self._tasks: list[asyncio.Task[None]] = []
         self._told: dict[Endpoint, str] = {}
@@ -104,7 +104,13 @@ class Registration:
                 f"name server {name_server} has {taken} as broker {self.entry.broker_name} "
                 f"with id {self.entry.broker_id} already"
             )
-        body = encode_json(self._body())
+        if known is not None and self._is_acting_master(known):
+            # To register again could cost the broker its routes (point 3); this too tells that we live.
+            version = encode_json(DataVersion())
+            await self._client.call(name_server, RequestCode.QUERY_DATA_VERSION, self.entry.fields(), version)
+            return
+        # With many topics the event loop would stand still meanwhile.
+        body = await asyncio.to_thread(self._encoded_body)
         fields = self.entry.fields() | {
             "haServerAddr": str(Endpoint(self.entry.address.host, self.entry.address.port + 1)),
             "heartbeatTimeoutMillis": str(EXPIRY_MILLISECONDS),
@@ -112,6 +118,11 @@ class Registration:
             "bodyCrc32": str(zlib.crc32(body) & 0x7FFFFFFF),
         }
         await self._client.call(name_server, RequestCode.REGISTER_BROKER, fields | _shared(known), body)
+
+    def _is_acting_master(self, known: BrokerData) -> bool:
+        """Whether a name server has us, as the smallest id of a broker whose replicas stand in for the master."""
+        smallest = min(known.broker_addrs, key=lambda digits: (len(digits), digits), default="")
+        return self._options.is_replica and known.enable_acting_master and smallest == str(self.entry.broker_id)
 
     async def _known(self, name_server: Endpoint) -> BrokerData | None:
         """What the name server knows of the broker name."""
@@ -121,6 +132,9 @@ class Registration:
         except RocketLensError as error:
             raise ClientError(f"name server {name_server} answered no list of brokers: {error}") from error
         return table.get(self.entry.broker_name)
+
+    def _encoded_body(self) -> bytes:
+        return encode_json(self._body())
 
     def _body(self) -> Mapping[str, object]:
         """The topics: none of a replica, which is always accepted and changes nothing (points 2 and 3)."""
@@ -138,17 +152,12 @@ class Registration:
         }
 
     def _topics(self) -> dict[str, object]:
-        """The store's topics, to be read alone; and those that every broker has, for one topic is refused (point 2)."""
-        config = self._service.store.config
-        topics: dict[str, object] = {
-            name: {**msgspec.to_builtins(topic), "perm": READABLE}
-            for name, topic in config.topics.items()
-            if name not in UNREGISTERED_TOPICS
-        }
-        for name in (self.entry.broker_name, self.entry.cluster):
-            own = {"topicName": name, "readQueueNums": 1, "writeQueueNums": 1, "perm": READABLE}
-            topics.setdefault(name, {**own, "topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": False})
-        return topics
+        """What can be read of the store; and what every broker has, for one topic alone is refused (point 2)."""
+        store, cluster = self._service.store, self.entry.cluster
+        own = (self.entry.broker_name, cluster, f"{cluster}_REPLY_TOPIC")
+        names = {*own, *topic_names(store)} - UNREGISTERED_TOPICS
+        topics = {name: find_topic(store, name) or TopicConfig(name, 1, 1) for name in sorted(names)}
+        return {name: {**msgspec.to_builtins(config), "perm": READ_ONLY_PERM} for name, config in topics.items()}
 
     async def _take_off(self, name_server: Endpoint) -> None:
         with contextlib.suppress(RocketLensError, TimeoutError):
@@ -170,7 +179,13 @@ class Registration:
 
 
 def _shared(known: BrokerData | None) -> dict[str, str]:
-    """What each registration sets for all replicas of a broker: as it is (point 1)."""
-    fields = {"enableActingMaster": "true" if known and known.enable_acting_master else "false"}
-    zone = known.zone_name if known else None
-    return fields | {"__ZONE_NAME": zone} if isinstance(zone, str) else fields
+    """What each registration sets for all replicas of a broker: as it is (point 1).
+
+    An `enableActingMaster` that is false is left out, which means the same. With it a name server takes the topics of
+    the smallest id for the broker's, and one with `deleteTopicWithBrokerRegistration` would forget all others when the
+    master is gone.
+    """
+    if known is None:
+        return {}
+    acting = {"enableActingMaster": "true"} if known.enable_acting_master else {}
+    return acting | ({"__ZONE_NAME": known.zone_name} if isinstance(known.zone_name, str) else {})

@@ -101,16 +101,17 @@ class BrokerAdminProcessor:
     @handles(RequestCode.GET_BROKER_CONFIG, EmptyRequestHeader)
     def get_broker_config(self, _header: EmptyRequestHeader, request: Request) -> Response:
         """What of a broker's configuration is true of us, as Java properties; exporting tools need all of these."""
-        address = request.connection.local_address
+        address, options = request.connection.local_address, self._service.options
+        broker_id = options.register.told_id
         properties = {
             "autoCreateSubscriptionGroup": "false",
             "autoCreateTopicEnable": "false",
             "brokerClusterName": self._service.cluster,
             "brokerIP1": address.host,
-            "brokerId": "0",
+            "brokerId": str(broker_id),
             "brokerName": self._service.broker_name,
             "brokerPermission": str(READ_ONLY_PERM),
-            "brokerRole": "ASYNC_MASTER",
+            "brokerRole": "SLAVE" if broker_id else "ASYNC_MASTER",
             # What exportMetrics calls the number of processors.
             "clientCallbackExecutorThreads": str(os.cpu_count() or 1),
             "enablePropertyFilter": "true",
@@ -121,11 +122,11 @@ class BrokerAdminProcessor:
             "maxMessageSize": str(4 * 1024 * 1024),
             "messageDelayLevel": DELAY_LEVELS,
             "msgTraceTopicName": TRACE_TOPIC,
-            "slaveReadEnable": "false",
+            "slaveReadEnable": _java_boolean(broker_id > 0),
             "storePathRootDir": str(self._store.layout.root),
             "traceOn": "true",
             "traceTopicEnable": _java_boolean(TRACE_TOPIC in self._store.config.topics),
-            "useTLS": "false",
+            "useTLS": _java_boolean(options.tls.mode == "enforcing"),
             **{name: str(size) for name, size in file_sizes(self._store.snapshot).items()},
         }
         version = {"counter": 0, "stateVersion": 0, "timestamp": self._service.started_timestamp}

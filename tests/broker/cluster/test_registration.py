@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import shutil
 import zlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -13,59 +14,17 @@ import pytest
 from broker.broker_service import BrokerService
 from broker.cluster.registration import Registration
 from broker.config import Endpoint, RegisterOptions, ServeOptions
+from name_server import NOBODY, NameServer
 from protocol.codes import RequestCode, ResponseCode
-from protocol.command import Command, Response, decode_command, encode_response, ext_fields_of
 from protocol.errors import ConfigError
-from protocol.frame import FrameDecoder
 from storage.message_store import MessageStore
+from store_writer import StoreWriter
 
 ADDRESS = Endpoint("127.0.0.1", 10911)
-NOBODY = b'{"brokerAddrTable":{},"clusterAddrTable":{}}'
 MASTER = (
     b'{"brokerAddrTable":{"broker-a":{"brokerAddrs":{0:"10.0.0.1:10911"%s},"brokerName":"broker-a",'
     b'"cluster":"DefaultCluster","enableActingMaster":true,"zoneName":"z"}},"clusterAddrTable":{}}'
 )
-
-
-class NameServer:
-    """Notes what it is told, and answers as it is set to."""
-
-    def __init__(self) -> None:
-        self.cluster = NOBODY
-        self.register_code = ResponseCode.SUCCESS
-        self.heard: list[tuple[int, dict[str, str], bytes]] = []
-        self.writers: list[asyncio.StreamWriter] = []
-        self._server: asyncio.Server | None = None
-
-    async def start(self, port: int = 0) -> Endpoint:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", port)
-        return Endpoint.of_socket(self._server.sockets[0].getsockname())
-
-    def close(self) -> None:
-        assert self._server is not None
-        self._server.close()
-        for writer in self.writers:
-            writer.transport.abort()
-
-    def told(self, code: int) -> list[tuple[dict[str, str], bytes]]:
-        return [(fields, body) for heard, fields, body in self.heard if heard == code]
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        decoder = FrameDecoder()
-        self.writers.append(writer)
-        while data := await reader.read(65536):
-            for frame in decoder.feed(data):
-                command = decode_command(frame)
-                self.heard.append((command.code, ext_fields_of(command), bytes(command.body)))
-                answer = self._answer(command)
-                writer.write(encode_response(command, answer) + bytes(answer.body))
-
-    def _answer(self, command: Command) -> Response:
-        if command.code == RequestCode.GET_BROKER_CLUSTER_INFO:
-            return Response(body=self.cluster)
-        if command.code == RequestCode.REGISTER_BROKER:
-            return Response(self.register_code, "register broker failed")
-        return Response()
 
 
 @asynccontextmanager
@@ -112,7 +71,6 @@ async def test_a_replica_registers_again_and_again_without_topics_and_takes_itse
         "heartbeatTimeoutMillis": "120000",
         "compressed": "false",
         "bodyCrc32": str(zlib.crc32(body) & 0x7FFFFFFF),
-        "enableActingMaster": "false",
     }
     assert json.loads(body)["topicConfigSerializeWrapper"]["topicConfigTable"] == {}
     assert [fields for fields, _ in name_server.told(RequestCode.UNREGISTER_BROKER)] == [entry]
@@ -128,6 +86,24 @@ async def test_what_the_master_set_for_all_is_set_again(g1_store: Path, monkeypa
         await until(lambda: bool(name_server.told(RequestCode.REGISTER_BROKER)))
         fields, _ = name_server.told(RequestCode.REGISTER_BROKER)[0]
         assert (fields["enableActingMaster"], fields["__ZONE_NAME"]) == ("true", "z")
+
+
+@pytest.mark.asyncio
+async def test_one_that_stands_in_for_the_master_only_says_that_it_lives(
+    g1_store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def alone(name_server: NameServer) -> None:
+        name_server.cluster = (MASTER % b"").replace(b'0:"10.0.0.1:10911"', b'990001:"127.0.0.1:10911"')
+
+    async with registered(g1_store, monkeypatch, alone) as (name_server, registration):
+        await until(lambda: len(name_server.told(RequestCode.QUERY_DATA_VERSION)) >= 2)
+        assert name_server.told(RequestCode.REGISTER_BROKER) == []
+        fields, _ = name_server.told(RequestCode.QUERY_DATA_VERSION)[0]
+        assert fields == registration.entry.fields()
+        # The master is back.
+        name_server.cluster = MASTER % b',990001:"127.0.0.1:10911"'
+        await until(lambda: bool(name_server.told(RequestCode.REGISTER_BROKER)))
+    assert name_server.told(RequestCode.UNREGISTER_BROKER)
 
 
 @pytest.mark.asyncio
@@ -201,6 +177,38 @@ async def test_a_broker_of_its_own_has_the_stores_topics_to_be_read(
     assert {topic["perm"] for topic in topics.values()} == {4}
     recorded = json.loads((g1_store / "config" / "topics.json").read_text())["topicConfigTable"]
     assert {**topics["BulkTopic"], "perm": recorded["BulkTopic"]["perm"]} == recorded["BulkTopic"]
+
+
+def topics_of(store: Path, **names: str) -> dict[str, dict[str, object]]:
+    """What a broker of its own would register of a store."""
+    options = RegisterOptions((ADDRESS,), is_replica=False)
+    service = BrokerService.of(MessageStore.open(store), ServeOptions(store, register=options, **names))  # type: ignore[arg-type]
+    body = Registration(service, options, ADDRESS)._encoded_body()
+    topics: dict[str, dict[str, object]] = json.loads(body)["topicConfigSerializeWrapper"]["topicConfigTable"]
+    return topics
+
+
+def test_topics_that_are_in_the_store_and_in_no_configuration_can_be_read_too(g1_store: Path, tmp_path: Path) -> None:
+    copy = shutil.copytree(g1_store, tmp_path / "copy")
+    for path in (copy / "config").glob("topics.json*"):
+        path.unlink()
+    topics = topics_of(copy)
+    assert topics["BulkTopic"] == {
+        **topics["broker-a"],
+        "topicName": "BulkTopic",
+        "readQueueNums": 4,
+        "writeQueueNums": 4,
+    }
+    assert "%RETRY%CG_FAIL" in topics
+
+
+def test_one_topic_alone_is_never_registered(tmp_path: Path) -> None:
+    """A name server refuses a broker that it does not know and that has but one (remoting-protocol §5.3)."""
+    writer = StoreWriter(tmp_path / "store")
+    writer.append("same")
+    writer.close()
+    (writer.root / "config" / "topics.json").unlink()
+    assert len(topics_of(writer.root, broker_name="same", cluster="same")) == 2
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from asking import Asker
+from asking import BROKER, Asker
+from broker.config import Endpoint, RegisterOptions
 from heartbeats import consumer, heartbeat, subscription
 from store_writer import StoreWriter
 
@@ -93,6 +94,15 @@ def test_the_configuration_has_what_exports_need_and_tells_our_own_names(g1: Ask
     assert set(properties) >= set(EXPORTED)
     assert (properties["brokerName"], properties["brokerClusterName"]) == ("broker-a", "DefaultCluster")
     assert (properties["brokerId"], properties["brokerPermission"], properties["listenPort"]) == ("0", "4", "10911")
+    assert (properties["brokerRole"], properties["slaveReadEnable"]) == ("ASYNC_MASTER", "false")
+    assert properties["useTLS"] == "false"
+
+
+def test_a_replica_says_that_it_is_one_and_under_which_id_name_servers_have_it(g1_store: Path) -> None:
+    register = RegisterOptions((Endpoint("10.0.0.1", 9876),), broker_id=990_007)
+    properties = Asker(g1_store, listen=(BROKER,), register=register).value(26)
+    assert properties["brokerId"] == "990007"
+    assert (properties["brokerRole"], properties["slaveReadEnable"]) == ("SLAVE", "true")
 
 
 @pytest.mark.parametrize(

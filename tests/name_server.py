@@ -1,0 +1,76 @@
+"""A name server for tests, which notes what it is told; the official one is in tests/interop."""
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Iterator
+
+from broker.config import Endpoint
+from protocol.codes import RequestCode, ResponseCode
+from protocol.command import Command, Response, decode_command, encode_response, ext_fields_of
+from protocol.frame import FrameDecoder
+
+NOBODY = b'{"brokerAddrTable":{},"clusterAddrTable":{}}'
+
+
+class NameServer:
+    """Notes what it is told, and answers as it is set to."""
+
+    def __init__(self) -> None:
+        self.cluster = NOBODY
+        self.register_code = ResponseCode.SUCCESS
+        self.heard: list[tuple[int, dict[str, str], bytes]] = []
+        self.writers: list[asyncio.StreamWriter] = []
+        self._server: asyncio.Server | None = None
+
+    async def start(self, port: int = 0) -> Endpoint:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", port)
+        return Endpoint.of_socket(self._server.sockets[0].getsockname())
+
+    def close(self) -> None:
+        assert self._server is not None
+        self._server.close()
+        for writer in self.writers:
+            writer.transport.abort()
+
+    def told(self, code: int) -> list[tuple[dict[str, str], bytes]]:
+        return [(fields, body) for heard, fields, body in self.heard if heard == code]
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        decoder = FrameDecoder()
+        self.writers.append(writer)
+        while data := await reader.read(65536):
+            for frame in decoder.feed(data):
+                command = decode_command(frame)
+                self.heard.append((command.code, ext_fields_of(command), bytes(command.body)))
+                answer = self._answer(command)
+                writer.write(encode_response(command, answer) + bytes(answer.body))
+
+    def _answer(self, command: Command) -> Response:
+        if command.code == RequestCode.GET_BROKER_CLUSTER_INFO:
+            return Response(body=self.cluster)
+        if command.code == RequestCode.REGISTER_BROKER:
+            return Response(self.register_code, "register broker failed")
+        return Response()
+
+
+@contextlib.contextmanager
+def name_server_in_a_thread() -> Iterator[tuple[NameServer, Endpoint]]:
+    """One that goes on while the test waits for a process."""
+    loop, name_server = asyncio.new_event_loop(), NameServer()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        yield name_server, asyncio.run_coroutine_threadsafe(name_server.start(), loop).result(20)
+    finally:
+        asyncio.run_coroutine_threadsafe(_end(name_server), loop).result(20)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+async def _end(name_server: NameServer) -> None:
+    """Close it, and wait for what it does with its connections."""
+    name_server.close()
+    conversations = asyncio.all_tasks() - {asyncio.current_task()}
+    await asyncio.gather(*conversations, return_exceptions=True)
