@@ -99,13 +99,20 @@ class OfficialPair:
 
 @contextlib.contextmanager
 def official_name_server(
-    work: Path, *, host: str = "127.0.0.1", port: int | None = None, version: str = SERVER_VERSION
+    work: Path,
+    *,
+    properties: Mapping[str, str] | None = None,
+    host: str = "127.0.0.1",
+    port: int | None = None,
+    version: str = SERVER_VERSION,
 ) -> Iterator[OfficialProcess]:
-    """A name server; ``work`` gets its configuration and logs."""
+    """A name server; ``work`` gets its configuration and logs, ``properties`` are further lines of the former."""
     address = (host, free_port(host) if port is None else port)
     home = _home(work / "namesrv")
     configuration = home / "namesrv.conf"
-    configuration.write_text(f"bindAddress={host}\nlistenPort={address[1]}\nkvConfigPath={home}/kvConfig.json\n")
+    settings = {"bindAddress": host, "listenPort": str(address[1]), "kvConfigPath": f"{home}/kvConfig.json"}
+    settings |= properties or {}
+    configuration.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
     process = _start("org.apache.rocketmq.namesrv.NamesrvStartup", ["-c", str(configuration)], home, version)
     with _running(
         OfficialProcess(process, address, home), lambda: ask(address, GET_NAMESRV_CONFIG).code == 0

@@ -1,5 +1,6 @@
 """What RocketMQ's dashboard asks for a page, asked by the official client classes as it does: by the VIP port too."""
 
+import base64
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from golden.record.records import Record
+from golden_store import G1
 from interop.conftest import Java
 from interop.jars import SERVER_VERSION
 from interop.java_client import JavaClient, JavaError
@@ -18,6 +20,7 @@ from interop.proxy import RecordingProxy, recording_proxy
 from interop.stages import address_text
 from interop.stored import Stored, as_java_shows, comparable, stored
 from process import serving_process
+from store_writer import StoreWriter
 
 pytestmark = pytest.mark.interop
 
@@ -111,6 +114,23 @@ def test_messages_with_a_key_are_queried_at_each_broker_of_the_route(behind: Beh
     assert places(shown) == sorted((record.queue_id, record.queue_offset) for record in newest)
     main, vip = behind.asked()
     assert (set(main), vip) == ({ROUTE}, [QUERY])
+
+
+def test_the_trace_of_a_message_is_queried_by_its_id_in_the_trace_topic(client: JavaClient, tmp_path: Path) -> None:
+    vectors = [line.split("\t") for line in (G1.parent / "trace-vectors.tsv").read_text("utf-8").splitlines()]
+    told = [
+        (keys, bytes.fromhex(body)) for kind, _, _, keys, body in vectors if kind in ("Pub", "SubBefore", "SubAfter")
+    ]
+    writer = StoreWriter(tmp_path / "traced")
+    for keys, body in told:
+        writer.append("RMQ_SYS_TRACE_TOPIC", body, keys=keys)
+    writer.append("RMQ_SYS_TRACE_TOPIC", b"of another message", keys="another k1")
+    writer.close()
+    with serving_process(writer.root, tmp_path, "--vip", "--state-dir", str(tmp_path / "state")) as server:
+        name_server, (message_id, _, _) = str(server.endpoints[0]), told[0][0].split(" ")
+        shown = client.dashboard(name_server, "message by key", topic="RMQ_SYS_TRACE_TOPIC", key=message_id)
+        assert sorted(base64.b64decode(each["body"]) for each in shown) == sorted(body for _, body in told)
+        client.dashboard(name_server, "close")
 
 
 def test_either_kind_of_id_is_found_without_the_address_in_it(behind: Behind, client: JavaClient) -> None:

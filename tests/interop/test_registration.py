@@ -1,9 +1,11 @@
 """A server of ours in a real cluster: what name server, mqadmin and consumers make of it, with a master and without."""
 
+import asyncio
 import contextlib
 import json
 import re
 import socket
+import threading
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -11,15 +13,27 @@ from typing import Any
 
 import pytest
 
+from broker.broker_service import BrokerService
+from broker.cluster.registration import Registration
+from broker.config import Endpoint, RegisterOptions, ServeOptions
 from interop.conftest import Java
 from interop.flows import ends
 from interop.jars import SERVER_VERSION
 from interop.java_client import JavaClient, Subscription
-from interop.official_broker import G1_PROPERTIES, OfficialPair, official_broker, official_name_server, official_pair
+from interop.mqadmin_commands import OFFSET_ID, UNIQUE_KEY
+from interop.official_broker import (
+    G1_PROPERTIES,
+    OfficialPair,
+    OfficialProcess,
+    official_broker,
+    official_name_server,
+    official_pair,
+)
 from interop.rocketlens_process import rocketlens_serving
 from interop.stages import wait_until
 from interop.stored import Stored, stored
 from interop.wire import ask, encode_request
+from storage.message_store import MessageStore
 
 pytestmark = pytest.mark.interop
 
@@ -30,8 +44,44 @@ NO_TOPICS = (
 )
 TOPIC = "BulkTopic"
 REPLICA = "990001"
+OURS = "127.0.0.1:3"
+OTHER_KINDS = ("orderly", "broadcasting", "lite")
 PREFETCHED = 32
 """Messages of a queue that a consumer has before it takes the first one."""
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "cluster.md"
+GO_ON = {
+    "queryMsgByKey -t TopicTest -k hotkey -m 3": r"#Message ID",
+    f"queryMsgByUniqueKey -t TopicTest -i {UNIQUE_KEY} -s 0 -e 9999999999999": r"Message Body Path:",
+    f"queryMsgById -t TopicTest -i {OFFSET_ID}": r"Message Body Path:",
+    "queryMsgByOffset -t TopicTest -b broker-a -i 2 -o 1": r"Message Body Path:",
+    "topicList": r"TopicTest",
+    "topicRoute -t TopicTest": REPLICA,
+    "topicStatus -t TopicTest": r"broker-a +3 +0 +12",
+    "topicClusterList -t TopicTest": r"DefaultCluster",
+    "statsAll -t TopicTest": r"CG_TAG +44",
+    "consumerProgress -g CG_TAG": r"Consume Diff Total: 44",
+    "getConsumerConfig -g CG_TAG": r"retryMaxTimes",
+    "clusterList": REPLICA,
+    "brokerStatus -c DefaultCluster": r"commitLogMaxOffset",
+    "getBrokerConfig -c DefaultCluster": rf"brokerId += +{REPLICA}",
+}
+"""What mqadmin shows by the real name server without the master: command and what it must print."""
+NEED_THE_MASTER = {
+    "printMsg -t TopicTest": r"The broker\[broker-a\] not exist",
+    "printMsgByQueue -t TopicTest -a broker-a -i 0 -p true": r"The broker\[broker-a\] not exist",
+    "consumeMessage -t TopicTest -b broker-a -i 0 -o 0 -c 3": r"The broker\[broker-a\] not exist",
+    "queryCq -t TopicTest -q 0 -i 0": r"CODE: 3 ",
+    "exportConfigs -c DefaultCluster -f {folder}": r"connect to +failed",
+    "exportMetrics -c DefaultCluster -f {folder}": r"CODE: 3 ",
+}
+"""What asks for the broker with id 0, and how it fails without one."""
+STRICT = {
+    "supportActingMaster": "true",
+    "notifyMinBrokerIdChanged": "true",
+    "deleteTopicWithBrokerRegistration": "true",
+}
+"""A name server that takes what the smallest id registers for the broker's topics, all of them."""
 
 
 @pytest.fixture
@@ -79,6 +129,11 @@ def test_consumers_go_on_without_their_master_and_with_it_again(
         assert {queue["perm"] for queue in route["queueDatas"]} == {6}
         listed = client.mqadmin("clusterList", "-n", name_server.text_address)
         assert [line.split()[2] for line in listed.splitlines() if "broker-a" in line] == ["0", REPLICA]
+        printed = client.mqadmin("getBrokerConfig", "-c", "DefaultCluster", "-n", name_server.text_address)
+        assert re.findall(r"^(?:brokerId|brokerRole) += +(\w+)", printed, re.M)[-2:] in (
+            ["SLAVE", REPLICA],
+            [REPLICA, "SLAVE"],
+        )
 
         group = "CG_failover"
         wanted = {(queue, offset) for queue, end in ends(g1, TOPIC).items() for offset in range(end)}
@@ -86,10 +141,20 @@ def test_consumers_go_on_without_their_master_and_with_it_again(
         push = Subscription("push", group, TOPIC, limit=5, holds=True, cached=1, route_millis=500)
         client.consume(name_server.text_address, {"it": push})
         wait_until(lambda: len(client.look("it").messages) >= 5, "the first messages, from the master")
+        # Consumers send their heartbeats to each replica.
+        connections = ("consumerConnection", "-g", group, "-b", text(ours), "-n", name_server.text_address)
+        wait_until(lambda: "CONSUME_PASSIVELY" in client.mqadmin(*connections), "its heartbeat at ours")
         master.kill()
         wait_until(lambda: brokers(name_server.address) == {REPLICA: text(ours)}, "the master's end")
         client.limit("it", 10**6)
+        others = {kind: Subscription(kind, f"CG_{kind}", TOPIC, route_millis=500) for kind in OTHER_KINDS}
+        client.consume(name_server.text_address, others)
         wait_until(partial(has_all, client, wanted), "all messages, the rest of them from us", seconds=90)
+        for kind in ("broadcasting", "lite"):
+            wait_until(partial(has_all, client, wanted, kind), f"all messages for a {kind} consumer", seconds=90)
+        check_commands(client, name_server, tmp_path)
+        # Its locks are the master's to give.
+        assert client.look("orderly").messages == []
 
         with official_broker(
             g1.root,
@@ -103,32 +168,96 @@ def test_consumers_go_on_without_their_master_and_with_it_again(
             )
             assert client.send(name_server.text_address, TOPIC) == "SEND_OK"
             wait_until(lambda: bool(new_places(client, wanted)), "a message sent after the return", seconds=90)
-            consumed = client.end("it")["it"]
+            wait_until(partial(has_all, client, wanted, "orderly"), "all messages in order, with a master", seconds=90)
+            consumed = client.end("it", *OTHER_KINDS)["it"]
         assert wanted <= set(consumed.places)
     assert REPLICA not in brokers(name_server.address)
 
 
-def test_the_master_says_what_all_its_replicas_share(g1: Stored, tmp_path: Path) -> None:
-    with official_name_server(tmp_path / "official") as name_server, connected(name_server.address) as master:
-        # A master by hand, which lives as long as its connection.
-        fields = {
-            "brokerName": "broker-a",
-            "brokerAddr": "127.0.0.1:1",
-            "clusterName": "DefaultCluster",
-            "brokerId": "0",
-            "haServerAddr": "127.0.0.1:2",
-            "enableActingMaster": "true",
-            "compressed": "false",
-            "bodyCrc32": "0",
-            "__ZONE_NAME": "zone-1",
-        }
-        master.sendall(encode_request(REGISTER, 1, fields, NO_TOPICS))
-        wait_until(lambda: brokers(name_server.address) == {"0": "127.0.0.1:1"}, "the master")
-        with rocketlens_serving(g1.root, tmp_path, "--register", name_server.text_address):
-            wait_until(lambda: REPLICA in brokers(name_server.address), "our registration")
-            shared = asked(name_server.address, GET_CLUSTER)["brokerAddrTable"]["broker-a"]
-            assert (shared["enableActingMaster"], shared["zoneName"]) == (True, "zone-1")
-        assert brokers(name_server.address) == {"0": "127.0.0.1:1"}
+def check_commands(client: JavaClient, name_server: OfficialProcess, tmp_path: Path) -> None:
+    """Run what goes on without the master and what does not, as the documentation has it."""
+    rows = re.findall(r"^\| mqadmin, [^|]+\| ([^|]+) \|$", DOCUMENT.read_text(), re.M)
+    for row, commands in zip(rows, (GO_ON, NEED_THE_MASTER), strict=True):
+        assert set(re.findall(r"`(\w+)`", row)) == {command.split()[0] for command in commands}
+        for command, pattern in commands.items():
+            arguments = command.format(folder=tmp_path / "exported").split()
+            printed = client.mqadmin(*arguments, "-n", name_server.text_address)
+            assert re.search(pattern, printed), printed
+
+
+def as_master(acting: bool) -> bytes:
+    """The registration of a master by hand, which lives as long as its connection."""
+    fields = {
+        "brokerName": "broker-a",
+        "brokerAddr": "127.0.0.1:1",
+        "clusterName": "DefaultCluster",
+        "brokerId": "0",
+        "haServerAddr": "127.0.0.1:2",
+        "enableActingMaster": str(acting).lower(),
+        "compressed": "false",
+        "bodyCrc32": "0",
+        "__ZONE_NAME": "zone-1",
+    }
+    topics = {name: {"topicName": name, "readQueueNums": 4, "writeQueueNums": 4, "perm": 6} for name in ("T", "Other")}
+    body = NO_TOPICS.replace(b'"topicConfigTable":{}', b'"topicConfigTable":' + json.dumps(topics).encode())
+    return encode_request(REGISTER, 1, fields, body)
+
+
+def test_a_replica_repeats_what_its_master_set_and_stands_in_where_a_cluster_wants_that(
+    g1: Stored, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.cluster.registration.REPEAT_SECONDS", 0.1)
+    with official_name_server(tmp_path / "official", properties=STRICT) as name_server:
+        for acting in (True, False):
+            with connected(name_server.address) as master, registering(g1, name_server) as rounds:
+                master.sendall(as_master(acting))
+                wait_until(lambda: brokers(name_server.address) == {"0": "127.0.0.1:1", REPLICA: OURS}, "both")
+                repeated(rounds)
+                shared = asked(name_server.address, GET_CLUSTER)["brokerAddrTable"]["broker-a"]
+                assert (shared["enableActingMaster"], shared["zoneName"]) == (acting, "zone-1")
+                assert route_of(name_server.address, "T") == ({"0": "127.0.0.1:1", REPLICA: OURS}, 6)
+                master.close()
+                wait_until(lambda: brokers(name_server.address) == {REPLICA: OURS}, "the master's end")
+                repeated(rounds)
+                # Nothing that we tell costs the broker its topics.
+                assert route_of(name_server.address, "T") == (({"0": OURS}, 4) if acting else ({REPLICA: OURS}, 6))
+            assert brokers(name_server.address) == {}
+
+
+def repeated(rounds: list[int]) -> None:
+    """Wait until a replica has told of itself some times more."""
+    before = len(rounds)
+    wait_until(lambda: len(rounds) > before + 3, "more registrations")
+
+
+def route_of(name_server: tuple[str, int], topic: str) -> tuple[dict[str, str], int]:
+    """The addresses by id, and what may be done with the queues."""
+    route = asked(name_server, GET_ROUTE, {"topic": topic})
+    (broker,), (queue,) = route["brokerDatas"], route["queueDatas"]
+    return broker["brokerAddrs"], queue["perm"]
+
+
+@contextlib.contextmanager
+def registering(g1: Stored, name_server: OfficialProcess) -> Iterator[list[int]]:
+    """A replica at OURS, without a server behind it; the list grows with each time that it tells of itself."""
+    options = RegisterOptions((Endpoint(*name_server.address),))
+    service = BrokerService.of(MessageStore.open(g1.root), ServeOptions(g1.root, register=options))
+    registration = Registration(service, options, Endpoint.parse(OURS))
+    rounds: list[int] = []
+    tell = registration._tell
+    registration._tell = lambda *told: (rounds.append(1), tell(*told))[1]  # type: ignore[method-assign]
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        loop.call_soon_threadsafe(registration.start)
+        yield rounds
+    finally:
+        asyncio.run_coroutine_threadsafe(registration.stop(), loop).result(20)
+        asyncio.run_coroutine_threadsafe(loop.shutdown_default_executor(), loop).result(20)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
 
 
 def test_a_broker_of_its_own_is_consumed_by_the_real_route(g1: Stored, tmp_path: Path, java: Java) -> None:

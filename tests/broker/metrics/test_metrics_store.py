@@ -1,10 +1,12 @@
 """Figures of the store: what the official tools say of it, and what a damaged or a growing one shows."""
 
 import shutil
+import struct
 from pathlib import Path
 
 import pytest
 
+import oracles
 from broker.broker_service import BrokerService
 from broker.metrics.metrics_collector import Exposition, ServerCollector
 from broker.metrics.metrics_families import FAMILIES
@@ -80,6 +82,19 @@ def test_the_log_and_its_index_are_where_the_official_broker_status_has_them(ser
     )
     assert 0.9 < figure(figures, "index_covered_ratio", broker="broker-a") <= 1
     assert figure(figures, "index_lag_bytes", broker="broker-a") == 0
+
+
+def test_times_and_counts_are_those_of_the_files(service: BrokerService) -> None:
+    root, figures = service.store.layout.root, told(service)
+    records = oracles.read_log(root / "commitlog")
+    # An index file's header has the store times of its first and last message in front.
+    _, newest = struct.unpack_from(">qq", max((root / "index").iterdir()).read_bytes())
+    assert round(figure(figures, "index_last_timestamp_seconds", broker="broker-a") * 1000) == newest
+    last = round(figure(figures, "commit_log_last_timestamp_seconds", broker="broker-a") * 1000)
+    assert newest <= last <= max(record.store_timestamp for record in records)
+    assert figure(figures, "commit_log_segments", broker="broker-a") == len(list((root / "commitlog").iterdir()))
+    assert figure(figures, "topics", broker="broker-a") == len(list((root / "consumequeue").iterdir()))
+    assert figure(figures, "store_live", broker="broker-a") == 0
 
 
 def test_a_store_without_an_index_covers_nothing_until_it_is_scanned(g1_store: Path, tmp_path: Path) -> None:
