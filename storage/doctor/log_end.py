@@ -31,7 +31,7 @@ def check_log_end(store: OpenedStore) -> tuple[list[Finding], list[Range]]:
                 segment.file.path,
                 f"{damage.length} bytes hold no intact record: {reason_of(damage.code)}",
                 "the messages there are lost; all others are served",
-                f"rocketlens view --damaged shows what is left of the first; {NO_COMMAND}",
+                f"{NO_COMMAND}; what is left of the first: {store.command('view --damaged')} {damage.start}",
                 position=damage.start - segment.base_offset,
                 physical_offset=damage.start,
             )

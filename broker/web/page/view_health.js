@@ -74,5 +74,13 @@ function findings(list) {
       finding.physicalOffset !== null ? link("message", { offset: finding.physicalOffset }, " look there") : null),
     el("p", {}, foreign(finding.found)),
     finding.meaning ? el("p", {}, el("b", {}, "Means: "), foreign(finding.meaning)) : null,
-    finding.remedy ? el("p", {}, el("b", {}, "Mends it: "), foreign(finding.remedy, { class: /^rocketlens /.test(finding.remedy) ? "mono command" : "" }), copyButton(finding.remedy)) : null)));
+    finding.remedy ? el("p", {}, el("b", {}, "Mends it: "), remedy(finding.remedy)) : null)));
+}
+
+// A command, alone or behind what there is to say of it, is one that can be copied.
+function remedy(text) {
+  const at = text.search(/(^|: )rocketlens /);
+  if (at < 0) return foreign(text);
+  const start = at ? at + 2 : 0;
+  return [foreign(text.slice(0, start)), foreign(text.slice(start), { class: "mono command" }), copyButton(text.slice(start))];
 }

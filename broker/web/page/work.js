@@ -24,6 +24,7 @@ export class Work {
   // Ask `step(cursor, signal)` again and again until it returns no cursor; it returns {cursor, part, text}. Returns where
   // it was stopped ("" for the start), null when it was not.
   async run(step, cursor = null) {
+    if (this.isStopped) announce("");
     this.isStopped = false;
     this.isRunning = true;
     const late = setTimeout(() => { this.node.hidden = false; }, 250); // what is quick needs no progress

@@ -25,6 +25,7 @@ def test_a_damaged_record_in_an_earlier_segment_is_named_where_it_starts(tmp_pat
     assert (finding.severity, finding.path) == (Severity.ERROR, str(path))
     assert finding.position == finding.physical_offset == written[10].physical_offset
     assert finding.found == f"{written[10].size} bytes hold no intact record: its body does not match its CRC"
+    assert finding.remedy.endswith(f": rocketlens view --damaged {tmp_path} {finding.physical_offset}")
     (left, right) = examine(tmp_path).coverage.log
     assert (left[1], right[0]) == (written[10].physical_offset, written[11].physical_offset)
 

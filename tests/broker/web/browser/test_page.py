@@ -152,6 +152,19 @@ def test_bodies_are_shown_as_text_and_in_hex(browser: Browser) -> None:
     assert "00000000  61 62 63 64 65 66 67 68" in browser.see("pre.hex").text
 
 
+def test_a_body_that_is_cut_says_so_is_saved_whole_and_shown_further(browser: Browser) -> None:
+    browser.open("message", offset=3568)
+    browser.see(".body-panel .row", "The first 66 kB of 200 kB are shown.")
+    browser.run(
+        "URL.createObjectURL = (blob) => { window.savedBytes = blob.size; return '#'; };"
+        "HTMLAnchorElement.prototype.click = function () { window.savedAs = this.download; };"
+    )
+    browser.click(".body-panel button", "Download")
+    browser.until(lambda: browser.run("return [window.savedAs, window.savedBytes]") == ["message-3568.txt", 200_000])
+    browser.click(".body-panel button", "Show up to 4.2 MB")
+    browser.until(lambda: len(browser.see(".body-text pre").text) == 200_000)
+
+
 def test_content_is_searched_for(browser: Browser) -> None:
     browser.open("search")
     browser.see("input[name=contains]").send_keys("hash collide")

@@ -103,6 +103,10 @@ def test_damage_is_marked_in_the_picture_and_told_with_what_mends_it(lone: Brows
         assert "damaged or missing" in label
         assert "Index: 100 %" not in label
         assert "rocketlens rebuild" in lone.see("section[aria-label=Findings]").text
+        # What can be copied is a command and nothing else.
+        commands = lone.texts(".finding .command")
+        assert f"rocketlens view --damaged {damaged} 122320" in commands
+        assert len(lone.all(".finding button.copy")) == len(commands)
         lone.keep("health-damaged")
         lone.click(".finding a[href*='122320']", "look there")
         lone.see("main", "no message there")
@@ -149,6 +153,7 @@ def test_a_search_shows_how_far_it_is_stops_and_goes_on(
             lone.see(".list .end", "Nothing found so far.")
         lone.click("button.more", "Go on")
         lone.see(".list .end", "1 message, all there are.")
+        assert lone.texts("#status") == [""]
         assert "damaged and hold no intact record" in lone.see("main").text
         lone.keep("search-damaged")
 
