@@ -182,7 +182,9 @@ class _Lookup:
         return LookupStep(tuple(matches), Progress(self._searched, total, self._found, seconds), notes)
 
     def _notes(self, incomplete: str | None) -> tuple[str, ...]:
-        told = () if incomplete is None else (f"something may be missing: {incomplete}",)
-        if not self._strays:
-            return told
-        return (*told, f"{self._strays} places that the index or an id names hold no intact message")
+        told = [] if incomplete is None else [f"something may be missing: {incomplete}"]
+        if self._topic is not None and not self._store.queues.has_topic(self._topic):
+            told.append(f"the store has no queue of topic {self._topic}")
+        if self._strays:
+            told.append(f"{self._strays} places that the index or an id names hold no intact message")
+        return tuple(told)

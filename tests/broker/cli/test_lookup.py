@@ -44,6 +44,12 @@ def test_all_found_is_code_0_and_stdin_is_read(g1_store: Path) -> None:
     assert json.loads(outcome.stdout)["uniqueKey"] == UNIQUE_KEY
 
 
+def test_a_topic_that_the_store_does_not_have_is_named(g1_store: Path, asked: Path) -> None:
+    outcome = rocketlens("lookup", g1_store, asked, "--topic", "TopicTst")
+    assert outcome.code == 1
+    assert outcome.errors.startswith("rocketlens: the store has no queue of topic TopicTst\nrocketlens: 0 of 3 found")
+
+
 def test_parquet_holds_the_same_as_the_lines(g1_store: Path, asked: Path, tmp_path: Path) -> None:
     lines, table = tmp_path / "out.ndjson", tmp_path / "out.parquet"
     assert rocketlens("lookup", g1_store, asked, "--out", lines).code == 1
