@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeAlias
 from broker.limits import DEFAULT_LIMITS, Limits
 from broker.security.tls import NO_TLS, TlsOptions
 from protocol.errors import ConfigError
+from storage.outside import check_outside
 
 DEFAULT_PORT = 10911
 """The port of a RocketMQ broker."""
@@ -195,8 +196,7 @@ class ServeOptions:
                 raise ConfigError(f"{name} {value}: expected a number from 1 to {2**31 - 1}")
         if not SMALLEST_FRAME_LIMIT <= self.frame_limit < 2**31:
             raise ConfigError(f"--frame-limit {self.frame_limit}: expected {SMALLEST_FRAME_LIMIT} to {2**31 - 1} bytes")
-        if self.state_directory and self.state_directory.resolve().is_relative_to(self.store.resolve()):
-            raise ConfigError(f"--state-dir {self.state_directory} lies inside the store, which is never written to")
+        check_outside((self.store, *self.commit_log_directories), {"--state-dir": self.state_directory})
         if self.advertise is not None and not self.advertise.port:
             raise ConfigError(f"--advertise {self.advertise}: clients cannot dial port 0")
         for endpoint in self.listen if self.vip else ():

@@ -8,12 +8,12 @@ import click
 import msgspec
 
 from broker.cli.errors import FOUND, NOT_FOUND, plain_errors, say
-from broker.cli.opening import check_outside
 from broker.cli.options import DIRECTORY
 from broker.cli.output import print_table
 from protocol.errors import ConfigError
 from protocol.printable import printable
 from storage.numba_cache import is_writable, use_numba_cache
+from storage.outside import check_outside
 
 if TYPE_CHECKING:
     from storage.diff.compare import Difference

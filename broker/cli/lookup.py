@@ -10,12 +10,13 @@ import click
 import msgspec
 
 from broker.cli.errors import FOUND, NOT_FOUND, plain_errors, say
-from broker.cli.opening import check_outside, open_store
+from broker.cli.opening import open_store
 from broker.cli.options import DIRECTORY, store_options
 from broker.cli.output import json_fields, message_fields
 from broker.cli.search import STOPPED, stopping
 from broker.cli.search_progress import SearchProgress
 from protocol.errors import ConfigError
+from storage.outside import check_outside
 
 if TYPE_CHECKING:
     from storage.search.lookup import Match
@@ -87,7 +88,7 @@ def lookup(
     wanted = _lines(queries)
     if output_format == "parquet" and out is None:
         raise click.UsageError("--format parquet needs --out")
-    check_outside((store,), {"--out": out})
+    check_outside((store, *(store_arguments["commit_log_directories"] or ())), {"--out": out})
     if out is not None:
         _check_free(out, replace)
     opened = open_store(store, **store_arguments)

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 
 from protocol.errors import ConfigError
 from storage.numba_cache import compile_apart, is_writable, use_numba_cache
+from storage.outside import check_outside
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable
 
     from storage.message_store import MessageStore
     from storage.store_state import StoreIdentity
@@ -49,7 +50,9 @@ def open_store(
     """
     if (index_slots is None) != (index_entries is None):
         raise ConfigError("--index-slots and --index-entries are given together or not at all")
-    check_outside((path,), {"--state-dir": state_directory, "--numba-cache": numba_cache})
+    check_outside(
+        (path, *(commit_log_directories or ())), {"--state-dir": state_directory, "--numba-cache": numba_cache}
+    )
     if state_directory is not None and not is_writable(state_directory):
         raise ConfigError(f"--state-dir {state_directory}: cannot be written to")
     if stays:
@@ -75,14 +78,6 @@ def open_store(
         return MessageStore.open(path, options)
     finally:
         gc.enable()
-
-
-def check_outside(stores: "Iterable[Path]", places: "Mapping[str, Path | None]") -> None:
-    """Raise `ConfigError` for a file or directory to write to, by its option, that is a store or lies inside one."""
-    for option, place in places.items():
-        for store in stores:
-            if place is not None and place.resolve().is_relative_to(store.resolve()):
-                raise ConfigError(f"{option} {place} lies inside the store, where nothing is ever written")
 
 
 def load_code(numba_cache: Path | None, more: tuple[str, ...] = ()) -> None:

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 import click
 
 from broker.cli.errors import plain_errors
-from broker.cli.opening import ENTRIES, check_outside, load_code, open_store
+from broker.cli.opening import ENTRIES, load_code, open_store
 from broker.cluster.several_stores import describe_names, settle_names
 from broker.config import ServeOptions
+from storage.outside import check_outside
 from storage.process_memory import release_library_pages
 
 if TYPE_CHECKING:
@@ -97,7 +98,8 @@ def run_server(all_options: AllOptions, numba_cache: Path | None) -> int:
             _serve_here(all_options, numba_cache, shared, announce)
             return 0
         for each in all_options:
-            check_outside((each.store,), {"--state-dir": each.state_directory, "--numba-cache": numba_cache})
+            stores = (each.store, *each.commit_log_directories)
+            check_outside(stores, {"--state-dir": each.state_directory, "--numba-cache": numba_cache})
         load_code(numba_cache, MODULES if options.http is None else MODULES + WEB_MODULES)
         release_library_pages()
         work = partial(_work, all_options, numba_cache, shared)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from broker.config import Endpoint, ServeOptions
 from protocol.errors import ConfigError
+from storage.outside import check_outside
 
 if TYPE_CHECKING:
     from storage.store_state import StoreIdentity
@@ -57,12 +58,7 @@ def _check_several(stores: Sequence[Path], options: ServeOptions) -> None:
     """Raise `ConfigError` for what one store alone may have."""
     if options.commit_log_directories:
         raise ConfigError("--commit-log is for one store; serve this one by a command of its own")
-    if options.state_directory is not None:
-        for store in stores:
-            if options.state_directory.resolve().is_relative_to(store.resolve()):
-                raise ConfigError(
-                    f"--state-dir {options.state_directory} lies inside {store}, which is never written to"
-                )
+    check_outside(stores, {"--state-dir": options.state_directory})
     places: dict[Path, Path] = {}
     for store in stores:
         place = store.resolve()

@@ -20,6 +20,7 @@ from protocol.errors import ConfigError, FilterSyntaxError, RocketLensError
 from protocol.printable import one_line
 from spark_jobs.engine.class_archive import find_java
 from storage.numba_cache import compile_apart, use_numba_cache
+from storage.outside import check_outside
 
 if TYPE_CHECKING:
     from spark_jobs.commands.request import Report
@@ -125,15 +126,14 @@ def run_job(
 
 def check_places(options: dict[str, Any], numba_cache: Path | None) -> None:
     """Raise ConfigError where something would be written into a store that is to stay as it is, or into its midst."""
-    store = Path(options["store"]).resolve()
-    out, work = options.get("out"), options.get("work")
-    if out is not None and Path(out).resolve() == store:
-        raise ConfigError("--out is the store itself: leave it out to replace the store's own files")
-    if out is not None and options.get("drop_backup"):
-        raise ConfigError("--drop-backup and --out exclude each other: with --out nothing is replaced")
-    for option, directory in (("--out", out), ("--work", work), ("--numba-cache", numba_cache)):
-        if directory is not None and Path(directory).resolve().is_relative_to(store):
-            raise ConfigError(f"{option} {directory} lies inside the store: choose a directory beside it")
+    stores = [Path(path) for path in (options["store"], *options.get("commit_log_directories", ()))]
+    out, work = (Path(options[name]) if options.get(name) else None for name in ("out", "work"))
+    if out is not None and "drop_backup" in options:
+        if out.resolve() == stores[0].resolve():
+            raise ConfigError("--out is the store itself: leave it out to replace the store's own files")
+        if options["drop_backup"]:
+            raise ConfigError("--drop-backup and --out exclude each other: with --out nothing is replaced")
+    check_outside(stores, {"--out": out, "--work": work, "--numba-cache": numba_cache})
 
 
 def check_spark() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TextIO
 
 from protocol.printable import one_line
-from spark_jobs.commands.amounts import amount_text, clock_text, count_text, rate_text, share_text
+from storage.amounts import amount_text, clock_text, count_text, rate_text, share_text
 
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress

@@ -8,9 +8,9 @@ import click
 import msgspec
 
 from protocol.printable import one_line
-from spark_jobs.commands.amounts import bytes_text, count_text, duration_text, rate_text
 from spark_jobs.commands.request import Report
 from spark_jobs.verifying.findings import Finding
+from storage.amounts import bytes_text, count_text, duration_text, rate_text
 
 MOST_TOLD: Final = 20
 """Places of damage, and findings, that a person is told; a program is told all that are listed."""

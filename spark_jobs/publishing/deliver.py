@@ -17,6 +17,7 @@ from spark_jobs.publishing.stage import stage_kept
 from spark_jobs.publishing.store_lock import StoreLock
 from spark_jobs.scanning.source import Source
 from storage.direct_writer import fsync_directory
+from storage.outside import is_inside
 from storage.queues.queue_store import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
 from storage.store_layout import CHECKPOINT, INDEX
 
@@ -28,7 +29,7 @@ Request = RebuildRequest | CompactRequest
 def check_out(request: Request) -> None:
     """Raise ConfigError where --out is in the store, or in the way of what it holds already; make it."""
     out = Path(request.target)
-    if out.resolve().is_relative_to(Path(request.store).resolve()):
+    if is_inside(out, Path(request.store)):
         raise ConfigError(f"--out {out} lies in the store, which stays as it is; leave --out away to replace")
     there = [name for name in PUBLISHED if os.path.lexists(out / name)]
     if there:

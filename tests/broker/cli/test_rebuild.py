@@ -121,6 +121,7 @@ def test_choices_that_are_spelled_twice_are_the_same() -> None:
         (["verify", "/store", "--commit-log", "/a,,/b"], "'/a,,/b' has an empty directory name"),
         (["verify", "/store", "--numba-cache", "/store/x"], "--numba-cache /store/x lies inside the store"),
         (["verify", "/store", "--work", "/store/config"], "--work /store/config lies inside the store"),
+        (["verify", "/store", "--commit-log", "/a,/log", "--work", "/log/w"], "--work /log/w lies inside /log"),
         (["rebuild", "all", "/store", "--out", "/store"], "--out is the store itself"),
         (["rebuild", "all", "/store", "--out", "/a/../store/new"], "--out /a/../store/new lies inside the store"),
         (["compact", "index", "/store", "--out", "/o", "--drop-backup"], "--drop-backup and --out exclude each other"),

@@ -178,5 +178,5 @@ def test_messages_are_written_aside_of_the_line_on_a_terminal(monkeypatch: pytes
         with progress.aside():
             terminal.write("a message\n")
         progress.show(Progress(2 * 10**9, 2 * 10**9, 3, 2.0))
-    assert "searched 1.0 GB of 2.0 GB (50 %), 3 found, 1.0 GB/s, 1 s left" in terminal.getvalue()
+    assert "searched 1 of 2 GB (50 %), 3 found, 1 GB/s, 0:00:01 left" in terminal.getvalue()
     assert "a message\n" in terminal.getvalue()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from spark_jobs.commands.amounts import (
+from storage.amounts import (
     amount_text,
     bytes_text,
     clock_text,
