@@ -26,8 +26,8 @@ from benchmarks.server_process import ServerProcess, children_of, cpu_ns, free_p
 from benchmarks.store_plan import StoreParameters, StorePlan
 from benchmarks.workload import build_requests
 
-COUNTS = {"view": 60_000, "key": 30_000, "unique": 30_000}
-"""Requests a slice: some tenths of a second."""
+COUNTS = {"view": 150_000, "key": 60_000, "unique": 60_000}
+"""Requests a slice: about a second."""
 
 CONNECTIONS = 16
 IN_FLIGHT = 4

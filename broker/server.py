@@ -36,6 +36,7 @@ from broker.security.guard import Guard, GuardedDispatcher
 from broker.security.reception import Reception
 from broker.security.tls import watched_context
 from broker.security.watched_files import WATCH_SECONDS, Watched
+from broker.workers.core_sharing import LOOK_SECONDS, CoreSharing
 from broker.workers.member import OWNED_CODES, Member
 from broker.workers.owner import Owner
 from protocol.errors import RocketLensError
@@ -73,9 +74,22 @@ async def serve_until_told(servers: "Sequence[Server]", announce: Callable[[], N
         gc.collect()
         gc.freeze()
         announce()
+        if any(server.has_colleagues for server in servers):
+            _share_the_core(loop, servers)
         await stop_asked.wait()
     finally:
         await asyncio.gather(*(server.stop() for server in servers))
+
+
+def _share_the_core(loop: asyncio.AbstractEventLoop, servers: "Sequence[Server]") -> None:
+    """Look again and again how this thread is to be scheduled beside those of other workers."""
+    sharing = CoreSharing()
+
+    def look() -> None:
+        sharing.look(sum(server.connections for server in servers))
+        loop.call_later(LOOK_SECONDS, look)
+
+    look()
 
 
 def publish_all(servers: "Sequence[Server]") -> None:
@@ -144,6 +158,16 @@ class Server:
     def is_idle(self) -> bool:
         """Whether no thread of the pool is at work."""
         return self._dispatcher.is_idle and (self._web is None or self._web.site.is_idle)
+
+    @property
+    def has_colleagues(self) -> bool:
+        """Whether other worker processes serve the same store."""
+        return self._colleagues is not None
+
+    @property
+    def connections(self) -> int:
+        """How many connections are open."""
+        return len(self._settings.open)
 
     def _make_dispatcher(self, service: BrokerService) -> Dispatcher:
         processors, threads = build_processors(service), self._options.lookup_threads

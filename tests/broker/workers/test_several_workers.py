@@ -20,7 +20,7 @@ from golden_frames import value_of
 from heartbeats import consumer, heartbeat, subscription
 from process import ROOT, Serving, owner_of, serving_process
 from protocol.codes import ResponseCode
-from protocol.command import ext_fields_of
+from protocol.command import encode_request, ext_fields_of
 
 pytestmark = pytest.mark.asyncio
 
@@ -239,3 +239,27 @@ async def test_each_worker_gets_every_address_and_no_other_server_any() -> None:
     finally:
         for listeners in bound:
             close_listeners(listeners)
+
+
+async def test_workers_share_their_cores_while_several_clients_keep_them_busy(server: Serving) -> None:
+    route = encode_request(105, {"topic": "TopicTest"}, opaque=1)
+    count = 300
+
+    async def is_any_sharing() -> bool:
+        for client in clients:
+            client.writer.write(route * count)
+        for client in clients:
+            await client.reader.readexactly(length * count)
+        return any(os.sched_getscheduler(worker) == os.SCHED_BATCH for worker in server.workers)
+
+    async def is_none() -> bool:
+        return all(os.sched_getscheduler(worker) == os.SCHED_OTHER for worker in server.workers)
+
+    async with clients_of(server) as clients:
+        clients[0].writer.write(route)
+        start = await clients[0].reader.readexactly(4)
+        length = len(start) + int.from_bytes(start)
+        await clients[0].reader.readexactly(length - len(start))
+        assert await is_none()
+        await eventually(is_any_sharing)
+        await eventually(is_none)
