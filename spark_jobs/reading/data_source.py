@@ -5,8 +5,9 @@
     spark.read.format("rocketlens").option("topic", "TopicTest").load("/path/to/store")
 
 Columns are those of :mod:`storage.columns.message_columns`; times are timestamps. Spark tells a Python data source
-nothing of the columns that a query needs, so who wants few says so, by the option `columns` or by a schema. Filters on
-topic, tags, queue_id, queue_offset, physical_offset and store_timestamp are decided where records are read.
+nothing of the columns that a query needs, so who wants few says so, by the option `columns` or by a schema. With the
+option `push_filters` filters on topic, tags, queue_id, queue_offset, physical_offset and store_timestamp are decided
+where records are read; not without, since Spark applies them to other queries of the same frame too.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -96,7 +97,8 @@ class RocketLensDataSource(DataSource):
         options = read_options(self.options)
         if options.table == DAMAGE:
             return DamageReader(options)
-        return MessageReader(options, check_schema(schema))
+        reader = PushingReader if options.pushes_filters else MessageReader
+        return reader(options, check_schema(schema))
 
     def streamReader(self, schema: StructType) -> Any:  # noqa: N802 — pyspark's name
         """A reader that follows a store."""
@@ -114,12 +116,6 @@ class MessageReader(DataSourceReader):
     def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
         self._options, self._schema, self._wanted = options, schema, options.wanted
 
-    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802 — pyspark's name
-        """Take over what can be decided where records are read; what is left is Spark's."""
-        wanted, left = push(filters)
-        self._wanted = self._wanted.and_(wanted)
-        return left
-
     def partitions(self) -> Sequence[InputPartition]:
         """The segments that may hold a message wanted."""
         found = find_ranges(self._options.path, self._options.commit_log, self._options.storage)
@@ -130,6 +126,16 @@ class MessageReader(DataSourceReader):
         """The messages of one segment."""
         if isinstance(partition, LogPartition) and partition.range is not None:
             yield from read_messages(partition.range, self._wanted, self._schema, fails_fast=self._options.fails_fast)
+
+
+class PushingReader(MessageReader):
+    """The same, told of Spark's filters. Spark keeps what one query has pushed for all that the same frame is asked."""
+
+    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802 — pyspark's name
+        """Take over what can be decided where records are read; what is left is Spark's."""
+        wanted, left = push(filters)
+        self._wanted = self._wanted.and_(wanted)
+        return left
 
 
 class DamageReader(DataSourceReader):

@@ -21,7 +21,7 @@ DAMAGE: Final = "damage"
 NAMES: Final = frozenset(
     {
         *("path", "topic", "tag", "queue_id", "from", "to", "where", "columns", "mode", "table", "commit_log"),
-        *("storage_options", "startingoffset", "maxsegmentspertrigger"),
+        *("storage_options", "startingoffset", "maxsegmentspertrigger", "push_filters"),
     }
 )
 
@@ -39,6 +39,7 @@ class SourceOptions:
     storage: str = ""
     starting_offset: str = "earliest"
     most_segments: int | None = None
+    pushes_filters: bool = False
 
     @property
     def fails_fast(self) -> bool:
@@ -72,6 +73,7 @@ def read_options(options: Mapping[str, str]) -> SourceOptions:
         storage=check_storage(given.get("storage_options", "")),
         starting_offset=_starting_offset(given.get("startingoffset", "earliest")),
         most_segments=_count(given.get("maxsegmentspertrigger")),
+        pushes_filters=_one_of(given, "push_filters", ("false", "true")) == "true",
     )
 
 

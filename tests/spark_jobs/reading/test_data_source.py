@@ -103,7 +103,7 @@ CONDITIONS = [
 def test_a_filter_finds_the_same_wherever_it_is_decided(
     session: "SparkSession", store: StoreWriter, whole: "DataFrame", condition: str
 ) -> None:
-    found = [row["physical_offset"] for row in rows_of(load(session, store.root).where(condition))]
+    found = [row["physical_offset"] for row in rows_of(load(session, store.root, push_filters="true").where(condition))]
     assert found == [row["physical_offset"] for row in rows_of(whole.where(condition))]
 
 
@@ -113,10 +113,18 @@ def whole(session: "SparkSession", store: StoreWriter) -> "DataFrame":
     return session.createDataFrame(load(session, store.root).toArrow()).cache()
 
 
+def test_a_frame_that_is_asked_several_times_forgets_no_rows(session: "SparkSession", store: StoreWriter) -> None:
+    frame = load(session, store.root)
+    orders, payments = (frame.where(f"topic = '{topic}'") for topic in ("Orders", "Payments"))
+    assert (orders.count(), frame.count(), orders.union(payments).count(), payments.count()) == (40, 80, 80, 40)
+
+
 def test_filters_on_places_and_topics_are_decided_where_records_are_read(
     session: "SparkSession", store: StoreWriter
 ) -> None:
-    frame = load(session, store.root).where("topic = 'Orders' AND queue_id = 1 AND queue_offset < 9")
+    frame = load(session, store.root, push_filters="true").where(
+        "topic = 'Orders' AND queue_id = 1 AND queue_offset < 9"
+    )
     plan = frame._jdf.queryExecution().executedPlan().toString()
     assert "Filter (" not in plan
 
