@@ -35,7 +35,7 @@ test: .dev
 	@tests/setup.sh java
 	@tests/setup.sh clients
 	@tests/setup.sh browser
-	$(BIN)/python tests/compile_kernels.py & \
+	$(BIN)/python tests/support/compile_kernels.py & \
 		NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q --cov --cov-report= tests/storage/kernels && wait $$!
 	$(BIN)/python -m pytest -m 'not soak' -n $(PROCESSES) --cov --cov-append --cov-report=term \
 		--cov-fail-under=85 --durations=40
@@ -73,7 +73,7 @@ record: .dev
 	$(BIN)/python tests/golden/record/record.py
 
 docs: .dev
-	PYTHONPATH=. $(BIN)/python tests/cli_reference.py >docs/cli.md
+	PYTHONPATH=. $(BIN)/python tests/support/cli_reference.py >docs/cli.md
 
 # Universal locks (every platform, every Python from 3.11) with hashes. Nothing of this machine's configuration gets in.
 LOCK := $(BIN)/uv pip compile --quiet --no-config --universal --generate-hashes --python-version 3.11 \

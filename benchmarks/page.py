@@ -27,7 +27,7 @@ from benchmarks.measure import ROOT
 from benchmarks.report import machine
 from benchmarks.server_process import ServerProcess, free_port, rocketlens_command
 
-sys.path.insert(0, str(ROOT / "tests"))
+sys.path.insert(0, str(ROOT / "tests" / "support"))
 
 TOPICS, QUEUES, SEGMENTS = 125, 8, 100
 SEGMENT_BYTES = 128 * 1024

@@ -1,7 +1,7 @@
 """Numba kernels on arrays: scan a segment, hash keys, walk a chain, build slots.
 
 They know no objects, so that the server and the Spark jobs share them; each has a plain-Python oracle in
-`tests/oracles.py`.
+`tests/support/oracles.py`.
 
 numba keeps a compiled kernel as long as the kernel's own file stays the same, but a kernel contains what it calls from
 the other files. So the cache directory is narrowed here, before any kernel is compiled, to one that bears the digest of

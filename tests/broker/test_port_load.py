@@ -50,7 +50,7 @@ def p99(measured: list[float]) -> float:
 
 def under_load(worker: Path, endpoint: Endpoint, load: tuple[int, int, int, float]) -> tuple[int, list[float], int]:
     """Descriptors, waits of one client and private memory of the server while the load is on."""
-    command = [sys.executable, str(ROOT / "tests" / "port_load.py"), *map(str, (endpoint.port, *load))]
+    command = [sys.executable, str(ROOT / "tests" / "support" / "port_load.py"), *map(str, (endpoint.port, *load))]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)}
     ) as run:

@@ -1,7 +1,7 @@
 """Every field of every layout of a store, with other values in it: what is whole is answered, what is not is named.
 
-The list is printed by `python tests/damage_cases.py`. A small part of the product runs with the other tests, all of it,
-every bit too, with `make soak`.
+The list is printed by `python tests/support/damage_cases.py`. A small part of the product runs with the other tests,
+all of it, every bit too, with `make soak`.
 """
 
 import itertools

@@ -13,7 +13,8 @@ from spark_jobs.commands.run import WORK_DIRECTORY
 from spark_jobs.engine.work_directory import WorkDirectory
 from store_writer import StoreWriter
 
-TESTS = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
+SUPPORT = ROOT / "tests" / "support"
 PHASES = ("scan", "place", "build", "fsync", "exchange")
 IN_SHORT = ("build", "exchange")
 """Of these in `make test`; in all, some times each, in `make soak`."""
@@ -32,10 +33,10 @@ def run(store: Path, *, kill: tuple[str, int] | None = None) -> subprocess.Compl
     rebuild = ["rebuild", "all", str(store), "--from-offset", "0", "--json"]
     command = [sys.executable, "-c", "from broker.cli.main import main; main()", *rebuild]
     if kill is not None:
-        command = [sys.executable, str(TESTS / "killed_rebuild.py"), kill[0], str(kill[1]), *rebuild]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(TESTS.parent), str(TESTS)])}
+        command = [sys.executable, str(SUPPORT / "killed_rebuild.py"), kill[0], str(kill[1]), *rebuild]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(SUPPORT)])}
     return subprocess.run(
-        command, env=environment, cwd=TESTS.parent, capture_output=True, text=True, timeout=RUN_SECONDS, check=False
+        command, env=environment, cwd=ROOT, capture_output=True, text=True, timeout=RUN_SECONDS, check=False
     )
 
 

@@ -68,7 +68,7 @@ def test_what_is_folded_where_it_can_be() -> None:
 
 @pytest.mark.parametrize("settings", [{"NUMBA_CPU_NAME": "generic"}, {"NUMBA_DISABLE_JIT": "1"}], ids=str)
 def test_a_processor_that_cannot_fold_does_without(settings: dict[str, str], tmp_path: Path) -> None:
-    path = os.pathsep.join((str(ROOT), str(ROOT / "tests")))
+    path = os.pathsep.join((str(ROOT), str(ROOT / "tests" / "support")))
     environment = {**os.environ, **settings, "NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": path}
     outcome = subprocess.run([sys.executable, "-c", ON_TABLES], env=environment, capture_output=True, text=True)
     assert (outcome.stdout, outcome.returncode) == ("checked\n", 0), outcome.stderr

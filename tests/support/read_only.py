@@ -15,7 +15,7 @@ from typing import Any
 
 from read_only_guard import NOBODY, become_nobody
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 GUARD = Path(__file__).with_name("read_only_guard.py")
 
 
@@ -101,7 +101,7 @@ def guarded(store: Path, report: Path, program: str, *arguments: str) -> list[st
 
 def environment(**more: str) -> Mapping[str, str]:
     """For a guarded program: the project and these helpers can be imported."""
-    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")]), **more}
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests" / "support")]), **more}
 
 
 def run_guarded(store: Path, program: str, *arguments: str) -> tuple["subprocess.CompletedProcess[str]", list[str]]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from broker.config import Endpoint
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-c", "from broker.cli.main import main; main(prog_name='rocketlens')")
 START_SECONDS = 90
 STOP_SECONDS = 5.0

@@ -1,11 +1,11 @@
-"""Compiles every kernel, so that test processes that start together find them there: tests/compile_kernels.py."""
+"""Compiles every kernel, so that test processes that start together find them there: `make test` runs it."""
 
 import importlib
 import pkgutil
 import sys
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
 for folder in ("storage.kernels", "broker.kernels"):
     package = importlib.import_module(folder)

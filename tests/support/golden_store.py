@@ -1,13 +1,13 @@
 """The recorded stores of `tests/golden`, unpacked where a test or the demo wants them.
 
-Run as a program, `python tests/golden_store.py NAME DIRECTORY` unpacks one and prints its path.
+Run as a program, `python tests/support/golden_store.py NAME DIRECTORY` unpacks one and prints its path.
 """
 
 import sys
 import tarfile
 from pathlib import Path
 
-GOLDEN = Path(__file__).with_name("golden")
+GOLDEN = Path(__file__).parents[1] / "golden"
 G1 = GOLDEN / "g1"
 
 

@@ -1,6 +1,6 @@
 """Damage made from the layout tables: every field of every layout of a store, and what may stand there instead.
 
-`python tests/damage_cases.py` prints the list for the store that the tests damage.
+`python tests/support/damage_cases.py` prints the list for the store that the tests damage.
 """
 
 import sys
@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 
 if __name__ == "__main__":
-    sys.path[:0] = [str(Path(__file__).parents[1])]
+    sys.path[:0] = [str(Path(__file__).parents[2])]
 
 import protocol.message_layout
 import storage.batch_consume_queue

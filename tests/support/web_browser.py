@@ -15,7 +15,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.wait import WebDriverWait
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 WAIT_SECONDS = 60
 FLAGS = (
     "--headless",

@@ -4,7 +4,7 @@ import lzma
 from functools import cache
 from pathlib import Path
 
-FILE = Path(__file__).with_name("data") / "java-vectors.tsv.xz"
+FILE = Path(__file__).parents[1] / "data" / "java-vectors.tsv.xz"
 
 
 @cache

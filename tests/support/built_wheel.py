@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 PACKAGES = ("broker", "protocol", "storage", "spark_jobs")
 BESIDE = ("pyproject.toml", "README.md", "LICENSE")
 

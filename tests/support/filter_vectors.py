@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-FILE = Path(__file__).with_name("data") / "filter-vectors.jsonl.xz"
+FILE = Path(__file__).parents[1] / "data" / "filter-vectors.jsonl.xz"
 
 
 @cache

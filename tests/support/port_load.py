@@ -1,6 +1,6 @@
 """Load on a port, as a program: connections that idle, that read or write a byte a second, that open and close.
 
-`python tests/port_load.py PORT IDLE SLOW CHURN SECONDS`; says `ready` when all are open, ends by itself.
+`python tests/support/port_load.py PORT IDLE SLOW CHURN SECONDS`; says `ready` when all are open, ends by itself.
 """
 
 import asyncio
