@@ -15,6 +15,7 @@ from oracles import (
     index_keys,
     is_queued,
     packed,
+    parse_properties,
     tags_code,
 )
 
@@ -45,8 +46,11 @@ def split_java(text: str) -> list[str]:
 
 
 def light_units(record: Record) -> Iterator[tuple[bytes, int, int]]:
-    """Topic, queue id and queue offset of the light queues that a message is in, too (§2.10)."""
-    properties, topic = record.properties, record.topic
+    """Topic, queue id and queue offset of the light queues that a message is in, too (§2.10).
+
+    Their names are bytes as they stand, as topics are: those that are no UTF-8 are no names of directories.
+    """
+    properties, topic = parse_properties(record.properties_bytes.decode("utf-8", "surrogateescape")), record.topic
     names, offsets = properties.get("INNER_MULTI_DISPATCH", ""), properties.get("INNER_MULTI_QUEUE_OFFSET", "")
     if topic.startswith(("%RETRY%", "rmq_sys_")) or topic == SCHEDULE_TOPIC or not names.strip() or not offsets.strip():
         return
@@ -55,7 +59,7 @@ def light_units(record: Record) -> Iterator[tuple[bytes, int, int]]:
     for name, text in zip(split_java(names), split_java(offsets), strict=True):
         offset = java_number(text, 64)
         if name and "/" not in name and offset is not None:
-            yield name.encode(), 0 if name.startswith("%LMQ%") else record.queue_id, offset
+            yield name.encode("utf-8", "surrogateescape"), 0 if name.startswith("%LMQ%") else record.queue_id, offset
 
 
 @dataclass

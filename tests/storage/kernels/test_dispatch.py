@@ -49,6 +49,16 @@ class TestAgainstTheOracle:
         assert cut.passed_over == whole.passed_over
         assert all(block.records <= records for block in cut.blocks)
 
+    def test_names_of_light_queues_are_told_apart_by_their_bytes(self) -> None:
+        lists = (
+            b"INNER_MULTI_DISPATCH\x01%LMQ%\xa7,%LMQ%\xff,%LMQ%\xef\xbf\xbd\x02INNER_MULTI_QUEUE_OFFSET\x013,4,5\x02"
+        )
+        whole, _ = segment([{"properties_bytes": lists}], BASE)
+        made = scan_bytes(whole, BASE).made
+        names = [name for name, _, is_light in made.queues if is_light]
+        assert names == [b"%LMQ%\xa7", b"%LMQ%\xff", "%LMQ%\ufffd".encode()]
+        assert made == dispatch(oracles.scan_segment(whole, BASE), lmq=True)
+
     @settings(max_examples=60)
     @given(st.lists(record_changes(), min_size=1, max_size=4), st.data())
     def test_damage_ends_a_scan_where_the_oracle_ends(self, changes: list[dict[str, Any]], data: st.DataObject) -> None:
