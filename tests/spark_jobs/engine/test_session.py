@@ -63,7 +63,8 @@ def test_the_packed_sources_can_be_imported(tmp_path: Path) -> None:
     archive = pack_sources(tmp_path / "packed.zip")
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]); "
-        "import protocol.errors, storage.message_store; from spark_jobs.engine import session; print(session.__file__)"
+        "import protocol.errors, storage.segments.segment_list; from spark_jobs.engine import session; "
+        "print(session.__file__)"
     )
     # Isolated (-I): nothing of this directory, of PYTHONPATH or of the home gets in.
     command = [sys.executable, "-I", "-c", code, str(archive)]
