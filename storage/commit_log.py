@@ -21,10 +21,11 @@ from storage.kernels import record as codes
 from storage.kernels.catalog import check_record, locate_record
 from storage.kernels.memory import PROBE_ADDRESS
 from storage.kernels.record import check_checksums, check_shape, store_timestamp
-from storage.mapped_file import LARGEST_OFFSET, FileIdentity, MappedFile, list_segment_files
+from storage.mapped_file import LARGEST_OFFSET, FileIdentity, MappedFile
 from storage.residency import Cold, ColdKind, current_tick
 from storage.segments.damaged_ranges import DamagedRange
 from storage.segments.segment_end import EndSearch, IsLeftOver, SegmentEnd, last_store_timestamp
+from storage.segments.segment_list import list_segments
 from storage.segments.torn_end import TornEnd, look_behind_end
 
 SIZE_MASK = 0xFFFFFFFF
@@ -95,7 +96,7 @@ class CommitLog:
         """
         problems: list[str] = []
         unreadable: dict[Path, StoreError] = {}
-        files = _open_files(_list_segments(directories, problems), previous, problems, unreadable)
+        files = _open_files(list_segments(directories, problems), previous, problems, unreadable)
         if unreadable and not files:
             raise next(iter(unreadable.values()))
         # Walking on from a known end would not tell of damage before it.
@@ -152,7 +153,7 @@ class CommitLog:
         """
         directories = list(directories)
         problems: list[str] = []
-        paths = _list_segments(directories, problems)
+        paths = list_segments(directories, problems)
         listed = set(paths)
         kept = [segment for segment in self.segments if _is_there(segment, listed)]
         others = listed - {(segment.base_offset, segment.file.path) for segment in kept}
@@ -268,30 +269,6 @@ class CommitLog:
     def _segment_number(self, physical_offset: int) -> int | None:
         row = table.find_segment(self.catalog, physical_offset) if -(2**63) <= physical_offset < 2**63 else -1
         return None if row < 0 else (row - table.HEADER) // table.SEGMENT_ROW
-
-
-def _list_segments(directories: Iterable[Path], problems: list[str]) -> list[tuple[int, Path]]:
-    """Segment files of all directories in order; of two with one name the longer counts, the first of equals."""
-    found: dict[int, Path] = {}
-    for directory in directories:
-        files, foreign = list_segment_files(directory)
-        problems.extend(f"{path} is no segment and is ignored" for path in foreign if not os.path.isdir(path))
-        for base_offset, path in files:
-            other = found.get(base_offset)
-            if other is None:
-                found[base_offset] = path
-                continue
-            keep, drop = (path, other) if _size(path) > _size(other) else (other, path)
-            found[base_offset] = keep
-            problems.append(f"{drop} repeats the segment {keep}, which is used")
-    return sorted(found.items())
-
-
-def _size(path: Path) -> int:
-    try:
-        return os.stat(path).st_size
-    except OSError:
-        return -1
 
 
 def _open_files(

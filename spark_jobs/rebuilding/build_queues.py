@@ -7,7 +7,7 @@ same ones wherever it is started again.
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -47,6 +47,20 @@ class UnitFile(msgspec.Struct, frozen=True, array_like=True):
 
     path: str
     positions: tuple[int, ...]
+
+
+def blocks_before(files: Iterable[UnitFile], end: int) -> Iterator[Block]:
+    """Blocks of files, one in memory at a time, without those that begin at or beyond a physical offset."""
+    for file in files:
+        path = Path(file.path)
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            for position in file.positions:
+                block, _ = read_block(path, descriptor, position)
+                if block.header["range"][0] < end:
+                    yield block
+        finally:
+            os.close(descriptor)
 
 
 class BuildQueuesTask(msgspec.Struct, frozen=True):
@@ -115,7 +129,7 @@ class QueueBundle:
     def run(self) -> dict[str, Any]:
         """Build them all; what became of them."""
         shutil.rmtree(self._partial, ignore_errors=True)
-        for block in self._blocks():
+        for block in blocks_before(self._task.units, self._task.end):
             self._put(block)
             if self._held > HELD_BYTES:
                 self._flush()
@@ -138,18 +152,6 @@ class QueueBundle:
             "units": self._units,
             "queues": [each for each in queues if each[3]["units"]],
         }
-
-    def _blocks(self) -> Iterator[Block]:
-        for file in self._task.units:
-            path = Path(file.path)
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                for position in file.positions:
-                    block, _ = read_block(path, descriptor, position)
-                    if block.header["range"][0] < self._task.end:
-                        yield block
-            finally:
-                os.close(descriptor)
 
     def _put(self, block: Block) -> None:
         """Hand out the runs of a block."""

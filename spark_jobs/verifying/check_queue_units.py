@@ -5,16 +5,15 @@ read beside them. Memory: a block, and for each queue the messages for which no 
 """
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 import numpy as np
 
-from spark_jobs.engine.blocks import Block, read_block
+from spark_jobs.engine.blocks import Block
 from spark_jobs.engine.work_directory import WorkDirectory
-from spark_jobs.rebuilding.build_queues import UnitFile
+from spark_jobs.rebuilding.build_queues import UnitFile, blocks_before
 from spark_jobs.verifying.ext_units import ExtUnits
 from spark_jobs.verifying.findings import FILE, Findings, findings_file
 from spark_jobs.verifying.log_table import LogTable
@@ -74,24 +73,12 @@ class QueueBundle:
     def run(self) -> list[list[Any]]:
         """Check them all."""
         units = 0
-        for block in self._blocks():
+        for block in blocks_before(self._task.units, self._log.end):
             units += self._put(block)
             self._report(units, units)
         for tree, topic, queue_id in self._task.existing:
             self._check(QueueKey(tree, topic, queue_id))
         return [[key.tree, key.topic, key.queue_id, self._finish(key)] for key in sorted(self._checks)]
-
-    def _blocks(self) -> Iterator[Block]:
-        for file in self._task.units:
-            path = Path(file.path)
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                for position in file.positions:
-                    block, _ = read_block(path, descriptor, position)
-                    if block.header["range"][0] < self._log.end:
-                        yield block
-            finally:
-                os.close(descriptor)
 
     def _put(self, block: Block) -> int:
         """Hand out the runs of a block; how many units there were."""

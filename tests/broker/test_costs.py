@@ -8,6 +8,7 @@ import pytest
 
 from broker.costs import COMPLAINTS, COMPLAINTS_SECONDS, Costs
 from broker.limits import MIB, Limits
+from still_clock import StillClock
 
 LIMITS = Limits(received_bytes=10 * MIB, unsent_bytes=10 * MIB, frame_seconds=60, reader_seconds=60)
 
@@ -29,21 +30,13 @@ def sizes(*peers: Peer) -> dict[Peer, Callable[[], int]]:
     return {peer: partial(getattr, peer, "unsent_bytes") for peer in peers}
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.seconds = 1000.0
-
-    def __call__(self) -> float:
-        return self.seconds
+@pytest.fixture
+def clock() -> StillClock:
+    return StillClock()
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def costs(clock: Clock) -> Costs:
+def costs(clock: StillClock) -> Costs:
     return Costs(LIMITS, clock)
 
 
@@ -75,7 +68,7 @@ def test_whoever_is_longest_at_one_request_goes_when_too_much_is_held(costs: Cos
     assert (len(newest.reasons), busy.reasons) == (1, [])
 
 
-def test_a_request_has_to_be_complete_in_time(costs: Costs, clock: Clock) -> None:
+def test_a_request_has_to_be_complete_in_time(costs: Costs, clock: StillClock) -> None:
     slow, quick, held = Peer(), Peer(), Peer()
     for peer in (slow, quick, held):
         costs.holds(peer, 10, is_new=True)
@@ -95,7 +88,7 @@ def test_a_request_has_to_be_complete_in_time(costs: Costs, clock: Clock) -> Non
     assert held.reasons
 
 
-def test_a_client_that_is_not_read_has_to_read_in_time(costs: Costs, clock: Clock) -> None:
+def test_a_client_that_is_not_read_has_to_read_in_time(costs: Costs, clock: StillClock) -> None:
     slow, quick = Peer(), Peer()
     costs.reads_slowly(slow)
     costs.reads_slowly(quick)
@@ -115,7 +108,7 @@ def test_too_much_that_nobody_reads_closes_the_slow_first_then_the_largest(costs
 
 
 def test_complaints_about_clients_do_not_fill_the_log(
-    costs: Costs, clock: Clock, caplog: pytest.LogCaptureFixture
+    costs: Costs, clock: StillClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
         for number in range(COMPLAINTS + 30):

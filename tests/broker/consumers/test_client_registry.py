@@ -9,25 +9,16 @@ from broker.consumers import client_registry
 from broker.consumers.client_registry import EXPIRY_SECONDS, ClientRegistry
 from heartbeats import consumer, heartbeat, subscription
 from protocol.bodies import HeartbeatData, decode_json
-
-
-class Clock:
-    """A monotonic clock that stands still until told."""
-
-    def __init__(self) -> None:
-        self.seconds = 1000.0
-
-    def __call__(self) -> float:
-        return self.seconds
+from still_clock import StillClock
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock() -> StillClock:
+    return StillClock()
 
 
 @pytest.fixture
-def registry(clock: Clock) -> ClientRegistry:
+def registry(clock: StillClock) -> ClientRegistry:
     return ClientRegistry(clock)
 
 
@@ -59,7 +50,7 @@ def test_a_client_with_two_connections_is_gone_only_with_both(registry: ClientRe
 
 
 def test_silence_of_two_minutes_ends_a_membership_and_any_heartbeat_renews_it(
-    registry: ClientRegistry, clock: Clock
+    registry: ClientRegistry, clock: StillClock
 ) -> None:
     connection = FakeConnection()
     beat(registry, connection, "c1", consumer("G"), producers=("P",))
@@ -139,7 +130,9 @@ def test_a_group_without_members_is_forgotten_with_its_subscriptions(registry: C
     assert list(registry.groups_subscribed_to("A")) == []
 
 
-def test_groups_nobody_asks_about_are_swept_out_by_later_heartbeats(registry: ClientRegistry, clock: Clock) -> None:
+def test_groups_nobody_asks_about_are_swept_out_by_later_heartbeats(
+    registry: ClientRegistry, clock: StillClock
+) -> None:
     gone = FakeConnection(is_open=False)
     for number in range(50):
         beat(registry, gone, "gone", consumer(f"G{number}"), producers=(f"P{number}",))
@@ -202,7 +195,7 @@ def test_a_lost_connection_takes_its_client_out_of_all_groups(registry: ClientRe
     assert ids(registry, "H") == []
 
 
-def test_a_silent_member_is_noticed_by_the_sweep(registry: ClientRegistry, clock: Clock) -> None:
+def test_a_silent_member_is_noticed_by_the_sweep(registry: ClientRegistry, clock: StillClock) -> None:
     beat(registry, FakeConnection(), "c1", consumer("G"))
     told = changes(registry)
     registry.sweep()
@@ -214,7 +207,7 @@ def test_a_silent_member_is_noticed_by_the_sweep(registry: ClientRegistry, clock
 
 
 def test_whoever_remembers_what_a_group_chooses_by_can_tell_when_to_forget(
-    registry: ClientRegistry, clock: Clock
+    registry: ClientRegistry, clock: StillClock
 ) -> None:
     """`changes` counts up with all that may lead to another filter, and with nothing that a quiet group does."""
     first, second = FakeConnection(), FakeConnection()

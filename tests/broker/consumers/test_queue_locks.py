@@ -5,27 +5,18 @@ import pytest
 from broker.consumers import queue_locks
 from broker.consumers.queue_locks import LOCK_SECONDS, QueueLocks
 from protocol.bodies import MessageQueue
+from still_clock import StillClock
 
 Q0, Q1, Q2 = (MessageQueue("broker-a", number, "T") for number in range(3))
 
 
-class Clock:
-    """A monotonic clock that stands still until told."""
-
-    def __init__(self) -> None:
-        self.seconds = 1000.0
-
-    def __call__(self) -> float:
-        return self.seconds
+@pytest.fixture
+def clock() -> StillClock:
+    return StillClock()
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def locks(clock: Clock) -> QueueLocks:
+def locks(clock: StillClock) -> QueueLocks:
     return QueueLocks(clock)
 
 
@@ -48,7 +39,7 @@ def test_a_lock_given_back_can_be_had_at_once_but_only_its_owner_gives_it_back(l
     assert locks.lock("G", "c2", [Q0, Q1]) == [Q0]
 
 
-def test_a_lock_that_is_not_renewed_runs_out_after_a_minute(locks: QueueLocks, clock: Clock) -> None:
+def test_a_lock_that_is_not_renewed_runs_out_after_a_minute(locks: QueueLocks, clock: StillClock) -> None:
     locks.lock("G", "c1", [Q0])
     clock.seconds += LOCK_SECONDS
     assert locks.lock("G", "c2", [Q0]) == []
@@ -57,7 +48,7 @@ def test_a_lock_that_is_not_renewed_runs_out_after_a_minute(locks: QueueLocks, c
     assert locks.lock("G", "c1", [Q0]) == []
 
 
-def test_asking_again_renews_a_lock(locks: QueueLocks, clock: Clock) -> None:
+def test_asking_again_renews_a_lock(locks: QueueLocks, clock: StillClock) -> None:
     for _ in range(10):
         assert locks.lock("G", "c1", [Q0]) == [Q0]
         clock.seconds += LOCK_SECONDS - 1
@@ -65,7 +56,7 @@ def test_asking_again_renews_a_lock(locks: QueueLocks, clock: Clock) -> None:
 
 
 def test_locks_beyond_the_limit_are_not_granted_until_old_ones_run_out(
-    locks: QueueLocks, clock: Clock, monkeypatch: pytest.MonkeyPatch
+    locks: QueueLocks, clock: StillClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(queue_locks, "LOCKS_LIMIT", 2)
     assert locks.lock("G", "c1", [Q0, Q1, Q2]) == [Q0, Q1]
