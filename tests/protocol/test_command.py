@@ -252,6 +252,7 @@ def test_a_header_is_read_as_leniently_as_java_reads_it(header: str, code: int, 
     ],
     ids=lambda header: header[:30],
 )
+@pytest.mark.untraced  # at the end of the stack a tracer fails itself
 def test_what_is_no_command_is_refused(header: str) -> None:
     with pytest.raises(BadCommand, match=r"^the header is no command: "):
         decode_command(json_frame(header))
