@@ -20,7 +20,8 @@ _TEXTS: Final = ("topic", "contains", "regex", "tag", "key", "key_prefix")
 
 
 class Unreadable(Exception):
-    """A message may or may not match: its body cannot be decompressed, or is no batch although it says so."""
+    """A message may or may not match: its body cannot be decompressed, or is no batch, or none of any message, although
+    it says so."""
 
 
 class Matcher:
@@ -57,6 +58,8 @@ class Matcher:
             messages = message.inner_messages()
         except StoreError as error:
             raise Unreadable(str(error)) from error
+        if not messages:
+            raise Unreadable(f"{message.physical_offset}: a batch without messages")
         return [each for each in messages if self._matches(each)]
 
     def rules_out(self, record: memoryview) -> bool:
