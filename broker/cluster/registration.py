@@ -104,8 +104,9 @@ class Registration:
                 f"name server {name_server} has {taken} as broker {self.entry.broker_name} "
                 f"with id {self.entry.broker_id} already"
             )
-        if known is not None and self._is_acting_master(known):
-            # To register again could cost the broker its routes (point 3); this too tells that we live.
+        if known is not None and taken is not None and self._may_stand_in(known):
+            # To register again, when the master has gone since we asked, could cost the broker its routes (point 3);
+            # this too tells that we live.
             version = encode_json(DataVersion())
             await self._client.call(name_server, RequestCode.QUERY_DATA_VERSION, self.entry.fields(), version)
             return
@@ -119,10 +120,9 @@ class Registration:
         }
         await self._client.call(name_server, RequestCode.REGISTER_BROKER, fields | _shared(known), body)
 
-    def _is_acting_master(self, known: BrokerData) -> bool:
-        """Whether a name server has us, as the smallest id of a broker whose replicas stand in for the master."""
-        smallest = min(known.broker_addrs, key=lambda digits: (len(digits), digits), default="")
-        return self._options.is_replica and known.enable_acting_master and smallest == str(self.entry.broker_id)
+    def _may_stand_in(self, known: BrokerData) -> bool:
+        """Whether a name server lets us stand in for the broker's master while it is gone."""
+        return self._options.is_replica and known.enable_acting_master
 
     async def _known(self, name_server: Endpoint) -> BrokerData | None:
         """What the name server knows of the broker name."""

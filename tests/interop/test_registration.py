@@ -209,18 +209,20 @@ def test_a_replica_repeats_what_its_master_set_and_stands_in_where_a_cluster_wan
     monkeypatch.setattr("broker.cluster.registration.REPEAT_SECONDS", 0.1)
     with official_name_server(tmp_path / "official", properties=STRICT) as name_server:
         for acting in (True, False):
-            with connected(name_server.address) as master, registering(g1, name_server) as rounds:
+            with connected(name_server.address) as master:
                 master.sendall(as_master(acting))
-                wait_until(lambda: brokers(name_server.address) == {"0": "127.0.0.1:1", REPLICA: OURS}, "both")
-                repeated(rounds)
-                shared = asked(name_server.address, GET_CLUSTER)["brokerAddrTable"]["broker-a"]
-                assert (shared["enableActingMaster"], shared["zoneName"]) == (acting, "zone-1")
-                assert route_of(name_server.address, "T") == ({"0": "127.0.0.1:1", REPLICA: OURS}, 6)
-                master.close()
-                wait_until(lambda: brokers(name_server.address) == {REPLICA: OURS}, "the master's end")
-                repeated(rounds)
-                # Nothing that we tell costs the broker its topics.
-                assert route_of(name_server.address, "T") == (({"0": OURS}, 4) if acting else ({REPLICA: OURS}, 6))
+                wait_until(lambda: brokers(name_server.address) == {"0": "127.0.0.1:1"}, "the master")
+                with registering(g1, name_server) as rounds:
+                    wait_until(lambda: brokers(name_server.address) == {"0": "127.0.0.1:1", REPLICA: OURS}, "both")
+                    repeated(rounds)
+                    shared = asked(name_server.address, GET_CLUSTER)["brokerAddrTable"]["broker-a"]
+                    assert (shared["enableActingMaster"], shared["zoneName"]) == (acting, "zone-1")
+                    assert route_of(name_server.address, "T") == ({"0": "127.0.0.1:1", REPLICA: OURS}, 6)
+                    master.close()
+                    wait_until(lambda: brokers(name_server.address) == {REPLICA: OURS}, "the master's end")
+                    repeated(rounds)
+                    # Nothing that we tell costs the broker its topics.
+                    assert route_of(name_server.address, "T") == (({"0": OURS}, 4) if acting else ({REPLICA: OURS}, 6))
             assert brokers(name_server.address) == {}
 
 

@@ -89,19 +89,24 @@ async def test_what_the_master_set_for_all_is_set_again(g1_store: Path, monkeypa
 
 
 @pytest.mark.asyncio
-async def test_one_that_stands_in_for_the_master_only_says_that_it_lives(
-    g1_store: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("is_alone", [True, False])
+async def test_one_that_may_stand_in_for_the_master_only_says_that_it_lives(
+    g1_store: Path, monkeypatch: pytest.MonkeyPatch, is_alone: bool
 ) -> None:
-    def alone(name_server: NameServer) -> None:
-        name_server.cluster = (MASTER % b"").replace(b'0:"10.0.0.1:10911"', b'990001:"127.0.0.1:10911"')
+    """With the master too, which may go at any time."""
 
-    async with registered(g1_store, monkeypatch, alone) as (name_server, registration):
+    def listed(name_server: NameServer) -> None:
+        name_server.cluster = MASTER % b',990001:"127.0.0.1:10911"'
+        if is_alone:
+            name_server.cluster = name_server.cluster.replace(b'0:"10.0.0.1:10911",', b"")
+
+    async with registered(g1_store, monkeypatch, listed) as (name_server, registration):
         await until(lambda: len(name_server.told(RequestCode.QUERY_DATA_VERSION)) >= 2)
         assert name_server.told(RequestCode.REGISTER_BROKER) == []
         fields, _ = name_server.told(RequestCode.QUERY_DATA_VERSION)[0]
         assert fields == registration.entry.fields()
-        # The master is back.
-        name_server.cluster = MASTER % b',990001:"127.0.0.1:10911"'
+        # The name server has forgotten us.
+        name_server.cluster = MASTER % b""
         await until(lambda: bool(name_server.told(RequestCode.REGISTER_BROKER)))
     assert name_server.told(RequestCode.UNREGISTER_BROKER)
 
@@ -120,7 +125,7 @@ async def test_an_id_that_somebody_has_is_left_to_him_and_taken_when_he_goes(
             warnings = [record.message for record in caplog.records if record.levelno == logging.WARNING]
             (warning,) = warnings
             assert "has 10.0.0.9:10911 as broker broker-a with id 990001 already" in warning
-            name_server.cluster = MASTER % b',990001:"127.0.0.1:10911"'
+            name_server.cluster = MASTER % b""
             registered_as = "as broker broker-a with id 990001 at 127.0.0.1:10911"
             await until(lambda: any(registered_as in record.message for record in caplog.records))
     assert name_server.told(RequestCode.REGISTER_BROKER)
