@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from spark_jobs.engine.launch import Launch
 
 VERSION: Final = 1
+REPORTED: Final = frozenset({"problems", "more_problems", "log_bytes", "seconds"})
+"""What is told of a part, but not by the manifest."""
 
 
 class ExportRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -161,10 +163,7 @@ def _finish(out: Path, request: ExportRequest, found: LogRanges, parts: list[dic
         "log": {"minimum": found.minimum, "end": found.end},
         "records": records,
         "bytes": sum(part["bytes"] for part in whole),
-        "parts": [
-            {name: value for name, value in part.items() if name not in ("problems", "more_problems", "log_bytes")}
-            for part in whole
-        ],
+        "parts": [{name: value for name, value in part.items() if name not in REPORTED} for part in whole],
         "problems": [msgspec.to_builtins(problem) for problem in problems],
         "more_problems": more,
     }
@@ -175,7 +174,13 @@ def _finish(out: Path, request: ExportRequest, found: LogRanges, parts: list[dic
         out=request.out,
         bytes=sum(part["log_bytes"] for part in parts),
         messages=records,
-        details={"format": request.format, "parts": len(whole), "partBytes": manifest["bytes"], "found": records > 0},
+        details={
+            "format": request.format,
+            "parts": len(whole),
+            "partBytes": manifest["bytes"],
+            "partSeconds": sum(part["seconds"] for part in parts),
+            "found": records > 0,
+        },
         damages=list(_damages(problems)),
         more_damages=more,
         notes=[] if records else _why_none(request),

@@ -95,12 +95,13 @@ class ParquetPart:
         from spark_jobs.reading.arrow_columns import arrow_schema, record_batch
 
         self._record_batch, self._table = record_batch, pa.Table
-        self._schema = arrow_schema(names)
+        self._schema = arrow_schema(names, words=True)
         dictionary = [name for name in ENCODED_BY_DICTIONARY if name.split(".")[0] in names]
         self._writer = pq.ParquetWriter(
             file, self._schema, compression=COMPRESSION, compression_level=LEVEL, use_dictionary=dictionary,
             column_encoding={name: "DELTA_BINARY_PACKED" for name in ENCODED_BY_DIFFERENCE if name in names},
             write_statistics=[name for name in names if name not in ("body", "properties")],
+            store_schema=False,  # dictionaries are how the file is written, not what is in it
         )  # fmt: skip
         self._held: list[Any] = []
         self._bytes = 0
@@ -114,7 +115,7 @@ class ParquetPart:
             self._write_group()
 
     def _write_group(self) -> None:
-        table = self._table.from_batches(self._held, self._schema)
+        table = self._table.from_batches(self._held, self._schema).unify_dictionaries()
         self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
         self._held, self._bytes = [], 0
 

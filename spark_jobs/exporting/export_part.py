@@ -1,6 +1,7 @@
 """The task that exports one segment: its messages into one file, which has its name only when it is whole."""
 
 import os
+import time
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -37,11 +38,15 @@ class ExportTask(msgspec.Struct, frozen=True):
 
 
 def export_part(task: ExportTask) -> dict[str, Any]:
-    """Export one segment; what the manifest says of it. No file is made where there is no message."""
+    """Export one segment: what the manifest says of it, and what only the report does.
+
+    No file is made where there is no message. `seconds` are those that it took now.
+    """
+    began = time.monotonic()
     work = WorkDirectory(Path(task.work))
     done = work.done(task.name)
     if done is not None and _is_there(task, done):
-        return done
+        return {**done, "seconds": 0.0}
     progress = work.report(task.name)
     partial = work.partial / task.part
     try:
@@ -51,7 +56,7 @@ def export_part(task: ExportTask) -> dict[str, Any]:
             _sync_directory(Path(task.out))
         else:
             partial.unlink()
-        return work.finish(task.name, record)
+        return {**work.finish(task.name, record), "seconds": time.monotonic() - began}
     finally:
         progress.close()
 

@@ -4,11 +4,12 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from storage.columns.message_columns import Columns
 from storage.columns.names import KINDS, OPTIONAL, Kind
-from storage.columns.texts import TextLists, TextMaps, Texts
+from storage.columns.texts import AnyTexts, RepeatedTexts, TextLists, TextMaps, Texts
 
 MILLISECONDS: Final = pa.timestamp("ms", tz="UTC")
 MICROSECONDS: Final = pa.timestamp("us", tz="UTC")
@@ -26,9 +27,18 @@ _TYPES: Final[dict[Kind, Any]] = {
 }
 
 
-def arrow_schema(names: Sequence[str]) -> pa.Schema:
-    """The columns' types; times are milliseconds."""
-    return pa.schema([pa.field(name, _TYPES[KINDS[name]], nullable=name in OPTIONAL) for name in names])
+WORD: Final = pa.dictionary(pa.int32(), pa.string())
+_REPEATED: Final[dict[str, Any]] = {
+    **dict.fromkeys(("topic", "store_host", "born_host", "tags"), WORD),
+    "properties": pa.map_(WORD, pa.field("value", pa.string(), nullable=False)),
+}
+"""Columns of few texts that come again and again."""
+
+
+def arrow_schema(names: Sequence[str], *, words: bool = False) -> pa.Schema:
+    """The columns' types; times are milliseconds. `words`: what comes again and again is a dictionary and numbers."""
+    types = {name: _TYPES[KINDS[name]] for name in names} | (_REPEATED if words else {})
+    return pa.schema([pa.field(name, types[name], nullable=name in OPTIONAL) for name in names])
 
 
 def record_batch(columns: Columns, schema: pa.Schema) -> pa.RecordBatch:
@@ -38,7 +48,7 @@ def record_batch(columns: Columns, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _array(column: Any, type_: pa.DataType) -> pa.Array:
-    if isinstance(column, Texts):
+    if isinstance(column, Texts | RepeatedTexts):
         return _texts(column, type_)
     if isinstance(column, TextLists):
         child, count = _texts(column.texts, type_.value_type), len(column.offsets) - 1
@@ -50,13 +60,25 @@ def _array(column: Any, type_: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(type_, len(column), [None, pa.py_buffer(np.ascontiguousarray(column))], 0)
 
 
-def _texts(texts: Texts, type_: pa.DataType) -> pa.Array:
-    valid, missing = None, 0
-    if texts.present is not None:
-        valid = pa.py_buffer(np.packbits(texts.present, bitorder="little"))
-        missing = len(texts) - int(texts.present.sum())
+def _texts(texts: AnyTexts, type_: pa.DataType) -> pa.Array:
+    if pa.types.is_dictionary(type_):
+        if isinstance(texts, Texts):
+            return _texts(texts, type_.value_type).dictionary_encode()
+        valid, missing = _validity(texts.codes >= 0)
+        buffers = [valid, pa.py_buffer(texts.codes)]
+        words = _texts(texts.words, type_.value_type)
+        return pa.DictionaryArray.from_buffers(type_, len(texts), buffers, words, missing)
+    if isinstance(texts, RepeatedTexts):
+        texts = texts.spread()
+    valid, missing = (None, 0) if texts.present is None else _validity(texts.present)
     buffers = [valid, pa.py_buffer(texts.offsets), pa.py_buffer(texts.data)]
     return pa.Array.from_buffers(type_, len(texts), buffers, missing)
+
+
+def _validity(present: npt.NDArray[np.bool_]) -> tuple[pa.Buffer | None, int]:
+    """Arrow's bitmap of what is there, none where all is, and how many are not."""
+    missing = len(present) - int(np.count_nonzero(present))
+    return (pa.py_buffer(np.packbits(present, bitorder="little")) if missing else None), missing
 
 
 def _maps(maps: TextMaps, type_: pa.DataType) -> pa.Array:

@@ -10,7 +10,7 @@ from protocol.errors import CorruptRecord
 from protocol.printable import one_line
 from spark_jobs.reading.arrow_columns import record_batch
 from spark_jobs.reading.log_ranges import LogRange, Problem
-from storage.columns.message_columns import PLACED, Columns, gather
+from storage.columns.message_columns import Columns, gather, needs_places
 from storage.columns.rows import RowReader
 from storage.columns.texts import Texts
 from storage.columns.wanted import Wanted
@@ -36,9 +36,8 @@ class RangeReader:
     def read(self) -> Iterator[Columns]:
         """The messages that are wanted, in blocks of columns."""
         range_ = self._range
-        places = not PLACED.isdisjoint(self._names)
         with range_.open() as window:
-            reader = RowReader(window, self._wanted, places=places, is_last=range_.is_last)
+            reader = RowReader(window, self._wanted, places=needs_places(self._names), is_last=range_.is_last)
             for rows in reader.read(range_.start, range_.stop):
                 self._check(reader.damage)
                 for columns in gather(rows, self._names):

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from storage.columns.message_columns import Columns
 from storage.columns.names import masked_names
-from storage.columns.texts import Places, TextLists, TextMaps, Texts
+from storage.columns.texts import AnyTexts, Places, RepeatedTexts, TextLists, TextMaps, Texts
 
 MASKED: Final = b"***"
 
@@ -31,7 +31,7 @@ class Mask:
         masked = dict(columns)
         for name in self.columns & columns.keys():
             column = masked[name]
-            if isinstance(column, Texts):
+            if isinstance(column, Texts | RepeatedTexts):
                 masked[name] = _masked(column)
             elif isinstance(column, TextLists):
                 masked[name] = TextLists(column.offsets, _masked(column.texts))
@@ -50,8 +50,10 @@ def read_mask(fields: Iterable[str]) -> Mask:
     return Mask(*masked_names(fields))
 
 
-def _masked(texts: Texts) -> Texts:
+def _masked(texts: AnyTexts) -> Texts:
     """Asterisks for each text that is there."""
+    if isinstance(texts, RepeatedTexts):
+        texts = texts.spread()
     there = np.ones(len(texts), np.int64) if texts.present is None else texts.present.astype(np.int64)
     offsets = np.zeros(len(texts) + 1, np.int32)
     offsets[1:] = np.cumsum(there * len(MASKED))
@@ -64,18 +66,17 @@ def _without(maps: TextMaps, names: Iterable[str]) -> TextMaps:
     masked = np.zeros(len(maps.names), np.bool_)
     for name in names:
         masked |= _equal(maps.names, name.encode("utf-8", "replace"))
-    values = maps.values
-    places = Places(
-        values.offsets[:-1].astype(np.int64) + values.data.ctypes.data, np.diff(values.offsets).astype(np.int64)
-    )
+    places = Places.of(maps.values)
     rows = np.flatnonzero(masked)
     if rows.size:
         places.put(rows.tolist(), [MASKED] * rows.size)
     return TextMaps(maps.offsets, maps.names, places.gather())
 
 
-def _equal(texts: Texts, wanted: bytes) -> npt.NDArray[np.bool_]:
+def _equal(texts: AnyTexts, wanted: bytes) -> npt.NDArray[np.bool_]:
     """Which texts are one."""
+    if isinstance(texts, RepeatedTexts):
+        return _equal(texts.words, wanted)[texts.codes]
     starts = texts.offsets[:-1].astype(np.int64)
     equal: npt.NDArray[np.bool_] = np.equal(np.diff(texts.offsets), len(wanted))
     rows = np.flatnonzero(equal)

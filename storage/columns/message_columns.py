@@ -22,7 +22,7 @@ Texts that are no UTF-8 are decoded as Java does; a batch of messages stays one 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -30,9 +30,11 @@ import numpy.typing as npt
 from protocol.compression import DECOMPRESSED_LIMIT, decompress
 from protocol.errors import CorruptRecord
 from protocol.sys_flag import SysFlag, compression_type
-from storage.columns.names import KINDS, Kind
+from storage.columns.names import KINDS, PROPERTIES_OF, Kind
+from storage.columns.properties import Properties
 from storage.columns.rows import Rows
 from storage.columns.texts import (
+    AnyTexts,
     Numbers,
     Places,
     TextLists,
@@ -41,19 +43,15 @@ from storage.columns.texts import (
     bytes_at,
     gather_hosts,
     gather_keys,
-    gather_properties,
 )
 from storage.kernels import message_rows as kernel
 from storage.kernels import record as codes
 from storage.kernels.dispatch import QUEUE_ID_POSITION, QUEUE_OFFSET_POSITION
 
-Column: TypeAlias = Numbers | npt.NDArray[np.int32] | Texts | TextLists | TextMaps
+Column: TypeAlias = Numbers | npt.NDArray[np.int32] | AnyTexts | TextLists | TextMaps
 
 MOST_BODY_BYTES: Final = 32 * 1024 * 1024
 """Decompressed bodies beyond so many bytes end a block of columns."""
-
-PLACED: Final = frozenset({"keys", "tags", "unique_key"})
-"""Columns for which properties are looked into when messages are chosen."""
 
 _COMPRESSED: Final = int(SysFlag.COMPRESSED)
 _NUMBERS: Final = {
@@ -71,6 +69,14 @@ _NUMBERS: Final = {
 }
 
 
+_PLACES: Final[dict[str, tuple[int, Callable[[Places], Column]]]] = {
+    # name: the field of the table that says where the value lies, what makes a column of it
+    "unique_key": (kernel.UNIQUE_KEY_PLACE, Places.gather_utf8),
+    "tags": (kernel.TAGS_PLACE, Places.gather_repeated_utf8),
+    "keys": (kernel.KEYS_PLACE, gather_keys),
+}
+
+
 class Columns(dict[str, Column]):
     """Columns by name, all of them `count` long."""
 
@@ -78,6 +84,14 @@ class Columns(dict[str, Column]):
         """`columns` in the order wanted."""
         super().__init__(columns)
         self.count = count
+
+
+def needs_places(names: Sequence[str]) -> bool:
+    """Whether the reader of rows is to note where keys, tag and unique key lie.
+
+    Whoever wants all properties takes them apart anyway, and finds these on the way.
+    """
+    return "properties" not in names and not _PLACES.keys().isdisjoint(names)
 
 
 def gather(rows: Rows, names: Sequence[str]) -> Iterator[Columns]:
@@ -105,13 +119,22 @@ def gather(rows: Rows, names: Sequence[str]) -> Iterator[Columns]:
 
 def _gather(rows: Rows, names: Sequence[str], bodies: dict[int, bytes], errors: dict[int, bytes]) -> Columns:
     columns: dict[str, Column] = {}
+    properties = _properties(rows) if "properties" in names else None
     for name in names:
         if name == "body":
             columns[name] = _bodies(rows, bodies, errors)
         elif name == "body_error":
             columns[name] = _errors(len(rows), errors)
+        elif name in _PLACES:
+            field, as_column = _PLACES[name]
+            places = _placed(rows, field) if properties is None else properties.of(PROPERTIES_OF[name].encode())
+            columns[name] = as_column(places)
+        elif name in _NUMBERS:
+            columns[name] = _sized(name, _numbers(rows, name))
+        elif properties is not None and name == "properties":
+            columns[name] = properties.maps()
         else:
-            columns[name] = _GATHER[name](rows) if name in _GATHER else _sized(name, _numbers(rows, name))
+            columns[name] = _GATHER[name](rows)
     return Columns(len(rows), columns)
 
 
@@ -131,7 +154,7 @@ def _size(rows: Rows) -> Column:
 
 
 def _topic(rows: Rows) -> Column:
-    return Places(rows.table[kernel.TOPIC] + rows.address, rows.table[kernel.TOPIC_LENGTH]).gather_utf8()
+    return Places(rows.table[kernel.TOPIC] + rows.address, rows.table[kernel.TOPIC_LENGTH]).gather_repeated_utf8()
 
 
 def _placed(rows: Rows, field: int) -> Places:
@@ -141,8 +164,8 @@ def _placed(rows: Rows, field: int) -> Places:
     return Places(addresses, np.where(there, places & 0xFFFF, -1))
 
 
-def _properties(rows: Rows) -> Column:
-    return gather_properties(rows.table[kernel.BLOCK] + rows.address, rows.table[kernel.BLOCK_LENGTH])
+def _properties(rows: Rows) -> Properties:
+    return Properties(rows.table[kernel.BLOCK] + rows.address, rows.table[kernel.BLOCK_LENGTH])
 
 
 def _hosts(field: int, bit: int) -> Callable[[Rows], Column]:
@@ -152,15 +175,11 @@ def _hosts(field: int, bit: int) -> Callable[[Rows], Column]:
     return gather_them
 
 
-_GATHER: Final[dict[str, Callable[[Rows], Any]]] = {
+_GATHER: Final[dict[str, Callable[[Rows], Column]]] = {
     "size": _size,
     "topic": _topic,
     "store_host": _hosts(kernel.STORE, codes.STORE_HOST_V6),
     "born_host": _hosts(kernel.BORN, codes.BORN_HOST_V6),
-    "unique_key": lambda rows: _placed(rows, kernel.UNIQUE_KEY_PLACE).gather_utf8(),
-    "tags": lambda rows: _placed(rows, kernel.TAGS_PLACE).gather_utf8(),
-    "keys": lambda rows: gather_keys(_placed(rows, kernel.KEYS_PLACE)),
-    "properties": _properties,
 }
 
 

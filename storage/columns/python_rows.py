@@ -6,7 +6,7 @@ from typing import Any
 
 from storage.columns.message_columns import Column, Columns
 from storage.columns.names import KINDS, Kind
-from storage.columns.texts import TextLists, TextMaps, Texts
+from storage.columns.texts import AnyTexts, RepeatedTexts, TextLists, TextMaps, Texts
 
 
 def python_rows(columns: Columns) -> Iterator[dict[str, Any]]:
@@ -19,8 +19,8 @@ def python_rows(columns: Columns) -> Iterator[dict[str, Any]]:
 
 def python_values(name: str, column: Column) -> list[Any]:
     """The values of one column."""
-    if isinstance(column, Texts):
-        return _pieces(column) if KINDS[name] is Kind.BYTES else _decoded(column)
+    if isinstance(column, Texts | RepeatedTexts):
+        return _pieces(column) if isinstance(column, Texts) and KINDS[name] is Kind.BYTES else _decoded(column)
     if isinstance(column, TextLists):
         texts = _decoded(column.texts)
         return [texts[start:stop] for start, stop in itertools.pairwise(column.offsets.tolist())]
@@ -40,5 +40,8 @@ def _pieces(texts: Texts) -> list[bytes | None]:
     return pieces
 
 
-def _decoded(texts: Texts) -> list[str | None]:
+def _decoded(texts: AnyTexts) -> list[str | None]:
+    if isinstance(texts, RepeatedTexts):
+        words = [*_decoded(texts.words), None]  # to which −1 leads
+        return [words[code] for code in texts.codes.tolist()]
     return [None if piece is None else piece.decode() for piece in _pieces(texts)]

@@ -3,21 +3,23 @@
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from protocol.host_address import HostAddress
 from protocol.java_hash import decode_java
-from protocol.properties import parse_properties
 from storage.kernels import gather as kernel
+from storage.kernels import words as coding
 from storage.kernels.message_rows import load_numbers
 
 Numbers = npt.NDArray[np.int64]
 Offsets = npt.NDArray[np.int32]
 
 NON_ASCII: Final = 0x80
+FEW: Final = 256
+"""Different texts up to which a column is kept as words and codes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,27 @@ class Texts:
 
 
 @dataclass(frozen=True, slots=True)
+class RepeatedTexts:
+    """Few texts that come again and again: text i is `words[codes[i]]`, and is not there where that is −1."""
+
+    codes: Offsets
+    words: Texts
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def spread(self) -> Texts:
+        """The same texts one behind the other."""
+        words = Places.of(self.words)
+        # The last one is where −1 leads to: a text that is not there.
+        places = Places(np.append(words.addresses, 0)[self.codes], np.append(words.lengths, -1)[self.codes])
+        return places.gather()
+
+
+AnyTexts: TypeAlias = Texts | RepeatedTexts
+
+
+@dataclass(frozen=True, slots=True)
 class TextLists:
     """List i is texts [offsets[i], offsets[i + 1])."""
 
@@ -45,7 +68,7 @@ class TextMaps:
     """Map i is the names and values [offsets[i], offsets[i + 1])."""
 
     offsets: Offsets
-    names: Texts
+    names: AnyTexts
     values: Texts
 
 
@@ -57,6 +80,12 @@ class Places:
         self.addresses = np.ascontiguousarray(addresses)
         self.lengths = np.ascontiguousarray(lengths)
         self._held: list[npt.NDArray[np.uint8]] = []
+
+    @classmethod
+    def of(cls, texts: Texts) -> "Places":
+        """Where some texts, of which none is missing, lie in their block; they must be kept alive."""
+        starts = texts.offsets[:-1].astype(np.int64) + texts.data.ctypes.data
+        return cls(starts, np.diff(texts.offsets).astype(np.int64))
 
     def put(self, rows: Sequence[int], texts: Sequence[bytes]) -> None:
         """Let some be other texts."""
@@ -99,10 +128,33 @@ class Places:
         texts = self.gather()
         return texts if is_ascii(texts) else self.as_utf8().gather()
 
+    def gather_repeated(self) -> AnyTexts:
+        """The texts, each different one copied once if they are few."""
+        codes, (words, slots) = np.empty(len(self.lengths), np.int32), word_table(FEW)
+        count = coding.code_texts(self.addresses, self.lengths, codes, words, slots)
+        if count == coding.TOO_MANY:
+            return self.gather()
+        return RepeatedTexts(codes, Places(*words[:count].T).gather())
 
-def is_ascii(texts: Texts) -> bool:
+    def gather_repeated_utf8(self) -> AnyTexts:
+        """As :meth:`gather_repeated`, what is no UTF-8 decoded as Java does."""
+        texts = self.gather_repeated()
+        if is_ascii(texts):
+            return texts
+        if isinstance(texts, Texts):
+            return self.as_utf8().gather()
+        return RepeatedTexts(texts.codes, Places.of(texts.words).as_utf8().gather())
+
+
+def word_table(room: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+    """Tables for so many words, and for where each is found (:mod:`storage.kernels.words`)."""
+    return np.empty((room, coding.WORD), np.int64), np.full(1 << (2 * room).bit_length(), coding.EMPTY, np.int32)
+
+
+def is_ascii(texts: AnyTexts) -> bool:
     """Whether no text has a byte of 0x80 or above; one pass over what lies side by side, far below a visit to each."""
-    return not texts.data.size or int(texts.data.max()) < NON_ASCII
+    data = texts.words.data if isinstance(texts, RepeatedTexts) else texts.data
+    return not data.size or int(data.max()) < NON_ASCII
 
 
 def bytes_at(address: int, length: int) -> bytes:
@@ -127,40 +179,23 @@ def _split_keys(places: Places) -> TextLists:
     room = int(np.maximum(places.lengths, 0).sum()) // 2 + len(places.lengths) + 1
     counts, starts, sizes = (np.empty(size, np.int64) for size in (len(places.lengths), room, room))
     total = kernel.split_keys(places.addresses, places.lengths, counts, starts, sizes)
-    return TextLists(_offsets(counts), Places(starts[:total], sizes[:total]).gather())
+    return TextLists(offsets_of(counts), Places(starts[:total], sizes[:total]).gather())
 
 
-def gather_properties(addresses: Numbers, lengths: Numbers) -> TextMaps:
-    """Property blocks as maps. Blocks that are no UTF-8, or have very many properties, are parsed one by one."""
-    blocks = Places(addresses, lengths)
-    counts, pairs = np.empty(len(addresses), np.int64), np.empty((4, int(lengths.sum()) // 3 + 1), np.int64)
-    total = kernel.split_properties(blocks.addresses, blocks.lengths, counts, pairs)
-    odd = set(np.flatnonzero(counts == kernel.TOO_MANY).tolist())
-    if not odd:
-        names = Places(pairs[0, :total], pairs[1, :total]).gather()
-        values = Places(pairs[2, :total], pairs[3, :total]).gather()
-        # What is not ASCII is rare: the blocks are only looked into where the texts have some.
-        if (is_ascii(names) and is_ascii(values)) or not (odd := _no_utf8(blocks)):
-            return TextMaps(_offsets(counts), names, values)
-    else:
-        odd |= _no_utf8(blocks)
-    return _gather_odd(blocks, np.maximum(counts, 0), pairs[:, :total], sorted(odd))
-
-
-def gather_hosts(addresses: Numbers, is_v6: npt.NDArray[np.bool_]) -> Texts:
+def gather_hosts(addresses: Numbers, is_v6: npt.NDArray[np.bool_]) -> AnyTexts:
     """IP addresses and ports as texts; an IPv4 host that many messages one behind the other have is written once."""
     addresses = np.ascontiguousarray(addresses)
     if is_v6.any():
-        return _host_texts(addresses, is_v6).gather()
+        return _host_texts(addresses, is_v6).gather_repeated()
     hosts = np.empty(len(addresses), np.int64)
     load_numbers(0, addresses, 0, 64, hosts)
     starts = np.flatnonzero(np.concatenate([[True], hosts[1:] != hosts[:-1]])[: len(hosts)])
-    texts = _host_texts(addresses[starts], is_v6[starts])
+    places = _host_texts(addresses[starts], is_v6[starts])
     repeats = np.diff(starts, append=len(hosts))
-    places = Places(np.repeat(texts.addresses, repeats), np.repeat(texts.lengths, repeats))
-    gathered = places.gather()
-    del texts  # held until here
-    return gathered
+    texts = places.gather_repeated()
+    if isinstance(texts, RepeatedTexts):
+        return RepeatedTexts(np.repeat(texts.codes, repeats), texts.words)
+    return Places(np.repeat(places.addresses, repeats), np.repeat(places.lengths, repeats)).gather()
 
 
 def _host_texts(addresses: Numbers, is_v6: npt.NDArray[np.bool_]) -> Places:
@@ -175,44 +210,8 @@ def _host_texts(addresses: Numbers, is_v6: npt.NDArray[np.bool_]) -> Places:
     return places
 
 
-def _no_utf8(blocks: Places) -> set[int]:
-    """Blocks that Java decodes otherwise than they stand there."""
-    found = np.empty(len(blocks.addresses), np.int64)
-    count = kernel.find_non_ascii(blocks.addresses, blocks.lengths, found)
-    return {row for row in found[:count].tolist() if not _is_utf8(_block(blocks, row))}
-
-
-def _is_utf8(data: bytes) -> bool:
-    try:
-        data.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def _block(blocks: Places, row: int) -> bytes:
-    return bytes_at(int(blocks.addresses[row]), int(blocks.lengths[row]))
-
-
-def _gather_odd(blocks: Places, counts: Numbers, pairs: Numbers, odd: list[int]) -> TextMaps:
-    """Maps of which some are parsed here, in the place of what the kernel found."""
-    owners = np.repeat(np.arange(len(counts)), counts)
-    kept = ~np.isin(owners, odd)
-    parsed = {row: list(parse_properties(_block(blocks, row)).items()) for row in odd}
-    texts = [text.encode() for row in odd for pair in parsed[row] for text in pair]
-    memory, starts, sizes = hold(texts)
-    more = np.stack([starts[0::2], sizes[0::2], starts[1::2], sizes[1::2]])
-    new_owners = np.repeat(odd, [len(parsed[row]) for row in odd])
-    order = np.argsort(np.concatenate([owners[kept], new_owners]), kind="stable")
-    joined = np.concatenate([pairs[:, kept], more], axis=1)[:, order]
-    counts = counts.copy()
-    counts[odd] = [len(parsed[row]) for row in odd]
-    names, values = Places(joined[0], joined[1]).gather(), Places(joined[2], joined[3]).gather()
-    del memory  # held until here
-    return TextMaps(_offsets(counts), names, values)
-
-
-def _offsets(counts: Numbers) -> Offsets:
+def offsets_of(counts: Numbers) -> Offsets:
+    """Where each of some lists starts in what all of them hold, and where the last one ends."""
     offsets = np.zeros(len(counts) + 1, np.int32)
     offsets[1:] = np.cumsum(counts)
     return offsets

@@ -9,20 +9,17 @@ from numba import njit
 from storage.kernels.java_string import HIGH_BITS
 from storage.kernels.memory import (
     copy_bytes,
-    equal_bytes,
+    count_trailing_zeros,
     load_i8,
     load_i32,
     load_native_i64,
     load_u8,
     store_u8,
 )
-from storage.kernels.properties import find_end, find_separator
-from storage.kernels.record import NAME_SEPARATOR, SPACE
+from storage.kernels.record import SPACE
 
-MOST_PAIRS = 64
-"""Properties of one message that are told apart here; each name is compared with all before it."""
-
-TOO_MANY = -1
+BLANKS = 0x2020202020202020
+ONES = 0x0101010101010101
 
 HOST_ROOM = 32
 """Bytes for the text of an IPv4 address and a port."""
@@ -57,6 +54,21 @@ def find_non_ascii(addresses: np.ndarray, lengths: np.ndarray, found: np.ndarray
     return count
 
 
+@njit(cache=True, nogil=True)
+def find_blank(start: int, position: int, length: int) -> int:
+    """First position of a blank in [position, length), or ``length``."""
+    while position + 8 <= length:
+        word = load_native_i64(start + position) ^ BLANKS
+        # Subtracting borrows out of the bytes that are zero; the lowest mark is right, only later ones may lie.
+        marks = (word - ONES) & ~word & HIGH_BITS
+        if marks != 0:
+            return position + (count_trailing_zeros(marks) >> 3)
+        position += 8
+    while position < length and load_i8(start + position) != SPACE:
+        position += 1
+    return position
+
+
 @njit("int64(int64[::1], int64[::1], int64[::1], int64[::1], int64[::1])", cache=True, nogil=True)
 def split_keys(
     addresses: np.ndarray, lengths: np.ndarray, counts: np.ndarray, starts: np.ndarray, sizes: np.ndarray
@@ -64,58 +76,15 @@ def split_keys(
     """Split each text at blanks, forgetting empty pieces: how many pieces each has, where they lie; how many in all."""
     total = 0
     for row in range(addresses.shape[0]):
+        address, length = addresses[row], lengths[row]
         before, piece = total, 0
-        for position in range(lengths[row] + 1):
-            if position == lengths[row] or load_i8(addresses[row] + position) == SPACE:
-                if position > piece:
-                    starts[total], sizes[total] = addresses[row] + piece, position - piece
-                    total += 1
-                piece = position + 1
+        while piece < length:
+            end = find_blank(address, piece, length)
+            if end > piece:
+                starts[total], sizes[total] = address + piece, end - piece
+                total += 1
+            piece = end + 1
         counts[row] = total - before
-    return total
-
-
-@njit(cache=True, nogil=True)
-def put_pair(name: int, end: int, value: int, length: int, first: int, total: int, pairs: np.ndarray) -> int:
-    """Note one property; of several of one name the last one's value counts, in the place of the first."""
-    for known in range(first, total):
-        if pairs[1, known] == end and equal_bytes(pairs[0, known], name, end):
-            pairs[2, known], pairs[3, known] = value, length
-            return total
-    pairs[0, total], pairs[1, total], pairs[2, total], pairs[3, total] = name, end, value, length
-    return total + 1
-
-
-@njit(cache=True, nogil=True)
-def split_block(start: int, length: int, first: int, pairs: np.ndarray) -> int:
-    """Note the properties of one block by the broker's rules; how many there are then, or TOO_MANY."""
-    total, segment = first, 0
-    while segment < length:
-        separator = find_separator(start, segment, length)
-        if separator < length and load_i8(start + separator) == NAME_SEPARATOR:
-            end = find_end(start, separator + 1, length)
-            if end - separator > 1 and separator > segment:
-                if total - first == MOST_PAIRS:
-                    return TOO_MANY
-                value = start + separator + 1
-                total = put_pair(start + segment, separator - segment, value, end - separator - 1, first, total, pairs)
-            segment = end + 1
-        else:
-            segment = separator + 1
-    return total
-
-
-@njit("int64(int64[::1], int64[::1], int64[::1], int64[:, ::1])", cache=True, nogil=True)
-def split_properties(addresses: np.ndarray, lengths: np.ndarray, counts: np.ndarray, pairs: np.ndarray) -> int:
-    """Split property blocks into names and values: how many each has (or TOO_MANY, and none), and how many in all.
-
-    ``pairs`` gets address and length of name and value in its four rows. Records lie around the blocks.
-    """
-    total = 0
-    for row in range(addresses.shape[0]):
-        ended = split_block(addresses[row], lengths[row], total, pairs)
-        counts[row] = TOO_MANY if ended == TOO_MANY else ended - total
-        total = max(total, ended)
     return total
 
 

@@ -14,7 +14,7 @@ import oracles
 from storage.columns.message_columns import Columns, gather
 from storage.columns.names import KINDS
 from storage.columns.rows import RowReader
-from storage.columns.texts import TextLists, TextMaps, Texts
+from storage.columns.texts import AnyTexts, RepeatedTexts, TextLists, TextMaps, Texts
 from storage.columns.wanted import Wanted
 from storage.segments.damaged_ranges import DamagedRange
 from storage.segments.log_window import LocalFile, LogWindow
@@ -22,7 +22,10 @@ from storage.segments.log_window import LocalFile, LogWindow
 Row = dict[str, Any]
 
 
-def texts_of(texts: Texts) -> list[bytes | None]:
+def texts_of(texts: AnyTexts) -> list[bytes | None]:
+    if isinstance(texts, RepeatedTexts):
+        words = texts_of(texts.words)
+        return [None if code < 0 else words[code] for code in texts.codes.tolist()]
     ends = texts.offsets.tolist()
     data = texts.data.tobytes()
     present = [True] * len(texts) if texts.present is None else texts.present.tolist()
@@ -32,13 +35,13 @@ def texts_of(texts: Texts) -> list[bytes | None]:
     ]
 
 
-def _decoded(texts: Texts) -> list[str | None]:
+def _decoded(texts: AnyTexts) -> list[str | None]:
     return [text if text is None else text.decode() for text in texts_of(texts)]
 
 
 def values_of(name: str, column: Any) -> list[Any]:
     """A column as Python values."""
-    if isinstance(column, Texts):
+    if isinstance(column, Texts | RepeatedTexts):
         return texts_of(column) if name == "body" else _decoded(column)
     if isinstance(column, TextLists):
         ends, texts = column.offsets.tolist(), _decoded(column.texts)

@@ -132,6 +132,7 @@ def test_reading_it_back_equals_the_store(
     report = export(store.root, tmp_path / "ours", format_)
     assert read_back(tmp_path / "ours") == expected_rows(store.records)
     assert (report.messages, report.exit_code, report.details["parts"]) == (70, 0, len(store.log.segments))
+    assert 0 < report.details["partSeconds"] <= report.seconds * 2  # of two tasks at a time
     export(g1_store, tmp_path / "recorded", format_)
     assert read_back(tmp_path / "recorded") == expected_rows(oracles.read_log(g1_store / "commitlog"))
 

@@ -10,6 +10,7 @@ from spark_jobs.reading.arrow_columns import LARGEST_MICROSECONDS, MICROSECONDS,
 from spark_jobs.reading.log_ranges import find_ranges
 from spark_jobs.reading.read_range import RangeReader
 from storage.columns.names import KINDS
+from storage.columns.texts import RepeatedTexts, Texts
 from storage.columns.wanted import Wanted
 from store_writer import START_TIMESTAMP, StoreWriter
 
@@ -34,6 +35,28 @@ def test_a_batch_is_valid_and_holds_what_the_log_does(tmp_path: Path) -> None:
     assert rows[2]["body"] is None
     assert rows[2]["body_error"]
     assert rows[:2] == expected_rows(writer.records[:2])
+
+
+def test_what_comes_again_may_be_a_dictionary(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path, segment_size=1 << 20)
+    for number in range(600):
+        tag = None if number == 3 else f"tag {number % 7}"
+        writer.append("T" if number % 2 else "U", b"x", tags=tag, properties={"n": str(number)})
+    for number in range(600):
+        writer.append("T", b"x", tags=f"tag {number}", properties={f"n{number}": "y"})
+    writer.close()
+    names, expected = tuple(KINDS), expected_rows(writer.records)
+    schema = arrow_schema(names, words=True)
+    (range_,) = find_ranges(str(tmp_path)).ranges
+    (columns,) = RangeReader(range_, Wanted(), names).read()
+    assert (type(columns["topic"]), type(columns["tags"])) == (RepeatedTexts, Texts)
+    batch = record_batch(columns, schema)
+    batch.validate(full=True)
+    assert pa.types.is_dictionary(batch.schema.field("tags").type)
+    assert pa.types.is_dictionary(batch.schema.field("properties").type.key_type)
+    rows = batch.to_pylist(maps_as_pydicts="strict")
+    for name in ("topic", "tags", "born_host", "store_host", "properties"):
+        assert [row[name] for row in rows] == [row[name] for row in expected]
 
 
 def test_a_time_that_microseconds_cannot_tell_is_null(tmp_path: Path) -> None:

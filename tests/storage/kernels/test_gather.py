@@ -34,3 +34,13 @@ def test_missing_texts_are_not_copied() -> None:
         np.array([0, held.address, 0]), np.array([-1, 3, 0]), np.array([0, 0, 3, 3], np.int32), data.ctypes.data
     )
     assert data.tobytes() == b"abc"
+
+
+@given(st.lists(st.sampled_from([b" ", b"a", b"abcdefg", b"!\x1f"]), max_size=12).map(b"".join))
+def test_texts_are_split_at_blanks(text: bytes) -> None:
+    held = Bytes(text)
+    counts, starts, sizes = np.empty(1, np.int64), np.empty(50, np.int64), np.empty(50, np.int64)
+    total = kernel.split_keys(np.array([held.address]), np.array([len(text)]), counts, starts, sizes)
+    pieces = list(zip((starts[:total] - held.address).tolist(), sizes[:total].tolist(), strict=True))
+    assert [text[start : start + size] for start, size in pieces] == [each for each in text.split(b" ") if each]
+    assert counts[0] == total
