@@ -100,7 +100,7 @@ def _storage(text: str) -> str:
 def export_store(out: Path, **options: Any) -> None:
     """Write the messages of the store in STORE, a directory or a URL such as s3://bucket/store, into files.
 
-    There is a file for each segment of the log that holds some, and manifest.json, written last, with counts and
+    There is a file for each segment of the log that holds some, and _manifest.json, written last, with counts and
     checksums. A run that was stopped goes on where it was. Bodies are decompressed; nothing damaged is written.
 
     Exit code 1: done, but no message is like that. 4: done, with damage, which report and manifest name.

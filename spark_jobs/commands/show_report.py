@@ -9,6 +9,7 @@ import msgspec
 
 from protocol.printable import one_line
 from spark_jobs.commands.request import Report
+from spark_jobs.exporting.export_place import MANIFEST
 from spark_jobs.verifying.findings import Finding
 from storage.amounts import bytes_text, count_text, duration_text, rate_text
 
@@ -44,7 +45,7 @@ def _lines(report: Report) -> Iterator[str]:
     if report.command == "verify":
         yield from _findings(details)
     elif report.command == "export":
-        yield f"{details['parts']} files of {details['format']}, {bytes_text(details['partBytes'])}, and manifest.json"
+        yield f"{details['parts']} files of {details['format']}, {bytes_text(details['partBytes'])}, and {MANIFEST}"
     else:
         yield from _index(details.get("index"))
         yield from _queues(details.get("queues"))

@@ -1,7 +1,7 @@
 """Export the messages of a store: a file for each segment that holds some, and a manifest, which is written last.
 
     OUT/part-BASE.FORMAT        the messages of the segment that starts at physical offset BASE
-    OUT/manifest.json           what is in the parts, with counts and checksums; without it the export is not finished
+    OUT/_manifest.json          what is in the parts, with counts and checksums; without it the export is not finished
     OUT/.rocketlens-work/       what is half done; gone when the manifest is there
 
 A run that was stopped goes on: parts that are finished are kept, as long as their segments stay what they were.

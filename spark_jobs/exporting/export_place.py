@@ -9,7 +9,8 @@ from typing import Final
 from protocol.errors import ConfigError
 
 FORMAT_NAMES: Final = ("parquet", "ndjson", "csv", "msgpack")
-MANIFEST: Final = "manifest.json"
+MANIFEST: Final = "_manifest.json"
+"""Spark and Arrow pass over names that start so: who reads the directory reads the parts."""
 WORK: Final = ".rocketlens-work"
 PART: Final = re.compile(rf"part-[0-9]{{20}}\.({'|'.join(FORMAT_NAMES)})")
 

@@ -61,7 +61,7 @@ def test_an_option_reaches_the_request(requests: list[ExportRequest], tmp_path: 
 
 def test_the_report_tells_files_and_damage(requests: list[ExportRequest], tmp_path: Path) -> None:
     outcome = rocketlens("export", tmp_path / "none", "--format", "csv", "--out", tmp_path / "out")
-    assert "3 files of csv, 2.05 kB, and manifest.json" in outcome.text
+    assert "3 files of csv, 2.05 kB, and _manifest.json" in outcome.text
     assert "gone" in outcome.text
 
 
@@ -93,7 +93,7 @@ def test_wrong_usage_is_told_before_anything_is_started(
     assert rocketlens("export", g1_store, *words).code == 2
 
 
-@pytest.mark.parametrize(("name", "reason"), [("precious", "there is precious in it"), ("manifest.json", "--fresh")])
+@pytest.mark.parametrize(("name", "reason"), [("precious", "there is precious in it"), ("_manifest.json", "--fresh")])
 def test_a_place_that_is_taken_is_told_before_anything_is_started(
     name: str, reason: str, g1_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,7 +122,7 @@ def test_a_killed_export_goes_on(tmp_path: Path) -> None:
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
-    assert not (tmp_path / "out" / "manifest.json").exists()
+    assert not (tmp_path / "out" / "_manifest.json").exists()
     kept = {path.name: path.stat().st_ino for path in (tmp_path / "out" / ".rocketlens-work").glob("run-*/done/*")}
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     report = json.loads(done.stdout)

@@ -137,6 +137,21 @@ def test_reading_it_back_equals_the_store(
     assert read_back(tmp_path / "recorded") == expected_rows(oracles.read_log(g1_store / "commitlog"))
 
 
+@pytest.mark.parametrize("format_", ["parquet", "ndjson", "csv"])
+def test_spark_reads_the_directory_as_one_table(
+    spark: "SparkContext", store: StoreWriter, tmp_path: Path, format_: str
+) -> None:
+    from pyspark.sql import SparkSession
+
+    export(store.root, tmp_path / "out", format_)
+    read = SparkSession(spark).read.options(header=True, multiLine=format_ == "csv", escape='"')
+    frame = read.load(str(tmp_path / "out"), format="json" if format_ == "ndjson" else format_)
+    rows = [row.asDict() for row in frame.orderBy(frame["physical_offset"].cast("long")).collect()]
+    expected = expected_rows(store.records)
+    names = ("topic", "unique_key", "tags", "born_host", *(("properties", "keys") if format_ == "parquet" else ()))
+    assert [[row[name] for name in names] for row in rows] == [[row[name] for name in names] for row in expected]
+
+
 def test_parquet_encodes_each_column_as_its_values_are(
     spark: "SparkContext", store: StoreWriter, tmp_path: Path
 ) -> None:
