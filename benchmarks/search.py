@@ -33,6 +33,8 @@ from benchmarks.store_plan import StoreParameters, StorePlan, order_key
 
 AIM_BYTES_A_CORE = 1e9
 AIM_LOOKUP_SECONDS = 10.0
+"""For so many keys as :data:`KEYS`, and for more in proportion."""
+
 KEYS = 100_000
 GREP = "grep -c"
 
@@ -164,10 +166,11 @@ def markdown(results: Mapping[str, Any]) -> str:
     is_met = size / rare >= AIM_BYTES_A_CORE
     lines += ["", f"Aim: {AIM_BYTES_A_CORE / 1e9:.0f} GB/s a core for rare text: {'met' if is_met else 'NOT met'}.", ""]
     for run in results["lookups"]:
-        verdict = "met" if run["seconds"] <= AIM_LOOKUP_SECONDS else "NOT met"
+        aim = AIM_LOOKUP_SECONDS * max(run["found"] / KEYS, 1)
+        verdict = "met" if run["seconds"] <= aim else "NOT met"
         lines.append(
             f"{run['name']} in a store of {results['lookup_messages']:,} messages: {run['seconds']:.2f} s, "
-            f"{run['cpu_seconds']:.2f} s of CPU, {run['found']:,} found; aim {AIM_LOOKUP_SECONDS:.0f} s: {verdict}."
+            f"{run['cpu_seconds']:.2f} s of CPU, {run['found']:,} found; aim {aim:.0f} s: {verdict}."
         )
     return "\n".join(lines)
 

@@ -1,5 +1,6 @@
 """What a batch lookup found as a Parquet file: a row for each text and message, and one for each text that has none."""
 
+import itertools
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -45,11 +46,11 @@ class ParquetRows:
 
     def __init__(self, path: Path) -> None:
         self._writer = pq.ParquetWriter(path, SCHEMA, compression="zstd")
-        self._rows: list[dict[str, Any]] = []
+        self._rows: list[Mapping[str, Any]] = []
 
     def write(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Add rows; fields that are not in the schema are left out."""
-        self._rows += [{name: _clean(row.get(name)) for name in SCHEMA.names} for row in rows]
+        self._rows += rows
         if len(self._rows) >= ROWS_AT_ONCE:
             self._flush()
 
@@ -60,14 +61,33 @@ class ParquetRows:
 
     def _flush(self) -> None:
         if self._rows:
-            self._writer.write_table(pa.Table.from_pylist(self._rows, SCHEMA))
+            columns = [_column([row.get(field.name) for row in self._rows], field.type) for field in SCHEMA]
+            self._writer.write_table(pa.Table.from_arrays(columns, schema=SCHEMA))
         self._rows = []
 
 
+def _column(values: list[Any], type_: pa.DataType) -> pa.Array:
+    """Values as Arrow takes them: lone surrogates, which Java strings may have and few do, are no Unicode."""
+    try:
+        return _array(values, type_)
+    except UnicodeEncodeError:
+        return _array(list(map(_clean, values)), type_)
+
+
+def _array(values: list[Any], type_: pa.DataType) -> pa.Array:
+    if not pa.types.is_map(type_):
+        return pa.array(values, type_)
+    # Arrow would look at each pair by itself, which takes longer than all else together.
+    ends = list(itertools.accumulate((len(value or ()) for value in values), initial=0))
+    starts = [None if value is None else start for value, start in zip(values, ends[:-1], strict=True)]
+    names = pa.array([name for value in values for name in value or ()], type_.key_type)
+    items = pa.array([item for value in values if value for item in value.values()], type_.item_type)
+    return pa.MapArray.from_arrays(pa.array([*starts, ends[-1]], pa.int32()), names, items, type_)
+
+
 def _clean(value: Any) -> Any:
-    """A value as Arrow takes it: lone surrogates, which Java strings may have, are no Unicode."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, dict):
-        return [(_clean(name), _clean(each)) for name, each in value.items()]
+        return {_clean(name): _clean(each) for name, each in value.items()}
     return list(map(_clean, value)) if isinstance(value, list) else value
