@@ -10,7 +10,7 @@ A run that was stopped goes on: parts that are finished are kept, as long as the
 import os
 import time
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -183,17 +183,18 @@ def _finish(out: Path, request: ExportRequest, found: LogRanges, parts: list[dic
         },
         damages=list(_damages(problems)),
         more_damages=more,
-        notes=[] if records else _why_none(request),
+        notes=list(_notes(request, records)),
     )
 
 
-def _why_none(request: ExportRequest) -> list[str]:
-    """Sentences for who gets no message: that it is so, and which topics the store does not know."""
+def _notes(request: ExportRequest, records: int) -> Iterator[str]:
+    """Sentences for who may not get what he hoped for: that there is no message, which topics the store does not know."""
+    if not records:
+        yield "no message of the log is as asked"
     root, places = Path(request.store), (CONSUME_QUEUE, BATCH_CONSUME_QUEUE)
     known = {*StoreConfig.load(root).topics, *(name for place in places for name in directories(root / place))}
     # Behind a URL, and beside a log that lies alone, no topics are known.
-    unknown = [topic for topic in request.topics if known and topic not in known]
-    return ["no message of the log is as asked", *(f"the store has no topic {topic}" for topic in unknown)]
+    yield from (f"the store has no topic {topic}" for topic in request.topics if known and topic not in known)
 
 
 def _remove_others(out: Path, names: Iterable[str]) -> None:

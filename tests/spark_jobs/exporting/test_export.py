@@ -179,6 +179,7 @@ def test_only_what_is_asked_for_is_written(spark: "SparkContext", store: StoreWr
     ]  # fmt: skip
     assert read_back(tmp_path) == expected
     assert 0 < len(expected) == report.messages
+    assert report.notes == ["the store has no topic none"]
     manifest = manifest_of(tmp_path)
     assert (manifest["topics"], manifest["where"]) == (["Orders", "none"], "n BETWEEN 25 AND 50")
     assert manifest["log"] == {"minimum": 0, "end": store.log.end}
