@@ -188,7 +188,7 @@ def _finish(out: Path, request: ExportRequest, found: LogRanges, parts: list[dic
 
 
 def _notes(request: ExportRequest, records: int) -> Iterator[str]:
-    """Sentences for who may not get what he hoped for: that there is no message, which topics the store does not know."""
+    """Sentences for who may not get what he hoped for: no message at all, or none of topics that are not there."""
     if not records:
         yield "no message of the log is as asked"
     root, places = Path(request.store), (CONSUME_QUEUE, BATCH_CONSUME_QUEUE)
