@@ -30,7 +30,7 @@ from broker.dispatcher import Dispatcher
 from broker.fast_lane import FastLane
 from broker.follower import Follower
 from broker.listeners import BACKLOG, Listener, listen
-from broker.metrics.metrics_rows import CONNECTIONS, HELD_PULLS, POOL_WORK, SERVING, STOPPING
+from broker.metrics.metrics_rows import CONNECTIONS, HELD_PULLS, NAME_SERVERS, POOL_WORK, REGISTERED, SERVING, STOPPING
 from broker.security.accounts import watched_accounts
 from broker.security.guard import Guard, GuardedDispatcher
 from broker.security.reception import Reception
@@ -340,6 +340,9 @@ class Server:
                 HELD_PULLS: len(self._service.polls),
                 POOL_WORK: self._dispatcher.pool_work,
             }
+            if self._registration is not None:
+                present[NAME_SERVERS] = len(self._options.register.name_servers)
+                present[REGISTERED] = self._registration.count
             self._meter.publish(self._settings.costs, present)
 
     def _sweep(self) -> None:

@@ -83,6 +83,11 @@ class Registration:
         await asyncio.gather(*farewells)
         await self._client.__aexit__(None, None, None)
 
+    @property
+    def count(self) -> int:
+        """How many name servers list the entry, as far as is known."""
+        return list(self._told.values()).count("")
+
     async def _keep(self, name_server: Endpoint) -> None:
         """Register with one name server for ever; what goes wrong is said once."""
         while True:
@@ -94,6 +99,7 @@ class Registration:
                 continue
             self._tell(name_server, "")
             if await self._client.wait_lost(name_server, REPEAT_SECONDS):
+                self._tell(name_server, f"the connection to name server {name_server} was lost")
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _register(self, name_server: Endpoint) -> None:

@@ -32,6 +32,8 @@ PLAIN: Final = {
     "unfinished_bytes": rows.UNFINISHED_BYTES,
     "unsent_bytes": rows.UNSENT_BYTES,
     "pool_work": rows.POOL_WORK,
+    "name_servers": rows.NAME_SERVERS,
+    "name_servers_registered": rows.REGISTERED,
 }
 """Metrics that are one place of a row."""
 

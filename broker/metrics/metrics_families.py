@@ -79,6 +79,8 @@ FAMILIES: Final = (
     Family(
         "damage_met", COUNTER, (*STORE, "kind"), "Index entries that point nowhere or at no record, met by look-ups."
     ),
+    Family("name_servers", GAUGE, STORE, "Name servers that --register names."),
+    Family("name_servers_registered", GAUGE, STORE, "Those of them that list this server, and are connected."),
     Family("commit_log_min_offset_bytes", GAUGE, STORE, "Physical offset at which the log begins."),
     Family("commit_log_max_offset_bytes", GAUGE, STORE, "Physical offset at which it ends."),
     Family("commit_log_first_timestamp_seconds", GAUGE, STORE, "When its first message was stored."),

@@ -42,6 +42,9 @@ POOL_WORK: Final = 7
 IN_FLIGHT_BYTES: Final = 8
 UNFINISHED_BYTES: Final = 9
 UNSENT_BYTES: Final = 10
+NAME_SERVERS: Final = 11
+REGISTERED: Final = 12
+PRESENT: Final = slice(CONNECTIONS, REGISTERED + 1)
 
 # What is counted.
 RECEIVED_BYTES: Final = 16
@@ -123,7 +126,7 @@ class MetricsRows:
         """The row of a worker that starts: what its predecessor counted is kept, what was so at the time is not."""
         first = (number * self.stores + store) * ROW_LENGTH
         row = memoryview(self._memory).cast("q")[first : first + ROW_LENGTH]
-        for place in range(CONNECTIONS, UNSENT_BYTES + 1):
+        for place in range(PRESENT.start, PRESENT.stop):
             row[place] = 0
         row[STATE], row[HEARTBEAT], row[PROCESS] = GONE, 0, os.getpid()
         row[STARTS] += 1
@@ -132,7 +135,7 @@ class MetricsRows:
     def totals(self, store: int = 0) -> npt.NDArray[np.int64]:
         """The sum of all rows of a store; of what is so at present, only that of workers that are there."""
         rows = self._rows[:, store].copy()
-        rows[[not is_there for is_there in self.are_there()], CONNECTIONS : UNSENT_BYTES + 1] = 0
+        rows[[not is_there for is_there in self.are_there()], PRESENT] = 0
         totals: npt.NDArray[np.int64] = rows.sum(axis=0)
         return totals
 

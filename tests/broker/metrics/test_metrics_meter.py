@@ -10,6 +10,7 @@ import pytest
 import pytest_asyncio
 
 from broker.broker_service import BrokerService
+from broker.config import RegisterOptions
 from broker.dispatcher import handles
 from broker.limits import Limits
 from broker.metrics import metrics_rows as rows
@@ -21,7 +22,8 @@ from broker.server import Server
 from broker_harness import FakeStore, RawClient, connected, service_of, serving, until
 from lane_requests import pull, query, view
 from metric_figures import Figures, figure, figures_of
-from protocol.codes import RequestCode
+from name_server import NameServer
+from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Response
 from protocol.frame import FrameDecoder
 from protocol.headers import EmptyRequestHeader
@@ -49,6 +51,22 @@ async def watched(g1_store: Path) -> AsyncIterator[Watched]:
     service.meter = Meter(all_rows.begin(0))
     async with serving(service) as server:
         yield Watched(server, service, all_rows)
+
+
+async def test_it_is_told_how_many_name_servers_list_the_server(g1_store: Path) -> None:
+    told, refusing = NameServer(), NameServer()
+    refusing.register_code = ResponseCode.SYSTEM_ERROR
+    options = RegisterOptions((await told.start(), await refusing.start()))
+    service, all_rows = service_of(MessageStore.open(g1_store), register=options), MetricsRows()
+    service.meter = Meter(all_rows.begin(0))
+    try:
+        async with serving(service) as server:
+            watched = Watched(server, service, all_rows)
+            await until(lambda: figure(watched.figures(), "name_servers_registered") == 1)
+            assert figure(watched.figures(), "name_servers") == 2
+    finally:
+        told.close()
+        refusing.close()
 
 
 async def answers(client: RawClient, count: int) -> list[int]:

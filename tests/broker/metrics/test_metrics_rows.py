@@ -13,6 +13,7 @@ from protocol.codes import RequestCode, ResponseCode
 def test_places_do_not_overlap() -> None:
     single = [rows.HEARTBEAT, rows.STATE, rows.PROCESS, rows.STARTS, rows.CPU, rows.CONNECTIONS, rows.HELD_PULLS]
     single += [rows.POOL_WORK, rows.IN_FLIGHT_BYTES, rows.UNFINISHED_BYTES, rows.UNSENT_BYTES, rows.RECEIVED_BYTES]
+    single += [rows.NAME_SERVERS, rows.REGISTERED]
     single += [rows.SENT_BYTES, rows.ACCEPTED, rows.DROPPED, rows.HELD_TOTAL, rows.LANE_REQUESTS, rows.POOL_WAIT]
     taken = single + [
         first + number
