@@ -1,6 +1,7 @@
 """How a command ends: its exit code, and one line on stderr when something is wrong."""
 
 import contextlib
+import errno
 import functools
 import os
 import select
@@ -19,6 +20,9 @@ USAGE = 2
 STORE_ERROR = 3
 NOBODY_READS = 141
 """As shells tell of a command that SIGPIPE ended: who reads its output has gone, as `head` does when it has enough."""
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What a disk says that takes no more."""
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -52,7 +56,10 @@ def plain_errors(command: Callable[Parameters, Result]) -> Callable[Parameters, 
 
 @contextlib.contextmanager
 def ending_with_the_reader() -> Iterator[None]:
-    """End without a word where nobody reads our output any more; what there is to clean up is cleaned up first."""
+    """End without a word where nobody reads our output any more, and with a line where there is no room for it.
+
+    What there is to clean up is cleaned up first.
+    """
     try:
         try:
             yield
@@ -62,11 +69,24 @@ def ending_with_the_reader() -> Iterator[None]:
         unread = [stream for stream in (sys.stdout, sys.stderr) if _is_unread(stream)]
         if not unread:  # it was some other connection that broke
             raise
-        for stream in unread:  # the interpreter flushes once more when it ends
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, stream.fileno())
-            os.close(nowhere)
+        for stream in unread:
+            _forget(stream)
         sys.exit(NOBODY_READS)
+    except OSError as error:
+        if error.errno not in FULL:
+            raise
+        try:
+            sys.stdout.flush()
+        except OSError:
+            _forget(sys.stdout)
+        fail(f"{error.filename or 'the output'} cannot be written: {error.strerror}", USAGE)
+
+
+def _forget(stream: IO[str]) -> None:
+    """Let go of what a stream could not write: the interpreter flushes once more when it ends."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 def _is_unread(stream: IO[str]) -> bool:

@@ -43,6 +43,20 @@ def test_a_command_whose_output_nobody_reads_ends_quietly(
     assert "roken" not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("words", ["search STORE --json", "view STORE 0", "lookup STORE KEYS", "doctor STORE --json"])
+def test_a_disk_that_is_full_under_the_output_is_said_in_a_line(
+    g1_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: str
+) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("hotkey\n")
+    with open("/dev/full", "w") as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        with pytest.raises(SystemExit) as end:
+            main([{"STORE": str(g1_store), "KEYS": str(keys)}.get(word, word) for word in words.split()])
+    assert end.value.code == 2
+    assert "rocketlens: the output cannot be written: No space left on device\n" in capsys.readouterr().err
+
+
 def test_a_connection_that_breaks_elsewhere_is_no_quiet_end() -> None:
     with pytest.raises(BrokenPipeError), ending_with_the_reader():
         raise BrokenPipeError
