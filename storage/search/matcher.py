@@ -16,7 +16,7 @@ from storage.search.criteria import Criteria, Place
 from storage.search.json_path import JsonCondition
 from storage.search.literal import required_literal
 
-_TEXTS: Final = ("topic", "contains", "regex", "tag", "key", "key_prefix")
+_TEXTS: Final = ("topic", "contains", "regex", "json_path", "tag", "key", "key_prefix")
 
 
 class Unreadable(Exception):
@@ -27,14 +27,13 @@ class Unreadable(Exception):
 class Matcher:
     """Decides about records; shared by threads, and made anew in another process. Says why criteria cannot be.
 
-    Raises ConfigError for a regular expression, a JSONPath or a host that is none, and for a condition that is empty;
-    FilterSyntaxError for what is no SQL92.
+    Raises ConfigError for a regular expression, a JSONPath or a host that is none, and for a condition that is empty or
+    no text (an argument whose bytes are no UTF-8); FilterSyntaxError for what is no SQL92.
     """
 
     def __init__(self, criteria: Criteria) -> None:
         for name in _TEXTS:
-            if getattr(criteria, name) in ("", b""):
-                raise ConfigError(f"{name.replace('_', ' ')}: expected something, got nothing")
+            _check_text(name.replace("_", " "), getattr(criteria, name))
         self.criteria = criteria
         self.regex = _compile(criteria.regex)
         self.regex_literal = None if criteria.regex is None else required_literal(criteria.regex)
@@ -136,6 +135,18 @@ class Matcher:
 def _values(message: Message) -> list[bytes]:
     """The values of the properties as UTF-8; a lone surrogate, which Java may have, is what it was decoded from."""
     return [value.encode("utf-8", "surrogatepass") for value in message.properties.values()]
+
+
+def _check_text(name: str, value: str | bytes | None) -> None:
+    """Raise ConfigError for a condition that is empty, or that no message can meet: bytes of an argument that are no
+    UTF-8 come as half characters, which no text in a message holds."""
+    if value in ("", b""):
+        raise ConfigError(f"{name}: expected something, got nothing")
+    try:
+        if isinstance(value, str):
+            value.encode()
+    except UnicodeEncodeError as error:
+        raise ConfigError(f"{name}: {value!r} is no text, its bytes are no UTF-8") from error
 
 
 def _compile(pattern: str | None) -> "re.Pattern[str] | None":

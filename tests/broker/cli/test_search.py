@@ -117,6 +117,10 @@ def test_pages_go_on_by_the_cursor_that_is_told(root: Path) -> None:
         (("--size", "5..3"), "the first size is above the last"),
         (("--cursor", "xyz"), "the cursor 'xyz' is none"),
         (("--contains", ""), "contains: expected something"),
+        (("--topic", "\udcff"), "topic: '\\udcff' is no text, its bytes are no UTF-8"),
+        (("--regex", "\udcff"), "its bytes are no UTF-8"),
+        (("--key", "\udcff", "--topic", "TopicTest"), "its bytes are no UTF-8"),
+        (("--json-path", "$.a=\udcff"), "its bytes are no UTF-8"),
         (("--from", "5", "--to", "4"), "--from 5 is after --to 4"),
     ],
 )
