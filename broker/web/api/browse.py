@@ -12,7 +12,18 @@ import msgspec
 
 from broker.web.api.asked import Asked
 from broker.web.api.cursors import decode_cursor, encode_cursor
-from broker.web.api.endpoint import LARGEST, Cursor, Limit, Milliseconds, Offset, Question, QueueId, Time, Topic
+from broker.web.api.endpoint import (
+    LARGEST,
+    Cursor,
+    Limit,
+    Milliseconds,
+    Offset,
+    Question,
+    QueueId,
+    Time,
+    Topic,
+    check_times,
+)
 from broker.web.api.filters import Choice, Sql, Tag, choice_of
 from broker.web.api.messages import MessageLine, line_of
 from broker.web.api.queue_spans import Span, offset_behind, queues_of, span_between
@@ -62,6 +73,7 @@ class BrowseAnswer(msgspec.Struct, rename="camel", kw_only=True):
 
 def browse(asked: Asked, question: BrowseQuestion) -> BrowseAnswer:
     """Messages of a topic by queue and by time, those that pass a filter if there is one."""
+    check_times(question.begin, question.end)
     asked.allow(question.milliseconds)
     choice = choice_of(question.tag, question.sql)
     is_backward = question.order == "newest"

@@ -72,6 +72,12 @@ class Endpoint:
             raise _explained(str(error), known) from None
 
 
+def check_times(begin: int | None, end: int | None) -> None:
+    """Raise `ApiError` for times the wrong way round: that nothing lies between them is no answer."""
+    if begin is not None and end is not None and begin > end:
+        raise bad_parameter("end", f"the end, {end}, is before the begin, {begin}")
+
+
 def _explained(text: str, known: tuple[str, ...]) -> Exception:
     """An error of msgspec in our words: it ends with the place, as in ``- at `$.limit```."""
     reason, _, place = text.partition(" - at `$.")

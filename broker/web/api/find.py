@@ -25,6 +25,7 @@ MOST_TOPICS: Final = 20
 
 KINDS: Final = {"key": KeyKind.ANY, "tag": KeyKind.TAG}
 LONGEST: Final = 4096
+LONGEST_OFFSET: Final = len(str(LARGEST))
 
 
 class FindQuestion(Question):
@@ -85,7 +86,7 @@ def find(asked: Asked, question: FindQuestion) -> FindAnswer:
         search.go_on(Place())
     else:
         search.go_on(decode_cursor(question.cursor, Place))
-    named = [name for name in names if text in name] if question.cursor is None else []
+    named = [name for name in names if text.lower() in name.lower()] if question.cursor is None else []
     return FindAnswer(
         messages=search.messages,
         tried=list(search.tried.values()),
@@ -117,8 +118,9 @@ class _Search:
             message_id = decode_message_id(text)
             host = str(message_id.address)
             self._look_at("offset message id", message_id.physical_offset, host)
-        if text.isascii() and text.isdecimal() and int(text[:20]) <= LARGEST:
-            self._look_at("physical offset", int(text[:20]), None)
+        digits = text.lstrip("0") or "0"
+        if text.isascii() and text.isdecimal() and len(digits) <= LONGEST_OFFSET and int(digits) <= LARGEST:
+            self._look_at("physical offset", int(digits), None)
 
     def _look_at(self, kind: str, physical_offset: int, host: str | None) -> None:
         tried = self.tried.setdefault(kind, Tried(kind=kind, found=0))

@@ -12,7 +12,7 @@ from msgspec import Meta
 
 from broker.web.api.asked import Asked
 from broker.web.api.cursors import decode_cursor, encode_cursor
-from broker.web.api.endpoint import Cursor, Milliseconds, Question, QueueId, Time, Topic
+from broker.web.api.endpoint import Cursor, Milliseconds, Question, QueueId, Time, Topic, check_times
 from broker.web.api.queue_spans import offset_at, queues_of
 from storage.queues.queue import Queue
 
@@ -63,6 +63,7 @@ class HistogramAnswer(msgspec.Struct, rename="camel", kw_only=True):
 
 def histogram(asked: Asked, question: HistogramQuestion) -> HistogramAnswer:
     """How many messages of a topic were stored when."""
+    check_times(question.begin, question.end)
     asked.allow(question.milliseconds)
     queues = queues_of(asked, question.topic, question.queue_id)
     after = -1 if question.cursor is None else decode_cursor(question.cursor, int)

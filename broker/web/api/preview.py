@@ -10,7 +10,7 @@ import msgspec
 
 from broker.web.api.asked import Asked
 from broker.web.api.cursors import decode_cursor, encode_cursor
-from broker.web.api.endpoint import LARGEST, Cursor, Milliseconds, Question, QueueId, Time, Topic
+from broker.web.api.endpoint import LARGEST, Cursor, Milliseconds, Question, QueueId, Time, Topic, check_times
 from broker.web.api.errors import bad_parameter
 from broker.web.api.filters import Choice, Sql, Tag, choice_of
 from broker.web.api.queue_spans import Span, queues_of, span_between
@@ -58,6 +58,7 @@ class Place(NamedTuple):
 
 def filter_preview(asked: Asked, question: PreviewQuestion) -> PreviewAnswer:
     """How many of a topic's messages a consumer with a filter would get."""
+    check_times(question.begin, question.end)
     asked.allow(question.milliseconds)
     choice = choice_of(question.tag, question.sql)
     if choice is None:

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from broker.web.api.asked import Asked
-from broker.web.api.endpoint import LARGEST, Cursor, Limit, Question, Time, Topic
+from broker.web.api.endpoint import LARGEST, Cursor, Limit, Question, Time, Topic, check_times
 from broker.web.api.errors import bad_parameter
 from broker.web.api.filters import Sql
 from broker.web.api.messages import MessageLine, line_of
@@ -103,6 +103,9 @@ def search_content(asked: Asked, question: SearchQuestion) -> SearchAnswer:
         asked.require_topic(question.topic)
     elif not asked.is_admin:
         raise bad_parameter("topic", "who is no administrator names the topic that is searched")
+    check_times(question.begin, question.end)
+    if question.maximum_size is not None and question.maximum_size < question.minimum_size:
+        raise bad_parameter("maximumSize", f"the largest size, {question.maximum_size}, is below the smallest")
     wait = max(question.milliseconds, LEAST_MILLISECONDS)
     try:
         if question.regex is None and question.json_path is None:

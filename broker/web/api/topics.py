@@ -93,7 +93,8 @@ class TopicAnswer(msgspec.Struct, rename="camel", kw_only=True):
 def topics(asked: Asked, question: TopicsQuestion) -> TopicsAnswer:
     """The topics of the store."""
     asked.allow(question.milliseconds)
-    names = [name for name in asked.topics() if question.contains in name]
+    part = question.contains.lower()
+    names = [name for name in asked.topics() if part in name.lower()]
     after = None if question.cursor is None else decode_cursor(question.cursor, str)
     left = names if after is None else [name for name in names if name > after]
     page = left[: question.limit]

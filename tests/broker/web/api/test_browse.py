@@ -123,6 +123,12 @@ def test_a_histogram_of_a_part_says_what_lies_outside(api: ApiOf) -> None:
     assert answer["before"] == sum(time < answer["begin"] for time in times)
 
 
+@pytest.mark.parametrize("path", ["/messages", "/histogram", "/filter"])
+def test_times_the_wrong_way_round_are_refused_and_not_answered_with_nothing(api: ApiOf, path: str) -> None:
+    answer = api.ask(path, topic="TopicTest", begin=5, end=4, tag="TagA" if path == "/filter" else None)
+    assert (answer.status, answer.error["parameter"]) == (400, "end")
+
+
 def test_histograms_of_some_queues_at_a_time_add_up(api: ApiOf) -> None:
     whole = api.get("/histogram", topic="TopicTest", buckets=50)
     begin, end = whole["begin"], whole["begin"] + whole["width"] * len(whole["counts"]) - 1

@@ -77,8 +77,15 @@ def test_a_text_that_is_nothing_says_what_was_tried(api: ApiOf) -> None:
     assert api.get("/find", text="9" * 400)["messages"] == []
 
 
+def test_digits_of_any_number_are_an_offset_only_by_their_value(api: ApiOf) -> None:
+    for text, offsets in (("0" * 30, [0]), ("0" * 30 + "275", [275]), ("0" * 20 + "1" * 20, [])):
+        found = api.get("/find", text=text)["messages"]
+        assert [each["physicalOffset"] for each in found if each["foundBy"] == "physical offset"] == offsets, text
+
+
 def test_a_topic_is_told_by_a_part_of_its_name(api: ApiOf) -> None:
     assert api.get("/find", text="TopicT")["topics"] == ["TopicTest", "TopicTx"]
+    assert api.get("/find", text="topict")["topics"] == ["TopicTest", "TopicTx"]
 
 
 def test_the_host_of_an_id_need_not_be_the_stores_but_is_told(api: ApiOf) -> None:

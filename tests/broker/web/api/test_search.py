@@ -72,6 +72,8 @@ def test_an_expression_that_would_take_for_ever_is_ended(tmp_path: Path) -> None
         ({"bornHost": "no host"}, "bornHost"),
         ({"contains": "a", "cursor": "abc"}, "cursor"),
         ({"place": "nowhere"}, "place"),
+        ({"begin": "5", "end": "4"}, "end"),
+        ({"minimumSize": "5", "maximumSize": "4"}, "maximumSize"),
     ],
 )
 def test_what_cannot_be_searched_for_is_named(api: ApiOf, parameters: dict[str, str], wrong: str) -> None:
