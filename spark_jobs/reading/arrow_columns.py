@@ -1,4 +1,4 @@
-"""Columns of messages as Arrow batches: the arrays are taken as they are, nothing is copied but times."""
+"""Columns of messages as Arrow batches: the arrays are taken as they are, nothing is copied but times for Spark."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -13,8 +13,10 @@ from storage.columns.texts import AnyTexts, RepeatedTexts, TextLists, TextMaps, 
 
 MILLISECONDS: Final = pa.timestamp("ms", tz="UTC")
 MICROSECONDS: Final = pa.timestamp("us", tz="UTC")
-LARGEST_MICROSECONDS: Final = (2**63 - 1) // 1000
-"""The largest time in ms, of either sign, that microseconds can tell; columns of microseconds have none beyond."""
+FIRST_TIME: Final = -62_135_424_000_000
+LAST_TIME: Final = 253_402_214_399_999
+"""From 0001-01-03 to 9999-12-30, in ms: what Python has a date for in every time zone. Beyond, a time is null: for one
+message's, which its client chose, Spark, pandas, DuckDB and Polars would fail at all that stands beside it."""
 
 _TYPES: Final[dict[Kind, Any]] = {
     Kind.INT: pa.int32(),
@@ -27,6 +29,9 @@ _TYPES: Final[dict[Kind, Any]] = {
 }
 
 
+NULLABLE: Final = OPTIONAL | {name for name, kind in KINDS.items() if kind is Kind.TIME}
+"""Columns that may be null: of times, those that a timestamp cannot tell."""
+
 WORD: Final = pa.dictionary(pa.int32(), pa.string())
 _REPEATED: Final[dict[str, Any]] = {
     **dict.fromkeys(("topic", "store_host", "born_host", "tags"), WORD),
@@ -38,7 +43,7 @@ _REPEATED: Final[dict[str, Any]] = {
 def arrow_schema(names: Sequence[str], *, words: bool = False) -> pa.Schema:
     """The columns' types; times are milliseconds. `words`: what comes again and again is a dictionary and numbers."""
     types = {name: _TYPES[KINDS[name]] for name in names} | (_REPEATED if words else {})
-    return pa.schema([pa.field(name, types[name], nullable=name in OPTIONAL) for name in names])
+    return pa.schema([pa.field(name, types[name], nullable=name in NULLABLE) for name in names])
 
 
 def record_batch(columns: Columns, schema: pa.Schema) -> pa.RecordBatch:
@@ -55,8 +60,8 @@ def _array(column: Any, type_: pa.DataType) -> pa.Array:
         return pa.Array.from_buffers(type_, count, [None, pa.py_buffer(column.offsets)], 0, 0, [child])
     if isinstance(column, TextMaps):
         return _maps(column, type_)
-    if type_ == MICROSECONDS:
-        return _microseconds(column)
+    if pa.types.is_timestamp(type_):
+        return _times(np.ascontiguousarray(column), type_)
     return pa.Array.from_buffers(type_, len(column), [None, pa.py_buffer(np.ascontiguousarray(column))], 0)
 
 
@@ -89,9 +94,8 @@ def _maps(maps: TextMaps, type_: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(type_, len(maps.offsets) - 1, [None, pa.py_buffer(maps.offsets)], 0, 0, [pairs])
 
 
-def _microseconds(times: Any) -> pa.Array:
-    """Times of milliseconds; none where they cannot be told in microseconds."""
-    missing = (times > LARGEST_MICROSECONDS) | (times < -LARGEST_MICROSECONDS)
-    if not missing.any():
-        return pa.Array.from_buffers(MICROSECONDS, len(times), [None, pa.py_buffer(times * 1000)], 0)
-    return pa.array(np.where(missing, 0, times) * 1000, type=MICROSECONDS, mask=missing)
+def _times(times: npt.NDArray[np.int64], type_: pa.DataType) -> pa.Array:
+    """Times of ms in the type's unit; null where nobody could read them."""
+    in_unit = times * 1000 if type_ == MICROSECONDS else times
+    valid, missing = _validity((times >= FIRST_TIME) & (times <= LAST_TIME))
+    return pa.Array.from_buffers(type_, len(times), [valid, pa.py_buffer(in_unit)], missing)

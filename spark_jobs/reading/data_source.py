@@ -32,11 +32,12 @@ from pyspark.sql.types import (
 )
 
 from protocol.errors import ConfigError, CorruptRecord
+from spark_jobs.reading.arrow_columns import NULLABLE
 from spark_jobs.reading.log_ranges import LogRange, LogRanges, Problem, find_ranges
 from spark_jobs.reading.pushed_filters import push
 from spark_jobs.reading.read_range import read_damage, read_messages, tell
 from spark_jobs.reading.source_options import DAMAGE, SourceOptions, read_options
-from storage.columns.names import KINDS, OPTIONAL, Kind
+from storage.columns.names import KINDS, Kind
 from storage.columns.wanted import Wanted
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
@@ -181,10 +182,6 @@ def choose_ranges(found: LogRanges, wanted: Wanted) -> list[LogRange]:
 def struct_type(names: Sequence[str]) -> StructType:
     """The columns' types for Spark."""
     return StructType([StructField(name, _TYPES[KINDS[name]], name in NULLABLE) for name in names])
-
-
-NULLABLE = OPTIONAL | {name for name, kind in KINDS.items() if kind is Kind.TIME}
-"""Columns that may be null: of times, those that a timestamp cannot tell."""
 
 
 def check_schema(schema: StructType) -> pa.Schema:

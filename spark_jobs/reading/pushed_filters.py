@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from spark_jobs.reading.arrow_columns import LARGEST_MICROSECONDS
+from spark_jobs.reading.arrow_columns import FIRST_TIME, LAST_TIME
 from storage.columns.wanted import HIGHEST, LOWEST, Wanted
 
 EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -103,7 +103,7 @@ def _range(kind: str, floor: int, ceiling: int) -> Range | None:
 
 
 def _times(kind: str, moment: datetime) -> Range | None:
-    """Milliseconds that stand so to a moment; of those only that microseconds can tell: the others are null."""
+    """Milliseconds that stand so to a moment; of those only that timestamps tell: the others are null."""
     microseconds = ((moment if moment.tzinfo else moment.astimezone()) - EPOCH) // MICROSECOND
     found = _range(kind, microseconds // 1000, -(-microseconds // 1000))
-    return None if found is None else (max(found[0], -LARGEST_MICROSECONDS), min(found[1], LARGEST_MICROSECONDS))
+    return None if found is None else (max(found[0], FIRST_TIME), min(found[1], LAST_TIME))

@@ -1,12 +1,12 @@
-"""Columns as Arrow batches: types, nulls, and times that microseconds cannot tell."""
+"""Columns as Arrow batches: types, nulls, and times that a timestamp cannot tell."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
 
 from column_rows import expected_rows
-from spark_jobs.reading.arrow_columns import LARGEST_MICROSECONDS, MICROSECONDS, arrow_schema, record_batch
+from spark_jobs.reading.arrow_columns import FIRST_TIME, LAST_TIME, MICROSECONDS, arrow_schema, record_batch
 from spark_jobs.reading.log_ranges import find_ranges
 from spark_jobs.reading.read_range import RangeReader
 from storage.columns.names import KINDS
@@ -59,13 +59,19 @@ def test_what_comes_again_may_be_a_dictionary(tmp_path: Path) -> None:
         assert [row[name] for row in rows] == [row[name] for row in expected]
 
 
-def test_a_time_that_microseconds_cannot_tell_is_null(tmp_path: Path) -> None:
+def test_a_time_that_not_every_time_zone_has_a_date_for_is_null(tmp_path: Path) -> None:
     writer = StoreWriter(tmp_path)
-    for timestamp in (START_TIMESTAMP, LARGEST_MICROSECONDS + 1, -LARGEST_MICROSECONDS - 1, 2**63 - 1, -(2**63)):
+    told = (START_TIMESTAMP, FIRST_TIME, LAST_TIME, -1)
+    for timestamp in (*told, FIRST_TIME - 1, LAST_TIME + 1, 2**63 - 1, -(2**63)):
         writer.append("T", b"x", born_timestamp=timestamp)
     writer.close()
-    (batch,) = batches(tmp_path, pa.schema([("born_timestamp", MICROSECONDS)]))
-    expected = [datetime.fromtimestamp(START_TIMESTAMP / 1000, UTC), None, None, None, None]
-    assert batch.column(0).to_pylist() == expected
-    (batch,) = batches(tmp_path, arrow_schema(("born_timestamp",)))
-    assert batch.column(0).cast(pa.int64()).to_pylist()[3:] == [2**63 - 1, -(2**63)]
+    millisecond = timedelta(milliseconds=1)
+    expected = [datetime(1970, 1, 1, tzinfo=UTC) + time * millisecond for time in told] + [None] * 4
+    for schema in (pa.schema([("born_timestamp", MICROSECONDS)]), arrow_schema(("born_timestamp",))):
+        (batch,) = batches(tmp_path, schema)
+        batch.validate(full=True)
+        assert batch.column(0).to_pylist() == expected
+    assert (expected[1], expected[2]) == (
+        datetime(1, 1, 3, tzinfo=UTC),
+        datetime(9999, 12, 31, tzinfo=UTC) - millisecond,
+    )

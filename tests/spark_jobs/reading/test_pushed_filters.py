@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from pyspark.sql import datasource as spark
 
-from spark_jobs.reading.arrow_columns import LARGEST_MICROSECONDS
+from spark_jobs.reading.arrow_columns import FIRST_TIME, LAST_TIME
 from spark_jobs.reading.pushed_filters import EPOCH, push
 from storage.columns.wanted import HIGHEST, LOWEST, Wanted
 
@@ -28,13 +28,13 @@ def at(milliseconds: float) -> datetime:
         (spark.IsNotNull(("topic",)), Wanted()),
         (spark.EqualTo(("store_timestamp",), at(7)), Wanted(times=(7, 7))),
         (spark.EqualTo(("store_timestamp",), at(7.5)), Wanted(times=(1, 0))),
-        (spark.GreaterThan(("store_timestamp",), at(6.5)), Wanted(times=(7, LARGEST_MICROSECONDS))),
-        (spark.GreaterThanOrEqual(("store_timestamp",), at(7)), Wanted(times=(7, LARGEST_MICROSECONDS))),
-        (spark.LessThan(("store_timestamp",), at(7.5)), Wanted(times=(-LARGEST_MICROSECONDS, 7))),
-        (spark.LessThan(("store_timestamp",), at(7)), Wanted(times=(-LARGEST_MICROSECONDS, 6))),
+        (spark.GreaterThan(("store_timestamp",), at(6.5)), Wanted(times=(7, LAST_TIME))),
+        (spark.GreaterThanOrEqual(("store_timestamp",), at(7)), Wanted(times=(7, LAST_TIME))),
+        (spark.LessThan(("store_timestamp",), at(7.5)), Wanted(times=(FIRST_TIME, 7))),
+        (spark.LessThan(("store_timestamp",), at(7)), Wanted(times=(FIRST_TIME, 6))),
         (
             spark.LessThanOrEqual(("store_timestamp",), datetime(1970, 1, 1, 1, tzinfo=UTC)),
-            Wanted(times=(-LARGEST_MICROSECONDS, 3_600_000)),
+            Wanted(times=(FIRST_TIME, 3_600_000)),
         ),
     ],
 )
