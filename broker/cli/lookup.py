@@ -1,5 +1,6 @@
 """`rocketlens lookup`: very many keys and ids at once."""
 
+import contextlib
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -35,6 +36,10 @@ class Rows(Protocol):
 
     def close(self) -> None:
         """Make it whole."""
+        ...
+
+    def drop(self) -> None:
+        """Let the file go, as far as it was written."""
         ...
 
 
@@ -115,8 +120,12 @@ def lookup(
         rows.close()
         if part is not None and out is not None:
             os.replace(part, out)
+    except OSError as error:
+        error.filename = error.filename or out
+        raise
     finally:
         if part is not None:
+            rows.drop()
             part.unlink(missing_ok=True)
     _tell(len(set(wanted)), missing, notes)
     sys.exit(NOT_FOUND if missing else FOUND)
@@ -180,6 +189,11 @@ class JsonRows:
         """Write out what waits."""
         self._stream.flush()
         if self._closes:
+            self._stream.close()
+
+    def drop(self) -> None:
+        """Let a file of ours go, as far as it was written."""
+        with contextlib.suppress(OSError):
             self._stream.close()
 
 

@@ -6,10 +6,11 @@ what is not there is an empty field. In Parquet times are timestamps of ms, in m
 """
 
 import base64
+import contextlib
 import csv
 import hashlib
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, Final, Protocol
 
@@ -46,7 +47,8 @@ class HashedFile(io.RawIOBase):
 
     def write(self, data: Any) -> int:
         """Write all of it."""
-        self._file.write(data)
+        with self._named():
+            self._file.write(data)
         self._sha256.update(data)
         size = memoryview(data).nbytes
         self.size += size
@@ -63,13 +65,24 @@ class HashedFile(io.RawIOBase):
 
     def finish(self, sync: Callable[[int], None]) -> None:
         """Bring all of it to the disk."""
-        self._file.flush()
-        sync(self._file.fileno())
-        self._file.close()
+        with self._named():
+            self._file.flush()
+            sync(self._file.fileno())
+            self._file.close()
+
+    @contextlib.contextmanager
+    def _named(self) -> Iterator[None]:
+        """Have an error, such as that the disk is full, name the file, which the system does not."""
+        try:
+            yield
+        except OSError as error:
+            error.filename = error.filename or self._file.name
+            raise
 
     def close(self) -> None:
         """Let it go, whole or not."""
-        self._file.close()
+        with contextlib.suppress(OSError):  # of what was not finished, which was told already
+            self._file.close()
         super().close()
 
 

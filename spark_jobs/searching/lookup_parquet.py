@@ -1,5 +1,6 @@
 """What a batch lookup found as a Parquet file: a row for each text and message, and one for each text that has none."""
 
+import contextlib
 import itertools
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -7,6 +8,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from spark_jobs.reading.arrow_columns import FIRST_TIME, LAST_TIME
 
 SCHEMA: Final = pa.schema(
     [
@@ -36,7 +39,8 @@ SCHEMA: Final = pa.schema(
         ("bodyError", pa.string()),
     ]
 )
-"""Names are those of the JSON lines; the body is decompressed, as far as ``bodyError`` does not say why it is not."""
+"""Names are those of the JSON lines; the body is decompressed, as far as ``bodyError`` does not say why it is not.
+Times are null where an export's are."""
 
 ROWS_AT_ONCE: Final = 10_000
 
@@ -59,6 +63,11 @@ class ParquetRows:
         self._flush()
         self._writer.close()
 
+    def drop(self) -> None:
+        """Let the file go, as far as it was written."""
+        with contextlib.suppress(OSError):
+            self._writer.close()
+
     def _flush(self) -> None:
         if self._rows:
             columns = [_column([row.get(field.name) for row in self._rows], field.type) for field in SCHEMA]
@@ -75,6 +84,8 @@ def _column(values: list[Any], type_: pa.DataType) -> pa.Array:
 
 
 def _array(values: list[Any], type_: pa.DataType) -> pa.Array:
+    if pa.types.is_timestamp(type_):
+        values = [value if value is not None and FIRST_TIME <= value <= LAST_TIME else None for value in values]
     if not pa.types.is_map(type_):
         return pa.array(values, type_)
     # Arrow would look at each pair by itself, which takes longer than all else together.

@@ -1,6 +1,7 @@
 """`rocketlens lookup`: rows for each line, what is missing, formats, ends."""
 
 import json
+import os
 from pathlib import Path
 
 import pyarrow.parquet
@@ -9,6 +10,7 @@ from click.testing import CliRunner
 
 from broker.cli.main import main
 from command_line import rocketlens
+from store_writer import START_TIMESTAMP, StoreWriter
 
 UNIQUE_KEY = "FD000000000000000000000000000002708C30946E09687211CE0017"
 HOT = 40
@@ -65,6 +67,29 @@ def test_parquet_holds_the_same_as_the_lines(g1_store: Path, asked: Path, tmp_pa
         assert kept["storeTimestamp"].timestamp() * 1000 == row["storeTimestamp"]
     assert (stored[-1]["query"], stored[-1]["found"], stored[-1]["messageId"]) == ("nowhere", False, None)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["asked", "out.ndjson", "out.parquet"]
+
+
+@pytest.mark.parametrize("output_format", ["ndjson", "parquet"])
+def test_a_file_without_room_is_told_and_not_left(
+    g1_store: Path, asked: Path, tmp_path: Path, output_format: str
+) -> None:
+    (tmp_path / "out.part").symlink_to("/dev/full")
+    outcome = rocketlens("lookup", g1_store, asked, "--out", tmp_path / "out", "--format", output_format)
+    assert outcome.code == 2
+    assert outcome.errors.endswith("No space left on device\n")
+    assert "out" not in os.listdir(tmp_path)
+
+
+def test_times_that_no_timestamp_tells_are_null_in_parquet(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store")
+    for number, time in enumerate((START_TIMESTAMP, -1, 253_402_300_800_000, 2**63 - 1, -(2**63))):
+        writer.append("T", b"x", unique_key=f"U{number}", born_timestamp=time)
+    writer.close()
+    (tmp_path / "asked").write_text("".join(f"U{number}\n" for number in range(5)))
+    table = tmp_path / "out.parquet"
+    assert rocketlens("lookup", writer.root, tmp_path / "asked", "--out", table, "--format", "parquet").code == 0
+    times = pyarrow.parquet.read_table(table).column("bornTimestamp").to_pylist()
+    assert [time and round(time.timestamp() * 1000) for time in times] == [START_TIMESTAMP, -1, None, None, None]
 
 
 @pytest.mark.parametrize(

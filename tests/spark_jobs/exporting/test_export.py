@@ -23,7 +23,7 @@ from spark_jobs.commands.request import Report
 from spark_jobs.engine.progress import Silence
 from spark_jobs.engine.spark_calls import SparkFailed
 from spark_jobs.exporting.export import MANIFEST, ExportRequest, run_export
-from spark_jobs.exporting.export_formats import FORMATS
+from spark_jobs.exporting.export_formats import FORMATS, HashedFile
 from spark_jobs.exporting.export_place import FORMAT_NAMES
 from store_writer import START_TIMESTAMP, StoreWriter
 
@@ -163,6 +163,32 @@ def test_parquet_encodes_each_column_as_its_values_are(
     for name, found in encodings.items():
         is_small = name in ("topic", "store_host", "born_host", "tags", "properties.key_value.key")
         assert ("RLE_DICTIONARY" in found) == is_small, name
+
+
+def test_times_that_no_timestamp_tells_keep_nobody_from_reading_the_others(
+    spark: "SparkContext", tmp_path: Path
+) -> None:
+    from pyspark.sql import SparkSession
+
+    writer = StoreWriter(tmp_path / "store")
+    times = (START_TIMESTAMP, -1, 253_402_300_800_000, 2**63 - 1, -(2**63))
+    for time in times:
+        writer.append("Orders", b"x", born_timestamp=time)
+    writer.close()
+    for format_ in ("parquet", "ndjson"):
+        export(writer.root, tmp_path / format_, format_)
+    rows = SparkSession(spark).read.parquet(str(tmp_path / "parquet")).orderBy("physical_offset").collect()
+    assert [row.born_timestamp and round(row.born_timestamp.timestamp() * 1000) for row in rows] == [
+        START_TIMESTAMP, -1, None, None, None,
+    ]  # fmt: skip
+    assert [row["born_timestamp"] for row in read_back(tmp_path / "ndjson")] == list(times)
+
+
+def test_a_full_disk_is_told_with_the_file_that_found_no_room() -> None:
+    with HashedFile(Path("/dev/full")) as file:
+        file.write(b"x")
+        with pytest.raises(OSError, match="No space left on device: '/dev/full'"):
+            file.finish(os.fsync)
 
 
 def test_only_what_is_asked_for_is_written(spark: "SparkContext", store: StoreWriter, tmp_path: Path) -> None:
