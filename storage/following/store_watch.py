@@ -41,10 +41,20 @@ class StoreWatch:
     def look(self, snapshot: Snapshot, *, thorough: bool = False) -> Change | None:
         """What is to be done to the current snapshot, which may be a later one; None where nothing changed.
 
-        ``thorough``: nothing is taken for unchanged because its directory is. Raises StoreError, and NotAStore.
+        ``thorough``: nothing is taken for unchanged because its directory is. Raises StoreError, and NotAStore as long
+        as there is none: files that are gone with all others are a disk that was taken away, no change to take over.
         """
+        try:
+            return self._look(snapshot, thorough=thorough)
+        except Exception:
+            self._states.clear()  # what was seen was not taken over: the next look must see it too
+            raise
+
+    def _look(self, snapshot: Snapshot, *, thorough: bool) -> Change | None:
         options, layout = self._options, snapshot.layout
-        if self._has_changed("root", [self._root]) or thorough:
+        is_other_root = self._has_changed("root", [self._root])
+        has_other_files = self._has_changed("log", layout.commit_log_directories)
+        if is_other_root or has_other_files or thorough:
             layout = recognise_store(self._root, options.commit_log_directories)
         config = StoreConfig.load(self._root, snapshot.config)
         state = read_store_state(self._root)
@@ -62,7 +72,7 @@ class StoreWatch:
             kept = snapshot.kept.open(snapshot.commit_log, cache, index.examined_kept, options.check_budget)
             index = index.with_kept(kept_state, kept)
         is_cut = any(segment.file.is_cut() for segment in snapshot.commit_log.segments)
-        log_changed = self._has_changed("log", layout.commit_log_directories) or is_cut or thorough
+        log_changed = has_other_files or is_cut or thorough
         trees = [self._root / tree for tree in (CONSUME_QUEUE, BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT)]
         are_other_trees = self._has_changed("queues", trees)
         queues_changed = are_other_trees or state != snapshot.state or snapshot.queues.has_lost_file() or thorough

@@ -9,6 +9,7 @@ import pytest
 
 from followed_store import Followed, held, hurry
 from kept_store import assert_all_found, incomplete, written
+from protocol.errors import NotAStore
 from storage.following import store_watch
 from storage.message_store import MessageStore, StoreOptions
 
@@ -52,6 +53,24 @@ class TestFiles:
         assert followed.store.commit_log.holes == ((700, second.base_offset),)
         written = followed.growing.writer.written[1]
         assert followed.store.record_at(written.physical_offset) == written.record
+
+    @pytest.mark.parametrize("part", ["", "commitlog", "commitlog/00000000000000000000"])
+    def test_a_store_that_is_taken_away_is_served_on_until_it_is_back(
+        self, followed: Followed, tmp_path: Path, part: str
+    ) -> None:
+        followed.settle()
+        written = followed.growing.writer.written[0]
+        os.rename(followed.growing.root / part, tmp_path / "elsewhere")
+        grow_old(followed.growing.root)
+        for _ in range(3):
+            with pytest.raises(NotAStore):
+                followed.follower.watch()
+            assert followed.store.record_at(written.physical_offset) == written.record
+        os.rename(tmp_path / "elsewhere", followed.growing.root / part)
+        followed.growing.add()
+        followed.growing.flush()
+        followed.settle()
+        followed.check()
 
     @pytest.mark.parametrize("budget", [None, 0])
     def test_keys_of_a_segment_that_comes_back_are_found(self, tmp_path: Path, budget: int | None) -> None:
@@ -210,7 +229,7 @@ class TestFiles:
 
 def grow_old(root: Path) -> None:
     """Make the last changes of a store such that the next ones can be told from them by their times."""
-    for path in (root, *root.rglob("*")):
+    for path in filter(Path.exists, (root, *root.rglob("*"))):
         os.utime(path, ns=(0, time.time_ns() - 2 * store_watch.YOUNG_NS))
 
 
