@@ -7,6 +7,8 @@ import msgspec
 from broker.metrics.metrics_collector import installed_version
 from broker.web.api.asked import Asked
 from broker.web.api.endpoint import Question
+from protocol.errors import StoreError
+from storage.store_layout import recognise_store
 
 MOST_PROBLEMS: Final = 50
 
@@ -73,7 +75,7 @@ def _tell_all(asked: Asked, answer: StoreAnswer) -> None:
     first = log.store_timestamp_at(log.minimum, 1)
     newest = max((run.last for run in snapshot.tail.runs), default=-1)
     last = max(log.store_timestamp_at(newest, 1) if newest >= 0 else 0, snapshot.index.last_update[0])
-    problems = asked.store.problems
+    problems = [*_reason_not_to_follow(asked), *asked.store.problems]
     answer.state = "live" if state.is_live else "crashed" if state.has_crashed else "stopped"
     answer.store = str(snapshot.layout.root)
     answer.log = LogExtent(
@@ -87,3 +89,12 @@ def _tell_all(asked: Asked, answer: StoreAnswer) -> None:
     answer.incomplete = snapshot.incomplete
     answer.problems = problems[:MOST_PROBLEMS]
     answer.problems_left_out = max(len(problems) - MOST_PROBLEMS, 0)
+
+
+def _reason_not_to_follow(asked: Asked) -> list[str]:
+    """Why what is there now is no store any more: a disk was taken away, files were deleted, and answers are old."""
+    try:
+        recognise_store(asked.store.layout.root, asked.service.options.commit_log_directories, open_segments=False)
+    except StoreError as error:
+        return [f"the store cannot be followed, answers are of what was read before: {error}"]
+    return []

@@ -53,6 +53,8 @@ class Told(msgspec.Struct):
     is_last: bool = False
     notes: tuple[str, ...] = ()
     problem: str | None = None
+    is_store: bool = False
+    """Whether the problem is the store's, and none of what was asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,14 +125,17 @@ def _steps(pipe: _Pipe) -> Iterator[Step]:
 
 
 def _read(pipe: _Pipe) -> Told | None:
-    """What the process tells next; None when the time is over, or it has ended. Raises `ConfigError`."""
+    """What the process tells next; None when the time is over, or it has ended.
+
+    Raises `ConfigError`, and `ApiError` for a store that cannot be searched.
+    """
     head = pipe.read(LENGTH.size)
     data = None if head is None else pipe.read(LENGTH.unpack(head)[0])
     if data is None:
         return None
     told = msgspec.msgpack.decode(data, type=Told)
     if told.problem is not None:
-        raise ConfigError(told.problem)
+        raise ApiError(503, "store_error", told.problem) if told.is_store else ConfigError(told.problem)
     return told
 
 
@@ -157,7 +162,7 @@ def main() -> None:
     except (ConfigError, FilterSyntaxError) as error:
         _tell(Told(problem=str(error)))
     except RocketLensError as error:
-        _tell(Told(problem=f"the store cannot be searched: {error}"))
+        _tell(Told(problem=f"the store cannot be searched: {error}", is_store=True))
 
 
 def _told(store: MessageStore, step: Step) -> Told:

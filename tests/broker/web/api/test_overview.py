@@ -1,0 +1,29 @@
+"""What the page shows first, and that a store which is taken away is told and not shown as one that is empty."""
+
+import shutil
+from pathlib import Path
+
+from store_writer import StoreWriter
+from web_questions import ApiOf
+
+
+def _api(root: Path) -> ApiOf:
+    writer = StoreWriter(root)
+    writer.append("orders", b"body", keys="key")
+    writer.close()
+    return ApiOf(root)
+
+
+def test_a_store_that_is_there_has_no_problem_with_being_followed(tmp_path: Path) -> None:
+    assert not [each for each in _api(tmp_path / "store").get("/store")["problems"] if "followed" in each]
+
+
+def test_a_store_that_was_taken_away_is_told(tmp_path: Path) -> None:
+    api = _api(tmp_path / "store")
+    shutil.rmtree(tmp_path / "store")
+    problem = api.get("/store")["problems"][0]
+    assert problem.startswith("the store cannot be followed, answers are of what was read before: ")
+    assert "found nothing there" in problem
+    refused = api.ask("/search", regex="body")
+    assert (refused.status, refused.error["code"]) == (503, "store_error")
+    assert "found nothing there" in refused.error["message"]
