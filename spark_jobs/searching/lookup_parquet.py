@@ -43,6 +43,8 @@ SCHEMA: Final = pa.schema(
 Times are null where an export's are."""
 
 ROWS_AT_ONCE: Final = 10_000
+BYTES_AT_ONCE: Final = 64 * 1024 * 1024
+"""Of bodies: ten thousand of some megabytes would not fit into memory."""
 
 
 class ParquetRows:
@@ -51,12 +53,15 @@ class ParquetRows:
     def __init__(self, path: Path) -> None:
         self._writer = pq.ParquetWriter(path, SCHEMA, compression="zstd")
         self._rows: list[Mapping[str, Any]] = []
+        self._bytes = 0
 
     def write(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """Add rows; fields that are not in the schema are left out."""
-        self._rows += rows
-        if len(self._rows) >= ROWS_AT_ONCE:
-            self._flush()
+        for row in rows:
+            self._rows.append(row)
+            self._bytes += len(row.get("body") or b"")
+            if len(self._rows) >= ROWS_AT_ONCE or self._bytes >= BYTES_AT_ONCE:
+                self._flush()
 
     def close(self) -> None:
         """Write what is left, and the file's end."""
@@ -72,7 +77,7 @@ class ParquetRows:
         if self._rows:
             columns = [_column([row.get(field.name) for row in self._rows], field.type) for field in SCHEMA]
             self._writer.write_table(pa.Table.from_arrays(columns, schema=SCHEMA))
-        self._rows = []
+        self._rows, self._bytes = [], 0
 
 
 def _column(values: list[Any], type_: pa.DataType) -> pa.Array:

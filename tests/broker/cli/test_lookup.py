@@ -10,6 +10,7 @@ from click.testing import CliRunner
 
 from broker.cli.main import main
 from command_line import rocketlens
+from spark_jobs.searching import lookup_parquet
 from store_writer import START_TIMESTAMP, StoreWriter
 
 UNIQUE_KEY = "FD000000000000000000000000000002708C30946E09687211CE0017"
@@ -67,6 +68,15 @@ def test_parquet_holds_the_same_as_the_lines(g1_store: Path, asked: Path, tmp_pa
         assert kept["storeTimestamp"].timestamp() * 1000 == row["storeTimestamp"]
     assert (stored[-1]["query"], stored[-1]["found"], stored[-1]["messageId"]) == ("nowhere", False, None)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["asked", "out.ndjson", "out.parquet"]
+
+
+def test_large_bodies_are_written_before_they_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookup_parquet, "BYTES_AT_ONCE", 10)
+    rows = lookup_parquet.ParquetRows(tmp_path / "out")
+    rows.write({"query": f"k{number}", "found": True, "body": b"x" * 4} for number in range(7))
+    rows.close()
+    file = pyarrow.parquet.ParquetFile(tmp_path / "out")
+    assert [file.metadata.row_group(number).num_rows for number in range(file.num_row_groups)] == [3, 3, 1]
 
 
 @pytest.mark.parametrize("output_format", ["ndjson", "parquet"])
