@@ -18,6 +18,8 @@ FOUND = 0
 NOT_FOUND = 1
 USAGE = 2
 STORE_ERROR = 3
+STOPPED = 130
+"""As shells tell a command that Ctrl-C ended."""
 NOBODY_READS = 141
 """As shells tell of a command that SIGPIPE ended: who reads its output has gone, as `head` does when it has enough."""
 
@@ -56,7 +58,8 @@ def plain_errors(command: Callable[Parameters, Result]) -> Callable[Parameters, 
 
 @contextlib.contextmanager
 def ending_with_the_reader() -> Iterator[None]:
-    """End without a word where nobody reads our output any more, and with a line where there is no room for it.
+    """End without a word where nobody reads our output any more, and with a line where there is no room for it,
+    or where Ctrl-C was pressed.
 
     What there is to clean up is cleaned up first.
     """
@@ -65,6 +68,8 @@ def ending_with_the_reader() -> Iterator[None]:
             yield
         finally:
             sys.stdout.flush()
+    except KeyboardInterrupt:  # click would end with 1, which says that nothing was found
+        fail("stopped", STOPPED)
     except BrokenPipeError:
         unread = [stream for stream in (sys.stdout, sys.stderr) if _is_unread(stream)]
         if not unread:  # it was some other connection that broke

@@ -10,11 +10,11 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 import click
 import msgspec
 
-from broker.cli.errors import FOUND, NOT_FOUND, plain_errors, say
+from broker.cli.errors import FOUND, NOT_FOUND, STOPPED, plain_errors, say
 from broker.cli.opening import open_store
 from broker.cli.options import DIRECTORY, store_options
 from broker.cli.output import json_fields, message_fields
-from broker.cli.search import STOPPED, stopping
+from broker.cli.search import stopping
 from broker.cli.search_progress import SearchProgress
 from protocol.errors import ConfigError
 from storage.outside import check_outside

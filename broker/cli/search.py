@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from broker.cli.errors import FOUND, NOT_FOUND, USAGE, plain_errors, say
+from broker.cli.errors import FOUND, NOT_FOUND, STOPPED, USAGE, plain_errors, say
 from broker.cli.opening import open_store
 from broker.cli.options import DIRECTORY, store_options, timestamp
 from broker.cli.output import Writer, chosen_format, format_options, growing_writer
@@ -22,9 +22,6 @@ from protocol.printable import printable
 if TYPE_CHECKING:
     from storage.message_store import MessageStore
     from storage.search import Criteria, Step
-
-STOPPED = 130
-"""As shells tell a command that Ctrl-C ended."""
 
 PLACES = ("body", "properties", "any")
 

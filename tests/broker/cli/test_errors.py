@@ -57,6 +57,18 @@ def test_a_disk_that_is_full_under_the_output_is_said_in_a_line(
     assert "rocketlens: the output cannot be written: No space left on device\n" in capsys.readouterr().err
 
 
+def test_a_command_that_is_stopped_does_not_end_as_one_that_found_nothing(
+    g1_store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def press(*_arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("storage.message_store.MessageStore.open", press)
+    with pytest.raises(SystemExit) as end:
+        main(["life", str(g1_store), "--unique-key", UNIQUE_KEY])
+    assert (end.value.code, capsys.readouterr().err) == (130, "rocketlens: stopped\n")
+
+
 def test_a_connection_that_breaks_elsewhere_is_no_quiet_end() -> None:
     with pytest.raises(BrokenPipeError), ending_with_the_reader():
         raise BrokenPipeError
