@@ -53,5 +53,5 @@ function drawTried(node, counts) {
 
 function nothing(text) {
   return el("p", { class: "muted" }, "A part of a body is found by a ", link("search", { contains: text }, "search by content"),
-    "; keys are compared whole, and case counts. ", plural(text.length, "character"), " were looked for.");
+    "; keys are compared whole, and case counts. ", plural(text.length, "character was", "characters were"), " looked for.");
 }
