@@ -127,6 +127,9 @@ def _describe(root: Path, names: set[str]) -> str:
     inner = sorted(name for name in names if os.path.isdir(root / name / COMMIT_LOG))
     if inner:
         return f"no {COMMIT_LOG}/, but a store in {root / inner[0]}"
+    logs = sorted(name for name in names if name.startswith(COMMIT_LOG) and os.path.isdir(root / name))
+    if logs:
+        return f"no {COMMIT_LOG}/, but {logs[0]}/: the directories of a log that has other names go to --commit-log"
     if any(map(_DLEDGER_DIRECTORY.fullmatch, names)):
         return "a DLedger log, which is not supported"
     told = ", ".join(sorted(names)[:_NAMES_TOLD]) + (", …" if len(names) > _NAMES_TOLD else "")

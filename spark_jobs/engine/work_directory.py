@@ -57,6 +57,8 @@ class WorkDirectory:
         self.partial = root / "partial"
         self.staged = root / "staged"
         self._lock = -1
+        self.has_discarded = False
+        """Whether what another job had left unfinished was deleted."""
 
     @classmethod
     def open(cls, base: Path, identity: dict[str, Any], *, fresh: bool = False) -> Self:
@@ -77,6 +79,8 @@ class WorkDirectory:
         manifest = before.manifest() if before else None
         if before and manifest and not fresh and (manifest.version, manifest.identity) == (VERSION, plain):
             os.rename(before.root, work.root)
+        else:
+            work.has_discarded = before is not None
         for other in base.glob(f"{_RUN}*"):
             if other != work.root:
                 shutil.rmtree(other, ignore_errors=True)

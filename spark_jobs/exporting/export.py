@@ -110,6 +110,8 @@ def run_export(request: ExportRequest, progress: Progress, launch: "Launch | Non
                 parts = run_tasks(context, PHASE, tasks, export_part)
         steady = time.monotonic() - began
         report = _finish(out, request, found, parts)
+        if work.has_discarded and not request.fresh:
+            report.notes.append("what a run with other options had left unfinished here was deleted")
         work.remove()
     except RocketLensError:
         if not (is_up or resumed):  # nothing is there to go on from

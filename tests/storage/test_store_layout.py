@@ -88,6 +88,12 @@ def test_a_directory_of_something_else_is_refused_with_what_is_in_it(tmp_path: P
     assert "found no commitlog/ among a, b, c, d, e, …" in refusal(tmp_path)
 
 
+def test_directories_of_the_log_under_other_names_are_to_be_told(tmp_path: Path) -> None:
+    for name in ("commitlog-a", "commitlog-b", "consumequeue"):
+        (tmp_path / name).mkdir()
+    assert "but commitlog-a/: the directories of a log that has other names go to --commit-log" in refusal(tmp_path)
+
+
 def test_the_log_itself_is_refused_as_such(tmp_path: Path) -> None:
     make_store(tmp_path)
     assert "found segments, as if it were a store's commitlog/ itself" in refusal(tmp_path / "commitlog")

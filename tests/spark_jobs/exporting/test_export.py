@@ -267,7 +267,9 @@ class TestStopping:
         with pytest.raises(KeyboardInterrupt):
             export(store.root, tmp_path, "ndjson")
         monkeypatch.undo()
-        assert not export(store.root, tmp_path, "msgpack", topics=("Orders",)).resumed
+        report = export(store.root, tmp_path, "msgpack", topics=("Orders",))
+        assert not report.resumed
+        assert report.notes == ["what a run with other options had left unfinished here was deleted"]
         assert len(read_back(tmp_path)) == 35
 
     def test_a_finished_export_is_replaced_only_when_that_is_asked_for(
