@@ -63,6 +63,7 @@ def ending_with_the_reader() -> Iterator[None]:
 
     What there is to clean up is cleaned up first.
     """
+    _open_streams()
     try:
         try:
             yield
@@ -85,6 +86,13 @@ def ending_with_the_reader() -> Iterator[None]:
         except OSError:
             _forget(sys.stdout)
         fail(f"{error.filename or 'the output'} cannot be written: {error.strerror}", USAGE)
+
+
+def _open_streams() -> None:
+    """Let who closed our output get none: Python has no stream then, and a file of ours would get its number."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - as long as the process
 
 
 def _forget(stream: IO[str]) -> None:

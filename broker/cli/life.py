@@ -12,6 +12,7 @@ from broker.cli.errors import FOUND, NOT_FOUND, plain_errors, say
 from broker.cli.opening import open_store
 from broker.cli.options import DIRECTORY, store_options
 from broker.cli.output import chosen_format, format_options, print_table, time_text, write_maps
+from protocol.errors import ConfigError
 
 if TYPE_CHECKING:
     from storage.life.message_life import Event, MessageLife
@@ -52,6 +53,8 @@ def life(
     from storage.life.message_life import find_life
 
     name = chosen_format(output_format, as_json)
+    if not unique_key:
+        raise ConfigError("--unique-key: expected an id, got nothing")
     found = find_life(open_store(store, **store_arguments), unique_key, topic, trace_topics)
     if found.incomplete:
         say(f"something may be missing: {found.incomplete}")

@@ -5,8 +5,8 @@ from typing import Final
 
 from protocol.errors import ConfigError
 
-_SIZE: Final = re.compile(r"([0-9]{1,15})([kMG]?)")
-_UNITS: Final = {"": 1, "k": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_SIZE: Final = re.compile(r"([0-9]{1,15})([kKMG]?)")
+_UNITS: Final = {"": 1, "k": 1 << 10, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 
 def parse_size_range(text: str) -> tuple[int, int | None]:

@@ -57,6 +57,19 @@ def test_a_disk_that_is_full_under_the_output_is_said_in_a_line(
     assert "rocketlens: the output cannot be written: No space left on device\n" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("words", ["search STORE --json", "view STORE 0", "lookup STORE KEYS", "doctor STORE"])
+def test_who_closed_the_output_gets_none(
+    g1_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: str
+) -> None:
+    keys = tmp_path / "keys"
+    keys.write_text("hotkey\n")
+    monkeypatch.setattr(sys, "stdout", None)
+    with pytest.raises(SystemExit) as end:
+        main([{"STORE": str(g1_store), "KEYS": str(keys)}.get(word, word) for word in words.split()])
+    assert end.value.code == 0
+    sys.stdout.close()
+
+
 def test_a_command_that_is_stopped_does_not_end_as_one_that_found_nothing(
     g1_store: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -100,6 +100,11 @@ def test_a_whole_life_with_traces_is_told_in_order_of_time(whole_life: tuple[Pat
     assert [event["message"]["queueId"] for event in as_maps[3:]] == [0, 0, 0, 2, 0, 0]
 
 
+def test_no_key_is_refused(g1_store: Path) -> None:
+    outcome = rocketlens("life", g1_store, "--unique-key", "")
+    assert (outcome.code, outcome.errors) == (2, "rocketlens: --unique-key: expected an id, got nothing\n")
+
+
 def test_nothing_found_says_where_was_looked(g1_store: Path) -> None:
     outcome = rocketlens("life", g1_store, "--unique-key", "0" * 32, "--topic", "TopicTest")
     assert (outcome.code, outcome.output) == (1, b"")

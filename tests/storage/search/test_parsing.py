@@ -40,13 +40,20 @@ def test_other_texts_are_no_born_host(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "sizes"),
-    [("512", (512, 512)), ("1k..2M", (1024, 2 << 20)), ("..3", (0, 3)), ("100..", (100, None)), ("0..0", (0, 0))],
+    [
+        ("512", (512, 512)),
+        ("1k..2M", (1024, 2 << 20)),
+        ("..3", (0, 3)),
+        ("1K", (1024, 1024)),
+        ("100..", (100, None)),
+        ("0..0", (0, 0)),
+    ],
 )
 def test_sizes_are_read(text: str, sizes: tuple[int, int | None]) -> None:
     assert parse_size_range(text) == sizes
 
 
-@pytest.mark.parametrize("text", ["", "..", "x", "1.5k", "-1", "5..4", "1K"])
+@pytest.mark.parametrize("text", ["", "..", "x", "1.5k", "-1", "5..4", "1kB"])
 def test_other_texts_are_no_sizes(text: str) -> None:
     with pytest.raises(ConfigError):
         parse_size_range(text)
