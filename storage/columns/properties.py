@@ -7,6 +7,7 @@ import numpy as np
 from protocol.properties import parse_properties
 from storage.columns.texts import (
     FEW,
+    MULTIPLIER,
     Numbers,
     Places,
     RepeatedTexts,
@@ -39,7 +40,7 @@ class Properties:
         while total == kernel.TOO_MANY:
             words, slots = word_table(room)
             newest = np.full(room, -1, np.int64)
-            total = kernel.split_properties(*self._places, self._sizes, pairs, words, slots, newest)
+            total = kernel.split_properties(*self._places, MULTIPLIER, self._sizes, pairs, words, slots, newest)
             room = min(room * _MORE, pairs.shape[1])
         self._pairs, self._total = pairs, total
         self._words = Places(*words[: np.count_nonzero(newest >= 0)].T)

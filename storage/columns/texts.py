@@ -1,6 +1,7 @@
 """Columns of texts, and of lists and maps of texts: a block of bytes, and offsets into it, as Arrow lays them out."""
 
 import ctypes
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -20,6 +21,9 @@ Offsets = npt.NDArray[np.int32]
 NON_ASCII: Final = 0x80
 FEW: Final = 256
 """Different texts up to which a column is kept as words and codes."""
+
+MULTIPLIER: Final = secrets.randbits(63) | 1
+"""Of the hashes of :mod:`storage.kernels.words`, another one in each process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +135,7 @@ class Places:
     def gather_repeated(self) -> AnyTexts:
         """The texts, each different one copied once if they are few."""
         codes, (words, slots) = np.empty(len(self.lengths), np.int32), word_table(FEW)
-        count = coding.code_texts(self.addresses, self.lengths, codes, words, slots)
+        count = coding.code_texts(self.addresses, self.lengths, MULTIPLIER, codes, words, slots)
         if count == coding.TOO_MANY:
             return self.gather()
         return RepeatedTexts(codes, Places(*words[:count].T).gather())

@@ -1,7 +1,8 @@
 """Texts that come again and again, numbered: those of a column, and the names of properties.
 
 Each different text is a word and has a number, its code. A hash table leads from a text to its code; it must be a power
-of two long, and longer than there are words.
+of two long, and longer than there are words. The ``multiplier`` of its hash is an odd number of 63 bits that nobody
+knows who writes messages: texts made to share a hash would be compared each with all others.
 """
 
 import numpy as np
@@ -13,7 +14,8 @@ from storage.kernels.record import PROPERTY_SEPARATOR
 
 TOO_MANY = -1
 EMPTY = -1
-MIX = 0x2545F4914F6CDD1D
+LOW_HALF = 0xFFFFFFFF
+LOW_BITS = 0x7FFFFFFFFFFFFFFF
 NAME_CODE = 0
 VALUE = 1
 VALUE_LENGTH = 2
@@ -27,23 +29,34 @@ WORD = 2
 
 
 @njit(cache=True, nogil=True)
-def hash_text(address: int, length: int) -> int:
-    """A number of up to 24 bits; the ends of a text and its length tell most texts apart."""
-    if length >= 8:
-        first, last = load_native_i64(address), load_native_i64(address + length - 8)
-    elif length >= 4:
-        first, last = load_native_i32(address), load_native_i32(address + length - 4)
-    elif length > 0:
-        first, last = load_u8(address) << 8 | load_u8(address + length // 2), load_u8(address + length - 1)
-    else:
-        first, last = 0, 0
-    return (((first ^ int(length)) * MIX + last) * MIX >> 40) & 0xFFFFFF
+def mix_in(number: int, word: int, multiplier: int) -> int:
+    """A hash of 63 bits that goes on by eight bytes."""
+    word ^= number
+    return ((word ^ ((word >> 32) & LOW_HALF)) * multiplier) & LOW_BITS
 
 
 @njit(cache=True, nogil=True)
-def code_of(address: int, length: int, count: int, words: int, slots: int, last_slot: int) -> int:
+def hash_text(address: int, length: int, multiplier: int) -> int:
+    """A number of up to 24 bits. Who does not know the multiplier cannot find texts that share one."""
+    number, position = int(length), 0
+    while position + 8 < length:
+        number = mix_in(number, load_native_i64(address + position), multiplier)
+        position += 8
+    if length >= 8:
+        word = load_native_i64(address + length - 8)
+    elif length >= 4:
+        word = load_native_i32(address) << 32 | (load_native_i32(address + length - 4) & LOW_HALF)
+    elif length > 0:
+        word = load_u8(address) << 16 | load_u8(address + length // 2) << 8 | load_u8(address + length - 1)
+    else:
+        word = 0
+    return (mix_in(number, word, multiplier) >> 39) & 0xFFFFFF
+
+
+@njit(cache=True, nogil=True)
+def code_of(address: int, length: int, multiplier: int, count: int, words: int, slots: int, last_slot: int) -> int:
     """The code of a text: that of the ``count`` words that equals it, else ``count``, which is put in its slot."""
-    slot = hash_text(address, length) & last_slot
+    slot = hash_text(address, length, multiplier) & last_slot
     while True:
         code = load_native_i32(slots + 4 * slot)
         if code == EMPTY:
@@ -55,9 +68,14 @@ def code_of(address: int, length: int, count: int, words: int, slots: int, last_
         slot = (slot + 1) & last_slot
 
 
-@njit("int64(int64[::1], int64[::1], int32[::1], int64[:, ::1], int32[::1])", cache=True, nogil=True)
+@njit("int64(int64[::1], int64[::1], int64, int32[::1], int64[:, ::1], int32[::1])", cache=True, nogil=True)
 def code_texts(
-    addresses: np.ndarray, lengths: np.ndarray, codes: np.ndarray, words: np.ndarray, slots: np.ndarray
+    addresses: np.ndarray,
+    lengths: np.ndarray,
+    multiplier: int,
+    codes: np.ndarray,
+    words: np.ndarray,
+    slots: np.ndarray,
 ) -> int:
     """The code of each text, −1 of one that is not there; how many words there are, TOO_MANY where these have no room.
 
@@ -70,7 +88,7 @@ def code_texts(
         if length < 0:
             codes[row] = -1
             continue
-        code = code_of(address, length, count, words_at, slots_at, last_slot)
+        code = code_of(address, length, multiplier, count, words_at, slots_at, last_slot)
         if code == room:
             return TOO_MANY
         if code == count:
@@ -81,13 +99,14 @@ def code_texts(
 
 
 @njit(
-    "int64(int64[::1], int64[::1], int64[::1], int64[:, ::1], int64[:, ::1], int32[::1], int64[::1])",
+    "int64(int64[::1], int64[::1], int64, int64[::1], int64[:, ::1], int64[:, ::1], int32[::1], int64[::1])",
     cache=True,
     nogil=True,
 )
 def split_properties(
     addresses: np.ndarray,
     lengths: np.ndarray,
+    multiplier: int,
     sizes: np.ndarray,
     pairs: np.ndarray,
     words: np.ndarray,
@@ -112,7 +131,7 @@ def split_properties(
                 continue
             stop = find_end(block, end + 1, length)
             if name < end < stop - 1:
-                code = code_of(block + name, end - name, count, words_at, slots_at, last_slot)
+                code = code_of(block + name, end - name, multiplier, count, words_at, slots_at, last_slot)
                 if code == room:
                     return TOO_MANY
                 if code == count:
