@@ -24,9 +24,6 @@ BASE64: Final = "base64"
 ROW_GROUP_BYTES: Final = 64 * 1024 * 1024
 COMPRESSION: Final = "zstd"
 LEVEL: Final = 1
-ENCODED_BY_DICTIONARY: Final = ("topic", "store_host", "born_host", "tags", "properties.key_value.key")
-"""Columns of few values; for the others a dictionary would be made and thrown away."""
-
 ENCODED_BY_DIFFERENCE: Final = ("queue_offset", "physical_offset", "size", "store_timestamp", "born_timestamp")
 """Numbers near to those before them: their differences leave the codec little to do."""
 
@@ -105,13 +102,13 @@ class ParquetPart:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        from spark_jobs.reading.arrow_columns import arrow_schema, record_batch
+        from spark_jobs.reading.arrow_columns import arrow_schema, record_batch, word_paths
 
         self._record_batch, self._table = record_batch, pa.Table
         self._schema = arrow_schema(names, words=True)
-        dictionary = [name for name in ENCODED_BY_DICTIONARY if name.split(".")[0] in names]
         self._writer = pq.ParquetWriter(
-            file, self._schema, compression=COMPRESSION, compression_level=LEVEL, use_dictionary=dictionary,
+            file, self._schema, compression=COMPRESSION, compression_level=LEVEL,
+            use_dictionary=word_paths(self._schema),
             column_encoding={name: "DELTA_BINARY_PACKED" for name in ENCODED_BY_DIFFERENCE if name in names},
             write_statistics=[name for name in names if name not in ("body", "properties")],
             store_schema=False,  # dictionaries are how the file is written, not what is in it

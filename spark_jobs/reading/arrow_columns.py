@@ -37,13 +37,20 @@ _REPEATED: Final[dict[str, Any]] = {
     **dict.fromkeys(("topic", "store_host", "born_host", "tags"), WORD),
     "properties": pa.map_(WORD, pa.field("value", pa.string(), nullable=False)),
 }
-"""Columns of few texts that come again and again."""
+"""Columns of few texts that come again and again; for the others a dictionary would be made and thrown away."""
 
 
 def arrow_schema(names: Sequence[str], *, words: bool = False) -> pa.Schema:
     """The columns' types; times are milliseconds. `words`: what comes again and again is a dictionary and numbers."""
     types = {name: _TYPES[KINDS[name]] for name in names} | (_REPEATED if words else {})
     return pa.schema([pa.field(name, types[name], nullable=name in NULLABLE) for name in names])
+
+
+def word_paths(schema: pa.Schema) -> list[str]:
+    """Where Parquet has the dictionaries of a schema."""
+    paths = {field.name: field.type for field in schema}
+    paths |= {f"{name}.key_value.key": type_.key_type for name, type_ in paths.items() if pa.types.is_map(type_)}
+    return [path for path, type_ in paths.items() if pa.types.is_dictionary(type_)]
 
 
 def record_batch(columns: Columns, schema: pa.Schema) -> pa.RecordBatch:
