@@ -20,7 +20,7 @@ help:
 	@echo 'make fuzz    the property and fuzz tests with many more examples'
 	@echo 'make atheris fuzz the decoders by coverage (SECONDS=60; Python 3.11 to 3.13)'
 	@echo 'make bench   speed, beside the official Java broker on the same store'
-	@echo 'make record  make the recorded stores of tests/golden/g2 anew with the official broker (8 minutes)'
+	@echo 'make record  make the recorded stores of tests/golden/g2 anew with the official broker (11 minutes)'
 	@echo 'make docs    write docs/cli.md anew from the commands'
 	@echo 'make lock    choose versions anew: requirements*.lock'
 	@echo 'make clean   remove what make made'

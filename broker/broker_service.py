@@ -5,12 +5,15 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from broker.budget import Budget
 from broker.cluster.served_brokers import ServedBrokers
 from broker.config import Endpoint, ServeOptions
 from broker.consumers.client_calls import ClientCalls
 from broker.consumers.client_registry import ClientRegistry
 from broker.consumers.consumer_offsets import ConsumerOffsets
 from broker.consumers.group_notices import GroupNotices
+from broker.consumers.kept_filters import KeptFilters
+from broker.consumers.member_commits import MemberCommits
 from broker.consumers.offset_keeper import OffsetKeeper
 from broker.consumers.pulled_offsets import PulledOffsets
 from broker.consumers.queue_locks import QueueLocks
@@ -36,7 +39,8 @@ class BrokerService:
     from the store; `advertise_ip` is the same with its host name resolved. `started_timestamp` in milliseconds.
     `clients`, `offsets`, `pulled`, `polls`, `subscriptions` and `locks` are what the families share: who is connected,
     how far consumer groups have come, and how far ahead of that they have pulled, which pulls wait, what they choose
-    by, and which member has which queue to itself.
+    by, and which member has which queue to itself. `budget` bounds what all of them remember of what clients told.
+    `commits` takes offsets from clients for `offsets`.
     `notices` tell members of changes in their group, `calls` ask them what only they know. `keeper` writes offsets
     down, None keeps them in memory alone. `found_pulls` is where pulls that found messages are noted, on any thread,
     None while nobody takes notice.
@@ -55,8 +59,10 @@ class BrokerService:
     pulled: PulledOffsets = field(default_factory=PulledOffsets)
     calls: ClientCalls = field(default_factory=ClientCalls)
     offsets: ConsumerOffsets = field(init=False)
+    commits: MemberCommits = field(init=False)
     polls: LongPolling = field(init=False)
     subscriptions: Subscriptions = field(init=False)
+    budget: Budget = field(init=False)
     notices: GroupNotices = field(init=False)
     keeper: OffsetKeeper | None = None
     found_pulls: deque[FoundPull] | None = None
@@ -69,11 +75,21 @@ class BrokerService:
         Until told otherwise the service is alone.
         """
         self.brokers = ServedBrokers([self])
+        self.budget = budget = Budget(self.options.limits.registry_bytes)
         self.offsets = ConsumerOffsets(self.store, gives_way=self.options.register.told_id > 0)
+        self.commits = MemberCommits(self.clients, lambda: self.offsets)
         self.polls = LongPolling(self.store)
+        filters = KeptFilters(budget.room("filters", 2))
         self.subscriptions = Subscriptions(
-            self.store, self.clients.filters_of, supports_retry=self.options.filter_support_retry
+            self.store, self.clients.filters_of, filters, supports_retry=self.options.filter_support_retry
         )
+        # No part is more than half, so that no kind of flood leaves the others without any.
+        self.clients.room = budget.room("groups and subscriptions", 2)
+        self.offsets.room = budget.room("committed offsets", 2)
+        self.commits.room = budget.room("offsets before a first heartbeat", 8)
+        self.offsets.rates.room = budget.room("rates", 8)
+        self.locks.room = budget.room("locks", 4)
+        self.pulled.room = budget.room("pulled queues", 8)
         self.notices = GroupNotices(self.store)
         self.clients.on_change = self.notices.tell
 
@@ -90,7 +106,7 @@ class BrokerService:
             broker_name=options.broker_name or store.identity.broker_name,
             cluster=options.cluster or store.identity.cluster,
             options=options,
-            clients=clients or ClientRegistry(),
+            clients=ClientRegistry() if clients is None else clients,
             advertise=options.advertise,
             advertise_ip=options.advertise.resolved() if options.advertise and options.rewrite_store_host else None,
         )
@@ -98,6 +114,7 @@ class BrokerService:
     def connection_lost(self, connection: ClientConnection) -> None:
         """Forget the client of a connection that is gone; on the event loop."""
         self.clients.connection_lost(connection)
+        self.commits.connection_lost(connection)
         self.calls.connection_lost(connection)
 
     def advertised_address(self, connection: ClientConnection) -> str:

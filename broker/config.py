@@ -30,6 +30,11 @@ DEFAULT_MILLISECONDS = 1000
 SMALLEST_FRAME_LIMIT = 64 * 1024
 """Below this not even one heartbeat of a large client fits."""
 
+WORKER_TIMEOUT_SECONDS = 30.0
+"""How long a worker's event loop may stand still. Clients wait for as long, and no healthy loop does for one second."""
+
+LONGEST_WORKER_TIMEOUT_SECONDS = 86_400.0
+
 
 REPLICA_ID = 990001
 """The id under which a replica is registered: high, so that it is the last to be chosen."""
@@ -149,12 +154,14 @@ class ServeOptions:
     store tells. `commit_log_directories` empty: `STORE/commitlog`. `index_slots` and `index_entries` go together.
     `filter_support_retry`: expressions on retry topics give way to those on the topics that messages came from.
     `frame_limit` in bytes, `stop_timeout_seconds` in seconds; `workers` processes serve under a supervisor, 0 in the
-    one there is; in each, `lookup_threads` wait for the disk at most at once.
+    one there is; in each, `lookup_threads` wait for the disk at most at once. One whose event loop stands still for
+    `worker_timeout_seconds` is replaced, never when that is 0.
     `limits` bound what clients may cost. Connections from `proxies` begin with a PROXY header.
-    `acl`: the file of accounts that requests must be signed by. `register`: the name servers that are told of us.
+    `acl`: the file of accounts that requests must be signed by; `audit_log`: the file of looks at messages.
+    `register`: the name servers that are told of us.
     `http` is where the page, metrics and health are served, None nowhere, and `http_hosts` are names under which it is
-    asked for besides IP addresses and this machine's. Requests that take longer than `slow_query_milliseconds`
-    are logged, unless that is 0.
+    asked for besides IP addresses and this machine's; `http_proxies` are trusted to name the address that asks.
+    Requests that take longer than `slow_query_milliseconds` are logged, unless that is 0.
     """
 
     store: Path
@@ -172,14 +179,17 @@ class ServeOptions:
     loop: str = "uvloop"
     frame_limit: int = FRAME_LIMIT
     workers: int = 1
+    worker_timeout_seconds: float = WORKER_TIMEOUT_SECONDS
     lookup_threads: int = 4
     limits: Limits = DEFAULT_LIMITS
     tls: TlsOptions = NO_TLS
     proxies: Networks = ()
     acl: Path | None = None
+    audit_log: Path | None = None
     register: RegisterOptions = NOT_REGISTERED
     http: Endpoint | None = None
     http_hosts: tuple[str, ...] = ()
+    http_proxies: Networks = ()
     slow_query_milliseconds: float = DEFAULT_MILLISECONDS
     stop_timeout_seconds: float = 4.0
 
@@ -194,9 +204,14 @@ class ServeOptions:
         for name, value in (("--index-slots", self.index_slots), ("--index-entries", self.index_entries)):
             if value is not None and not 0 < value < 2**31:
                 raise ConfigError(f"{name} {value}: expected a number from 1 to {2**31 - 1}")
+        timeout_seconds = self.worker_timeout_seconds
+        if timeout_seconds and not 1 <= timeout_seconds <= LONGEST_WORKER_TIMEOUT_SECONDS:
+            expected = f"0, or 1 to {LONGEST_WORKER_TIMEOUT_SECONDS:.0f} seconds"
+            raise ConfigError(f"--worker-timeout {timeout_seconds:g}: expected {expected}")
         if not SMALLEST_FRAME_LIMIT <= self.frame_limit < 2**31:
             raise ConfigError(f"--frame-limit {self.frame_limit}: expected {SMALLEST_FRAME_LIMIT} to {2**31 - 1} bytes")
-        check_outside((self.store, *self.commit_log_directories), {"--state-dir": self.state_directory})
+        outside = {"--state-dir": self.state_directory, "--audit-log": self.audit_log}
+        check_outside((self.store, *self.commit_log_directories), outside)
         if self.advertise is not None and not self.advertise.port:
             raise ConfigError(f"--advertise {self.advertise}: clients cannot dial port 0")
         for endpoint in self.listen if self.vip else ():

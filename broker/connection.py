@@ -17,31 +17,24 @@ from typing import Any, cast
 from broker.config import Endpoint
 from broker.connection_settings import OVERLOADED, ConnectionSettings, answer_unreadable
 from broker.deferred import Deferred, DueAnswers, Outcome
-from broker.dispatcher import Answer
+from broker.dispatcher import Answer, is_better_unanswered
 from broker.fast_lane import LEFT_OVER, NOT_TAKEN, TURN_OVER, WANTS_MORE, FastLane
 from broker.metrics.metrics_meter import RESULT_BITS
 from broker.security.proxy_protocol import ProxyHeader
 from broker.slow_queries import Visit
 from broker.turns import SLICE_FRAMES, TURN_BYTES, TURN_FRAMES
 from broker.waiting import Waiting
+from broker.writing import close_gently, write_pieces
 from protocol.codes import ResponseCode
 from protocol.command import ONEWAY_FLAG, RESPONSE_FLAG, Command, Response, decode_command, encode_response
 from protocol.errors import BadFrame, ProtocolError, RocketLensError
-from protocol.frame import Frame, FrameDecoder
+from protocol.frame import Frame
 from storage.residency import Cold
-
-JOIN_LIMIT = 64 * 1024
-SMALL_PIECE = 4096
-"""Bytes up to which the answers of one turn are joined into one buffer, and up to which pieces of this size on average
-are; longer ones are not copied."""
 
 NO_HEADER = ProxyHeader(0)
 
 SHORTEST_FIELD = 6
 """Bytes of a header that one field of a request takes at least, in either form."""
-
-LINGER_SECONDS = 0.5
-"""How long a client that was told the end may take to close its side."""
 
 IDLE_SWEEPS = 2
 """Sweeps without a sign of life after which a connection is closed."""
@@ -69,7 +62,7 @@ class Connection(asyncio.Protocol):
         self._port_distance = port_distance
         self._header = header
         self._is_tls = False
-        self._decoder = FrameDecoder(settings.frame_limit, self._limits.header_bytes)
+        self._decoder = settings.new_decoder()
         self._backlog: list[Frame] = []
         self._rest = b""
         self._beginning = b""
@@ -155,7 +148,10 @@ class Connection(asyncio.Protocol):
             self._take(data)
 
     def _count(self, *, is_new: bool) -> None:
-        """Tell what is held of requests that cannot be answered yet; `is_new` when one was completed since."""
+        """Report what is held of requests that cannot be answered yet; `is_new` when one was completed since.
+
+        To be called while anything is held, and once when that has ended.
+        """
         size = self._decoder.buffered + len(self._beginning) + len(self._rest)
         if self._backlog:
             size += sum(len(header) + len(body) for _, header, body in self._backlog)
@@ -167,25 +163,29 @@ class Connection(asyncio.Protocol):
         """Answer what `data` completes, in the fast lane as far as that goes."""
         if self._beginning:
             data, self._beginning = self._beginning + data, b""
-        lane = self._settings.fast_lane
+        lane, left, is_new = self._settings.fast_lane, data, False
         if lane is not None and not (self._backlog or self.is_held or self._decoder.needs_more):
-            data = self._take_the_lane(lane, data)
-            if self._ending:
-                self._close_when_done()
+            left = self._take_the_lane(lane, data)
+            if self._ending or not (left or self._reader_is_slow or (self._waiting.cost and self.is_held)):
+                if self._beginning or self._rest or self._held_bytes:
+                    self._count(is_new=len(self._beginning) + len(self._rest) < len(data))
+                if self._ending:
+                    self._close_when_done()
                 return
-            if not data and not self.is_held:
-                return
+            # What the lane answered is not there any more.
+            is_new = len(left) + len(self._beginning) + len(self._rest) < len(data)
         try:
-            frames = self._decoder.feed(data)
+            frames = self._decoder.feed(left)
         except BadFrame as error:
             frames = self._give_up(error)
-        if self._backlog or self.is_held:
-            # Read before reading could be paused; the turn that empties the backlog answers these too.
+        if self._backlog or self.is_held or self._turns.must_wait(len(data)):
+            # Read before reading could be paused, or too much for this turn: the one that empties the backlog answers.
             self._backlog += frames
-            self._transport.pause_reading()
+            self._wait_in_line()
         else:
+            self._turns.spend(len(data))
             self._answer_all(frames)
-        self._count(is_new=bool(frames))
+        self._count(is_new=is_new or bool(frames))
         if self._ending:
             self._close_when_done()
 
@@ -233,6 +233,12 @@ class Connection(asyncio.Protocol):
         """Whether nothing is answered and nothing is read at present."""
         return self._reader_is_slow or (self._waiting.cost > 0 and self._waiting.is_much())
 
+    @property
+    def owes_rest(self) -> bool:
+        """Whether its client has begun a request and is to send the rest, and nothing of it waits for us."""
+        has_begun = bool(self._beginning) or self._decoder.needs_more
+        return has_begun and not (self._rest or self._backlog or self._ending or self.is_held)
+
     def _take_the_lane(self, lane: FastLane, data: bytes) -> bytes:
         """Answer what the fast lane takes, and one by one what it does not; returns what the decoder is to judge.
 
@@ -244,7 +250,7 @@ class Connection(asyncio.Protocol):
         size = position = 0
         stop = self._turns.stop(len(data))
         for _ in range(TURN_FRAMES):
-            answers, position, reason = lane.answer(data, position, stop)
+            answers, position, reason = lane.answer(data, position, stop, self)
             if answers:
                 output.append(answers)
                 size += len(answers)
@@ -263,7 +269,7 @@ class Connection(asyncio.Protocol):
             position = end
             size += self._answer(frame, output)
         if output:
-            self._write(output, size)
+            write_pieces(self._transport, output, size)
         self._turns.spend(position)
         if meter is not None:
             meter.sent += size  # and so on as in `end_turn`
@@ -283,8 +289,6 @@ class Connection(asyncio.Protocol):
         else:
             self._rest = data[position:]
             self._wait_in_line()
-        if self._beginning or self._rest or self._held_bytes:
-            self._count(is_new=position > 0)
         return b""
 
     def _answer_all(self, frames: list[Frame]) -> None:
@@ -298,7 +302,7 @@ class Connection(asyncio.Protocol):
             if size >= TURN_BYTES or (self._waiting.cost and self.is_held):
                 break
         if output:
-            self._write(output, size)
+            write_pieces(self._transport, output, size)
         if self._meter is not None:
             self._meter.end_turn(started, size, self.peer_address)
         self._backlog = list(remaining)
@@ -344,8 +348,10 @@ class Connection(asyncio.Protocol):
         return 0
 
     def _append(self, command: Command, response: Response, output: list[bytes | memoryview]) -> int:
-        """Encode an answer into `output` unless its request wants none; returns its bytes."""
-        if command.flag & ONEWAY_FLAG:
+        """Encode an answer into `output` unless its request wants none, or there is to be none; returns its bytes."""
+        if self._settings.checks:
+            response = self._settings.checked(command, self, response)
+        if command.flag & ONEWAY_FLAG or (response.code and is_better_unanswered(command.code, response.code)):
             if self._meter is not None:
                 self._meter.answers.append(command.code << RESULT_BITS | response.code)
             return 0
@@ -367,16 +373,6 @@ class Connection(asyncio.Protocol):
         output.append(response.body)
         return len(prefix) + len(response.body)
 
-    def _write(self, output: list[bytes | memoryview], size: int) -> None:
-        if size < JOIN_LIMIT or size < len(output) * SMALL_PIECE:
-            self._transport.write(b"".join(output))
-            return
-        # The last piece by itself: in Python 3.12.0 to 3.12.8, 3.13.0 and 3.13.1 writelines() of asyncio's own loop
-        # tells nobody that the buffer is full (CVE-2024-12254), write() does.
-        if len(output) > 1:
-            self._transport.writelines(output[:-1])
-        self._transport.write(output[-1])
-
     # ------------------------------------------------------------------ waiting
 
     def _wait_for(
@@ -390,6 +386,8 @@ class Connection(asyncio.Protocol):
     def _defer(self, command: Command, deferred: Deferred) -> None:
         if self._meter is not None:
             self._meter.held()
+        if self._settings.checks:
+            deferred.command = command
         self._waiting.defer(command, deferred, self)
 
     def _waited(self, visit: Visit, future: asyncio.Future[Answer]) -> None:
@@ -408,7 +406,7 @@ class Connection(asyncio.Protocol):
             output: list[bytes | memoryview] = []
             size = self._append(command, answer, output)
             if output:
-                self._write(output, size)
+                write_pieces(self._transport, output, size)
             if self._meter is not None:
                 self._meter.end_wait(command, visit, size, self.peer_address)
         if self._lost:
@@ -422,15 +420,22 @@ class Connection(asyncio.Protocol):
             return
         if not isinstance(outcome, Response):
             outcome = self._dispatcher.failure(Command(code=deferred[0].code), outcome)
+        if not self._settings.checks:
+            self._note_due(deferred, outcome)
+        for each in deferred if self._settings.checks else ():
+            self._note_due([each], self._settings.checked(each.command or Command(code=each.code), self, outcome))
+        self._send_due()
+        self.go_on()
+
+    def _note_due(self, deferred: list[Deferred], response: Response) -> None:
+        """Note that an answer is to be sent to some requests."""
         try:
-            due = DueAnswers(deferred, outcome)
+            due = DueAnswers(deferred, response)
         except RocketLensError as error:
             due = DueAnswers(deferred, self._dispatcher.failure(Command(code=deferred[0].code), error))
         if self._meter is not None:
-            self._meter.answered_later(deferred[0].code, outcome.code, len(deferred))
+            self._meter.answered_later(deferred[0].code, response.code, len(deferred))
         self._due.append(due)
-        self._send_due()
-        self.go_on()
 
     def _send_due(self) -> None:
         """Write deferred answers as long as the client reads."""
@@ -439,7 +444,7 @@ class Connection(asyncio.Protocol):
             if is_all:
                 del self._due[0]
             if output:
-                self._write(output, size)
+                write_pieces(self._transport, output, size)
                 if self._meter is not None:
                     self._meter.sent += size
 
@@ -460,11 +465,13 @@ class Connection(asyncio.Protocol):
         elif rest:
             # Never both: the lane is not taken while there is a backlog.
             self._take(rest)
-        if backlog:
+        is_read_again = not (self._ending or self._backlog or self._rest or self.is_held)
+        # What began while its client could not send on has its time from now on.
+        if backlog or (is_read_again and self._held_bytes and not self._transport.is_reading()):
             self._count(is_new=True)
         if self._ending:
             self._close_when_done()
-        elif not self._backlog and not self._rest and not self.is_held:
+        elif is_read_again:
             self._transport.resume_reading()
 
     # ------------------------------------------------------------------ ending
@@ -477,22 +484,8 @@ class Connection(asyncio.Protocol):
         return error.frames
 
     def _close_when_done(self) -> None:
-        """Close once everything received is answered and sent.
-
-        Closing a socket that holds unread bytes resets the connection, and answers on their way are lost. So our side
-        is shut down first, and what still comes is thrown away until the client closes, or for `LINGER_SECONDS`.
-        """
+        """Close once everything received is answered and sent; what still comes is thrown away."""
         if self._backlog or self._rest or self._due or self._waiting.cost or self._finished:
             return
         self._finished = True
-        if self._peer_ended or self._is_tls:
-            self._transport.close()
-            return
-        try:
-            self._transport.write_eof()
-        except OSError:
-            # The client has reset the connection, which the loop has not noticed yet.
-            self._transport.abort()
-            return
-        self._transport.resume_reading()
-        asyncio.get_running_loop().call_later(LINGER_SECONDS, self._transport.close)
+        close_gently(self._transport, may_be_half_closed=not (self._peer_ended or self._is_tls))

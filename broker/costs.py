@@ -28,8 +28,8 @@ class Costly(Protocol):
     """A connection, as far as its costs are concerned."""
 
     @property
-    def is_held(self) -> bool:
-        """Whether nothing is read of this client at present, so that it is not he who is slow."""
+    def owes_rest(self) -> bool:
+        """Whether its client has sent part of a request and can send the rest, so that the client is the slow one."""
 
     def drop(self, reason: str) -> None:
         """Close at once, and say why."""
@@ -116,12 +116,12 @@ class Costs:
         for connection, (size, since) in list(self._senders.items()):
             if now - since < self.limits.frame_seconds:
                 break
-            if connection.is_held:
-                # We do not read: its time begins again, and it goes to the end of the line.
+            if connection.owes_rest:
+                self._drop_first_sender(f"took longer than {self.limits.frame_seconds} s for a request (frame_seconds)")
+            else:
+                # It waits for us: its time begins again, and it goes to the end of the line.
                 del self._senders[connection]
                 self._senders[connection] = size, now
-            else:
-                self._drop_first_sender(f"took longer than {self.limits.frame_seconds} s for a request (frame_seconds)")
 
     def _drop_first_sender(self, reason: str) -> None:
         connection = next(iter(self._senders))

@@ -28,16 +28,18 @@ class Asker(Protocol):
 class Deferred:
     """One request that waits. It may also be awaited, in place of a connection that is told."""
 
-    __slots__ = ("asker", "opaque", "outcome", "serialize_type")
+    __slots__ = ("asker", "command", "opaque", "outcome", "serialize_type")
     code = 0
     """The request code, for the log."""
     asker: Asker | None
+    command: Command | None
+    """The request, where its answer is checked before it leaves; None elsewhere, to hold no more than must be."""
     opaque: int
     outcome: Outcome | None
     serialize_type: int
 
     def __init__(self) -> None:
-        self.asker = self.outcome = None
+        self.asker = self.command = self.outcome = None
         self.opaque = self.serialize_type = 0
 
     def deliver_to(self, asker: Asker, command: Command) -> None:

@@ -4,9 +4,10 @@ A processor is a plain object; each of its methods under `@handles(code, HeaderT
 dispatcher collects them into one table, so that a request costs a dict look-up, a typed header and a call. A method
 returns a `Response`, or an awaitable of one when it must wait; only then the connection makes a Task.
 
-Only this module turns an error into a response: a `RocketLensError` is answered with its own sentence, anything else
-is logged with its traceback and answered without inner details. `Cold` alone passes through: storage raises it on the
-event loop instead of waiting, and the connection runs the same request again with `dispatch_in_pool`.
+Only this module turns an error into a response: a `RocketLensError` is answered with its own sentence, `BeingSearched`
+by SYSTEM_BUSY so that clients ask again, anything else is logged with its traceback and answered without inner details.
+`Cold` alone passes through: storage raises it on the event loop instead of waiting, and the connection runs the same
+request again with `dispatch_in_pool`.
 """
 
 import asyncio
@@ -18,12 +19,15 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
+from broker.budget import BudgetSpent
 from broker.config import Endpoint
+from broker.limits import DEFAULT_LIMITS
+from broker.long_work import LONG_UNITS, PARSED_BODIES, LongParse
 from broker.lookup_pool import LookupPool
 from broker.refusals import refusal
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Command, Response, decode_header
-from protocol.errors import RocketLensError
+from protocol.errors import BeingSearched, ProtocolError, RocketLensError
 from protocol.headers import EmptyRequestHeader
 from storage.residency import Cold
 
@@ -61,6 +65,10 @@ class ClientConnection(Protocol):
 
 class Warming(Protocol):
     """What was cold, as `Cold` itself or as somebody who watches it."""
+
+    @property
+    def origin(self) -> Cold | None:
+        """What was cold."""
 
     def warm(self) -> None:
         """Bring in what was missing; waits for the disk."""
@@ -113,6 +121,16 @@ def check_families(processors: Iterable[type[Any]]) -> None:
                 raise TypeError(f"request code {code} has two handlers: {owners[code]} and {owner}")
 
 
+def is_better_unanswered(code: int, response_code: int) -> bool:
+    """Whether a client does the right thing without an answer alone: it waits some seconds, and asks again later.
+
+    Java clients up to 4.9 take every error that answers QUERY_CONSUMER_OFFSET for *no offset*. They start at one end of
+    the queue then and commit that, so that the group has lost its place for good. Without an answer clients of all
+    versions leave the queue alone until they are told an offset.
+    """
+    return code == RequestCode.QUERY_CONSUMER_OFFSET and response_code == ResponseCode.SYSTEM_BUSY
+
+
 class Dispatcher:
     """The table of all request codes, and the thread pool for the requests that would make the event loop wait."""
 
@@ -122,6 +140,10 @@ class Dispatcher:
         check_families([type(processor) for processor in processors])
         self._handlers = dict(_rows_of(processors))
         self._pool = LookupPool(lookup_threads)
+        # Apart, so that what is parsed keeps no look-up waiting, nor what takes long to parse what does not.
+        self._parsers = {is_long: LookupPool(1, "parse") for is_long in (False, True)}
+        self.body_limit = DEFAULT_LIMITS.body_bytes
+        """Bytes of a body that is read."""
 
     def forward(self, codes: Iterable[int], method: Callable[..., Answer]) -> None:
         """Have `method` answer these codes instead of their handlers; it gets an empty header and the request."""
@@ -136,18 +158,24 @@ class Dispatcher:
     @property
     def pool_work(self) -> int:
         """Look-ups that are on a thread or wait for one."""
-        return len(self._pool)
+        return len(self._pool) + sum(map(len, self._parsers.values()))
 
     @property
     def is_idle(self) -> bool:
-        """Whether no thread of the pool is at work and nothing waits for one."""
-        return len(self._pool) == 0
+        """Whether no thread of the pools is at work and nothing waits for one."""
+        return self.pool_work == 0
+
+    def is_unread(self, code: int, body_length: int) -> bool:
+        """Whether a request is refused for the length of its body, which nobody will look at."""
+        return body_length > self.body_limit and code in PARSED_BODIES
 
     def dispatch(self, command: Command, connection: ClientConnection) -> Answer:
         """Answer one request; raises `Cold` alone, and only on a thread that may not wait."""
         handler = self._handlers.get(command.code)
         if handler is None:
             return refusal(command.code)
+        if command.body and self.is_unread(command.code, len(command.body)):
+            return self.unread(command)
         method, header_type, wants_request = handler
         try:
             header = decode_header(command, header_type)
@@ -163,11 +191,32 @@ class Dispatcher:
         self, command: Command, connection: ClientConnection, cold: Warming
     ) -> "asyncio.Future[Answer]":
         """Answer a request that was `cold` on a thread that may wait; the result is what `dispatch` returns there."""
-        if len(self._pool) >= WAITING_LIMIT:
+        origin = cold.origin
+        pool = self._parsers[origin.units >= LONG_UNITS] if isinstance(origin, LongParse) else self._pool
+        if len(pool) >= WAITING_LIMIT:
             refused: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
             refused.set_result(Response(ResponseCode.SYSTEM_BUSY, remark=BUSY))
             return refused
-        return self._pool.run(connection, partial(self._dispatch_patiently, command, connection, cold))
+        if isinstance(origin, LongParse) and origin.is_part:
+            return asyncio.ensure_future(self._dispatch_after(pool.run(connection, cold.warm), command, connection))
+        return pool.run(connection, partial(self._dispatch_patiently, command, connection, cold))
+
+    async def _dispatch_after(
+        self, parsed: "asyncio.Future[None]", command: Command, connection: ClientConnection
+    ) -> Answer:
+        """Answer a request once what it needs is parsed: here, or where its look-ups may wait."""
+        await parsed
+        try:
+            return self.dispatch(command, connection)
+        except Cold as cold:
+            return await self.dispatch_in_pool(command, connection, cold.without_frames())
+
+    def unread(self, command: Command) -> Response:
+        """The refusal of a request whose body is too long to be read."""
+        length, limit = len(command.body), self.body_limit
+        what = f"the body of request code {command.code}"
+        remark = f"{what} has {length} bytes, more than the limit of {limit} (body_bytes)"
+        return Response(ResponseCode.SYSTEM_ERROR, remark)
 
     def run_in_pool(self, work: Callable[[], Result]) -> "asyncio.Future[Result]":
         """Have `work` done on a thread of the pool, however many wait for one."""
@@ -179,14 +228,20 @@ class Dispatcher:
 
     def failure(self, command: Command, error: BaseException) -> Response:
         """Turn an error of a handler into its answer; what is not ours is logged with its traceback."""
-        if isinstance(error, RocketLensError):
-            return Response(ResponseCode.SYSTEM_ERROR, remark=str(error))
-        logger.error("request code %d failed", command.code, exc_info=error)
-        return Response(ResponseCode.SYSTEM_ERROR, remark=INTERNAL_ERROR)
+        remark, code = str(error), ResponseCode.SYSTEM_ERROR
+        is_withheld = is_better_unanswered(command.code, ResponseCode.SYSTEM_BUSY)
+        is_passing = isinstance(error, BudgetSpent | BeingSearched)
+        if is_passing or (is_withheld and not isinstance(error, ProtocolError)):
+            code = ResponseCode.SYSTEM_BUSY
+        if not isinstance(error, RocketLensError):
+            logger.error("request code %d failed", command.code, exc_info=error)
+            remark = INTERNAL_ERROR
+        return Response(code, remark=remark)
 
     def close(self) -> None:
-        """Start no further look-up in the pool; those under way end by themselves."""
-        self._pool.close()
+        """Start no further look-up in the pools; those under way end by themselves."""
+        for pool in (self._pool, *self._parsers.values()):
+            pool.close()
 
 
 def _rows_of(processors: Iterable[object]) -> Iterator[tuple[int, Handler]]:

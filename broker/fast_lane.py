@@ -11,6 +11,7 @@ import numpy as np
 
 from broker.answer_rooms import AnswerRooms
 from broker.broker_service import BrokerService
+from broker.dispatcher import ClientConnection
 from broker.kernels import fast_lane as kernel
 from broker.known_pulls import KnownPulls
 from broker.processors.query_message import HEADER_RESERVE, MAXIMUM_BY_KEY, MAXIMUM_BY_UNIQUE_KEY, found_fields
@@ -71,8 +72,13 @@ class FastLane:
         self._put_header(kernel.VIEW_HEADER, Response())
         self._follow(store.snapshot)
 
-    def answer(self, data: bytes, start: int = 0, stop: int | None = None) -> LaneAnswers:
-        """Answer the requests from position ``start`` of ``data`` to ``stop``, up to the first not for the lane."""
+    def answer(
+        self, data: bytes, start: int = 0, stop: int | None = None, connection: ClientConnection | None = None
+    ) -> LaneAnswers:
+        """Answer the requests from position ``start`` of ``data`` to ``stop``, up to the first not for the lane.
+
+        Offsets that come with pulls are taken from the client of ``connection``, if it is a member of their group.
+        """
         stop = len(data) if stop is None else stop
         snapshot = self._store.snapshot
         if snapshot is not self._followed():
@@ -82,7 +88,7 @@ class FastLane:
         result = kernel.answer_frames(
             snapshot.catalog, self._table, address_of(data) + start, stop - start, current_tick()
         )
-        self._known.hand_on_commits()
+        self._known.hand_on_commits(connection)
         answers = self._rooms.take(result >> 8 & 0xFFFFFF)
         return LaneAnswers(answers, start + (result >> 32), result & 0xFF)
 

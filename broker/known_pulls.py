@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from broker.broker_service import BrokerService
 from broker.consumers.pulled_offsets import Place, Pulled
+from broker.dispatcher import ClientConnection
 from broker.found_pulls import KEPT, FoundPull
 from broker.kernels import known_pulls as kernel
 from broker.kernels import plain_request as places
@@ -34,7 +35,10 @@ FILES = 1024
 """Queue files that are kept mapped for the rows; as many as are open besides."""
 
 SEEN = 16 * ROWS
-"""Kinds of pulls of which it is remembered that one was answered."""
+"""Kinds of pulls of which it is remembered that one was answered, by their hashes."""
+
+LONGEST_SUBSCRIPTION = 4096
+"""Characters of a subscription that is kept in a row."""
 
 UNBOUNDED = 1 << 60
 COSTS = {EVERYTHING: 0, BY_TAG: 1, BY_EXPRESSION: 64}
@@ -93,7 +97,7 @@ class KnownPulls:
         self._known: list[Known] = []
         self._files: dict[int, MappedFile] = {}
         self._snapshot_end: weakref.ref[Snapshot] | None = None
-        self._seen: set[tuple[int, int, str, str]] = set()
+        self._seen: set[int] = set()
         self._group_changes = service.clients.changes
         self._found: deque[FoundPull] = deque(maxlen=KEPT)
         service.found_pulls = self._found
@@ -131,18 +135,20 @@ class KnownPulls:
             if tick and tick >= second
         ]
 
-    def hand_on_commits(self) -> None:
-        """Remember the offsets that the pulls of the last call committed."""
+    def hand_on_commits(self, connection: ClientConnection | None) -> None:
+        """Remember the offsets that the pulls of the last call committed, all of one connection; None has no group."""
         count = self._numbers[kernel.OF_COMMIT_COUNT]
         if count:
             self._numbers[kernel.OF_COMMIT_COUNT] = 0
             for number, offset in self._commits[:count].tolist():
                 header = self._known[number].header
-                self._service.offsets.commit(header.consumer_group, header.topic, header.queue_id, offset)
+                if connection is not None:
+                    commit = self._service.commits.commit
+                    commit(connection, header.consumer_group, header.topic, header.queue_id, offset)
 
     def _is_seen(self, header: PullMessageRequestHeader) -> bool:
         """Whether a pull like this one was answered before: a row that is used once costs more than it saves."""
-        key = (header.queue_id, header.queue_offset >> kernel.RUN_SHIFT, header.topic, header.consumer_group)
+        key = hash((header.queue_id, header.queue_offset >> kernel.RUN_SHIFT, header.topic, header.consumer_group))
         if key in self._seen:
             return True
         if len(self._seen) == SEEN:
@@ -158,7 +164,7 @@ class KnownPulls:
             return
         place = queue.place(header.queue_offset, UNBOUNDED)
         scan = scanned_units(limits_of(header, self._service.options)[0], queue.unit_size)
-        if place is None or scan > PATIENT_SCAN:
+        if place is None or scan > PATIENT_SCAN or len(header.subscription or "") > LONGEST_SUBSCRIPTION:
             return
         if len(self._known) == ROWS or len(self._files) == FILES:
             self.forget()
@@ -204,13 +210,15 @@ class KnownPulls:
         messages, record_bytes = limits_of(header, self._service.options)
         run = header.queue_offset >> kernel.RUN_SHIFT << kernel.RUN_SHIFT
         file_first = header.queue_offset - position // queue.unit_size
+        # The kernel sees no unit in front of the first one of a file.
+        first = file_first + int(queue.starts_out_of_order(file_first))
         end = header.queue_offset + count
         for place_in_request, place_in_row in NUMBER_PLACES:
             row[place_in_row] = self._request[place_in_request]
         for place_in_request, place_in_row in TEXT_PLACES:
             row[place_in_row : place_in_row + 2] = self._request[place_in_request : place_in_request + 2]
         row[kernel.ROW_FIRST : kernel.ROW_HEADER] = (
-            *(max(run, file_first, queue.min_offset), min(run + kernel.RUN_UNITS, end), end),
+            *(max(run, first, queue.min_offset), min(run + kernel.RUN_UNITS, end), end),
             *(file_first, file.address, file.heat_address, file.descriptor, file.size),
             *(scanned_units(messages, queue.unit_size), messages, returned_bytes(record_bytes)),
             *(choice.address, queue.min_offset, queue.max_offset, COSTS[choice.kind]),

@@ -25,6 +25,12 @@ class Limits:
     header_bytes: int = _limit(
         256 * 1024, 4096, "Bytes of one request's header; a longer one ends the connection before it is received."
     )
+    body_bytes: int = _limit(
+        MIB,
+        4096,
+        "Bytes of the body of a request whose body is read (heartbeats, locks and the like); a longer one is answered "
+        "SYSTEM_ERROR, and is not kept as it comes.",
+    )
     ext_fields: int = _limit(256, 32, "Fields of one request (extFields); one with more is answered SYSTEM_ERROR.")
     connections: int = _limit(20_000, 1, "Connections at once; further ones are closed as soon as they are accepted.")
     requests_per_connection: int = _limit(
@@ -54,9 +60,20 @@ class Limits:
         256 * MIB, MIB, "The same over all connections; with more, those are closed that have not read longest."
     )
     idle_seconds: int = _limit(120, 1, "Seconds without a request or an answer under way after which a client is idle.")
-    frame_seconds: int = _limit(60, 1, "Seconds that a client may take to send one request, from its first byte on.")
+    frame_seconds: int = _limit(
+        60,
+        1,
+        "Seconds that a client may take to send one request, from its first byte on, while it is read. One that owes "
+        "nothing may keep silent.",
+    )
     reader_seconds: int = _limit(
         60, 1, "Seconds that a client which is answered no further may take to read what waits for it."
+    )
+    registry_bytes: int = _limit(
+        256 * MIB,
+        MIB,
+        "Bytes that one process remembers of what clients told: groups, subscriptions, filters, offsets, locks; what "
+        "would be more is answered SYSTEM_BUSY.",
     )
     handshake_seconds: int = _limit(10, 1, "Seconds for a PROXY header and a TLS handshake.")
 

@@ -28,6 +28,7 @@ from broker.deferred import Asker, Deferred, Outcome, by_asker
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Response
 from protocol.errors import StoreError
+from storage.queues.queue_record import LIGHT_PREFIX
 from storage.queues.queue_store import QueueStore
 from storage.residency import Cold
 
@@ -46,9 +47,6 @@ TICK_SECONDS = 0.1
 """Pulls whose time is up in one tick are answered together."""
 
 STOPPING = "the server is stopping"
-
-LIGHT_QUEUE_PREFIX = "%LMQ%"
-"""Before the names of queues that get the messages of others (store-format §2.10)."""
 
 ANSWERS_A_TURN = 2048
 """Pulls answered before the loop does other things: one message may be what ten thousand wait for."""
@@ -326,7 +324,7 @@ def _by_group(pulls: Iterable[HeldPull]) -> dict[HeldGroup, list[HeldPull]]:
 
 def _is_light(key: QueueKey) -> bool:
     """Whether a queue gets messages of other topics, so that its own name stands in none."""
-    return key[0].startswith(LIGHT_QUEUE_PREFIX)
+    return key[0].startswith(LIGHT_PREFIX)
 
 
 def _end_of(queues: QueueStore, key: QueueKey) -> int | None:

@@ -19,9 +19,9 @@ Work: TypeAlias = "tuple[Callable[[], Any], asyncio.Future[Any]]"
 class LookupPool:
     """Threads started when first needed; all methods but the work itself are for the event loop's thread."""
 
-    def __init__(self, threads: int) -> None:
-        """`threads` at most; one owner has at most one less of them, but always one."""
-        self._executor = ThreadPoolExecutor(threads, thread_name_prefix="lookup")
+    def __init__(self, threads: int, name: str = "lookup") -> None:
+        """`threads` at most, called `name`; one owner has at most one less of them, but always one."""
+        self._executor = ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._free = threads
         self._share = max(threads - 1, 1)
         self._lines: dict[object, deque[Work]] = {}

@@ -70,6 +70,8 @@ WRITING_CODES = frozenset(
         RequestCode.AUTH_UPDATE_ACL,
         RequestCode.AUTH_DELETE_ACL,
         RequestCode.SWITCH_TIMER_ENGINE,
+        RequestCode.DELETE_TOPIC_IN_BROKER_LIST,
+        RequestCode.DELETE_SUBSCRIPTION_GROUP_LIST,
     }
 )
 """Codes that change something on a real broker or name server; a processor may still answer one of them better."""

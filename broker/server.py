@@ -12,26 +12,42 @@ import contextlib
 import gc
 import logging
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from broker.audit_log import AuditedPort, AuditLog
 from broker.broker_service import BrokerService, build_processors
 from broker.cluster.registration import Registration
 from broker.config import Endpoint
 from broker.connection import Connection
-from broker.connection_settings import ConnectionSettings
+from broker.connection_settings import AnswerCheck, ConnectionSettings
 from broker.consumers.client_registry import SWEEP_SECONDS
 from broker.costs import SWEEP_SECONDS as COSTS_SWEEP_SECONDS
 from broker.costs import Costs
-from broker.dispatcher import Dispatcher
+from broker.dispatcher import ClientConnection, Dispatcher
 from broker.fast_lane import FastLane
 from broker.follower import Follower
+from broker.hole_search import HoleSearch
 from broker.listeners import BACKLOG, Listener, listen
-from broker.metrics.metrics_rows import CONNECTIONS, HELD_PULLS, NAME_SERVERS, POOL_WORK, REGISTERED, SERVING, STOPPING
-from broker.security.accounts import watched_accounts
+from broker.metrics.metrics_rows import (
+    BEAT_SECONDS,
+    CONNECTIONS,
+    HELD_PULLS,
+    HOLES,
+    NAME_SERVERS,
+    POOL_WORK,
+    REGISTERED,
+    REGISTRY_BYTES,
+    REGISTRY_REFUSED,
+    SERVING,
+    STOPPING,
+)
+from broker.security.accounts import Account, watched_accounts
+from broker.security.answer_rights import AnswerRights
 from broker.security.guard import Guard, GuardedDispatcher
 from broker.security.reception import Reception
 from broker.security.tls import watched_context
@@ -39,6 +55,7 @@ from broker.security.watched_files import WATCH_SECONDS, Watched
 from broker.workers.core_sharing import LOOK_SECONDS, CoreSharing
 from broker.workers.member import OWNED_CODES, Member
 from broker.workers.owner import Owner
+from protocol.command import Command
 from protocol.errors import RocketLensError
 from storage.process_memory import trim_heap
 from storage.residency import allow_waiting, forbid_waiting
@@ -52,12 +69,18 @@ FAREWELL_SECONDS = 0.2
 """How long consumers are told that the server stops before their connections are closed: what is on its way then is
 lost, and clients up to 4.9 wait 30 s for the answer."""
 
+SWITCH_SECONDS = 0.001
+"""How long a thread that parses for one client keeps the event loop from going on; five times as long unless told."""
+
 TRIM_SECONDS = 5.0
 """How often memory that a burst of requests took is given back."""
 
 
-async def serve_until_told(servers: "Sequence[Server]", announce: Callable[[], None]) -> None:
-    """Serve until SIGTERM or SIGINT, refresh at SIGHUP; `announce` is called once clients can connect to all."""
+async def serve_until_told(servers: "Sequence[Server]", announce: Callable[[], None], beat: Callable[[], None]) -> None:
+    """Serve until SIGTERM or SIGINT, refresh at SIGHUP; `announce` is called once clients can connect to all.
+
+    `beat` is called again and again while the event loop turns.
+    """
     loop, stop_asked = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop_asked.set)
@@ -73,23 +96,20 @@ async def serve_until_told(servers: "Sequence[Server]", announce: Callable[[], N
         # What lives as long as the server need not be looked at by every collection.
         gc.collect()
         gc.freeze()
+        _repeat(loop, beat, BEAT_SECONDS)
         announce()
         if any(server.has_colleagues for server in servers):
-            _share_the_core(loop, servers)
+            sharing = CoreSharing()
+            _repeat(loop, lambda: sharing.look(sum(server.connections for server in servers)), LOOK_SECONDS)
         await stop_asked.wait()
     finally:
         await asyncio.gather(*(server.stop() for server in servers))
 
 
-def _share_the_core(loop: asyncio.AbstractEventLoop, servers: "Sequence[Server]") -> None:
-    """Look again and again how this thread is to be scheduled beside those of other workers."""
-    sharing = CoreSharing()
-
-    def look() -> None:
-        sharing.look(sum(server.connections for server in servers))
-        loop.call_later(LOOK_SECONDS, look)
-
-    look()
+def _repeat(loop: asyncio.AbstractEventLoop, work: Callable[[], None], interval_seconds: float) -> None:
+    """Have some quick work done now, and again and again as long as the loop turns."""
+    loop.call_later(interval_seconds, _repeat, loop, work, interval_seconds)
+    work()
 
 
 def publish_all(servers: "Sequence[Server]") -> None:
@@ -114,7 +134,7 @@ class Server:
         `colleagues` are the other worker processes, as worker 0 or as one of the others sees them. `web` is the port
         for metrics and health, None where there is none.
 
-        Raises `ConfigError` for TLS files that cannot be used.
+        Raises `ConfigError` for files of TLS, accounts or the audit log that cannot be used.
 
         `addresses` are all that is listened on, VIP ports last, with their real ports.
         """
@@ -123,12 +143,18 @@ class Server:
         self._options = service.options
         self._listeners = listeners
         self._accounts = None if self._options.acl is None else watched_accounts(self._options.acl)
+        self._guard = None if self._accounts is None else Guard(self._accounts)
+        self._rights = None if self._guard is None else AnswerRights(self._guard, service.store.record_at)
+        self._audit_log = None if self._options.audit_log is None else AuditLog(self._options.audit_log)
         self._dispatcher = dispatcher or self._make_dispatcher(service)
         # The lane answers as the families do, asks for no account, and sends records as they are stored.
-        takes_lane = dispatcher is None and not self._options.rewrite_store_host and self._accounts is None
+        checks = self._make_checks(service)
+        takes_lane = dispatcher is None and not self._options.rewrite_store_host and not checks
         lane = FastLane(service) if takes_lane else None
         costs = Costs(self._options.limits, time.monotonic)
+        self._dispatcher.body_limit = self._options.limits.body_bytes
         self._settings = ConnectionSettings(self._dispatcher, self._options.frame_limit, lane, costs)
+        self._settings.checks = checks
         self._settings.lost = service.connection_lost
         self._settings.replied = service.calls.answered
         self._settings.meter = self._meter = service.meter
@@ -139,6 +165,7 @@ class Server:
             web.site.before_render = self.publish
             if web.site.api is not None:
                 web.site.api.access.accounts = self._accounts
+                web.site.api.audit_log = self._audit_log
         self._colleagues = colleagues
         if isinstance(colleagues, Member):
             self._dispatcher.forward(OWNED_CODES, colleagues.forward)
@@ -152,6 +179,7 @@ class Server:
         self._timers: dict[Callable[[], None], asyncio.TimerHandle] = {}
         self._scan_must_stop = threading.Event()
         self._follower: Follower | None = None
+        self._hole_search: HoleSearch | None = None
         self._registration: Registration | None = None
 
     @property
@@ -171,9 +199,22 @@ class Server:
 
     def _make_dispatcher(self, service: BrokerService) -> Dispatcher:
         processors, threads = build_processors(service), self._options.lookup_threads
-        if self._accounts is None:
+        if self._guard is None or self._rights is None:
             return Dispatcher(processors, threads)
-        return GuardedDispatcher(Guard(self._accounts), processors, threads)
+        return GuardedDispatcher(self._guard, processors, threads, self._rights.check_first)
+
+    def _make_checks(self, service: BrokerService) -> tuple[AnswerCheck, ...]:
+        """What answers go through before they leave; the audit log last, which is to hold what a client got."""
+        guard = self._guard
+        rights = () if self._rights is None else (self._rights.check,)
+        if self._audit_log is None:
+            return rights
+
+        def who(command: Command, connection: ClientConnection) -> str | None:
+            account = None if guard is None else guard.account_of(command, connection)
+            return account.access_key if isinstance(account, Account) else None
+
+        return (*rights, AuditedPort(self._audit_log, service.broker_name, who).check)
 
     def _make_reception(self, costs: Costs) -> Reception | None:
         """Who accepts when the first bytes decide; None where the loop's own server does."""
@@ -192,8 +233,11 @@ class Server:
         """Accept connections. Raises `ConfigError` when an address went to somebody else since it was bound."""
         loop = asyncio.get_running_loop()
         forbid_waiting()
+        sys.setswitchinterval(SWITCH_SECONDS)
         self._service.polls.start(self._dispatcher.run_in_pool)
         self._service.notices.start()
+        self._hole_search = HoleSearch(self._service.store.queue_holes, self._dispatcher.run_in_pool, self._meter)
+        self._hole_search.start()
         if self._service.keeper is not None:
             self._service.keeper.start()
         if self._colleagues is not None:
@@ -238,6 +282,8 @@ class Server:
             self._web.site.is_stopping = True
         if self._follower is not None:
             self._follower.stop()
+        if self._hole_search is not None:
+            self._hole_search.stop()
         for timer in self._timers.values():
             timer.cancel()
         if self._registration is not None:
@@ -284,9 +330,10 @@ class Server:
             logger.exception("the log beyond the index could not be scanned; answers say that they may be incomplete")
 
     @property
-    def _watched(self) -> "list[Watched[Any]]":
+    def _watched(self) -> "list[Watched[Any] | AuditLog]":
         """What is made anew when its files change."""
-        return [watched for watched in (self._context, self._accounts) if watched is not None]
+        watched = (self._context, self._accounts, self._audit_log)
+        return [each for each in watched if each is not None]
 
     def _watch_files(self) -> None:
         while not self._scan_must_stop.wait(WATCH_SECONDS):
@@ -339,10 +386,13 @@ class Server:
                 CONNECTIONS: len(self._settings.open),
                 HELD_PULLS: len(self._service.polls),
                 POOL_WORK: self._dispatcher.pool_work,
+                REGISTRY_BYTES: self._service.budget.used,
+                HOLES: 0 if self._hole_search is None else self._hole_search.searching,
             }
             if self._registration is not None:
                 present[NAME_SERVERS] = len(self._options.register.name_servers)
                 present[REGISTERED] = self._registration.count
+            self._meter.row[REGISTRY_REFUSED] += self._service.budget.new_refusals()
             self._meter.publish(self._settings.costs, present)
 
     def _sweep(self) -> None:

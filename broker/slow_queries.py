@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, replace
 
 from broker.config import DEFAULT_MILLISECONDS
-from broker.metrics.metrics_rows import ASKED_ANOTHER, COLD, EVENT_LOOP, LONG_CHAIN, POOL_QUEUE, REASONS, SCAN
+from broker.metrics.metrics_rows import ASKED_ANOTHER, COLD, EVENT_LOOP, LONG_CHAIN, PARSING, POOL_QUEUE, REASONS, SCAN
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Command, ext_fields_of
 from protocol.errors import ProtocolError
@@ -21,7 +21,7 @@ PERIOD_SECONDS = 10.0
 
 LONGEST_NAME = 255
 
-_KINDS = {ColdKind.PAGE: COLD, ColdKind.CHAIN: LONG_CHAIN, ColdKind.SCAN: SCAN}
+_KINDS = {ColdKind.PAGE: COLD, ColdKind.CHAIN: LONG_CHAIN, ColdKind.SCAN: SCAN, ColdKind.PARSING: PARSING}
 
 
 class Visit:
@@ -44,6 +44,11 @@ class Visit:
         if self.cold is not None:
             self.cold.warm()
         self.warmed = time.perf_counter_ns()
+
+    @property
+    def origin(self) -> Cold | None:
+        """What was cold, None where no thread is waited for."""
+        return self.cold
 
     @property
     def kind(self) -> int:

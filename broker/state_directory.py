@@ -14,7 +14,6 @@ from protocol.errors import ConfigError
 from storage.store_state import StoreIdentity
 
 LOCK = "serving.lock"
-UNREADABLE = ".unreadable"
 
 
 class UnusableDirectory(ConfigError):
@@ -58,6 +57,21 @@ def can_be_had(path: Path) -> bool:
     """Whether this user can write to a directory, or make it; nothing is made."""
     there = next(each for each in (path, *path.absolute().parents) if os.path.lexists(each))
     return os.path.isdir(there) and os.access(there, os.W_OK | os.X_OK)
+
+
+def may_hold(directory: Path, name: str) -> bool:
+    """Whether there is a file in a directory, or it cannot be told that there is none."""
+    try:
+        os.stat(directory / name)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except OSError:
+        return True
+    return True
+
+
+ASIDE = ".unreadable"
+"""What is put behind the name of a file that was set aside."""
 
 
 class StateDirectory:
@@ -107,8 +121,8 @@ class StateDirectory:
             os.close(directory)
 
     def set_aside(self, name: str) -> Path:
-        """Rename a file that is not what it should be, so that it is neither used nor lost; where it is now."""
-        aside = self.path / f"{name}{UNREADABLE}"
+        """Rename a file that holds more than can be taken over, so that nothing of it is lost; where it is now."""
+        aside = self.path / f"{name}{ASIDE}"
         os.replace(self.path / name, aside)
         return aside
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from storage.filter.retry import RETRY_PREFIX
 from storage.message_store import MessageStore
-from storage.store_config import TopicConfig
+from storage.store_config import TOPICS, TopicConfig
 
 READ_ONLY_PERM = 4
 """PERM_READ alone: producers build no queues of such a topic and fail cleanly (remoting-protocol §3.1, §3.6)."""
@@ -36,13 +36,15 @@ QUEUES_LIMIT = 16_384
 
 
 def topic_names(store: MessageStore) -> list[str]:
-    """All topics, sorted.
+    """All topics, sorted. Raises StoreError where it is not known which there are.
 
     Where no configuration of topics is left, the retry topics of the groups that committed offsets are among them, as
     they would be with it: it is by these that tools find groups (remoting-protocol §2.2, consumerProgress).
     """
-    names = {*store.config.topics, *store.queues.topics()}
+    store.config.refuse_unknown(TOPICS)
+    names = {*store.config.topics, *store.queues.all_topics()}
     if not store.config.topics:
+        store.config.refuse_unknown_offsets()
         groups = {group for group, _ in store.config.consumer_offsets if not group.startswith(SYSTEM_GROUP)}
         names.update(f"{RETRY_PREFIX}{group}" for group in groups)
     return sorted(names)
@@ -52,13 +54,15 @@ def find_topic(store: MessageStore, topic: str) -> TopicConfig | None:
     """How a topic is configured, with as many queues at least as it has on the disk; None for one that is nowhere.
 
     The retry topic of any consumer group is there, with one queue: clients ask for its route before the first message
-    that failed, and some do nothing without it.
+    that failed, and some do nothing without it. Raises StoreError where it is not known what there is.
     """
     config = store.config.topics.get(topic)
     queue_ids = store.queues.queue_ids(topic)
     on_disk = queue_ids[-1] + 1 if queue_ids else 0
     if config is None:
         is_there = store.queues.has_topic(topic) or (topic.startswith(RETRY_PREFIX) and topic != RETRY_PREFIX)
+        if not is_there:
+            store.config.refuse_unknown(TOPICS, topic)
         return _of_queues(topic, max(on_disk, 1)) if is_there else None
     if config.read_queue_nums >= on_disk and max(config.read_queue_nums, config.write_queue_nums) <= QUEUES_LIMIT:
         return config

@@ -14,13 +14,14 @@ if TYPE_CHECKING:
 class Waiting:
     """What waits, and what that holds in bytes (`cost`), which is counted with all connections' too."""
 
-    __slots__ = ("_costs", "_deferred", "_futures", "_look_ups", "cost")
+    __slots__ = ("_costs", "_deferred", "_futures", "_long", "_look_ups", "cost")
 
     def __init__(self, costs: Costs) -> None:
         self._costs = costs
         self._futures: dict[asyncio.Future[Answer], tuple[Command, int]] = {}
         self._look_ups: set[asyncio.Future[Answer]] = set()
         self._deferred: set[Deferred] = set()
+        self._long: dict[Deferred, int] = {}
         self.cost = 0
 
     def __len__(self) -> int:
@@ -53,6 +54,10 @@ class Waiting:
     def defer(self, command: Command, deferred: Deferred, asker: Asker) -> None:
         """Count in a request that is answered with others; `asker` is told, perhaps at once."""
         self._deferred.add(deferred)
+        if len(command.ext_fields) > DEFERRED_COST:
+            # Its texts are kept as long as it waits.
+            self._long[deferred] = len(command.ext_fields)
+            self._count(len(command.ext_fields))
         self._count(DEFERRED_COST)
         deferred.deliver_to(asker, command)
 
@@ -61,6 +66,8 @@ class Waiting:
         before = len(self._deferred)
         self._deferred.difference_update(deferred)
         self._count(DEFERRED_COST * (len(self._deferred) - before))
+        if self._long:
+            self._count(-sum(self._long.pop(each, 0) for each in deferred))
 
     def give_up(self, *, but_look_ups: bool = False) -> None:
         """Wait for nothing any more: nobody is there to be answered. Look-ups end soon by themselves."""

@@ -1,6 +1,6 @@
 """Numbers of the remoting protocol: request and response codes, languages, header forms, the version we announce.
 
-Names and values are RocketMQ 5.5.0's own, with the codes of ACL 1.0 that releases before 5.3 had
+Names and values are RocketMQ 5.5.1's own, with the codes of ACL 1.0 that releases before 5.3 had
 (remoting-protocol §1.5, §1.6, §1.8, appendix B).
 """
 
@@ -262,6 +262,8 @@ class RequestCode(IntEnum):
     AUTH_GET_ACL = 3009
     AUTH_LIST_ACL = 3010
     SWITCH_TIMER_ENGINE = 5001
+    DELETE_TOPIC_IN_BROKER_LIST = 5002
+    DELETE_SUBSCRIPTION_GROUP_LIST = 5003
     POP_MESSAGE = 200050
     ACK_MESSAGE = 200051
     PEEK_MESSAGE = 200052

@@ -37,7 +37,7 @@ class Command(msgspec.Struct, rename="camel", gc=False):
     flag: I32 = 0
     opaque: I32 = 0
     version: I32 = 0
-    language: str | int | None = None
+    language: str | I32 | None = None
     remark: str | None = None
     ext_fields: msgspec.Raw = _NO_FIELDS
     # No peer writes members of these names; the decoder sets both whatever it says.

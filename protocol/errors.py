@@ -9,13 +9,17 @@
     │   ├── CorruptRecord
     │   ├── TruncatedFile
     │   └── NotAStore
+    ├── BeingSearched                  what is asked for is being looked for: ask again in a moment
     ├── FilterSyntaxError              source and span, drawn under the text
     ├── FilterEvaluationError          the message counts as not matching
     └── ConfigError
 
+`is_out_of_room` says of any of them, and of an OSError, whether a full disk is at the bottom of it.
+
 Absence is not an error: a look-up returns `None` or an empty sequence.
 """
 
+import errno
 import re
 from os import PathLike, fspath
 from pathlib import PurePath
@@ -166,6 +170,10 @@ class NotAStore(StoreError):
         return f"{fspath(self.path)} is no store that can be served"
 
 
+class BeingSearched(RocketLensError):
+    """What is asked for is being looked for, which takes longer than anybody waits: ask again in a moment."""
+
+
 class FilterSyntaxError(RocketLensError):
     """A subscription's expression cannot be parsed; the text draws the span under the source.
 
@@ -198,3 +206,16 @@ class FilterEvaluationError(RocketLensError):
 
 class ConfigError(RocketLensError):
     """An option, or a combination of options, that cannot work."""
+
+
+OUT_OF_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""What a disk says that takes no more."""
+
+
+def is_out_of_room(error: BaseException | None) -> bool:
+    """Whether an error, or one that it was raised from, says that a disk takes no more."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in OUT_OF_ROOM:
+            return True
+        error = error.__cause__
+    return False

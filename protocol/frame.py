@@ -8,6 +8,7 @@ offset  size  type  field        meaning
 then the header, then the body. Source: remoting-protocol §1.1.
 """
 
+from collections.abc import Callable
 from struct import Struct
 from typing import Final, TypeAlias
 
@@ -28,16 +29,44 @@ FRAME_LIMIT: Final = 16 * 1024 * 1024
 _unpack = PREFIX.unpack_from
 
 
+class SkippedBody(bytes):
+    """The body of a frame that was not kept: it has no content, only its length is known, which `len` tells."""
+
+    _length: int
+
+    def __new__(cls, length: int) -> "SkippedBody":
+        """A body of `length` bytes."""
+        body = super().__new__(cls)
+        body._length = length
+        return body
+
+    def __len__(self) -> int:
+        return self._length
+
+
 class FrameDecoder:
     """Cuts a byte stream into frames; `limit` is the largest whole frame in bytes, its length field included.
 
     A header of more than `header_limit` bytes is refused before it is received. A stream that is found bad stays bad:
     its error is raised again by every later `feed`.
+
+    Of a frame that has not come as a whole, and whose body has more than `body_limit` bytes, `skips` is asked as soon
+    as its header has come whether the body is not wanted. Such a frame is handed out at once, with a `SkippedBody`; the
+    bytes of its body are thrown away as they come.
     """
 
-    def __init__(self, limit: int = FRAME_LIMIT, header_limit: int = HEADER_LENGTH_MASK) -> None:
+    def __init__(
+        self,
+        limit: int = FRAME_LIMIT,
+        header_limit: int = HEADER_LENGTH_MASK,
+        body_limit: int = FRAME_LIMIT,
+        skips: Callable[[int, bytes], bool] | None = None,
+    ) -> None:
         self._limit = limit
         self._header_limit = header_limit
+        self._body_limit = body_limit if skips is not None else limit
+        self._skips = skips
+        self._left_to_skip = 0
         self._longest = limit - LENGTH_SIZE
         self._buffer = bytearray()
         self._wanted = 0
@@ -46,7 +75,7 @@ class FrameDecoder:
     @property
     def needs_more(self) -> bool:
         """Whether a frame has begun and is not complete: the end of the stream would cut it off."""
-        return bool(self._buffer)
+        return bool(self._buffer) or self._left_to_skip > 0
 
     @property
     def buffered(self) -> int:
@@ -59,6 +88,10 @@ class FrameDecoder:
         Raises `BadFrame` (lengths that contradict each other) or `FrameTooLarge`; whole frames that came before the
         bad one are in the error's `frames`.
         """
+        if self._left_to_skip:
+            skipped = min(self._left_to_skip, len(data))
+            self._left_to_skip -= skipped
+            data = data[skipped:]
         if self._buffer or self._error is not None:
             joined = self._joined(data)
             if joined is None:
@@ -76,6 +109,10 @@ class FrameDecoder:
                 raise self._refusal(length, word, frames)
             if stop > end:
                 self._wanted = 4 + length
+                if stop - body > self._body_limit and self._is_skipped(data, header, body):
+                    frames.append((word >> 24, data[header:body], SkippedBody(stop - body)))
+                    self._left_to_skip = stop - end
+                    return frames
                 break
             frames.append((word >> 24, data[header:body], data[body:stop]))
             header = stop + 8
@@ -84,6 +121,13 @@ class FrameDecoder:
         if header - 8 < end:
             self._buffer += data[header - 8 :]
         return frames
+
+    def _is_skipped(self, data: bytes, header: int, body: int) -> bool:
+        """Whether the body is not wanted of the frame whose header lies between two positions, once that is here."""
+        if body > len(data):
+            self._wanted = body - header + PREFIX.size
+            return False
+        return self._skips is not None and self._skips(data[header - 4], data[header:body])
 
     def _joined(self, data: bytes) -> bytes | None:
         """What is kept and `data` in one piece, once that completes a frame or a prefix.

@@ -1,4 +1,4 @@
-"""Text of unknown origin on its way to a terminal."""
+"""Text of unknown origin on its way to a terminal, or into JSON."""
 
 
 def printable(text: str) -> str:
@@ -14,3 +14,14 @@ def printable(text: str) -> str:
 def one_line(text: str) -> str:
     """The text, printable, with single spaces for line ends and other blanks."""
     return " ".join(printable(text).split())
+
+
+def as_text(text: str) -> str:
+    r"""The text as UTF-8 can hold it: bytes of a file's or topic's name that are none stand as ``\xff``."""
+    if text.isascii():
+        return text
+    try:
+        data = text.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # half a character, as only JSON can spell it
+        data = text.encode("utf-8", "surrogatepass")
+    return data.decode("utf-8", "backslashreplace")

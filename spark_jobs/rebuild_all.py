@@ -5,6 +5,7 @@ from typing import Any
 import click
 
 from spark_jobs.commands.command_options import (
+    allow_fewer_option,
     drop_backup_option,
     fresh_option,
     from_offset_option,
@@ -27,6 +28,7 @@ from spark_jobs.commands.command_run import rebuild, run_command
 @queue_options
 @keep_checkpoint_option
 @drop_backup_option
+@allow_fewer_option
 @work_option(".rocketlens-work in --out, or in STORE")
 @fresh_option
 @job_options

@@ -16,6 +16,7 @@ Where a unit stands says nothing about its queue offset; units ascend by base of
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from struct import Struct
 from typing import Final
@@ -25,13 +26,18 @@ import numpy.typing as npt
 
 from storage.commit_log import CommitLog
 from storage.consume_queue_ext import ConsumeQueueExtUnit
+from storage.kernels.record import BAD_BODY_CRC, BAD_PROPERTY_CRC, MINIMUM_SIZE, NO_SEGMENT
 from storage.open_files import OpenFiles
-from storage.queues.mend_batches import UnitFields, mend_units
+from storage.queues.mend_batches import UnitFields, doubtful_units, mend_units
 from storage.queues.queue import NO_TIMESTAMP, BoundaryType, ConsumeQueueEntry, Unit
-from storage.queues.queue_end import count_leading, refuse_long_scan
+from storage.queues.queue_begin import first_live, next_sound
+from storage.queues.queue_end import find_end, refuse_long_scan
 from storage.queues.queue_files import QueueFiles
-from storage.queues.queue_growth import Known, end_after, end_before
-from storage.queues.queue_record import QueueName
+from storage.queues.queue_growth import Known, end_after, is_judged_anew
+from storage.queues.queue_holes import Hole, QueueHoles
+from storage.queues.queue_record import QueueName, batch_in
+from storage.queues.queue_repair import Around
+from storage.queues.unit_standing import EMPTY, Places, Standing, places_of, record_of_unit
 
 __all__ = ["UNIT", "UNIT_DTYPE", "BatchConsumeQueue"]
 
@@ -49,9 +55,19 @@ UNIT_DTYPE: Final = np.dtype(
     ]
 )
 NO_OFFSET: Final = -1
-RECOVERED_FILES: Final = 3
+CHECKED_FILES: Final = 3
+"""The last files, whose units are looked through when a queue is opened; earlier ones when one is asked for."""
 
 Units = npt.NDArray[np.void]
+
+
+@dataclass(slots=True)
+class _Checked:
+    """What was found out about damaged units: those `mended` by number; all from number `first` on were looked at."""
+
+    first: int
+    mended: dict[int, UnitFields] = field(default_factory=dict)
+    doubted: set[int] = field(default_factory=set)
 
 
 class BatchConsumeQueue:
@@ -61,10 +77,11 @@ class BatchConsumeQueue:
     """
 
     __slots__ = (
-        "_bounds", "_commit_log", "_files", "_first_numbers", "_generation", "_is_mended", "_keep", "_known",
-        "_mended", "name",
+        "_bounds", "_checked", "_commit_log", "_files", "_first_numbers", "_generation", "_holes", "_keep", "_known",
+        "name",
     )  # fmt: skip
     unit_size = UNIT.size
+    has_batches = True
 
     def __init__(
         self,
@@ -75,6 +92,7 @@ class BatchConsumeQueue:
         generation: object = None,
         known: Known | None = None,
         keep: Callable[[Known], None] | None = None,
+        holes: QueueHoles | None = None,
     ) -> None:
         self.name = name
         self._commit_log = commit_log
@@ -82,10 +100,10 @@ class BatchConsumeQueue:
         self._keep = keep
         self._known = None if known is None else _renewed(known, generation, commit_log.minimum)
         self._files = QueueFiles(directory, UNIT.size, open_files) if self._known is None else self._known.files
-        self._first_numbers = _numbers_of_first_units(self._files)
+        self._first_numbers = self._files.first_numbers
         self._bounds: tuple[int, int, int] | None = None
-        self._mended: dict[int, UnitFields] = {}
-        self._is_mended = False
+        self._checked = _Checked(0)
+        self._holes = QueueHoles() if holes is None else holes
 
     @property
     def topic(self) -> str:
@@ -137,7 +155,7 @@ class BatchConsumeQueue:
         file = bisect_right(self._first_numbers, number) - 1
         stop = min(self._unit_count(), self._first_numbers[file + 1])
         position = (number - self._first_numbers[file]) * UNIT.size
-        if self._mended:
+        if self._checked.mended:
             units = map(self._unit, range(number, min(stop, number + maximum)))
             return ((unit[4], unit[4] + unit[5], unit[0], unit[1], unit[2]) for unit in units)
         data = self._files.read_file(file, position, min(maximum, stop - number) * UNIT.size)
@@ -147,25 +165,77 @@ class BatchConsumeQueue:
         )
 
     def message_in_log(self, queue_offset: int) -> int | None:
-        """Where the log has the batch of a queue offset whose unit led nowhere; None where it has none.
+        """Where the record of a queue offset starts, by the log where the unit leads nowhere; None where it is lost.
 
-        One such unit casts doubt on all of the last three files. Raises Cold on a thread that may not wait.
+        Raises Cold on a thread that may not wait, and BeingSearched.
         """
-        count = self._unit_count()
-        if not self._is_mended:
-            first = self._first_numbers[max(0, len(self._files.files) - RECOVERED_FILES)]
-            mended = mend_units(self, first, count, doubted=True)
-            if mended is not None:
-                self._mended, count = mended
-                self._bounds = self._bounds_of(count)
-            self._is_mended = True
-        number = self._number_at(queue_offset)
-        physical_offset = -1 if number is None else self._unit(number)[0]
-        return physical_offset if physical_offset >= 0 else None
+        place = self._place_of(queue_offset)
+        if place is None and self.is_doubtful(queue_offset):
+            minimum, end, _ = self._bounds or self._measure()
+            place = self.hole_at(queue_offset).place(queue_offset) if minimum <= queue_offset < end else None
+        return place
 
-    def next_file_offset(self, queue_offset: int) -> int:
-        """The end of the queue: from `queue_offset` on there is no unit."""
-        return self.max_offset
+    def hole_at(self, queue_offset: int) -> Hole:
+        """What the log has of the batches of a unit that leads nowhere and of those around it. Raises as above.
+
+        Units around that one are doubted too.
+        """
+        number = self._number_at(queue_offset)
+        if number is not None and number not in self._checked.doubted:
+            self._mend({number})
+        return self._holes.find(self, queue_offset)
+
+    def is_doubtful(self, queue_offset: int) -> bool:
+        """Whether no unit has a queue offset, or the one that has leads to no batch of the queue.
+
+        Not where nothing speaks against the unit: its batch is expired, or damaged itself.
+        """
+        number = self._number_at(queue_offset)
+        unit = None if number is None else self._unit(number)
+        if unit is None or not unit[4] <= queue_offset < unit[4] + unit[5] or not 0 <= unit[0] < self._commit_log.end:
+            return True
+        return self._commit_log.check(unit[0]) not in (NO_SEGMENT, BAD_BODY_CRC, BAD_PROPERTY_CRC)
+
+    def around(self, queue_offset: int) -> Around:
+        """The run of queue offsets without a unit that leads to their batches; waits for the disk."""
+        minimum, end, count = self._bounds or self._measure()
+        first, start = max(minimum, 0), self._commit_log.minimum
+        number = bisect_right(range(count), queue_offset, key=self._base_of)
+        for before in range(number - 1, -1, -1):
+            if self._end_of(before) <= queue_offset and self._leads(before):
+                unit = self._unit(before)
+                first, start = self._end_of(before), unit[0] + unit[1]
+                break
+        for behind in range(number, count):
+            if self._base_of(behind) > queue_offset and self._leads(behind):
+                unit = self._unit(behind)
+                return Around(first, unit[4], start, unit[0], False)
+        return Around(first, end, start, self._commit_log.end, True)
+
+    @property
+    def files(self) -> QueueFiles:
+        """The files as they were listed."""
+        return self._files
+
+    def _leads(self, number: int) -> bool:
+        """Whether a unit leads to its batch."""
+        unit = self._unit(number)
+        record = self._commit_log.record_at(unit[0]) if unit[0] >= 0 else None
+        claimed = None if record is None else self.name.offset_in(record, unit[0])
+        return record is not None and claimed is not None and batch_in(record, claimed) == (unit[4], unit[5])
+
+    def _place_of(self, queue_offset: int) -> int | None:
+        """Where the batch of a queue offset starts, if a unit leads to it."""
+        number = self._number_at(queue_offset)
+        if number is None or not self._base_of(number) <= queue_offset < self._end_of(number):
+            return None
+        return self._unit(number)[0] if self._leads(number) else None
+
+    def sound_from(self, queue_offset: int) -> int:
+        """The first queue offset from one on whose unit leads to its batch; `max_offset` without one."""
+        number = self._number_at(max(queue_offset, self.min_offset))
+        found = self._unit_count() if number is None else next_sound(self, number, self._unit_count())
+        return max(self._base_of(found), queue_offset) if found < self._unit_count() else self.max_offset
 
     def extension_at(self, tags_code: int) -> ConsumeQueueExtUnit | None:
         """None: queues of batches have no extension."""
@@ -192,8 +262,26 @@ class BatchConsumeQueue:
         number = find(range(count), timestamp, key=self._time_of)
         if boundary is BoundaryType.UPPER:
             number -= 1
-        found = self._unit(min(number, count - 1))[4] if number >= 0 else minimum
+        if number < 0:
+            return minimum
+        found = self._unit(min(number, count - 1))[4]
+        if boundary is BoundaryType.LOWER and number < count:
+            found = self._in_gap(number, timestamp)
         return min(max(found, minimum), end)
+
+    def _in_gap(self, number: int, timestamp: int) -> int:
+        """Base offset of a unit, or of the first batch before it that has no unit and is not older than a time."""
+        base = self._base_of(number)
+        while number and self._unit(number - 1)[0] < 0:
+            number -= 1
+        queue_offset = max(self._end_of(number - 1) if number else base, self.min_offset)
+        while queue_offset < base:
+            hole = self.hole_at(queue_offset)
+            place = hole.place(queue_offset)
+            if place is not None and self._commit_log.store_timestamp_at(place, MINIMUM_SIZE) >= timestamp:
+                return queue_offset
+            queue_offset = hole.after(queue_offset)
+        return base
 
     def units(self) -> Units:
         """All units, expired ones included, as one array of `UNIT_DTYPE`; a copy."""
@@ -221,8 +309,9 @@ class BatchConsumeQueue:
 
     def _unit(self, number: int) -> UnitFields:
         """One unit by its number, which must be one of those that stand in the files; a damaged one made good."""
-        if number in self._mended:
-            return self._mended[number]
+        return self._checked.mended.get(number) or self._raw(number)
+
+    def _raw(self, number: int) -> UnitFields:
         file = bisect_right(self._first_numbers, number) - 1
         data = self._files.read_file(file, (number - self._first_numbers[file]) * UNIT.size, UNIT.size)
         fields: UnitFields = UNIT.unpack(data)
@@ -236,6 +325,9 @@ class BatchConsumeQueue:
         minimum, end, count = self._bounds or self._measure()
         if not count or not minimum <= queue_offset < end:
             return None
+        if self._checked.first and queue_offset < self._base_of(self._checked.first):
+            self._mend(doubtful_units(self, 0, self._checked.first))
+            self._checked.first = 0
         number = max(bisect_right(range(count), queue_offset, key=self._base_of) - 1, 0)
         number += self._end_of(number) <= queue_offset
         return number if number < count else None  # damaged units may not ascend
@@ -248,14 +340,11 @@ class BatchConsumeQueue:
         return unit[4] + unit[5]
 
     def _time_of(self, number: int) -> int:
-        return self._unit(number)[3]
-
-    def _physical_of(self, number: int) -> int:
-        """Where a batch starts; of one that is lost, where the next one does."""
-        count = self._first_numbers[-1]
-        while (place := self._unit(number)[0]) < 0 and number in self._mended and number + 1 < count:
+        """Store time in a unit; in the place of a batch that is lost, that of the next one that is not."""
+        count = self._unit_count()
+        while (unit := self._unit(number))[0] < 0 and number + 1 < count:
             number += 1
-        return place
+        return unit[3]
 
     def _measure(self) -> tuple[int, int, int]:
         """Find min, max and the number of units; two threads that do so at once come to the same."""
@@ -266,119 +355,144 @@ class BatchConsumeQueue:
             if more.files[0] != files.files[0]:  # units are numbered from there
                 break
             self._files = files = more
-            self._mended, self._is_mended = {}, False
-            self._first_numbers = _numbers_of_first_units(files)
+            self._checked = _Checked(0)
+            self._first_numbers = files.first_numbers
             bounds, written = self._find_bounds()
         self._bounds = bounds
         return bounds
 
     def _find_bounds(self) -> tuple[tuple[int, int, int], int]:
         """Min, max and the number of units that count, by the files that are listed; and how many are written."""
-        known, files = self._known, self._files.files
-        if known is not None and known.last != self._last_of(known.end):
+        known, files, log = self._known, self._files, self._commit_log
+        if not files.files:
+            return (NO_OFFSET, 0, 0), 0
+        if known is not None and (known.last != self._last_of(known.end) or not isinstance(known.note, _Checked)):
             known = None
-        first_file = max(0, len(files) - RECOVERED_FILES)
-        if known is not None and self._first_numbers[first_file] <= known.written:
-            file_of_end = bisect_right(self._first_numbers, known.written) - 1
-            written = self._written_count(file_of_end, known.written)
-            count = end_after(self, known, written)
+        if known is not None and isinstance(known.note, _Checked):
+            self._checked = known.note
+            written, is_whole = self._written_count(known.written, max(log.end - known.looked, 0))
+            count = end_after(self, known, 0, written, is_mended=False)
+            is_whole &= written == count or is_judged_anew(self, known, written)
+            doubted = set()
+            if written != known.written:
+                doubted = doubtful_units(self, known.end, written, is_followed=True) | self._behind(count, written)
         else:
-            written = self._written_count(first_file)
-            count = end_before(self, self._first_numbers[first_file], written)
-            if files and (mended := mend_units(self, self._first_numbers[first_file], count)) is not None:
-                self._mended, count = mended
-                self._is_mended = True
-                return self._bounds_of(count), written
+            known, (written, is_whole) = None, self._written_count(0)
+            self._checked = _Checked(self._first_numbers[max(0, len(files.files) - CHECKED_FILES)])
+            count = find_end(self, 0, written)
+            self._checked.first = min(self._checked.first, count)
+            doubted = doubtful_units(self, self._checked.first, written) | set(range(count, written))
+        if doubted:
+            found, count = mend_units(self, doubted, count, written)
+            self._checked.mended |= found
         bounds = self._bounds_of(count)
-        log = self._commit_log
-        if self._keep is not None and files and (known is None or known.log_end <= log.end):
-            last = self._last_of(count)
-            self._keep(Known(self._generation, self._files, log.minimum, log.end, bounds[0], count, written, last))
+        if self._keep is not None and (known is None or known.log_end <= log.end):
+            last, looked = self._last_of(count), log.end if known is None or is_whole else known.looked
+            self._keep(
+                Known(
+                    self._generation, files, log.minimum, log.end, bounds[0], count, written, last, looked,
+                    self._checked,
+                )
+            )  # fmt: skip
         return bounds, written
 
+    def _behind(self, count: int, written: int) -> set[int]:
+        """Units behind the last sound one that are not just early: a broker writes on."""
+        return {
+            first + int(number)
+            for first, places in self.physical_offsets(count, written)
+            for number in np.flatnonzero((places != EMPTY) & (places < self.log_end))
+        }
+
+    def _mend(self, doubted: set[int]) -> None:
+        """Make good what can be of some units, and of those around that turn out to be damaged."""
+        bounds = self._bounds or self._measure()
+        if doubted:
+            found, _ = mend_units(self, doubted, bounds[2], bounds[2])
+            self._checked.mended |= found
+            self._checked.doubted |= doubted
+            self._bounds = self._bounds_of(bounds[2])
+
     def _last_of(self, count: int) -> UnitFields | None:
-        """The last of so many units."""
-        return self._unit(count - 1) if count else None
+        """The last of so many units, as it stands in its file."""
+        return self._raw(count - 1) if 0 < count <= self._first_numbers[-1] else None
 
     def _bounds_of(self, count: int) -> tuple[int, int, int]:
         if not count:
             return NO_OFFSET, 0, 0
         end = max(self._end_of(count - 1), 0)
-        first = bisect_left(range(count), self._commit_log.minimum, key=self._physical_of)
-        # Kept within 0 and the end: units before the last three files are not looked at, and may hold anything.
-        return (min(max(self._base_of(first), 0), end) if first < count else end), end, count
+        first, told = first_live(self, 0, count)
+        minimum = told if told is not None else self._base_of(first) if first < count else end
+        return min(max(minimum, 0), end), end, count
 
-    def _written_count(self, first_file: int, known: int = 0) -> int:
-        """How many units stand before the first invalid one, looked for in the last three files as a broker does.
-
-        The first `known` units, the last of which lies in the first of them, are known to be valid.
-        """
-        count = max(self._first_numbers[first_file], known)
-        for number, file in enumerate(self._files.files[first_file:], first_file):
-            first = self._first_numbers[number]
-            in_file = count_leading(
-                self._files.map_of(number), file.size, UNIT_DTYPE, _are_valid, max(known - first, 0)
-            )
-            count = first + in_file
-            if in_file < file.size // UNIT.size:
-                break
-        return count
+    def _written_count(self, start: int, growth: int | None = None) -> tuple[int, bool]:
+        """How many units there are up to the last that is not all zero, from one on, and whether all was looked at."""
+        file = min(bisect_right(self._first_numbers, start) - 1, len(self._files.files) - 1)
+        position = self._files.files[file].start + (start - self._first_numbers[file]) * UNIT.size
+        end, is_whole = self._files.written_end(position, growth)
+        if end == position:
+            return start, is_whole
+        file = self._files.number_at(end - 1) or 0
+        return self._first_numbers[file] + (end - self._files.files[file].start) // UNIT.size, is_whole
 
     @property
     def log(self) -> CommitLog:
         """What the units point into."""
         return self._commit_log
 
-    def raw_units(self, first: int) -> Units:
-        """The units from a number on up to the last that is not all zero, as they stand in the files."""
-        blocks = []
-        for file, start in enumerate(self._first_numbers[:-1]):
-            if self._first_numbers[file + 1] > first:
-                length = (self._first_numbers[file + 1] - start) * UNIT.size
-                blocks.append(np.frombuffer(self._files.read_file(file, 0, length), UNIT_DTYPE))
-        units = np.concatenate(blocks, dtype=UNIT_DTYPE) if blocks else np.empty(0, UNIT_DTYPE)
-        written = np.flatnonzero(units.view(np.uint8).reshape(-1, UNIT.size).any(axis=1))
-        return units[: int(written[-1]) + 1 if written.size else 0]
-
     @property
     def log_end(self) -> int:
         """Where the log ends that the units are held against."""
         return self._commit_log.end
 
-    def last_within(self, floor: int, end: int) -> int:
-        """Behind the last unit in [floor, end) that points into the log; `floor` where none does."""
-        while end > floor and self._unit(end - 1)[0] >= self._commit_log.end:
-            end -= 1
-        return end
+    def raw(self, start: int, stop: int) -> Units:
+        """The units in [start, stop), as they stand in the files."""
+        blocks = [units for _, units in self._blocks(start, stop)]
+        return blocks[0] if len(blocks) == 1 else np.concatenate(blocks or [np.empty(0, UNIT_DTYPE)], dtype=UNIT_DTYPE)
 
-    def is_stray(self, number: int) -> bool:
-        """Whether a unit points beyond the log or to what is no batch of this queue."""
-        physical_offset, size, _, _, base_offset, _, _, _ = self._unit(number)
-        if physical_offset >= self._commit_log.end:
-            return True
-        record = self._commit_log.record(physical_offset, size)
-        if record is None:
-            return self._commit_log.segment_of(physical_offset) is not None
-        return self.name.offset_in(record, physical_offset) != base_offset
+    def physical_offset(self, number: int) -> int:
+        """Physical offset in a unit, or what stands for none."""
+        return int(_places(self.raw(number, number + 1))[0])
+
+    def physical_offsets(self, start: int, stop: int) -> Iterator[tuple[int, Places]]:
+        """The same of the units in [start, stop), file by file from the last, with the number of the first of each."""
+        for first, units in reversed(list(self._blocks(start, stop))):
+            yield first, _places(units)
+
+    def standing(self, number: int) -> Standing:
+        """What a unit is worth."""
+        physical_offset, size, _, _, base_offset, batch_size, _, _ = self._raw(number)
+        if base_offset < 0 or batch_size <= 0:
+            return Standing.DOUBTFUL
+        record = record_of_unit(self._commit_log, physical_offset, size)
+        if isinstance(record, Standing):
+            return record
+        claimed = self.name.offset_in(record, physical_offset)
+        is_own = claimed is not None and batch_in(record, claimed) == (base_offset, batch_size)
+        return Standing.SOUND if is_own else Standing.DOUBTFUL
+
+    def claim(self, number: int) -> int | None:
+        """The queue offset that the record of a unit says; None without one."""
+        physical_offset, size, *_ = self._raw(number)
+        record = record_of_unit(self._commit_log, physical_offset, size)
+        return self.name.offset_in(record, physical_offset) if isinstance(record, memoryview) else None
+
+    def _blocks(self, start: int, stop: int) -> Iterator[tuple[int, Units]]:
+        for file, first in enumerate(self._first_numbers[:-1]):
+            begin, end = max(first, start), min(self._first_numbers[file + 1], stop)
+            if begin < end:
+                data = self._files.read_file(file, (begin - first) * UNIT.size, (end - begin) * UNIT.size)
+                yield begin, np.frombuffer(data, UNIT_DTYPE)
 
 
 def _renewed(known: Known, generation: object, log_minimum: int) -> Known | None:
     """What is known, for the files that are there now; units are numbered from the first file, which must be there."""
-    numbers = _numbers_of_first_units(known.files)
+    numbers = known.files.first_numbers
     renewed = known.renewed(generation, log_minimum, numbers[-1])
     return renewed if renewed is not None and renewed.files.files[0] == known.files.files[0] else None
 
 
-def _numbers_of_first_units(files: QueueFiles) -> list[int]:
-    """For each file the number of its first unit, and behind them the number of all units that fit."""
-    numbers = [0]
-    for file in files.files:
-        numbers.append(numbers[-1] + file.size // UNIT.size)
-    return numbers
-
-
-def _are_valid(units: Units) -> npt.NDArray[np.bool_]:
-    """Which units a broker takes as written."""
-    valid: npt.NDArray[np.bool_] = (units["physical_offset"] >= 0) & (units["size"] > 0)
-    valid &= (units["base_offset"] >= 0) & (units["batch_size"] > 0)
-    return valid
+def _places(units: Units) -> Places:
+    """Physical offsets of units, but of those that no broker writes."""
+    valid = (units["physical_offset"] >= 0) & (units["size"] > 0)
+    return places_of(units, valid & (units["base_offset"] >= 0) & (units["batch_size"] > 0))

@@ -9,7 +9,7 @@ import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -21,11 +21,11 @@ from storage.kernels import record as codes
 from storage.kernels.catalog import check_record, locate_record
 from storage.kernels.memory import PROBE_ADDRESS
 from storage.kernels.record import check_checksums, check_shape, store_timestamp
-from storage.mapped_file import LARGEST_OFFSET, FileIdentity, MappedFile
+from storage.mapped_file import LARGEST_OFFSET, FileIdentity, MappedFile, lacks_means, open_read_only
 from storage.residency import Cold, ColdKind, current_tick
 from storage.segments.damaged_ranges import DamagedRange
 from storage.segments.segment_end import EndSearch, IsLeftOver, SegmentEnd, last_store_timestamp
-from storage.segments.segment_list import list_segments
+from storage.segments.segment_list import boundaries, list_segments
 from storage.segments.torn_end import TornEnd, look_behind_end
 
 SIZE_MASK = 0xFFFFFFFF
@@ -35,16 +35,25 @@ MOST_DAMAGE_TOLD = 5
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """One file of the log; ``valid_length`` bytes of it may hold records."""
+    """One file of the log; ``valid_length`` bytes of it may hold records.
+
+    ``next_base`` is the physical offset at which the next segment starts, or would start; 0 for the end of the file.
+    """
 
     base_offset: int
     file: MappedFile
     valid_length: int
+    next_base: int = 0
 
     @property
     def end(self) -> int:
         """Physical offset behind the last valid byte."""
         return self.base_offset + self.valid_length
+
+    @property
+    def boundary(self) -> int:
+        """Physical offset to which the segment's BLANK leads, even if the file was cut."""
+        return self.next_base or self.base_offset + self.file.size
 
 
 class CommitLog:
@@ -58,16 +67,18 @@ class CommitLog:
         torn_end: TornEnd | None = None,
         damage: tuple[DamagedRange, ...] = (),
         is_left_over: IsLeftOver | None = None,
+        more_damage: int = 0,
     ) -> None:
         """Build the lookup table over segments that are sorted by base offset and do not overlap.
 
         ``problems`` are those of the files; what tore the log's end, if anything did, is told besides, and so is
-        ``damage`` that was passed over in the last segment.
+        ``damage`` that was passed over in the last segment; ``more_damage`` is how many places of it are not listed.
         """
         self.segments = tuple(segments)
         self.unreadable = tuple(unreadable)
         self.torn_end = torn_end
         self.damage = damage
+        self.more_damage = more_damage
         self.is_left_over = is_left_over
         self._file_problems = tuple(problems)
         self.minimum = segments[0].base_offset if segments else 0
@@ -105,8 +116,9 @@ class CommitLog:
         _report_adjacency(files, problems)
         if cut_at is not None and (cut := _cut(files, cut_at)) is not None:
             return cls(cut, problems, unreadable, _torn_end_of(cut), (), is_left_over)
-        segments, damage = _trim(files, {**(known_ends or {}), **ends}, is_left_over, problems)
-        return cls(segments, problems, unreadable, _torn_end_of(segments), damage, is_left_over)
+        segments, end = _trim(files, {**(known_ends or {}), **ends}, is_left_over, problems)
+        torn_end = _torn_end_of(segments)
+        return cls(segments, problems, unreadable, torn_end, end.damage, is_left_over, end.more_damage)
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -120,7 +132,7 @@ class CommitLog:
     @property
     def damage_told(self) -> tuple[str, ...]:
         """What was passed over in the last segment, as sentences."""
-        more = len(self.damage) - MOST_DAMAGE_TOLD
+        more = len(self.damage) + self.more_damage - MOST_DAMAGE_TOLD
         told = tuple(damage.sentence() for damage in self.damage[:MOST_DAMAGE_TOLD])
         return told if more <= 0 else (*told, f"{more} more places of the last segment hold no intact record")
 
@@ -130,7 +142,8 @@ class CommitLog:
         ``damage`` was passed over on the way.
         """
         if len(segments) != len(self.segments):
-            return CommitLog(segments, self._file_problems, self.unreadable, None, self.damage, self.is_left_over)
+            about = self._file_problems, self.unreadable, None, self.damage, self.is_left_over, self.more_damage
+            return CommitLog(segments, *about)
         grown = copy(self)  # what is made for each segment is shared
         grown.segments, grown.torn_end, grown.end = tuple(segments), None, segments[-1].end
         grown.damage += damage
@@ -163,7 +176,8 @@ class CommitLog:
         if len(kept) == len(self.segments):
             return self
         _report_adjacency([(segment.base_offset, segment.file) for segment in kept], problems)
-        return CommitLog(kept, problems, self.unreadable, self.torn_end, self.damage, self.is_left_over)
+        about = self.unreadable, self.torn_end, self.damage, self.is_left_over, self.more_damage
+        return CommitLog(kept, problems, *about)
 
     def record(self, physical_offset: int, size: int) -> memoryview | None:
         """``size`` bytes at a physical offset, unchecked, or None when they do not lie in one segment's valid part."""
@@ -220,6 +234,27 @@ class CommitLog:
         segment, position, _ = place
         segment.file.require_hot(position, codes.MINIMUM_SIZE)
         return int(store_timestamp(segment.file.address + position))
+
+    def can_read_more(self) -> bool:
+        """Whether a segment that could not be read when the log was opened can be opened now."""
+        return any(_can_be_opened(path) for path in self.unreadable)
+
+    def refuse_unreadable(self, physical_offset: int) -> None:
+        """Raise StoreError where an offset may lie in a segment that is there and cannot be read."""
+        for path in self.unreadable:
+            base = int(path.name)
+            following = self.next_segment_start(base)
+            if base <= physical_offset and (following is None or physical_offset < following):
+                raise StoreError(path, what="cannot be read, and may hold the message")
+
+    def refuse_hidden_ends(self) -> None:
+        """Raise StoreError where the log begins or ends with a segment that is there and cannot be read.
+
+        Then it is not known either where its queues begin or end.
+        """
+        for path in self.unreadable:
+            if not self.segments or not self.minimum < int(path.name) < self.segments[-1].base_offset:
+                raise StoreError(path, what="cannot be read, so that it is not known where queues begin and end")
 
     def segment_of(self, physical_offset: int) -> Segment | None:
         """The segment whose valid part holds a physical offset."""
@@ -284,6 +319,9 @@ def _open_files(
         try:
             file = MappedFile.of(path, known.get(path))
         except StoreError as error:
+            if lacks_means(error):  # not the file's fault: without it messages would seem to be missing
+                what = f"{error.what}; a store of {len(paths)} segments needs higher limits (ulimit -n, ulimit -v)"
+                raise StoreError(path, what=what) from error
             unreadable[path] = error
             problems.append(f"{error}; it is served without")
             continue
@@ -296,20 +334,32 @@ def _open_files(
     return files
 
 
+def _can_be_opened(path: Path) -> bool:
+    try:
+        os.close(open_read_only(path))
+    except StoreError:
+        return False
+    return True
+
+
 def _trim(
     files: list[tuple[int, MappedFile]],
     known_ends: Mapping[FileIdentity, int],
     is_left_over: IsLeftOver | None,
     problems: list[str],
-) -> tuple[list[Segment], tuple[DamagedRange, ...]]:
+) -> tuple[list[Segment], SegmentEnd]:
     """Segments with what of each may hold records: whole files, but the last one that holds data only to their end.
 
-    Also the damage in that last one. Segments behind it hold nothing, or nothing that counts.
+    Also what was found there, damage before it included. Segments behind it hold nothing, or nothing that counts.
     """
+    bases = boundaries([(base_offset, file.size) for base_offset, file in files])
     last, end = len(files) - 1, SegmentEnd(0, False, ())
     while last >= 0:
         before = partial(last_store_timestamp, *files[last - 1]) if last else int
-        end = EndSearch(*files[last], before, is_left_over).run(known_ends.get(files[last][1].identity, 0))
+        search = EndSearch(*files[last], before, is_left_over, bases[last])
+        end = search.run(known_ends.get(files[last][1].identity, 0))
+        if len(files) == 1 and (length := search.length_behind(end.position)):
+            bases, end = [files[0][0] + length], replace(end, is_full=True)
         if end.position > 0 or last == 0:
             break
         if any(files[last][1].view[:8]) and not end.is_full:
@@ -320,10 +370,10 @@ def _trim(
         length = file.size if number < last else end.position
         if number + 1 < len(files):
             length = min(length, files[number + 1][0] - base_offset)
-        segments.append(Segment(base_offset, file, length))
+        segments.append(Segment(base_offset, file, length, bases[number]))
     if segments and end.is_full and _is_followed(files, last):
-        segments[-1] = Segment(files[last][0], files[last][1], files[last][1].size)
-    return segments, end.damage
+        segments[-1] = replace(segments[-1], valid_length=files[last][1].size)
+    return segments, end
 
 
 def _cut(files: list[tuple[int, MappedFile]], cut_at: int) -> list[Segment] | None:
@@ -331,8 +381,9 @@ def _cut(files: list[tuple[int, MappedFile]], cut_at: int) -> list[Segment] | No
     kept = [(base_offset, file) for base_offset, file in files if base_offset <= cut_at]
     if not kept or cut_at > kept[-1][0] + kept[-1][1].size:
         return None
-    whole = [Segment(base_offset, file, file.size) for base_offset, file in kept[:-1]]
-    return [*whole, Segment(*kept[-1], cut_at - kept[-1][0])]
+    bases = boundaries([(base_offset, file.size) for base_offset, file in files])
+    lengths = [*(file.size for _, file in kept[:-1]), cut_at - kept[-1][0]]
+    return [Segment(*file, length, base) for file, length, base in zip(kept, lengths, bases, strict=False)]
 
 
 def _is_followed(files: list[tuple[int, MappedFile]], number: int) -> bool:
@@ -350,7 +401,8 @@ def _torn_end_of(segments: Sequence[Segment]) -> TornEnd | None:
     """What lies behind the end of a log of these segments, if that is damaged."""
     if not segments:
         return None
-    return look_behind_end(segments[-1].base_offset, segments[-1].file, segments[-1].valid_length)
+    last = segments[-1]
+    return look_behind_end(last.base_offset, last.file, last.valid_length, last.boundary)
 
 
 def _is_there(segment: Segment, paths: Set[tuple[int, Path]]) -> bool:

@@ -8,10 +8,10 @@ offset  size  type   field            meaning
 
 The unit of queue offset q is at byte 20·q of the queue's files. A queue whose first message had an offset above 0
 starts with filler units (physical offset 0, size 0x7FFFFFFF, tags code 0). The files are zero where nothing was
-written, and nothing says where that begins. Source: store-format §5.1–§5.3, §5.5, §6.2, §6.6.
+written, and nothing says where that begins: where a queue begins and ends the messages say that its units lead to
+(`storage.queues.queue_begin`, `storage.queues.queue_end`). Source: store-format §5.1–§5.3, §5.5, §6.2, §6.6.
 """
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from struct import Struct
@@ -22,27 +22,26 @@ import numpy.typing as npt
 
 from storage.commit_log import CommitLog
 from storage.consume_queue_ext import LARGEST_ADDRESS, ConsumeQueueExt, ConsumeQueueExtUnit, is_extension_address
-from storage.kernels.record import BAD_BODY_CRC, BAD_PROPERTY_CRC, NO_SEGMENT
+from storage.kernels.record import MINIMUM_SIZE
 from storage.mapped_file import MappedFile
 from storage.open_files import OpenFiles
 from storage.queues.queue import FILLER_SIZE, NO_TIMESTAMP, SCHEDULE_TOPIC, BoundaryType, ConsumeQueueEntry, Queue, Unit
-from storage.queues.queue_end import count_leading, refuse_long_scan
-from storage.queues.queue_files import QueueFile, QueueFiles
-from storage.queues.queue_growth import Known, end_after, end_before
+from storage.queues.queue_begin import first_live, next_sound
+from storage.queues.queue_end import end_behind, find_end, refuse_long_scan
+from storage.queues.queue_files import FIRST_STEP, LARGEST_STEP, QueueFiles
+from storage.queues.queue_growth import Known, end_after, is_judged_anew
+from storage.queues.queue_holes import Hole, QueueHoles
 from storage.queues.queue_record import QueueName
-from storage.queues.queue_repair import end_behind, find_in_log, place_of
+from storage.queues.queue_repair import Around, around, place_of
 from storage.queues.time_search import FileOfUnits, offset_by_timestamp
+from storage.queues.unit_standing import EMPTY, Places, Standing, places_of, record_of_unit
+from storage.queues.unit_standing import FILLER as FILLER_PLACE
 
 __all__ = ["UNIT", "UNIT_DTYPE", "BoundaryType", "ConsumeQueue", "ConsumeQueueEntry", "Queue"]
 
 UNIT: Final = Struct(">qiq")
 UNIT_DTYPE: Final = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
 FILLER: Final = (0, FILLER_SIZE, 0)
-RECOVERED_FILES: Final = 3
-"""A broker looks for the end of a queue in its last three files."""
-MOST_SKIPPED: Final = 256
-"""Damaged units in a row that a search goes past: a page of them."""
-
 Units = npt.NDArray[np.void]
 
 
@@ -53,10 +52,11 @@ class ConsumeQueue:
     """
 
     __slots__ = (
-        "_bounds", "_commit_log", "_extension", "_extension_directory", "_files", "_found_in_log", "_generation",
-        "_keep", "_known", "_open_files", "name",
+        "_bounds", "_commit_log", "_extension", "_extension_directory", "_files", "_generation", "_holes", "_keep",
+        "_known", "_open_files", "name",
     )  # fmt: skip
     unit_size = UNIT.size
+    has_batches = False
 
     def __init__(
         self,
@@ -68,6 +68,7 @@ class ConsumeQueue:
         generation: object = None,
         known: Known | None = None,
         keep: Callable[[Known], None] | None = None,
+        holes: QueueHoles | None = None,
     ) -> None:
         self.name = name
         self._commit_log = commit_log
@@ -79,7 +80,7 @@ class ConsumeQueue:
         self._extension_directory = extension_directory
         self._extension: ConsumeQueueExt | None = None
         self._bounds: tuple[int, int] | None = None
-        self._found_in_log: dict[int, int | None] = {}
+        self._holes = QueueHoles() if holes is None else holes
 
     @property
     def topic(self) -> str:
@@ -141,25 +142,37 @@ class ConsumeQueue:
         count = min(maximum, min(file.end // UNIT.size, end) - queue_offset)
         return self._files.map_of(number), queue_offset * UNIT.size - file.start, count
 
+    def starts_out_of_order(self, queue_offset: int) -> bool:
+        """Whether the first unit of a file leads no farther than the last one of the file before it."""
+        unit, before = self.unit(queue_offset), self.unit(queue_offset - 1)
+        return unit is not None and before is not None and before[0] >= unit[0]
+
     def message_in_log(self, queue_offset: int) -> int | None:
-        """Where the log has the message of a queue offset whose unit is damaged; None where it has none.
+        """Where the message of a queue offset starts, by the log where its unit is damaged or lost; None where it is.
 
         None too where nothing speaks against the unit: its message is expired, or damaged itself. Raises Cold on a
-        thread that may not wait.
+        thread that may not wait, and BeingSearched.
         """
-        if queue_offset not in self._found_in_log:
-            minimum, end = self._bounds or self._measure()
-            place = place_of(self, queue_offset)
-            found = None if place is None else place[0]
-            if place is None and minimum <= queue_offset < end and self._is_unit_doubtful(queue_offset):
-                found = find_in_log(self, queue_offset, self._files.files[0].start // UNIT.size, end)
-            self._found_in_log[queue_offset] = found
-        return self._found_in_log[queue_offset]
+        minimum, end = self._bounds or self._measure()
+        place = place_of(self, queue_offset)
+        if place is not None:
+            return place[0]
+        if not minimum <= queue_offset < end or not self.is_doubtful(queue_offset):
+            return None
+        return self.hole_at(queue_offset).place(queue_offset)
 
-    def next_file_offset(self, queue_offset: int) -> int:
-        """The first queue offset of the next file, or the end of the queue behind the last one."""
-        start = self._files.start_after(queue_offset * UNIT.size)
-        return self.max_offset if start is None else start // UNIT.size
+    def hole_at(self, queue_offset: int) -> Hole:
+        """What the log has of the messages of a unit that leads nowhere and of those around it. Raises as above."""
+        return self._holes.find(self, queue_offset)
+
+    def around(self, queue_offset: int) -> Around:
+        """The run of units that lead nowhere around one of them; waits for the disk."""
+        return around(self, queue_offset, *(self._bounds or self._measure()))
+
+    @property
+    def files(self) -> QueueFiles:
+        """The files as they were listed."""
+        return self._files
 
     def extension_at(self, tags_code: int) -> ConsumeQueueExtUnit | None:
         """The extension unit whose address stands in a unit's tags code; None where it is lost."""
@@ -172,14 +185,29 @@ class ConsumeQueue:
     def store_timestamp_at(self, queue_offset: int) -> int:
         """When the message at a queue offset was stored (ms), or −1 where it cannot be read."""
         minimum, end = self._bounds or self._measure()
-        unit = self.unit(queue_offset) if minimum <= queue_offset < end else None
-        return NO_TIMESTAMP if unit is None else self._commit_log.store_timestamp_at(unit[0], unit[1])
+        if not minimum <= queue_offset < end:
+            return NO_TIMESTAMP
+        unit = self.unit(queue_offset)
+        if unit is not None and self.standing(queue_offset) is Standing.SOUND:
+            is_there = self._commit_log.unchecked_record_at(unit[0]) is not None
+            return self._commit_log.store_timestamp_at(unit[0], MINIMUM_SIZE) if is_there else NO_TIMESTAMP
+        found = self.message_in_log(queue_offset)
+        return NO_TIMESTAMP if found is None else self._commit_log.store_timestamp_at(found, MINIMUM_SIZE)
+
+    def sound_from(self, queue_offset: int) -> int:
+        """The first queue offset from one on whose unit leads to its message; `max_offset` without one."""
+        minimum, end = self._bounds or self._measure()
+        return next_sound(self, max(queue_offset, minimum), end)
 
     def offset_by_timestamp(self, timestamp: int, boundary: BoundaryType) -> int:
         """The queue offset for a time (ms), as the broker searches for it (store-format §5.5), within min and max."""
         minimum, end = self._bounds or self._measure()
-        files = [FileOfUnits(first, last) for first, last in self._ranges(end)]
-        found = offset_by_timestamp(files, minimum, timestamp, boundary, self._time_of, self._is_expired)
+        files: list[FileOfUnits] = []
+        for first, last in self._ranges(end):
+            if files and files[-1].last + 1 < first:  # a file is lost
+                files.append(FileOfUnits(files[-1].last + 1, first - 1))
+            files.append(FileOfUnits(first, last))
+        found = offset_by_timestamp(files, minimum, timestamp, boundary, _Times(self).time_of)
         return min(max(found, minimum), end)
 
     def units(self) -> Units:
@@ -227,38 +255,31 @@ class ConsumeQueue:
         data = self._files.read(queue_offset * UNIT.size, UNIT.size)
         return None if data is None else UNIT.unpack(data)
 
-    def written_in(self, queue_offset: int, count: int) -> list[int]:
-        """Queue offsets of the units that are not all zero, of so many from one on, ascending."""
-        found: list[int] = []
-        for first, last in self._ranges(queue_offset + count):
-            start = max(first, queue_offset)
-            if start <= last:
-                units = self._array(start, last + 1 - start)
-                written = (units["size"] != 0) | (units["physical_offset"] != 0) | (units["tags_code"] != 0)
-                found += (np.flatnonzero(written) + start).tolist()
-        return found
+    def plausible(self, first: int, stop: int, *, is_backward: bool) -> Iterator[int]:
+        """Queue offsets in [first, stop) of the units that point to a place that the log has, in either order."""
+        ranges = [(max(low, first), high + 1) for low, high in self._ranges(stop) if high >= first]
+        for low, high in reversed(ranges) if is_backward else ranges:
+            step = FIRST_STEP
+            while low < high:
+                start = max(high - step, low) if is_backward else low
+                units = self._array(start, min(step, high - low))
+                offsets = units["physical_offset"]
+                held = (units["size"] > 0) & (offsets >= self._commit_log.minimum) & (offsets < self._commit_log.end)
+                for lost, behind in self._commit_log.holes:
+                    held &= (offsets < lost) | (offsets >= behind)
+                found = (np.flatnonzero(held) + start).tolist()
+                yield from reversed(found) if is_backward else found
+                low, high = (low, start) if is_backward else (start + len(units), high)
+                step = min(2 * step, LARGEST_STEP)
 
-    def _is_unit_doubtful(self, queue_offset: int) -> bool:
-        """Whether a unit points to no place at which its message may have been, or to another message of the queue."""
+    def is_doubtful(self, queue_offset: int) -> bool:
+        """Whether a unit is lost, or points to no place at which its message may have been."""
         unit = self.unit(queue_offset)
-        if unit is None or unit == FILLER:
-            return False
-        physical_offset, size, _ = unit
-        if physical_offset < 0 or size <= 0 or physical_offset >= self._commit_log.end:
-            return True
-        return self._commit_log.check(physical_offset) not in (NO_SEGMENT, BAD_BODY_CRC, BAD_PROPERTY_CRC)
+        return unit is None or (unit != FILLER and self.standing(queue_offset) is not Standing.SOUND)
 
     def _array(self, queue_offset: int, count: int) -> Units:
         data = self._files.read(queue_offset * UNIT.size, count * UNIT.size)
         return np.frombuffer(data or b"", UNIT_DTYPE)
-
-    def _time_of(self, queue_offset: int) -> int:
-        unit = self.unit(queue_offset)
-        return NO_TIMESTAMP if unit is None else self._commit_log.store_timestamp_at(unit[0], unit[1])
-
-    def _is_expired(self, queue_offset: int) -> bool:
-        unit = self.unit(queue_offset)
-        return unit is not None and unit[0] < self._commit_log.minimum
 
     def _ranges(self, end: int) -> list[tuple[int, int]]:
         """First and last queue offset of each file that holds units before `end`."""
@@ -281,110 +302,159 @@ class ConsumeQueue:
 
     def _find_bounds(self) -> tuple[tuple[int, int], int]:
         """Min and max by the files that are listed, and where what is written in them ends."""
-        known, files = self._known, self._files.files
+        known, files, log = self._known, self._files, self._commit_log
+        if not files.files:
+            return (0, 0), 0
         if known is not None and known.last != self.unit(known.end - 1):
             known = None
-        first_file = max(0, len(files) - RECOVERED_FILES)
-        if known is not None and files[first_file].start <= known.written * UNIT.size:
-            written = self._written_end(bisect_left(files, known.written * UNIT.size, key=_last_byte), known.written)
-            end = end_after(self, known, written)
+        first = files.files[0].start // UNIT.size
+        if known is not None and first <= known.end:
+            written, is_whole = self._written_end(known.written, max(log.end - known.looked, 0))
+            end = end_after(self, known, first, written)
+            is_whole &= written == end or is_judged_anew(self, known, written)
         else:
-            known, written = None, self._written_end(first_file)
-            end = end_before(self, files[first_file].start // UNIT.size, written) if written else 0
-            if files and (behind := end_behind(self, files[0].start // UNIT.size, end)) != end:
-                return (self._first_live(behind), behind), written
-        log = self._commit_log
+            known, (written, is_whole) = None, self._written_end(first)
+            end = end_behind(self, first, find_end(self, first, written), written) if written > first else 0
         if known is not None and known.log_minimum == log.minimum and known.minimum < min(known.end, end):
             minimum = known.minimum
         else:
-            minimum = self._first_live(end)
-        if self._keep is not None and files and (known is None or known.log_end <= log.end):
+            minimum = self._first_live(first, end)
+        if self._keep is not None and (known is None or known.log_end <= log.end):
+            looked = log.end if known is None or is_whole else known.looked
             last = self.unit(end - 1)
-            self._keep(Known(self._generation, self._files, log.minimum, log.end, minimum, end, written, last))
+            self._keep(Known(self._generation, files, log.minimum, log.end, minimum, end, written, last, looked))
         return (minimum, end), written
 
-    def _written_end(self, first_file: int, known_end: int = 0) -> int:
-        """Behind the last unit before the first invalid one, looked for in the last three files as a broker does.
+    def _written_end(self, start: int, growth: int | None = None) -> tuple[int, bool]:
+        """Behind the last unit from one on that is not all zero, and whether all files were looked at to their ends."""
+        position, is_whole = self._files.written_end(start * UNIT.size, growth)
+        return position // UNIT.size, is_whole
 
-        Units before `known_end`, which lies in the first of them if any does, are known to be valid.
-        """
-        end = known_end
-        for number, file in enumerate(self._files.files[first_file:], first_file):
-            start = file.start // UNIT.size
-            known = max(known_end - start, 0)
-            count = count_leading(self._files.map_of(number), file.size, UNIT_DTYPE, _are_valid, known)
-            if count or (number == first_file and not known_end):
-                end = start + count
-            if count < file.size // UNIT.size:
-                break
-        return end
+    def _first_live(self, first: int, end: int) -> int:
+        """The first queue offset whose message the log has."""
+        if first < end and not self._commit_log.minimum and self.unit(first) != FILLER:
+            return first  # nothing is expired, whatever became of the first messages
+        number, told = first_live(self, first, end)
+        if told is None:
+            return number
+        claim = self.claim(number) if number < end else None
+        # Behind a lost unit, later ones stand at other places than their records say (store-format §5.2).
+        shifted = told if claim is None else told + number - claim
+        return max(first, min(number, told, shifted))
 
     @property
     def log_end(self) -> int:
         """Where the log ends that the units are held against."""
         return self._commit_log.end
 
-    def last_within(self, floor: int, end: int) -> int:
-        """Behind the last unit in [floor, end) that points into the log; `floor` where none does."""
-        for first, last in reversed(self._ranges(end)):
-            start = max(first, floor)
-            if start <= last:
-                offsets = self._array(start, last + 1 - start)["physical_offset"]
-                within = np.flatnonzero(offsets < self._commit_log.end)
-                if within.size:
-                    return start + int(within[-1]) + 1
-        return floor
+    def physical_offset(self, queue_offset: int) -> int:
+        """Physical offset in a unit, or what stands for none."""
+        unit = self._files.read(queue_offset * UNIT.size, UNIT.size)
+        return EMPTY if unit is None else int(_places(np.frombuffer(unit, UNIT_DTYPE))[0])
+
+    def physical_offsets(self, start: int, stop: int) -> Iterator[tuple[int, Places]]:
+        """The same of the units in [start, stop), file by file from the last, with the first queue offset of each."""
+        for first, last in reversed(self._ranges(stop)):
+            if last >= start:
+                begin = max(first, start)
+                yield begin, _places(self._array(begin, last + 1 - begin))
 
     def points_at(self, queue_offset: int, physical_offset: int) -> bool:
         """Whether the unit of a queue offset, be it within the bounds or not, points at a physical offset."""
         unit = self.unit(queue_offset)
         return unit is not None and unit[0] == physical_offset and unit[1] > 0
 
-    def is_stray(self, queue_offset: int) -> bool:
-        """Whether a unit points beyond the log or to what is no message of this queue."""
+    def standing(self, queue_offset: int) -> Standing:
+        """What a unit is worth."""
         unit = self.unit(queue_offset)
-        if unit is None or unit == FILLER:
-            return False
-        physical_offset, size, _ = unit
-        if physical_offset >= self._commit_log.end:
-            return True
-        record = self._commit_log.record(physical_offset, size)
-        if record is None:
-            # Expired, or in a hole of the log: nothing speaks against the unit. Else it runs out of what the log holds.
-            return self._commit_log.segment_of(physical_offset) is not None
-        claimed = self.name.offset_in(record, physical_offset)
-        if claimed is None or claimed == queue_offset:
-            return claimed is None
-        # After a lost unit, later ones stand at other places than their records say (§5.2). They are strays only if the
-        # record's own unit stands where it says.
+        if unit is None:
+            return Standing.DOUBTFUL
+        if unit == FILLER:
+            return Standing.EXPIRED
+        record = record_of_unit(self._commit_log, unit[0], unit[1])
+        if isinstance(record, Standing):
+            return record
+        claimed = self.name.offset_in(record, unit[0])
+        if claimed == queue_offset:
+            return Standing.SOUND
+        return Standing.DOUBTFUL if claimed is None else self._standing_elsewhere(queue_offset, unit[0], claimed)
+
+    def claim(self, queue_offset: int) -> int | None:
+        """The queue offset that the record of a unit says; None without one."""
+        word = self._word_of(queue_offset)
+        return word if isinstance(word, int) else None
+
+    def _standing_elsewhere(self, queue_offset: int, physical_offset: int, claimed: int) -> Standing:
+        """What a unit is worth whose record says another queue offset.
+
+        After a lost unit, later ones stand before the places that their records say, and in a topic that was deleted
+        and made anew behind them (store-format §5.2). They are strays if the record's own unit stands where it says; or
+        is damaged, while later ones go on from there with messages behind this one.
+        """
         own = self.unit(claimed)
-        return own is not None and own[0] == physical_offset
+        if (own is not None and own[0] == physical_offset) or self._is_out_of_order(queue_offset, physical_offset):
+            return Standing.DOUBTFUL
+        if claimed > queue_offset or (own is not None and self.claim(claimed) == claimed):
+            return Standing.SOUND
+        step = 1
+        while claimed + step < queue_offset:
+            if self.physical_offset(claimed + step) > physical_offset and self.claim(claimed + step) == claimed + step:
+                return Standing.DOUBTFUL
+            step *= 2
+        words = self._word_of(claimed), self._word_of(queue_offset - 1)
+        return Standing.DOUBTFUL if Standing.DOUBTFUL in words else Standing.SOUND
 
-    def _first_live(self, end: int) -> int:
-        """What a broker's correctMinOffset finds once expired files are gone: the first unit that the log has."""
-        ranges = self._ranges(end)
-        minimum = self._commit_log.minimum
-        if ranges and self._live_offset(ranges[0][0]) >= minimum:
-            return ranges[0][0]  # nothing expired: as in a broker, no damaged unit can mislead a search then
-        number = bisect_left(ranges, minimum, key=lambda units: self._live_offset(units[1]))
-        if number == len(ranges):
-            return end
-        first, last = ranges[number]
-        return bisect_left(range(last + 1), minimum, lo=first, key=self._live_offset)
+    def _is_out_of_order(self, queue_offset: int, physical_offset: int) -> bool:
+        """Whether the units around one lead to messages that it does not lead between, though messages ascend."""
+        before, behind = self.physical_offset(queue_offset - 1), self.physical_offset(queue_offset + 1)
+        return FILLER_PLACE < before < behind < self.log_end and not before < physical_offset < behind
 
-    def _live_offset(self, queue_offset: int) -> int:
-        """The physical offset of a unit to search by; a filler counts as expired, a damaged unit as the one behind."""
-        for number in range(queue_offset, queue_offset + MOST_SKIPPED):
-            unit = self.unit(number)
-            if unit is None or unit == FILLER:
-                return -1
-            if 0 <= unit[0] < self._commit_log.end:
-                return unit[0]
-        return -1
+    def _word_of(self, queue_offset: int) -> int | Standing:
+        """The queue offset that the record of a unit says; where there is none, what the unit is worth."""
+        unit = self.unit(queue_offset)
+        if unit is None:
+            return Standing.DOUBTFUL
+        record = record_of_unit(self._commit_log, unit[0], unit[1])
+        if isinstance(record, Standing):
+            return record
+        claimed = self.name.offset_in(record, unit[0])
+        return Standing.DOUBTFUL if claimed is None else claimed
 
 
-def _last_byte(file: QueueFile) -> int:
-    return file.end - 1
+class _Times:
+    """Store times of messages, for one search; those that cannot be read are taken from the nearest that can."""
+
+    def __init__(self, queue: ConsumeQueue) -> None:
+        self._queue = queue
+        self._run = (0, 0, NO_TIMESTAMP)
+
+    def time_of(self, queue_offset: int) -> int:
+        """When a message was stored (ms); where it is lost, when the next one was, or else the last one before."""
+        queue = self._queue
+        timestamp = queue.store_timestamp_at(queue_offset)
+        if timestamp >= 0 or not queue.min_offset <= queue_offset < queue.max_offset:
+            return timestamp
+        first, stop, known = self._run
+        if not first <= queue_offset < stop:
+            stop, known = self._nearest(queue_offset)
+            self._run = (queue_offset, stop, known)
+        return known
+
+    def _nearest(self, queue_offset: int) -> tuple[int, int]:
+        queue = self._queue
+        minimum, end = queue.min_offset, queue.max_offset
+        for behind in queue.plausible(queue_offset + 1, end, is_backward=False):
+            if (timestamp := queue.store_timestamp_at(behind)) >= 0:
+                return behind, timestamp
+        for before in queue.plausible(minimum, queue_offset, is_backward=True):
+            if (timestamp := queue.store_timestamp_at(before)) >= 0:
+                return end, timestamp
+        return end, NO_TIMESTAMP
+
+
+def is_implausible(log: CommitLog, physical_offset: int, size: int) -> bool:
+    """Whether a unit says what no unit between the ends of its queue can say, so that its tag decides nothing."""
+    return size <= 0 or not log.minimum <= physical_offset < log.end
 
 
 def _capacity(files: QueueFiles) -> int:
@@ -392,7 +462,6 @@ def _capacity(files: QueueFiles) -> int:
     return files.files[-1].end // UNIT.size if files.files else 0
 
 
-def _are_valid(units: Units) -> npt.NDArray[np.bool_]:
-    """Which units a broker takes as written: a filler counts, a zero unit does not."""
-    valid: npt.NDArray[np.bool_] = (units["physical_offset"] >= 0) & (units["size"] > 0)
-    return valid
+def _places(units: Units) -> Places:
+    """Physical offsets of units; no broker writes one with a negative offset, or a size of 0 or less."""
+    return places_of(units, (units["physical_offset"] >= 0) & (units["size"] > 0))

@@ -71,7 +71,7 @@ class ConsumeQueueExt:
         if head is None:
             return None
         size, tags_code, store_timestamp, bitmap_size = HEAD.unpack(head)
-        if size < HEAD.size:
+        if size != HEAD.size + max(bitmap_size, 0):
             return None
         if bitmap_size <= 0:
             return ConsumeQueueExtUnit(size, tags_code, store_timestamp, None)

@@ -12,6 +12,7 @@ from typing import Final
 
 from storage.consume_queue import UNIT
 from storage.queues.queue_store import CONSUME_QUEUE
+from storage.segments.segment_list import segment_size
 from storage.snapshot import Snapshot
 
 LOOKED_AT: Final = 64
@@ -21,9 +22,10 @@ LOOKED_AT: Final = 64
 def file_sizes(snapshot: Snapshot) -> dict[str, int]:
     """Bytes of a segment and of a queue file, and how many slots and entries an index file has."""
     sizes = {}
-    segments = Counter(segment.file.size for segment in snapshot.commit_log.segments)
+    segments = snapshot.commit_log.segments
     if segments:
-        sizes["mappedFileSizeCommitLog"] = segments.most_common(1)[0][0]
+        files = [(segment.base_offset, segment.file.size) for segment in segments]
+        sizes["mappedFileSizeCommitLog"] = segment_size(files)
     queue_files = Counter(_sizes_of_queue_files(snapshot.layout.root / CONSUME_QUEUE))
     if queue_files:
         sizes["mappedFileSizeConsumeQueue"] = queue_files.most_common(1)[0][0]

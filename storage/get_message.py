@@ -1,32 +1,34 @@
 """What a pull reads: from one offset of a queue on, the messages that a filter lets through, up to the broker's limits.
 
 Statuses, order of checks, limits and the offset to go on from are those of the broker's getMessage (store-format
-§5.4), with two differences that keep answers exact: a record that is damaged, or is no message of the queue, is left
-out like one that cannot be read, and only a record whose segment is missing makes the pull jump to the next segment.
+§5.4), with differences that keep answers exact: a record that is damaged is left out like one that cannot be read, only
+a record whose segment is missing makes the pull jump to the next segment, and in the place of units that are damaged
+or lost stands what the log has of their messages (:mod:`storage.queues.queue_holes`).
 """
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
-from enum import IntEnum
+from enum import Enum, IntEnum
 from typing import Final
 
 import numpy as np
 
-from protocol.errors import FilterEvaluationError
-from protocol.java_hash import java_hash
+from protocol.errors import BeingSearched, FilterEvaluationError, StoreError
 from protocol.message_layout import locate
-from protocol.properties import TAGS, property_value
 from storage.commit_log import CommitLog
-from storage.consume_queue import ConsumeQueue
+from storage.consume_queue import FILLER, ConsumeQueue, is_implausible
 from storage.consume_queue_ext import LARGEST_ADDRESS
 from storage.filter.base import MessageFilter
 from storage.filter.choice import CHOICE_OF_EVERYTHING, Choice
 from storage.filter.expression import ExpressionFilter
 from storage.filter.property_block import PropertyBlock
 from storage.kernels import pull as kernel
+from storage.queues.found_entries import tags_code_of
 from storage.queues.queue import FILLER_SIZE, Queue, Unit
 from storage.queues.queue_end import refuse_long_scan
+from storage.queues.queue_holes import Hole
+from storage.queues.queue_record import batch_in
 from storage.queues.queue_store import QueueStore
 from storage.residency import current_tick
 
@@ -56,6 +58,26 @@ class GetMessageStatus(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
+class Lost:
+    """Messages that a pull passed whose units are damaged or lost, and which are intact nowhere in the log.
+
+    There are `count` of them, in queue offsets from `first` up to `stop`.
+    """
+
+    count: int
+    first: int
+    stop: int
+
+    def __add__(self, later: "Lost | None") -> "Lost":
+        """Both, the other one being behind this."""
+        return self if later is None else Lost(self.count + later.count, self.first, later.stop)
+
+    def __str__(self) -> str:
+        are = "1 message is" if self.count == 1 else f"{self.count} messages are"
+        return f"{are} lost at queue offsets {self.first} to {self.stop - 1}: damaged in the queue and not in the log"
+
+
+@dataclass(frozen=True, slots=True)
 class GetMessageResult:
     """What a pull found; `records` are whole records, slices of the log's maps, in the queue's order."""
 
@@ -64,6 +86,7 @@ class GetMessageResult:
     min_offset: int
     max_offset: int
     records: list[memoryview]
+    lost: Lost | None = None
 
 
 def get_message(
@@ -79,7 +102,8 @@ def get_message(
     """Read messages of one queue from `queue_offset` on; without a filter all of them.
 
     The first message is returned however long it is. A queue that does not exist is an empty one: a broker makes it
-    when it is asked for. Raises Cold on a thread that may not wait for the disk.
+    when it is asked for. Raises Cold on a thread that may not wait for the disk, BeingSearched where the message of
+    `queue_offset` is being looked for in the log, and StoreError where it cannot be told what the queue holds there.
     """
     queue = queue_store.queue(topic, queue_id)
     if queue is None or not queue.max_offset:
@@ -98,11 +122,7 @@ def get_message(
         result = _pull(commit_log, queue, queue_offset, limits, choice, message_filter)
         if result is not None:
             return result
-    units = queue.walk(queue_offset, stop - queue_offset)
-    if units is None:
-        following = queue.next_file_offset(queue_offset)
-        return GetMessageResult(GetMessageStatus.OFFSET_FOUND_NULL, following, minimum, end, [])
-    return _collect(_Messages(commit_log, queue, message_filter), units, limits, queue_offset)
+    return _collect(_Messages(commit_log, queue, message_filter), limits, queue_offset)
 
 
 def scanned_units(max_messages: int, unit_size: int) -> int:
@@ -155,13 +175,20 @@ def _pull(
     message_filter: MessageFilter | None,
 ) -> GetMessageResult | None:
     """The whole pull by the kernel; None where it met something odd, or no unit, and has to be made by hand."""
-    place = queue.place(queue_offset, limits.stop - queue_offset)
+    wanted = limits.stop - queue_offset
+    place = queue.place(queue_offset, wanted + 1)
     if place is None:
         return None
     file, position, count = place
-    file.require_hot(position, count * queue.unit_size)
+    if not position and queue.starts_out_of_order(queue_offset):
+        return None
+    start = max(position - queue.unit_size, 0)
+    file.require_hot(start, position + count * queue.unit_size - start)
     name, numbers = queue.name, _scratch.numbers
     _scratch.results[: kernel.FIRST_PAIR] = 0
+    numbers[kernel.AHEAD_AT] = count > wanted
+    numbers[kernel.BEHIND_AT] = position > 0
+    count = min(count, wanted)
     passed = kernel.ASKS
     while passed == kernel.ASKS:
         passed = kernel.pull(
@@ -196,76 +223,191 @@ def _answer(commit_log: CommitLog, numbers: memoryview, message_filter: MessageF
     return True
 
 
-def _collect(messages: "_Messages", units: Iterable[Unit], limits: _Limits, queue_offset: int) -> GetMessageResult:
+def _collect(messages: "_Messages", limits: _Limits, queue_offset: int) -> GetMessageResult:
     """Walk over the units until a limit is reached; one unit always goes through, so that a pull moves on."""
     records: list[memoryview] = []
     count = total = 0
     status, next_offset = GetMessageStatus.NO_MATCHED_MESSAGE, queue_offset
-    for offset, after, physical_offset, size, tags_code in units:
-        if offset >= limits.stop:
-            break
-        if count and (
-            count + after - offset > limits.messages or total + size > limits.record_bytes or count >= TRANSFER_COUNT
-        ):
-            break
-        next_offset = after
-        if 0 <= physical_offset < messages.skip_to:
-            continue
-        found = messages.find(physical_offset, size, tags_code)
-        if found is GetMessageStatus.MESSAGE_WAS_REMOVING or physical_offset < 0 or size <= 0:
-            found = messages.find_in_log(offset) or found
-        if isinstance(found, memoryview):
-            records.append(found)
-            count += after - offset
-            total += len(found)
-        elif not records:
-            status = found
+    try:
+        for unit in messages.units(queue_offset, limits.stop):
+            offset, after, *_ = unit
+            size = messages.size_of(unit)
+            if offset >= limits.stop or (
+                count
+                and (
+                    count + after - offset > limits.messages
+                    or total + size > limits.record_bytes
+                    or count >= TRANSFER_COUNT
+                )
+            ):
+                break
+            found, after = messages.find(unit)
+            if isinstance(found, memoryview):
+                if count and total + len(found) > limits.record_bytes:
+                    break
+                records.append(found)
+                count += after - offset
+                total += len(found)
+            elif not records and found is not None:
+                status = found
+            next_offset = after
+    except (BeingSearched, StoreError):
+        if next_offset == queue_offset:
+            raise
     status = GetMessageStatus.FOUND if records else status
-    return GetMessageResult(status, next_offset, messages.queue.min_offset, messages.queue.max_offset, records)
+    queue = messages.queue
+    return GetMessageResult(status, next_offset, queue.min_offset, queue.max_offset, records, messages.lost)
+
+
+Found = memoryview | GetMessageStatus | None
+"""A record that is delivered, or what the pull's status becomes if nothing else is found; None: that stays as it is."""
+
+
+class _Doubt(Enum):
+    """In the place of what a unit leads to: nothing, so that the log is to be asked."""
+
+    DOUBTFUL = 0
+
+
+DOUBTFUL: Final = _Doubt.DOUBTFUL
+
+NOWHERE: Final = -1
+"""Stands for the physical offset in the place of a unit that is lost."""
 
 
 class _Messages:
-    """The messages of one queue as one pull reads them; `skip_to` is where the log goes on behind a missing segment."""
+    """The messages of one queue as one pull reads them; `lost` are those that it passed and that are nowhere."""
 
-    __slots__ = ("_filter", "_log", "queue", "skip_to")
+    __slots__ = ("_filter", "_hole", "_is_stale", "_log", "_skip_to", "lost", "queue")
 
     def __init__(self, commit_log: CommitLog, queue: Queue, message_filter: MessageFilter | None) -> None:
         self._log = commit_log
         self.queue = queue
         self._filter = None if message_filter is None or message_filter.matches_everything else message_filter
-        self.skip_to = 0
+        self._skip_to = 0  # where the log goes on behind a missing segment
+        self._hole: Hole | None = None
+        self._is_stale = False  # units that come next are perhaps not those that the queue has now
+        self.lost: Lost | None = None
 
-    def find(self, physical_offset: int, size: int, tags_code: int) -> memoryview | GetMessageStatus:
-        """The record of a unit, or what the pull's status becomes if nothing else is found."""
-        chosen = self._filter
+    def units(self, queue_offset: int, stop: int) -> Iterator[Unit]:
+        """The units of one file from one on; what stands for those that are lost points NOWHERE."""
+        units = self.queue.walk(queue_offset, stop - queue_offset)
+        if units is None:
+            yield from self._lost_units(queue_offset, stop)
+            return
+        for unit in units:
+            is_lost = unit[2] < 0 and self.queue.has_batches
+            if unit[0] > queue_offset or is_lost:
+                hole = yield from self._lost_units(queue_offset, unit[1] if is_lost else unit[0])
+                queue_offset = hole.stop
+                if queue_offset != (unit[1] if is_lost else unit[0]):
+                    return
+            if unit[1] > queue_offset:
+                yield unit
+                queue_offset = unit[1]
+            if self._is_stale:
+                return
+
+    def size_of(self, unit: Unit) -> int:
+        """Bytes that the record of a unit is to take of a pull's limit; 0 where the log has to be asked first."""
+        hole = self._hole
+        is_in_hole = hole is not None and hole.first <= unit[0] < hole.stop
+        return 0 if is_in_hole or not self._log.minimum <= unit[2] < self._log.end else unit[3]
+
+    def find(self, unit: Unit) -> tuple[Found, int]:
+        """What becomes of a unit, and the queue offset behind it. Raises Cold and BeingSearched."""
+        offset, after, *_ = unit
+        hole = self._hole
+        if hole is None or not hole.first <= offset < hole.stop:
+            found = self._by_unit(unit)
+            if found is not DOUBTFUL:
+                return found, after
+            hole = self._hole = self.queue.hole_at(offset)
+            self._is_stale = self.queue.has_batches
+        place = hole.place(offset)
+        if place is None and unit[2] != NOWHERE:
+            # What the log does not have may still be what its unit says, as far as a broker would see.
+            found = self._by_unit(unit)
+            if found is not DOUBTFUL:
+                return found, after
+        if place is not None or self.queue.has_batches:
+            after = hole.after(offset)
+        if place is not None:
+            return self._in_log(place), after
+        lost = Lost(after - offset, offset, after)
+        self.lost = lost if self.lost is None else self.lost + lost
+        return GetMessageStatus.MESSAGE_WAS_REMOVING, after
+
+    def _lost_units(self, queue_offset: int, stop: int) -> Generator[Unit, None, Hole]:
+        """Stand-ins for units of one hole: one for each record that the log has, one for each run that it lacks."""
+        hole = self._hole = self.queue.hole_at(queue_offset)
+        while queue_offset < min(stop, hole.stop):
+            after = hole.after(queue_offset)
+            yield queue_offset, after, NOWHERE, 0, 0
+            queue_offset = after
+        return hole
+
+    def _by_unit(self, unit: Unit) -> Found | _Doubt:
+        """What becomes of a unit that is taken at its word; DOUBTFUL where that leads nowhere."""
+        offset, _, physical_offset, size, tags_code = unit
+        chosen, log = self._filter, self._log
+        if is_implausible(log, physical_offset, size) and (physical_offset, size, tags_code) != FILLER:
+            return DOUBTFUL
+        if physical_offset < self._skip_to:
+            return None
         if chosen is not None and not self._may_match(chosen, tags_code):
-            return GetMessageStatus.NO_MATCHED_MESSAGE
+            record = log.record_at(physical_offset) if self._is_suspect(unit) else None
+            if record is not None and not self._is_for(record, unit):
+                return self._unreadable(offset, physical_offset)
+            if record is None or not chosen.matches_consume_queue_entry(tags_code_of(record), None):
+                return GetMessageStatus.NO_MATCHED_MESSAGE
         # What is not delivered need not be intact.
         is_evaluated = chosen is not None and chosen.needs_properties
-        log = self._log
         record = log.unchecked_record_at(physical_offset) if is_evaluated else log.record_at(physical_offset)
-        if record is None or size == FILLER_SIZE or not self.queue.name.owns(record):
-            return self._unreadable(physical_offset)
+        if record is None or size == FILLER_SIZE or not self._is_for(record, unit):
+            return self._unreadable(offset, physical_offset)
         if chosen is not None and is_evaluated:
             if not _match_properties(chosen, record):
                 return GetMessageStatus.NO_MATCHED_MESSAGE
             if log.record_at(physical_offset) is None:
                 return GetMessageStatus.MESSAGE_WAS_REMOVING
-        self.skip_to = 0
+        self._skip_to = 0
         return record
 
-    def find_in_log(self, queue_offset: int) -> memoryview | GetMessageStatus | None:
-        """The same for a unit that leads to no message of the queue, by what the log says; None where it has none."""
-        physical_offset = self.queue.message_in_log(queue_offset)
-        record = None if physical_offset is None else self._log.record_at(physical_offset)
+    def _is_suspect(self, unit: Unit) -> bool:
+        """Whether a unit may say another tag than its message.
+
+        Damage that begins behind it may have begun in its tag, and one whose message does not lie between those of the
+        units around it leads elsewhere.
+        """
+        queue = self.queue
+        if not isinstance(queue, ConsumeQueue):
+            return False
+        before, following = queue.unit(unit[0] - 1), queue.unit(unit[1])
+        if following is not None and (following[0] <= unit[2] or is_implausible(self._log, following[0], following[1])):
+            return unit[1] < queue.max_offset
+        return before is not None and unit[2] <= before[0] < self._log.end and before[1] > 0
+
+    def _is_for(self, record: memoryview, unit: Unit) -> bool:
+        """Whether a record is what a unit says of it: of its queue offset, or else of the queue and of its size.
+
+        Where it has another queue offset nothing else may speak against the unit.
+        """
+        offset, after, physical_offset, size, _ = unit
+        claimed = self.queue.name.offset_in(record, physical_offset)
+        if claimed is None or self.queue.has_batches:
+            return claimed is not None and batch_in(record, claimed) == (offset, after - offset)
+        return claimed == offset or (len(record) == size and not self.queue.is_doubtful(offset))
+
+    def _in_log(self, physical_offset: int) -> Found:
+        """What becomes of a message that was found in the log."""
+        record = self._log.record_at(physical_offset)
         if record is None:
-            return None
-        self.skip_to = 0
+            return GetMessageStatus.MESSAGE_WAS_REMOVING
+        self._skip_to = 0
         if self._filter is None:
             return record
-        places = locate(record)
-        tag = property_value(record[places.properties : places.total_size], TAGS)
-        if not self._filter.matches_consume_queue_entry(java_hash(tag) if tag else 0, None):
+        if not self._filter.matches_consume_queue_entry(tags_code_of(record), None):
             return GetMessageStatus.NO_MATCHED_MESSAGE
         if self._filter.needs_properties and not _match_properties(self._filter, record):
             return GetMessageStatus.NO_MATCHED_MESSAGE
@@ -278,10 +420,12 @@ class _Messages:
         extension = self.queue.extension_at(tags_code)
         return chosen.matches_consume_queue_entry(None if extension is None else extension.tags_code, extension)
 
-    def _unreadable(self, physical_offset: int) -> GetMessageStatus:
+    def _unreadable(self, queue_offset: int, physical_offset: int) -> GetMessageStatus | _Doubt:
+        if self.queue.is_doubtful(queue_offset):
+            return DOUBTFUL
         if self._log.segment_of(physical_offset) is None:
-            # Beyond the log's end nothing is missing: the unit is damaged, or left over.
-            self.skip_to = self._log.next_segment_start(physical_offset) or 0
+            self._log.refuse_unreadable(physical_offset)
+            self._skip_to = self._log.next_segment_start(physical_offset) or 0
         return GetMessageStatus.MESSAGE_WAS_REMOVING
 
 

@@ -57,17 +57,31 @@ def read_small_file(path: Path, limit: int) -> bytes:
 
     A FIFO would be waited on for ever, a device has no end; FileNotFoundError passes through.
     """
-    if not os.path.exists(path):
-        raise FileNotFoundError(path)
+    try:
+        os.stat(path)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise StoreError(path, what=f"cannot be read: {os.strerror(error.errno or errno.EIO)}") from error
     descriptor = open_read_only(path)
     with os.fdopen(descriptor, "rb") as file:
         try:
-            content = file.read(limit + 1)
+            # No more room than it needs: a buffer for the longest file there may be is much for a small process.
+            content = file.read(min(os.fstat(descriptor).st_size, limit) + 1)
         except OSError as error:
             raise StoreError(path, what=f"cannot be read: {os.strerror(error.errno or errno.EIO)}") from error
     if len(content) > limit:
         raise StoreError(path, what=f"is longer than {limit} bytes")
     return content
+
+
+def lacks_means(error: BaseException) -> bool:
+    """Whether a file could not be opened or mapped since there is no descriptor or memory left, here or at all.
+
+    Then nothing is wrong with the file.
+    """
+    cause = error.__cause__ if isinstance(error, StoreError) else error
+    return isinstance(cause, OSError) and cause.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
 class MappedFile:
@@ -204,12 +218,44 @@ def _can_be_probed(descriptor: int, size: int) -> bool:
     return True
 
 
-def is_kind(test: Callable[[], bool]) -> bool:
-    """Whether an entry of a directory is what ``test`` asks; a link that leads round in circles is nothing."""
+def list_directory(directory: Path) -> list["os.DirEntry[str]"]:
+    """The entries of a directory, none where there is no such directory.
+
+    Only a directory that is missing holds nothing: raises StoreError, naming directory and reason, for one that cannot
+    be listed, and where a file stands in its place.
+    """
+    try:
+        with os.scandir(directory) as entries:
+            return list(entries)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise StoreError(directory, what=f"cannot be listed: {os.strerror(error.errno or errno.EIO)}") from error
+
+
+def is_file(entry: "os.DirEntry[str]") -> bool:
+    """Whether an entry is a file, or a link to one; raises StoreError where that cannot be told."""
+    return _is_kind(entry, entry.is_file)
+
+
+def is_directory(entry: "os.DirEntry[str]") -> bool:
+    """Whether an entry is a directory, or a link to one; raises StoreError where that cannot be told."""
+    return _is_kind(entry, entry.is_dir)
+
+
+def _is_kind(entry: "os.DirEntry[str]", test: Callable[[], bool]) -> bool:
+    """A link that leads round in circles is nothing; one that leads where nobody may look may be anything."""
     try:
         return test()
-    except OSError:
-        return False
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return False
+        raise cannot_be_seen(entry.path, error) from error
+
+
+def cannot_be_seen(path: "str | os.PathLike[str]", error: OSError) -> StoreError:
+    """The error for what may be there or not, since the system does not tell."""
+    return StoreError(path, what=f"cannot be looked at: {os.strerror(error.errno or errno.EIO)}")
 
 
 def list_segment_files(directory: Path) -> tuple[list[tuple[int, Path]], list[Path]]:
@@ -220,15 +266,9 @@ def list_segment_files(directory: Path) -> tuple[list[tuple[int, Path]], list[Pa
     """
     files: list[tuple[int, Path]] = []
     foreign: list[Path] = []
-    try:
-        entries = sorted(os.scandir(directory), key=lambda entry: entry.name)
-    except FileNotFoundError:
-        return [], []
-    except OSError as error:
-        raise StoreError(directory, what=f"cannot be listed: {os.strerror(error.errno or errno.EIO)}") from error
-    for entry in entries:
+    for entry in sorted(list_directory(directory), key=lambda entry: entry.name):
         numeric = len(entry.name) == SEGMENT_NAME_DIGITS and entry.name.isdecimal()
-        if numeric and int(entry.name) <= LARGEST_OFFSET and is_kind(entry.is_file):
+        if numeric and int(entry.name) <= LARGEST_OFFSET and is_file(entry):
             files.append((int(entry.name), Path(entry.path)))
         else:
             foreign.append(Path(entry.path))

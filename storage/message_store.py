@@ -12,7 +12,9 @@ from struct import Struct
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
+from protocol.errors import StoreError
 from protocol.host_address import HostAddress
 from protocol.java_hash import index_hash, java_hash
 from protocol.message import decode_message
@@ -26,6 +28,7 @@ from storage.following.upkeep import Upkeep
 from storage.index.index_examination import distrust
 from storage.kernels import lookup as kernel
 from storage.lookup_call import TAG, KeyQuery, Scratch, run_lookup, scratches
+from storage.queues.queue_holes import QueueHoles
 from storage.queues.queue_store import QueueStore
 from storage.residency import Cold, ColdKind, current_tick, may_wait
 from storage.search_report import SearchReport
@@ -102,7 +105,9 @@ class MessageStore:
         self._renewing = threading.Lock()
         self._finishing = threading.Lock()
         self._refreshed: list[Callable[[], None]] = []
-        self._snapshot = open_snapshot(root, options)
+        self.queue_holes = QueueHoles()
+        """What is known of runs of damaged units in queues."""
+        self._snapshot = open_snapshot(root, options, holes=self.queue_holes)
         self._upkeep = Upkeep(self, options)
         self._watch = StoreWatch(root, options)
         self.end_follower = LogFollower(self._snapshot.layout.commit_log_directories)
@@ -194,7 +199,8 @@ class MessageStore:
             try:
                 changed = work(self._snapshot)
             except LogRewritten as rewritten:
-                changed = open_snapshot(self._root, self._options, rewritten.cut_at)
+                self.queue_holes.forget()
+                changed = open_snapshot(self._root, self._options, rewritten.cut_at, self.queue_holes)
             if changed is None or changed is self._snapshot:
                 return False
             self._snapshot = changed
@@ -331,10 +337,19 @@ def _with_tagged_units(snapshot: Snapshot, query: KeyQuery, needle: bytes) -> tu
     """A catalog whose tail also proposes queue units with the tag's hash, where index files keep no tags."""
     tag = java_hash(query.key)
     found = [
-        snapshot.queues.offsets_with_tag(query.topic, tag, start, stop) for start, stop in snapshot.index.without_tags()
+        _offsets_with_tag(snapshot, query.topic, tag, start, stop) for start, stop in snapshot.index.without_tags()
     ]
     tail = merge_candidates(snapshot.tail, index_hash(needle.decode("utf-8", "replace")), np.concatenate(found))
     return tail, catalog_with(snapshot, tail)
+
+
+def _offsets_with_tag(snapshot: Snapshot, topic: str, tag: int, start: int, stop: int) -> npt.NDArray[np.int64]:
+    """What the queues propose; nothing where they cannot be listed, which `_missing_queues` reports."""
+    try:
+        snapshot.queues.queue_ids(topic)
+    except StoreError:
+        return np.empty(0, np.int64)
+    return snapshot.queues.offsets_with_tag(topic, tag, start, stop)
 
 
 def _refusal(query: KeyQuery, needle: bytes) -> str:
@@ -352,7 +367,10 @@ def _missing_queues(snapshot: Snapshot, topic: str) -> str | None:
         return f"{where}, and there is no consumequeue/ to find them by"
     config = snapshot.config.topics.get(topic)
     wanted = max(config.read_queue_nums, config.write_queue_nums) if config else 0
-    found = snapshot.queues.queue_ids(topic)
+    try:
+        found = snapshot.queues.queue_ids(topic)
+    except StoreError as error:
+        return f"{where}, and {error}"
     absent = [str(queue_id) for queue_id in range(min(wanted, 10_000)) if queue_id not in found]
     if not found:
         return f"{where}, and topic {topic} has no queue to find them by"

@@ -9,22 +9,25 @@ import logging
 import os
 import stat
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from protocol.errors import ConfigError
+from storage.child_process import child_environment, python_command
 
 logger = logging.getLogger(__name__)
 
 VARIABLE = "NUMBA_CACHE_DIR"
+TEMPORARY = "rocketlens-numba-"
 COMPILED = "compiled-"
 COMPILING = "compiling, once: this takes up to a minute, later starts about a second"
 
 
 def use_numba_cache(option: Path | None = None) -> Path:
     """Choose the directory and tell numba: `option`, else NUMBA_CACHE_DIR, else the user's cache, else a temporary one.
+
+    One that is named but belongs to somebody else, or that others may write to, is reported and not used.
 
     Raises `ConfigError` for an `option` that cannot be written to.
     """
@@ -45,23 +48,33 @@ def compile_apart(modules: Sequence[str], tell: Callable[[str], None] = logger.i
     if os.path.exists(mark):  # which tells no error where the directory may not be entered
         return
     tell(COMPILING)
-    command = [sys.executable, "-c", f"import {', '.join(modules)}"]
+    command, environment = python_command(f"import {', '.join(modules)}"), child_environment()
     with contextlib.suppress(OSError):  # of an interpreter that may not be started, or a directory that takes no mark
-        if subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False).returncode == 0:
+        ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, check=False, env=environment)
+        if ended.returncode == 0:
             mark.touch()
 
 
 def _choose(option: Path | None) -> Path:
-    if option is not None:
-        if not is_writable(option):
-            raise ConfigError(f"--numba-cache {option}: cannot be written to")
-        return option.absolute()
-    if told := os.environ.get(VARIABLE):
-        return Path(told)
-    for directory in (_user_cache(), Path(tempfile.gettempdir()) / f"rocketlens-numba-{os.getuid()}"):
-        if is_writable(directory) and _is_ours_alone(directory):
+    if option is not None and not is_writable(option):
+        raise ConfigError(f"--numba-cache {option}: cannot be written to")
+    variable = os.environ.get(VARIABLE)
+    given = option or (Path(variable) if variable else None)
+    if given is not None:
+        if is_writable(given) and is_ours_alone(given):
+            return given.absolute()
+        name = VARIABLE if option is None else "--numba-cache"
+        logger.warning(
+            "%s %s is not used: compiled code is kept only where we can write and nobody else can; kernels are "
+            "compiled into a temporary directory instead",
+            name,
+            given,
+        )
+        return Path(tempfile.mkdtemp(prefix=TEMPORARY))
+    for directory in (_user_cache(), Path(tempfile.gettempdir()) / f"{TEMPORARY}{os.getuid()}"):
+        if is_writable(directory) and is_ours_alone(directory):
             return directory
-    return Path(tempfile.mkdtemp(prefix="rocketlens-numba-"))
+    return Path(tempfile.mkdtemp(prefix=TEMPORARY))
 
 
 def _user_cache() -> Path:
@@ -78,7 +91,7 @@ def is_writable(directory: Path) -> bool:
     return os.access(directory, os.W_OK | os.X_OK)
 
 
-def _is_ours_alone(directory: Path) -> bool:
-    """Whether nobody else may write there: cached kernels are code that will run as us."""
+def is_ours_alone(directory: Path) -> bool:
+    """Whether a directory is our own and nobody else may write there: cached kernels are code that will run as us."""
     status = directory.stat()
     return status.st_uid == os.getuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)

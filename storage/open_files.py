@@ -5,16 +5,14 @@ when first read and forgotten when 1,024 others were read since. Forgetting drop
 reader that still holds a slice of a map keeps it until it is done.
 """
 
-import errno
 from pathlib import Path
 from typing import Final
 
 from protocol.errors import StoreError
-from storage.mapped_file import MappedFile
+from storage.mapped_file import MappedFile, lacks_means
 from storage.recently_used import RecentlyUsed
 
 QUEUE_FILE_LIMIT: Final = 1024
-_NO_DESCRIPTOR_LEFT: Final = (errno.EMFILE, errno.ENFILE)
 
 
 class OpenFiles:
@@ -49,14 +47,8 @@ class OpenFiles:
         try:
             return MappedFile.open(path)
         except StoreError as error:
-            if not _lacks_descriptors(error):
+            if not lacks_means(error):
                 raise
         # Better some files open than an error: the process may be allowed fewer descriptors than the limit asks for.
         self._files.forget_to(len(self._files) // 2)
         return MappedFile.open(path)
-
-
-def _lacks_descriptors(error: StoreError) -> bool:
-    """Whether a file could not be opened because the process or the system has no descriptor left."""
-    cause = error.__cause__
-    return isinstance(cause, OSError) and cause.errno in _NO_DESCRIPTOR_LEFT

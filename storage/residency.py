@@ -10,6 +10,10 @@ import threading
 import time
 from collections.abc import Callable
 from enum import Enum
+from typing import Final
+
+LONG_SCAN: Final = 1 << 20
+"""Bytes of units that a thread which may not wait goes through at a time: about 0.2 ms."""
 
 
 class ColdKind(Enum):
@@ -18,6 +22,7 @@ class ColdKind(Enum):
     PAGE = "a page that is not in memory"
     CHAIN = "a long chain of index entries"
     SCAN = "more to look through than such a thread may"
+    PARSING = "more of what a client sent to read than such a thread may"
 
 
 class Cold(Exception):
@@ -31,6 +36,11 @@ class Cold(Exception):
         super().__init__(reason)
         self._warm = warm
         self.kind = kind or (ColdKind.SCAN if warm is None else ColdKind.PAGE)
+
+    @property
+    def origin(self) -> "Cold":
+        """Itself; whoever watches over one says so too."""
+        return self
 
     def without_frames(self) -> "Cold":
         """Itself, to be handed on: the frames it came through would keep their snapshot until a collection."""
@@ -71,3 +81,9 @@ def current_tick() -> int:
     Heat older than a second is asked for again; against 0 everything counts as hot.
     """
     return 0 if _patience.may_wait else int(time.monotonic())
+
+
+def refuse_long_scan(length: int, what: str, limit: int = LONG_SCAN) -> None:
+    """Raise Cold when a scan of more than `limit` would hold up a thread that may not wait."""
+    if length > limit and not may_wait():
+        raise Cold(f"a long scan: {what}")

@@ -19,6 +19,7 @@ from storage.index.index_set import IndexSet
 from storage.index.kept_entries import KeptEntries
 from storage.kernels import catalog as table
 from storage.mapped_file import MappedFile
+from storage.queues.queue_holes import QueueHoles
 from storage.queues.queue_place import has_another
 from storage.queues.queue_store import QueueStore
 from storage.state_cache import StateCache
@@ -86,8 +87,13 @@ class Snapshot:
     incomplete: str | None
 
 
-def open_snapshot(root: Path, options: StoreOptions, cut_at: int | None = None) -> Snapshot:
-    """Look at a whole store, whose log was cut at a physical offset if that is given. Waits for the disk."""
+def open_snapshot(
+    root: Path, options: StoreOptions, cut_at: int | None = None, holes: QueueHoles | None = None
+) -> Snapshot:
+    """Look at a whole store, whose log was cut at a physical offset if that is given. Waits for the disk.
+
+    ``holes`` is where holes of queues are remembered.
+    """
     layout = recognise_store(root, options.commit_log_directories)
     cache = StateCache.load(options.state_directory)
     is_left_over = partial(has_another, layout.root)
@@ -107,7 +113,7 @@ def open_snapshot(root: Path, options: StoreOptions, cut_at: int | None = None) 
         state=read_store_state(layout.root),
         config=config,
         commit_log=commit_log,
-        queues=QueueStore(layout.root, commit_log),
+        queues=QueueStore(layout.root, commit_log, holes=holes),
         index=index,
         kept=kept,
         tail=tail,

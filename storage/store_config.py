@@ -2,8 +2,10 @@
 filters.
 
 A broker writes them with Java's fastjson (integer keys without quotes), moving the old file to `NAME.json.bak` first;
-a copy of a live store may have caught only that one. Nothing here is fatal: a file that cannot be read, and an entry
-that is none, are told in `StoreConfig.problems`, and the store is served without it. Source: store-format §9.
+a copy of a live store may have caught only that one, which a broker itself reads where the file is missing, empty or
+damaged. Nothing here is fatal: a file that cannot be read, and an entry that is none, are told in
+`StoreConfig.problems`, and the store is served without it. But only where a file and its old one are missing does it
+hold nothing. What else is not read is not known, and who needs it asks `refuse_unknown` first. Source: store-format §9.
 """
 
 import os
@@ -19,6 +21,9 @@ from protocol.fastjson import parse_fastjson
 from storage.mapped_file import FileIdentity, read_small_file
 
 DIRECTORY: Final = "config"
+TOPICS: Final = "topics.json"
+GROUPS: Final = "subscriptionGroup.json"
+DELAY_OFFSETS: Final = "delayOffset.json"
 OFFSETS: Final = "consumerOffset.json"
 LIGHT_OFFSETS: Final = "lmqConsumerOffset.json"
 """What a broker with light queues (`enableLmq`) writes instead; where both are, the newer one counts."""
@@ -105,11 +110,19 @@ class ConsumerFilter(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Source(msgspec.Struct, frozen=True):
-    """What came of one file and its backup in a certain state; `state` is None where they were just being written."""
+    """What came of one file and its backup in a certain state.
 
+    `state` is None where they are to be read again in any case: they were just being written, or the system refused
+    them. `unknown` says why it is not known what they hold, None where it is; `left_out` names the entries that are
+    none.
+    """
+
+    path: Path
     state: tuple[FileIdentity | None, ...] | None
     parts: dict[str, Any]
     problems: list[str]
+    unknown: str | None = None
+    left_out: frozenset[str] = frozenset()
 
 
 class StoreConfig(msgspec.Struct, frozen=True):
@@ -130,6 +143,32 @@ class StoreConfig(msgspec.Struct, frozen=True):
     filters: dict[str, dict[str, ConsumerFilter]]
     problems: list[str]
     sources: dict[str, Source] = {}
+
+    def is_unknown(self, name: str) -> bool:
+        """Whether it is not known what a file holds."""
+        return name in self.sources and self.sources[name].unknown is not None
+
+    def refuse_unknown(self, name: str, entry: str | None = None) -> None:
+        """Raise StoreError where it is not known what a file holds, or what it says under one name."""
+        source = self.sources.get(name)
+        if source is None:
+            return
+        if source.unknown is not None:
+            raise StoreError(source.path, what=f"what it says is not known ({source.unknown})")
+        if entry is not None and entry in source.left_out:
+            raise StoreError(source.path, what=f"its entry {entry} is damaged")
+
+    def refuse_unknown_offsets(self, group: str | None = None, topic: str | None = None) -> None:
+        """Raise StoreError where it is not known how far groups have come, or one group in one topic."""
+        entry = None if group is None or topic is None else f"{topic}{GROUP_SEPARATOR}{group}"
+        for name in (OFFSETS, LIGHT_OFFSETS):
+            self.refuse_unknown(name, entry)
+
+    @property
+    def has_unknown_offsets(self) -> bool:
+        """Whether it is not known how far any group has come in some topic."""
+        sources = (self.sources.get(OFFSETS), self.sources.get(LIGHT_OFFSETS))
+        return any(source is not None and (source.unknown is not None or source.left_out) for source in sources)
 
     @classmethod
     def load(cls, root: Path, previous: Self | None = None) -> Self:
@@ -187,14 +226,15 @@ def _offset_tables(file: "_File") -> dict[str, dict[str, dict[int, int]]]:
 
 
 _PARTS: Final[dict[str, Callable[["_File"], dict[str, Any]]]] = {
-    "topics.json": _topics,
-    "subscriptionGroup.json": _groups,
+    TOPICS: _topics,
+    GROUPS: _groups,
     OFFSETS: _offsets,
     LIGHT_OFFSETS: _offsets_with_light,
-    "delayOffset.json": lambda file: {"delay_offsets": file.numbers("offsetTable")},
+    DELAY_OFFSETS: lambda file: {"delay_offsets": file.numbers("offsetTable")},
     "consumerFilter.json": lambda file: {"filters": file.filters()},
 }
-_REQUIRED: Final = "topics.json"
+_OFFSETS_IN_ROCKSDB: Final = ("rdb", "consumerOffsets")
+"""Directories in which a broker keeps the offsets of its groups instead, by what stands in its configuration."""
 
 
 def _are_those(config: StoreConfig, *sources: Source) -> bool:
@@ -231,6 +271,8 @@ class _Reader:
         self._directory = directory
         self._known = known
         self.problems: list[str] = []
+        self._unknown: list[str] = []
+        self._was_refused = False
 
     def read(self, name: str, convert: Callable[["_File"], dict[str, Any]]) -> Source:
         """What one file holds; its `.bak` where it is missing, empty or no JSON object; empty tables where both are."""
@@ -240,9 +282,16 @@ class _Reader:
         known = self._known.get(name)
         if known is not None and state is not None and known.state == state:
             return known
-        self.problems = []
-        parts = convert(self._open(path, candidates))
-        return Source(state, parts, self.problems)
+        self.problems, self._unknown, self._was_refused = [], [], False
+        file = self._open(path, candidates)
+        parts = convert(file)
+        if not file.is_known:
+            self._unknown.append(f"{path} is damaged")
+        unknown = "; ".join(self._unknown) or None
+        if unknown is not None and name in (OFFSETS, LIGHT_OFFSETS):
+            self.problems.append(f"{path}: how far consumer groups have come is not known; none is told an offset")
+        state = None if self._was_refused else state
+        return Source(path, state, parts, self.problems, unknown, frozenset(file.left_out))
 
     def _open(self, path: Path, candidates: Iterable[Path]) -> "_File":
         for candidate in candidates:
@@ -250,28 +299,44 @@ class _Reader:
             if found is not None:
                 if candidate is not path:
                     self.problems.append(f"{path} is missing or unreadable, {candidate.name} is used instead")
+                self._unknown = []
                 return _File(path, found, self.problems)
-        if path.name == _REQUIRED and self._directory.is_dir():
+            if self._was_refused and path.name in (OFFSETS, LIGHT_OFFSETS):
+                break  # it is there and may be read again soon: groups would be led back by what an older one lacks
+        if path.name == OFFSETS and not self._unknown:
+            self._unknown += [
+                f"{self._directory / name} is a RocksDB, which is not read"
+                for name in _OFFSETS_IN_ROCKSDB
+                if os.path.isdir(self._directory / name)
+            ]
+            self._was_refused = bool(self._unknown)
+        if path.name == TOPICS and self._directory.is_dir():
             self.problems.append(f"{path} is missing")
         return _File(path, {}, self.problems)
 
     def _parse(self, path: Path) -> dict[object, object] | None:
+        """A file's content; None where it is missing, and where it is not known, which is noted."""
         try:
             text = read_small_file(path, LONGEST_FILE)
-        except OSError:
+        except FileNotFoundError:
             return None
         except StoreError as error:
-            self.problems.append(str(error))
+            self._was_refused = True
+            self._doubt(str(error))
             return None
         try:
             value = parse_fastjson(text) if text.strip() else None
         except RocketLensError as error:
-            self.problems.append(f"{path} is no JSON: {error}")
+            self._doubt(f"{path} is no JSON: {error}")
             return None
         if not isinstance(value, dict):
-            self.problems.append(f"{path} holds no JSON object")
+            self._doubt(f"{path} holds no JSON object")
             return None
         return value
+
+    def _doubt(self, problem: str) -> None:
+        self.problems.append(problem)
+        self._unknown.append(problem)
 
 
 class _File:
@@ -282,6 +347,10 @@ class _File:
         self._content = content
         self._problems = problems
         self._told = 0
+        self.is_known = True
+        """Whether its tables are such; one that is none may have held anything."""
+        self.left_out: set[str] = set()
+        """The names of entries that are none."""
 
     def version(self) -> DataVersion:
         """The table's version, zeros where there is none."""
@@ -301,7 +370,9 @@ class _File:
 
     def numbers(self, table: str) -> dict[int, int]:
         """A table of numbers by number."""
-        return self._convert(self._table(table), QueueOffsets, table) or {}
+        found = self._convert(self._table(table), QueueOffsets, table)
+        self.is_known = self.is_known and found is not None
+        return found or {}
 
     def light_offsets(self) -> dict[str, dict[int, int]]:
         """The offsets of light queues, which have one queue each."""
@@ -322,6 +393,7 @@ class _File:
             return {str(key): entry for key, entry in value.items()}
         if value is not None:
             self._tell(f"{name} is no object")
+            self.is_known = False
         return {}
 
     def _converted(self, table: str, values: Mapping[str, object], kind: type[Decoded]) -> dict[str, Decoded]:
@@ -330,6 +402,8 @@ class _File:
             converted = self._convert(value, kind, f"{table}, {name!r}")
             if converted is not None:
                 found[name] = converted
+            else:
+                self.left_out.add(name)
         return found
 
     def _convert(self, value: object, kind: type[Decoded], place: str) -> Decoded | None:

@@ -2,7 +2,9 @@
 
 The log is what makes a store; every other piece may be missing, and what it would have answered is then found without
 it or not at all. Refused, with what was found and what is expected, are directories without a log and stores whose
-log or queues are in a form that is not read here: RocksDB tables and DLedger entries. Such an entry starts with
+log or queues are in a form that is not read here: RocksDB tables and DLedger entries. A broker that is converted to
+DLedger leaves its older, plain segments in `commitlog/` and goes on in `dledger-*/data/` from the next segment on, so
+that what is read there alone looks like a whole store and is half of one. A DLedger entry starts with
 
 DLEDGER_HEAD
 offset  size  type   field         meaning
@@ -23,7 +25,7 @@ Source: store-format §1.
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from struct import Struct
@@ -44,6 +46,8 @@ EXPECTED: Final = f"a RocketMQ store: a directory with {COMMIT_LOG}/ and in it s
 DLEDGER_HEAD: Final = Struct(">iiqqqiiiiiI")
 _DLEDGER_MAGIC: Final = 1
 _DLEDGER_DIRECTORY: Final = re.compile("dledger-.+")
+LEDGER: Final = "data"
+"""The directory of the entries in one of DLedger's."""
 _NAMES_TOLD: Final = 5
 
 
@@ -88,6 +92,7 @@ def recognise_store(
     if not segments:
         _refuse_dledger(root, names, segments)
         raise NotAStore(root, expected=EXPECTED, found=f"no segment in {', '.join(map(str, logs))}")
+    refuse_converted(root, names)
     if open_segments:
         _refuse_dledger(root, names, segments)
     present = {INDEX, CONFIG, CHECKPOINT} & names
@@ -130,7 +135,7 @@ def _describe(root: Path, names: set[str]) -> str:
     logs = sorted(name for name in names if name.startswith(COMMIT_LOG) and os.path.isdir(root / name))
     if logs:
         return f"no {COMMIT_LOG}/, but {logs[0]}/: the directories of a log that has other names go to --commit-log"
-    if any(map(_DLEDGER_DIRECTORY.fullmatch, names)):
+    if any(map(is_ledger, names)):
         return "a DLedger log, which is not supported"
     told = ", ".join(sorted(names)[:_NAMES_TOLD]) + (", …" if len(names) > _NAMES_TOLD else "")
     return f"no {COMMIT_LOG}/ among {told}"
@@ -172,9 +177,45 @@ def _is_manifest(entry: "os.DirEntry[str]") -> bool:
 
 def _refuse_dledger(root: Path, names: set[str], segments: list[Path]) -> None:
     """Refuse a log of DLedger entries, in the log's place or beside an empty one."""
-    beside = not segments and any(map(_DLEDGER_DIRECTORY.fullmatch, names))
+    beside = not segments and any(map(is_ledger, names))
     if beside or any(holds_dledger(path) for path in segments[:1]):
         raise dledger_refused(root)
+
+
+def is_ledger(name: str) -> bool:
+    """Whether a directory of a store is named like one of DLedger's."""
+    return _DLEDGER_DIRECTORY.fullmatch(name) is not None
+
+
+def refuse_converted(root: Path, names: Iterable[str]) -> None:
+    """Raise NotAStore for a store of these names whose log goes on in DLedger entries.
+
+    A ledger that nothing was written to yet holds nothing; one that cannot be looked at may hold anything.
+    """
+    for name in sorted(filter(is_ledger, names)):
+        directory = root / name / LEDGER
+        try:
+            is_written = any(_is_written(path) for _, path in list_segment_files(directory)[0])
+        except StoreError as error:
+            raise converted_refused(root, f"{directory}, which cannot be read ({error})") from error
+        if is_written:
+            raise converted_refused(root, str(directory))
+
+
+def converted_refused(root: "str | os.PathLike[str]", directory: str) -> NotAStore:
+    """The error for a log that goes on as DLedger entries in a directory."""
+    found = f"messages in a DLedger log, which is not supported, in {directory}; {COMMIT_LOG}/ holds older ones at most"
+    return NotAStore(root, expected="all messages in a commit log of plain records", found=found)
+
+
+def _is_written(path: Path) -> bool:
+    descriptor = open_read_only(path)
+    try:
+        return any(os.pread(descriptor, DLEDGER_HEAD.size, 0))
+    except OSError as error:
+        raise StoreError(path, what=f"cannot be read: {error.strerror}") from error
+    finally:
+        os.close(descriptor)
 
 
 def dledger_refused(root: Path) -> NotAStore:

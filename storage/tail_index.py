@@ -247,7 +247,15 @@ class _Scan:
             limit = min(segment.valid_length, stop - base)
             reached = base + int(
                 scan_keys(
-                    address, position, limit, segment.valid_length, base, self._hashes, self._offsets, self._result
+                    address,
+                    position,
+                    limit,
+                    segment.valid_length,
+                    base,
+                    segment.boundary,
+                    self._hashes,
+                    self._offsets,
+                    self._result,
                 )
             )
             self._collect()

@@ -142,3 +142,24 @@ def test_the_serving_lock_is_free_of_spark_and_of_test_tools() -> None:
 
 def test_the_changelog_speaks_of_the_version_that_is_built() -> None:
     assert f"\n## {PROJECT['project']['version']}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_the_base_of_the_image_is_pinned_by_digest() -> None:
+    text = (ROOT / "Dockerfile").read_text()
+    names = dict(re.findall(r"^ARG (\w+)=(\S+)", text, re.M))
+    stages, outside = set(), []
+    for base, name in re.findall(r"^FROM (\S+)(?: AS (\S+))?", text, re.M):
+        if base not in stages:
+            outside.append(names.get(base.removeprefix("$"), base))
+        stages.add(name)
+    assert outside
+    assert all(re.fullmatch(r"[\w./:-]+@sha256:[0-9a-f]{64}", base) for base in outside), outside
+
+
+def test_the_readme_installs_what_the_locks_pin() -> None:
+    commands = re.findall(r"pip install [^#\n]*", (ROOT / "README.md").read_text())
+    assert len(commands) >= 2
+    for command in commands:
+        locked, _, ours = command.partition("&&")
+        assert re.search(r"--require-hashes -r requirements[a-z-]*\.lock", locked), command
+        assert not ours or {"--no-deps", "--no-build-isolation"} <= set(ours.split()), command

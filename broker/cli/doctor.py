@@ -11,7 +11,7 @@ import click
 from broker.cli.errors import FOUND, plain_errors
 from broker.cli.options import DIRECTORY, directories
 from protocol.errors import ConfigError
-from protocol.printable import one_line
+from protocol.printable import as_text, one_line
 from storage.numba_cache import use_numba_cache
 
 if TYPE_CHECKING:
@@ -112,10 +112,12 @@ def _print_json(diagnosis: "Diagnosis", report: "Report | None") -> None:
 
 
 def _in_camel_case(value: Any) -> Any:
-    """The names of all fields as RocketMQ spells names."""
+    """The names of all fields as RocketMQ spells names, and texts as JSON can hold them."""
     if isinstance(value, dict):
         return {re.sub("_([a-z])", lambda m: m[1].upper(), name): _in_camel_case(each) for name, each in value.items()}
-    return [_in_camel_case(each) for each in value] if isinstance(value, list | tuple) else value
+    if isinstance(value, list | tuple):
+        return [_in_camel_case(each) for each in value]
+    return as_text(value) if isinstance(value, str) else value
 
 
 def _print(diagnosis: "Diagnosis", report: "Report | None") -> None:

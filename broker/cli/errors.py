@@ -1,9 +1,9 @@
 """How a command ends: its exit code, and one line on stderr when something is wrong."""
 
 import contextlib
-import errno
 import functools
 import os
+import resource
 import select
 import sys
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ from typing import IO, NoReturn, ParamSpec, TypeVar
 
 import click
 
-from protocol.errors import ConfigError, RocketLensError
+from protocol.errors import ConfigError, RocketLensError, is_out_of_room
 from protocol.printable import one_line
 
 FOUND = 0
@@ -23,11 +23,29 @@ STOPPED = 130
 NOBODY_READS = 141
 """As shells tell of a command that SIGPIPE ended: who reads its output has gone, as `head` does when it has enough."""
 
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""What a disk says that takes no more."""
-
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
+
+
+SMALLEST_ADDRESS_SPACE = 640 * 1024 * 1024
+"""Bytes below which libraries end the process with words of their own, before there is a store to read."""
+FEWEST_DESCRIPTORS = 64
+"""Fewer do not do for our own files and libraries, and the store's."""
+
+
+def refuse_small_limits() -> None:
+    """End with a line where the process may not have what every command needs."""
+    space, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if 0 <= space < SMALLEST_ADDRESS_SPACE:
+        least = SMALLEST_ADDRESS_SPACE >> 20
+        fail(f"the limit of {space >> 20} MiB of address space is too low: {least} and the size of the store are "
+             "needed (ulimit -v)", USAGE)  # fmt: skip
+    descriptors, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if 0 <= descriptors < FEWEST_DESCRIPTORS:
+        if 0 <= most < FEWEST_DESCRIPTORS:
+            fail(f"the limit of {most} open files is too low: {FEWEST_DESCRIPTORS} are needed, and one for each file "
+                 "of the log and the index (ulimit -n)", USAGE)  # fmt: skip
+        resource.setrlimit(resource.RLIMIT_NOFILE, (FEWEST_DESCRIPTORS, most))
 
 
 def say(text: str) -> None:
@@ -51,7 +69,7 @@ def plain_errors(command: Callable[Parameters, Result]) -> Callable[Parameters, 
         except ConfigError as error:
             fail(str(error), USAGE)
         except RocketLensError as error:
-            fail(str(error), STORE_ERROR)
+            fail(str(error), USAGE if is_out_of_room(error) else STORE_ERROR)
 
     return run
 
@@ -78,8 +96,10 @@ def ending_with_the_reader() -> Iterator[None]:
         for stream in unread:
             _forget(stream)
         sys.exit(NOBODY_READS)
+    except MemoryError:
+        fail("there is not enough memory (ulimit -v, or the limit of the container)", USAGE)
     except OSError as error:
-        if error.errno not in FULL:
+        if not is_out_of_room(error):
             raise
         try:
             sys.stdout.flush()

@@ -96,6 +96,9 @@ def _by_unique_key(store: "MessageStore", key: str, topic: str | None) -> Findin
         refused=sum(report.refused for report in reports),
     )
     where = f"in topic {topic}" if topic else f"in any of {len(topics)} topics"
+    unknown = None if topic else store.queues.why_unknown()
+    if unknown is not None:
+        where += f" that are known ({unknown})"
     return Finding(reason=f"no message with unique key {key} {where}: {report.sentence()}")
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from broker.cli.errors import ending_with_the_reader
+from broker.cli.errors import ending_with_the_reader, refuse_small_limits
 
 
 class LazyGroup(click.Group):
@@ -30,4 +30,5 @@ class LazyGroup(click.Group):
     def invoke(self, context: click.Context) -> Any:
         """Run a command until it ends, or until nobody reads what it writes."""
         with ending_with_the_reader():
+            refuse_small_limits()
             return super().invoke(context)

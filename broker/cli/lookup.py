@@ -17,6 +17,7 @@ from broker.cli.output import json_fields, message_fields
 from broker.cli.search import stopping
 from broker.cli.search_progress import SearchProgress
 from protocol.errors import ConfigError
+from storage.attempt_names import attempt_name
 from storage.outside import check_outside
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def lookup(
     opened = open_store(store, **store_arguments)
     from storage.search.lookup import Kind, look_up
 
-    part = None if out is None else out.with_name(f"{out.name}.part")
+    part = None if out is None else out.with_name(attempt_name(out.name))
     rows = _rows(output_format, part)
     missing = dict.fromkeys(wanted)
     notes: tuple[str, ...] = ()
@@ -170,6 +171,9 @@ def _rows(output_format: str, path: Path | None) -> Rows:
     except ImportError as error:
         raise ConfigError("--format parquet needs pyarrow: pip install 'rocketlens[spark]'") from error
     except OSError as error:
+        if path is not None:
+            with contextlib.suppress(OSError):
+                path.unlink(missing_ok=True)
         raise ConfigError(f"--out: {path} cannot be written: {error.strerror or error}") from error
 
 

@@ -32,9 +32,10 @@ def main() -> None:
     Only `rebuild` and `compact` without --out change a store.
 
     Exit codes: 0 found (or done, or stopped as asked), 1 not found (or serve cannot listen, or diff found a
-    difference), 2 wrong usage, or no room for the output, 3 the store cannot be read or is in use by a broker, or the
-    server asked does not answer, 4 rebuilt, compacted or exported, but the log is damaged (or verify or doctor found
-    something wrong), 130 stopped with Ctrl-C, 141 nobody read on, as behind `| head`.
+    difference), 2 wrong usage, or no room for the output, or the process has too little memory or too few files, 3 the
+    store cannot be read or is in use by a broker, or a rebuild would lead to fewer messages than what it replaces, or
+    the server asked does not answer, 4 rebuilt, compacted or exported, but the log is damaged (or verify or doctor
+    found something wrong), 130 stopped with Ctrl-C, 141 nobody read on, as behind `| head`.
     """
 
 

@@ -57,6 +57,12 @@ _PORT_OPTIONS = (
         metavar="YAML",
         help="Accounts that requests must be signed by, as in RocketMQ's plain_acl.yml.",
     ),
+    click.option(
+        "--audit-log",
+        type=FILE,
+        metavar="FILE",
+        help="Append a line of JSON for each look at messages: who, which, from where.",
+    ),
 )
 
 
@@ -77,4 +83,9 @@ def port_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
         client_ca=arguments.pop("tls_client_ca"),
         client_auth=arguments.pop("tls_client_auth"),
     )
-    return {"tls": tls, "proxies": tuple(arguments.pop("proxies")), "acl": arguments.pop("acl")}
+    return {
+        "tls": tls,
+        "proxies": tuple(arguments.pop("proxies")),
+        "acl": arguments.pop("acl"),
+        "audit_log": arguments.pop("audit_log"),
+    }

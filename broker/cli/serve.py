@@ -16,7 +16,16 @@ from broker.cli.register_options import register_arguments, register_options
 from broker.cli.serving import run_server
 from broker.cli.watch_options import watch_options
 from broker.cluster.several_stores import options_of_stores
-from broker.config import DEFAULT_PORT, FRAME_LIMIT, SMALLEST_FRAME_LIMIT, CannotListen, Endpoint, ServeOptions
+from broker.config import (
+    DEFAULT_PORT,
+    FRAME_LIMIT,
+    LONGEST_WORKER_TIMEOUT_SECONDS,
+    SMALLEST_FRAME_LIMIT,
+    WORKER_TIMEOUT_SECONDS,
+    CannotListen,
+    Endpoint,
+    ServeOptions,
+)
 from broker.limits import Limits
 from broker.log_format import configure_logging
 
@@ -73,6 +82,15 @@ MOST_OPEN_FILES = 65536
     metavar="N",
     help="Processes that serve, under one that puts a new one in the place of one that died. 0: serve in this process, "
     "which dies when a file of the store is cut under it.",
+)
+@click.option(
+    "--worker-timeout",
+    "worker_timeout_seconds",
+    type=click.FloatRange(0, LONGEST_WORKER_TIMEOUT_SECONDS),
+    default=WORKER_TIMEOUT_SECONDS,
+    show_default=True,
+    metavar="SECONDS",
+    help="Replace a process that serves when its event loop has stood still for so long, 1 or more; 0: never.",
 )
 @click.option(
     "--frame-limit",

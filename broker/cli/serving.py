@@ -4,6 +4,7 @@ import asyncio
 import gc
 import logging
 import os
+import resource
 import socket
 import sys
 from collections.abc import Callable, Sequence
@@ -18,6 +19,7 @@ from broker.cli.errors import plain_errors
 from broker.cli.opening import ENTRIES, load_code, open_store
 from broker.cluster.several_stores import describe_names, settle_names
 from broker.config import ServeOptions
+from protocol.errors import ConfigError
 from storage.outside import check_outside
 from storage.process_memory import release_library_pages
 
@@ -42,6 +44,9 @@ SCAN_BUDGET = 512 * 1024 * 1024
 
 CHECK_BUDGET = 512 * 1024 * 1024
 """Bytes of index files that are checked before the port opens, the newest ones; the rest is checked while serving."""
+
+SPARE_DESCRIPTORS = 32
+"""Descriptors that a worker needs besides the store's: for its loop, other workers, libraries, and some clients."""
 
 MODULES = ("broker.broker_service", "broker.consumers.offset_keeper", "broker.request_families", "broker.server")
 """What workers need besides the kernels; loaded once, before they are forked."""
@@ -88,6 +93,7 @@ def run_server(all_options: AllOptions, numba_cache: Path | None) -> int:
 
     Raises `CannotListen` for an address that cannot be had, `ConfigError` and `StoreError` as `open_store` does.
     """
+    from broker.workers.loop_watch import LoopWatch
     from broker.workers.supervisor import Supervisor
 
     options = all_options[0]
@@ -103,7 +109,9 @@ def run_server(all_options: AllOptions, numba_cache: Path | None) -> int:
         load_code(numba_cache, MODULES if options.http is None else MODULES + WEB_MODULES)
         release_library_pages()
         work = partial(_work, all_options, numba_cache, shared)
-        supervisor = Supervisor(work, options.workers, announce, options.stop_timeout_seconds)
+        limit_seconds = options.worker_timeout_seconds
+        watch = LoopWatch(shared.rows, limit_seconds) if limit_seconds else None
+        supervisor = Supervisor(work, options.workers, announce, options.stop_timeout_seconds, watch)
         # Before workers stop, so that nobody connects to wait for a server that will not come.
         supervisor.before_stop = shared.close
         # What is loaded stays in pages shared with the workers as long as nobody writes to them.
@@ -164,6 +172,7 @@ def _serve_here(
     number: int = 0,
 ) -> None:
     stores = [_open(options, numba_cache, number) for options in all_options]
+    _require_descriptors()
     if len(stores) > 1:
         identities = [store.identity for store in stores]
         all_options = settle_names(all_options, identities)
@@ -192,7 +201,7 @@ def _serve_here(
             servers.append(Server(service, listeners, colleagues=colleagues, web=None if servers else web))
         if web is not None:
             web.site.before_render = partial(publish_all, servers)
-        await serve_until_told(servers, announce)
+        await serve_until_told(servers, announce, partial(shared.rows.beat, number))
         return all(server.is_idle for server in servers)
 
     with asyncio.Runner(loop_factory=_loop_factory(all_options[0].loop)) as runner:
@@ -201,6 +210,17 @@ def _serve_here(
             logging.shutdown()
             sys.stdout.flush()
             os._exit(0)
+
+
+def _require_descriptors() -> None:
+    """Raise `ConfigError` where the stores have left too few descriptors to serve them: libraries end in traces."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used = len(os.listdir("/proc/self/fd"))
+    if 0 <= limit < used + SPARE_DESCRIPTORS:
+        raise ConfigError(
+            f"the limit of {limit} open files is too low: {used} are open for the store alone, and at least "
+            f"{SPARE_DESCRIPTORS} more are needed to serve it (ulimit -n)"
+        )
 
 
 def _open(options: ServeOptions, numba_cache: Path | None, number: int) -> "MessageStore":
@@ -236,7 +256,7 @@ def _service_of(
 ) -> "tuple[BrokerService, Owner | Member | None]":
     """What a process serves, and how it sees the others; `meeting` is where worker 0 hears them."""
     from broker.broker_service import BrokerService
-    from broker.workers.member import CopiedRegistry, ForwardedOffsets, Member
+    from broker.workers.member import CopiedRegistry, ForwardedCommits, Member
     from broker.workers.owner import Owner
 
     if meeting is None or not number:
@@ -249,7 +269,7 @@ def _service_of(
         return service, None if meeting is None else Owner(service, meeting)
     service = BrokerService.of(opened, options, CopiedRegistry())
     member = Member(service, meeting.getsockname())
-    service.offsets = ForwardedOffsets(opened, member)
+    service.commits = ForwardedCommits(service, member)
     return service, member
 
 
@@ -284,26 +304,37 @@ def _web_of(services: "Sequence[BrokerService]", shared: Shared) -> "WebPort":
     from broker.web.site import Site
 
     exposition = Exposition(ServerCollector(shared.rows, [StoreFigures(service) for service in services]))
-    api = Api(services, services[0].options.http_hosts)
+    api = Api(services, services[0].options.http_hosts, services[0].options.http_proxies)
     return WebPort(Site(shared.rows, exposition.render, api), shared.http)
 
 
 def _offset_keeper(options: ServeOptions, opened: "MessageStore", offsets: "ConsumerOffsets") -> "OffsetKeeper | None":
     """Where consumer groups' offsets are kept; None, with a warning, where the default directory cannot be made.
 
-    Raises `ConfigError` when another server keeps its own there, or the directory asked for cannot be written to.
+    Raises `ConfigError` when another server keeps its own there, or the directory asked for cannot be written to, or
+    the default one cannot though there may be offsets in it, which groups would be led back without.
     """
-    from broker.consumers.offset_keeper import OffsetKeeper
-    from broker.state_directory import StateDirectory, UnusableDirectory, default_state_directory
+    from broker.consumers.offset_keeper import FILE, OffsetKeeper
+    from broker.state_directory import StateDirectory, UnusableDirectory, may_hold
 
+    path = None
     try:
-        path = options.state_directory or default_state_directory(options.store, opened.identity)
+        path = options.state_directory or _default_directory(options.store, opened)
         return OffsetKeeper(offsets, StateDirectory(path))
     except UnusableDirectory as error:
-        if options.state_directory is not None:
+        if options.state_directory is not None or (path is not None and may_hold(path, FILE)):
             raise
         logger.warning("%s; until then offsets of consumer groups are forgotten when this server stops", error)
         return None
+
+
+def _default_directory(store: Path, opened: "MessageStore") -> Path:
+    """Where the state of a store is kept; its names stand in topics.json, which perhaps cannot be read this time."""
+    from broker.state_directory import default_state_directory, known_state_directory
+    from storage.store_config import TOPICS
+
+    known = known_state_directory(store) if opened.config.is_unknown(TOPICS) else None
+    return known or default_state_directory(store, opened.identity)
 
 
 def _loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop]:

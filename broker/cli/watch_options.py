@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 import click
 
 from broker.cli.options import endpoint
+from broker.cli.port_options import network
 from broker.config import DEFAULT_MILLISECONDS, Endpoint
 from broker.log_format import FORMATS, TEXT
 
@@ -32,8 +33,17 @@ _WATCH_OPTIONS = (
         "http_hosts",
         metavar="NAME",
         multiple=True,
-        help="A name under which browsers reach the page, besides IP addresses, localhost and this machine's name; may "
-        "be given several times. Others are refused.",
+        help="A name under which browsers reach the page, and Prometheus the figures, besides IP addresses, localhost "
+        "and this machine's name; may be given several times. Others are refused, but for health.",
+    ),
+    click.option(
+        "--trusted-proxy",
+        "http_proxies",
+        type=network,
+        metavar="IP|NETWORK",
+        multiple=True,
+        help="An HTTP proxy before the page that is believed which address it asks for (X-Forwarded-For), for the "
+        "white lists of --acl; may be given several times.",
     ),
     click.option(
         "--slow-query",

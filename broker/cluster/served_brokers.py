@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from broker.cluster.several_stores import PORT_DISTANCE
 from broker.dispatcher import ClientConnection
 from broker.topic_catalog import find_topic
+from protocol.errors import StoreError
 from storage.store_config import TopicConfig
 
 if TYPE_CHECKING:
@@ -27,11 +28,23 @@ class ServedBrokers:
             service.brokers = self
 
     def with_topic(self, topic: str) -> "Iterator[tuple[BrokerService, TopicConfig]]":
-        """The brokers that have a topic, each with what is known of it there."""
+        """The brokers that have a topic, each with what is known of it there.
+
+        What the configuration says is enough where the queues cannot be listed: who asks one of them is told. Raises
+        StoreError where one broker does not know and no broker has the topic.
+        """
+        unknown: StoreError | None = None
+        is_found = False
         for service in self.services:
-            config = find_topic(service.store, topic)
+            try:
+                config = find_topic(service.store, topic)
+            except StoreError as error:
+                unknown, config = error, service.store.config.topics.get(topic)
             if config is not None:
+                is_found = True
                 yield service, config
+        if unknown is not None and not is_found:
+            raise unknown
 
     def address_of(self, service: "BrokerService", asked: "BrokerService", connection: ClientConnection) -> str:
         """Where a client that has asked one of the brokers reaches another one."""

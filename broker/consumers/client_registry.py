@@ -7,8 +7,12 @@ is gone, and when no heartbeat came for two minutes (remoting-protocol §1.12, �
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Final
 
+from broker.budget import BudgetSpent, Room, room_apart, size_of
+from broker.consumers.kept_filters import Key, Made
 from broker.consumers.subscriptions import GroupFilter, told_filters
 from broker.dispatcher import ClientConnection
 from protocol.bodies import Connection, ConsumerData, HeartbeatData, SubscriptionData
@@ -19,8 +23,29 @@ EXPIRY_SECONDS = 120.0
 SWEEP_SECONDS = 10.0
 """How often the registry looks for members that fell silent."""
 
+SWEPT_AT_ONCE = 4096
+"""Groups that are looked at for that in one go; the others come next."""
+
 GROUPS_LIMIT = 100_000
 """Groups of either kind that are kept; heartbeats that would go beyond are not taken in."""
+
+GROUPS_OF_ONE = 4096
+"""Consumer groups that one connection may join in its life."""
+
+MANY_MEMBERS = 256
+CHECK_SECONDS = 1.0
+"""How often so many members of one group are looked at whether they are still there, at most."""
+
+GROUP_BYTES: Final = 1536
+MEMBER_BYTES: Final = 1024
+SUBSCRIPTION_BYTES: Final = 1024
+ENTRY_BYTES: Final = 128
+"""What a group, a member, a subscription and an entry of a list in one are counted with, besides their texts."""
+
+CHARACTER_BYTES: Final = 6
+"""What a character of a subscription is counted with: the most that it takes where it is told to another worker."""
+
+NOTHING_MADE: Final[Mapping[Key, Made]] = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -45,6 +70,7 @@ class ConsumerGroup:
     """What the members of one consumer group say about it; the latest heartbeat wins.
 
     `filters` are by topic the expressions among its subscriptions, and may be behind them or ahead (filter.md §3.4).
+    `size` is what its subscriptions are counted with, in bytes; `checked_seconds` when its members were looked at.
     """
 
     name: str
@@ -54,24 +80,41 @@ class ConsumerGroup:
     subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
     filters: dict[str, GroupFilter] = field(default_factory=dict)
     members: dict[int, Member] = field(default_factory=dict)
+    size: int = 0
+    checked_seconds: float = 0.0
 
-    def update(self, data: ConsumerData) -> bool:
-        """Take over what one member's heartbeat says; only a newer subscription to a topic replaces one.
+    def update(self, data: ConsumerData, subscriptions: dict[str, SubscriptionData], made: Mapping[Key, Made]) -> bool:
+        """Take over what one member's heartbeat says, its `subscriptions` as `merged` returned them.
 
-        Whether the group now subscribes to other topics than before.
+        `made` has the filters of its expressions. Whether the group now subscribes to other topics than before.
         """
         self.consume_type = data.consume_type
         self.message_model = data.message_model
         self.consume_from_where = data.consume_from_where
+        changed = subscriptions.keys() != self.subscriptions.keys()
+        self.subscriptions = subscriptions
+        self.filters = told_filters(self.filters, data.subscription_data_set, made)
+        return changed
+
+    def merged(self, data: ConsumerData) -> dict[str, SubscriptionData]:
+        """What the group subscribes to after a member's heartbeat; only newer subscriptions replace those there are."""
         kept = {}
         for subscription in data.subscription_data_set:
             known = self.subscriptions.get(subscription.topic)
             is_old = known is not None and known.sub_version >= subscription.sub_version
             kept[subscription.topic] = known if is_old and known is not None else subscription
-        changed = kept.keys() != self.subscriptions.keys()
-        self.subscriptions = kept
-        self.filters = told_filters(self.filters, data.subscription_data_set)
-        return changed
+        return kept
+
+
+def size_of_subscriptions(subscriptions: Iterable[SubscriptionData]) -> int:
+    """Bytes that subscriptions are counted with, but for their filters."""
+    size = 0
+    for each in subscriptions:
+        characters = len(each.topic) + len(each.sub_string) + len(each.filter_class_source or "")
+        characters += sum(map(len, each.tags_set))
+        size += SUBSCRIPTION_BYTES + CHARACTER_BYTES * characters
+        size += ENTRY_BYTES * (len(each.tags_set) + len(each.code_set))
+    return size
 
 
 class ClientRegistry:
@@ -83,37 +126,65 @@ class ClientRegistry:
 
     def __init__(self, clock_seconds: Callable[[], float] = time.monotonic) -> None:
         self._clock_seconds = clock_seconds
+        self.room: Room = room_apart("groups and subscriptions")
+        """What groups, members and subscriptions are counted in."""
         self._lock = threading.Lock()
         self._consumers: dict[str, ConsumerGroup] = {}
         self._producers: dict[str, dict[int, Member]] = {}
         self._groups_by_connection: dict[int, set[str]] = {}
         self._swept_seconds = clock_seconds()
+        self._left_to_sweep: list[str] = []
         self.changes = 0
         """Counts up, at least, whenever a consumer group got other members or subscribes otherwise."""
         self.on_change: Callable[[ConsumerGroup], None] = _tell_nobody
         self.on_heard: Callable[[ConsumerGroup], None] | None = None
 
-    def heartbeat(self, connection: ClientConnection, data: HeartbeatData, language: str, version: int) -> bool:
-        """Note what the client of `connection` says of itself; False when there are too many groups to keep."""
+    def __len__(self) -> int:
+        """How many groups there are."""
+        return len(self._consumers) + len(self._producers)
+
+    def heartbeat(
+        self,
+        connection: ClientConnection,
+        data: HeartbeatData,
+        language: str,
+        version: int,
+        made: Mapping[Key, Made] = NOTHING_MADE,
+    ) -> bool:
+        """Note what the client of `connection` says of itself; False when there are too many groups to keep.
+
+        `made` has the filters of the expressions in it. Raises `BudgetSpent` where there is no room for what is new in
+        it. Either way the client stays a member of the groups in which it is, with what they subscribed to before.
+        """
         now_seconds = self._clock_seconds()
         if now_seconds - self._swept_seconds >= SWEEP_SECONDS:
             self.sweep()
         member = Member(connection, data.client_id, language, version, time.time_ns() // 1_000_000, now_seconds)
-        with self._lock:
-            new = len(data.consumer_data_set) + len(data.producer_data_set)
-            if len(self._consumers) + len(self._producers) + new > GROUPS_LIMIT:
-                return False
-            changed = [
-                group
-                for consumer in data.consumer_data_set
-                if (group := self._join(consumer, member, data.without_sub)) is not None
-            ]
-            for producer in data.producer_data_set:
-                self._producers.setdefault(producer.group_name, {})[id(connection)] = member
-        if self.on_heard is not None:
-            for consumer in data.consumer_data_set:
-                self.on_heard(self._consumers[consumer.group_name])
-        self._tell(changed)
+        heard: list[ConsumerGroup] = []
+        changed: list[ConsumerGroup] = []
+        try:
+            with self._lock:
+                self._renew(data, member)
+                if self._is_too_many(data, member):
+                    return False
+                for consumer in data.consumer_data_set:
+                    group, is_changed = self._join(consumer, member, data.without_sub, made)
+                    heard.append(group)
+                    if is_changed:
+                        changed.append(group)
+                for producer in data.producer_data_set:
+                    self._join_producers(producer.group_name, member)
+        finally:
+            if self.on_heard is not None:
+                for group in heard:
+                    self.on_heard(group)
+            self._tell(changed)
+            if not connection.is_open:
+                # It went while this was at work on another thread.
+                self.connection_lost(connection)
+        spent = next((each for each in made.values() if isinstance(each, BudgetSpent)), None)
+        if spent is not None:
+            raise spent
         return True
 
     def unregister(self, connection: ClientConnection, consumer_group: str | None, producer_group: str | None) -> None:
@@ -121,10 +192,10 @@ class ClientRegistry:
         changed = []
         with self._lock:
             group = None if consumer_group is None else self._consumers.get(consumer_group)
-            if group is not None and group.members.pop(id(connection), None) is not None:
+            if group is not None and self._leave(group.members, id(connection)):
                 changed.append(group)
             if producer_group in self._producers:
-                self._producers[producer_group].pop(id(connection), None)
+                self._leave(self._producers[producer_group], id(connection))
         self._tell(changed)
 
     def connection_lost(self, connection: ClientConnection) -> None:
@@ -132,8 +203,9 @@ class ClientRegistry:
         key = id(connection)
         with self._lock:
             names = self._groups_by_connection.pop(key, set())
+            self.room.give_back(sum(map(_size_of_name, names)))
             groups = [group for name in names if (group := self._consumers.get(name)) is not None]
-            changed = [group for group in groups if group.members.pop(key, None) is not None]
+            changed = [group for group in groups if self._leave(group.members, key)]
         self._tell(changed)
 
     def was_member(self, connection: ClientConnection, consumer_group: str) -> bool:
@@ -142,17 +214,25 @@ class ClientRegistry:
             return consumer_group in self._groups_by_connection.get(id(connection), ())
 
     def sweep(self) -> None:
-        """Drop all members that are gone and all groups without a member."""
-        self._swept_seconds = self._clock_seconds()
+        """Drop all members that are gone and all groups without a member: of many groups some, and the others next."""
         with self._lock:
-            groups = list(self._consumers.values())
-            changed = [group for group in groups if self._drop_gone(group.members)]
-            for name in [name for name, group in self._consumers.items() if not group.members]:
-                del self._consumers[name]
-            for name, members in list(self._producers.items()):
-                self._drop_gone(members)
-                if not members:
-                    del self._producers[name]
+            if not self._left_to_sweep:
+                self._left_to_sweep = [*self._consumers, *(self._producers.keys() - self._consumers.keys())]
+            names = self._left_to_sweep[-SWEPT_AT_ONCE:]
+            del self._left_to_sweep[-SWEPT_AT_ONCE:]
+            if not self._left_to_sweep:
+                self._swept_seconds = self._clock_seconds()
+            changed = []
+            for name in names:
+                group = self._consumers.get(name)
+                if group is not None and self._drop_gone(group.members):
+                    changed.append(group)
+                if group is not None and not group.members:
+                    self._forget(group)
+                members = self._producers.get(name)
+                if members is not None:
+                    self._drop_gone(members)
+                    self._forget_producers_without_member(name)
         self._tell(changed)
 
     @property
@@ -167,12 +247,22 @@ class ClientRegistry:
             group = self._consumers.get(name)
             if group is None:
                 return None
+            now_seconds = self._clock_seconds()
+            if len(group.members) > MANY_MEMBERS and now_seconds - group.checked_seconds < CHECK_SECONDS:
+                return group
+            group.checked_seconds = now_seconds
             changed = self._drop_gone(group.members)
             if not group.members:
-                del self._consumers[name]
+                self._forget(group)
         if changed:
             self._tell([group])
         return group if group.members else None
+
+    def count_of(self, group: str) -> int:
+        """How many clients the groups of a name have, counting those that may be gone."""
+        with self._lock:
+            known = self._consumers.get(group)
+            return (0 if known is None else len(known.members)) + len(self._producers.get(group, ()))
 
     def members_of(self, consumer_group: str) -> tuple[Member, ...]:
         """The live members of a consumer group."""
@@ -187,8 +277,7 @@ class ClientRegistry:
             if members is None:
                 return ()
             self._drop_gone(members)
-            if not members:
-                del self._producers[name]
+            self._forget_producers_without_member(name)
             return tuple(members.values())
 
     def producer_groups(self) -> dict[str, tuple[Member, ...]]:
@@ -213,32 +302,115 @@ class ClientRegistry:
             names = list(self._consumers)
         return [name for name in names if self.subscription(name, topic) is not None]
 
-    def _join(self, data: ConsumerData, member: Member, without_sub: bool) -> ConsumerGroup | None:
-        """Make a client a member of a group, or keep it one; the group if that changed anything the others act upon."""
-        group = self._consumers.get(data.group_name)
-        if group is None or not group.members:
-            group = self._consumers[data.group_name] = ConsumerGroup(data.group_name)
+    # ------------------------------------------------------------------ under the lock
+
+    def _renew(self, data: HeartbeatData, member: Member) -> None:
+        """Note that a client was heard of in those of its groups that it names, whatever becomes of the rest."""
+        key = id(member.connection)
+        groups = (self._consumers.get(each.group_name) for each in data.consumer_data_set)
+        consumers = (group.members for group in groups if group is not None)
+        producers = (self._producers.get(each.group_name, {}) for each in data.producer_data_set)
+        for members in (*consumers, *producers):
+            if key in members:
+                members[key] = replace(member, client_id=members[key].client_id)
+
+    def _is_too_many(self, data: HeartbeatData, member: Member) -> bool:
+        """Whether what is new in a heartbeat would be more groups than are kept, of all clients or of this one."""
+        consumers = {each.group_name for each in data.consumer_data_set}
+        producers = {each.group_name for each in data.producer_data_set}
+        joined = self._groups_by_connection.get(id(member.connection), set())
+        new = len(consumers - self._consumers.keys()) + len(producers - self._producers.keys())
+        return len(self) + new > max(GROUPS_LIMIT, len(self)) or len(joined | consumers) > GROUPS_OF_ONE
+
+    def _join(
+        self, data: ConsumerData, member: Member, without_sub: bool, made: Mapping[Key, Made]
+    ) -> tuple[ConsumerGroup, bool]:
+        """Make a client a member of a group, or keep it one; the group, and whether others act upon what changed.
+
+        Raises `BudgetSpent` where there is no room for what is new; then all is as it was.
+        """
+        key, name = id(member.connection), data.group_name
+        known = self._consumers.get(name)
+        group = ConsumerGroup(name) if known is None or not known.members else known
+        subscriptions = group.subscriptions if without_sub else group.merged(data)
+        size = group.size if subscriptions is group.subscriptions else size_of_subscriptions(subscriptions.values())
+        names = self._groups_by_connection.get(key, set())
+        self._take(
+            (GROUP_BYTES + _size_of_name(name)) * (group is not known)
+            + size
+            - group.size
+            + _size_of(member)
+            - _size_of(group.members.get(key))
+            + _size_of_name(name) * (name not in names)
+        )
+        if group is not known:
+            if known is not None:
+                self._forget(known)
+            self._consumers[name] = group
         before = group.message_model, group.subscriptions, group.filters
-        is_changed = not without_sub and group.update(data)
+        group.size = size
+        is_changed = not without_sub and group.update(data, subscriptions, made)
         if before != (group.message_model, group.subscriptions, group.filters):
             self.changes += 1
-        is_new = id(member.connection) not in group.members
-        group.members[id(member.connection)] = member
-        self._groups_by_connection.setdefault(id(member.connection), set()).add(data.group_name)
-        return group if is_new or is_changed else None
+        is_new = key not in group.members
+        group.members[key] = member
+        names.add(name)
+        self._groups_by_connection[key] = names
+        return group, is_new or is_changed
 
-    def _tell(self, changed: Iterable[ConsumerGroup]) -> None:
-        for group in changed:
-            self.changes += 1
-            self.on_change(group)
+    def _join_producers(self, name: str, member: Member) -> None:
+        known = self._producers.get(name)
+        members = {} if known is None else known
+        key = id(member.connection)
+        new = (GROUP_BYTES + _size_of_name(name)) * (known is None)
+        self._take(new + _size_of(member) - _size_of(members.get(key)))
+        members[key] = member
+        self._producers[name] = members
+
+    def _take(self, size: int) -> None:
+        if not self.room.take(size):
+            raise self.room.spent
+
+    def _leave(self, members: dict[int, Member], key: int) -> bool:
+        """Drop a member; whether it was one."""
+        member = members.pop(key, None)
+        self.room.give_back(_size_of(member))
+        return member is not None
+
+    def _forget(self, group: ConsumerGroup) -> None:
+        """Drop a group that has no member."""
+        del self._consumers[group.name]
+        self.room.give_back(GROUP_BYTES + _size_of_name(group.name) + group.size)
+
+    def _forget_producers_without_member(self, name: str) -> None:
+        if not self._producers[name]:
+            del self._producers[name]
+            self.room.give_back(GROUP_BYTES + _size_of_name(name))
 
     def _drop_gone(self, members: dict[int, Member]) -> bool:
         """Drop members that are gone; whether there were any."""
         oldest = self._clock_seconds() - EXPIRY_SECONDS
         gone = [key for key, member in members.items() if member.seen_seconds < oldest or not member.connection.is_open]
         for key in gone:
-            del members[key]
+            self._leave(members, key)
         return bool(gone)
+
+    # ------------------------------------------------------------------ without it
+
+    def _tell(self, changed: Iterable[ConsumerGroup]) -> None:
+        for group in changed:
+            self.changes += 1
+            self.on_change(group)
+
+
+def _size_of(member: Member | None) -> int:
+    """Bytes that a member is counted with, 0 for none."""
+    return 0 if member is None else MEMBER_BYTES + size_of(member.client_id)
+
+
+def _size_of_name(name: str) -> int:
+    """Bytes that a name in a set or table is counted with."""
+    return ENTRY_BYTES + size_of(name)
 
 
 def _tell_nobody(_group: ConsumerGroup) -> None:

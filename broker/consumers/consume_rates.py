@@ -14,8 +14,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from broker.budget import Room, room_apart, size_of
+
 PAIRS_LIMIT: Final = 10_000
 """Pairs of group and topic that are counted; clients can make up groups."""
+
+PAIR_BYTES: Final = 8192
+"""Bytes that a pair is counted with, besides its names: the samples of a day."""
 
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
 SPANS: Final = ((MINUTE, 10.0), (HOUR, 600.0), (DAY, 3600.0))
@@ -65,6 +70,8 @@ class ConsumeRates:
         self._clock_seconds = clock_seconds
         self._lock = threading.Lock()
         self._pairs: dict[tuple[str, str], _Samples] = {}
+        self.room: Room = room_apart("rates")
+        """What pairs are counted in."""
 
     def add(self, group: str, topic: str, count: int) -> None:
         """Count messages that a group has consumed."""
@@ -72,10 +79,20 @@ class ConsumeRates:
         with self._lock:
             samples = self._pairs.get((group, topic))
             if samples is None:
-                if len(self._pairs) >= PAIRS_LIMIT:
+                if len(self._pairs) >= PAIRS_LIMIT or not self.room.take(PAIR_BYTES + size_of(group, topic)):
                     return
                 samples = self._pairs[group, topic] = _Samples(now)
             samples.add(now, count)
+
+    def total(self) -> tuple[Rate, Rate, Rate]:
+        """Of all pairs together, of the last minute, hour and day."""
+        now = self._clock_seconds()
+        with self._lock:
+            spans = [[samples.rate(number, now) for samples in self._pairs.values()] for number in range(len(SPANS))]
+        minute, hour, day = (
+            Rate(sum(rate.total for rate in rates), sum(rate.per_second for rate in rates)) for rates in spans
+        )
+        return minute, hour, day
 
     def rates(self, group: str, topic: str) -> tuple[Rate, Rate, Rate]:
         """Of the last minute, hour and day."""

@@ -12,6 +12,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from broker.consumers.client_registry import ConsumerGroup
+from broker.dispatcher import ClientConnection
 from protocol.codes import RequestCode
 from protocol.command import encode_request
 
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
     from storage.message_store import MessageStore
 
 BROADCASTING = "BROADCASTING"
+
+NOTICES_A_TURN = 512
+"""Members that are told in one turn of the event loop; the others are told in the next ones, of many changes once."""
 
 
 class GroupNotices:
@@ -29,6 +33,11 @@ class GroupNotices:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
         self._opaques = itertools.count(1)
+        self._sent = 0
+        self._waiting: dict[str, ConsumerGroup] = {}
+        self._left: list[ClientConnection] = []
+        self._frame = b""
+        self._is_due = False
 
     def start(self) -> None:
         """Send from now on, on the running loop."""
@@ -53,8 +62,32 @@ class GroupNotices:
                 loop.call_soon_threadsafe(self._send, group)
 
     def _send(self, group: ConsumerGroup) -> None:
+        """Tell the members at once, or in turns of the event loop to come where this one has told many already."""
+        self._waiting[group.name] = group
+        if not self._left:
+            self._send_some()
+
+    def _send_some(self) -> None:
+        while self._sent < NOTICES_A_TURN and (self._left or self._waiting):
+            if not self._left:
+                self._begin(self._waiting.pop(next(iter(self._waiting))))
+            told = self._left[-(NOTICES_A_TURN - self._sent) :]
+            del self._left[-len(told) :]
+            for connection in told:
+                connection.push(self._frame)
+            self._sent += len(told) + 1
+        if not self._is_due and self._loop is not None:
+            self._is_due = True
+            self._loop.call_soon(self._end_turn)
+
+    def _begin(self, group: ConsumerGroup) -> None:
+        """Go on with the members of another group."""
         fields = {"consumerGroup": group.name}
         opaque = next(self._opaques) & 0x7FFFFFFF
-        frame = encode_request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, fields, opaque=opaque, oneway=True)
-        for member in list(group.members.values()):
-            member.connection.push(frame)
+        self._frame = encode_request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, fields, opaque=opaque, oneway=True)
+        self._left = [member.connection for member in list(group.members.values())]
+
+    def _end_turn(self) -> None:
+        self._is_due, self._sent = False, 0
+        if self._loop is not None and (self._left or self._waiting):
+            self._send_some()

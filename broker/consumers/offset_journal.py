@@ -44,14 +44,21 @@ class OffsetJournal:
         self._halves = [memoryview(self._memory)[HEADER_BYTES + first :][:size] for first in (0, size)]
         self._lock = threading.Lock()
         self._turns = 0
+        self._is_full = False
 
     def note(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Remember that an offset was committed; where there is no room for it, it is forgotten with its worker."""
         note = msgpack.packb((group, topic, queue_id, offset))
         with self._lock:
-            if not self._append(note):
+            if not self._append(note) and not self._is_full:
                 self._turn_over(dict(_by_queue(self.notes())))
+                # What fills most of it by last notes alone is not gone through for each of the next ones.
+                self._is_full = self._used_bytes > self._size // 2
                 self._append(note)
+
+    @property
+    def _used_bytes(self) -> int:
+        return self._numbers[USED + self._numbers[HALF]]
 
     def notes(self) -> Iterator[Note]:
         """All of them, in the order in which they were made."""
@@ -72,6 +79,7 @@ class OffsetJournal:
             if mark.turns == self._turns:
                 half = self._numbers[HALF]
                 self._write_other(bytes(self._halves[half][mark.end : self._numbers[USED + half]]))
+                self._is_full = False
 
     def _append(self, note: bytes) -> bool:
         half = self._numbers[HALF]

@@ -4,6 +4,10 @@ The file is a broker's `consumerOffset.json` (store-format §9.1): it holds the 
 recorded too, so that a broker that is started on the store can be given it as it is. Its member `committedHere`, which
 brokers ignore, names the entries that were committed to this server; on the next start only these cover what the store
 records, which may have moved on meanwhile. In a file without that member, a broker's own, all entries count.
+
+A file that cannot be read is neither used nor replaced: as long as it is there it is not known how far groups have
+come, but for what they commit now. It is looked at again every two seconds, until it can be read, or somebody has taken
+it away.
 """
 
 import logging
@@ -14,9 +18,10 @@ from typing import Any
 import msgspec
 
 from broker.consumers.consumer_offsets import ConsumerOffsets
+from broker.consumers.told_limits import is_long
 from broker.state_directory import StateDirectory
 from protocol.bodies import encode_json
-from protocol.errors import RocketLensError
+from protocol.errors import RocketLensError, StoreError
 from protocol.fastjson import parse_fastjson
 from storage.store_config import GROUP_SEPARATOR, QueueOffsets
 
@@ -27,7 +32,12 @@ FILE = "consumerOffset.json"
 SAVE_SECONDS = 2.0
 """What a kill of all processes loses at most: commits younger than this. A worker that dies alone loses none."""
 
+BUSY_PART = 10
+"""Writing takes at most this part of the time: after a long file the next one waits longer."""
+
 OWN = "committedHere"
+
+WHY_UNKNOWN = "is no consumerOffset.json, so that it is not known what groups committed here"
 
 
 class OffsetKeeper:
@@ -44,8 +54,7 @@ class OffsetKeeper:
         self._thread: threading.Thread | None = None
         self._counter = 0
         self._has_failed = False
-        self._load()
-        self._saved = offsets.changes
+        self._saved = offsets.changes if self._load() else -1
 
     def start(self) -> None:
         """Write what changes, from now on."""
@@ -58,10 +67,16 @@ class OffsetKeeper:
         if self._thread is not None:
             self._thread.join()
         self.save()
+        if self._offsets.unknown is not None and self._offsets.changes != self._saved:
+            logger.error("offsets that groups committed since the start are not kept: %s", self._offsets.unknown)
         self._directory.close()
 
     def save(self) -> None:
         """Write the offsets if they changed; failing to is logged once, and tried again next time."""
+        if self._offsets.unknown is not None:
+            self._load()
+        if self._offsets.unknown is not None:
+            return
         changes = self._offsets.changes
         if changes == self._saved:
             return
@@ -82,11 +97,14 @@ class OffsetKeeper:
             journal.forget(mark)
 
     def _run(self) -> None:
-        while not self._stopping.wait(self._interval_seconds):
+        pause_seconds = self._interval_seconds
+        while not self._stopping.wait(pause_seconds):
+            started = time.monotonic()
             try:
                 self.save()
             except Exception:
                 logger.exception("offsets were not written")
+            pause_seconds = max(self._interval_seconds, BUSY_PART * (time.monotonic() - started))
 
     # ------------------------------------------------------------------ the file
 
@@ -105,21 +123,42 @@ class OffsetKeeper:
             encode_json([_key(*pair) for pair in own]),
         )
 
-    def _load(self) -> None:
-        content = self._directory.read(FILE)
-        if content is None:
-            return
+    def _load(self) -> bool:
+        """Take over what the file holds, but for what was committed since; whether that is all that it should hold.
+
+        A file that cannot be read leaves unknown what it holds.
+        """
+        before = self._offsets.unknown
         try:
-            table, own = _decode(content)
+            content = self._directory.read(FILE)
+            table, own = ({}, None) if content is None else _decode(content)
         except (RocketLensError, msgspec.ValidationError) as error:
-            aside = self._directory.set_aside(FILE)
-            logger.error("%s is no consumerOffset.json (%s): groups go on where the store left them", aside, error)
-            return
+            unknown = StoreError(self._directory.path / FILE, what=f"{WHY_UNKNOWN} ({error})")
+            if str(before) != str(unknown):
+                logger.error(
+                    "%s; mend the file, or take it away to have groups go on where the store left them", unknown
+                )
+            self._offsets.unknown = unknown
+            return True
+        refused = 0
         for key, queues in table.items():
             topic, separator, group = key.partition(GROUP_SEPARATOR)
             if separator and (own is None or key in own):
                 for queue_id, offset in queues.items():
-                    self._offsets.commit(group, topic, queue_id, offset, is_new=False)
+                    if self._offsets.own(group, topic, queue_id) is not None:
+                        continue
+                    if is_long(group, topic) or not self._offsets.commit(group, topic, queue_id, offset, is_new=False):
+                        refused += 1
+        self._offsets.unknown = None
+        if before is not None:
+            logger.info("%s can be read again", self._directory.path / FILE)
+        if refused:
+            aside = self._directory.set_aside(FILE)
+            logger.error(
+                "%s: %d offsets were not taken over from it: names are too long, or --limit registry_bytes too low",
+                *(aside, refused),
+            )
+        return not refused
 
 
 def _key(group: str, topic: str) -> str:

@@ -8,50 +8,23 @@ missing.
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from typing import TYPE_CHECKING
 
+from broker.budget import BudgetSpent
+from broker.consumers.kept_filters import Failed, KeptFilters, Key, Made
 from protocol.bodies import SubscriptionData
 from protocol.errors import FilterSyntaxError
 from storage.filter.base import MessageFilter
-from storage.filter.expression import SQL92_TYPE, Evaluations, ExpressionFilter, bits_of_subscription
+from storage.filter.expression import Evaluations, ExpressionFilter, bits_of_subscription
 from storage.filter.retry import RetryFilter, group_of_retry_topic
-from storage.filter.sql92 import parse
-from storage.filter.tag import EVERYTHING, TagFilter, is_tag_type, parse_tag_expression
+from storage.filter.tag import EVERYTHING, is_tag_type
 from storage.store_config import ConsumerFilter
 
 if TYPE_CHECKING:
     from storage.message_store import MessageStore
-
-KEPT = 1024
-"""Filters of either kind that are remembered."""
-
-LONGEST_KEPT = 4096
-"""Characters of a subscription that is remembered."""
-
-
-def make_filter(text: str | None, expression_type: str | None) -> MessageFilter:
-    """The filter of a subscription, by its text and type alone.
-
-    Raises `FilterSyntaxError` for a text that does not compile, and for a type that nobody knows.
-    """
-    return _make_filter(text, expression_type) if len(text or "") > LONGEST_KEPT else _kept(text, expression_type)
-
-
-def _make_filter(text: str | None, expression_type: str | None) -> MessageFilter:
-    if is_tag_type(expression_type):
-        return TagFilter(parse_tag_expression(text, expression_type))
-    if expression_type != SQL92_TYPE:
-        kind = expression_type or ""
-        raise FilterSyntaxError(kind, (0, len(kind)), f"filters are of the type TAG or {SQL92_TYPE}")
-    if not text:
-        raise FilterSyntaxError("", (0, 0), "the expression is empty")
-    return ExpressionFilter(parse(text))
-
-
-_kept = lru_cache(KEPT)(_make_filter)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +39,25 @@ class GroupFilter:
     born_timestamp: int
 
 
-def told_filters(known: Mapping[str, GroupFilter], subscriptions: Iterable[SubscriptionData]) -> dict[str, GroupFilter]:
+def expressions_of(subscriptions: Iterable[SubscriptionData]) -> Iterator[Key]:
+    """Text and type of the subscriptions that are by expressions, which `told_filters` wants made."""
+    for each in subscriptions:
+        if each.sub_string and not is_tag_type(each.expression_type):
+            yield each.sub_string, each.expression_type
+
+
+def told_filters(
+    known: Mapping[str, GroupFilter], subscriptions: Iterable[SubscriptionData], made: Mapping[Key, Made]
+) -> dict[str, GroupFilter]:
     """A group's filters by topic after a heartbeat with these subscriptions; only those of expressions are kept.
 
-    One changes with a newer version alone, and goes when the new expression does not compile (filter.md §3.4).
+    One changes with a newer version alone, and goes when the new expression does not compile (filter.md §3.4). `made`
+    has what became of each of `expressions_of` the subscriptions; where there was no room for it, all stays as it is.
     """
     filters: dict[str, GroupFilter] = {}
     for subscription in subscriptions:
         topic = subscription.topic
-        told = _told_filter(filters.get(topic, known.get(topic)), subscription)
+        told = _told_filter(filters.get(topic, known.get(topic)), subscription, made)
         if told is None:
             filters.pop(topic, None)
         else:
@@ -82,16 +65,19 @@ def told_filters(known: Mapping[str, GroupFilter], subscriptions: Iterable[Subsc
     return filters
 
 
-def _told_filter(before: GroupFilter | None, subscription: SubscriptionData) -> GroupFilter | None:
+def _told_filter(
+    before: GroupFilter | None, subscription: SubscriptionData, made: Mapping[Key, Made]
+) -> GroupFilter | None:
     text, expression_type = subscription.sub_string, subscription.expression_type
     if is_tag_type(expression_type) or not text:
         return before
     if before is not None and subscription.sub_version <= before.version:
         return before
-    try:
-        chosen = make_filter(text, expression_type)
-    except FilterSyntaxError:
+    chosen = made[text, expression_type]
+    if isinstance(chosen, Failed):
         return None
+    if isinstance(chosen, BudgetSpent):
+        return before
     is_known = before is not None and _is_same(before.chosen, chosen)
     born_timestamp = before.born_timestamp if before is not None and is_known else time.time_ns() // 1_000_000
     return GroupFilter(subscription.sub_version, chosen, born_timestamp)
@@ -115,29 +101,31 @@ class Subscriptions:
         self,
         store: "MessageStore",
         filters_of: Callable[[str], Mapping[str, GroupFilter]],
+        filters: KeptFilters | None = None,
         *,
         supports_retry: bool,
     ) -> None:
         self._store = store
         self._filters_of = filters_of
+        self.filters = KeptFilters() if filters is None else filters
+        """Where all filters of the server's clients are made."""
         self._supports_retry = supports_retry
         self._with_bits: dict[tuple[str, str], tuple[ConsumerFilter, ExpressionFilter]] = {}
         self.evaluations = Evaluations()
 
     def in_pull(self, topic: str, text: str | None, expression_type: str | None) -> MessageFilter:
-        """The filter of a subscription that comes with a pull. Raises `FilterSyntaxError` as `make_filter` does."""
-        return self._on_retries(topic, make_filter(text, expression_type))
+        """The filter of a subscription that comes with a pull. Raises what `KeptFilters.make` does."""
+        return self._on_retries(topic, self.filters.make(text, expression_type))
 
     def of_group(self, group: str, subscription: SubscriptionData, told: GroupFilter | None) -> MessageFilter | None:
         """The filter of a group's subscription; `told` is the one that it has on the topic, if it is an expression.
 
-        None for an expression that is none of the group's filters. Raises `FilterSyntaxError` for tags that do not
-        parse.
+        None for an expression that is none of the group's filters. Raises what `KeptFilters.make` does for tags.
         """
         if subscription.class_filter_mode:
-            return make_filter(EVERYTHING, None)
+            return self.filters.make(EVERYTHING, None)
         if is_tag_type(subscription.expression_type):
-            return make_filter(subscription.sub_string, subscription.expression_type)
+            return self.filters.make(subscription.sub_string, subscription.expression_type)
         if told is None:
             return None
         return self._on_retries(subscription.topic, self._by_bits(group, subscription.topic, told.chosen))
@@ -154,8 +142,8 @@ class Subscriptions:
             return told.chosen
         stored = self._store.config.filters.get(topic, {}).get(group)
         try:
-            return None if stored is None else make_filter(stored.expression, stored.expression_type)
-        except FilterSyntaxError:
+            return None if stored is None else self.filters.make(stored.expression, stored.expression_type)
+        except (FilterSyntaxError, BudgetSpent):
             return None
 
     def _by_bits(self, group: str, topic: str, chosen: MessageFilter) -> MessageFilter:

@@ -15,8 +15,7 @@ from numba import njit
 from broker.kernels import plain_request as p
 from broker.kernels.known_pulls import OF_STEPS, answer_pull
 from broker.kernels.plain_request import read_request
-from storage.kernels import catalog as c
-from storage.kernels.catalog import check_record
+from storage.kernels.catalog import check_record, record_address
 from storage.kernels.java_string import MASK, fold_hash, hash_utf8
 from storage.kernels.lookup import (
     KIND_TAG,
@@ -33,6 +32,7 @@ from storage.kernels.lookup import (
 from storage.kernels.memory import (
     array_at,
     copy_bytes,
+    equal_bytes,
     load_i32,
     load_native_i64,
     load_u8,
@@ -40,6 +40,7 @@ from storage.kernels.memory import (
     store_native_i64,
 )
 from storage.kernels.pull import RESULTS as PULLED
+from storage.kernels.record import topic_length, topic_position
 
 OUTPUT = 0
 """Address of the room for answers: TURN_BYTES + LONGEST_BODY + LONGEST_HEADER."""
@@ -122,15 +123,23 @@ def write_header(table: np.ndarray, header: int, request: np.ndarray, output: in
 
 @njit(cache=True, nogil=True)
 def answer_view(catalog: np.ndarray, table: np.ndarray, request: np.ndarray, output: int, tick: int) -> int:
-    """Write the record at a physical offset as the answer; address behind it, or ``output`` where there is none."""
+    """Write the record at a physical offset as the answer; address behind it, or ``output`` where there is none.
+
+    So it is for a record that is stored under another topic than the request names.
+    """
     physical_offset = request[p.OFFSET]
     found = check_record(catalog, physical_offset, tick)
     size = found & 0xFFFFFFFF
     if found <= 0 or size > min(table[BODY_LIMIT], LONGEST_BODY):
         return output
-    row = c.HEADER + (found >> 32) * c.SEGMENT_ROW
+    record = record_address(catalog, physical_offset, found)
+    length = request[p.TOPIC_LENGTH]
+    if length != p.ABSENT and not (
+        length == topic_length(record) and equal_bytes(record + topic_position(record), request[p.TOPIC_AT], length)
+    ):
+        return output
     output = write_header(table, VIEW_HEADER, request, output, size)
-    copy_bytes(output, catalog[row + c.ADDRESS] + physical_offset - catalog[row + c.BASE_OFFSET], size)
+    copy_bytes(output, record, size)
     table[VIEWS] += 1
     return output + size
 

@@ -23,7 +23,7 @@ from storage.kernels.memory import (
     store_native_i64,
     store_u8,
 )
-from storage.kernels.pull import FIRST_PAIR, FOUND_AT, SIZE_MASK, TOTAL_AT, UNIT_BYTES, pull
+from storage.kernels.pull import AHEAD_AT, BEHIND_AT, FIRST_PAIR, FOUND_AT, SIZE_MASK, TOTAL_AT, UNIT_BYTES, pull
 
 OF_SLOTS = 0
 """Address of the table: native i32, the number of a row plus 1, or 0; as many as OF_MASK plus 1, a power of two."""
@@ -204,12 +204,17 @@ def write_header(output: int, row: int, next_offset: int, request: np.ndarray, b
 @njit(cache=True, nogil=True)
 def find_records(catalog: np.ndarray, row: int, queue_offset: int, results: np.ndarray, tick: int) -> int:
     """Units that a pull goes through from an offset on, its finds in ``results``; negative where it is not for us."""
-    count = min(field(row, ROW_SCAN), field(row, ROW_END) - queue_offset)
+    left = field(row, ROW_END) - queue_offset
+    count = min(field(row, ROW_SCAN), left)
     position = (queue_offset - field(row, ROW_FILE_FIRST)) * UNIT_BYTES
     heat, descriptor, size = field(row, ROW_HEAT), field(row, ROW_DESCRIPTOR), field(row, ROW_FILE_SIZE)
-    if not is_hot(catalog[PROBE], heat, descriptor, size, position, count * UNIT_BYTES, tick):
+    start = max(position - UNIT_BYTES, 0)
+    behind = position + min(left, count + 1) * UNIT_BYTES
+    if not is_hot(catalog[PROBE], heat, descriptor, size, start, behind - start, tick):
         return -1
     results[:FIRST_PAIR] = 0
+    results[AHEAD_AT] = left > count
+    results[BEHIND_AT] = position > 0
     return int(
         pull(
             catalog, field(row, ROW_ADDRESS) + position, count, field(row, ROW_CHOICE), field(row, ROW_QUEUE_ID),

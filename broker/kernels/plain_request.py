@@ -57,7 +57,7 @@ SUBSCRIPTION_AT = 19
 SUBSCRIPTION_LENGTH = 20
 TYPE_AT = 21
 TYPE_LENGTH = 22
-"""The lengths of subscription and type are ABSENT where they are."""
+"""The lengths of topic, subscription and type are ABSENT where they are."""
 QUEUE_ID = 23
 QUEUE_OFFSET = 24
 MAX_MESSAGES = 25
@@ -294,7 +294,7 @@ def read_request(at: int, stop: int, request: np.ndarray) -> bool:
     request[SEEN] = 0
     request[KIND] = KIND_ANY
     request[IS_UNIQUE] = 0
-    request[SUBSCRIPTION_LENGTH] = request[TYPE_LENGTH] = request[MAX_BYTES] = ABSENT
+    request[TOPIC_LENGTH] = request[SUBSCRIPTION_LENGTH] = request[TYPE_LENGTH] = request[MAX_BYTES] = ABSENT
     if peek(at, stop) != OPENING:
         return False
     separator = COMMA

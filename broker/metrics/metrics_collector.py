@@ -32,6 +32,9 @@ PLAIN: Final = {
     "unfinished_bytes": rows.UNFINISHED_BYTES,
     "unsent_bytes": rows.UNSENT_BYTES,
     "pool_work": rows.POOL_WORK,
+    "registry_bytes": rows.REGISTRY_BYTES,
+    "registry_refusals": rows.REGISTRY_REFUSED,
+    "queue_holes_searching": rows.HOLES,
     "name_servers": rows.NAME_SERVERS,
     "name_servers_registered": rows.REGISTERED,
 }
@@ -65,9 +68,11 @@ class ServerCollector(Collector):
     def _put_workers(self, samples: Samples) -> None:
         samples.put("workers", len(self._rows))
         serving, starts = self._rows.are_serving(), self._rows.column(rows.STARTS)
+        stuck = self._rows.column(rows.STUCK)
         for number, process in enumerate(self._rows.column(rows.PROCESS)):
             samples.put("worker_up", float(serving[number]), str(number))
             samples.put("worker_starts", starts[number], str(number))
+            samples.put("worker_stuck", stuck[number], str(number))
             memory = _resident_bytes(process) if serving[number] else None
             if memory is not None:
                 samples.put("worker_resident_memory_bytes", memory, str(number))
@@ -103,6 +108,8 @@ def _put_totals(samples: Samples, totals: list[int], broker: str) -> None:
     samples.put("collisions_refused", searches["refused"], broker)
     samples.put("damage_met", searches["bad_pointers"], broker, "bad_pointer")
     samples.put("damage_met", searches["strays"], broker, "no_record")
+    for number, outcome in enumerate(rows.HOLE_OUTCOMES):
+        samples.put("queue_hole_messages", totals[rows.HOLE_MESSAGES + number], broker, outcome)
 
 
 def _put_requests(samples: Samples, totals: list[int], broker: str) -> None:

@@ -43,6 +43,7 @@ FAMILIES: Final = (
     Family("workers", GAUGE, (), "Processes that are to serve."),
     Family("worker_up", GAUGE, ("worker",), "1 while a worker serves and its event loop turns."),
     Family("worker_starts", COUNTER, ("worker",), "How often a worker was started; above 1, one has died."),
+    Family("worker_stuck", COUNTER, ("worker",), "How often a worker was ended because its event loop stood still."),
     Family("worker_resident_memory_bytes", GAUGE, ("worker",), "Memory of a worker, mapped files included."),
     Family("cpu_seconds", COUNTER, (), "CPU that all workers have used, user and system."),
     Family("requests", COUNTER, (*STORE, "code", "result"), "Requests that were answered, by request code and result."),
@@ -69,7 +70,9 @@ FAMILIES: Final = (
     Family("waiting_bytes", GAUGE, STORE, "What requests hold that wait, counted as the limit in_flight_bytes is."),
     Family("unfinished_bytes", GAUGE, STORE, "Bytes received of requests that are not whole yet."),
     Family("unsent_bytes", GAUGE, STORE, "Bytes of answers that their clients have not read."),
-    Family("pool_work", GAUGE, STORE, "Look-ups that are on a thread or wait for one."),
+    Family("pool_work", GAUGE, STORE, "Look-ups, and what is parsed, on a thread or waiting for one."),
+    Family("registry_bytes", GAUGE, STORE, "What is remembered of what clients told, counted as registry_bytes is."),
+    Family("registry_refusals", COUNTER, STORE, "How often something was not remembered because of that limit."),
     Family("pool_wait_seconds", COUNTER, STORE, "How long requests have waited for a thread."),
     Family("waited_requests", COUNTER, (*STORE, "reason"), "Requests that could not be answered at once, by why."),
     Family("slow_queries", COUNTER, (*STORE, "reason"), "Requests that took longer than --slow-query."),
@@ -78,6 +81,13 @@ FAMILIES: Final = (
     Family("collisions_refused", COUNTER, STORE, "Index entries of the right hash and the wrong message."),
     Family(
         "damage_met", COUNTER, (*STORE, "kind"), "Index entries that point nowhere or at no record, met by look-ups."
+    ),
+    Family("queue_holes_searching", GAUGE, STORE, "Runs of damaged queue units whose messages are being searched for."),
+    Family(
+        "queue_hole_messages",
+        COUNTER,
+        (*STORE, "outcome"),
+        "Messages of damaged or lost queue units, by whether the log has them.",
     ),
     Family("name_servers", GAUGE, STORE, "Name servers that --register names."),
     Family("name_servers_registered", GAUGE, STORE, "Those of them that list this server, and are connected."),

@@ -3,8 +3,8 @@
 A turn is what becomes of one read. Its requests are noted by number and counted together when their answers were
 handed to the socket; each of them took as long as the turn. What the fast lane answers is counted by compiled code and
 read off here; of its turns only the durations are noted. Four times a second all of it is added to the worker's row,
-where the others see it: shared memory would cost twice as much a number. Everything but :meth:`Meter.searched` is the
-event loop's alone.
+where the others see it: shared memory would cost twice as much a number. Everything but :meth:`Meter.searched` and
+:meth:`Meter.hole_searched` is the event loop's alone.
 """
 
 import time
@@ -27,6 +27,7 @@ from broker.metrics.metrics_rows import (
     GONE,
     HEARTBEAT,
     HELD_TOTAL,
+    HOLE_MESSAGES,
     IN_FLIGHT_BYTES,
     LANE_REQUESTS,
     POOL_SEARCH,
@@ -183,6 +184,12 @@ class Meter:
         row[first] += 1
         for place, number in enumerate(SEARCH_RESULTS, first + 1):
             row[place] += numbers[number]
+
+    def hole_searched(self, found: int, lost: int) -> None:
+        """Count what became of the messages of damaged queue units; on any thread."""
+        with self._lock:
+            self.row[HOLE_MESSAGES] += found
+            self.row[HOLE_MESSAGES + 1] += lost
 
     def publish(self, costs: "Costs", present: Mapping[int, int]) -> None:
         """Add up what was counted, and say what is so at `present`; the time of it is the worker's sign of life."""

@@ -2,8 +2,8 @@
 
 The supervisor makes the memory before it forks, so that a row outlives the worker that writes to it: its successor
 counts on, and no counter ever goes back. A place of a row has one writer, the worker's event loop, but for the
-``POOL_`` places, which threads write under a lock; readers need none. A row is scalars, then how often which request
-code ended with which result, then how long those of each code took that the fast lane did not answer.
+``POOL_`` places, which threads write under a lock, and STUCK; readers need none. A row is scalars, then how often which
+request code ended with which result, then how long those of each code took that the fast lane did not answer.
 
 | from | places | content |
 |---|---|---|
@@ -28,7 +28,7 @@ Row = memoryview
 
 # State of the worker.
 HEARTBEAT: Final = 0
-"""When the row was last brought up to date: ns of the monotonic clock, which is the same in all processes."""
+"""When the worker's event loop last turned: ns of the monotonic clock, which is the same in all processes."""
 STATE: Final = 1
 PROCESS: Final = 2
 STARTS: Final = 3
@@ -44,7 +44,13 @@ UNFINISHED_BYTES: Final = 9
 UNSENT_BYTES: Final = 10
 NAME_SERVERS: Final = 11
 REGISTERED: Final = 12
-PRESENT: Final = slice(CONNECTIONS, REGISTERED + 1)
+REGISTRY_BYTES: Final = 13
+HOLES: Final = 14
+"""Runs of damaged queue units whose messages are being searched in the log."""
+PRESENT: Final = slice(CONNECTIONS, HOLES + 1)
+
+STUCK: Final = 15
+"""How often the worker was ended because its event loop stood still; written by the supervisor."""
 
 # What is counted.
 RECEIVED_BYTES: Final = 16
@@ -55,18 +61,22 @@ HELD_TOTAL: Final = 20
 LANE_REQUESTS: Final = 21
 POOL_WAIT: Final = 22
 """ns that requests have waited for a thread."""
+REGISTRY_REFUSED: Final = 23
 SEARCH: Final = 24
 """What key queries cost: as many places as SEARCH_FIGURES; the same again for those made on threads."""
 SEARCH_FIGURES: Final = ("queries", "steps", "refused", "bad_pointers", "strays")
 POOL_SEARCH: Final = SEARCH + len(SEARCH_FIGURES)
+HOLE_MESSAGES: Final = 34
+"""Messages of damaged queue units that were found in the log, and those that were not; threads write here too."""
+HOLE_OUTCOMES: Final = ("found", "lost")
 WAITED: Final = 36
 """Requests that could not be answered at once, by REASONS."""
-SLOW: Final = 42
+SLOW: Final = 44
 """Slow queries, by REASONS."""
-SCALARS: Final = 48
+SCALARS: Final = 52
 
-COLD, LONG_CHAIN, SCAN, POOL_QUEUE, ASKED_ANOTHER, EVENT_LOOP = range(6)
-REASONS: Final = ("cold", "long_chain", "scan", "pool_queue", "asked_another", "event_loop")
+COLD, LONG_CHAIN, SCAN, POOL_QUEUE, ASKED_ANOTHER, EVENT_LOOP, PARSING = range(7)
+REASONS: Final = ("cold", "long_chain", "scan", "pool_queue", "asked_another", "event_loop", "parsing")
 """Why a request waits or is slow; docs/metrics.md says what each means."""
 
 GONE, SERVING, STOPPING = range(3)
@@ -92,6 +102,9 @@ TURNS: Final = SCALARS
 REQUESTS: Final = TURNS + DURATION_PLACES
 DURATIONS: Final = REQUESTS + len(CODES) * len(RESULTS)
 ROW_LENGTH: Final = DURATIONS + len(CODES) * DURATION_PLACES
+
+BEAT_SECONDS: Final = 0.25
+"""How often an event loop says that it turns."""
 
 FRESH_SECONDS: Final = 3.0
 """A worker that was not heard of for longer is gone, or its event loop stands still."""
@@ -131,6 +144,14 @@ class MetricsRows:
         row[STATE], row[HEARTBEAT], row[PROCESS] = GONE, 0, os.getpid()
         row[STARTS] += 1
         return row
+
+    def beat(self, number: int) -> None:
+        """Note that a worker's event loop turns."""
+        self._rows[number, 0, HEARTBEAT] = time.monotonic_ns()
+
+    def add(self, number: int, place: int) -> None:
+        """Count one more at a place of a worker's first row."""
+        self._rows[number, 0, place] += 1
 
     def totals(self, store: int = 0) -> npt.NDArray[np.int64]:
         """The sum of all rows of a store; of what is so at present, only that of workers that are there."""

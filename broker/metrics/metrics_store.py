@@ -94,16 +94,22 @@ class StoreFigures:
     # ------------------------------------------------------------------ consumer groups
 
     def _read_groups(self, samples: Samples, snapshot: Snapshot) -> None:
-        pairs = self._service.offsets.pairs()
+        try:
+            pairs = self._service.offsets.pairs()
+        except RocketLensError:  # how far groups have come is not known; `damage` counts it
+            return
         reads = itertools.count()
         stored: dict[Place, int] = {}
         looked_at = shown = 0
         for group, topic in pairs:
             if shown == MOST_PAIRS or looked_at >= MOST_QUEUES:
                 break
-            offsets = self._service.offsets.offsets_of(group, topic)
+            try:
+                offsets = self._service.offsets.offsets_of(group, topic)
+                behind = _behind(snapshot, topic, offsets)
+            except RocketLensError:
+                continue
             looked_at += len(offsets)
-            behind = _behind(snapshot, topic, offsets)
             samples.put("consumer_group_lag_messages", sum(lag for _, _, lag in behind), self.broker, group, topic)
             oldest = [self._stored_at(queue, offset, reads, stored) for queue, offset, lag in behind if lag]
             if None not in oldest:
@@ -134,14 +140,12 @@ class StoreFigures:
 def _behind(snapshot: Snapshot, topic: str, offsets: dict[int, int]) -> list[tuple[Queue, int, int]]:
     """Of each queue: the next message to consume that is still there, and how many were stored that are not consumed.
 
-    What has expired meanwhile counts, as it does in mqadmin's consumerProgress.
+    What has expired meanwhile counts, as it does in mqadmin's consumerProgress. Raises RocketLensError where a queue
+    cannot be read: a lag without it would look smaller than it is.
     """
     behind = []
     for queue_id, offset in offsets.items():
-        try:
-            queue = snapshot.queues.queue(topic, queue_id)
-            if queue is not None:
-                behind.append((queue, max(offset, queue.min_offset), max(queue.max_offset - offset, 0)))
-        except RocketLensError:
-            continue
+        queue = snapshot.queues.queue(topic, queue_id)
+        if queue is not None:
+            behind.append((queue, max(offset, queue.min_offset), max(queue.max_offset - offset, 0)))
     return behind

@@ -9,14 +9,17 @@ import shutil
 import time
 
 from broker.broker_service import BrokerService
+from broker.consumers.consume_rates import Rate
 from broker.dispatcher import Request, handles
 from broker.processors.name_server import encode_properties_text
 from broker.topic_catalog import READ_ONLY_PERM, find_topic
 from protocol.bodies import BrokerStatsData, BrokerStatsItem, HARuntimeInfo, KVTable, encode_json
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Response
+from protocol.errors import StoreError
 from protocol.headers import EmptyRequestHeader, ViewBrokerStatsDataRequestHeader
 from storage.file_sizes import file_sizes
+from storage.store_config import DELAY_OFFSETS
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 """Delayed messages wait here; those of delay level n in queue n − 1."""
@@ -48,8 +51,12 @@ DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 """A broker's default; which levels a store was written with is not in it."""
 
 
-VERSION = "V5_3_3"
-"""The release whose behaviour our answers follow, as the version in our headers says it in numbers."""
+BROKER_COUNTS = frozenset({"BROKER_PUT_NUMS", "BROKER_GET_NUMS"})
+"""Statistics of a broker as a whole, counted under the name of its cluster; Prometheus' exporter for RocketMQ asks."""
+
+VERSION, VERSION_NUMBER = "V5_5_1", 515
+"""The newest release that our answers were compared with. The version in our headers is an older one: clients take
+from it what they may ask for, and a newer one stands for features that we do not have (`protocol.codes`)."""
 
 
 class BrokerAdminProcessor:
@@ -68,10 +75,12 @@ class BrokerAdminProcessor:
     def _figures_of_process(self) -> dict[str, str]:
         disk = shutil.disk_usage(self._store.layout.root)
         evaluations = self._service.subscriptions.evaluations
-        ratio = f"{disk.used / disk.total:.2f}" if disk.total else "0.00"
+        ratio = str(disk_ratio(disk.used, disk.free))
         return {
             "bootTimestamp": str(self._service.started_timestamp),
             "brokerActive": "true",
+            # Brokers of 5.x no longer give the number, which the exporter cannot do without.
+            "brokerVersion": str(VERSION_NUMBER),
             "brokerVersionDesc": VERSION,
             "commitLogDirCapacity": f"Total : {_gibibytes(disk.total)}, Free : {_gibibytes(disk.free)}.",
             "commitLogDiskRatio": ratio,
@@ -91,11 +100,15 @@ class BrokerAdminProcessor:
         }
 
     def _schedule_offsets(self) -> dict[str, str]:
-        """Of each delay level, the next message to deliver and the next to come."""
+        """Of each delay level, the next message to deliver and the next to come, as far as that is known."""
         figures = {}
         for level, offset in self._store.config.delay_offsets.items():
-            queue = self._store.queues.queue(SCHEDULE_TOPIC, level - 1)
-            figures[f"scheduleMessageOffset_{level}"] = f"{offset},{0 if queue is None else queue.max_offset}"
+            try:
+                queue = self._store.queues.queue(SCHEDULE_TOPIC, level - 1)
+                end = 0 if queue is None else queue.max_offset
+            except StoreError:
+                continue
+            figures[f"scheduleMessageOffset_{level}"] = f"{offset},{end}"
         return figures
 
     @handles(RequestCode.GET_BROKER_CONFIG, EmptyRequestHeader)
@@ -136,23 +149,25 @@ class BrokerAdminProcessor:
 
     @handles(RequestCode.VIEW_BROKER_STATS_DATA, ViewBrokerStatsDataRequestHeader)
     def view_stats(self, header: ViewBrokerStatsDataRequestHeader) -> Response:
-        """How many messages came and went lately: none came; went what a group has consumed, by its commits."""
-        if not self._counts(header.stats_name, header.stats_key):
-            remark = f"The stats <{header.stats_name}> <{header.stats_key}> not exist"
-            return Response(ResponseCode.SYSTEM_ERROR, remark)
-        topic, _, group = header.stats_key.partition("@")
-        rates = self._service.offsets.rates.rates(group if header.stats_name == GROUP_GET_NUMS else "", topic)
-        minute, hour, day = (BrokerStatsItem(sum=rate.total, tps=rate.per_second) for rate in rates)
+        """How many messages came and went lately: none came; went what groups have consumed, by their commits.
+
+        A broker has such a figure once it has counted anything, so there is none of what is put into a topic.
+        """
+        name, key = header.stats_name, header.stats_key
+        rates = self._service.offsets.rates
+        topic, _, group = key.partition("@")
+        if name in BROKER_COUNTS and key == self._service.cluster:
+            found = rates.total() if name == "BROKER_GET_NUMS" else (Rate(), Rate(), Rate())
+        elif name.startswith("GROUP_GET_") and self._has_group(topic, group):
+            found = rates.rates(group if name == GROUP_GET_NUMS else "", topic)
+        else:
+            return Response(ResponseCode.SYSTEM_ERROR, f"The stats <{name}> <{key}> not exist")
+        minute, hour, day = (BrokerStatsItem(sum=rate.total, tps=rate.per_second) for rate in found)
         return Response(body=encode_json(BrokerStatsData(day, hour, minute)))
 
-    def _counts(self, name: str, key: str) -> bool:
-        """Whether a broker would count this: messages put into a topic, or got from it by a group."""
-        topic, _, group = key.partition("@")
-        if find_topic(self._store, topic) is None:
-            return False
-        if name.startswith("TOPIC_PUT_"):
-            return not group
-        return name.startswith("GROUP_GET_") and topic in self._service.offsets.topics_of(group)
+    def _has_group(self, topic: str, group: str) -> bool:
+        """Whether a group consumes a topic, here or when the store was written."""
+        return find_topic(self._store, topic) is not None and topic in self._service.offsets.topics_of(group)
 
     @handles(RequestCode.GET_BROKER_HA_STATUS, EmptyRequestHeader)
     def get_ha_status(self, _header: EmptyRequestHeader) -> Response:
@@ -179,6 +194,7 @@ class BrokerAdminProcessor:
     @handles(RequestCode.GET_ALL_DELAY_OFFSET, EmptyRequestHeader)
     def get_all_delay_offsets(self, _header: EmptyRequestHeader) -> Response:
         """How far the delivery of delayed messages had come, by delay level."""
+        self._store.config.refuse_unknown(DELAY_OFFSETS)
         offsets = {str(level): offset for level, offset in sorted(self._store.config.delay_offsets.items())}
         return Response(body=encode_json({"offsetTable": offsets}))
 
@@ -220,6 +236,11 @@ def _idle_figures() -> dict[str, str]:
         figures |= {f"{pool}ThreadPoolQueue{figure}": "0" for figure in ("Capacity", "HeadWaitTimeMills", "Size")}
     figures |= {f"msg{what}Total{day}": "0" for what in ("Get", "Put") for day in DAYS}
     return figures
+
+
+def disk_ratio(used: int, free: int) -> float:
+    """How full a disk is, as a broker says it: in whole hundredths, rounded up; bytes used, and free for all users."""
+    return -(-100 * used // (used + free)) / 100 if used + free else 0.0
 
 
 def _java_boolean(value: bool) -> str:

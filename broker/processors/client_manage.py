@@ -5,15 +5,16 @@ Source: remoting-protocol §3.2, §4.10, §4.18.
 
 from broker.broker_service import BrokerService
 from broker.consumers.client_registry import Member, as_connection
-from broker.consumers.subscriptions import make_filter
+from broker.consumers.subscriptions import expressions_of
+from broker.consumers.told_limits import check_heartbeat, check_subscription
 from broker.dispatcher import Request, handles
+from broker.long_work import leave_to_a_thread, parse_body
 from protocol.bodies import (
     CheckClientRequestBody,
     HeartbeatData,
     ProducerConnection,
     ProducerInfo,
     ProducerTableInfo,
-    decode_json,
     encode_json,
 )
 from protocol.codes import RequestCode, ResponseCode
@@ -31,7 +32,8 @@ class ClientManageProcessor:
     """Heartbeats, and lists of who sent them."""
 
     def __init__(self, service: BrokerService) -> None:
-        self._clients = service.clients
+        self._clients, self._commits = service.clients, service.commits
+        self._filters = service.subscriptions.filters
 
     @handles(RequestCode.HEART_BEAT, EmptyRequestHeader)
     def heart_beat(self, _header: EmptyRequestHeader, request: Request) -> Response:
@@ -39,10 +41,14 @@ class ClientManageProcessor:
 
         The answer names no features, so that clients keep sending all they have to say (remoting-protocol §4.18).
         """
-        data = decode_json(request.command.body, HeartbeatData)
+        data = parse_body(request.command.body, HeartbeatData)
+        check_heartbeat(data)
+        told = (each for consumer in data.consumer_data_set for each in consumer.subscription_data_set)
+        made = self._filters.make_all(expressions_of(told))
         language = request.command.language_code.name
-        if not self._clients.heartbeat(request.connection, data, language, request.command.version):
+        if not self._clients.heartbeat(request.connection, data, language, request.command.version, made):
             return Response(ResponseCode.SYSTEM_BUSY, "too many groups have members already")
+        self._commits.joined(request.connection, (consumer.group_name for consumer in data.consumer_data_set))
         return Response()
 
     @handles(RequestCode.UNREGISTER_CLIENT, UnregisterClientRequestHeader)
@@ -55,11 +61,12 @@ class ClientManageProcessor:
     def check_client_config(self, _header: EmptyRequestHeader, request: Request) -> Response:
         """Whether the expression of a subscription compiles; those by tags, or none at all, are not asked about."""
         body = request.command.body
-        subscription = decode_json(body, CheckClientRequestBody).subscription_data if body else None
+        subscription = parse_body(body, CheckClientRequestBody).subscription_data if body else None
         if subscription is None or is_tag_type(subscription.expression_type):
             return Response()
+        check_subscription(subscription)
         try:
-            make_filter(subscription.sub_string, subscription.expression_type)
+            self._filters.make(subscription.sub_string, subscription.expression_type)
         except FilterSyntaxError as error:
             return Response(ResponseCode.SUBSCRIPTION_PARSE_FAILED, str(error))
         return Response()
@@ -67,6 +74,7 @@ class ClientManageProcessor:
     @handles(RequestCode.GET_PRODUCER_CONNECTION_LIST, GetProducerConnectionListRequestHeader)
     def get_producer_connections(self, header: GetProducerConnectionListRequestHeader) -> Response:
         """The connections of a producer group."""
+        leave_to_a_thread(self._clients.count_of(header.producer_group))
         members = self._clients.producers(header.producer_group)
         if not members:
             return Response(ResponseCode.SYSTEM_ERROR, f"the producer group[{header.producer_group}] not exist")
@@ -75,6 +83,7 @@ class ClientManageProcessor:
     @handles(RequestCode.GET_ALL_PRODUCER_INFO, EmptyRequestHeader)
     def get_all_producers(self, _header: EmptyRequestHeader) -> Response:
         """All producer groups with their connections."""
+        leave_to_a_thread(len(self._clients))
         groups = self._clients.producer_groups()
         table = {group: [_as_producer(member) for member in groups[group]] for group in sorted(groups)}
         return Response(body=encode_json(ProducerTableInfo(table)))

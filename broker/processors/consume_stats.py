@@ -28,6 +28,7 @@ from protocol.headers import (
     QueryConsumeTimeSpanRequestHeader,
 )
 from storage.queues.queue import NO_TIMESTAMP, Queue
+from storage.store_config import GROUPS
 
 
 class ConsumeStatsProcessor:
@@ -94,6 +95,7 @@ class ConsumeStatsProcessor:
     @handles(RequestCode.GET_BROKER_CONSUME_STATS, GetConsumeStatsInBrokerHeader)
     def get_all_consume_stats(self, header: GetConsumeStatsInBrokerHeader, request: Request) -> Response:
         """How far every group is, topic by topic; only in ordered topics if asked so."""
+        self._store.config.refuse_unknown(GROUPS)
         groups_by_name = sorted(self._store.config.subscription_groups)
         topics = {group: self._service.offsets.topics_of(group) for group in groups_by_name}
         leave_to_a_thread(sum(self._count(topic) for names in topics.values() for topic in names))

@@ -8,6 +8,7 @@ from typing import Any
 
 from broker.broker_service import BrokerService
 from broker.consumers.client_registry import as_connection
+from broker.consumers.told_limits import check_group
 from broker.dispatcher import Request, handles
 from broker.long_work import leave_to_a_thread
 from broker.metadata_page import page_of
@@ -22,6 +23,7 @@ from protocol.bodies import (
 )
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Response
+from protocol.errors import StoreError
 from protocol.headers import (
     EmptyRequestHeader,
     GetAllSubscriptionGroupRequestHeader,
@@ -34,8 +36,9 @@ from protocol.headers import (
     QueryTopicsByConsumerRequestHeader,
     UpdateConsumerOffsetRequestHeader,
 )
+from storage.store_config import GROUPS, OFFSETS
 
-NO_MEMBER = f"{READ_ONLY}: offsets are taken from groups with members here alone, and {{}} has none"
+NO_MEMBER = f"{READ_ONLY}: offsets of a group are taken from its members alone, and this client did not join {{}} here"
 """Why a committed offset is refused, but for the group's name."""
 
 
@@ -46,13 +49,14 @@ class ConsumerManageProcessor:
         self._service = service
         self._store = service.store
         self._clients = service.clients
-        self._offsets = service.offsets
+        self._offsets, self._commits = service.offsets, service.commits
 
     # ------------------------------------------------------------------ members
 
     @handles(RequestCode.GET_CONSUMER_LIST_BY_GROUP, GetConsumerListByGroupRequestHeader)
     def get_consumer_list(self, header: GetConsumerListByGroupRequestHeader) -> Response:
         """The client ids of a group, by which its members share out the queues."""
+        leave_to_a_thread(self._clients.count_of(header.consumer_group))
         client_ids = sorted({member.client_id for member in self._clients.members_of(header.consumer_group)})
         if not client_ids:
             return Response(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {header.consumer_group}")
@@ -61,6 +65,7 @@ class ConsumerManageProcessor:
     @handles(RequestCode.GET_CONSUMER_CONNECTION_LIST, GetConsumerConnectionListRequestHeader)
     def get_consumer_connections(self, header: GetConsumerConnectionListRequestHeader) -> Response:
         """The connections of a group and what it subscribes to."""
+        leave_to_a_thread(self._clients.count_of(header.consumer_group))
         group = self._clients.consumer_group(header.consumer_group)
         if group is None:
             remark = f"the consumer group[{header.consumer_group}] not online"
@@ -77,6 +82,7 @@ class ConsumerManageProcessor:
     @handles(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, QueryTopicConsumeByWhoRequestHeader)
     def query_topic_consume_by_who(self, header: QueryTopicConsumeByWhoRequestHeader) -> Response:
         """The groups that consume a topic: those that committed an offset in it, and those that subscribe to it now."""
+        leave_to_a_thread(len(self._clients))
         groups = {*self._offsets.groups_of(header.topic), *self._clients.groups_subscribed_to(header.topic)}
         return Response(body=encode_json(GroupList(sorted(groups))))
 
@@ -100,6 +106,7 @@ class ConsumerManageProcessor:
     def get_all_groups(self, header: GetAllSubscriptionGroupRequestHeader) -> Response:
         """How all groups are configured, in pages for clients that ask for pages."""
         config = self._store.config
+        config.refuse_unknown(GROUPS)
         names, version = sorted(config.subscription_groups), config.subscription_groups_version
         page = page_of(names, header.group_seq, header.max_group_num, header.data_version, version)
         leave_to_a_thread(len(page))
@@ -115,6 +122,7 @@ class ConsumerManageProcessor:
         """How one group is configured."""
         group = self._store.config.subscription_groups.get(header.group)
         if group is None:
+            self._store.config.refuse_unknown(GROUPS, header.group)
             remark = f"No group in this broker. group: {header.group}"
             return Response(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
         return Response(body=encode_json(group))
@@ -123,7 +131,10 @@ class ConsumerManageProcessor:
 
     @handles(RequestCode.QUERY_CONSUMER_OFFSET, QueryConsumerOffsetRequestHeader)
     def query_consumer_offset(self, header: QueryConsumerOffsetRequestHeader) -> Response:
-        """The next offset of a group in a queue; a group new to a queue that is whole starts at 0."""
+        """The next offset of a group in a queue; a group new to a queue that is whole starts at 0.
+
+        Raises RocketLensError where it is not known, which is no answer: see `broker.dispatcher.is_better_unanswered`.
+        """
         offset = self._offsets.committed(header.consumer_group, header.topic, header.queue_id)
         if offset is not None:
             return Response(ext_fields={"offset": str(offset)})
@@ -140,30 +151,29 @@ class ConsumerManageProcessor:
     def update_consumer_offset(self, header: UpdateConsumerOffsetRequestHeader, request: Request) -> Response:
         """Remember how far a group has come, as its members tell.
 
-        A tool that writes for a group without any (cloneGroupOffset) would be told a success that no broker ever sees.
+        Consumers do not wait for the answer, and commit before their first heartbeat after a restart: that is held. Who
+        waits is a tool (cloneGroupOffset), which would be told a success that no broker ever sees.
         """
         topic = find_topic(self._store, header.topic)
         if topic is None or not 0 <= header.queue_id < topic.read_queue_nums:
             remark = f"there is no queue {header.queue_id} of topic {header.topic}"
             return Response(ResponseCode.TOPIC_NOT_EXIST, remark)
-        if not self._is_of_member(header.consumer_group, request):
-            return Response(ResponseCode.NO_PERMISSION, NO_MEMBER.format(header.consumer_group))
-        self._offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+        group, connection = header.consumer_group, request.connection
+        # What consumers tell last may come after their leave-taking.
+        if not (request.command.is_oneway or self._clients.was_member(connection, group)):
+            return Response(ResponseCode.NO_PERMISSION, NO_MEMBER.format(group))
+        check_group("consumerGroup", group)
+        if not self._commits.commit(connection, group, header.topic, header.queue_id, header.commit_offset):
+            raise self._offsets.room.spent
         return Response()
-
-    def _is_of_member(self, group: str, request: Request) -> bool:
-        """Whether an offset comes from a consumer: tools wait for the answer, and for groups without a member.
-
-        What consumers tell last may come after their leave-taking, and after a restart before their first heartbeat.
-        """
-        if request.command.is_oneway or self._clients.was_member(request.connection, group):
-            return True
-        return self._clients.consumer_group(group) is not None
 
     @handles(RequestCode.GET_ALL_CONSUMER_OFFSET, EmptyRequestHeader)
     def get_all_consumer_offsets(self, _header: EmptyRequestHeader) -> Response:
         """The committed offsets of all groups."""
-        leave_to_a_thread(len(self._store.config.consumer_offsets))
+        self._offsets.refuse_unknown()
+        if self._store.config.has_unknown_offsets:
+            raise StoreError(self._store.layout.config / OFFSETS, what="some entries are damaged")
+        leave_to_a_thread(len(self._store.config.consumer_offsets) + len(self._offsets))
         table = {
             f"{topic}@{group}": {str(queue_id): offset for queue_id, offset in offsets.items()}
             for (group, topic), offsets in self._offsets.everything().items()

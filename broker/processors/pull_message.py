@@ -4,6 +4,9 @@ Statuses and codes are a broker's (store-format §5.4, remoting-protocol §3.4),
 (remoting-protocol §3.2, §9): consumers that poll are led back into a queue's range by *no match* instead of *illegal
 offset*, which would have them wait and rebalance; and a pull whose messages all fail the filter looks on until one
 passes, since tools take the first *no match* for the end. A pull that may wait and finds nothing new is held.
+
+Where units of the queue are damaged or lost the log is searched for their messages. Meanwhile a pull brings what lies
+before them, or is answered SYSTEM_BUSY; afterwards it brings what was found, and says how many messages are lost.
 """
 
 import weakref
@@ -16,7 +19,8 @@ from broker.broker_service import BrokerService
 from broker.config import ServeOptions
 from broker.consumers.client_registry import ConsumerGroup
 from broker.consumers.group_notices import BROADCASTING
-from broker.consumers.subscriptions import make_filter
+from broker.consumers.kept_filters import KeptFilters
+from broker.consumers.told_limits import check_group
 from broker.dispatcher import Answer, Request, handles
 from broker.found_pulls import FoundPull
 from broker.long_polling import QueueKey
@@ -24,11 +28,11 @@ from broker.topic_catalog import find_topic
 from protocol.bodies import SubscriptionData
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Response
-from protocol.errors import FilterSyntaxError
+from protocol.errors import BeingSearched, FilterSyntaxError, StoreError
 from protocol.headers import PullMessageRequestHeader
 from storage.filter.base import MessageFilter
 from storage.filter.tag import is_tag_type
-from storage.get_message import GetMessageResult, GetMessageStatus, get_message
+from storage.get_message import GetMessageResult, GetMessageStatus, Lost, get_message
 from storage.message_store import Snapshot
 from storage.residency import Cold, may_wait
 from storage.store_config import TopicConfig
@@ -102,13 +106,18 @@ class PullMessageProcessor:
         try:
             topic = self._topic(header, request)
             if self._polls.is_stopping:
-                self._commit(header)
+                self._commit(header, request)
                 return self._polls.refusal()
             message_filter = self._filter(header)
+            result = self._look(snapshot, header, header.queue_offset, message_filter)
         except Refused as refused:
             return refused.response
-        result = self._look(snapshot, header, header.queue_offset, message_filter)
-        self._commit(header)
+        except BeingSearched:
+            self._commit(header, request)
+            raise
+        except StoreError as error:
+            return _busy(error)
+        self._commit(header, request)
         if (
             header.sys_flag & SUSPEND_FLAG
             and _is_nothing_new(result, header.queue_offset)
@@ -128,7 +137,12 @@ class PullMessageProcessor:
     def look_again(self, question: "HeldQuestion") -> Response | None:
         """Make a held pull again from where it stopped; None where still nothing passes its filter."""
         queue_offset = question.result.next_begin_offset
-        result = self._look(self._store.snapshot, question.header, queue_offset, question.message_filter)
+        try:
+            result = self._look(self._store.snapshot, question.header, queue_offset, question.message_filter)
+        except StoreError as error:
+            return _busy(error)
+        if question.result.lost is not None:
+            result = replace(result, lost=question.result.lost + result.lost)
         passed_over = result.status in LOOK_ON and result.next_begin_offset >= result.max_offset
         if passed_over or _is_nothing_new(result, queue_offset):
             question.result = result
@@ -137,6 +151,7 @@ class PullMessageProcessor:
 
     def _topic(self, header: PullMessageRequestHeader, request: Request) -> TopicConfig:
         """Refuse what a broker refuses: a closed group, an unknown topic, a queue that the topic does not have."""
+        check_group("consumerGroup", header.consumer_group)
         group = self._store.config.subscription_groups.get(header.consumer_group)
         if group is not None and not group.consume_enable:
             remark = f"subscription group no permission, {header.consumer_group}"
@@ -191,7 +206,7 @@ class PullMessageProcessor:
         except FilterSyntaxError as error:
             raise Refused(_unparsed(error)) from error
         if chosen is None:
-            remark = NO_FILTER_DATA + _why_no_filter(subscription)
+            remark = NO_FILTER_DATA + _why_no_filter(self._service.subscriptions.filters, subscription)
             raise Refused(Response(ResponseCode.FILTER_DATA_NOT_EXIST, remark))
         is_by_tags = is_tag_type(subscription.expression_type)
         if told is not None and told.version < sub_version and not is_by_tags:
@@ -202,30 +217,42 @@ class PullMessageProcessor:
     def _look(
         self, snapshot: Snapshot, header: PullMessageRequestHeader, queue_offset: int, message_filter: MessageFilter
     ) -> GetMessageResult:
-        """Scan until a message passes the filter, the queue ends, or it takes too long."""
+        """Scan until a message passes the filter, the queue ends, or it takes too long. Raises BeingSearched."""
         limits = limits_of(header, self._service.options)
+        result: GetMessageResult | None = None
+        lost: Lost | None = None
         for _ in range(SCANS_IN_POOL if may_wait() else SCANS_ON_LOOP):
-            result = get_message(
-                snapshot.queues,
-                snapshot.commit_log,
-                header.topic,
-                header.queue_id,
-                queue_offset,
-                *limits,
-                message_filter,
-            )
+            try:
+                result = get_message(
+                    snapshot.queues,
+                    snapshot.commit_log,
+                    header.topic,
+                    header.queue_id,
+                    queue_offset,
+                    *limits,
+                    message_filter,
+                )
+            except BeingSearched:
+                if result is None:
+                    raise
+                break
+            lost = result.lost if lost is None else lost + result.lost
             if result.status not in LOOK_ON or not queue_offset < result.next_begin_offset < result.max_offset:
                 break
             queue_offset = result.next_begin_offset
         else:
             if not may_wait():
                 raise Cold("no message of many passes the filter")
-        return result
+        assert result is not None
+        if snapshot.commit_log.unreadable and CODES[result.status] is ResponseCode.PULL_OFFSET_MOVED:
+            snapshot.commit_log.refuse_hidden_ends()
+        return result if lost is result.lost else replace(result, lost=lost)
 
-    def _commit(self, header: PullMessageRequestHeader) -> None:
+    def _commit(self, header: PullMessageRequestHeader, request: Request) -> None:
         """Remember the offset that the request commits on the way."""
         if header.sys_flag & COMMIT_OFFSET_FLAG and header.commit_offset > 0:
-            self._service.offsets.commit(header.consumer_group, header.topic, header.queue_id, header.commit_offset)
+            group, topic, queue_id = header.consumer_group, header.topic, header.queue_id
+            self._service.commits.commit(request.connection, group, topic, queue_id, header.commit_offset)
 
     def answer(self, header: PullMessageRequestHeader, topic: TopicConfig, result: GetMessageResult) -> Response:
         """What a pull is told of its result."""
@@ -241,9 +268,7 @@ class PullMessageProcessor:
             remark = f"the record at queue offset {result.next_begin_offset - 1} has {len(body)} bytes, more than fit"
             return Response(ResponseCode.PULL_RETRY_IMMEDIATELY, remark, fields)
         self._service.pulled.note(header.consumer_group, header.topic, header.queue_id, result.next_begin_offset)
-        remark = result.status.name
-        if not result.records and self._store.layout.lacks_queues:
-            remark = f"{remark}: consumequeue/ is missing, the store is served without it"
+        remark = result.status.name if result.lost is None else f"{result.status.name}: {result.lost}"
         return Response(code, remark, fields, body)
 
     def _group_sys_flag(self, consumer_group: str) -> int:
@@ -271,14 +296,19 @@ def found_fields(
     }
 
 
+def _busy(error: StoreError) -> Response:
+    """The answer where it cannot be told what the queue holds: consumers ask again some seconds later, for the same."""
+    return Response(ResponseCode.SYSTEM_BUSY, str(error))
+
+
 def _unparsed(error: FilterSyntaxError) -> Response:
     return Response(ResponseCode.SUBSCRIPTION_PARSE_FAILED, f"parse the consumer's subscription failed: {error}")
 
 
-def _why_no_filter(subscription: SubscriptionData) -> str:
+def _why_no_filter(filters: KeptFilters, subscription: SubscriptionData) -> str:
     """Where the expression of a group without a filter is wrong."""
     try:
-        make_filter(subscription.sub_string, subscription.expression_type)
+        filters.make(subscription.sub_string, subscription.expression_type)
     except FilterSyntaxError as error:
         return f": {error}"
     return ""

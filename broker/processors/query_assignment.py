@@ -10,12 +10,12 @@ from broker.broker_service import BrokerService
 from broker.consumers.group_notices import BROADCASTING
 from broker.consumers.queue_allocation import STRATEGIES
 from broker.dispatcher import Request, handles
+from broker.long_work import leave_to_a_thread, parse_body
 from protocol.bodies import (
     MessageQueue,
     MessageQueueAssignment,
     QueryAssignmentRequestBody,
     QueryAssignmentResponseBody,
-    decode_json,
     encode_json,
 )
 from protocol.codes import RequestCode
@@ -32,7 +32,8 @@ class QueryAssignmentProcessor:
     @handles(RequestCode.QUERY_ASSIGNMENT, EmptyRequestHeader)
     def query_assignment(self, _header: EmptyRequestHeader, request: Request) -> Response:
         """The queues that a client is to pull from; without a list it keeps those that it has."""
-        body = decode_json(request.command.body, QueryAssignmentRequestBody)
+        body = parse_body(request.command.body, QueryAssignmentRequestBody)
+        leave_to_a_thread(self._service.clients.count_of(body.consumer_group))
         queues = self._share(body)
         if queues is None:
             return Response(body=encode_json(QueryAssignmentResponseBody()))

@@ -17,18 +17,19 @@ from broker.broker_service import BrokerService
 from broker.dispatcher import Request, handles
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Command, Response, ext_fields_of
-from protocol.errors import BadHeader
+from protocol.errors import BadHeader, StoreError
 from protocol.headers import QueryMessageRequestHeader, ViewMessageRequestHeader
-from protocol.message import HostAddress, with_store_host, without_property
+from protocol.message import HostAddress, decode_message, with_store_host, without_property
 from protocol.message_id import MessageId, decode_message_id, is_offset_message_id_candidate
 from protocol.properties import UNIQ_KEY
-from storage.life.message_copies import copy_topics, query_with_copies
+from storage.life.message_copies import copy_topics, is_known_by, query_with_copies
 from storage.lookup_call import KeyKind, KeyQuery
 from storage.message_store import MessageStore, QueryAnswer
 from storage.residency import Cold, may_wait
 
 NOT_FOUND = "can not find message, maybe time range not correct"
 NOT_FOUND_BY_OFFSET = "can not find message by the offset"
+OTHER_TOPIC = "The topic does not match the message"
 
 MAXIMUM_BY_KEY = 64
 """Messages of one answer, as a broker caps them (maxMsgsNumBatch)."""
@@ -70,12 +71,18 @@ class QueryMessageProcessor:
 
     @handles(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageRequestHeader)
     def view_message_by_id(self, header: ViewMessageRequestHeader, request: Request) -> Response:
-        """The one record that starts at a physical offset, byte for byte; else why none starts there."""
+        """The one record that starts at a physical offset, byte for byte; else why none starts there.
+
+        A request that names a topic gets no record of another one, as from a broker 5.5.1; a record that waits or was
+        retried is known by its first topic too, one of light queues by theirs.
+        """
         record = self._store.record_at(header.offset)
         if record is None:
             reason = self._store.explain_absence(header.offset)
             remark = _cut(f"{NOT_FOUND_BY_OFFSET}, {header.offset}: {reason}")
             return Response(ResponseCode.SYSTEM_ERROR, remark)
+        if header.topic and not _is_called(record, header.topic, request.command):
+            return Response(ResponseCode.NO_PERMISSION, OTHER_TOPIC)
         if len(record) > self._body_limit:
             return self._too_long(header.offset, len(record))
         if self._rewrite:
@@ -141,11 +148,10 @@ class QueryMessageProcessor:
 
     def _query_in_namespace(self, query: KeyQuery, request: Request) -> QueryAnswer | None:
         """Ask again for the topic that a client means which leaves wrapping to the server (remoting-protocol §7)."""
-        fields = ext_fields_of(request.command)
-        namespace = fields.get("ns")
-        if not namespace or fields.get("nsd", "").lower() != "true" or query.topic.startswith(f"{namespace}%"):
+        topic = _in_namespace(query.topic, request.command)
+        if topic is None:
             return None
-        answer = self._searched(msgspec.structs.replace(query, topic=f"{namespace}%{query.topic}"))
+        answer = self._searched(msgspec.structs.replace(query, topic=topic))
         return answer if answer.records else None
 
     def _record_of_offset_id(self, message_id: MessageId, request: Request) -> bytes | memoryview | None:
@@ -180,7 +186,29 @@ def explain_nothing(store: MessageStore, topic: str, answer: QueryAnswer) -> str
     sentence = answer.search.sentence()
     if store.layout.lacks_queues:
         return f"consumequeue/ is missing, the store is served without it; {sentence}"
-    return sentence if store.queues.queue_ids(topic) else f"this store has no queue of topic {topic}; {sentence}"
+    try:
+        ids = store.queues.queue_ids(topic)
+    except StoreError as error:
+        return f"{error}; {sentence}"
+    return sentence if ids else f"this store has no queue of topic {topic}; {sentence}"
+
+
+def _is_called(record: bytes | memoryview, topic: str, command: Command) -> bool:
+    """Whether a record may be what a request means that names a topic; white space names none."""
+    message = decode_message(record, check_crc=False)
+    if is_known_by(message, topic) or not topic.strip():
+        return True
+    wrapped = _in_namespace(topic, command)
+    return wrapped is not None and is_known_by(message, wrapped)
+
+
+def _in_namespace(topic: str, command: Command) -> str | None:
+    """The topic that a client means which leaves wrapping to the server; None for a client that does not."""
+    fields = ext_fields_of(command)
+    namespace = fields.get("ns")
+    if not namespace or fields.get("nsd", "").lower() != "true" or topic.startswith(f"{namespace}%"):
+        return None
+    return f"{namespace}%{topic}"
 
 
 def _key_query(header: QueryMessageRequestHeader, maximum_bytes: int) -> KeyQuery:

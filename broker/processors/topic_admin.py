@@ -39,7 +39,7 @@ from protocol.headers import (
 )
 from storage.consume_queue_ext import ConsumeQueueExtUnit
 from storage.filter.base import MessageFilter
-from storage.queues.queue import NO_TIMESTAMP, BoundaryType, ConsumeQueueEntry
+from storage.queues.queue import NO_TIMESTAMP, BoundaryType, ConsumeQueueEntry, Queue
 from storage.store_config import DataVersion
 
 ENTRIES_LIMIT = 16_384
@@ -69,8 +69,13 @@ class TopicAdminProcessor:
         ]
         return Response(body=encode_json(TopicStatsTable(message_queue_map(offsets))))
 
+    def _queue(self, topic: str, queue_id: int) -> Queue | None:
+        """A queue whose first and last offset are asked for; StoreError where it is not known which they are."""
+        self._store.commit_log.refuse_hidden_ends()
+        return self._store.queues.queue(topic, queue_id)
+
     def _offsets(self, topic: str, queue_id: int) -> TopicOffset:
-        queue = self._store.queues.queue(topic, queue_id)
+        queue = self._queue(topic, queue_id)
         if queue is None:
             return TopicOffset(last_update_timestamp=0, max_offset=0, min_offset=0)
         last = queue.store_timestamp_at(queue.max_offset - 1) if queue.max_offset else 0
@@ -110,19 +115,19 @@ class TopicAdminProcessor:
     @handles(RequestCode.GET_MAX_OFFSET, GetMaxOffsetRequestHeader)
     def get_max_offset(self, header: GetMaxOffsetRequestHeader) -> Response:
         """The offset that the next message of a queue would get."""
-        queue = self._store.queues.queue(header.topic, header.queue_id)
+        queue = self._queue(header.topic, header.queue_id)
         return _offset(0 if queue is None else queue.max_offset)
 
     @handles(RequestCode.GET_MIN_OFFSET, GetMinOffsetRequestHeader)
     def get_min_offset(self, header: GetMinOffsetRequestHeader) -> Response:
         """The offset of the first message of a queue that is still there."""
-        queue = self._store.queues.queue(header.topic, header.queue_id)
+        queue = self._queue(header.topic, header.queue_id)
         return _offset(0 if queue is None else queue.min_offset)
 
     @handles(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, SearchOffsetRequestHeader)
     def search_offset(self, header: SearchOffsetRequestHeader) -> Response:
         """The first message at a time or after it, or the last at that time or before it."""
-        queue = self._store.queues.queue(header.topic, header.queue_id)
+        queue = self._queue(header.topic, header.queue_id)
         if queue is None:
             return _offset(0)
         return _offset(queue.offset_by_timestamp(header.timestamp, BoundaryType[header.boundary_type.name]))
@@ -130,7 +135,7 @@ class TopicAdminProcessor:
     @handles(RequestCode.GET_EARLIEST_MSG_STORETIME, GetEarliestMsgStoretimeRequestHeader)
     def get_earliest_store_timestamp(self, header: GetEarliestMsgStoretimeRequestHeader) -> Response:
         """When the first message of a queue that is still there was stored, −1 for an empty queue."""
-        queue = self._store.queues.queue(header.topic, header.queue_id)
+        queue = self._queue(header.topic, header.queue_id)
         timestamp = NO_TIMESTAMP if queue is None else queue.store_timestamp_at(queue.min_offset)
         return Response(ext_fields={"timestamp": str(timestamp)})
 
@@ -156,6 +161,8 @@ class TopicAdminProcessor:
         )
         # A broker sends no body when there is nothing from this index on, which no client survives.
         remark = None if entries else f"Index {header.index} of {header.queue_id}@{header.topic} is not exist!"
+        if count and not entries and queue.min_offset <= header.index:
+            remark = f"{remark} Its unit is lost; pulls bring what the log has of its message."
         return Response(remark=remark, body=encode_json(body))
 
     def _subscription(

@@ -3,6 +3,7 @@
 A secret is known to its account alone: it is in no log, no error and no `repr`.
 """
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntFlag
@@ -13,8 +14,13 @@ from broker.security.address_patterns import Matches, parse_address_pattern
 from broker.security.watched_files import Watched
 from protocol.errors import ConfigError
 
+logger = logging.getLogger(__name__)
+
 SHORTEST_KEY = 7
 """Characters of an access key and of a secret key, as in RocketMQ."""
+
+SETTLE_SECONDS = 2.0
+"""For how long a file of accounts must have been left alone before it counts: half of one is a file too."""
 
 RETRY_PREFIX = "%RETRY%"
 """A group is named by its retry topic where topics and groups share a table."""
@@ -40,10 +46,7 @@ WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """One access key. `permissions` are by topic, and by retry topic for groups; the defaults hold for all others.
-
-    `is_unbounded`: an administrator of whom no permissions are listed may do anything.
-    """
+    """One access key. `permissions` are by topic, and by retry topic for groups; the defaults hold for all others."""
 
     access_key: str
     secret_key: bytes = field(repr=False)
@@ -55,13 +58,21 @@ class Account:
 
     @property
     def is_unbounded(self) -> bool:
-        """Whether nothing is denied to this account."""
-        return self.is_admin and not self.permissions
+        """Whether nothing is denied to this account: an administrator with all rights by default and no exceptions.
+
+        Only what the file says in so many words gives rights: a list that is missing may have been cut off.
+        """
+        is_open = self.default_topic == Permission.ANY == self.default_group
+        return self.is_admin and is_open and not self.permissions
+
+    @property
+    def has_no_resource(self) -> bool:
+        """Whether this is an administrator without a right to any topic or group."""
+        rights = (self.default_topic, self.default_group, *self.permissions.values())
+        return self.is_admin and not any(rights)
 
     def permits(self, resource: str, needed: Permission) -> bool:
         """Whether one of the needed rights to a topic, or to a group by its retry topic, is given."""
-        if self.is_unbounded:
-            return True
         default = self.default_group if resource.startswith(RETRY_PREFIX) else self.default_topic
         return bool(self.permissions.get(resource, default) & needed)
 
@@ -79,8 +90,8 @@ class Accounts:
 
 
 def watched_accounts(path: Path) -> Watched[Accounts]:
-    """The accounts of a file, read anew when it changes. Raises `ConfigError`."""
-    return Watched(f"accounts in {path}", [path], lambda: load_accounts(path))
+    """The accounts of a file, read anew when it has changed and was left alone. Raises `ConfigError`."""
+    return Watched(f"accounts in {path}", [path], lambda: load_accounts(path), SETTLE_SECONDS)
 
 
 def load_accounts(path: Path) -> Accounts:
@@ -89,18 +100,28 @@ def load_accounts(path: Path) -> Accounts:
     import yaml
 
     try:
-        content = yaml.safe_load(path.read_bytes())
+        text = path.read_bytes()
     except OSError as error:
         raise ConfigError(f"--acl {path}: {error.strerror}") from error
+    if not text.endswith(b"\n"):
+        raise ConfigError(f"--acl {path}: does not end in a newline, so it may be only the first part of a file")
+    try:
+        accounts = _accounts_of(yaml.safe_load(text))
+    except ConfigError as error:
+        raise ConfigError(f"--acl {path}: {error}") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         place = getattr(error, "problem_mark", None)
         line = f" in line {place.line + 1}" if place is not None else ""
         # Not the error itself: it quotes the text around the place.
         raise ConfigError(f"--acl {path}: no YAML{line}") from None
-    try:
-        return _accounts_of(content)
-    except ConfigError as error:
-        raise ConfigError(f"--acl {path}: {error}") from None
+    for access_key in sorted(key for key, each in accounts.by_access_key.items() if each.has_no_resource):
+        logger.warning(
+            "--acl %s: administrator %s has a right to no topic and no group; where all are meant, write "
+            "defaultTopicPerm: PUB|SUB and defaultGroupPerm: PUB|SUB",
+            path,
+            access_key,
+        )
+    return accounts
 
 
 def _accounts_of(content: Any) -> Accounts:

@@ -8,8 +8,9 @@ a topic or a group needs a right to it, and one that tells about all of them an 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeAlias
 
+from broker.long_work import parse_body
 from broker.security.accounts import RETRY_PREFIX, Permission
-from protocol.bodies import CheckClientRequestBody, HeartbeatData, LockBatchRequestBody, decode_json
+from protocol.bodies import CheckClientRequestBody, HeartbeatData, LockBatchRequestBody
 from protocol.bodies import QueryAssignmentRequestBody as AssignmentBody
 from protocol.codes import RequestCode as Code
 
@@ -45,7 +46,7 @@ FIELDS: dict[int, tuple[tuple[str, bool, Permission], ...]] = {
     Code.GET_MIN_OFFSET: (("topic", False, SUB),),
     Code.GET_EARLIEST_MSG_STORETIME: (("topic", False, SUB),),
     Code.QUERY_CONSUME_QUEUE: (("topic", False, SUB), ("consumerGroup", True, SUB)),
-    Code.GET_TOPIC_STATS_INFO: (("topic", False, ANY),),
+    Code.GET_TOPIC_STATS_INFO: (("topic", False, SUB),),
     Code.GET_TOPIC_CONFIG: (("topic", False, ANY),),
     Code.QUERY_TOPIC_CONSUME_BY_WHO: (("topic", False, SUB),),
     Code.QUERY_CONSUME_TIME_SPAN: (("topic", False, SUB), ("group", True, SUB)),
@@ -95,24 +96,24 @@ def needs_of(code: int, fields: Fields, body: bytes) -> Needs:
 
 def _heartbeat(body: bytes) -> list[str]:
     resources = []
-    for consumer in decode_json(body, HeartbeatData).consumer_data_set:
+    for consumer in parse_body(body, HeartbeatData).consumer_data_set:
         resources.append(group_resource(consumer.group_name))
         resources += [subscription.topic for subscription in consumer.subscription_data_set]
     return resources
 
 
 def _check_client(body: bytes) -> list[str]:
-    subscription = decode_json(body, CheckClientRequestBody).subscription_data if body else None
+    subscription = parse_body(body, CheckClientRequestBody).subscription_data if body else None
     return [] if subscription is None else [subscription.topic]
 
 
 def _lock(body: bytes) -> list[str]:
-    told = decode_json(body, LockBatchRequestBody)
+    told = parse_body(body, LockBatchRequestBody)
     return [group_resource(told.consumer_group), *(queue.topic for queue in told.mq_set)]
 
 
 def _assignment(body: bytes) -> list[str]:
-    told = decode_json(body, AssignmentBody)
+    told = parse_body(body, AssignmentBody)
     return [told.topic, group_resource(told.consumer_group)]
 
 

@@ -1,16 +1,20 @@
 """The HTTP port: uvicorn in the server's own event loop, and bounds on what its clients can cost.
 
 uvicorn waits without end for a request that comes byte by byte, and for a client that does not read. Here a request
-and its answer have :data:`REQUEST_SECONDS` together, and there are :data:`CONNECTIONS` connections at most.
+and its answer have :data:`REQUEST_SECONDS` together, and there are :data:`CONNECTIONS` connections at most. When there
+are so many, the connection is closed that has kept us waiting longest, for a request or for its answer to be read, so
+that a probe of our health finds room whatever others send. Only where all are being answered a new one is refused.
 """
 
 import asyncio
 import contextlib
+import itertools
 from collections.abc import Generator, Sequence
 from typing import Any, Final
 
+import h11
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from broker.listeners import Listener, listen
 from broker.web.site import Site
@@ -21,10 +25,25 @@ REQUEST_SECONDS: Final = 20.0
 CONNECTIONS: Final = 64
 
 HEADER_BYTES: Final = 16 * 1024
-"""Bytes of a request line and its headers; more are answered 400."""
+"""Bytes of a request line and its headers, in one piece or many; more are answered 400."""
+
+_PLACES = itertools.count(1)
+"""In which order connections began to wait for their clients; a loop's clock is too coarse for that."""
 
 IDLE_SECONDS: Final = 5
 STOP_SECONDS: Final = 1
+
+
+class BoundedRequests(h11.Connection):
+    """Reads requests as h11 does, which by itself bounds only what is not complete yet."""
+
+    def next_event(self) -> Any:
+        """Return what comes next. Raises `h11.RemoteProtocolError` for what is no request, or too long a one."""
+        before = len(self.trailing_data[0])
+        event = super().next_event()
+        if isinstance(event, h11.Request) and before - len(self.trailing_data[0]) > HEADER_BYTES:
+            raise h11.RemoteProtocolError(f"more than {HEADER_BYTES} bytes of headers", error_status_hint=400)
+        return event
 
 
 class BoundedProtocol(H11Protocol):
@@ -32,12 +51,33 @@ class BoundedProtocol(H11Protocol):
 
     _deadline: asyncio.TimerHandle | None = None
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Take what uvicorn makes a protocol of."""
+        super().__init__(*args, **kwargs)
+        self.conn = BoundedRequests(h11.SERVER, HEADER_BYTES)
+        self._place = 0
+
+    @property
+    def waits_for_client(self) -> bool:
+        """Whether the client is to go on: to send a whole request, or to read its answer."""
+        cycle: RequestResponseCycle | None = self.cycle
+        return cycle is None or cycle.response_complete or self.flow.write_paused
+
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take over a connection, unless there are too many."""
+        """Take over a connection, unless there are too many at work."""
         if len(self.connections) >= CONNECTIONS:
-            transport.abort()
+            (self._slowest() or transport).abort()
         super().connection_made(transport)
         self._begin()
+
+    def _slowest(self) -> asyncio.Transport | None:
+        """Count out the connection whose client has kept us waiting longest; None where none does."""
+        waiting = [each for each in self.connections if isinstance(each, BoundedProtocol) and each.waits_for_client]
+        slowest = min(waiting, key=lambda each: each._place, default=None)
+        if slowest is None:
+            return None
+        self.connections.discard(slowest)
+        return slowest.transport
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the connection."""
@@ -52,6 +92,7 @@ class BoundedProtocol(H11Protocol):
         super().on_response_complete()
 
     def _begin(self) -> None:
+        self._place = next(_PLACES)
         self._deadline = self.loop.call_later(REQUEST_SECONDS, self.transport.abort)
 
     def _end(self) -> None:
@@ -84,7 +125,6 @@ class WebPort:
             "access_log": False,
             "proxy_headers": False,
             "server_header": False,
-            "h11_max_incomplete_event_size": HEADER_BYTES,
             "timeout_keep_alive": IDLE_SECONDS,
             "timeout_graceful_shutdown": STOP_SECONDS,
         }

@@ -1,6 +1,7 @@
 """What the HTTP port answers: `/metrics`, `/healthz`, `/readyz`, and where there is one the API and the page.
 
-GET and HEAD alone, never a traceback.
+GET and HEAD alone, never a traceback. Whoever asks for figures has to name a host that is ours, as for the page: a page
+of somebody else's must not read them. Health is told under any name, since probes name whatever they please.
 """
 
 import asyncio
@@ -14,6 +15,8 @@ from starlette.routing import BaseRoute, Mount, Route
 
 from broker.lookup_pool import LookupPool
 from broker.metrics.metrics_rows import MetricsRows
+from broker.web.api.access import Access
+from broker.web.api.errors import ApiError
 
 if TYPE_CHECKING:
     from broker.web.api.application import Api
@@ -33,6 +36,7 @@ class Site:
     def __init__(self, rows: MetricsRows, render: Render, api: "Api | None" = None) -> None:
         self._rows, self._render = rows, render
         self.api = api
+        self._access = Access() if api is None else api.access
         self._pool = LookupPool(1)
         self._rendering: dict[str, asyncio.Future[tuple[bytes, str]]] = {}
         self.is_stopping = False
@@ -63,6 +67,10 @@ class Site:
 
     async def metrics(self, request: Request) -> Response:
         """All figures, in the form that the client asks for; who asks meanwhile is told the same."""
+        try:
+            self._access.check_host(request.headers.get("host", ""))
+        except ApiError as error:
+            return PlainTextResponse(f"{error}\n", error.status, NO_STORE)
         accept = "openmetrics" if "application/openmetrics-text" in request.headers.get("accept", "") else ""
         future = self._rendering.get(accept)
         if future is None:

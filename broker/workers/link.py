@@ -6,7 +6,9 @@ clients, and what groups subscribe to.
 """
 
 import asyncio
+import logging
 import os
+import reprlib
 import socket
 import struct
 from collections.abc import Callable
@@ -15,7 +17,13 @@ from typing import Any, cast
 
 import msgpack
 
+from protocol.errors import RocketLensError
+
+logger = logging.getLogger(__name__)
+
 LONGEST_MESSAGE = 2**31 - 1
+"""Bytes of a message that the other end takes."""
+
 PEER_CREDENTIALS = struct.Struct("3i")
 
 
@@ -27,7 +35,7 @@ class Kind(IntEnum):
     LOST = 2
     """connection"""
     COMMIT = 3
-    """group, topic, queue id, offset"""
+    """connection, local host and port, peer host and port, group, topic, queue id, offset"""
     REPLY = 4
     """connection, remark, then the fields of a `Command` that answers a request of ours"""
     PULLED = 5
@@ -40,6 +48,24 @@ class Kind(IntEnum):
     """name, consume type, message model, where to begin, JSON of the subscriptions"""
     GONE = 14
     """name"""
+
+
+class Unsendable(RocketLensError):
+    """A message has something in it that cannot be handed to another worker."""
+
+
+def pack(*message: Any) -> bytes:
+    """The bytes of a message. Raises `Unsendable`, so that what is wrong with one request concerns no other.
+
+    Texts may hold lone surrogates, of a file's name perhaps; integers are Java's, of 64 bits at most.
+    """
+    try:
+        packed: bytes = msgpack.packb(message, unicode_errors="surrogatepass")
+    except (OverflowError, TypeError, ValueError) as error:
+        raise Unsendable(f"this cannot be handed to another worker process: {error}") from error
+    if len(packed) > LONGEST_MESSAGE:
+        raise Unsendable(f"{len(packed)} bytes are more than can be handed to another worker process")
+    return packed
 
 
 def make_listening_socket() -> socket.socket:
@@ -58,11 +84,14 @@ def is_ours(connection: socket.socket) -> bool:
 
 
 class Link(asyncio.Protocol):
-    """One end of a connection between two workers; `take` gets each message."""
+    """One end of a connection between two workers; `take` gets each message.
+
+    No message can end it: one that cannot be sent, or that `take` fails at, is logged and left out.
+    """
 
     def __init__(self, take: Callable[["Link", list[Any]], None], lost: Callable[["Link"], None]) -> None:
         self._take, self._lost = take, lost
-        self._unpacker = msgpack.Unpacker(max_buffer_size=LONGEST_MESSAGE)
+        self._unpacker = msgpack.Unpacker(max_buffer_size=LONGEST_MESSAGE, unicode_errors="surrogatepass")
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -78,12 +107,22 @@ class Link(asyncio.Protocol):
         """Hand on what is complete."""
         self._unpacker.feed(data)
         for message in self._unpacker:
-            self._take(self, message)
+            try:
+                self._take(self, message)
+            except Exception:
+                logger.exception("a message of another worker could not be taken up: %s", reprlib.repr(message))
 
     def send(self, *message: Any) -> None:
-        """Send a message, unless the other end is gone."""
+        """Send what needs no answer, unless the other end is gone."""
+        try:
+            self.write(pack(*message))
+        except Unsendable:
+            logger.exception("another worker was not told: %s", reprlib.repr(message))
+
+    def write(self, packed: bytes) -> None:
+        """Send a message that `pack` made, unless the other end is gone."""
         if self._transport is not None:
-            self._transport.write(msgpack.packb(message))
+            self._transport.write(packed)
 
     def close(self) -> None:
         """Send what was told to be sent, then close."""

@@ -10,22 +10,24 @@ import itertools
 import logging
 import socket
 import threading
-from typing import TYPE_CHECKING, Any
+from collections import deque
+from functools import partial
+from typing import Any
 
 from broker.broker_service import BrokerService
 from broker.consumers.client_registry import EXPIRY_SECONDS, ClientRegistry, ConsumerGroup
-from broker.consumers.consumer_offsets import ConsumerOffsets
-from broker.consumers.subscriptions import told_filters
+from broker.consumers.kept_filters import KeptFilters
+from broker.consumers.member_commits import MemberCommits
+from broker.consumers.subscriptions import expressions_of, told_filters
 from broker.dispatcher import Answer, ClientConnection, Request
-from broker.workers.link import Kind, Link, is_ours
+from broker.long_work import LongParse, parse_body
+from broker.lookup_pool import LookupPool
+from broker.workers.link import Kind, Link, is_ours, pack
 from broker.workers.owner import as_fields
-from protocol.bodies import SubscriptionData, decode_json
+from protocol.bodies import SubscriptionData
 from protocol.codes import RequestCode
 from protocol.command import Command, Response
 from protocol.headers import EmptyRequestHeader
-
-if TYPE_CHECKING:
-    from storage.message_store import MessageStore
 
 logger = logging.getLogger(__name__)
 
@@ -67,6 +69,8 @@ class CopiedRegistry(ClientRegistry):
 
     def __init__(self) -> None:
         super().__init__()
+        self.filters = KeptFilters()
+        """Where filters are made, for all clients of this worker."""
         self._copies: dict[str, ConsumerGroup] = {}
         self._doubtful: set[str] = set()
 
@@ -80,14 +84,25 @@ class CopiedRegistry(ClientRegistry):
         return self._copies.get(name)
 
     def put(self, name: str, consume_type: str, message_model: str, consume_from_where: str, told: bytes) -> None:
-        """Take over what worker 0 tells of a group."""
-        subscriptions = decode_json(told, list[SubscriptionData])
+        """Take over what worker 0 tells of a group. Raises `LongParse` on an event loop that has no time for it."""
+        self.take(self.read(name, consume_type, message_model, consume_from_where, told))
+
+    def read(
+        self, name: str, consume_type: str, message_model: str, consume_from_where: str, told: bytes
+    ) -> ConsumerGroup:
+        """The group of which worker 0 tells; on any thread."""
+        subscriptions = parse_body(told, list[SubscriptionData])
+        made = self.filters.make_all(expressions_of(subscriptions), is_trusted=True)
         known = self._copies.get(name)
         group = ConsumerGroup(name, consume_type, message_model, consume_from_where)
         group.subscriptions = {subscription.topic: subscription for subscription in subscriptions}
-        group.filters = told_filters(known.filters if known is not None else {}, subscriptions)
-        self._copies[name] = group
-        self._doubtful.discard(name)
+        group.filters = told_filters(known.filters if known is not None else {}, subscriptions, made)
+        return group
+
+    def take(self, group: ConsumerGroup) -> None:
+        """Know a group as `read` has returned it."""
+        self._copies[group.name] = group
+        self._doubtful.discard(group.name)
         self.changes += 1
 
     def drop(self, name: str) -> None:
@@ -106,17 +121,18 @@ class CopiedRegistry(ClientRegistry):
         self._doubtful = set()
 
 
-class ForwardedOffsets(ConsumerOffsets):
-    """Offsets that come with pulls go to worker 0."""
+class ForwardedCommits(MemberCommits):
+    """Offsets that come with pulls go to worker 0, which knows who is in what group."""
 
-    def __init__(self, store: "MessageStore", member: "Member") -> None:
-        super().__init__(store)
+    def __init__(self, service: BrokerService, member: "Member") -> None:
+        super().__init__(service.clients, lambda: service.offsets)
         self._member = member
 
-    def commit(self, group: str, topic: str, queue_id: int, offset: int, *, is_new: bool = True) -> None:
-        """Have worker 0 remember an offset; on any thread."""
+    def commit(self, connection: ClientConnection, group: str, topic: str, queue_id: int, offset: int) -> bool:
+        """Have worker 0 take over an offset, as far as it has room; on any thread."""
         if offset >= 0:
-            self._member.tell(Kind.COMMIT, group, topic, queue_id, offset)
+            self._member.commit(connection, group, topic, queue_id, offset)
+        return True
 
 
 class Member:
@@ -125,6 +141,12 @@ class Member:
     def __init__(self, service: BrokerService, name: bytes | str) -> None:
         """`name` of worker 0's socket."""
         self._clients, self._pulled = service.clients, service.pulled
+        if isinstance(self._clients, CopiedRegistry):
+            self._clients.filters = service.subscriptions.filters
+        self._told: deque[tuple[int, list[Any]]] = deque()
+        self._reader = LookupPool(1, "groups")
+        self._is_reading = False
+        self._room = service.budget.room("heartbeats", 2)
         self._name = name
         self._link: Link | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -132,8 +154,8 @@ class Member:
         self._numbers = itertools.count(1)
         self._keys: dict[ClientConnection, int] = {}
         self._connections: dict[int, ClientConnection] = {}
-        self._heartbeats: dict[int, list[Any]] = {}
-        self._asked: dict[int, tuple[asyncio.Future[Response], list[Any]]] = {}
+        self._heartbeats: dict[int, bytes] = {}
+        self._asked: dict[int, tuple[asyncio.Future[Response], bytes]] = {}
         self._is_stopping = False
         self._teller: asyncio.TimerHandle | None = None
         self._connecting: asyncio.Task[None] | None = None
@@ -151,31 +173,55 @@ class Member:
             self._teller.cancel()
         if self._connecting is not None:
             self._connecting.cancel()
+        self._reader.close()
         if self._link is not None:
             self._link.close()
 
     def forward(self, _header: EmptyRequestHeader, request: Request) -> Answer:
-        """Have worker 0 answer a request."""
+        """Have worker 0 answer a request. Raises `Unsendable`; then worker 0 hears nothing of it."""
         assert self._loop is not None
         number, connection, command = next(self._numbers), request.connection, request.command
         key = self._key_of(connection)
-        message = [int(Kind.REQUEST), number, key, connection.local_address, connection.peer_address]
-        message.append(as_fields(command))
+        rest = key, connection.local_address, connection.peer_address, as_fields(command)
+        message = pack(Kind.REQUEST, number, *rest)
         if command.code == RequestCode.HEART_BEAT:
-            self._heartbeats[key] = message
+            # The answer to a heartbeat of long ago concerns nobody.
+            self._keep_heartbeat(key, pack(Kind.REQUEST, 0, *rest))
         future: asyncio.Future[Response] = self._loop.create_future()
         self._asked[number] = future, message
         future.add_done_callback(lambda _done: self._asked.pop(number, None))
         if self._link is not None:
-            self._link.send(*message)
+            self._link.write(message)
         return future
+
+    def commit(self, connection: ClientConnection, *commit: Any) -> None:
+        """Hand worker 0 what a client commits; on any thread. Lost when worker 0 is just being replaced."""
+        if self._loop is None:
+            return
+        if threading.get_ident() != self._thread:
+            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+                self._loop.call_soon_threadsafe(self.commit, connection, *commit)
+        elif connection.is_open:
+            addresses = connection.local_address, connection.peer_address
+            self.tell(Kind.COMMIT, self._key_of(connection), *addresses, *commit)
+
+    def _keep_heartbeat(self, key: int, message: bytes) -> None:
+        """Remember what to tell a new worker 0; without room for it the client will tell that itself."""
+        self._forget_heartbeat(key)
+        if self._room.take(len(message)):
+            self._heartbeats[key] = message
+
+    def _forget_heartbeat(self, key: int) -> None:
+        message = self._heartbeats.pop(key, None)
+        if message is not None:
+            self._room.give_back(len(message))
 
     def connection_lost(self, connection: ClientConnection) -> None:
         """Tell worker 0 that a client is gone, if it knows him."""
         key = self._keys.pop(connection, None)
         if key is not None:
             del self._connections[key]
-            self._heartbeats.pop(key, None)
+            self._forget_heartbeat(key)
             self.tell(Kind.LOST, key)
 
     def replied(self, connection: ClientConnection, command: Command) -> None:
@@ -239,10 +285,9 @@ class Member:
             assert self._loop is not None
             self._loop.call_later(EXPIRY_SECONDS, self._clients.drop_doubtful)
         for message in self._heartbeats.values():
-            # The answer to a heartbeat of long ago concerns nobody.
-            self._link.send(message[0], 0, *message[2:])
+            self._link.write(message)
         for _, message in list(self._asked.values()):
-            self._link.send(*message)
+            self._link.write(message)
 
     def _lost(self, _link: Link) -> None:
         self._link = None
@@ -260,8 +305,30 @@ class Member:
             connection = self._connections.get(rest[0])
             if connection is not None:
                 connection.push(rest[1])
-        elif isinstance(self._clients, CopiedRegistry):
-            if kind == Kind.GROUP:
-                self._clients.put(*rest)
-            elif kind == Kind.GONE:
-                self._clients.drop(rest[0])
+        elif kind in (Kind.GROUP, Kind.GONE):
+            self._told.append((kind, rest))
+            if not self._is_reading:
+                self._take_groups(self._clients)
+
+    def _take_groups(self, clients: ClientRegistry) -> None:
+        """Take over what was told of groups, in order; what is long to read is read on a thread first."""
+        while self._told and isinstance(clients, CopiedRegistry):
+            kind, rest = self._told[0]
+            if kind == Kind.GONE:
+                clients.drop(rest[0])
+            else:
+                try:
+                    clients.put(*rest)
+                except LongParse:
+                    self._is_reading = True
+                    reading = self._reader.run(None, partial(clients.read, *rest))
+                    reading.add_done_callback(partial(self._read, clients))
+                    return
+            self._told.popleft()
+
+    def _read(self, clients: CopiedRegistry, done: "asyncio.Future[ConsumerGroup]") -> None:
+        self._is_reading = False
+        self._told.popleft()
+        if not done.cancelled():
+            clients.take(done.result())
+        self._take_groups(clients)

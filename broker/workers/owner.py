@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import logging
 import socket
+import threading
 from typing import Any
 
 import msgspec
@@ -11,8 +12,9 @@ import msgspec
 from broker.broker_service import BrokerService, build_processors
 from broker.config import Endpoint
 from broker.consumers.client_registry import ConsumerGroup
+from broker.deferred import Outcome
 from broker.dispatcher import Answer, Dispatcher
-from broker.workers.link import Kind, Link, is_ours
+from broker.workers.link import Kind, Link, is_ours, pack
 from protocol.bodies import encode_json
 from protocol.command import Command, Response
 from storage.residency import Cold
@@ -41,18 +43,20 @@ class Owner:
         self._service, self._listening = service, listening
         # Signatures were checked where the client is connected.
         self._dispatcher = Dispatcher(build_processors(service), 1)
+        self._dispatcher.body_limit = service.options.limits.body_bytes
         self._connections: dict[Link, dict[int, RemoteConnection]] = {}
         self._told: dict[str, tuple[Any, ...]] = {}
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Future[Any]] = set()
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0
 
     async def start(self) -> None:
         """Hear the others from now on."""
-        self._loop = asyncio.get_running_loop()
+        self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         clients = self._service.clients
         clients.on_change = self._group_changed
-        clients.on_heard = self._tell
+        clients.on_heard = self._heard
         self._server = await self._loop.create_unix_server(self._greet, sock=self._listening)
 
     def stop(self) -> None:
@@ -84,9 +88,13 @@ class Owner:
         """Do what a worker asks for."""
         kind, *rest = message
         if kind == Kind.REQUEST:
-            self._answer(link, *rest)
+            try:
+                self._answer(link, *rest)
+            except Exception as error:
+                self._send(link, rest[0], Command(code=0), error)
         elif kind == Kind.COMMIT:
-            self._service.offsets.commit(*rest)
+            key, local, peer, *commit = rest
+            self._service.commits.commit(self._connection_of(link, key, local, peer), *commit)
         elif kind == Kind.PULLED:
             self._service.pulled.take(rest[0])
         elif kind == Kind.REPLY:
@@ -104,6 +112,14 @@ class Owner:
             command.remark = remark
             self._service.calls.answered(connection, command)
 
+    def _connection_of(self, link: Link, key: int, local: list[Any], peer: list[Any]) -> RemoteConnection:
+        """A worker's client, known by a number from its first request on."""
+        connection = self._connections[link].get(key)
+        if connection is None:
+            connection = RemoteConnection(link, key, Endpoint(*local), Endpoint(*peer))
+            self._connections[link][key] = connection
+        return connection
+
     def _forget(self, connection: RemoteConnection) -> None:
         connection.is_open = False
         self._service.connection_lost(connection)
@@ -112,17 +128,14 @@ class Owner:
 
     def _answer(self, link: Link, number: int, key: int, local: list[Any], peer: list[Any], fields: list[Any]) -> None:
         """Answer one request of a worker's client."""
-        connection = self._connections[link].get(key)
-        if connection is None:
-            connection = RemoteConnection(link, key, Endpoint(*local), Endpoint(*peer))
-            self._connections[link][key] = connection
+        connection = self._connection_of(link, key, local, peer)
         command = as_command(fields)
         try:
             answer = self._dispatcher.dispatch(command, connection)
         except Cold as cold:
             answer = self._resolve(self._dispatcher.dispatch_in_pool(command, connection, cold.without_frames()))
         if isinstance(answer, Response):
-            _send(link, number, answer)
+            self._send(link, number, command, answer)
             return
         future = asyncio.ensure_future(answer)
         self._tasks.add(future)
@@ -135,8 +148,16 @@ class Owner:
     def _answered(self, link: Link, number: int, command: Command, done: "asyncio.Future[Response]") -> None:
         self._tasks.discard(done)
         if not done.cancelled():
-            error = done.exception()
-            _send(link, number, self._dispatcher.failure(command, error) if error is not None else done.result())
+            self._send(link, number, command, done.exception() or done.result())
+
+    def _send(self, link: Link, number: int, command: Command, outcome: Outcome) -> None:
+        """Answer a request; where that is not possible, say so."""
+        answer = outcome if isinstance(outcome, Response) else self._dispatcher.failure(command, outcome)
+        try:
+            packed = _packed(number, answer)
+        except Exception as error:
+            packed = _packed(number, self._dispatcher.failure(command, error))
+        link.write(packed)
 
     # ------------------------------------------------------------------ groups
 
@@ -153,8 +174,8 @@ class Owner:
             for link in self._connections:
                 link.send(Kind.GONE, name)
 
-    def _tell(self, group: ConsumerGroup) -> None:
-        """Tell the others of a group, if they do not know it so already."""
+    def _heard(self, group: ConsumerGroup) -> None:
+        """Tell the others of a group, if they do not know it so already; on any thread."""
         subscriptions = encode_json(list(group.subscriptions.values()))
         message = (
             int(Kind.GROUP),
@@ -164,8 +185,16 @@ class Owner:
             group.consume_from_where,
             subscriptions,
         )
-        if self._told.get(group.name) != message:
-            self._told[group.name] = message
+        if threading.get_ident() == self._thread:
+            self._tell(message)
+        elif self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+                self._loop.call_soon_threadsafe(self._tell, message)
+
+    def _tell(self, message: tuple[Any, ...]) -> None:
+        name = message[1]
+        if self._told.get(name) != message:
+            self._told[name] = message
             for link in self._connections:
                 link.send(*message)
 
@@ -216,5 +245,5 @@ def as_command(fields: list[Any]) -> Command:
     )
 
 
-def _send(link: Link, number: int, answer: Response) -> None:
-    link.send(Kind.ANSWER, number, int(answer.code), answer.remark, answer.ext_fields, bytes(answer.body))
+def _packed(number: int, answer: Response) -> bytes:
+    return pack(Kind.ANSWER, number, int(answer.code), answer.remark, answer.ext_fields, bytes(answer.body))

@@ -1,11 +1,12 @@
-"""Watches the processes that serve, and puts a new one in the place of one that died.
+"""Watches the processes that serve, and puts a new one in the place of one that died or does not go on.
 
 A file that is cut under its map ends the process that reads it (SIGBUS), and no bounds check can prevent that: between
 check and use a file may always change. So the store is mapped by workers alone. The supervisor holds the listening
 sockets, which live on when a worker dies: who connects meanwhile waits for the next one and is not refused. A worker is
 forked from a process that has loaded all code and all kernels, which takes milliseconds.
 
-It has no event loop and no thread, and reads neither store nor port; it sleeps in `select` until a signal comes.
+It has no event loop and no thread, and reads neither store nor port; it sleeps in `select` until a signal comes, or
+it is time to look whether the workers' event loops turn. One that stands still cannot be asked to stop: it is killed.
 """
 
 import contextlib
@@ -21,6 +22,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from types import FrameType
 from typing import NoReturn
+
+from broker.workers.loop_watch import LoopWatch
 
 logger = logging.getLogger(__name__)
 
@@ -59,10 +62,21 @@ class Worker:
 
 
 class Supervisor:
-    """Runs `count` workers until a signal ends it; `announce` is called once, when all of them serve."""
+    """Runs `count` workers until a signal ends it; `announce` is called once, when all of them serve.
 
-    def __init__(self, work: Work, count: int, announce: Announce, stop_timeout_seconds: float) -> None:
+    `loop_watch` says which event loops stand still; without it nobody asks.
+    """
+
+    def __init__(
+        self,
+        work: Work,
+        count: int,
+        announce: Announce,
+        stop_timeout_seconds: float,
+        loop_watch: LoopWatch | None = None,
+    ) -> None:
         self._work, self._announce = work, announce
+        self._loop_watch = loop_watch
         self._stop_timeout_seconds = stop_timeout_seconds
         self._workers = [Worker(number) for number in range(count)]
         self.before_stop: Announce = _do_nothing
@@ -98,6 +112,8 @@ class Supervisor:
                 if not self._is_announced and code >= 0:
                     return code or 1
                 self._bury(worker, code)
+            if self._loop_watch is not None:
+                self._kill_stuck(self._loop_watch)
             if not self._is_announced and all(worker.is_ready for worker in self._workers):
                 self._is_announced = True
                 self._announce()
@@ -108,9 +124,12 @@ class Supervisor:
                 self._start(worker)
 
     def _sleep(self) -> None:
-        """Wait for a signal, a worker that begins to serve, or the time to start one."""
-        due = [worker.due_seconds for worker in self._workers if not worker.pid]
-        timeout = max(0.0, min(due) - time.monotonic()) if due else None
+        """Wait for a signal, a worker that begins to serve, or the time to start one or to look at those that serve."""
+        now = time.monotonic()
+        timeouts = [max(0.0, worker.due_seconds - now) for worker in self._workers if not worker.pid]
+        if self._loop_watch is not None:
+            timeouts.append(self._loop_watch.interval_seconds)
+        timeout = min(timeouts, default=None)
         waiting = {worker.ready: worker for worker in self._workers if worker.ready is not None}
         readable, _, _ = select.select([self._wakeup, *waiting], [], [], timeout)
         for each in readable:
@@ -145,6 +164,22 @@ class Supervisor:
         logger.error(
             "worker %d %s; a new one takes its place%s", worker.number, reason, f" in {pause:g} s" * (pause > 0)
         )
+
+    def _kill_stuck(self, loop_watch: LoopWatch) -> None:
+        """End the workers whose event loops stand still; SIGKILL alone reaches one that was stopped."""
+        serving = {worker.number: worker for worker in self._workers if worker.is_ready}
+        for number in loop_watch.look(serving):
+            worker = serving[number]
+            logger.error(
+                "worker %d (process %d) is killed: its event loop has stood still for %g s (--worker-timeout)",
+                number,
+                worker.pid,
+                loop_watch.limit_seconds,
+            )
+            # Not looked at again: one that hangs in the kernel ends only when that lets it go.
+            worker.is_ready = False
+            loop_watch.count(number)
+            self._send(signal.SIGKILL, [worker])
 
     # ------------------------------------------------------------------ processes
 

@@ -162,6 +162,13 @@ drop_backup_option = click.option(
     "--drop-backup", is_flag=True, help="Delete what was replaced, which is else kept as STORE/NAME.bak-TIME."
 )
 
+allow_fewer_option = click.option(
+    "--allow-fewer",
+    is_flag=True,
+    help="Replace also where, in a damaged segment of the log, the new leads to fewer sound records than the old; "
+    "without it that is refused, with exit code 3.",
+)
+
 keep_checkpoint_option = click.option(
     "--keep-checkpoint",
     is_flag=True,

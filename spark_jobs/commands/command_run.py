@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
-from protocol.errors import ConfigError, FilterSyntaxError, RocketLensError
+from protocol.errors import ConfigError, FilterSyntaxError, RocketLensError, is_out_of_room
 from protocol.printable import one_line
 from spark_jobs.engine.class_archive import find_java
 from storage.numba_cache import compile_apart, use_numba_cache
@@ -120,13 +120,20 @@ def run_job(
         _fail("stopped; run the same command again to go on" if goes_on else "stopped", STOPPED)
     except (ConfigError, FilterSyntaxError) as error:
         _fail(str(error), USAGE)
-    except RocketLensError as error:
-        _fail(str(error), STORE_ERROR)
+    except (RocketLensError, OSError) as error:
+        if not is_out_of_room(error) and isinstance(error, OSError):
+            raise
+        _fail(_said(error), USAGE if is_out_of_room(error) else STORE_ERROR)
 
 
 def check_places(options: dict[str, Any], numba_cache: Path | None) -> None:
-    """Raise ConfigError where something would be written into a store that is to stay as it is, or into its midst."""
-    stores = [Path(path) for path in (options["store"], *options.get("commit_log_directories", ()))]
+    """Raise ConfigError where something would be written into a store that is to stay as it is, or into its midst.
+
+    Also for a URL where a path belongs: everywhere but for the store of an export.
+    """
+    is_remote = "storage" in options and "://" in options["store"]
+    places = () if is_remote else (options["store"], *options.get("commit_log_directories", ()))
+    stores = [Path(place) for place in places]
     out, work = (Path(options[name]) if options.get(name) else None for name in ("out", "work"))
     if out is not None and "drop_backup" in options:
         if out.resolve() == stores[0].resolve():
@@ -191,6 +198,12 @@ def _interruptible() -> Iterator[None]:
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return f"{error.filename or 'the output'} cannot be written: {error.strerror}"
+    return str(error)
 
 
 def _fail(text: str, code: int) -> NoReturn:

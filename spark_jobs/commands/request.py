@@ -16,7 +16,8 @@ class RebuildRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     `slots` and `entries` are maxHashSlotNum and maxIndexNum, None for what the store shows; `from_offset` is the
     physical offset from which on entries are built anew; `zone` names the time zone of file names; `topics` restricts
-    the queues to some; `queue_file_size` and its like are bytes, None for what the store shows.
+    the queues to some; `queue_file_size` and its like are bytes, None for what the store shows. With `allow_fewer` what
+    leads to fewer sound records than the store's own is put in its place all the same.
     """
 
     store: str
@@ -39,6 +40,7 @@ class RebuildRequest(msgspec.Struct, frozen=True, kw_only=True):
     commit_log_directories: tuple[str, ...] = ()
     keep_checkpoint: bool = False
     drop_backup: bool = False
+    allow_fewer: bool = False
     fresh: bool = False
     work: str | None = None
     master: str = ""
@@ -64,7 +66,7 @@ class CompactRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     With `from_log` it is made from the log, by the rules of `profile`, else from the index files that there are.
     Entries of `topics` are left out, and with `drop_tags` those of tags. `slots` and `entries` are maxHashSlotNum and
-    maxIndexNum, None for what the store shows; `zone` names the time zone of file names.
+    maxIndexNum, None for what the store shows; `zone` names the time zone of file names; `allow_fewer` as in a rebuild.
     """
 
     store: str
@@ -79,6 +81,7 @@ class CompactRequest(msgspec.Struct, frozen=True, kw_only=True):
     commit_log_directories: tuple[str, ...] = ()
     keep_checkpoint: bool = False
     drop_backup: bool = False
+    allow_fewer: bool = False
     fresh: bool = False
     work: str | None = None
     master: str = ""
@@ -146,6 +149,6 @@ def _check_profile(profile: str) -> None:
 
 def _identity(request: msgspec.Struct) -> dict[str, Any]:
     fields: dict[str, Any] = msgspec.to_builtins(request)
-    for name in ("fresh", "master", "settings", "work", "drop_backup", "keep_checkpoint"):
+    for name in ("fresh", "master", "settings", "work", "drop_backup", "keep_checkpoint", "allow_fewer"):
         del fields[name]
     return fields

@@ -14,6 +14,7 @@ from spark_jobs.engine.progress import Progress
 from spark_jobs.engine.session import spark_context
 from spark_jobs.engine.work_directory import JOURNAL, WorkDirectory
 from spark_jobs.publishing.deliver import Request, check_out, deliver, end_last_publishing, stage_index
+from spark_jobs.publishing.fewer_records import LeftOut, refuse_fewer
 from spark_jobs.publishing.publish import Staged
 from spark_jobs.publishing.publish_journal import remove_journal
 from spark_jobs.publishing.publish_names import find_unfinished
@@ -22,6 +23,7 @@ from spark_jobs.rebuilding.place_queues import carry_queues, log_extent, queue_d
 from spark_jobs.rebuilding.rebuild import Rebuild, Rebuilt
 from spark_jobs.scanning.scan_log import total
 from spark_jobs.scanning.source import Source, find_source
+from storage.queues.queue_plan import QueuePlan
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -91,10 +93,23 @@ def _conclude(
 ) -> Report:
     """Stage and publish; until then, `steady_seconds` of the report is when that was done."""
     report, staged = finish()
+    if lock is not None and report.damages and not request.allow_fewer:
+        slots = report.details["index"]["slots"] if "index" in report.details else 0
+        refuse_fewer(source, staged, report.damages, slots, _left_out(request, report))
     work.finish(REPORT, msgspec.to_builtins(report))
     deliver(request, source, work, staged, lock, report)
     report.steady_seconds = time.time()
     return report
+
+
+def _left_out(request: Request, report: Report) -> LeftOut:
+    """What was asked to be left out of what is built."""
+    has_tags = report.details.get("index", {}).get("profile") == "5.5"
+    if isinstance(request, CompactRequest):
+        return LeftOut(frozenset(request.topics).__contains__, request.drop_tags or not has_tags)
+    if request.drop_unknown_topics:
+        return LeftOut(QueuePlan.of(Path(request.store)).is_unknown, not has_tags)
+    return LeftOut(tags=not has_tags)
 
 
 @contextlib.contextmanager

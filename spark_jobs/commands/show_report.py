@@ -7,7 +7,7 @@ from typing import Any, Final
 import click
 import msgspec
 
-from protocol.printable import one_line
+from protocol.printable import as_text, one_line
 from spark_jobs.commands.request import Report
 from spark_jobs.exporting.export_place import MANIFEST
 from spark_jobs.verifying.findings import Finding
@@ -31,7 +31,16 @@ def print_report(report: Report, *, as_json: bool) -> None:
 
 def report_json(report: Report) -> bytes:
     """One object; names are in camel case, times in seconds."""
-    return msgspec.json.encode(msgspec.to_builtins(report) | {"exitCode": report.exit_code})
+    return msgspec.json.encode(_as_texts(msgspec.to_builtins(report) | {"exitCode": report.exit_code}))
+
+
+def _as_texts(value: Any) -> Any:
+    """A value in which names of files and topics that are no UTF-8 are such that JSON can hold them."""
+    if isinstance(value, dict):
+        return {_as_texts(name): _as_texts(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_texts(each) for each in value]
+    return as_text(value) if isinstance(value, str) else value
 
 
 def report_lines(report: Report) -> Iterator[str]:

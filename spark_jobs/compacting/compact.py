@@ -20,6 +20,7 @@ bytes more an entry and a block, 850 MB; what orders entries is in :mod:`spark_j
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from protocol.errors import StoreError
@@ -47,7 +48,8 @@ from spark_jobs.compacting.complete_index import (
 from spark_jobs.compacting.merge_entries import MergeTask
 from spark_jobs.compacting.order_entries import OrderTask
 from spark_jobs.compacting.timed_block import TimedBlock, are_in_order
-from spark_jobs.engine.progress import Progress, shown
+from spark_jobs.engine.attempt import run_phase
+from spark_jobs.engine.progress import Progress
 from spark_jobs.engine.session import run_tasks
 from spark_jobs.engine.work_directory import WorkDirectory
 from spark_jobs.rebuilding import build_index_file as building
@@ -144,7 +146,12 @@ class Compact:
     def _scan(self, probed: Probed, compacted: Compacted) -> list[MergeTask]:
         """Read the log."""
         request = self._request
-        options = ScanOptions(entries_from=0, checksums_from=probed.recovery_start, tags=compacted.shape.tags)
+        options = ScanOptions(
+            entries_from=0,
+            checksums_from=probed.recovery_start,
+            tags=compacted.shape.tags,
+            last_base=probed.last_base,
+        )
         compacted.tags = compacted.shape.tags
         compacted.segments = scan_log(self._context, self._work, self._source, options, self._progress)
         log_end = find_log_end(compacted.segments, None if request.out else probed.recovery_start)
@@ -164,7 +171,7 @@ class Compact:
         largest = max((summary["largest"] for summary in merges), default=-1)
         self._note_end(largest, compacted)
         compacted.end = max(compacted.end, largest)
-        return merged_blocks(self._work, list(zip(tasks, merges, strict=True)))
+        return merged_blocks(self._work, merges)
 
     def _note_end(self, largest: int, compacted: Compacted) -> None:
         """Tell where the end of the index turned out to be no place of a record: new ones below were never indexed."""
@@ -197,6 +204,8 @@ class Compact:
         )
         entries = sum(task.placed.entries for task in tasks)
         compacted.index_files = self._run(building.PHASE, tasks, building.build_index_file, entries)
+        for task, made in zip(tasks, compacted.index_files, strict=True):
+            building.take_index_file(task, made)
 
     def _note_files(self, compacted: Compacted) -> None:
         """Tell what a server that needs every key cannot use of what was made, and why."""
@@ -233,6 +242,5 @@ class Compact:
 
     def _run(self, phase: str, tasks: Sequence[Any], function: Any, entries: int) -> list[dict[str, Any]]:
         """Run the tasks of a phase and show how many of the entries they have done."""
-        self._work.enter(phase)
-        with shown(self._progress, self._work, phase, entries, "entries"):
-            return run_tasks(self._context, phase, tasks, function)
+        run = partial(run_tasks, self._context)
+        return run_phase(run, self._work, self._progress, phase, tasks, function, entries, "entries")

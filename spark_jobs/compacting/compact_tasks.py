@@ -13,11 +13,13 @@ from spark_jobs.compacting.log_cells import CELL_BYTES, cut_log, segment_limit
 from spark_jobs.compacting.merge_entries import CellRuns, MergeTask, Run
 from spark_jobs.compacting.split_index_file import UNKNOWN, SplitTask
 from spark_jobs.compacting.timed_block import TimedBlock
+from spark_jobs.engine.attempt import block_file
 from spark_jobs.engine.work_directory import WorkDirectory
 from spark_jobs.rebuilding.build_index_file import BuildIndexTask
 from spark_jobs.rebuilding.kept_index import IndexShapeWanted
 from spark_jobs.rebuilding.place_entries import Piece, PlacedFile, cut_blocks, entry_blocks, entry_place, place
 from spark_jobs.scanning.probe_store import SegmentPlace
+from spark_jobs.scanning.scan_segment import ENTRIES
 from spark_jobs.scanning.source import Source
 from storage.index_file import IndexHeader
 
@@ -54,8 +56,8 @@ def merge_tasks(
     """A task for each segment that any entry points to; `splits` are tasks with their summaries, in order."""
     log = cut_log(segments, splits[0][0].cell_bytes if splits else CELL_BYTES)
     cells: dict[int, list[Run]] = {}
-    for task, summary in splits:
-        path = str(work.blocks / f"{task.name}.entries")
+    for _, summary in splits:
+        path = str(block_file(work, summary, ENTRIES))
         for cell, position, _ in summary["cells"]:
             cells.setdefault(cell, []).append(Run(path, position))
     by_segment: dict[int, list[CellRuns]] = {}
@@ -76,7 +78,7 @@ def scanned_merge_tasks(
     """A task for each segment in which a scan found an entry of a record below the physical offset `end`."""
     tasks = []
     for number, summary in enumerate(scans):
-        path = work.blocks / f"scan-{summary['base']:020d}.entries"
+        path = block_file(work, summary, ENTRIES)
         pieces = cut_blocks(entry_blocks(summary, path), None, end)
         if pieces:
             tasks.append(_merge_task(work, request, segments, number, pieces=tuple(pieces)))
@@ -98,11 +100,11 @@ def _merge_task(
     )
 
 
-def merged_blocks(work: WorkDirectory, merges: Sequence[tuple[MergeTask, dict[str, Any]]]) -> list[TimedBlock]:
+def merged_blocks(work: WorkDirectory, merges: Sequence[dict[str, Any]]) -> list[TimedBlock]:
     """The blocks that merges left, in the order of the log."""
     return [
-        TimedBlock(str(work.blocks / f"{task.name}.entries"), *facts)
-        for task, summary in merges
+        TimedBlock(str(block_file(work, summary, ENTRIES)), *facts)
+        for summary in merges
         for facts in summary["entry_blocks"]
     ]
 

@@ -8,8 +8,7 @@ which is what a look-up in a compacted file relies on.
 
 import contextlib
 import os
-import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,9 +18,10 @@ import numpy as np
 from spark_jobs.compacting.entry_rows import EntryRows, pack_entries, sort_distinct, unpack_entries
 from spark_jobs.compacting.record_facts import RecordFacts, RecordReader
 from spark_jobs.compacting.timed_block import write_rows
+from spark_jobs.engine.attempt import Attempt, Record, Report, run_attempt
 from spark_jobs.engine.blocks import Block, BlockWriter, read_block
-from spark_jobs.engine.work_directory import WorkDirectory
 from spark_jobs.rebuilding.place_entries import Piece
+from spark_jobs.scanning.scan_segment import ENTRIES
 from spark_jobs.scanning.segment_window import SegmentWindow
 from storage.kernels.merge_entries import KEEP, LEFT_OUT, NO_RECORD
 
@@ -60,7 +60,7 @@ class MergeTask(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The task's name, and that of its file of blocks."""
+        """The task's name."""
         return f"{PHASE}-{self.base_offset:020d}"
 
 
@@ -72,21 +72,15 @@ def merge_entries(task: MergeTask) -> dict[str, Any]:
     offset of entries without a record, by stretches, and `left_out` those of records of topics that were to go; then
     what was dropped, and why.
     """
-    work = WorkDirectory(Path(task.work))
-    done = work.done(task.name)
-    if done is not None:
-        return done
-    began = time.time()
-    progress = work.report(task.name)
-    try:
+
+    def merge(attempt: Attempt, report: Report) -> Record:
         with (
             SegmentWindow(Path(task.path), task.base_offset) as window,
-            BlockWriter(work.blocks / f"{task.name}.entries", task.path) as writer,
+            BlockWriter(attempt.blocks(ENTRIES), task.path) as writer,
         ):
-            summary = _Merge(task, window, writer).run(progress.update)
-    finally:
-        progress.close()
-    return work.finish(task.name, {**summary, "began": began, "seconds": time.time() - began})
+            return _Merge(task, window, writer).run(report)
+
+    return run_attempt(task.work, task.name, merge)
 
 
 class _Gathered(msgspec.Struct):
@@ -110,7 +104,7 @@ class _Merge:
         self._lost: list[list[int]] = []
         self._left_out: list[list[int]] = []
 
-    def run(self, report: Callable[[int, int], None]) -> dict[str, Any]:
+    def run(self, report: Report) -> dict[str, Any]:
         seen = 0
         for gathered in self._gather():
             seen += gathered.packed.size

@@ -9,8 +9,7 @@ Memory: ENTRIES_AT_ONCE entries while they are sorted, of records with one key e
 the largest block that there is, if that has more. Stretches of time with more entries are sorted by way of the disk.
 """
 
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
@@ -21,8 +20,10 @@ import numpy as np
 from spark_jobs.compacting.entry_rows import LONGEST_BLOCK, EntryRows, join
 from spark_jobs.compacting.merge_runs import FAN_IN, Run, merge_sorted
 from spark_jobs.compacting.timed_block import TimedBlock, overlapping, write_rows
+from spark_jobs.engine.attempt import Attempt, Record, Report, run_attempt
 from spark_jobs.engine.blocks import BlockWriter
 from spark_jobs.engine.work_directory import WorkDirectory
+from spark_jobs.scanning.scan_segment import ENTRIES
 
 PHASE: Final = "order"
 ENTRIES_AT_ONCE: Final = 4_000_000
@@ -42,7 +43,7 @@ class OrderTask(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The task's name, and that of its file of blocks."""
+        """The task's name."""
         return f"{PHASE}-0"
 
 
@@ -51,31 +52,30 @@ def order_entries(task: OrderTask) -> dict[str, Any]:
 
     `blocks` are rows of the blocks, old ones and new, with a bare name as their path.
     """
-    work = WorkDirectory(Path(task.work))
-    done = work.done(task.name)
-    if done is not None:
-        return done
-    began = time.time()
-    progress = work.report(task.name)
-    try:
-        blocks = _Order(task, work.blocks).run(progress.update)
-    finally:
-        progress.close()
-    rows = [[Path(block.path).name, *msgspec.structs.astuple(block)[1:]] for block in blocks]
-    return work.finish(task.name, {"blocks": rows, "began": began, "seconds": time.time() - began})
+
+    def order(attempt: Attempt, report: Report) -> Record:
+        blocks = _Order(task, attempt).run(report)
+        return {"blocks": [[Path(block.path).name, *msgspec.structs.astuple(block)[1:]] for block in blocks]}
+
+    return run_attempt(task.work, task.name, order, _are_there)
+
+
+def _are_there(work: WorkDirectory, done: Record) -> bool:
+    """Whether the files of the old blocks are those that the record names: a merge may have been done again."""
+    return all((work.blocks / name).exists() for name in {name for name, *_ in done["blocks"]})
 
 
 class _Order:
     """Goes over the blocks by the time they begin, and sorts those together whose times overlap."""
 
-    def __init__(self, task: OrderTask, directory: Path) -> None:
-        self._task, self._directory = task, directory
+    def __init__(self, task: OrderTask, attempt: Attempt) -> None:
+        self._task, self._attempt = task, attempt
         self._blocks: list[TimedBlock] = []
         self._runs = 0
 
-    def run(self, report: Callable[[int, int], None]) -> list[TimedBlock]:
+    def run(self, report: Report) -> list[TimedBlock]:
         """All blocks in order."""
-        target = self._directory / f"{self._task.name}.entries"
+        target = self._attempt.blocks(ENTRIES)
         done = 0
         with BlockWriter(target, "blocks whose times overlap") as writer:
             for group in overlapping(self._task.blocks):
@@ -116,7 +116,7 @@ class _Order:
     def _write_run(self, portions: Iterable[EntryRows], scratch: ExitStack) -> Run:
         """Write rows in order to a file that goes with `scratch`, in small blocks."""
         self._runs += 1
-        path = self._directory / f"{self._task.name}.run-{self._runs}"
+        path = self._attempt.blocks(f"run-{self._runs}")
         scratch.callback(path.unlink, missing_ok=True)
         with BlockWriter(path, "entries by store time") as writer:
             return [TimedBlock(str(path), *write_rows(writer, piece)) for rows in portions for piece in self._cut(rows)]

@@ -8,8 +8,7 @@ be ahead of that.
 
 import mmap
 import os
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final, Self
 
@@ -19,10 +18,11 @@ import numpy as np
 from protocol.errors import StoreError, TruncatedFile
 from spark_jobs.compacting.log_cells import CELL_BYTES, cut_log
 from spark_jobs.compacting.record_facts import has_record
+from spark_jobs.engine.attempt import Attempt, Record, Report, run_attempt
 from spark_jobs.engine.blocks import BlockWriter
-from spark_jobs.engine.work_directory import WorkDirectory
 from spark_jobs.rebuilding.build_index_file import header_fields
 from spark_jobs.scanning.probe_store import SegmentPlace
+from spark_jobs.scanning.scan_segment import ENTRIES
 from storage.direct_writer import aligned_memory
 from storage.index_file import HEADER, IndexHeader
 from storage.kernels import merge_entries as kernel
@@ -54,7 +54,7 @@ class SplitTask(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The task's name, and that of its file of blocks."""
+        """The task's name."""
         return f"{PHASE}-{self.number:08d}"
 
 
@@ -65,21 +65,15 @@ def split_index_file(task: SplitTask) -> dict[str, Any]:
     and `nowhere` are the entries below the log's minimum, behind its end, and in a hole of it. Raises StoreError
     where the file is not sound.
     """
-    work = WorkDirectory(Path(task.work))
-    done = work.done(task.name)
-    if done is not None:
-        return done
-    began = time.time()
-    progress = work.report(task.name)
-    try:
+
+    def split(attempt: Attempt, report: Report) -> Record:
         with (
             IndexFileReader(Path(task.path), task.slots) as file,
-            BlockWriter(work.blocks / f"{task.name}.entries", task.path) as writer,
+            BlockWriter(attempt.blocks(ENTRIES), task.path) as writer,
         ):
-            summary = _Split(task, file, writer).run(progress.update)
-    finally:
-        progress.close()
-    return work.finish(task.name, {**summary, "began": began, "seconds": time.time() - began})
+            return _Split(task, file, writer).run(report)
+
+    return run_attempt(task.work, task.name, split)
 
 
 class IndexFileReader:
@@ -140,7 +134,7 @@ class _Split:
         self._outside = np.zeros(kernel.ELSEWHERE, dtype=np.int64)
         self._cells: list[tuple[int, int, int]] = []
 
-    def run(self, report: Callable[[int, int], None]) -> dict[str, Any]:
+    def run(self, report: Report) -> dict[str, Any]:
         task, file = self._task, self._file
         count = task.entries if task.entries != UNKNOWN else max(file.header.index_count - 1, 0)
         if count > file.capacity:

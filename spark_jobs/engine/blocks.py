@@ -39,23 +39,20 @@ class Block:
 
 
 class BlockWriter:
-    """Appends blocks to a file that gets its name when it is whole."""
+    """Appends blocks to a new file; it counts once the attempt of a task that writes it does."""
 
     def __init__(self, path: Path, source: str) -> None:
         """Start a file; `source` names what its blocks are made from."""
         self.path = path
-        self._partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
         self.size = 0
         self._source = source
-        self._file = open(self._partial, "wb", buffering=0)  # noqa: SIM115 - closed by __exit__
+        self._file = open(path, "xb", buffering=0)  # noqa: SIM115 - closed by __exit__
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    def __exit__(self, *_: object) -> None:
         self._file.close()
-        if kind is None:
-            os.replace(self._partial, self.path)
 
     def write(self, first: int, end: int, columns: Mapping[str, np.ndarray], **facts: object) -> int:
         """Append a block of one-dimensional columns made from the range [first, end); its position in the file."""

@@ -11,6 +11,8 @@ import shutil
 from pathlib import Path
 from typing import Final
 
+from storage.attempt_names import attempt_name
+
 NUMBA_CACHE: Final = "NUMBA_CACHE_DIR"
 """Where compiled kernels are kept, and the archive beside them: code that will run as us."""
 
@@ -28,11 +30,7 @@ class ClassArchive:
         """Use the file if it is there, else have the JVM make it."""
         self.path = path
         self.is_missing = path is not None and not path.exists()
-
-    @property
-    def _partial(self) -> Path:
-        assert self.path is not None
-        return self.path.with_name(f"{self.path.name}.{os.getpid()}")
+        self._partial = Path() if path is None else path.with_name(attempt_name(path.name))
 
     def options(self) -> list[str]:
         """What the JVM is to be told."""
@@ -51,7 +49,8 @@ class ClassArchive:
                 self._partial.unlink(missing_ok=True)
             elif self._partial.exists():
                 os.replace(self._partial, self.path)
-                for other in self.path.parent.glob(f"{PREFIX}*{SUFFIX}"):
+                # Also what other JVMs left that were killed: one that is still writing makes one that nobody needs.
+                for other in self.path.parent.glob(f"{PREFIX}*{SUFFIX}*"):
                     if other != self.path:
                         other.unlink(missing_ok=True)
         except OSError:

@@ -9,6 +9,7 @@ import contextlib
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import tempfile
 import threading
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_jobs.engine.class_archive import class_archive
+from storage.child_process import child_environment
 
 if TYPE_CHECKING:
     from pyspark import SparkConf
@@ -42,6 +44,7 @@ class Launch:
         """Start it with the settings that are known so far; those of the context win."""
         from pyspark.find_spark_home import _find_spark_home
 
+        self.began = time.monotonic()
         find_home: Any = _find_spark_home
         self._home = Path(find_home())
         self._archive = class_archive(self._home)
@@ -49,7 +52,7 @@ class Launch:
         self._connection = self._directory / "connection"
         self._words = SparkWords()
         self._gateway: Any = None
-        self._has_ended = False
+        self.has_ended = False
         command = [str(self._home / "bin" / "spark-submit")]
         for name, value in conf.getAll():
             command += ["--conf", f"{name}={value}"]
@@ -71,7 +74,7 @@ class Launch:
     def _environment(self, conf: "SparkConf") -> dict[str, str]:
         """Ours, and what makes Spark's scripts quick; who tunes the JVM tunes it alone."""
         environment = {
-            **os.environ,
+            **child_environment(),
             "SPARK_HOME": str(self._home),
             "SPARK_CONNECT_MODE": "0",
             "_PYSPARK_DRIVER_CONN_INFO_PATH": str(self._connection),
@@ -110,15 +113,15 @@ class Launch:
 
     def end(self) -> None:
         """End it, whatever it is doing, and with it all workers: nobody writes from here on. Twice is once."""
-        if self._has_ended:
+        if self.has_ended:
             return
-        self._has_ended = True
+        self.has_ended = True
+        assert self._process.stdin is not None
         if self._gateway is not None:
             with contextlib.suppress(Exception):  # it may be gone already
                 self._gateway.shutdown()
         else:
             self._process.terminate()
-        assert self._process.stdin is not None
         with contextlib.suppress(OSError):
             self._process.stdin.close()
         try:
@@ -128,6 +131,20 @@ class Launch:
             code = self._process.wait()
         shutil.rmtree(self._directory, ignore_errors=True)
         self._archive.keep(ended_well=code == 0)
+
+    def kill(self) -> None:
+        """End it where it has not started in time: it does not listen, and has no workers yet."""
+        if self.has_ended:
+            return
+        self.has_ended = True
+        assert self._process.stdin is not None
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)  # Spark's scripts, where these still look for a Java
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
+        self._process.wait()
+        shutil.rmtree(self._directory, ignore_errors=True)
+        self._archive.keep(ended_well=False)
 
 
 class SparkWords(threading.Thread):

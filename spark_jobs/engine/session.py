@@ -5,20 +5,26 @@ So everything here is about starting quickly, on the right interpreter and with 
 """
 
 import contextlib
+import logging
 import os
 import sys
 import tempfile
+import threading
+import time
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import spark_jobs
+from protocol.errors import ConfigError
 from spark_jobs.engine import warm_workers
 from spark_jobs.engine.launch import Launch
-from spark_jobs.engine.spark_calls import Guarded, call_apart, run_job, spark_failure
+from spark_jobs.engine.spark_calls import Guarded, SparkFailed, call_apart, run_job, spark_failure, wait_for
+from storage.child_process import SAFE_PATH
 
 if TYPE_CHECKING:
     from pyspark import SparkConf, SparkContext
@@ -33,6 +39,21 @@ SPARK_LOG: Final = "spark.log"
 SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 """Set where spark-submit started this process and has the JVM already."""
 
+LOCAL: Final = "local[*]"
+"""The master where none is named."""
+
+START_SECONDS: Final = 25
+"""How long a cluster's session may take to start: a command whose master cannot be reached ends within 30 seconds."""
+
+LOCAL_START_SECONDS: Final = 120
+"""The same where nothing has to be reached: all that takes long there is a slow or busy machine."""
+
+LAST_CALL_SECONDS: Final = 2
+"""How long a call into a JVM that was killed may take to fail."""
+
+START_SETTING: Final = "spark.rocketlens.startSeconds"
+"""The property that says otherwise: for machines that are very slow, and clusters that have a driver wait its turn."""
+
 PYTHON: Final = "PYSPARK_PYTHON"
 NUMBA_CACHE: Final = "NUMBA_CACHE_DIR"
 _QUIET: Final = {
@@ -45,6 +66,8 @@ _QUIET: Final = {
     "spark.python.worker.reuse": "true",
     "spark.shuffle.service.enabled": "false",
 }
+_SAFE: Final = {f"spark.executorEnv.{SAFE_PATH}": "1"}
+"""Spark starts its workers by `python -m`, which looks for modules in the current directory first."""
 
 
 @contextlib.contextmanager
@@ -70,12 +93,70 @@ def spark_context(
     if running is not None:
         yield running
         return
+    seconds = start_seconds(master, settings or {})
     launch = launch or launch_ahead(master, settings or {})
+    # The JVM has been starting all the while; but what has kept us meanwhile may have kept it too.
+    left = seconds if launch is None else max(seconds - (time.monotonic() - launch.began), seconds / 2)
+    started = call_apart(lambda: _start(name, master, work, settings or {}, launch, warm))
     try:
-        yield call_apart(lambda: _start(name, master, work, settings or {}, launch, warm)).result()
+        if not wait_for(started, left):
+            _abandon(started, launch)
+            raise _no_answer(master, seconds, work / SPARK_LOG)
+        yield started.result()
     finally:
         with contextlib.suppress(Exception):
             call_apart(lambda: _stop(launch)).result()
+
+
+def start_seconds(master: str, settings: dict[str, str]) -> float:
+    """How long a session may take to start; raises ConfigError for a setting that is no number of seconds."""
+    is_here = is_local(master or _submitted("spark.master") or LOCAL)
+    usual = str(LOCAL_START_SECONDS if is_here else START_SECONDS)
+    text = settings.get(START_SETTING) or _submitted(START_SETTING) or usual
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 < seconds < threading.TIMEOUT_MAX:
+        raise ConfigError(f"--conf {START_SETTING}={text}: expected a number of seconds")
+    return seconds
+
+
+def _submitted(name: str) -> str | None:
+    """A property that spark-submit was told, None where it did not start this process."""
+    from pyspark import SparkConf, SparkContext
+
+    if SUBMITTED not in os.environ:
+        return None
+    SparkContext._ensure_initialized()
+    return SparkConf().get(name)
+
+
+def _abandon(started: "Future[SparkContext]", launch: Launch | None) -> None:
+    """End the JVM of a session that has not started in time, and with it the call into it.
+
+    Spark itself would try to reach a cluster's master for a minute, and for ever to reach one that takes the
+    connection and says nothing; other cluster managers have limits of their own, or none.
+    """
+    if launch is None:
+        return
+    before = logging.root.manager.disable
+    logging.disable(logging.ERROR)  # py4j would show where in its code a connection was lost
+    try:
+        launch.kill()
+        wait_for(started, LAST_CALL_SECONDS)
+    finally:
+        logging.disable(before)
+
+
+def _no_answer(master: str, seconds: float, log: Path) -> SparkFailed:
+    master = master or _submitted("spark.master") or LOCAL
+    who = "Spark" if is_local(master) else f"the master {master}"
+    kept = _kept(log)
+    return SparkFailed(
+        f"Spark does not start: {who} did not answer within {seconds:g} s; --conf {START_SETTING}=SECONDS waits longer"
+        + (f"; more in {kept}" if kept.exists() else "")
+    )
 
 
 def launch_ahead(master: str, settings: dict[str, str]) -> Launch | None:
@@ -106,6 +187,8 @@ def _start(
         gateway = launch.connect(work / SPARK_LOG) if launch is not None else SparkContext._gateway
         context = SparkContext(conf=conf, gateway=gateway)
     except Exception as error:
+        if launch is not None and launch.has_ended:  # who ended it says why
+            raise
         raise spark_failure("Spark does not start", error, _kept(work / SPARK_LOG)) from error
     context.setLogLevel("ERROR")
     is_shipped = ".zip" in __file__  # spark-submit brought it, to the executors too
@@ -155,8 +238,8 @@ def _configuration(name: str, master: str, settings: dict[str, str]) -> "SparkCo
     if SUBMITTED in os.environ:
         SparkContext._ensure_initialized()  # else what spark-submit was told is not seen
     conf = SparkConf()
-    master = master or conf.get("spark.master") or "local[*]"
-    for key, value in {**_QUIET, **_where(master), **_kernels()}.items():
+    master = master or conf.get("spark.master") or LOCAL
+    for key, value in {**_QUIET, **_SAFE, **_where(master), **_kernels()}.items():
         conf.setIfMissing(key, value)
     for key, value in settings.items():
         conf.set(key, value)

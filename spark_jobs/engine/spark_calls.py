@@ -5,16 +5,18 @@ thread's connection there, so that the calls that should cancel the job and end 
 take long are therefore made in threads of their own, and only the waiting for them is broken off.
 """
 
+import errno
 import json
+import os
 import re
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from protocol.errors import RocketLensError
+from protocol.errors import RocketLensError, is_out_of_room
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -30,7 +32,9 @@ _FRAME: Final = re.compile(r"\s+(at |\.\.\. \d+ more)")
 _HOLLOW: Final = ("Error: Could not create the Java Virtual Machine.", "Error: A fatal exception has occurred.")
 """What a JVM says behind the reason."""
 
-_FAILED: Final = re.compile(r'TaskFailed: ("(?:[^"\\]|\\.)*")')
+_FAILED: Final = re.compile(r'TaskFailed: (\[(?:true|false), "(?:[^"\\]|\\.)*"\])')
+_DISK_FULL: Final = os.strerror(errno.ENOSPC)
+"""As Java says it too, of what Spark writes itself."""
 
 
 class TaskFailed(RocketLensError):
@@ -54,7 +58,7 @@ class Guarded(Generic[Task, Result]):
             return self._function(task)
         except (RocketLensError, OSError) as error:
             # Only text comes back through the JVM, in the middle of a trace: quoted, so that its end can be found.
-            raise TaskFailed(json.dumps(_sentence(error))) from error
+            raise TaskFailed(json.dumps([is_out_of_room(error), _sentence(error)])) from error
 
 
 def call_apart(function: Callable[[], Result]) -> "Future[Result]":
@@ -69,6 +73,11 @@ def call_apart(function: Callable[[], Result]) -> "Future[Result]":
 
     threading.Thread(target=call, name="call into Spark", daemon=True).start()
     return future
+
+
+def wait_for(future: "Future[Any]", seconds: float) -> bool:
+    """Whether a call ends, well or not, within some time."""
+    return bool(wait([future], seconds).done)
 
 
 def run_job(context: "SparkContext", job: Callable[[], Result]) -> Result:
@@ -88,10 +97,16 @@ def run_job(context: "SparkContext", job: Callable[[], Result]) -> Result:
     except (Py4JJavaError, CapturedException) as error:  # the latter where a SparkSession was made in this process
         text = str(error)
         if found := _FAILED.search(text):
-            raise TaskFailed(json.loads(found[1])) from None
+            is_full, sentence = json.loads(found[1])
+            raise TaskFailed(sentence) from (_no_room() if is_full else None)
         if "Traceback" in text:
             raise
-        raise spark_failure("Spark gave up", error) from error
+        raise spark_failure("Spark gave up", error) from (_no_room() if _DISK_FULL in text else error)
+
+
+def _no_room() -> OSError:
+    """What a task met that found the disk full: the errors of tasks come back as texts alone."""
+    return OSError(errno.ENOSPC, _DISK_FULL)
 
 
 def spark_failure(what: str, error: Exception, log: Path | None = None) -> SparkFailed:

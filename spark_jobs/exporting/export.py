@@ -11,6 +11,7 @@ import os
 import time
 import zlib
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,16 +19,19 @@ import msgspec
 
 from protocol.errors import ConfigError, RocketLensError
 from spark_jobs.commands.request import Report
-from spark_jobs.engine.progress import Progress, shown
+from spark_jobs.engine.attempt import BOOKKEEPING, run_phase
+from spark_jobs.engine.progress import Progress
 from spark_jobs.engine.session import run_tasks, spark_context
-from spark_jobs.engine.work_directory import WorkDirectory, write_whole
-from spark_jobs.exporting.export_part import PHASE, ExportTask, export_part
+from spark_jobs.engine.work_directory import WorkDirectory, write_synced
+from spark_jobs.exporting.export_part import PHASE, ExportTask, export_part, take_parts
 from spark_jobs.exporting.export_place import MANIFEST, PART, WORK, leave_place, take_place
 from spark_jobs.reading.log_ranges import LogRange, LogRanges, Problem, find_ranges, is_url
 from spark_jobs.scanning.damage import Damage
+from storage.attempt_names import written_beside
 from storage.columns.mask import read_mask
 from storage.columns.names import KINDS, check_names
 from storage.columns.wanted import HIGHEST, LOWEST, Wanted
+from storage.direct_writer import fsync_directory
 from storage.filter.sql92 import parse
 from storage.filter.tag import parse_tag_expression
 from storage.queues.queue_store import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, directories
@@ -37,7 +41,7 @@ if TYPE_CHECKING:
     from spark_jobs.engine.launch import Launch
 
 VERSION: Final = 1
-REPORTED: Final = frozenset({"problems", "more_problems", "log_bytes", "seconds"})
+REPORTED: Final = frozenset({"problems", "more_problems", "log_bytes"}) | BOOKKEEPING
 """What is told of a part, but not by the manifest."""
 
 
@@ -104,12 +108,11 @@ def run_export(request: ExportRequest, progress: Progress, launch: "Launch | Non
         ) as context:
             is_up, began = True, time.monotonic()
             (out / MANIFEST).unlink(missing_ok=True)
-            work.enter(PHASE)
             total = sum(each.size for each in found.ranges)
-            with shown(progress, work, PHASE, total, "bytes"):
-                parts = run_tasks(context, PHASE, tasks, export_part)
+            run = partial(run_tasks, context)
+            parts = run_phase(run, work, progress, PHASE, tasks, export_part, total, "bytes")
         steady = time.monotonic() - began
-        report = _finish(out, request, found, parts)
+        report = _finish(work, request, found, parts)
         if work.has_discarded and not request.fresh:
             report.notes.append("what a run with other options had left unfinished here was deleted")
         work.remove()
@@ -151,9 +154,10 @@ def _state(range_: LogRange) -> str:
     return f"{status.st_size} {status.st_mtime_ns} {status.st_ino}"
 
 
-def _finish(out: Path, request: ExportRequest, found: LogRanges, parts: list[dict[str, Any]]) -> Report:
-    """Write the manifest; the report."""
-    whole = [part for part in parts if part["records"]]
+def _finish(work: WorkDirectory, request: ExportRequest, found: LogRanges, parts: list[dict[str, Any]]) -> Report:
+    """Bring the parts to their places and write the manifest; the report."""
+    out, whole = Path(request.out), [part for part in parts if part["records"]]
+    take_parts(work, out, whole)
     _remove_others(out, {part["name"] for part in whole})
     problems = [*found.problems, *(Problem(**each) for part in parts for each in part["problems"])]
     more = sum(part["more_problems"] for part in parts)
@@ -169,7 +173,9 @@ def _finish(out: Path, request: ExportRequest, found: LogRanges, parts: list[dic
         "problems": [msgspec.to_builtins(problem) for problem in problems],
         "more_problems": more,
     }
-    write_whole(out / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
+    with written_beside(out / MANIFEST, work.partial) as beside:  # a run that is killed here leaves nothing in `out`
+        write_synced(beside, msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")
+    fsync_directory(out)
     return Report(
         command="export",
         store=request.store,

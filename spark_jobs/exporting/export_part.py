@@ -1,18 +1,24 @@
-"""The task that exports one segment: its messages into one file, which has its name only when it is whole."""
+"""The task that exports one segment: its messages into one file, which the driver brings to its place when all are."""
 
+import contextlib
+import hashlib
 import os
 import time
+from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, cast
 
 import msgspec
 
+from spark_jobs.engine.attempt import Attempt, Record, Report, run_attempt
 from spark_jobs.engine.work_directory import WorkDirectory
 from spark_jobs.exporting.export_formats import FORMATS, HashedFile
 from spark_jobs.reading.log_ranges import LogRange
 from spark_jobs.reading.read_range import RangeReader
 from storage.columns.mask import read_mask
 from storage.columns.wanted import Wanted
+from storage.direct_writer import fsync_directory
 
 PHASE: Final = "export"
 MOST_PROBLEMS: Final = 1000
@@ -40,35 +46,45 @@ class ExportTask(msgspec.Struct, frozen=True):
 def export_part(task: ExportTask) -> dict[str, Any]:
     """Export one segment: what the manifest says of it, and what only the report does.
 
-    No file is made where there is no message. `seconds` are those that it took now.
+    No file is made where there is no message. `seconds` are those that it took now. The driver has to bring the part
+    to its place, by :func:`take_parts`.
     """
     began = time.monotonic()
-    work = WorkDirectory(Path(task.work))
-    done = work.done(task.name)
-    if done is not None and _is_there(task, done):
-        return {**done, "seconds": 0.0}
-    progress = work.report(task.name)
-    partial = work.partial / task.part
-    try:
-        record = _write(task, partial, progress)
-        if record["records"]:
-            os.rename(partial, Path(task.out) / task.part)
-            _sync_directory(Path(task.out))
-        else:
-            partial.unlink()
-        return {**work.finish(task.name, record), "seconds": time.monotonic() - began}
-    finally:
-        progress.close()
+    record = run_attempt(task.work, task.name, partial(_export, task), partial(_is_there, task))
+    return {**record, "seconds": time.monotonic() - began}
 
 
-def _is_there(task: ExportTask, done: dict[str, Any]) -> bool:
+def take_parts(work: WorkDirectory, out: Path, parts: Iterable[Record]) -> None:
+    """Bring the files of the attempts that count to their places, as far as they are not there."""
+    for part in parts:
+        with contextlib.suppress(FileNotFoundError):
+            os.replace(work.partial / part["attempt"], out / part["name"])
+    fsync_directory(out)
+
+
+def _is_there(task: ExportTask, work: WorkDirectory, done: Record) -> bool:
+    """Whether the part is what it was, where the attempt left it or where it was brought."""
+    if not done["records"]:
+        return True
+    made = work.partial / done["attempt"]
     try:
-        return not done["records"] or os.stat(Path(task.out) / task.part).st_size == done["bytes"]
+        if made.exists():
+            return bool(made.stat().st_size == done["bytes"])
+        # Whoever brought it there may have brought the file of another attempt: the manifest vouches for the bytes.
+        with (Path(task.out) / task.part).open("rb") as file:
+            return bool(hashlib.file_digest(file, "sha256").hexdigest() == done["sha256"])
     except OSError:
         return False
 
 
-def _write(task: ExportTask, path: Path, progress: Any) -> dict[str, Any]:
+def _export(task: ExportTask, attempt: Attempt, report: Report) -> Record:
+    record = _write(task, attempt.partial, report)
+    if not record["records"]:
+        attempt.partial.unlink()
+    return record
+
+
+def _write(task: ExportTask, path: Path, report: Report) -> Record:
     read = task.columns if "physical_offset" in task.columns else (*task.columns, "physical_offset")
     reader = RangeReader(task.range, task.wanted, read)
     mask = read_mask(task.masked) if task.masked else None
@@ -81,10 +97,10 @@ def _write(task: ExportTask, path: Path, progress: Any) -> dict[str, Any]:
             if "physical_offset" not in task.columns:
                 del columns["physical_offset"]
             writer.write(columns if mask is None else mask.apply(columns))
-            progress.update(last - task.range.base_offset - task.range.start, reader.messages)
+            report(last - task.range.base_offset - task.range.start, reader.messages)
         writer.close()
         file.finish(os.fsync)
-        progress.update(task.range.size, reader.messages)
+        report(task.range.size, reader.messages)
         problems = [msgspec.to_builtins(problem) for problem in reader.problems[:MOST_PROBLEMS]]
         return {
             "name": task.part,
@@ -97,11 +113,3 @@ def _write(task: ExportTask, path: Path, progress: Any) -> dict[str, Any]:
             "problems": problems,
             "more_problems": max(len(reader.problems) - MOST_PROBLEMS, 0),
         }
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

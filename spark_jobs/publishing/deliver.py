@@ -40,7 +40,7 @@ def check_out(request: Request) -> None:
 def stage_index(request: Request, source: Source, work: WorkDirectory, kept: tuple[str, ...]) -> list[Staged]:
     """The whole index, with those files of the store that stay, and the checkpoint that protects it."""
     directory = work.staged / INDEX
-    stage_kept(kept, source.layout.index, directory, link=request.out is None)
+    stage_kept(kept, source.layout.index, directory, work.partial, link=request.out is None)
     latest = latest_end_timestamp(directory)
     staged = [Staged(INDEX, directory, synced=True)]
     if latest is not None and not request.keep_checkpoint:

@@ -6,12 +6,14 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
+from storage.attempt_names import written_beside
 
-def stage_kept(names: Iterable[str], source: Path, staged: Path, *, link: bool) -> None:
+
+def stage_kept(names: Iterable[str], source: Path, staged: Path, partial: Path, *, link: bool) -> None:
     """Put files of `source` into a staged directory under the same names.
 
     As second names of the same files where they go back into the same store (a broker never changes a full index
-    file), else as copies. What is there already stays.
+    file), else as copies, which lie in `partial` until they are whole. What is there already stays.
     """
     staged.mkdir(parents=True, exist_ok=True)
     for name in names:
@@ -19,13 +21,18 @@ def stage_kept(names: Iterable[str], source: Path, staged: Path, *, link: bool) 
             with contextlib.suppress(FileExistsError):
                 os.link(source / name, staged / name)
         elif not (staged / name).exists():
-            copy_file(source / name, staged / name)
+            copy_file(source / name, staged / name, partial)
 
 
-def copy_file(source: Path, destination: Path) -> None:
-    """Copy a file whole or not at all, holes as holes where the system can; fsyncs it."""
-    temporary = destination.with_name(f"{destination.name}.tmp")
-    with open(source, "rb") as reading, open(temporary, "wb") as writing:
+def copy_file(source: Path, destination: Path, partial: Path) -> None:
+    """Copy a file whole or not at all, holes as holes where the system can; fsyncs it. It is made in `partial`."""
+    with written_beside(destination, partial) as beside:
+        _copy(source, beside)
+        shutil.copystat(source, beside)
+
+
+def _copy(source: Path, destination: Path) -> None:
+    with open(source, "rb") as reading, open(destination, "wb") as writing:
         size = os.fstat(reading.fileno()).st_size
         position = 0
         while position < size:
@@ -36,8 +43,6 @@ def copy_file(source: Path, destination: Path) -> None:
             _copy_range(reading.fileno(), writing.fileno(), start, position)
         os.ftruncate(writing.fileno(), size)
         os.fsync(writing.fileno())
-    shutil.copystat(source, temporary)
-    os.replace(temporary, destination)
 
 
 def _copy_range(source: int, destination: int, start: int, stop: int) -> None:

@@ -21,7 +21,8 @@ from storage.mapped_file import LARGEST_OFFSET, SEGMENT_NAME_DIGITS
 from storage.queues.queue_place import has_another
 from storage.segments.damaged_ranges import reason_of
 from storage.segments.log_window import ByteSource, LocalFile, LogWindow
-from storage.store_layout import COMMIT_LOG, EXPECTED, recognise_store
+from storage.segments.segment_list import boundaries
+from storage.store_layout import COMMIT_LOG, EXPECTED, LEDGER, converted_refused, is_ledger, recognise_store
 from storage.store_state import read_store_state
 
 
@@ -30,6 +31,7 @@ class LogRange:
     """Positions [start, stop) of one segment, a record at `start`; `is_last`: the log ends somewhere in it.
 
     `storage` are the options of the file system, as JSON; a `path` without a scheme is a file of this machine.
+    `boundary` is the physical offset at which the next segment starts, or would start.
     """
 
     path: str
@@ -38,6 +40,7 @@ class LogRange:
     stop: int
     is_last: bool = False
     storage: str = ""
+    boundary: int = 0
 
     @property
     def size(self) -> int:
@@ -114,7 +117,8 @@ def find_ranges(path: str, commit_log: Sequence[str] = (), storage: str = "") ->
 def end_of(last: LogRange) -> int:
     """Position behind the last record of a range whose end nobody has told; reads it."""
     with last.open() as window:
-        reader = RowReader(window, Wanted(topics=frozenset()), checksums=False, is_last=True)
+        wanted = Wanted(topics=frozenset())
+        reader = RowReader(window, wanted, checksums=False, is_last=True, boundary=last.boundary)
         for _ in reader.read(last.start, last.stop):
             pass
         return reader.position
@@ -133,6 +137,7 @@ def _local_ranges(root: Path, commit_log: Sequence[str]) -> LogRanges:
             segment.base_offset,
             0,
             min(segment.valid_length, following[number] - segment.base_offset),
+            boundary=segment.boundary,
         )
         for number, segment in enumerate(log.segments)
     )
@@ -168,11 +173,15 @@ def _remote_ranges(url: str, commit_log: Sequence[str], storage: str) -> LogRang
             break
     else:
         raise NotAStore(url, expected=EXPECTED, found="no segment there")
+    if not commit_log:
+        _refuse_remote_ledger(url, storage)
     written = _without_empty(found, storage)
     ends = [base for base, _, _ in written[1:]] + [LARGEST_OFFSET]
+    bases = boundaries([(base, size) for base, size, _ in found]) if len(found) > 1 else [0]
+    last = len(written) - 1
     ranges = tuple(
-        LogRange(path, base, 0, min(size, end - base), is_last=number == len(written) - 1, storage=storage)
-        for number, ((base, size, path), end) in enumerate(zip(written, ends, strict=True))
+        LogRange(path, base, 0, min(size, ends[number] - base), number == last, storage, bases[number])
+        for number, (base, size, path) in enumerate(written)
     )
     holes = [
         Problem(directory, base + size, following - base - size, "no segment is there")
@@ -193,6 +202,21 @@ def _list_remote(directory: str, storage: str) -> list[tuple[int, int, str]]:
         raise StoreError(directory, what=f"cannot be listed: {said(error)}") from error
     files = [(_offset_of(entry["name"]), entry["size"], entry["name"]) for entry in entries if entry["type"] == "file"]
     return sorted((base, size, system.unstrip_protocol(name)) for base, size, name in files if base >= 0 and size)
+
+
+def _refuse_remote_ledger(url: str, storage: str) -> None:
+    """Raise NotAStore for a store whose log goes on in DLedger entries (:mod:`storage.store_layout`)."""
+    system, path = file_system(url, storage)
+    try:
+        names = [str(entry["name"]).rstrip("/").rpartition("/")[2] for entry in system.ls(path, detail=True)]
+    except FileNotFoundError:
+        return
+    except Exception as error:  # each file system has errors of its own
+        raise StoreError(url, what=f"cannot be listed: {said(error)}") from error
+    for name in names:
+        directory = f"{url.rstrip('/')}/{name}/{LEDGER}"
+        if is_ledger(name) and _list_remote(directory, storage):
+            raise converted_refused(url, directory)
 
 
 WRITTEN_BYTES: Final = 8

@@ -37,7 +37,8 @@ class RangeReader:
         """The messages that are wanted, in blocks of columns."""
         range_ = self._range
         with range_.open() as window:
-            reader = RowReader(window, self._wanted, places=needs_places(self._names), is_last=range_.is_last)
+            places, boundary = needs_places(self._names), range_.boundary
+            reader = RowReader(window, self._wanted, places=places, is_last=range_.is_last, boundary=boundary)
             for rows in reader.read(range_.start, range_.stop):
                 self._check(reader.damage)
                 for columns in gather(rows, self._names):

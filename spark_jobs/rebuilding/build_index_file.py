@@ -1,6 +1,8 @@
 """The task that builds one index file from the entries placed in it."""
 
+import contextlib
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -9,6 +11,7 @@ import numpy as np
 
 from protocol.checksum import crc32
 from spark_jobs.compacting.complete_index import Hole
+from spark_jobs.engine.attempt import Attempt, Report, run_attempt
 from spark_jobs.engine.work_directory import WorkDirectory
 from spark_jobs.rebuilding.place_entries import Piece, PlacedFile, entry_place
 from storage.direct_writer import GrowingFile
@@ -20,7 +23,7 @@ READ_BYTES: Final = 16 * 1024 * 1024
 
 
 class BuildIndexTask(msgspec.Struct, frozen=True):
-    """The file of a number, to be written to `path`: counts, entries, and the header of the last file that is kept.
+    """The file of a number, whose place is `path`: counts, entries, and the header of the last file that is kept.
 
     With `compact` the entries of a slot lie side by side; such a file ends at `end_physical_offset`, if that is given
     and no entry lies beyond it. `complete`: nothing is left out of what it spans, if it is cut off from its neighbours
@@ -47,23 +50,23 @@ class BuildIndexTask(msgspec.Struct, frozen=True):
 
 
 def build_index_file(task: BuildIndexTask) -> dict[str, Any]:
-    """Build one file and fsync it; its header, size and checksum, as left in the work directory."""
-    work = WorkDirectory(Path(task.work))
-    done = work.done(task.name)
-    if done is not None and _is_whole(Path(task.path), done):
-        return done
-    progress = work.report(task.name)
-    try:
-        return work.finish(task.name, _build(task, progress.update))
-    finally:
-        progress.close()
+    """Build one file and fsync it; its header, size and checksum, as left in the work directory.
+
+    The driver has to bring it to its place, by :func:`take_index_file`.
+    """
+    return run_attempt(task.work, task.name, partial(_build, task), partial(_is_whole, task))
 
 
-def _build(task: BuildIndexTask, report: Any) -> dict[str, Any]:
+def take_index_file(task: BuildIndexTask, done: dict[str, Any]) -> None:
+    """Bring the file of the attempt that counts to where the task wants it, unless it is there already."""
+    with contextlib.suppress(FileNotFoundError):
+        os.replace(WorkDirectory(Path(task.work)).partial / done["attempt"], task.path)
+
+
+def _build(task: BuildIndexTask, attempt: Attempt, report: Report) -> dict[str, Any]:
     builder = _builder(task)
     put, complete = 0, task.complete
-    partial = WorkDirectory(Path(task.work)).partial / f"{task.name}.{os.getpid()}"
-    with _file(partial, builder) as file:
+    with _file(attempt.partial, builder) as file:
         for piece in task.placed.pieces:
             columns = read_entries(piece)
             builder.put(columns, piece.skip, piece.count)
@@ -78,7 +81,6 @@ def _build(task: BuildIndexTask, report: Any) -> dict[str, Any]:
         else:
             header = builder.finish()
         file.finish(builder.used, builder.size)
-    os.replace(partial, task.path)
     return {
         "name": Path(task.path).name,
         "header": list(header_fields(header)),
@@ -144,10 +146,11 @@ def _seed(task: BuildIndexTask) -> IndexHeader | None:
     return IndexHeader(timestamp, timestamp, physical_offset, physical_offset, 0, 0)
 
 
-def _is_whole(path: Path, done: dict[str, Any]) -> bool:
-    """Whether the file of a finished task is still what it was."""
+def _is_whole(task: BuildIndexTask, work: WorkDirectory, done: dict[str, Any]) -> bool:
+    """Whether the file of a finished task is still what it was, where the attempt left it or where it was brought."""
+    made = work.partial / done["attempt"]
     try:
-        with open(path, "rb") as file:
+        with open(made if made.exists() else task.path, "rb") as file:
             used, first = done["used"], min(done["first"], done["used"])
             checksum = _add_to_checksum(_add_to_checksum(0, file, first, used), file, 0, first)
             return bool(os.fstat(file.fileno()).st_size == done["size"] and checksum == done["checksum"])

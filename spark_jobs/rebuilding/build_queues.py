@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from spark_jobs.engine.attempt import Attempt, Record, Report, run_attempt
 from spark_jobs.engine.blocks import Block, read_block
 from spark_jobs.engine.work_directory import WorkDirectory
 from storage.batch_consume_queue import UNIT as BATCH_UNIT
@@ -23,7 +24,8 @@ from storage.queues.queue import SCHEDULE_TOPIC
 from storage.queues.queue_builder import QueueBuilder, QueueSummary
 from storage.queues.queue_ext_builder import QueueExtBuilder
 from storage.queues.queue_file_writer import fsync_tree, sync_file_system
-from storage.queues.queue_plan import LIGHT_PREFIX, QueueKey, directory_name
+from storage.queues.queue_plan import QueueKey, directory_name
+from storage.queues.queue_record import LIGHT_PREFIX
 from storage.queues.queue_store import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
 from storage.queues.queue_units import units_before
 from storage.segments.dispatch_scan import BATCH, PLAIN
@@ -101,34 +103,40 @@ def bundle_count(log_bytes: int) -> int:
 def build_queues(task: BuildQueuesTask) -> dict[str, Any]:
     """Build the queues of a bundle and fsync them; what became of each, as left in the work directory.
 
-    `queues` lists tree, topic, queue id and the fields of a QueueSummary of each queue with units.
+    `queues` lists tree, topic, queue id and the fields of a QueueSummary of each queue with units. The driver has to
+    bring them to their places, by :func:`take_queues`.
     """
-    work = WorkDirectory(Path(task.work))
-    done = work.done(task.name)
-    if done is not None and all(_is_whole(work, queue) for queue in done["queues"]):
-        return done
-    progress = work.report(task.name)
-    try:
-        return work.finish(task.name, QueueBundle(task, work, progress.update).run())
-    finally:
-        progress.close()
+
+    def build(attempt: Attempt, report: Report) -> Record:
+        return QueueBundle(task, attempt, report).run()
+
+    return run_attempt(task.work, task.name, build, _are_whole)
+
+
+def take_queues(work: WorkDirectory, done: dict[str, Any]) -> None:
+    """Bring the queues of the attempt that counts to where they are published from, as far as they are not there."""
+    made = work.partial / done["attempt"]
+    for queue in made.glob("*/*/*"):
+        place = work.staged / queue.relative_to(made)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(place, ignore_errors=True)
+        os.rename(queue, place)
+    shutil.rmtree(made, ignore_errors=True)
 
 
 class QueueBundle:
     """The queues of one bundle, all being built side by side."""
 
-    def __init__(self, task: BuildQueuesTask, work: WorkDirectory, report: Any) -> None:
-        """Build in `work`; `report` is told the number of units, twice."""
-        self._task, self._staged, self._report = task, work.staged, report
-        # Whole queues are moved to where they are wanted: a second attempt may run beside one that is given up.
-        self._partial = work.partial / f"{task.name}.{os.getpid()}"
+    def __init__(self, task: BuildQueuesTask, attempt: Attempt, report: Report) -> None:
+        """Build in the attempt's directory; `report` is told the number of units, twice."""
+        self._task, self._partial, self._report = task, attempt.partial, report
         self._skipped = set(task.skipped)
         self._builders: dict[QueueKey, Builder] = {}
         self._held = self._units = 0
 
     def run(self) -> dict[str, Any]:
         """Build them all; what became of them."""
-        shutil.rmtree(self._partial, ignore_errors=True)
+        self._partial.mkdir()
         for block in blocks_before(self._task.units, self._task.end):
             self._put(block)
             if self._held > HELD_BYTES:
@@ -141,12 +149,7 @@ class QueueBundle:
         if len(self._builders) <= MOST_FSYNCS:
             fsync_tree(self._partial)
         else:
-            sync_file_system(self._staged)
-        for key in self._builders:
-            self._move(key.path)
-            if key.tree == CONSUME_QUEUE:
-                self._move(Path(CONSUME_QUEUE_EXT, key.topic, str(key.queue_id)))
-        shutil.rmtree(self._partial, ignore_errors=True)
+            sync_file_system(self._partial)
         return {
             "bundle": self._task.bundle,
             "units": self._units,
@@ -210,15 +213,6 @@ class QueueBundle:
             builder.flush()
         self._held = 0
 
-    def _move(self, path: Path) -> None:
-        """Move a queue's directory, if there is one, to where it is published from."""
-        if not (self._partial / path).is_dir():
-            return
-        for parent in (path.parent.parent, path.parent):
-            (self._staged / parent).mkdir(exist_ok=True)  # where that is gone, this attempt is given up
-        shutil.rmtree(self._staged / path, ignore_errors=True)
-        os.rename(self._partial / path, self._staged / path)
-
     def _finish(self, key: QueueKey) -> QueueSummary:
         """Complete one queue: its numbers go on from where they were, whatever was lost at its end."""
         builder, log = self._builders[key], self._task.log
@@ -229,12 +223,17 @@ class QueueBundle:
         return builder.finish()
 
 
-def _is_whole(work: WorkDirectory, queue: list[Any]) -> bool:
+def _are_whole(work: WorkDirectory, done: Record) -> bool:
+    """Whether all files of the queues are there, where the attempt left them or where they were brought."""
+    places = work.partial / done["attempt"], work.staged
+    return all(any(_is_whole(place, queue) for place in places) for queue in done["queues"])
+
+
+def _is_whole(place: Path, queue: list[Any]) -> bool:
     """Whether the files of a queue that was finished are all there."""
     tree, topic, queue_id, summary = queue
-    directory = work.staged / QueueKey(tree, topic, queue_id).path
     try:
-        sizes = [entry.stat().st_size for entry in os.scandir(directory)]
+        sizes = [entry.stat().st_size for entry in os.scandir(place / QueueKey(tree, topic, queue_id).path)]
     except OSError:
         return False
     return bool(len(sizes) == summary["files"] and sum(sizes) == summary["bytes"])

@@ -5,9 +5,11 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from spark_jobs.engine.attempt import block_file
 from spark_jobs.engine.work_directory import WorkDirectory
 from spark_jobs.rebuilding.build_queues import BuildQueuesTask, UnitFile
 from spark_jobs.scanning.damage import Damage
+from spark_jobs.scanning.scan_segment import UNITS
 from storage.queues.existing_queue import LogExtent
 from storage.queues.queue_carry import carry_queue
 from storage.queues.queue_plan import QueueKey, QueuePlan, Verdict
@@ -63,7 +65,7 @@ def queue_tasks(
     tasks = []
     for bundle in range(max((len(summary["unit_blocks"]) for summary in scanned), default=0)):
         units = tuple(
-            UnitFile(str(work.blocks / f"scan-{summary['base']:020d}.units"), tuple(summary["unit_blocks"][bundle]))
+            UnitFile(str(block_file(work, summary, UNITS)), tuple(summary["unit_blocks"][bundle]))
             for summary in scanned
             if summary["unit_blocks"][bundle]
         )

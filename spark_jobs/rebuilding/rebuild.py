@@ -11,15 +11,17 @@ that was killed goes on from there. What was built is named and made visible by 
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from spark_jobs.commands.request import RebuildRequest
-from spark_jobs.engine.progress import Progress, shown
+from spark_jobs.engine.attempt import block_file, run_phase
+from spark_jobs.engine.progress import Progress
 from spark_jobs.engine.session import run_tasks
 from spark_jobs.engine.work_directory import WorkDirectory
-from spark_jobs.rebuilding.build_index_file import PHASE, BuildIndexTask, build_index_file
-from spark_jobs.rebuilding.build_queues import BuildQueuesTask, build_queues, bundle_count
+from spark_jobs.rebuilding.build_index_file import PHASE, BuildIndexTask, build_index_file, take_index_file
+from spark_jobs.rebuilding.build_queues import BuildQueuesTask, build_queues, bundle_count, take_queues
 from spark_jobs.rebuilding.index_names import implied_zone, name_files, parse_zone
 from spark_jobs.rebuilding.kept_index import IndexShapeWanted, KeptIndex, choose_shape, keep_below, keep_index
 from spark_jobs.rebuilding.place_entries import (
@@ -34,6 +36,7 @@ from spark_jobs.rebuilding.place_entries import (
 from spark_jobs.rebuilding.place_queues import log_extent, queue_tasks, unit_count
 from spark_jobs.scanning.log_end import LogEnd, find_log_end
 from spark_jobs.scanning.scan_log import Probed, ScanOptions, probe_source, scan_log
+from spark_jobs.scanning.scan_segment import ENTRIES
 from spark_jobs.scanning.source import Source
 from storage.life.delay_levels import parse_delay_levels
 from storage.queues.queue_plan import QueueOptions, QueuePlan
@@ -114,6 +117,7 @@ class Rebuild:
             entries_from=entries_from if request.index else None,
             checksums_from=probed.recovery_start,
             tags=shape.tags,
+            last_base=probed.last_base,
             **queues,
         )
 
@@ -122,12 +126,15 @@ class Rebuild:
         index_tasks = self._index_tasks(rebuilt) if self._request.index else []
         queue_tasks = self._queue_tasks(rebuilt)
         tasks: list[BuildIndexTask | BuildQueuesTask] = [*index_tasks, *queue_tasks]
-        self._work.enter(PHASE)
         amount = sum(task.placed.entries for task in index_tasks)
         amount += unit_count(rebuilt.segments) if queue_tasks else 0
-        with shown(self._progress, self._work, PHASE, amount, "entries"):
-            built = run_tasks(self._context, PHASE, tasks, build)
+        run = partial(run_tasks, self._context)
+        built = run_phase(run, self._work, self._progress, PHASE, tasks, build, amount, "entries")
         rebuilt.index_files, rebuilt.queues = built[: len(index_tasks)], built[len(index_tasks) :]
+        for task, made in zip(index_tasks, rebuilt.index_files, strict=True):
+            take_index_file(task, made)
+        for made in rebuilt.queues:
+            take_queues(self._work, made)
 
     def _queue_tasks(self, rebuilt: Rebuilt) -> list[BuildQueuesTask]:
         rebuilt.queue_plan = self._queue_plan
@@ -167,8 +174,7 @@ class Rebuild:
         return [str(name) for name in known["names"]]
 
     def _blocks(self, summary: dict[str, Any]) -> list[EntryBlock]:
-        name = f"scan-{summary['base']:020d}.entries"
-        return entry_blocks(summary, Path(self._work.blocks / name))
+        return entry_blocks(summary, block_file(self._work, summary, ENTRIES))
 
 
 def build(task: BuildIndexTask | BuildQueuesTask) -> dict[str, Any]:

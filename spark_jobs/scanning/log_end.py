@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from spark_jobs.scanning.damage import ZEROS, Damage, behind_end, missing_segment, unreadable
+from storage.kernels.record import BAD_BLANK
 
 
 class LogEnd(msgspec.Struct, frozen=True):
@@ -32,7 +33,9 @@ def find_log_end(summaries: Sequence[dict[str, Any]], cut_from: int | None) -> L
     for number, summary in enumerate(summaries[: last + 1]):
         for offset, following, code, is_credible in summary["breaks"]:
             behind = following if is_credible else -1
-            if (number == last and behind < 0) or (cut_from is not None and offset >= cut_from):
+            # A broker believes any BLANK, and its recovery goes on in the next segment, if there is one.
+            is_cut = cut_from is not None and offset >= cut_from and not (code == BAD_BLANK and number < last)
+            if (number == last and behind < 0) or is_cut:
                 damages += _at_end(summary, offset, behind, code, read_end)
                 return LogEnd(offset, code != ZEROS, tuple(damages), _uncounted(summaries))
             stop = following if following >= 0 else _segment_end(summary)

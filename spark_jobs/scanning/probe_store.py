@@ -19,9 +19,11 @@ from storage.index.index_mark import read_mark
 from storage.index_file import DEFAULT_SLOTS, HEADER, IndexFile, determine_shape
 from storage.kernels import record as codes
 from storage.kernels.lookup import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
-from storage.kernels.record import check_checksums, check_shape, store_timestamp
+from storage.kernels.record import MAGIC, check_checksums, check_shape, store_timestamp
 from storage.mapped_file import MappedFile, list_segment_files
+from storage.queues.queue_store import directories
 from storage.segments.dispatch_scan import DispatchScan
+from storage.segments.log_place import HEAD_BYTES
 from storage.store_layout import holds_dledger
 
 FOLLOWING_BYTES: Final = 8 * 1024 * 1024
@@ -61,11 +63,12 @@ def probe(task: ProbeTask) -> dict[str, Any]:
 
 
 def _look_at_heads(segments: tuple[SegmentPlace, ...]) -> dict[str, Any]:
-    """First records, the log's first entry by either profile, and whether this is a log of another kind."""
+    """First records, the last segment with anything in it, first entries by either profile, whether it is DLedger's."""
     log = LogReader(segments)
     return {
         "is_dledger": bool(segments) and holds_dledger(Path(segments[0].path)),
         "heads": [[place.base_offset, _head_timestamp(place)] for place in segments],
+        "last_base": _last_written(segments),
         "first_entries": [next(log.entries_from(log.minimum, tags=tags), None) for tags in (False, True)],
     }
 
@@ -76,6 +79,17 @@ def _head_timestamp(place: SegmentPlace) -> int:
         address = _record(window, 0) if window is not None else 0
         size = check_shape(address, window.filled, place.base_offset) if window is not None and address else 0
         return int(store_timestamp(address)) if size > 0 and check_checksums(address, size) > 0 else 0
+
+
+def _last_written(segments: tuple[SegmentPlace, ...]) -> int:
+    """Base offset of the last segment that does not begin with zeros, or holds a record nevertheless."""
+    for place in reversed(segments[1:]):
+        with _opened(place) as window:
+            if window is None or (window.show(0, HEAD_BYTES) and (window.i32(0) or window.i32(MAGIC))):
+                return place.base_offset
+            if window.find_candidate(0) >= 0:
+                return place.base_offset
+    return segments[0].base_offset if segments else 0
 
 
 @contextmanager
@@ -100,22 +114,16 @@ def _record(window: SegmentWindow, position: int) -> int:
 
 
 def queues_end(directory: Path) -> int:
-    """Physical offset up to which any of the plain queues below a directory reaches; 0 without queues."""
-    return max((_queue_end(Path(queue.path)) for topic in _folders(directory) for queue in _folders(topic)), default=0)
+    """Physical offset up to which any of the plain queues below a directory reaches; 0 without queues.
 
-
-def _folders(directory: os.PathLike[str]) -> Iterator[os.DirEntry[str]]:
-    try:
-        yield from (entry for entry in os.scandir(directory) if entry.is_dir())
-    except OSError:
-        return
+    Raises StoreError where a directory cannot be listed: what lies in it is not known to be nothing.
+    """
+    queues = (directory / topic / queue for topic in directories(directory) for queue in directories(directory / topic))
+    return max(map(_queue_end, queues), default=0)
 
 
 def _queue_end(directory: Path) -> int:
-    try:
-        files = list_segment_files(directory)[0]
-    except StoreError:
-        return 0
+    files = list_segment_files(directory)[0]
     for _, path in reversed(files):
         units = np.fromfile(path, dtype=UNIT_DTYPE)
         valid = units[(units["size"] > 0) & (units["size"] < 0x7FFFFFFF)]
@@ -179,7 +187,7 @@ def _entries_at(window: SegmentWindow, position: int, *, tags: bool) -> Entries:
         return []
     scan = DispatchScan(tags=tags, checksums=False, delays=(), lmq=False, batch_topics=(), units=False, records=1)
     at = position - window.start
-    scan.run(window.address, at, window.filled, window.base_offset + window.start, at + 1)
+    scan.run(window.address, at, window.filled, window.base_offset + window.start, 0, at + 1)
     block = scan.take()
     offsets = np.repeat(block.record_offsets.astype(np.int64) + block.first_offset, block.record_entries)
     return list(zip(block.hashes.tolist(), offsets.tolist(), strict=True))

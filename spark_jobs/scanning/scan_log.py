@@ -1,18 +1,21 @@
 """The first half of every bulk job: probe the store, then scan all its segments, a task each."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from spark_jobs.engine.progress import Progress, shown
+from spark_jobs.engine.attempt import run_phase
+from spark_jobs.engine.progress import Progress
 from spark_jobs.engine.session import run_tasks
 from spark_jobs.engine.work_directory import WorkDirectory
 from spark_jobs.scanning.probe_store import ProbeTask, probe
 from spark_jobs.scanning.recovery import SegmentHead, recovery_start
 from spark_jobs.scanning.scan_segment import PHASE, ScanTask, scan_segment
 from spark_jobs.scanning.source import Source
+from storage.segments.segment_list import boundaries
 from storage.store_layout import dledger_refused
 
 if TYPE_CHECKING:
@@ -23,18 +26,21 @@ class Probed(msgspec.Struct, frozen=True):
     """Answers about a store. `first_entries`: of the log without and with tag entries, as (hash, physical offset).
 
     `index_files` are what :func:`spark_jobs.scanning.probe_store.check_index_file` says of each; `recovery_start` is
-    the physical offset where a broker would begin to read its log again.
+    the physical offset where a broker would begin to read its log again; `last_base` is that of the last segment to
+    which anything was written.
     """
 
     first_entries: tuple[tuple[int, int] | None, tuple[int, int] | None]
     index_files: tuple[dict[str, Any], ...]
     recovery_start: int
+    last_base: int
 
 
 class ScanOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What to make of the log. Entries are made of records at or above `entries_from`, units of all or of none.
 
-    `checksums_from`: bodies are checked in segments that start there or later. The others as in `ScanTask`.
+    `checksums_from`: bodies are checked in segments that start there or later; `last_base`: that of the last segment
+    to which anything was written, None for the last one that there is. The others as in `ScanTask`.
     """
 
     entries_from: int | None
@@ -45,6 +51,7 @@ class ScanOptions(msgspec.Struct, frozen=True, kw_only=True):
     lmq: bool = False
     ext: bool = False
     batch_topics: tuple[bytes, ...] = ()
+    last_base: int | None = None
 
 
 def probe_source(
@@ -71,7 +78,7 @@ def probe_source(
         checkpoint=source.checkpoint,
         queues_end=queues["queues_end"] if queues_stay else source.end,
     )
-    return Probed(tuple(answer["first_entries"]), tuple(index_files), start)
+    return Probed(tuple(answer["first_entries"]), tuple(index_files), start, answer["last_base"])
 
 
 def scan_log(
@@ -79,14 +86,15 @@ def scan_log(
 ) -> list[dict[str, Any]]:
     """Scan the segments; their summaries in the order of the log."""
     tasks = scan_tasks(work.root, source, options)
-    work.enter(PHASE)
-    with shown(progress, work, PHASE, source.size, "bytes"):
-        return run_tasks(context, PHASE, tasks, scan_segment)
+    run = partial(run_tasks, context)
+    return run_phase(run, work, progress, PHASE, tasks, scan_segment, source.size, "bytes")
 
 
 def scan_tasks(work: Path, source: Source, options: ScanOptions) -> list[ScanTask]:
     """One task a segment."""
     limits = [place.base_offset for place in source.segments[1:]] + [-1]
+    bases = boundaries([(place.base_offset, place.size) for place in source.segments])
+    last_base = source.segments[-1].base_offset if options.last_base is None else options.last_base
     return [
         ScanTask(
             work=str(work),
@@ -101,8 +109,10 @@ def scan_tasks(work: Path, source: Source, options: ScanOptions) -> list[ScanTas
             lmq=options.lmq,
             ext=options.ext,
             batch_topics=options.batch_topics,
+            boundary=boundary if len(bases) > 1 else 0,
+            ends_log=place.base_offset >= last_base,
         )
-        for place, limit in zip(source.segments, limits, strict=True)
+        for place, limit, boundary in zip(source.segments, limits, bases, strict=True)
     ]
 
 

@@ -4,7 +4,6 @@ A record that is none does not end the scan: it goes on at the next intact one, 
 the log ends at such a place is decided when all segments are known (:mod:`spark_jobs.scanning.log_end`).
 """
 
-import time
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,15 +12,18 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
+from spark_jobs.engine.attempt import Attempt, Record, Report, run_attempt
 from spark_jobs.engine.blocks import BlockWriter
-from spark_jobs.engine.work_directory import WorkDirectory
 from spark_jobs.scanning.damage import ZEROS
 from spark_jobs.scanning.segment_window import LONGEST_RECORD, SegmentWindow
 from storage.batch_consume_queue import UNIT as BATCH_UNIT
 from storage.consume_queue import UNIT
 from storage.kernels import record as codes
 from storage.kernels.record import check_checksums, check_shape, store_timestamp
+from storage.kernels.scan import ANY_TIME
 from storage.segments.dispatch_scan import BATCH, DispatchBlock, DispatchScan, Reason
+from storage.segments.segment_end import BLANK_BYTES, TOLERATED_MS
+from storage.segments.segment_list import may_be_cut
 
 MOST_BREAKS: Final = 10_000
 """Places of one segment that are listed; more are counted."""
@@ -31,10 +33,16 @@ RUN_FIELDS: Final = 4
 """Numbers of a run in a block: queue, kind, first queue offset, units."""
 
 PHASE: Final = "scan"
+ENTRIES: Final = "entries"
+UNITS: Final = "units"
+"""The kinds of blocks that a scan leaves."""
 
 
 class ScanTask(msgspec.Struct, frozen=True):
     """What to read and what to make of it; `limit` is where the next segment starts, -1 without one.
+
+    `boundary` is where the next one would start even if this file was cut, 0 where no other file says it; `ends_log`:
+    nothing was written behind this segment, so that what follows damage in it may be left over.
 
     `delays` in ms for each delay level; `bundles`: queues are dealt out to so many build tasks; 0: no units wanted.
     """
@@ -51,31 +59,27 @@ class ScanTask(msgspec.Struct, frozen=True):
     lmq: bool
     ext: bool
     batch_topics: tuple[bytes, ...]
+    boundary: int = 0
+    ends_log: bool = False
 
     @property
     def name(self) -> str:
-        """The task's name, and that of its files."""
+        """The task's name."""
         return f"{PHASE}-{self.base_offset:020d}"
 
 
 def scan_segment(task: ScanTask) -> dict[str, Any]:
     """Read one segment; the summary, as left in the work directory."""
-    work = WorkDirectory(Path(task.work))
-    done = work.done(task.name)
-    if done is not None:
-        return done
-    progress = work.report(task.name)
-    try:
+
+    def scan(attempt: Attempt, report: Report) -> Record:
         with (
             SegmentWindow(Path(task.path), task.base_offset) as window,
-            BlockWriter(work.blocks / f"{task.name}.entries", task.path) as entries,
-            BlockWriter(work.blocks / f"{task.name}.units", task.path) as units,
+            BlockWriter(attempt.blocks(ENTRIES), task.path) as entries,
+            BlockWriter(attempt.blocks(UNITS), task.path) as units,
         ):
-            began = time.time()
-            summary = SegmentScan(task, window, entries, units, progress.update).run()
-        return work.finish(task.name, {**summary, "began": began, "seconds": time.time() - began})
-    finally:
-        progress.close()
+            return SegmentScan(task, window, entries, units, report).run()
+
+    return run_attempt(task.work, task.name, scan)
 
 
 class SegmentScan:
@@ -87,6 +91,7 @@ class SegmentScan:
         """Scan what `window` shows into the two block files; `report` is told bytes and messages."""
         self._task, self._window, self._entries, self._units, self._report = task, window, entries, units, report
         self._limit = window.size if task.limit < 0 else min(window.size, task.limit - task.base_offset)
+        self._boundary = task.boundary or task.base_offset + window.size
         self._scan = DispatchScan(
             tags=task.tags,
             checksums=task.checksums,
@@ -136,9 +141,8 @@ class SegmentScan:
         """Scan what is in the window; whether there is more to be done."""
         window = self._window
         limit = min(self._limit - window.start, window.filled)
-        step = self._scan.run(
-            window.address, self._position - window.start, window.filled, window.base_offset + window.start, limit
-        )
+        at, base = self._position - window.start, window.base_offset + window.start
+        step = self._scan.run(window.address, at, window.filled, base, self._boundary, limit)
         self._position = window.start + step.position
         if step.reason == Reason.FULL:
             self._flush()
@@ -159,9 +163,11 @@ class SegmentScan:
     def _read_on(self) -> bool:
         """Show the record that the window cuts off, and what follows it."""
         window, at = self._window, self._position
-        if window.size - at < codes.MINIMUM_SIZE:
+        if window.size - at < codes.MINIMUM_SIZE and (window.is_at_end or window.size - at < BLANK_BYTES):
             return self._resynchronise(codes.BAD_SIZE)
         window.move(at)
+        if window.size - at < codes.MINIMUM_SIZE:  # too short for a record, but a BLANK may be there
+            return True
         if window.start - self._reported > REPORT_BYTES:
             self._reported = window.start
             self._report(window.start, self._records)
@@ -175,28 +181,38 @@ class SegmentScan:
         """Go on at the next intact record, if there is one."""
         self._flush()
         broken = self._end = self._position
-        found, timestamp = self._next_intact(broken + 1)
-        base = self._task.base_offset
+        base, ends_log = self._task.base_offset, self._task.ends_log or self._task.limit < 0
+        earliest = self._last_timestamp - TOLERATED_MS if ends_log else ANY_TIME
+        found = self._next_intact(broken + 1, earliest)
+        if found < 0 and code == codes.BAD_BLANK and self._is_cut_behind(broken):
+            return self._stop("blank")
         if found < 0:
             self._state = "zeros" if code == ZEROS else "broken"
             self._note_break([base + broken, -1, code, 0])
             return False
-        self._note_break([base + broken, base + found, code, int(timestamp >= self._last_timestamp)])
+        self._note_break([base + broken, base + found, code, 1])
         self._position = found
         self._window.move(found)
         return True
 
-    def _next_intact(self, position: int) -> tuple[int, int]:
-        """Where the next intact record starts, and its store time; −1 for none."""
+    def _is_cut_behind(self, position: int) -> bool:
+        """Whether the BLANK at a position may lead to the end of a segment of which no other file says the size."""
+        window = self._window
+        if self._task.boundary or not window.show(position, BLANK_BYTES):
+            return False
+        return may_be_cut(window.base_offset, window.size, position + window.i32(position))
+
+    def _next_intact(self, position: int, earliest: int) -> int:
+        """Where the next intact record starts that was stored at a time (ms) or later; −1 for none."""
         window = self._window
         while 0 <= (position := window.find_candidate(position)) < self._limit:
             size = window.i32(position)
             address = window.show(position, size) if codes.MINIMUM_SIZE <= size <= LONGEST_RECORD else 0
             checked = check_shape(address, size, self._task.base_offset + position) if address else 0
-            if checked == size and check_checksums(address, size) > 0:
-                return position, int(store_timestamp(address))
+            if checked == size and check_checksums(address, size) > 0 and store_timestamp(address) >= earliest:
+                return position
             position += 1
-        return -1, 0
+        return -1
 
     def _note_break(self, facts: list[int]) -> None:
         if len(self._breaks) < MOST_BREAKS:

@@ -40,6 +40,7 @@ class SearchTask(msgspec.Struct, frozen=True):
     path: str
     base_offset: int
     valid_length: int
+    boundary: int
     start: int
     stop: int
     listed: list[int] | None
@@ -51,7 +52,7 @@ def search_segment(task: SearchTask) -> dict[str, Any]:
     """Search one; what its :class:`Part` says, and the records that match, as bytes."""
     import numpy as np
 
-    segment = Segment(task.base_offset, MappedFile.open(Path(task.path)), task.valid_length)
+    segment = Segment(task.base_offset, MappedFile.open(Path(task.path)), task.valid_length, task.boundary)
     matcher = Matcher(task.criteria)
     searcher = Searcher(matcher, QueryTable(matcher), lambda: False, task.maximum)
     listed = None if task.listed is None else np.array(task.listed, np.int64)
@@ -128,6 +129,7 @@ def _task(chunk: Chunk, searcher: Searcher) -> SearchTask:
         path=str(segment.file.path.absolute()),
         base_offset=segment.base_offset,
         valid_length=segment.valid_length,
+        boundary=segment.boundary,
         start=chunk.start,
         stop=chunk.stop,
         listed=None if chunk.listed is None else chunk.listed.tolist(),

@@ -13,9 +13,10 @@ import msgspec
 import numpy as np
 
 from protocol.errors import StoreError
+from spark_jobs.engine.attempt import Attempt, Record, Report, run_attempt
 from spark_jobs.engine.work_directory import WorkDirectory
 from spark_jobs.verifying.check_index_structure import CheckIndexTask, check_shape_of, entry_position
-from spark_jobs.verifying.findings import ENTRY, FILE, MISSING_ENTRY, REPEATED_ENTRY, Finding, Findings, findings_file
+from spark_jobs.verifying.findings import ENTRY, FILE, FINDINGS, MISSING_ENTRY, REPEATED_ENTRY, Finding, Findings
 from spark_jobs.verifying.log_table import LogTable
 from spark_jobs.verifying.match_entries import LogBlock, LogEntries, Matched, match_file
 from spark_jobs.verifying.pair_entries import Leftover, sort_out
@@ -57,15 +58,14 @@ def measure_index_file(task: MeasureIndexTask) -> dict[str, Any]:
 
 def check_index_file(task: CheckIndexTask) -> dict[str, Any]:
     """Check one file; the summary. What was found lies in the work directory."""
-    work = WorkDirectory(Path(task.work))
-    log, findings = LogTable.read(work), Findings(task.limit)
-    progress = work.report(task.name)
-    try:
-        summary = _check(task, log, findings)
-        progress.update(summary["entries"], summary["entries"])
-    finally:
-        progress.close()
-    return {**summary, "path": task.path, "task": task.name, "counts": findings.save(findings_file(work, task.name))}
+
+    def check(attempt: Attempt, report: Report) -> Record:
+        findings = Findings(task.limit)
+        summary = _check(task, LogTable.read(attempt.work), findings)
+        report(summary["entries"], summary["entries"])
+        return {**summary, "path": task.path, "counts": findings.save(attempt.blocks(FINDINGS))}
+
+    return run_attempt(task.work, task.name, check)
 
 
 def _check(task: CheckIndexTask, log: LogTable, findings: Findings) -> dict[str, Any]:

@@ -11,11 +11,11 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
+from spark_jobs.engine.attempt import Attempt, Record, Report, run_attempt
 from spark_jobs.engine.blocks import Block
-from spark_jobs.engine.work_directory import WorkDirectory
 from spark_jobs.rebuilding.build_queues import UnitFile, blocks_before
 from spark_jobs.verifying.ext_units import ExtUnits
-from spark_jobs.verifying.findings import FILE, Findings, findings_file
+from spark_jobs.verifying.findings import FILE, FINDINGS, Findings
 from spark_jobs.verifying.log_table import LogTable
 from spark_jobs.verifying.numbering import Numbering
 from spark_jobs.verifying.queue_check import QueueCheck
@@ -24,7 +24,8 @@ from spark_jobs.verifying.unit_files import UnitFiles
 from storage.batch_consume_queue import UNIT_DTYPE as BATCH_UNIT_DTYPE
 from storage.consume_queue import UNIT_DTYPE
 from storage.queues.queue import SCHEDULE_TOPIC
-from storage.queues.queue_plan import LIGHT_PREFIX, QueueKey, directory_name
+from storage.queues.queue_plan import QueueKey, directory_name
+from storage.queues.queue_record import LIGHT_PREFIX
 from storage.queues.queue_store import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
 from storage.queues.queue_units import units_before
 from storage.segments.dispatch_scan import BATCH, PLAIN
@@ -51,14 +52,13 @@ class CheckQueuesTask(msgspec.Struct, frozen=True):
 
 def check_queue_units(task: CheckQueuesTask) -> dict[str, Any]:
     """Check the queues of a bundle; `queues` lists tree, topic, queue id and numbers of each."""
-    work = WorkDirectory(Path(task.work))
-    findings = Findings(task.limit)
-    progress = work.report(task.name)
-    try:
-        queues = QueueBundle(task, LogTable.read(work), findings, progress.update).run()
-    finally:
-        progress.close()
-    return {"task": task.name, "queues": queues, "counts": findings.save(findings_file(work, task.name))}
+
+    def check(attempt: Attempt, report: Report) -> Record:
+        findings = Findings(task.limit)
+        queues = QueueBundle(task, LogTable.read(attempt.work), findings, report).run()
+        return {"queues": queues, "counts": findings.save(attempt.blocks(FINDINGS))}
+
+    return run_attempt(task.work, task.name, check)
 
 
 class QueueBundle:

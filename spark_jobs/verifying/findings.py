@@ -6,8 +6,6 @@ from typing import Final
 
 import msgspec
 
-from spark_jobs.engine.work_directory import WorkDirectory
-
 RECORD: Final = "record"
 """Bytes of the log that hold no intact record, or no file at all."""
 QUEUE_OFFSET: Final = "queue-offset"
@@ -35,6 +33,9 @@ LIMIT: Final = 10_000
 
 TOTAL_LIMIT: Final = 100_000
 """Findings that are listed in all."""
+
+FINDINGS: Final = "findings"
+"""The kind of file in which a task leaves what it found."""
 
 
 class Finding(msgspec.Struct, frozen=True, rename="camel"):
@@ -110,8 +111,3 @@ class Findings:
 def load_findings(path: Path) -> list[Finding]:
     """What was saved to a file."""
     return msgspec.msgpack.decode(path.read_bytes(), type=list[Finding])
-
-
-def findings_file(work: WorkDirectory, task: str) -> Path:
-    """Where a task leaves what it found."""
-    return work.root / "done" / f"{task}.findings"

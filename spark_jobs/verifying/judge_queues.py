@@ -4,9 +4,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
+from spark_jobs.engine.attempt import block_file
 from spark_jobs.engine.work_directory import WorkDirectory
 from spark_jobs.rebuilding.build_queues import UnitFile
-from spark_jobs.scanning.scan_segment import bundle_of
+from spark_jobs.scanning.scan_segment import UNITS, bundle_of
 from spark_jobs.verifying.check_queue_units import CheckQueuesTask
 from spark_jobs.verifying.findings import FILE, MISSING_UNIT, Findings
 from spark_jobs.verifying.log_table import LogTable
@@ -27,7 +28,7 @@ def check_tasks(
         existing[bundle_of(key.topic.encode(), key.queue_id, bundles)].append((key.tree, key.topic, key.queue_id))
     units = [
         tuple(
-            UnitFile(str(work.blocks / f"scan-{scan['base']:020d}.units"), tuple(scan["unit_blocks"][bundle]))
+            UnitFile(str(block_file(work, scan, UNITS)), tuple(scan["unit_blocks"][bundle]))
             for scan in scans
             if scan["unit_blocks"][bundle]
         )

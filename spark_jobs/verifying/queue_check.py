@@ -134,15 +134,32 @@ class QueueCheck:
         return int(found[0]), start + int(np.flatnonzero(there == offsets[found[0]])[0])
 
     def _bisect(self, physical_offset: int) -> int:
-        """Place of the first unit behind the cursor that points to an offset or beyond, if they ascend."""
+        """Place of the first unit behind the cursor that points to an offset or beyond, if they ascend.
+
+        A damaged unit says nothing: the next that is none counts instead.
+        """
         low, high = self._cursor, self._files.end
         while low < high:
             middle = (low + high) // 2
-            if self._files.read(middle, 1)["physical_offset"][0] < physical_offset:
-                low = middle + 1
+            place, known = self._next_valid(middle, high)
+            if known < 0:
+                high = middle
+            elif known < physical_offset:
+                low = place + 1
             else:
                 high = middle
         return low
+
+    def _next_valid(self, place: int, stop: int) -> tuple[int, int]:
+        """Place of the first unit in [place, stop) that a broker may have written, and where it points; −1 for none."""
+        step = 1
+        while place < stop:
+            units = self._files.read(place, min(step, stop - place))
+            valid = np.flatnonzero((units["size"] > 0) & (units["physical_offset"] >= 0))
+            if valid.size:
+                return place + int(valid[0]), int(units["physical_offset"][valid[0]])
+            place, step = place + step, min(step * 2, PIECE)
+        return stop, -1
 
     def _hold(self, run: Run) -> Run:
         """Keep messages until it is known where the queue goes on; a run of none."""

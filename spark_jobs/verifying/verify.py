@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from spark_jobs.commands.request import Report, VerifyRequest
-from spark_jobs.engine.progress import Progress, shown
+from spark_jobs.engine.attempt import RunTasks, block_file, run_phase
+from spark_jobs.engine.progress import Progress
 from spark_jobs.engine.session import run_tasks, spark_context
 from spark_jobs.engine.work_directory import WorkDirectory
 from spark_jobs.rebuilding.build_queues import bundle_count
@@ -33,11 +34,11 @@ from spark_jobs.verifying.check_index_entries import MeasureIndexTask, check_ind
 from spark_jobs.verifying.check_index_structure import CheckIndexTask
 from spark_jobs.verifying.check_queue_units import PHASE as CHECK
 from spark_jobs.verifying.check_queue_units import CheckQueuesTask, check_queue_units
-from spark_jobs.verifying.findings import TOTAL_LIMIT, Finding, Findings, findings_file, load_findings
+from spark_jobs.verifying.findings import FINDINGS, TOTAL_LIMIT, Finding, Findings, load_findings
 from spark_jobs.verifying.judge_index import find_gaps, judge_index
 from spark_jobs.verifying.judge_queues import check_tasks, judge_queues
 from spark_jobs.verifying.log_table import LogTable
-from spark_jobs.verifying.verify_log import LogVerdict, RunTasks, judge_log, scan_readable
+from spark_jobs.verifying.verify_log import LogVerdict, judge_log, scan_readable
 from storage.life.delay_levels import parse_delay_levels
 from storage.queues.queue_plan import QueuePlan
 from storage.store_layout import dledger_refused
@@ -87,6 +88,7 @@ class Verification:
         """Nothing is done yet; `run` runs tasks somewhere."""
         self._request, self._source, self._work = request, source, work
         self._run, self._progress = run, progress
+        self._run_phase = partial(run_phase, run, work, progress)
         self._plan = QueuePlan.of(source.layout.root)
         self._bundles = bundle_count(source.size)
 
@@ -114,6 +116,7 @@ class Verification:
         head = self._run("probe", [ProbeTask(self._source.segments, heads=True)], probe)[0]
         if head["is_dledger"]:
             raise dledger_refused(self._source.layout.root)
+        self._last_base: int = head["last_base"]
         paths = [str(self._source.layout.index / name) for name in self._source.index_files]
         shapes = self._run("measure", [MeasureIndexTask(path) for path in paths], measure_index_file)
         known = Counter(shape["slots"] for shape in shapes if shape["slots"])
@@ -142,18 +145,17 @@ class Verification:
             lmq=self._plan.lmq,
             ext=self._plan.ext,
             batch_topics=tuple(topic.encode() for topic in sorted(self._plan.batch_topics)),
+            last_base=self._last_base,
         )
-        self._work.enter(SCAN)
-        with shown(self._progress, self._work, SCAN, self._source.size, "bytes"):
-            return self._run(SCAN, scan_tasks(self._work.root, self._source, options), scan_readable)
+        tasks = scan_tasks(self._work.root, self._source, options)
+        return self._run_phase(SCAN, tasks, scan_readable, self._source.size, "bytes")
 
     def _check(
         self, index_tasks: Sequence[CheckIndexTask], queue_tasks: Sequence[CheckQueuesTask], log: LogTable
     ) -> list[dict[str, Any]]:
         """Check index files and queues."""
-        self._work.enter(CHECK)
-        with shown(self._progress, self._work, CHECK, int(log.ranks[-1]), "entries"):
-            return self._run(CHECK, [*index_tasks, *queue_tasks], check)
+        tasks: list[CheckIndexTask | CheckQueuesTask] = [*index_tasks, *queue_tasks]
+        return self._run_phase(CHECK, tasks, check, int(log.ranks[-1]), "entries")
 
     def _judge_index(self, summaries: Sequence[dict[str, Any]], log: LogTable, findings: Findings) -> dict[str, Any]:
         """How the files fit together."""
@@ -212,7 +214,7 @@ class Verification:
         for summary in summaries:
             counts.update(summary["counts"])
             if len(listed) < TOTAL_LIMIT and summary["counts"]:
-                listed += load_findings(findings_file(self._work, summary["task"]))
+                listed += load_findings(block_file(self._work, summary, FINDINGS))
         return listed[:TOTAL_LIMIT], +counts
 
 

@@ -6,28 +6,26 @@ one that has become whole.
 """
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import msgspec
 
 from protocol.errors import StoreError
+from spark_jobs.engine.attempt import RunTasks, block_file
 from spark_jobs.engine.work_directory import WorkDirectory
 from spark_jobs.rebuilding.place_entries import entry_blocks
 from spark_jobs.rebuilding.place_queues import log_extent
 from spark_jobs.scanning.damage import Damage
 from spark_jobs.scanning.log_end import find_log_end
-from spark_jobs.scanning.scan_segment import ScanTask, scan_segment
+from spark_jobs.scanning.scan_segment import ENTRIES, ScanTask, scan_segment
 from spark_jobs.scanning.segment_window import LONGEST_RECORD, SegmentWindow
 from spark_jobs.scanning.source import Source
 from spark_jobs.verifying.findings import FILE, RECORD, Findings
 from spark_jobs.verifying.log_table import LogTable
 from storage.kernels import record as codes
 from storage.kernels.record import check_checksums, check_shape
-
-RunTasks: TypeAlias = Callable[[str, Sequence[Any], Callable[[Any], dict[str, Any]]], list[dict[str, Any]]]
-"""Runs tasks under a name, each by a function that executors can import; their answers in order."""
 
 GROWING_SEGMENTS: Final = 2
 """Segments at the end of the log to which a broker may have written while they were read."""
@@ -60,6 +58,7 @@ def scan_readable(task: ScanTask) -> dict[str, Any]:
             "entry_blocks": [],
             "unit_blocks": [[] for _ in range(task.bundles)],
             "queues": [],
+            "attempt": "",
             "problem": str(error),
         }
 
@@ -120,7 +119,7 @@ def judge_log(
         blocks=tuple(
             block
             for scan in scans
-            for block in entry_blocks(scan, work.blocks / f"scan-{scan['base']:020d}.entries")
+            for block in entry_blocks(scan, block_file(work, scan, ENTRIES))
             if block.first < end
         ),
     )

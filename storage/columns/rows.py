@@ -19,9 +19,12 @@ from storage.filter.sql92.program import choice_of_expression
 from storage.kernels import expression as outcomes
 from storage.kernels import message_rows as kernel
 from storage.kernels import record as codes
-from storage.kernels.record import check_checksums, check_shape, store_timestamp
+from storage.kernels.record import check_checksums, check_shape, closes_segment, store_timestamp
+from storage.kernels.scan import ANY_TIME
 from storage.segments.damaged_ranges import ZEROS, DamagedRange
 from storage.segments.log_window import LONGEST_RECORD, LogWindow
+from storage.segments.segment_end import BLANK_BYTES, TOLERATED_MS
+from storage.segments.segment_list import may_be_cut
 
 PIECE_BYTES: Final = 8 * 1024 * 1024
 """Read at once, so that what is gathered from it is still in the processor's cache."""
@@ -59,10 +62,22 @@ class RowReader:
     """
 
     def __init__(
-        self, window: LogWindow, wanted: Wanted, *, places: bool = False, checksums: bool = True, is_last: bool = False
+        self,
+        window: LogWindow,
+        wanted: Wanted,
+        *,
+        places: bool = False,
+        checksums: bool = True,
+        is_last: bool = False,
+        boundary: int = 0,
     ) -> None:
-        """Raises FilterSyntaxError for a `where` that is none."""
+        """`boundary`: physical offset at which the next segment starts, or would start; 0 for the end of the file.
+
+        Raises FilterSyntaxError for a `where` that is none.
+        """
         self._window, self._wanted, self._is_last = window, wanted, is_last
+        self._boundary = boundary or window.base_offset + window.size
+        self._is_cut = not boundary
         self._choice = KernelChoice(wanted, places=places, checksums=checksums)
         self._expression = None if wanted.where is None else parse(wanted.where)
         self._program = None if self._expression is None else choice_of_expression(self._expression.root)
@@ -118,6 +133,7 @@ class RowReader:
             position,
             window.filled,
             base,
+            self._boundary,
             min(stop - window.start, window.filled),
             choice.numbers,
             choice.topics,
@@ -162,10 +178,10 @@ class RowReader:
             return False
         following = self._behind(broken, code)
         if following < 0:
-            following, stored = self._next_intact(broken + 1)
-            if self._is_last and (following < 0 or stored < self._newest):
-                if code != ZEROS:
-                    self._note(broken, following if following >= 0 else window.size, code)
+            following, _ = self._next_intact(broken + 1, self._newest - TOLERATED_MS if self._is_last else ANY_TIME)
+            if self._is_last and following < 0:
+                if code != ZEROS and not self._is_cut_behind(broken, code):
+                    self._note(broken, window.size, code)
                 return False
         end = following if 0 <= following < stop else min(stop, window.size)
         self._note(broken, end, code)
@@ -173,6 +189,13 @@ class RowReader:
         if end < stop:
             window.move(end)
         return end < stop
+
+    def _is_cut_behind(self, position: int, code: int) -> bool:
+        """Whether a BLANK is at a position that may lead to the end of a segment of which nobody said the size."""
+        window = self._window
+        if code != codes.BAD_BLANK or not self._is_cut or not window.show(position, BLANK_BYTES):
+            return False
+        return may_be_cut(window.base_offset, window.size, position + window.i32(position))
 
     def _note(self, start: int, stop: int, code: int) -> None:
         base = self._window.base_offset
@@ -191,14 +214,17 @@ class RowReader:
     def _is_blank(self, position: int) -> bool:
         """Whether the segment ends at a position."""
         window = self._window
-        return bool(window.show(position, codes.MAGIC + 4)) and window.i32(position + codes.MAGIC) == codes.MAGIC_BLANK
+        address = window.show(position, BLANK_BYTES)
+        return bool(address and closes_segment(address, self._boundary - window.base_offset - position))
 
-    def _next_intact(self, position: int) -> tuple[int, int]:
-        """Where the next intact record starts, and its store time; −1 for none."""
+    def _next_intact(self, position: int, earliest: int = ANY_TIME) -> tuple[int, int]:
+        """Where the next intact record starts that was not stored before a time (ms), and its own time; −1 for none."""
         while (position := self._window.find_candidate(position)) >= 0:
             size = self._intact_size(position)
             if size > 0:
-                return position, int(store_timestamp(self._window.show(position, size)))
+                stored = int(store_timestamp(self._window.show(position, size)))
+                if stored >= earliest:
+                    return position, stored
             position += 1
         return -1, 0
 

@@ -90,7 +90,7 @@ def bucket_count(size: int) -> int:
 def collect(segment: Segment, names: QueueNames, buckets: Buckets, tell: Tell) -> list[DamagedRange]:
     """Put the entries of a segment into buckets; what of it is damaged."""
     with LogWindow(LocalFile(segment.file.path), segment.base_offset, PIECE_BYTES) as window:
-        reader = RowReader(window, Wanted())
+        reader = RowReader(window, Wanted(), boundary=segment.boundary)
         before = 0
         for rows in reader.read(0, segment.valid_length):
             buckets.add(entries_of(rows, names))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from protocol.errors import StoreError
 from storage.doctor.finding import Finding, Findings, Severity
 from storage.doctor.opened_store import OpenedStore
 from storage.index.index_examination import KEYS_LEFT_OUT
@@ -84,6 +85,10 @@ def _report_useless(store: OpenedStore, path: Path, findings: Findings) -> None:
         meaning = "it is ignored here; a broker tries to read it as an index file"
         findings.add(Severity.WARNING, path, "is no index file", meaning, f"mv it out of {path.parent}")
         return
+    if os.path.isdir(path):
+        meaning = "it is ignored here; a broker that meets it does not load the index"
+        findings.add(Severity.WARNING, path, "is a directory", meaning, f"mv it out of {path.parent}")
+        return
     lost = "keys in its range are looked for in the log instead, which takes memory; a broker does not find them"
     problem = next((text for text in store.index.problems if str(path) in text), "")
     if not problem:  # a broker has just made it
@@ -102,7 +107,7 @@ def _first_fault(store: OpenedStore, path: Path) -> tuple[int, str]:
     """Byte and description of what does not follow from the entries before it, as far as that can be told."""
     try:
         file = MappedFile.open(path)
-    except OSError:
+    except StoreError:  # the problem says why
         return 0, ""
     known = [each.index.shape.slots for each in store.index.files] or [DEFAULT_SLOTS]
     slots, last = known[-1], last_data_position(file)

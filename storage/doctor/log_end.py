@@ -23,7 +23,7 @@ def check_log_end(store: OpenedStore) -> tuple[list[Finding], list[Range]]:
         if budget <= 0:
             break
         budget -= segment.valid_length
-        found = find_damaged_ranges(segment.file, segment.base_offset, 0, segment.valid_length)
+        found = find_damaged_ranges(segment.file, segment.base_offset, 0, segment.valid_length, segment.boundary)
         for damage in itertools.islice(found, MOST_RANGES):
             damaged.append((damage.start, damage.stop))
             findings.add(

@@ -1,7 +1,7 @@
 """The queues held against the log: does every sampled message, and every one of the last, have its unit?"""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from protocol.errors import StoreError
 from storage.doctor.finding import Finding, Findings, Severity
@@ -14,10 +14,14 @@ REBUILD = "rebuild queues"
 
 @dataclass(frozen=True, slots=True)
 class QueueReach:
-    """`end`: physical offset behind the last message that any queue has. `missing`: samples without their unit."""
+    """`end`: physical offset behind the last message that any queue has. `missing`: samples without their unit.
+
+    `missing_light`: those in whose place a light queue has no unit, as if that were their only queue.
+    """
 
     end: int
     missing: tuple[Sample, ...]
+    missing_light: tuple[Sample, ...] = ()
 
     def covered(self, samples: Sequence[Sample]) -> list[Range]:
         """Ranges of the log whose sampled messages have their units."""
@@ -39,7 +43,14 @@ def measure_reach(store: OpenedStore, samples: Sequence[Sample]) -> QueueReach:
     missing = tuple(sample for sample in samples if sample.is_queued and not _has_unit(store, sample))
     gone = {sample.physical_offset for sample in missing}
     held = [sample.end for sample in samples if sample.is_queued and sample.physical_offset not in gone]
-    return QueueReach(max(held, default=store.commit_log.minimum), missing)
+    light = (
+        replace(sample, topic=name, queue_id=0, queue_offset=offset)
+        for sample in samples
+        if sample.is_queued
+        for name, offset in sample.light
+    )
+    missing_light = tuple(sample for sample in light if not _has_any_unit(store, sample))
+    return QueueReach(max(held, default=store.commit_log.minimum), missing, missing_light)
 
 
 def check_queue_reach(store: OpenedStore, reach: QueueReach) -> list[Finding]:
@@ -58,14 +69,14 @@ def check_queue_reach(store: OpenedStore, reach: QueueReach) -> list[Finding]:
             "nothing while a broker runs" if store.state.is_live else store.command(REBUILD),
             physical_offset=behind[0].physical_offset,
         )
-    before = [sample for sample in reach.missing if sample.physical_offset < reach.end]
+    before = [sample for sample in (*reach.missing, *reach.missing_light) if sample.physical_offset < reach.end]
     for topic, queue_id, first, count in _by_queue(before):
         _report_missing(store, findings, first, f"{topic} {queue_id}", count)
     return findings.listed()
 
 
 def _report_missing(store: OpenedStore, findings: Findings, first: Sample, queue: str, count: int) -> None:
-    known = first.topic in store.config.topics or store.queues.has_topic(first.topic)
+    known = first.topic in store.config.topics or not store.queues.absence_of(first.topic)
     if not known:
         found = f"{count} sampled messages are of topic {first.topic}, which has no queues"
         meaning = "the topic was deleted, or its queues are lost"
@@ -87,8 +98,23 @@ def _by_queue(samples: Iterable[Sample]) -> list[tuple[str, int, Sample, int]]:
     return [(topic, queue_id, first, count) for (topic, queue_id), (first, count) in found.items()]
 
 
+def _has_any_unit(store: OpenedStore, sample: Sample) -> bool:
+    """Whether a light queue has a unit at an offset, of this message or of the one that it is a copy of."""
+    if store.queues.absence_of(sample.topic):
+        return False
+    try:
+        queue = store.queues.queue(sample.topic, sample.queue_id)
+        return queue is not None and (
+            sample.queue_offset < queue.min_offset or queue.entry_at(sample.queue_offset) is not None
+        )
+    except StoreError:  # named where the queue's files are looked at
+        return True
+
+
 def _has_unit(store: OpenedStore, sample: Sample) -> bool:
     """Whether the unit at a message's queue offset points to it."""
+    if store.queues.absence_of(sample.topic):
+        return False
     try:
         queue = store.queues.queue(sample.topic, sample.queue_id)
         entry = None if queue is None else queue.entry_at(sample.queue_offset)

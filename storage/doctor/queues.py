@@ -10,7 +10,7 @@ import numpy as np
 
 from protocol.errors import StoreError
 from storage.batch_consume_queue import UNIT as BATCH_UNIT
-from storage.consume_queue import RECOVERED_FILES, UNIT, UNIT_DTYPE
+from storage.consume_queue import UNIT, UNIT_DTYPE
 from storage.doctor.finding import Finding, Findings, Severity
 from storage.doctor.opened_store import OpenedStore
 from storage.mapped_file import MappedFile, list_segment_files
@@ -48,6 +48,10 @@ def check_queues(store: OpenedStore) -> list[Finding]:
         meaning = "messages are found by offset and key, but nobody can consume them"
         findings.add(Severity.ERROR, store.layout.consume_queue, "there are no queues", meaning, store.command(REBUILD))
         return findings.listed()
+    missed = store.queues.why_unknown()
+    if missed is not None and not store.queues.problems:
+        meaning = "messages are found by offset and key, but nobody can consume them"
+        findings.add(Severity.ERROR, store.layout.consume_queue, missed, meaning, store.command(REBUILD))
     directories = list(_directories(store, findings))
     sizes = {
         tree: Counter(size for each in directories if each.tree == tree for _, size, _ in each.files)
@@ -149,8 +153,8 @@ def _check_end(store: OpenedStore, directory: _Directory, findings: Findings) ->
 
 
 def _lost_units(directory: _Directory, end: int) -> Iterator[tuple[int, int, Path]]:
-    """Runs of invalid units before a queue's end: first queue offset, how many, file. Of the last three files."""
-    for start, size, path in directory.files[-RECOVERED_FILES:]:
+    """Runs of invalid units before a queue's end: first queue offset, how many, file."""
+    for start, size, path in directory.files:
         if start % UNIT.size or size < UNIT.size:
             continue
         count = min(size // UNIT.size, end - start // UNIT.size)

@@ -8,6 +8,7 @@ from protocol.message_layout import locate
 from storage.commit_log import CommitLog, Segment
 from storage.kernels.record import check_shape, store_timestamp
 from storage.kernels.scan import find_record
+from storage.queues.queue_record import LIGHT_PREFIX, dispatched_places
 
 PLACES = 96
 """Places evenly over the log from which records are taken."""
@@ -26,7 +27,10 @@ TRANSACTION_MASK = 0xC
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One intact record: where it is, and to which unit of which queue it belongs if it is dispatched to one."""
+    """One intact record: where it is, and to which unit of which queue it belongs if it is dispatched to one.
+
+    ``light`` are light queues that it is dispatched to as well, each with its queue offset there.
+    """
 
     physical_offset: int
     size: int
@@ -35,6 +39,7 @@ class Sample:
     queue_id: int
     queue_offset: int
     is_queued: bool
+    light: tuple[tuple[str, int], ...] = ()
 
     @property
     def end(self) -> int:
@@ -90,4 +95,9 @@ def _sample(segment: Segment, position: int) -> Sample | None:
     queue_id, queue_offset, flags = fields[3], fields[5], fields[7]
     topic = bytes(record[places.topic : places.topic + places.topic_length]).decode("utf-8", "surrogateescape")
     is_queued = flags & TRANSACTION_MASK not in UNQUEUED
-    return Sample(physical_offset, size, int(store_timestamp(address)), topic, queue_id, queue_offset, is_queued)
+    light = tuple(
+        (name, offset)
+        for name, offset in dispatched_places(record)
+        if offset is not None and name.startswith(LIGHT_PREFIX)
+    )
+    return Sample(physical_offset, size, int(store_timestamp(address)), topic, queue_id, queue_offset, is_queued, light)

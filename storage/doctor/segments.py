@@ -2,16 +2,17 @@
 
 import itertools
 import os
-from collections import Counter
 from pathlib import Path
 
 from protocol.errors import StoreError
 from storage.commit_log import Segment
 from storage.doctor.finding import Finding, Findings, Severity
 from storage.doctor.opened_store import NO_COMMAND, OpenedStore
-from storage.kernels.record import MAGIC, MAGIC_BLANK
+from storage.kernels.record import BAD_SIZE
 from storage.mapped_file import list_segment_files
 from storage.segments.damaged_ranges import REASONS
+from storage.segments.segment_end import code_at
+from storage.segments.segment_list import segment_size
 
 REFUSES = "a broker refuses to start on such a log; here it is read as far as it goes"
 
@@ -57,13 +58,13 @@ def _list_files(store: OpenedStore, findings: Findings) -> dict[Path, int]:
 
 def _check_sizes(sizes: dict[Path, int], findings: Findings) -> None:
     """All segments of a store have one size."""
-    common = Counter(size for size in sizes.values() if size).most_common(1)
+    whole = segment_size(sorted((int(path.name), size) for path, size in sizes.items()))
     for path, size in sizes.items():
         if not size:
             meaning = "it holds nothing; a broker refuses to start unless it is the last one"
             findings.add(Severity.WARNING, path, "is empty", meaning, f"rm {path}", position=0)
-        elif size != common[0][0]:
-            found = f"has {size} bytes, the other segments {common[0][0]}"
+        elif size != whole:
+            found = f"has {size} bytes, the other segments {whole}"
             findings.add(Severity.WARNING, path, found, REFUSES, NO_COMMAND, position=size)
 
 
@@ -84,9 +85,9 @@ def _check_adjacency(store: OpenedStore, findings: Findings) -> None:
 
 def _check_head(store: OpenedStore, segment: Segment, findings: Findings) -> None:
     """Whether a segment that is not the last one starts with a record, or a BLANK."""
-    code = store.commit_log.check(segment.base_offset)
     head = segment.file.peek(0, 8)
-    if code > 0 or int.from_bytes(head[MAGIC:8], "big", signed=True) == MAGIC_BLANK:
+    code = code_at(segment.base_offset, segment.file, 0, segment.boundary) if len(head) == 8 else BAD_SIZE
+    if code >= 0:
         return
     found = "starts with zeros" if not any(head) else f"starts with no intact record: {REASONS.get(code, 'unreadable')}"
     meaning = "the first message, at least, is lost; a broker may end its log before this segment"

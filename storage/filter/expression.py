@@ -38,7 +38,7 @@ class ExpressionFilter:
     the same; pulls that take the fast lane count nothing.
     """
 
-    __slots__ = ("_evaluate", "bits", "choice", "evaluations", "expression")
+    __slots__ = ("__weakref__", "_evaluate", "bits", "choice", "evaluations", "expression")
     matches_everything = False
     needs_properties = True
 

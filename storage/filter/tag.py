@@ -62,7 +62,7 @@ def parse_tag_expression(text: str | None, expression_type: str | None = TAG_TYP
 class TagFilter:
     """The `MessageFilter` of a tag subscription; `choice` is what the kernel of a pull takes."""
 
-    __slots__ = ("_codes", "choice", "expression", "matches_everything")
+    __slots__ = ("__weakref__", "_codes", "choice", "expression", "matches_everything")
     needs_properties = False
 
     def __init__(self, expression: TagExpression) -> None:

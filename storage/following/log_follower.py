@@ -32,6 +32,8 @@ DAMAGED_SECONDS: Final = 1.0
 """After so long without a change bytes that are no intact record will not become one; they are looked at as seldom."""
 STEP_BYTES: Final = 32 * 1024 * 1024
 """Bytes of log walked over in one look: some 20 ms."""
+LOOK_AHEAD_BYTES: Final = 64 * 1024 * 1024
+"""Bytes around the last written one in which records are looked for again behind damage, once all was searched."""
 LONGEST_RUN: Final = 4096
 """Records looked at one by one in one look."""
 LOOK_BACK_BYTES: Final = 4 * 1024 * 1024
@@ -74,6 +76,7 @@ class LogFollower:
         self._unsettled: _Seen | None = None
         self._damage: _Seen | None = None
         self._looked_at_damage = 0.0
+        self._searched_to = 0
         self._result = np.zeros(kernel.RESULTS, dtype=np.int64)
 
     def adopt(self, log: CommitLog) -> None:
@@ -195,7 +198,10 @@ class LogFollower:
         reached = self._walk_intact(place, limit, seen)
         reason, last = int(self._result[kernel.REASON]), int(self._result[kernel.LAST])
         if reached == place.position:
-            return self._step_over_damage(finds, place, judge) if reason == kernel.AT_DAMAGE else (reason, reached)
+            if reason == kernel.AT_LIMIT:  # the file ends here: it was cut, or is shorter than a head
+                return kernel.AT_NOTHING, reached
+            is_damage = reason == kernel.AT_DAMAGE or self._is_passed_by(reason, place)
+            return self._step_over_damage(finds, place, judge) if is_damage else (reason, reached)
         is_followed = place.file.peek(reached, HEAD_BYTES) != NOTHING
         if not is_followed and not self._is_whole(place, last, reached, judge):
             reason, reached, last = kernel.AT_NOTHING, last, int(self._result[kernel.BEFORE_LAST])
@@ -205,11 +211,15 @@ class LogFollower:
 
     def _walk_intact(self, place: Place, limit: int, seen: npt.NDArray[np.int64]) -> int:
         """Where the intact records of a segment end that start before a limit; the kernel's result says more."""
-        file, position = place.file, place.position
-        bound = position + limit
-        return int(
-            kernel.walk_appended(file.address, position, bound, file.size, place.base_offset, seen, self._result)
-        )
+        file, position, base = place.file, place.position, place.base_offset
+        bound, boundary = position + limit, self._boundary_of(place)
+        return int(kernel.walk_appended(file.address, position, bound, file.size, base, boundary, seen, self._result))
+
+    def _boundary_of(self, place: Place) -> int:
+        """Physical offset at which the segment behind a place's own starts, or will start."""
+        last = self._log.segments[-1] if self._log is not None and self._log.segments else None
+        is_last = last is not None and last.base_offset == place.base_offset
+        return last.boundary if last is not None and is_last else place.base_offset + place.file.size
 
     def _is_whole(self, place: Place, position: int, end: int, judge: "_Judge") -> bool:
         """Whether the intact record at a position of a segment, which nothing follows, is whole."""
@@ -263,21 +273,47 @@ class LogFollower:
         lasts = now - damage.since >= DAMAGED_SECONDS
         return lasts and now - self._looked_at_damage < DAMAGED_SECONDS and place.peek(MARK_BYTES) == damage.content
 
+    def _is_passed_by(self, reason: int, place: Place) -> bool:
+        """Whether what has only begun at a place will not be gone on with: the log goes on in the next segment."""
+        return reason == kernel.AT_NOTHING and not place.has_nothing() and self._next_begun(place) is not None
+
+    def _next_begun(self, place: Place) -> Place | None:
+        """The start of the next segment, if an intact record is there."""
+        following = start_behind(place, self._directories)
+        return following if following is not None and following.is_intact() else None
+
     def _step_over_damage(self, finds: Finds, place: Place, judge: "_Judge") -> tuple[int, int]:
         """Note bytes that are no intact record; where that lasts, go on with what counts behind them."""
         content = place.peek(MARK_BYTES)
         damage = self._damage
         self._looked_at_damage = judge.now
         if damage is None or (damage.physical_offset, damage.content) != (place.physical_offset, content):
-            self._damage = _Seen(place.physical_offset, content, judge.now)
+            self._damage, self._searched_to = _Seen(place.physical_offset, content, judge.now), 0
         if not self._lasts(judge):
             return kernel.AT_DAMAGE, place.position
-        search = EndSearch(place.base_offset, place.file, finds.last_timestamp, finds.log.is_left_over)
-        following = search.continuation(place.position)
-        if following is None:
+        boundary = self._boundary_of(place)
+        code = code_at(place.base_offset, place.file, place.position, boundary)
+        following = self._look_behind(place, boundary, finds)
+        if following is not None:
+            finds.pass_over(place, following, code)
+            return kernel.AT_LIMIT, following
+        if self._next_begun(place) is None:
             return kernel.AT_DAMAGE, place.position
-        finds.pass_over(place, following, code_at(place.base_offset, place.file, place.position))
-        return kernel.AT_LIMIT, following
+        finds.pass_over(place, place.file.size, code)
+        return kernel.AT_BLANK, place.file.size
+
+    def _look_behind(self, place: Place, boundary: int, finds: Finds) -> int | None:
+        """Position of what counts behind damage; what was once searched in vain is not searched again."""
+        before, log = finds.last_timestamp, finds.log
+        search = EndSearch(place.base_offset, place.file, before, log.is_left_over, boundary)
+        start = max(self._searched_to, place.position + 1)
+        stop = start + LOOK_AHEAD_BYTES if self._searched_to else place.file.size
+        following = search.continuation(place.position, start, stop)
+        if following is None:
+            written = [last for _, last in search.written_chunks(start, stop)]
+            # A record that was half there when it was looked at starts in what was written.
+            self._searched_to = max(written[-1] - LOOK_AHEAD_BYTES // 2 if written else start, start)
+        return following
 
     def _lasts(self, judge: "_Judge") -> bool:
         """Whether the damage that was met will stay."""

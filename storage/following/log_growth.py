@@ -1,6 +1,7 @@
 """What one look at the end of a log has found, put together segment by segment."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from storage.commit_log import CommitLog, Segment
@@ -36,11 +37,10 @@ class Finds:
         """Count the records of a segment up to a position; ``last`` is that of the last of them, −1 for none."""
         if end == place.position:
             return
-        segment = Segment(place.base_offset, place.file, end)
         if self._segments[-1].base_offset == place.base_offset:
-            self._segments[-1] = segment
+            self._segments[-1] = replace(self._segments[-1], file=place.file, valid_length=end)
         else:
-            self._segments += [*self._passed, segment]
+            self._segments += [*self._passed, Segment(place.base_offset, place.file, end)]
             self._passed = []
         self.records += [place.file.view[position:] for position in records]
         if last >= 0:
@@ -48,11 +48,10 @@ class Finds:
 
     def close(self, place: Place) -> None:
         """Count the whole of a segment that has a BLANK; of one that has nothing else, if records follow."""
-        segment = Segment(place.base_offset, place.file, place.file.size)
         if self._segments[-1].base_offset == place.base_offset:
-            self._segments[-1] = segment
+            self._segments[-1] = replace(self._segments[-1], file=place.file, valid_length=place.file.size)
         else:
-            self._passed.append(segment)
+            self._passed.append(Segment(place.base_offset, place.file, place.file.size))
 
     def pass_over(self, place: Place, following: int, code: int) -> None:
         """Leave out damage between a place and a position in its segment."""

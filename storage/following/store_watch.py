@@ -10,7 +10,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+from protocol.errors import StoreError
 from storage.commit_log import CommitLog
+from storage.mapped_file import list_directory
 from storage.queues.queue_store import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
 from storage.ranges import Ranges
 from storage.snapshot import Change, Snapshot, StoreOptions, derived
@@ -72,10 +74,12 @@ class StoreWatch:
             kept = snapshot.kept.open(snapshot.commit_log, cache, index.examined_kept, options.check_budget)
             index = index.with_kept(kept_state, kept)
         is_cut = any(segment.file.is_cut() for segment in snapshot.commit_log.segments)
-        log_changed = has_other_files or is_cut or thorough
+        # What could not be read may be readable now: its own directory does not tell.
+        log_changed = has_other_files or is_cut or thorough or snapshot.commit_log.can_read_more()
         trees = [self._root / tree for tree in (CONSUME_QUEUE, BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT)]
         are_other_trees = self._has_changed("queues", trees)
         queues_changed = are_other_trees or state != snapshot.state or snapshot.queues.has_lost_file() or thorough
+        queues_changed = queues_changed or (not snapshot.queues.is_whole and _can_be_listed(trees))
         same = (layout, state) == (snapshot.layout, snapshot.state) and config is snapshot.config
         if same and index.is_as(snapshot.index) and not log_changed and not queues_changed:
             return None
@@ -127,6 +131,15 @@ def _states_of(directories: Iterable[Path]) -> tuple[State, ...] | None:
     states = tuple(map(_state_of, directories))
     newest = max((state[2] for state in states if state is not None), default=0)
     return None if abs(time.time_ns() - newest) < YOUNG_NS else states
+
+
+def _can_be_listed(directories: Iterable[Path]) -> bool:
+    try:
+        for directory in directories:
+            list_directory(directory)
+    except StoreError:
+        return False
+    return True
 
 
 def _state_of(directory: Path) -> State:

@@ -197,8 +197,9 @@ class _Comparison:
         while position < limit and len(self._gaps) < MAXIMUM_GAPS:
             position = int(
                 find_record_by_entries(
-                    address, position, limit, segment.valid_length, base, self._rows.ctypes.data, self._count,
-                    self._has_tags, self._open is not None, self._hashes, self._offsets, self._result,
+                    address, position, limit, segment.valid_length, base, segment.boundary,
+                    self._rows.ctypes.data, self._count, self._has_tags, self._open is not None, self._hashes,
+                    self._offsets, self._result,
                 )
             )  # fmt: skip
             if self._result[0] == AT_DAMAGE:

@@ -85,6 +85,16 @@ def find_segment(catalog: np.ndarray, physical_offset: int) -> int:
 
 
 @njit(cache=True, nogil=True)
+def log_bounds(catalog: np.ndarray) -> tuple[int, int]:
+    """Physical offsets at which the log begins and ends; records start between them, if not everywhere."""
+    count = catalog[SEGMENT_COUNT]
+    if count == 0:
+        return 0, 0
+    last = HEADER + (count - 1) * SEGMENT_ROW
+    return catalog[HEADER], catalog[last] + catalog[last + VALID_LENGTH]
+
+
+@njit(cache=True, nogil=True)
 def is_known_damage(catalog: np.ndarray, physical_offset: int) -> bool:
     """Whether there is no record at a physical offset because the log is damaged there, as far as that is known."""
     low, high = 0, catalog[DAMAGE_COUNT]

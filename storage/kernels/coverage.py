@@ -10,7 +10,7 @@ from numba import njit
 
 from storage.kernels.lookup import ENTRY_BYTES
 from storage.kernels.memory import load_i32, load_i64
-from storage.kernels.record import MAGIC, MAGIC_BLANK, ROLLBACK, SYS_FLAG, TRANSACTION_MASK, check_shape
+from storage.kernels.record import ROLLBACK, SYS_FLAG, TRANSACTION_MASK, check_blank, check_shape
 from storage.kernels.scan import emit_record, tag_entry_hash
 
 AT_LIMIT = 0
@@ -45,7 +45,8 @@ def has_all_entries(
 
 
 @njit(
-    "int64(int64, int64, int64, int64, int64, int64, int64, boolean, boolean, int32[::1], int64[::1], int64[::1])",
+    "int64(int64, int64, int64, int64, int64, int64, int64, int64, boolean, boolean, int32[::1], int64[::1], "
+    "int64[::1])",
     cache=True,
     nogil=True,
 )
@@ -55,6 +56,7 @@ def find_record_by_entries(
     stop: int,
     readable: int,
     base: int,
+    boundary: int,
     entries: int,
     count: int,
     has_tags: bool,
@@ -65,19 +67,18 @@ def find_record_by_entries(
 ) -> int:
     """First record that starts in [position, stop) of a segment and is ``complete``: has all its entries, or lacks one.
 
-    ``entries`` is the address of entry 0, ``count`` the number of the last one; ``readable`` bounds reading. Without
-    ``has_tags`` an entry for the tag is not asked for. ``result[0]`` gets the ``AT_`` code; ``result[1]`` holds the
-    number of an entry below which no offset reaches ``position``, before the call and after it.
+    ``entries`` is the address of entry 0, ``count`` the number of the last one; ``readable`` bounds reading,
+    ``boundary`` is where the next segment starts. Without ``has_tags`` an entry for the tag is not asked for.
+    ``result[0]`` gets the ``AT_`` code; ``result[1]`` holds the number of an entry below which no offset reaches
+    ``position``, before the call and after it.
     """
     result[0] = AT_LIMIT
     number = result[1]
     while position < stop and position + 8 <= readable:
-        if load_i32(address + position + MAGIC) == MAGIC_BLANK:
-            result[0] = AT_BLANK
-            break
         size = check_shape(address + position, readable - position, base + position)
         if size < 0:
-            result[0] = AT_DAMAGE
+            size = check_blank(address + position, size, boundary - base - position)
+            result[0] = AT_BLANK if size == 0 else AT_DAMAGE
             break
         while number <= count and load_i64(entries + ENTRY_BYTES * number + 4) < base + position:
             number += 1

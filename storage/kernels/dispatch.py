@@ -68,6 +68,7 @@ from storage.kernels.queue_table import (
     queue_row,
 )
 from storage.kernels.record import (
+    BAD_BLANK,
     BAD_MAGIC,
     BAD_NUMBER,
     BAD_SIZE,
@@ -82,6 +83,7 @@ from storage.kernels.record import (
     TRANSACTION_MASK,
     check_checksums,
     check_shape,
+    closes_segment,
     store_timestamp,
     topic_length,
     topic_position,
@@ -311,14 +313,17 @@ def dispatch_record(record: int, size: int, physical_offset: int, memory: Dispat
 
 
 @njit(cache=True, nogil=True)
-def next_record(record: int, left: int, physical_offset: int, checksums: bool) -> int:
-    """Size of the record at an address of which ``left`` bytes are there, a ``BAD_`` code, or why the run ends."""
+def next_record(record: int, left: int, physical_offset: int, boundary: int, checksums: bool) -> int:
+    """Size of the record at an address of which ``left`` bytes are there, a ``BAD_`` code, or why the run ends.
+
+    ``boundary`` is the physical offset at which the next segment starts, or will start.
+    """
     if left < 8:
         return ENDED - NEED_MORE
     magic = load_i32(record + MAGIC)
     if magic != MAGIC_V1 and magic != MAGIC_V2:
         if magic == MAGIC_BLANK:
-            return ENDED - BLANK
+            return ENDED - BLANK if closes_segment(record, boundary - physical_offset) else BAD_BLANK
         return ENDED - ZERO if load_native_i64(record) == 0 else BAD_MAGIC
     size = load_i32(record)
     if size < MINIMUM_SIZE:
@@ -343,18 +348,25 @@ def is_full(physical_offset: int, memory: DispatchMemory) -> bool:
     )
 
 
-@njit(types.int64(types.int64, types.int64, types.int64, types.int64, types.int64, MEMORY_TYPE), cache=True, nogil=True)
-def dispatch_records(address: int, position: int, available: int, base: int, limit: int, memory: DispatchMemory) -> int:
+@njit(
+    types.int64(types.int64, types.int64, types.int64, types.int64, types.int64, types.int64, MEMORY_TYPE),
+    cache=True,
+    nogil=True,
+)
+def dispatch_records(
+    address: int, position: int, available: int, base: int, boundary: int, limit: int, memory: DispatchMemory
+) -> int:
     """Dispatch the records that start in [position, limit) of a buffer; where the run ended times 8 plus why.
 
-    The byte at ``address`` has the physical offset ``base``; ``available`` bytes are there. Where a record is damaged
-    the state's CODE says how.
+    The byte at ``address`` has the physical offset ``base``; ``available`` bytes are there; the next segment starts at
+    ``boundary``. Where a record is damaged the state's CODE says how.
     """
     state = memory.state
+    checksums = memory.wants_checksums != 0
     while position < limit:
         if is_full(base + position, memory):
             return position << 3 | FULL
-        size = next_record(address + position, available - position, base + position, memory.wants_checksums != 0)
+        size = next_record(address + position, available - position, base + position, boundary, checksums)
         if size > 0:
             size = dispatch_record(address + position, size, base + position, memory)
         if size <= ENDED:

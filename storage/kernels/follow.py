@@ -9,14 +9,25 @@ from numba import njit
 
 from storage.kernels.java_string import hash_utf8
 from storage.kernels.memory import equal_bytes, load_i8, load_i16, load_i32, load_i64
-from storage.kernels.record import MAGIC, MAGIC_BLANK, check_checksums, check_shape, topic_length, topic_position
+from storage.kernels.record import (
+    MAGIC,
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    MINIMUM_SIZE,
+    check_blank,
+    check_checksums,
+    check_shape,
+    topic_length,
+    topic_position,
+)
 
 AT_LIMIT = 0
 """Why a walk ended: as many bytes as wanted were walked over, or no more records fit."""
 AT_BLANK = 1
 """At the record that closes a segment."""
 AT_NOTHING = 2
-"""Where nothing was written yet."""
+"""Where nothing was written yet, or nothing but the beginning of the first eight bytes."""
 AT_DAMAGE = 3
 """Where the bytes are no intact record (yet)."""
 QUEUES_FULL = 4
@@ -30,6 +41,8 @@ QUEUES = 4
 BEFORE_LAST = 5
 RESULTS = 6
 
+HEAD = 8
+"""Bytes of the size and the magic number, by which everything begins."""
 QUEUE_ID = 12
 TABLE_SIZE = 4096
 MAXIMUM_QUEUES = TABLE_SIZE // 2
@@ -64,14 +77,42 @@ def note_queue(address: int, position: int, seen: np.ndarray, count: int) -> int
     return count + 1
 
 
-@njit("int64(int64, int64, int64, int64, int64, int64[::1], int64[::1])", cache=True, nogil=True)
+@njit(cache=True, nogil=True)
+def is_beginning(magic: int, whole: int) -> bool:
+    """Whether the first bytes of a magic number are there, one to all four of them, and zeros for the others."""
+    for missing in range(4):  # noqa: SIM110 — compiled: a generator would not be
+        if magic & 0xFFFFFFFF == whole & (0xFFFFFFFF << 8 * missing) & 0xFFFFFFFF:
+            return True
+    return False
+
+
+@njit("boolean(int64, int64, int64)", cache=True, nogil=True)
+def is_begun(record: int, available: int, left: int) -> bool:
+    """Whether size and magic number at an address are just being written: some of them are there, and zeros behind.
+
+    ``available`` bytes may be read, ``left`` are those up to the next segment. A BLANK is one whose size may be any: it
+    becomes right, or something else is written there.
+    """
+    for position in range(HEAD, min(available, MINIMUM_SIZE)):
+        if load_i8(record + position) != 0:
+            return False
+    size, magic = load_i32(record), load_i32(record + MAGIC)
+    if magic == MAGIC_BLANK:
+        return True
+    if magic == 0 or is_beginning(magic, MAGIC_BLANK):
+        return 0 <= size <= left
+    return MINIMUM_SIZE <= size <= left and (is_beginning(magic, MAGIC_V1) or is_beginning(magic, MAGIC_V2))
+
+
+@njit("int64(int64, int64, int64, int64, int64, int64, int64[::1], int64[::1])", cache=True, nogil=True)
 def walk_appended(
-    address: int, position: int, limit: int, size: int, base: int, seen: np.ndarray, result: np.ndarray
+    address: int, position: int, limit: int, size: int, base: int, boundary: int, seen: np.ndarray, result: np.ndarray
 ) -> int:
     """Step over the intact records that start between ``position`` and ``limit``; where the walk ended.
 
-    ``address`` maps the segment's ``size`` bytes, ``base`` is its physical offset. ``seen``, SEEN zeros, gets the
-    positions + 1 of a record of each queue from TABLE_SIZE on. ``result`` gets why the walk ended, how many records it
+    ``address`` maps the segment's ``size`` bytes, ``base`` is its physical offset, ``boundary`` that at
+    which the next segment starts, or will start. ``seen``, SEEN zeros, gets the positions + 1 of a record of each queue
+    from TABLE_SIZE on. ``result`` gets why the walk ended, how many records it
     stepped over, the positions of the last two (−1 for none), why the one behind them is not intact, and how many
     queues were noted.
     """
@@ -81,17 +122,20 @@ def walk_appended(
         if load_i64(address + position) == 0:
             result[REASON] = AT_NOTHING
             return position
-        if load_i32(address + position + MAGIC) == MAGIC_BLANK:
-            result[REASON] = AT_BLANK
-            return position
+        record = check_shape(address + position, size - position, base + position)
+        if record < 0:
+            record = check_blank(address + position, record, boundary - base - position)
+            if record == 0:
+                result[REASON] = AT_BLANK
+                return position
         if result[QUEUES] == MAXIMUM_QUEUES:
             result[REASON] = QUEUES_FULL
             return position
-        record = check_shape(address + position, size - position, base + position)
         if record > 0:
             record = check_checksums(address + position, record)
         if record < 0:
-            result[REASON], result[CODE] = AT_DAMAGE, record
+            has_begun = is_begun(address + position, size - position, boundary - base - position)
+            result[REASON], result[CODE] = AT_NOTHING if has_begun else AT_DAMAGE, record
             return position
         result[QUEUES] = note_queue(address, position, seen, result[QUEUES])
         result[RECORDS] += 1

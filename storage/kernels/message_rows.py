@@ -168,8 +168,8 @@ def is_chosen(
 
 
 @njit(
-    "int64(int64, int64, int64, int64, int64, int64[::1], int64[::1], int64[::1], int64[::1], int64[:, ::1], "
-    "int64[::1])",
+    "int64(int64, int64, int64, int64, int64, int64, int64[::1], int64[::1], int64[::1], int64[::1], "
+    "int64[:, ::1], int64[::1])",
     cache=True,
     nogil=True,
 )
@@ -178,6 +178,7 @@ def choose_records(
     position: int,
     available: int,
     base: int,
+    boundary: int,
     limit: int,
     wanted: np.ndarray,
     topics: np.ndarray,
@@ -188,9 +189,9 @@ def choose_records(
 ) -> int:
     """Fill ``table`` with the wanted ones of the records that start in [position, limit); where that ended.
 
-    The byte at ``address`` has the physical offset ``base``; ``available`` bytes are there. ``result`` gets why it
-    ended, how many records are in the table, the ``BAD_`` code of damage, how many records were passed, and the
-    position of the last of these (−1 without one).
+    The byte at ``address`` has the physical offset ``base``; ``available`` bytes are there; the next segment starts
+    at ``boundary``. ``result`` gets why it ended, how many records are in the table, the ``BAD_`` code of damage, how
+    many records were passed, and the position of the last of these (−1 without one).
     """
     found = np.empty(PROPERTIES, np.int64)
     count, seen, reason, code, last = 0, 0, LIMIT, 0, -1
@@ -199,7 +200,7 @@ def choose_records(
             reason = FULL
             break
         record = address + position
-        size = next_record(record, available - position, base + position, False)
+        size = next_record(record, available - position, base + position, boundary, False)
         if size > 0 and is_chosen(record, position, count, wanted, topics, queues, tags, table, found):
             if wanted[WANTS_CHECKSUMS] != 0:
                 size = check_checksums(record, size)

@@ -11,7 +11,7 @@ import numpy as np
 from numba import njit
 
 from storage.filter import choice as layout
-from storage.kernels.catalog import ADDRESS, VALID_LENGTH, find_segment, locate_record, record_address
+from storage.kernels.catalog import ADDRESS, VALID_LENGTH, find_segment, locate_record, log_bounds, record_address
 from storage.kernels.expression import ASK, TRUE, VALUES, decide
 from storage.kernels.memory import equal_bytes, load_i16, load_i32, load_i64, load_native_i64, prefetch
 from storage.kernels.record import CACHE_LINE, COLD, check_checksums, fetch_record, topic_length, topic_position
@@ -36,7 +36,11 @@ STOPPED_AT = 3
 """The physical offset of what was cold; of what is asked, also the pair is there, behind those that were found."""
 DECIDED_AT = 4
 """Messages that an expression was decided for, 0 before a pull."""
-FIRST_PAIR = 5
+AHEAD_AT = 5
+"""1 where another unit stands behind those of a pull, which only says whether the last of them is whole; else 0."""
+BEHIND_AT = 6
+"""1 where another unit stands before those of a pull, which only says whether the first of them is whole; else 0."""
+FIRST_PAIR = 7
 FIRST_VALUE = FIRST_PAIR + 2 * (MAXIMUM_FOUND + 1)
 RESULTS = FIRST_VALUE + VALUES
 """``results``: of each message found its physical offset and check_record's word; memory for expressions."""
@@ -131,28 +135,28 @@ def decide_record(choice: int, record: int, values: np.ndarray) -> int:
     return decide(choice, record + at + 2, max(load_i16(record + at), 0), values)
 
 
+@njit(cache=True, nogil=True)
+def is_implausible(unit: int, begin: int, end: int) -> bool:
+    """Whether a unit points to no place of a log from ``begin`` to ``end``: what it says of the tag decides nothing."""
+    return load_i32(unit + UNIT_SIZE) <= 0 or not begin <= load_i64(unit) < end
+
+
 @njit(
     "int64(int64[::1], int64, int64, int64, int64, int64, int64, int64, int64, int64[::1], int64)",
     cache=True,
     nogil=True,
 )
 def pull(
-    catalog: np.ndarray,
-    units: int,
-    unit_count: int,
-    choice: int,
-    queue_id: int,
-    topic: int,
-    topic_bytes: int,
-    maximum: int,
-    maximum_bytes: int,
-    results: np.ndarray,
-    tick: int,
-) -> int:
+    catalog: np.ndarray, units: int, unit_count: int, choice: int, queue_id: int, topic: int, topic_bytes: int,
+    maximum: int, maximum_bytes: int, results: np.ndarray, tick: int,
+) -> int:  # fmt: skip
     """How many units were gone through, or ODD, STOPPED_COLD or ASKS; what was found is in ``results``."""
     found, total, first = results[FOUND_AT], results[TOTAL_AT], results[NEXT_AT]
     maximum = max(min(maximum, MAXIMUM_FOUND), 1)
+    begin, end = log_bounds(catalog)
     kind = load_native_i64(choice)
+    readable = unit_count + results[AHEAD_AT]
+    before = load_i64(units + (first - 1) * UNIT_BYTES) if first or results[BEHIND_AT] else -1
     unit_count = min(unit_count, maximum) if kind == EVERYTHING else unit_count
     ahead = together = first
     for _ in range(FETCHED_AHEAD):
@@ -162,8 +166,11 @@ def pull(
             together = fetch_first_lines(catalog, units, number, unit_count, choice)
         unit = units + number * UNIT_BYTES
         size = load_i32(unit + UNIT_SIZE)
-        if size <= 0 or load_i64(unit) < 0:  # damaged: what it says of the tag decides nothing
+        # Messages of a queue ascend: one unit that does not leads elsewhere, and its tag decides nothing.
+        place, following = load_i64(unit), load_i64(unit + UNIT_BYTES) if number + 1 < readable else end
+        if is_implausible(unit, begin, end) or not (before < place and (place < following or following <= 0)):
             return ODD
+        before = place
         if found and (found >= maximum or total + size > maximum_bytes):
             return number
         if kind != EVERYTHING:
@@ -173,20 +180,17 @@ def pull(
             if not is_wanted(choice, tags_code):
                 continue
         ahead = fetch_next(catalog, units, ahead, unit_count, choice)
-        physical_offset = results[STOPPED_AT] = load_i64(unit)
-        place = locate_record(catalog, physical_offset, tick, size)
-        if place == COLD:
-            return STOPPED_COLD
-        if place < 0:  # a filler too: no record is as long as it says
-            return ODD
-        record = record_address(catalog, physical_offset, place)
+        physical_offset = results[STOPPED_AT] = place
+        located = locate_record(catalog, physical_offset, tick, size)
+        if located < 0:  # of a filler too: no record is as long as it says
+            return STOPPED_COLD if located == COLD else ODD
+        record = record_address(catalog, physical_offset, located)
         if not is_of_queue(record, queue_id, topic, topic_bytes):
             return ODD
-        results[FIRST_PAIR + 2 * found], results[FIRST_PAIR + 2 * found + 1] = physical_offset, place
+        results[FIRST_PAIR + 2 * found], results[FIRST_PAIR + 2 * found + 1] = physical_offset, located
         if kind == BY_EXPRESSION:
-            outcome = decide_record(choice, record, results[FIRST_VALUE:])
+            outcome, results[NEXT_AT] = decide_record(choice, record, results[FIRST_VALUE:]), number + 1
             if outcome == ASK:
-                results[NEXT_AT] = number + 1
                 return ASKS
             results[DECIDED_AT] += 1
             if outcome != TRUE:
@@ -195,4 +199,6 @@ def pull(
             return ODD
         found, total = found + 1, total + size
         results[FOUND_AT], results[TOTAL_AT] = found, total
-    return unit_count
+    # Damage behind these units may have begun within the tag of the last one.
+    is_torn = kind == BY_TAG and results[AHEAD_AT] and is_implausible(units + unit_count * UNIT_BYTES, begin, end)
+    return ODD if is_torn else unit_count

@@ -41,6 +41,8 @@ NO_SEGMENT = -7
 COLD = -8
 BAD_NUMBER = -9
 """A property that must be a number is none that Java can parse: to a broker, no valid record."""
+BAD_BLANK = -10
+"""The magic number of a BLANK with a size that does not lead to the end of the segment."""
 
 NAME_SEPARATOR = 1
 PROPERTY_SEPARATOR = 2
@@ -141,6 +143,39 @@ def check_shape(record: int, available: int, physical_offset: int) -> int:
     if position + 2 + max(load_i16(record + position), 0) != size:
         return BAD_LENGTHS
     return size
+
+
+@njit("boolean(int64, int64)", cache=True, nogil=True)
+def closes_segment(record: int, left: int) -> bool:
+    """Whether the eight bytes at an address are the BLANK that closes their segment.
+
+    ``left`` bytes lie between the address and the place where the next segment starts, or will start. That is the size
+    which a broker writes; a BLANK that says another one is damage, and records may follow it.
+    """
+    return bool(load_i32(record + MAGIC) == MAGIC_BLANK and load_i32(record + TOTAL_SIZE) == left)
+
+
+@njit("int64(int64, int64, int64)", cache=True, nogil=True)
+def check_blank(record: int, code: int, left: int) -> int:
+    """What is at an address where :func:`check_shape` found no record, but a code: 0 for its segment's closing BLANK.
+
+    ``left`` bytes lie between the address and the next segment. Else BAD_BLANK for another BLANK, or the code itself.
+    At least eight bytes must be readable. Walks ask this of what is no record alone, so that records cost nothing more.
+    """
+    if load_i32(record + MAGIC) != MAGIC_BLANK:
+        return code
+    return 0 if closes_segment(record, left) else BAD_BLANK
+
+
+@njit("int64(int64, int64, int64, int64)", cache=True, nogil=True)
+def check_step(record: int, available: int, physical_offset: int, boundary: int) -> int:
+    """Size of the record at an address, as :func:`check_shape` says; 0 for the BLANK that closes the segment.
+
+    ``boundary`` is the physical offset at which the next segment starts, or will start. At least eight bytes must be
+    ``available``.
+    """
+    size = check_shape(record, available, physical_offset)
+    return size if size > 0 else check_blank(record, size, boundary - physical_offset)
 
 
 @njit(cache=True, nogil=True)

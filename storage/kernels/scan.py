@@ -12,7 +12,6 @@ from storage.kernels.memory import load_i8, load_i16, load_i32, load_i64
 from storage.kernels.record import (
     KEYS_NAME,
     MAGIC,
-    MAGIC_BLANK,
     MAGIC_V1,
     MAGIC_V2,
     MINIMUM_SIZE,
@@ -23,9 +22,11 @@ from storage.kernels.record import (
     TAGS_NAME,
     TRANSACTION_MASK,
     UNIQUE_KEY_NAME,
+    check_blank,
     check_checksums,
     check_shape,
     find_property,
+    store_timestamp,
     topic_length,
     topic_position,
 )
@@ -38,6 +39,9 @@ OUTPUT_FULL = 3
 MAGIC_FIRST_BYTE = MAGIC_V1 >> 24
 HASH = ord("#")
 TAG_INFIX = ord("T")
+ANY_TIME = -(1 << 63)
+"""No record was stored before it."""
+
 RECENT_PIECES = 64
 """How far back a repeated key of one record is looked for: a double costs bytes, a full search a square."""
 
@@ -45,23 +49,26 @@ MAXIMUM_PIECES = 32768
 """More keys than one property block of 32,767 bytes can hold."""
 
 
-@njit("int64(int64, int64, int64, int64, boolean, int64[::1])", cache=True, nogil=True)
-def walk_records(address: int, position: int, stop: int, base: int, checksums: bool, result: np.ndarray) -> int:
+@njit("int64(int64, int64, int64, int64, int64, boolean, int64[::1])", cache=True, nogil=True)
+def walk_records(
+    address: int, position: int, stop: int, base: int, boundary: int, checksums: bool, result: np.ndarray
+) -> int:
     """Step over the records of a segment from ``position``; where the walk ended.
 
-    ``address`` maps the segment's first byte, ``stop`` bounds reading, ``base`` is its physical offset. ``result``
-    gets: why it ended (``AT_`` codes), records stepped over, position of the last one (−1 for none),
-    store-independent code of the check.
+    ``address`` maps the segment's first byte, ``stop`` bounds reading, ``base`` is its physical offset, ``boundary``
+    that at which the next segment starts. ``result`` gets: why it ended (``AT_`` codes), records stepped over, position
+    of the last one (−1 for none), store-independent code of the check.
     """
     result[0], result[1], result[2], result[3] = AT_LIMIT, 0, -1, 0
     while position + 8 <= stop:
-        if load_i32(address + position + MAGIC) == MAGIC_BLANK:
-            result[0] = AT_BLANK
-            return position
         size = check_shape(address + position, stop - position, base + position)
         if size > 0 and checksums:
             size = check_checksums(address + position, size)
         if size < 0:
+            size = check_blank(address + position, size, boundary - base - position)
+            if size == 0:
+                result[0] = AT_BLANK
+                return position
             result[0], result[3] = AT_DAMAGE, size
             return position
         result[1] += 1
@@ -70,18 +77,31 @@ def walk_records(address: int, position: int, stop: int, base: int, checksums: b
     return position
 
 
+@njit("int64(int64, int64, int64, int64, int64, int64)", cache=True, nogil=True)
+def find_recent(address: int, position: int, stop: int, readable: int, base: int, earliest: int) -> int:
+    """Position of the first intact record that starts in [position, stop) and was stored at ``earliest`` or later.
+
+    Intact means shape, own offset and checksums; ``earliest`` is in ms, ``readable`` bounds reading. Returns ``stop``
+    where there is none. The body of a record that is too old is stepped over, so that no byte is summed up twice.
+    """
+    while position < stop and position + MINIMUM_SIZE <= readable:
+        if load_i8(address + position + MAGIC) == MAGIC_FIRST_BYTE:
+            record = address + position
+            magic = load_i32(record + MAGIC)
+            if magic in (MAGIC_V1, MAGIC_V2) and load_i64(record + PHYSICAL_OFFSET) == base + position:
+                size = check_shape(record, readable - position, base + position)
+                if size > 0 and check_checksums(record, size) > 0:
+                    if store_timestamp(record) >= earliest:
+                        return position
+                    position += topic_position(record) - 3
+        position += 1
+    return stop
+
+
 @njit("int64(int64, int64, int64, int64)", cache=True, nogil=True)
 def find_record(address: int, position: int, stop: int, base: int) -> int:
     """Position of the first intact record (shape, own offset, checksums) at or after ``position``, or ``stop``."""
-    while position + MINIMUM_SIZE <= stop:
-        if load_i8(address + position + MAGIC) == MAGIC_FIRST_BYTE:
-            magic = load_i32(address + position + MAGIC)
-            if magic in (MAGIC_V1, MAGIC_V2) and load_i64(address + position + PHYSICAL_OFFSET) == base + position:
-                size = check_shape(address + position, stop - position, base + position)
-                if size > 0 and check_checksums(address + position, size) > 0:
-                    return position
-        position += 1
-    return stop
+    return find_recent(address, position, stop, stop, base, ANY_TIME)
 
 
 @njit("int64(int64, int64, int64)", cache=True, nogil=True)
@@ -161,30 +181,32 @@ def emit_record(record: int, physical_offset: int, count: int, hashes: np.ndarra
     return emit(key_hash, physical_offset, first, count, hashes, offsets) if key_hash >= 0 else count
 
 
-@njit("int64(int64, int64, int64, int64, int64, int32[::1], int64[::1], int64[::1])", cache=True, nogil=True)
+@njit("int64(int64, int64, int64, int64, int64, int64, int32[::1], int64[::1], int64[::1])", cache=True, nogil=True)
 def scan_keys(
     address: int,
     position: int,
     stop: int,
     readable: int,
     base: int,
+    boundary: int,
     hashes: np.ndarray,
     offsets: np.ndarray,
     result: np.ndarray,
 ) -> int:
     """Note what the records that start in [position, stop) are found under, until damage or a full output.
 
-    ``readable`` bounds reading. Returns where the scan ended; ``result`` gets the ``AT_`` code, entries written and
-    records read. Rolled-back records are in no index.
+    ``readable`` bounds reading, ``boundary`` is where the next segment starts. Returns where the scan ended; ``result``
+    gets the ``AT_`` code, entries written and records read. Rolled-back records are in no index.
     """
     result[0], result[1], result[2] = AT_LIMIT, 0, 0
     room = hashes.shape[0] - MAXIMUM_PIECES
     while position < stop and position + 8 <= readable:
-        if load_i32(address + position + MAGIC) == MAGIC_BLANK:
-            result[0] = AT_BLANK
-            return position
         size = check_shape(address + position, readable - position, base + position)
         if size < 0:
+            size = check_blank(address + position, size, boundary - base - position)
+            if size == 0:
+                result[0] = AT_BLANK
+                return position
             result[0] = AT_DAMAGE
             return position
         if result[1] > room:

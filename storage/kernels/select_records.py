@@ -43,13 +43,12 @@ from storage.kernels.memory import equal_bytes, load_i8, load_i16, load_i32, loa
 from storage.kernels.record import (
     BORN_HOST,
     KEYS_NAME,
-    MAGIC,
-    MAGIC_BLANK,
     SPACE,
     SYS_FLAG,
     TAGS_NAME,
     UNIQUE_KEY_NAME,
     body_length_position,
+    check_blank,
     check_shape,
     find_property,
     has_piece,
@@ -210,8 +209,8 @@ def may_match(
 
 
 @njit(
-    types.int64(READ_ONLY, types.int64, types.int64, types.int64, types.int64, types.int64, _TABLE, READ_ONLY, _TABLE,
-                _TABLE),
+    types.int64(READ_ONLY, types.int64, types.int64, types.int64, types.int64, types.int64, types.int64, _TABLE,
+                READ_ONLY, _TABLE, _TABLE),
     cache=True,
     nogil=True,
 )  # fmt: skip
@@ -222,6 +221,7 @@ def select_records(
     stop: int,
     readable: int,
     base: int,
+    boundary: int,
     query: np.ndarray,
     needles: np.ndarray,
     found: np.ndarray,
@@ -229,20 +229,18 @@ def select_records(
 ) -> int:
     """Note in ``found`` the positions of the records that start in [position, stop) and may be wanted.
 
-    ``data`` is the segment, ``address`` its first byte, ``readable`` bounds reading, ``base`` is its physical offset.
-    Returns where the walk ended; ``result`` gets the ``AT_`` code, how many were noted, how many records were stepped
-    over, and at damage the code of the check.
+    ``data`` is the segment, ``address`` its first byte, ``readable`` bounds reading, ``base`` is its physical offset,
+    ``boundary`` that at which the next segment starts. Returns where the walk ended; ``result`` gets the ``AT_`` code,
+    how many were noted, how many records were stepped over, and at damage the code of the check.
     """
     result[0], result[1], result[2], result[3] = AT_LIMIT, 0, 0, 0
     values = np.empty(VALUES, np.int64)
     while position < stop and position + 8 <= readable:
         record = address + position
-        if load_i32(record + MAGIC) == MAGIC_BLANK:
-            result[0] = AT_BLANK
-            return position
         size = check_shape(record, readable - position, base + position)
         if size < 0:
-            result[0], result[3] = AT_DAMAGE, size
+            size = check_blank(record, size, boundary - base - position)
+            result[0], result[3] = AT_BLANK if size == 0 else AT_DAMAGE, size
             return position
         if result[1] == found.shape[0]:
             result[0] = OUTPUT_FULL

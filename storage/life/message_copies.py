@@ -14,11 +14,12 @@ from typing import Final, TypeAlias
 import msgspec
 
 from protocol.message import Message, decode_message
-from protocol.properties import DLQ_ORIGIN_TOPIC, REAL_TOPIC, RETRY_TOPIC
+from protocol.properties import DLQ_ORIGIN_TOPIC, INNER_MULTI_DISPATCH, REAL_TOPIC, RETRY_TOPIC
 from storage.filter.retry import RETRY_PREFIX
 from storage.lookup_call import KeyQuery
 from storage.message_store import MessageStore, QueryAnswer
 from storage.queues.queue import SCHEDULE_TOPIC
+from storage.queues.queue_record import LIGHT_PREFIX
 
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
@@ -65,6 +66,19 @@ def origin_topic(message: Message) -> str:
     if topic.startswith(RETRY_PREFIX):
         topic = properties.get(RETRY_TOPIC, topic)
     return topic
+
+
+def is_known_by(message: Message, topic: str) -> bool:
+    """Whether clients may know a message by a topic: the one it is stored under, waits for or was first sent to.
+
+    Or one of the light queues it is in.
+    """
+    if topic == message.topic:
+        return True
+    properties = message.properties
+    if topic.startswith(LIGHT_PREFIX):
+        return topic in properties.get(INNER_MULTI_DISPATCH, "").split(",")
+    return topic in (properties.get(REAL_TOPIC), origin_topic(message))
 
 
 def copy_topics(store: MessageStore) -> list[str]:

@@ -78,7 +78,8 @@ def find_life(
         store.finish_scan()
     topics = [topic, *copy_topics(store)] if topic else [*store.queues.topics(), *store.config.topics]
     records: dict[int, Message] = {}
-    incomplete = None
+    incomplete = None if topic else store.queues.why_unknown()
+    incomplete = incomplete or _why_groups_are_unknown(store)
     for name in sorted(set(topics)):
         answer = store.query(KeyQuery(topic=name, key=unique_key, kind=KeyKind.UNIQUE, maximum=MOST_COPIES))
         records.update((message.physical_offset, message) for message in decode_messages(answer.records))
@@ -103,6 +104,15 @@ def _event(store: MessageStore, message: Message, all_of_it: list[Message]) -> E
     return event
 
 
+def _why_groups_are_unknown(store: MessageStore) -> str | None:
+    """Why it is not known which groups have passed the message; None where it is."""
+    try:
+        store.config.refuse_unknown_offsets()
+    except StoreError as error:
+        return str(error)
+    return None
+
+
 def _progress(store: MessageStore, message: Message) -> Iterator[GroupProgress]:
     """The groups that read the record's queue, by name; of a retry topic its own alone."""
     owner = group_of_retry_topic(message.topic)
@@ -115,8 +125,11 @@ def _progress(store: MessageStore, message: Message) -> Iterator[GroupProgress]:
 def _scheduled(store: MessageStore, message: Message, event: Event) -> Event:
     """Tell the delay level of a copy, when it is due, and whether the broker has delivered it."""
     level = message.queue_id + 1
-    queue = store.queues.queue(message.topic, message.queue_id)
-    entry = queue.entry_at(message.queue_offset) if queue else None
+    try:
+        queue = store.queues.queue(message.topic, message.queue_id)
+        entry = queue.entry_at(message.queue_offset) if queue else None
+    except StoreError:  # when it is due is left out
+        entry = None
     delivered = store.config.delay_offsets.get(level)
     state = "" if delivered is None else ", delivered" if delivered > message.queue_offset else ", not delivered yet"
     # A unit of the schedule topic has the time of delivery where others have their tag's hash.
@@ -130,7 +143,10 @@ def _half(store: MessageStore, half: Message, event: Event, all_of_it: list[Mess
         is_committed = message.sys_flag & TRANSACTION_MASK == SysFlag.TRANSACTION_COMMIT
         if is_committed and message.prepared_transaction_offset == half.physical_offset:
             return replace(event, note="committed", until_timestamp=message.store_timestamp)
-    ended = _find_op(store, half)
+    try:
+        ended = _find_op(store, half)
+    except StoreError as error:
+        return replace(event, note=f"how it ended is not known: {error}")
     if ended is None:
         return replace(event, note="not ended")
     return replace(event, note="rolled back, or given up", until_timestamp=ended.store_timestamp)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from protocol.errors import StoreError
 from storage.batch_consume_queue import UNIT_DTYPE as BATCH_UNIT_DTYPE
-from storage.consume_queue import RECOVERED_FILES, UNIT_DTYPE
+from storage.consume_queue import UNIT_DTYPE
 from storage.mapped_file import list_segment_files, open_read_only
 from storage.queues.queue import FILLER_SIZE
 
@@ -82,20 +82,16 @@ class OldQueue:
         return None
 
     def end(self, log: LogExtent) -> int:
-        """The stream's byte offset behind the last unit that a broker would keep, and that points to no other's record.
+        """The stream's byte offset behind the last unit that points to no other's record; damaged ones end nothing.
 
         The log has no record of the units from the end back that are taken as strays: they lie in what can be read of
         it, so that the scan of the log would have found their records.
         """
-        first = max(len(self.files) - RECOVERED_FILES, 0)
-        end = 0
-        for number, file in enumerate(self.files[first:], first):
-            count, whole = self._leading(file, log)
-            if count or number == first:
-                end = file.start + count * self._dtype.itemsize
-            if not whole:
-                break
-        return end
+        for file in reversed(self.files):
+            kept = self._kept(file, log)
+            if kept:
+                return file.start + kept * self._dtype.itemsize
+        return self.files[0].start if self.files else 0
 
     def next_offset(self, end: int) -> int:
         """The queue offset that a broker gives to the message behind a byte offset that `end` returned."""
@@ -110,7 +106,8 @@ class OldQueue:
     def offset_behind_lost(self, physical_offset: int, next_offset: int, log: LogExtent) -> int:
         """How far the queue went whose last readable record starts at `physical_offset`, `next_offset` behind it.
 
-        The units that follow count as long as they point behind that record, and to where the log is lost.
+        The units that follow count as long as they point behind that record, and to where the log is lost; damaged ones
+        among them say nothing.
         """
         if not log.loses_behind(physical_offset):
             return next_offset
@@ -118,35 +115,34 @@ class OldQueue:
             position = 0 if self._is_batch else next_offset * self._dtype.itemsize - file.start
             if not 0 <= position < file.size:
                 continue
-            for _, units in _pieces(file, position, self._dtype, FIRST_STEP):
-                offsets = units["physical_offset"]
+            for start, units in _pieces(file, position, self._dtype, FIRST_STEP):
+                offsets, valid = units["physical_offset"], self._are_valid(units)
                 behind = offsets > physical_offset
-                lost = self._are_valid(units) & behind & log.are_lost(offsets) & (offsets < log.end)
-                stops = ~lost if not self._is_batch else ~lost & behind
+                lost = valid & behind & log.are_lost(offsets) & (offsets < log.end)
+                stops = valid & ~lost & (behind if self._is_batch else True)
                 stop = int(stops.argmax()) if stops.any() else len(units)
-                if not self._is_batch:
-                    next_offset += stop
-                elif (kept := np.flatnonzero(lost[:stop])).size:
-                    last = units[kept[-1]]
-                    next_offset = max(next_offset, int(last["base_offset"]) + int(last["batch_size"]))
+                if (kept := np.flatnonzero(lost[:stop])).size:
+                    next_offset = max(next_offset, self._number_behind(file, start, units, int(kept[-1])))
                 if stop < len(units):
                     return next_offset
         return next_offset
 
-    def _leading(self, file: OldFile, log: LogExtent) -> tuple[int, bool]:
-        """How many units at the start of a file are kept, and whether that is all of it."""
+    def _number_behind(self, file: OldFile, start: int, units: Units, at: int) -> int:
+        """The queue offset behind one of some units of a file, the first of which stands at a position."""
+        if self._is_batch:
+            return int(units["base_offset"][at]) + int(units["batch_size"][at])
+        return (file.start + start) // self._dtype.itemsize + at + 1
+
+    def _kept(self, file: OldFile, log: LogExtent) -> int:
+        """How many units of a file there are up to the last whose message is expired or lost."""
         kept = 0
         for start, units in _pieces(file, 0, self._dtype, FIRST_STEP):
             offsets = units["physical_offset"]
-            good = self._are_valid(units) & (offsets < log.end)
-            stop = len(units) if good.all() else int(good.argmin())
-            real = (offsets[:stop] < log.minimum) | log.are_lost(offsets[:stop])
-            found = np.flatnonzero(real)
+            real = (offsets < log.minimum) | log.are_lost(offsets)
+            found = np.flatnonzero(self._are_valid(units) & (offsets < log.end) & real)
             if found.size:
                 kept = start // self._dtype.itemsize + int(found[-1]) + 1
-            if stop < len(units):
-                return kept, False
-        return kept, kept * self._dtype.itemsize == file.size
+        return kept
 
     def _are_valid(self, units: Units) -> Flags:
         valid: Flags = (units["physical_offset"] >= 0) & (units["size"] > 0)
@@ -182,7 +178,7 @@ def first_data(descriptor: int, position: int, size: int) -> int:
 
 
 def _pieces(file: OldFile, position: int, dtype: np.dtype[Any], step: int) -> Iterator[tuple[int, Units]]:
-    """The units of a file from a position on, more at a time as it goes on; up to the first hole, where zeros start."""
+    """The units of a file from a position on, more at a time as it goes on."""
     descriptor = open_read_only(file.path)
     try:
         while position < file.size:

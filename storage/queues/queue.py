@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.consume_queue_ext import ConsumeQueueExtUnit, is_extension_address
+from storage.queues.queue_holes import Hole
 from storage.queues.queue_record import QueueName
 
 NO_TIMESTAMP: Final = -1
@@ -21,6 +22,7 @@ NO_TIMESTAMP: Final = -1
 
 FILLER_SIZE: Final = 0x7FFFFFFF
 """The record size in a filler unit, which stands before the first message of a queue and points to none."""
+
 
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 """Where messages of a delay level wait; their units say when they are due in the place of their tag."""
@@ -84,6 +86,11 @@ class Queue(Protocol):
         ...
 
     @property
+    def has_batches(self) -> bool:
+        """Whether a record of it may hold several messages."""
+        ...
+
+    @property
     def min_offset(self) -> int:
         """The first queue offset whose message the log still has; `max_offset` where there is none."""
         ...
@@ -106,11 +113,22 @@ class Queue(Protocol):
         ...
 
     def message_in_log(self, queue_offset: int) -> int | None:
-        """Where the log has the message of a queue offset whose unit is damaged; None where it has none."""
+        """Where the message of a queue offset starts, by the log where its unit is damaged or lost; None where it is.
+
+        Raises Cold on a thread that may not wait, and BeingSearched while the log is being searched.
+        """
         ...
 
-    def next_file_offset(self, queue_offset: int) -> int:
-        """Where a pull goes on that found no unit at `queue_offset`: the first queue offset of the next file."""
+    def hole_at(self, queue_offset: int) -> Hole:
+        """What the log has of the messages of a unit that leads nowhere and of those around it. Raises as above."""
+        ...
+
+    def is_doubtful(self, queue_offset: int) -> bool:
+        """Whether a unit is lost, or points to no place at which its message may have been."""
+        ...
+
+    def sound_from(self, queue_offset: int) -> int:
+        """The first queue offset from one on whose unit leads to its message; `max_offset` without one."""
         ...
 
     def extension_at(self, tags_code: int) -> ConsumeQueueExtUnit | None:

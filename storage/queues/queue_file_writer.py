@@ -80,7 +80,7 @@ class QueueFileWriter:
         inside = self._flushed % self._file_size
         data = data[: self._file_size - inside]
         if not inside:
-            self._directory.mkdir(parents=True, exist_ok=True)
+            self._make_directory()
         descriptor = os.open(self._path(self._flushed - inside), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             if not inside:
@@ -92,6 +92,11 @@ class QueueFileWriter:
             os.close(descriptor)
         self._flushed += len(data)
         return len(data)
+
+    def _make_directory(self) -> None:
+        """Make the queue's directory, its topic's and its tree's; what these lie in is not made anew if it is gone."""
+        for directory in (self._directory.parent.parent, self._directory.parent, self._directory):
+            directory.mkdir(exist_ok=True)
 
     def _path(self, start: int) -> Path:
         return self._directory / f"{start:0{SEGMENT_NAME_DIGITS}d}"

@@ -2,15 +2,30 @@
 
 A broker writes files of equal size and refuses to start on any other; here every file counts with the size it has, so
 that a copy cut short, or a queue whose file size was changed, is read as far as it goes (store-format §1.2, §1.4).
+
+What was written into them ends with the last byte that is not zero: holes are asked for by SEEK_DATA, and only where
+the file system has none are zeros read.
 """
 
 import os
 from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from pathlib import Path
+from typing import Final
 
-from storage.mapped_file import SEGMENT_NAME_DIGITS, MappedFile, list_segment_files
+import numpy as np
+
+from storage.mapped_file import SEGMENT_NAME_DIGITS, MappedFile, cannot_be_seen, list_segment_files
 from storage.open_files import OpenFiles
+from storage.residency import LONG_SCAN, refuse_long_scan
+
+FIRST_STEP: Final = 4096
+LARGEST_STEP: Final = 1 << 20
+
+NEAR: Final = 1 << 16
+"""Bytes behind the known end that are looked at in every look, where a file has no holes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +58,11 @@ class QueueFiles:
         self._open_files = open_files
         self.files = _list_files(directory, unit_size)
         self._starts = [file.start for file in self.files]
+
+    @property
+    def first_numbers(self) -> list[int]:
+        """For each file the number of its first unit, counted from the first file; behind them that of all units."""
+        return list(accumulate((file.size // self._unit_size for file in self.files), initial=0))
 
     def renewed(self) -> "QueueFiles":
         """The files as they are now."""
@@ -93,10 +113,59 @@ class QueueFiles:
         """Bytes of one file by its number; raises TruncatedFile where it was cut since it was listed."""
         return self.map_of(number).read(position, length)
 
+    def written_end(self, position: int, growth: int | None = None) -> tuple[int, bool]:
+        """Behind the last unit of the stream with anything but zeros at or behind a byte offset; `position` for none.
+
+        Also whether all was looked at; `growth` as in :func:`last_written`.
+        """
+        is_whole = True
+        for number in range(len(self.files) - 1, -1, -1):
+            file = self.files[number]
+            if file.end <= position:
+                break
+            start = max(position - file.start, 0)
+            end, is_file_whole = last_written(self.map_of(number), start, file.size, growth)
+            is_whole &= is_file_whole
+            if end > start:
+                return file.start + -(-end // self._unit_size) * self._unit_size, is_whole
+        return position, is_whole
+
     def map_of(self, number: int) -> MappedFile:
         """The map of one file by its number."""
         file = self.files[number]
         return self._open_files.get(file.path, file.inode)
+
+
+def last_written(file: MappedFile, start: int, size: int, growth: int | None = None) -> tuple[int, bool]:
+    """Position behind the last byte in [start, size) that is not zero, `start` for none; and whether all was looked at.
+
+    Where there are no holes, all behind `start` is read; with `growth`, bytes of log since that was last done, only
+    what these may have brought, until they are many. Raises Cold on a thread that may not wait.
+    """
+    spans = list(_data_spans(file, start, size))
+    data = sum(stop - begin for begin, stop in spans)
+    is_whole = growth is None or data <= LONG_SCAN or growth > 4 * LONG_SCAN
+    if growth is not None and not is_whole:
+        spans = [(start, min(size, start + max(NEAR, growth // 4)))]  # a unit of 20 bytes for a record of 91 or more
+    seen = 0
+    for begin, stop in reversed(spans):
+        step = FIRST_STEP
+        while stop > begin:
+            low = max(begin, stop - step)
+            seen += stop - low
+            refuse_long_scan(seen, f"where {file.path} ends")
+            content = np.frombuffer(file.read(low, stop - low), np.uint8)
+            if content.max():
+                return low + int(np.flatnonzero(content)[-1]) + 1, is_whole
+            stop, step = low, min(step * 2, LARGEST_STEP)
+    return start, is_whole
+
+
+def _data_spans(file: MappedFile, position: int, size: int) -> Iterator[tuple[int, int]]:
+    while (position := file.first_data(position)) < size:
+        stop = min(max(file.first_hole(position), position + 1), size)
+        yield position, stop
+        position = stop
 
 
 def _list_files(directory: Path, unit_size: int) -> tuple[QueueFile, ...]:
@@ -104,8 +173,10 @@ def _list_files(directory: Path, unit_size: int) -> tuple[QueueFile, ...]:
     for start, path in list_segment_files(directory)[0]:
         try:
             status = os.stat(path)
-        except OSError:  # expired since the directory was listed
+        except FileNotFoundError:  # expired since the directory was listed
             continue
+        except OSError as error:
+            raise cannot_be_seen(path, error) from error
         size = status.st_size - status.st_size % unit_size
         if not size or start % unit_size:
             continue

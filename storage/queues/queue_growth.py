@@ -1,24 +1,29 @@
 """What is known of a queue stays known while messages come to it: only the new units are looked at.
 
-A queue ends where a fresh look would find its end (:mod:`storage.consume_queue`): behind its last unit that holds, of
-those before the first invalid one.
+A queue ends where a fresh look would find its end (:mod:`.queue_end`): behind its last sound unit.
 """
 
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple
 
+from storage.queues.queue_end import LONG_SCAN, end_behind, find_end, last_sound
 from storage.queues.queue_files import QueueFiles
+from storage.queues.unit_standing import EMPTY, JudgedUnits, Standing
 from storage.recently_used import RecentlyUsed
 
 REMEMBERED = 16_384
 """Queues whose ends stay known; of each some hundred bytes, and the list of its files."""
+
+GROWTH_FOR_UNIT: Final = 4096
+"""Bytes that the log grows for each unit behind the end of a queue that is judged anew: some microseconds of work."""
 
 
 class Known(NamedTuple):
     """What was found out about a queue, in numbers of units: it ends at ``end``; units stand up to ``written``.
 
     ``generation`` tells when its directory was found; ``log_minimum`` and ``log_end`` are those of the log that it was
-    held against. ``last`` is the last unit that holds: a queue that was deleted and made anew may have the same names
-    and inodes.
+    held against, ``looked`` its end when all behind the queue's end was looked at last. ``last`` is the last unit of
+    the queue: one that was deleted and made anew may have the same names and inodes. ``note`` is what else the queue
+    wants to know again.
     """
 
     generation: object
@@ -29,6 +34,8 @@ class Known(NamedTuple):
     end: int
     written: int
     last: object
+    looked: int = 0
+    note: object = None
 
     def renewed(self, generation: object, log_minimum: int, capacity: int) -> "Known | None":
         """The same for the files that are there now, None where they are others; ``capacity`` units fit those known."""
@@ -39,47 +46,43 @@ class Known(NamedTuple):
         return self._replace(generation=generation, files=files) if files.continues(self.files) else None
 
 
+NEAR_UNITS: Final = 4096
+"""Units behind the known end that are looked at each time, where units are left over behind it."""
+
+MOST_JUDGED: Final = 64
+"""Of those, how many are held against the log at most: more are judged with all the others."""
+
 KnownQueues = RecentlyUsed[Known]
 
 
-class Units(Protocol):
-    """The units of a queue, by their numbers."""
-
-    @property
-    def log_end(self) -> int:
-        """Where the log ends that they are held against."""
-        ...
-
-    def last_within(self, floor: int, end: int) -> int:
-        """Behind the last unit of those in [floor, end) that points into the log; ``floor`` where none does."""
-        ...
-
-    def is_stray(self, number: int) -> bool:
-        """Whether a unit points beyond the log, or to what is no message of the queue."""
-        ...
-
-
-def end_before(units: Units, floor: int, written: int) -> int:
-    """Where a queue ends whose units stand up to ``written``, of which those before ``floor`` hold."""
-    while written > floor:
-        written = units.last_within(floor, written)
-        if written > floor and not units.is_stray(written - 1):
-            break
-        written = max(written - 1, floor)
-    return written
-
-
-def end_after(units: Units, known: Known, written: int) -> int:
-    """The same, going on from what is known.
+def end_after(units: JudgedUnits, known: Known, first: int, written: int, *, is_mended: bool = True) -> int:
+    """Where a queue ends of which something is known, and whose units begin with ``first``: the new ones are judged.
 
     Where units of an older log are overwritten one by one, ``written`` stays, and there is no need to judge those that
-    follow again and again.
+    follow again and again: they are when the log has grown so much that the cost is small beside. ``is_mended`` off:
+    the messages of damaged units behind the last sound one are looked for elsewhere.
     """
     if units.log_end < known.log_end:
-        return end_before(units, 0, known.end)
-    if written != known.written:
-        return end_before(units, known.end, written)
-    end = known.end
-    while end < written and not units.is_stray(end):
-        end += 1
-    return end
+        return find_end(units, first, known.end)
+    if written > known.written:
+        end = find_end(units, known.end, written)
+        return end_behind(units, first, end, written, is_followed=True) if is_mended else end
+    if is_judged_anew(units, known, written):
+        end = find_end(units, known.end, written)
+        return end_behind(units, first, end, written, is_followed=True, is_sure=True) if is_mended else end
+    end, step = known.end, 1
+    while end + step <= written:
+        if units.standing(end + step - 1) is Standing.SOUND:
+            end, step = end + step, 1
+        else:
+            step *= 2
+    if end == written:
+        return end
+    behind = units.physical_offset(end - 1) if end > first else EMPTY
+    last = last_sound(units, end, min(written, end + NEAR_UNITS), behind, MOST_JUDGED)
+    return end if last is None else last + 1
+
+
+def is_judged_anew(units: JudgedUnits, known: Known, written: int) -> bool:
+    """Whether the log has grown so much that all units behind the known end are judged anew."""
+    return units.log_end - known.looked > max(4 * LONG_SCAN, GROWTH_FOR_UNIT * (written - known.end))

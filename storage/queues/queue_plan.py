@@ -20,6 +20,7 @@ from storage.consume_queue_ext import HEAD
 from storage.mapped_file import list_segment_files
 from storage.queues.queue import SCHEDULE_TOPIC
 from storage.queues.queue_ext_builder import END_ROOM
+from storage.queues.queue_record import LIGHT_PREFIX
 from storage.queues.queue_store import (
     BATCH_CONSUME_QUEUE,
     CONSUME_QUEUE,
@@ -38,7 +39,6 @@ DEFAULT_FILE_SIZES: Final = {
 _UNIT_SIZES: Final = {CONSUME_QUEUE: UNIT.size, BATCH_CONSUME_QUEUE: BATCH_UNIT.size, CONSUME_QUEUE_EXT: 1}
 _SMALLEST: Final = {**_UNIT_SIZES, CONSUME_QUEUE_EXT: HEAD.size + END_ROOM}
 LARGEST_FILE: Final = (1 << 31) - 1
-LIGHT_PREFIX: Final = "%LMQ%"
 SYSTEM_TOPICS: Final = frozenset(
     {
         "TBW102",

@@ -4,6 +4,8 @@ A unit only points; what it points to says itself where it belongs. The two disa
 an older log that was cut and written anew survive behind a queue's end (store-format §6.3, §6.6).
 """
 
+from collections.abc import Iterator
+from itertools import zip_longest
 from typing import Final
 
 import numpy as np
@@ -18,8 +20,11 @@ from protocol.message_layout import (
     fixed_struct,
     locate,
 )
-from protocol.properties import INNER_MULTI_DISPATCH, INNER_MULTI_QUEUE_OFFSET, property_value
+from protocol.properties import INNER_BASE, INNER_MULTI_DISPATCH, INNER_MULTI_QUEUE_OFFSET, INNER_NUM, property_value
 from protocol.sys_flag import TRANSACTION_MASK, SysFlag
+
+LIGHT_PREFIX: Final = "%LMQ%"
+"""How names of light queues start, which hold messages of other topics."""
 
 QUEUE_ID_POSITION: Final = 12
 _MAGIC_LOW_BYTE: Final = 7
@@ -49,6 +54,11 @@ class QueueName:
         self.topic_size = len(self._topic)
         self._queue_id = INT.pack(queue_id)
 
+    @property
+    def is_light(self) -> bool:
+        """Whether records name this queue among several, and bear the name of another topic."""
+        return self.topic.startswith(LIGHT_PREFIX)
+
     def owns(self, record: memoryview) -> bool:
         """Whether an intact record is a message of this queue, directly or dispatched to it as one of several."""
         if record[QUEUE_ID_POSITION : QUEUE_ID_POSITION + INT.size] == self._queue_id:
@@ -73,15 +83,35 @@ class QueueName:
 
     def _dispatched_offset(self, record: memoryview) -> int | None:
         """The offset in this queue of a message that names it among several (store-format §2.10), or None."""
-        places = locate(record)
-        properties = record[places.properties : places.total_size]
-        names = property_value(properties, INNER_MULTI_DISPATCH)
-        if names is None or self.topic not in (queues := names.split(_LIST_SEPARATOR)):
-            return None
+        return next((offset for name, offset in dispatched_places(record) if name == self.topic), None)
+
+
+def dispatched_places(record: memoryview) -> Iterator[tuple[str, int | None]]:
+    """Queues that a record of sound shape names besides its own, each with its offset there (store-format §2.10)."""
+    places = locate(record)
+    properties = record[places.properties : places.total_size]
+    names = property_value(properties, INNER_MULTI_DISPATCH)
+    if names is not None:
         offsets = (property_value(properties, INNER_MULTI_QUEUE_OFFSET) or "").split(_LIST_SEPARATOR)
-        number = queues.index(self.topic)
-        offset = offsets[number] if number < len(offsets) else ""
-        return int(offset) if offset.isascii() and offset.isdigit() and len(offset) <= _LONGEST_OFFSET else None
+        for name, offset in zip_longest(names.split(_LIST_SEPARATOR), offsets):
+            if name is not None:
+                yield name, _number(offset)
+
+
+def batch_in(record: memoryview, queue_offset: int) -> tuple[int, int]:
+    """Queue offset of the first message of the batch in a record of sound shape, and how many there are.
+
+    A record that is no batch is its one message, which has ``queue_offset``.
+    """
+    places = locate(record)
+    properties = record[places.properties : places.total_size]
+    base, number = _number(property_value(properties, INNER_BASE)), _number(property_value(properties, INNER_NUM))
+    return (queue_offset, 1) if base is None or number is None else (base, number)
+
+
+def _number(text: str | None) -> int | None:
+    is_number = text is not None and text.isascii() and text.isdigit() and len(text) <= _LONGEST_OFFSET
+    return int(text) if text is not None and is_number else None
 
 
 def queue_place(record: memoryview) -> tuple[int, int, str]:

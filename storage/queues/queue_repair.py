@@ -3,30 +3,21 @@
 A unit is 20 bytes without a checksum; the record that it should lead to says topic, queue and queue offset itself. So
 a unit that leads to no message of its place is looked for between the messages before and behind it, and a queue does
 not end at a unit that is lost while later ones hold. Units that nothing in the log bears out stay what they are:
-left over, and behind the end (store-format §6.3).
+left over, and behind the end (store-format §6.3). What is found of a run of damaged units is remembered
+(:mod:`storage.queues.queue_holes`).
 """
 
-from typing import Final, Protocol
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple, Protocol
+
+import numpy as np
 
 from storage.commit_log import CommitLog
 from storage.kernels import find_message as kernel
 from storage.queues.queue_record import QueueName
-from storage.residency import Cold, may_wait
 
-NEIGHBOURS: Final = 64
-"""Units before and behind a damaged one that are looked at for one that holds; a page of the disk holds 205."""
-
-SEARCHED_BYTES: Final = 64 * 1024 * 1024
-"""Bytes of log in which one message is looked for: some 30 ms."""
-
-SEARCHED_AT_END: Final = 4 * 1024 * 1024
-"""The same for one behind the last unit that holds, where units are left over in every queue after a crash."""
-
-UNITS_BEHIND: Final = 4096
-"""Units behind the first invalid one among which later ones are looked for: some pages of the disk."""
-
-MOST_FOUND_BEHIND: Final = 64
-"""Messages without a unit that are looked for one by one behind the last unit that holds."""
+MOST_BEYOND: Final = 64
+"""Messages with later queue offsets that are met before a search ends: one alone may lie about its offset."""
 
 
 class Units(Protocol):
@@ -43,87 +34,109 @@ class Units(Protocol):
         """Physical offset, size and tags code; None outside the files."""
         ...
 
-    def written_in(self, queue_offset: int, count: int) -> list[int]:
-        """Queue offsets of the units that are not all zero, of so many from one on, ascending."""
+    def plausible(self, first: int, stop: int, *, is_backward: bool) -> Iterator[int]:
+        """Queue offsets in [first, stop) of the units that point into the log, in one order or the other."""
         ...
 
 
-def place_of(units: Units, queue_offset: int) -> tuple[int, int] | None:
-    """Physical offset of a message and the end of its record, if its unit leads to it; None otherwise."""
+class Around(NamedTuple):
+    """A run of units without one that leads to its message, and the part of the log where its messages can be.
+
+    ``first`` and ``stop`` are queue offsets, ``start`` and ``end`` physical offsets; ``is_open`` where no unit behind
+    the run holds, so that the log's own end is the end.
+    """
+
+    first: int
+    stop: int
+    start: int
+    end: int
+    is_open: bool
+
+
+def claim_of(units: Units, queue_offset: int) -> tuple[int, int, int] | None:
+    """The queue offset that the message behind a unit says of itself, its physical offset and its end, or None."""
     unit = units.unit(queue_offset)
     if unit is None or unit[0] < 0 or unit[1] <= 0:
         return None
     record = units.log.record_at(unit[0])
-    if record is None or units.name.offset_in(record, unit[0]) != queue_offset:
-        return None
-    return unit[0], unit[0] + len(record)
+    claimed = None if record is None else units.name.offset_in(record, unit[0])
+    return None if record is None or claimed is None else (claimed, unit[0], unit[0] + len(record))
 
 
-def find_in_log(units: Units, queue_offset: int, first: int, end: int, limit: int = SEARCHED_BYTES) -> int | None:
-    """Physical offset of the message of a queue offset, whose unit does not lead to it, or None.
+def place_of(units: Units, queue_offset: int) -> tuple[int, int] | None:
+    """Physical offset of a message and the end of its record, if its unit leads to it; None otherwise."""
+    claim = claim_of(units, queue_offset)
+    return None if claim is None or claim[0] != queue_offset else claim[1:]
 
-    The queue's units are those from ``first`` up to ``end``; up to ``limit`` bytes of log are read. Raises Cold on a
-    thread that may not wait.
+
+def around(units: Units, queue_offset: int, first: int, end: int) -> Around:
+    """What lies around a unit that does not lead to its message; the queue's units are those from ``first`` to ``end``.
+
+    A neighbour that leads to another message of the queue bounds the search as well, if that one is not on the other
+    side. However far away a neighbour is, it is found; waits for the disk.
     """
-    if not may_wait():
-        raise Cold(f"looking for message {queue_offset} of {units.name.topic} {units.name.queue_id} in the log")
-    start, stop = _start_before(units, queue_offset, first), _stop_behind(units, queue_offset, end)
-    if start is None or stop is None:
-        return None
-    return search(units.log, units.name, queue_offset, start, min(stop, start + limit))
+    start, stop_at = units.log.minimum, units.log.end
+    behind = None
+    for before in units.plausible(first, queue_offset, is_backward=True):
+        claim = claim_of(units, before)
+        if claim is not None and claim[0] <= before:
+            first, start = before + 1, claim[2]
+            break
+    for behind in units.plausible(queue_offset + 1, end, is_backward=False):
+        claim = claim_of(units, behind)
+        if claim is not None and claim[0] >= behind:
+            return Around(first, behind, start, claim[1], False)
+    return Around(first, end, start, stop_at, True)
 
 
 def search(log: CommitLog, name: QueueName, queue_offset: int, start: int, stop: int) -> int | None:
     """Physical offset in [start, stop) of a queue's message; ``queue_offset`` ANY_OFFSET for the first of all."""
-    for segment in log.segments:
-        if segment.end <= start or segment.base_offset >= stop:
-            continue
-        base = segment.base_offset
-        found = kernel.find_message(
-            segment.file.address, max(start - base, 0), min(stop - base, segment.valid_length), segment.valid_length,
-            base, name.topic_address, name.topic_size, name.queue_id, queue_offset,
-        )  # fmt: skip
-        if found >= 0:
-            return base + int(found)
-    return None
+    wanted = Wanted(name, queue_offset, 1)
+    position = start
+    while not wanted.is_found and position < stop:
+        position = search_piece(log, [wanted], position, stop)
+    return wanted.place(0)
 
 
-def end_behind(units: Units, first: int, end: int) -> int:
-    """Where a queue ends whose units hold up to ``end``, where the next one is invalid, or leads nowhere.
+class Wanted:
+    """Messages of one queue that are looked for, and where the log has them; see the kernel's table."""
 
-    Behind ``end`` itself only where later units hold, or the log has the messages of those that do not.
+    __slots__ = ("name", "places", "row")
+
+    def __init__(self, name: QueueName, first: int, count: int) -> None:
+        """``count`` queue offsets from ``first`` on."""
+        self.name = name
+        self.places = np.full(count, kernel.NOT_FOUND, np.int64)
+        address = self.places.ctypes.data
+        fields = name.topic_address, name.topic_size, name.queue_id, first, count, address, count, MOST_BEYOND
+        self.row = np.array(fields, np.int64)
+
+    @property
+    def is_found(self) -> bool:
+        """Whether nothing of it is left to be found."""
+        return bool(self.row[kernel.LEFT] <= 0)
+
+    def place(self, number: int) -> int | None:
+        """Physical offset of one of the messages by its number, or None."""
+        found = int(self.places[number])
+        return found if found >= 0 else None
+
+
+def search_piece(log: CommitLog, wanted: Sequence[Wanted], start: int, stop: int) -> int:
+    """Look for messages in [start, stop) of the log, in one segment; the physical offset at which to go on.
+
+    That is ``stop`` or beyond at the end of the search, and at most one segment's end before.
     """
-    written = units.written_in(end, UNITS_BEHIND)
-    if not written:
-        return end
-    for queue_offset in reversed(written[-NEIGHBOURS:]):
-        if place_of(units, queue_offset) is not None:
-            end = queue_offset + 1
-            break
-    for queue_offset in range(end, min(written[-1] + 1, end + MOST_FOUND_BEHIND)):
-        if find_in_log(units, queue_offset, first, queue_offset + 1, SEARCHED_AT_END) is None:
-            break
-        end = queue_offset + 1
-    return end
-
-
-def _start_before(units: Units, queue_offset: int, first: int) -> int | None:
-    """Where the log goes on behind the nearest message before; None where none of many units holds."""
-    for before in range(queue_offset - 1, queue_offset - NEIGHBOURS - 1, -1):
-        if before < first:
-            return units.log.minimum
-        place = place_of(units, before)
-        if place is not None:
-            return place[1]
-    return None
-
-
-def _stop_behind(units: Units, queue_offset: int, end: int) -> int | None:
-    """Where the nearest message behind starts."""
-    for behind in range(queue_offset + 1, queue_offset + NEIGHBOURS + 1):
-        if behind >= end:
-            return units.log.end
-        place = place_of(units, behind)
-        if place is not None:
-            return place[0]
-    return None
+    segment = next((segment for segment in log.segments if segment.end > start), None)
+    if segment is None or segment.base_offset >= stop:
+        return stop
+    base = segment.base_offset
+    rows = np.stack([each.row for each in wanted])
+    position = kernel.find_messages(
+        segment.file.address, max(start - base, 0), min(stop - base, segment.valid_length), segment.valid_length,
+        base, segment.boundary, rows, np.zeros(kernel.SCRATCH, np.int64),
+    )  # fmt: skip
+    for each, row in zip(wanted, rows, strict=True):
+        each.row[:] = row
+    at_end = position + kernel.HEAD_BYTES > segment.valid_length
+    return segment.end if at_end else base + int(position)

@@ -30,11 +30,10 @@ def offset_by_timestamp(
     timestamp: int,
     boundary: BoundaryType,
     time_of: TimeOf,
-    is_expired: Callable[[int], bool],
 ) -> int:
     """The queue offset for a time, not yet clamped between min and max.
 
-    `time_of` gives the store time of a queue offset (ms; −1 unreadable), `is_expired` whether its message left the log.
+    `time_of` gives the store time of a queue offset (ms; −1 unreadable); before `minimum` messages have left the log.
     """
     file = _choose_file(files, timestamp, boundary, time_of)
     if file is None:
@@ -46,7 +45,7 @@ def offset_by_timestamp(
         return file.last + 1 if boundary is BoundaryType.LOWER else file.last
     if time_of(floor) > timestamp:
         return file.first if boundary is BoundaryType.LOWER else 0
-    return _search(floor, file, timestamp, boundary, time_of, is_expired)
+    return _search(floor, file, timestamp, boundary, time_of)
 
 
 def _choose_file(
@@ -72,15 +71,11 @@ def _search(
     timestamp: int,
     boundary: BoundaryType,
     time_of: TimeOf,
-    is_expired: Callable[[int], bool],
 ) -> int:
     low, high = floor, file.last
     before = after = file.first - 1
     while high >= low:
         middle = (low + high) // 2
-        if is_expired(middle):
-            low, before = middle + 1, middle
-            continue
         time = time_of(middle)
         if time < 0:
             return 0

@@ -2,7 +2,8 @@
 
 A broker makes the units of a record behind all those of earlier records. So where a record has its unit, those before
 it have theirs; what lies behind the last such record is to be scanned. Nothing is looked up by queues of which a file
-is lost or a unit is none, nor by those of batches, whose messages have tags of their own.
+is lost or a unit is none, points outside the log or back, nor by those of batches, whose messages have tags of their
+own.
 """
 
 from typing import Final
@@ -10,6 +11,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from protocol.errors import StoreError
 from protocol.java_hash import java_hash
 from storage.consume_queue import ConsumeQueue
 from storage.queues.queue import FILLER_SIZE
@@ -31,6 +33,7 @@ def offsets_by_queue(
     """Physical offsets in [start, stop), ascending, of a topic's records, perhaps by their tags; None: scan instead."""
     if snapshot.layout.lacks_queues or _lacks_queues(snapshot, topic):
         return None
+    log = snapshot.commit_log
     found = [np.empty(0, np.int64)]
     for queue in snapshot.queues.queues_of(topic):
         if not isinstance(queue, ConsumeQueue) or snapshot.queues.has_batches(topic):
@@ -39,7 +42,8 @@ def offsets_by_queue(
         for _, units in queue.unit_blocks():
             seen += len(units)
             offsets, sizes = units["physical_offset"], units["size"]
-            if ((sizes <= 0) | (sizes == FILLER_SIZE) | (offsets < 0)).any():
+            is_damaged = (sizes <= 0) | (sizes == FILLER_SIZE) | (offsets < log.minimum) | (offsets >= log.end)
+            if is_damaged.any() or (np.diff(offsets.astype(np.int64)) < 0).any():
                 return None
             if tags is None:
                 found.append(offsets[(offsets >= start) & (offsets < stop)].astype(np.int64))
@@ -69,7 +73,10 @@ def dispatched_to(snapshot: Snapshot) -> int:
 
 def _lacks_queues(snapshot: Snapshot, topic: str) -> bool:
     """Whether a queue that the topic should have has no files."""
-    ids = snapshot.queues.queue_ids(topic)
+    try:
+        ids = snapshot.queues.queue_ids(topic)
+    except StoreError:  # which queues there are is not known
+        return True
     config = snapshot.config.topics.get(topic)
     wanted = config.write_queue_nums if config else 0
     return not ids or wanted > len(ids)

@@ -115,7 +115,7 @@ class Searcher:
         result, positions = np.zeros(4, np.int64), np.empty(CANDIDATES, np.int64)
         data = np.frombuffer(segment.file.view, np.uint8)
         position = select_records(
-            data, segment.file.address, start - base, chunk.stop - base, segment.valid_length, base,
+            data, segment.file.address, start - base, chunk.stop - base, segment.valid_length, base, segment.boundary,
             self.table.numbers, self.table.needles, positions, result,
         )  # fmt: skip
         with self.deciding:
@@ -147,8 +147,8 @@ class Searcher:
         for offset in listed.tolist():
             position = offset - base
             select_records(
-                data, segment.file.address, position, position + 1, segment.valid_length, base, self.table.numbers,
-                self.table.needles, positions, result,
+                data, segment.file.address, position, position + 1, segment.valid_length, base, segment.boundary,
+                self.table.numbers, self.table.needles, positions, result,
             )  # fmt: skip
             if result[1] or result[0] == AT_DAMAGE:
                 yield offset

@@ -183,8 +183,10 @@ class _Lookup:
 
     def _notes(self, incomplete: str | None) -> tuple[str, ...]:
         told = [] if incomplete is None else [f"something may be missing: {incomplete}"]
-        if self._topic is not None and not self._store.queues.has_topic(self._topic):
-            told.append(f"the store has no queue of topic {self._topic}")
+        if self._topic is not None:
+            told += self._store.queues.absence_of(self._topic)
+        elif (unknown := self._store.queues.why_unknown()) is not None:
+            told.append(f"topics may be missing: {unknown}")
         if self._strays:
             told.append(f"{self._strays} places that the index or an id names hold no intact message")
         return tuple(told)

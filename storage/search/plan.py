@@ -47,8 +47,8 @@ def make_plan(store: MessageStore, criteria: Criteria, *, exhaustive: bool = Fal
         *(f"segment {path.name} cannot be read" for path in log.unreadable),
         *((log.torn_end.sentence(),) if log.torn_end else ()),
     )
-    if criteria.topic is not None and not store.queues.has_topic(criteria.topic):
-        lacking += (f"the store has no queue of topic {criteria.topic}",)
+    if criteria.topic is not None:
+        lacking += store.queues.absence_of(criteria.topic)
     chunks, notes = (list(chunks_of(log, log.minimum, log.end)), []) if exhaustive else _narrowed(store, criteria)
     return Plan(chunks, (*notes, *lacking))
 

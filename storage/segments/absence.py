@@ -6,6 +6,7 @@ from storage.kernels.record import check_shape
 from storage.kernels.scan import find_record_backwards
 from storage.residency import Cold, may_wait
 from storage.segments.damaged_ranges import REASONS
+from storage.segments.segment_end import is_blank
 
 SEARCH_BACK_BYTES = 4 * 1024 * 1024
 """How far back the record is looked for that an offset may lie in: no record of a standard broker is longer."""
@@ -64,16 +65,9 @@ def _around(segment: Segment, physical_offset: int) -> str:
             continue
         if base + at + size > physical_offset:
             return f"lies inside the record that starts at {base + at} ({size} bytes)"
-        if _is_blank(segment, lowest + at + size):
+        if is_blank(segment.file, lowest + at + size, segment.boundary - segment.base_offset):
             return f"lies in the blank rest of its segment, behind the record at {base + at}"
         return f"is unreadable: no record starts there, the last one before it ends at {base + at + size}"
-    if _is_blank(segment, 0):
+    if is_blank(segment.file, 0, segment.boundary - segment.base_offset):
         return "lies in a segment that is blank from its start"
     return f"is unreadable: no record starts there or reaches it from up to {SEARCH_BACK_BYTES} bytes before"
-
-
-def _is_blank(segment: Segment, position: int) -> bool:
-    if position + 8 > segment.valid_length:
-        return False
-    magic = segment.file.view[position + codes.MAGIC : position + 8]
-    return int.from_bytes(magic, "big", signed=True) == codes.MAGIC_BLANK

@@ -20,6 +20,7 @@ REASONS = {
     codes.BAD_LENGTHS: "its lengths do not add up",
     codes.BAD_BODY_CRC: "its body does not match its CRC",
     codes.BAD_PROPERTY_CRC: "it does not match its property CRC",
+    codes.BAD_BLANK: "it is a BLANK, which closes a segment, but its size does not lead to the segment's end",
 }
 
 
@@ -46,15 +47,18 @@ def reason_of(code: int) -> str:
     return REASONS.get(code, "nothing can be read there")
 
 
-def find_damaged_ranges(file: MappedFile, base_offset: int, start: int, stop: int) -> Iterator[DamagedRange]:
+def find_damaged_ranges(
+    file: MappedFile, base_offset: int, start: int, stop: int, boundary: int
+) -> Iterator[DamagedRange]:
     """Damage in positions [start, stop) of a segment, in order; ``start`` is where a record should start.
 
-    Ends at a BLANK. Records are checked against their checksums. Waits for the disk.
+    Ends at the BLANK that leads to ``boundary``, where the next segment starts. Records are checked against their
+    checksums. Waits for the disk.
     """
     result = np.zeros(4, dtype=np.int64)
     position = start
     while position < stop:
-        position = int(walk_records(file.address, position, stop, base_offset, True, result))
+        position = int(walk_records(file.address, position, stop, base_offset, boundary, True, result))
         if result[0] != AT_DAMAGE:
             return
         code, following = int(result[3]), int(find_record(file.address, position + 1, stop, base_offset))

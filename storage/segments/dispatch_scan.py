@@ -157,17 +157,18 @@ class DispatchScan:
         self._first_offset = self._end_offset = -1
         self._reset()
 
-    def run(self, address: int, position: int, available: int, base: int, limit: int) -> Step:
+    def run(self, address: int, position: int, available: int, base: int, boundary: int, limit: int) -> Step:
         """Dispatch the records that start in [position, limit) of a buffer, as far as there are any and there is room.
 
         ``address`` is where the buffer lies, of which ``available`` bytes may be read, and ``base`` the physical offset
-        of its first byte. Runs between two calls of :meth:`take` go forward in the log.
+        of its first byte; the next segment starts at ``boundary``, or would start there. Runs between two calls of
+        :meth:`take` go forward in the log.
         """
         state = self._state
         if self._first_offset < 0:
             self._first_offset = state[at.FIRST_OFFSET] = base + position
         state[at.CODE] = 0
-        ended = int(dispatch.dispatch_records(address, position, available, base, limit, self._memory))
+        ended = int(dispatch.dispatch_records(address, position, available, base, boundary, limit, self._memory))
         self._end_offset = base + (ended >> 3)
         return Step(ended >> 3, ended & 7, int(state[at.CODE]))
 

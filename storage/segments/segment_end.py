@@ -10,11 +10,11 @@ here an intact record behind damage counts too, if nothing says that it was left
 - the queue that it names does not have an earlier record in its place: a queue offset is given once, and after a cut
   those of the records that were cut off are given again.
 
-Records that follow it without a break count with it. Where clocks were set back across a restart, and the queues are
-lost too, what was left over cannot be told from what is lost.
+Records that follow it without a break count with it. They are looked for up to the end of the file, in one pass,
+however many are passed over that do not count. Where clocks were set back across a restart, and the queues are lost
+too, what was left over cannot be told from what is lost.
 """
 
-import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
@@ -22,26 +22,21 @@ from typing import Final
 import numpy as np
 
 from storage.kernels import record as codes
-from storage.kernels.record import check_checksums, check_shape, store_timestamp
-from storage.kernels.resync import find_candidate
-from storage.kernels.scan import AT_BLANK, find_record_backwards, walk_records
+from storage.kernels.record import check_checksums, check_shape, check_step, closes_segment, store_timestamp
+from storage.kernels.scan import AT_BLANK, find_recent, find_record_backwards, walk_records
 from storage.mapped_file import MappedFile
 from storage.segments.damaged_ranges import DamagedRange
+from storage.segments.segment_list import may_be_cut
 
 WALK_STEP: Final = 16 * 1024 * 1024
 """Bytes stepped over before the position is noted; checksums are verified in the last one to two such steps."""
 
-LOOK_AHEAD_BYTES: Final = 64 * 1024 * 1024
-"""Bytes behind damage, holes of the file not counted, in which records are looked for."""
-
+BLANK_BYTES: Final = 8
 LOOK_BACK_BYTES: Final = 4 * 1024 * 1024
 CHUNK: Final = 1024 * 1024
 TOLERATED_MS: Final = 1000
-MOST_CANDIDATES: Final = 16
-"""Records behind one place of damage that are found not to count before the search is given up."""
-
 MOST_DAMAGE: Final = 10_000
-"""Places of damage in one segment that are passed over; the log ends at the next one."""
+"""Places of damage in one segment that are listed; of more the number is told."""
 
 IsLeftOver = Callable[[memoryview, int], bool]
 """Whether a queue has another record in the place of an intact one, which starts at a physical offset."""
@@ -49,11 +44,15 @@ IsLeftOver = Callable[[memoryview, int], bool]
 
 @dataclass(frozen=True, slots=True)
 class SegmentEnd:
-    """``position`` behind the last record that counts, ``is_full`` if a BLANK is there; ``damage`` before it."""
+    """``position`` behind the last record that counts, ``is_full`` if a BLANK is there; ``damage`` before it.
+
+    ``more_damage`` is how many places there are that ``damage`` does not list.
+    """
 
     position: int
     is_full: bool
     damage: tuple[DamagedRange, ...]
+    more_damage: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +60,20 @@ class EndSearch:
     """One segment whose end is looked for.
 
     ``last_before`` gives the store time (ms) of the last record in front of the segment, 0 for none; it is asked for
-    only where the segment starts with damage.
+    only where the segment starts with damage. ``next_base`` is the physical offset at which the next segment starts, or
+    would start; 0 for the end of the file.
     """
 
     base_offset: int
     file: MappedFile
     last_before: Callable[[], int] = int
     is_left_over: IsLeftOver | None = None
+    next_base: int = 0
+
+    @property
+    def length(self) -> int:
+        """Bytes of the segment when it is whole."""
+        return self.next_base - self.base_offset if self.next_base else self.file.size
 
     def run(self, known_end: int = 0) -> SegmentEnd:
         """Find it. ``known_end`` is a physical offset up to which this very file was found valid. Waits for the disk.
@@ -75,9 +81,9 @@ class EndSearch:
         Records are stepped over by their shape, those at the end are held against their checksums.
         """
         start = self._start(known_end)
-        end, marks, is_full, damage = self._walk(start)
-        checked = max((mark for mark in marks if mark <= end - WALK_STEP), default=start)
-        return self._verify(checked, SegmentEnd(end, is_full, tuple(damage)))
+        marks, end = self._walk(start)
+        checked = max((mark for mark in marks if mark <= end.position - WALK_STEP), default=start)
+        return self._verify(checked, end)
 
     def _start(self, known_end: int) -> int:
         """A cached end, if it is still credible: an intact record, a BLANK, or nothing at all starts there."""
@@ -85,31 +91,36 @@ class EndSearch:
         if not (0 < position <= self.file.size and known_end > self.base_offset):
             return 0
         head = bytes(self.file.view[position : position + 8])
-        return position if not any(head) or self._size_at(position) > 0 or is_blank(head) else 0
+        is_credible = not any(head) or self._size_at(position) > 0 or is_blank(self.file, position, self.length)
+        return position if is_credible else 0
 
-    def _walk(self, start: int) -> tuple[int, list[int], bool, list[DamagedRange]]:
-        """Step over records by their shape: where that ends, places on the way, whether a BLANK is there, damage."""
-        file, base = self.file, self.base_offset
+    def _walk(self, start: int) -> tuple[list[int], SegmentEnd]:
+        """Step over records by their shape: places on the way, and where that ends."""
+        file, base, boundary = self.file, self.base_offset, self.base_offset + self.length
         result = np.zeros(4, dtype=np.int64)
-        marks, damage, at = [start], list[DamagedRange](), start
+        marks, damage, more, at = [start], list[DamagedRange](), 0, start
         while True:
             stop = min(file.size, at + WALK_STEP)
-            reached = int(walk_records(file.address, at, stop, base, False, result))
+            reached = int(walk_records(file.address, at, stop, base, boundary, False, result))
             if reached == at and stop < file.size and result[0] != AT_BLANK:
-                reached = int(walk_records(file.address, at, file.size, base, False, result))
+                reached = int(walk_records(file.address, at, file.size, base, boundary, False, result))
             if reached == at:
-                following = None if result[0] == AT_BLANK or len(damage) >= MOST_DAMAGE else self.continuation(at)
+                following = None if result[0] == AT_BLANK else self.continuation(at)
                 if following is None:
-                    return at, marks, bool(result[0] == AT_BLANK), damage
-                damage.append(DamagedRange(base + at, base + following, int(result[3])))
+                    return marks, SegmentEnd(at, bool(result[0] == AT_BLANK), tuple(damage), more)
+                if len(damage) < MOST_DAMAGE:
+                    damage.append(DamagedRange(base + at, base + following, int(result[3])))
+                else:
+                    more += 1
                 reached = following
             at = reached
             marks.append(at)
 
     def _verify(self, start: int, end: SegmentEnd) -> SegmentEnd:
         """Hold records from a position on against their checksums; the log may end earlier for it."""
-        base = self.base_offset
+        base, boundary = self.base_offset, self.base_offset + self.length
         result = np.zeros(4, dtype=np.int64)
+        more = end.more_damage
         found = [damage for damage in end.damage if damage.start < base + start]
         known = list(end.damage[: len(found) - 1 if found else None : -1])  # those to come, the next one last
         at = start
@@ -117,62 +128,72 @@ class EndSearch:
             while known and known[-1].start < base + at:
                 known.pop()
             limit = known[-1].start - base if known else end.position
-            at = int(walk_records(self.file.address, at, limit, base, True, result))
+            at = int(walk_records(self.file.address, at, limit, base, boundary, True, result))
             if at >= limit:
                 if known:
                     found.append(known.pop())
                     at = found[-1].stop - base
                 continue
-            following = self.continuation(at) if len(found) < MOST_DAMAGE else None
+            following = self.continuation(at)
             if following is None or following > end.position:
-                return SegmentEnd(at, False, tuple(found))
-            found.append(DamagedRange(base + at, base + following, int(result[3])))
+                return SegmentEnd(at, False, tuple(found), more)
+            if len(found) + len(known) < MOST_DAMAGE:
+                found.append(DamagedRange(base + at, base + following, int(result[3])))
+            elif result[3] in (codes.BAD_BODY_CRC, codes.BAD_PROPERTY_CRC):  # else it was counted by its shape
+                more += 1
             at = following
-        return SegmentEnd(end.position, end.is_full, tuple(found))
+        return SegmentEnd(end.position, end.is_full, tuple(found), more)
 
-    def continuation(self, position: int) -> int | None:
-        """Position of what counts again behind damage: a record, or a BLANK right behind a record of sound shape."""
-        last = self.last_timestamp(position)
+    def continuation(self, position: int, start: int = 0, stop: int | None = None) -> int | None:
+        """Position of what counts again behind damage: a record, or the BLANK right behind a record of sound shape.
+
+        A record is looked for between two positions, up to the end of the file where ``stop`` is not given.
+        """
+        earliest = self.last_timestamp(position) - TOLERATED_MS
         size = self._size_at(position)
         if size > 0:
             behind = position + size
-            if is_blank(bytes(self.file.view[behind : behind + 8])) or self._counts(behind, last):
+            if is_blank(self.file, behind, self.length) or self._counts(behind, earliest):
                 return behind
-        candidates = itertools.islice(self._intact_records(position + 1), MOST_CANDIDATES)
-        return next((candidate for candidate in candidates if self._counts(candidate, last)), None)
+        records = self._records_since(earliest, max(position + 1, start), self.file.size if stop is None else stop)
+        return next((at for at in records if self._is_ours(at)), None)
 
-    def _counts(self, position: int, newest: int) -> bool:
+    def _counts(self, position: int, earliest: int) -> bool:
         """Whether an intact record is there that was not left over."""
-        if not self._is_intact(position):
-            return False
-        if store_timestamp(self.file.address + position) < newest - TOLERATED_MS:
-            return False
+        is_new = self._is_intact(position) and store_timestamp(self.file.address + position) >= earliest
+        return is_new and self._is_ours(position)
+
+    def _is_ours(self, position: int) -> bool:
+        """Whether no queue has an earlier record in the place of an intact one."""
         record = self.file.view[position : position + self._size_at(position)]
         return self.is_left_over is None or not self.is_left_over(record, self.base_offset + position)
 
-    def _intact_records(self, position: int) -> Iterator[int]:
-        """Positions of intact records from one on, as far as is looked ahead."""
+    def _records_since(self, earliest: int, start: int, stop: int) -> Iterator[int]:
+        """Positions of the intact records between two that were stored at a time (ms) or later."""
         file = self.file
-        first = position
-        for start, stop in self._written_chunks(position):
-            # A record that starts in the chunk may say its own offset behind it.
-            readable = min(stop + codes.PHYSICAL_OFFSET + 7, file.size)
+        for first, last in self.written_chunks(start, stop):
             # The first bytes of a record are zero mostly, and may lie in front of the stretch that says so.
-            at = max(start - codes.MAGIC, first)
-            while 0 <= (at := int(find_candidate(file.address, at, readable, self.base_offset))) < stop:
-                if self._is_intact(at):
-                    yield at
+            at = max(first - codes.MAGIC, start)
+            while (at := int(find_recent(file.address, at, last, file.size, self.base_offset, earliest))) < last:
+                yield at
                 at += 1
 
-    def _written_chunks(self, position: int) -> Iterator[tuple[int, int]]:
-        """Stretches from a position on that hold anything but zeros; holes of the file are not read."""
-        left = LOOK_AHEAD_BYTES
-        while left > 0 and (position := max(position, self.file.first_data(position))) < self.file.size:
-            stop = min(position + CHUNK, self.file.size)
-            if np.frombuffer(self.file.view[position:stop], dtype=np.uint8).any():
-                yield position, stop
-            left -= stop - position
-            position = stop
+    def written_chunks(self, position: int, stop: int) -> Iterator[tuple[int, int]]:
+        """Stretches between two positions that hold anything but zeros; holes of the file are not read."""
+        stop = min(stop, self.file.size)
+        while (position := max(position, self.file.first_data(position))) < stop:
+            last = min(position + CHUNK, stop)
+            if np.frombuffer(self.file.view[position:last], dtype=np.uint8).any():
+                yield position, last
+            position = last
+
+    def length_behind(self, position: int) -> int:
+        """The segment's length by the BLANK with which it ends, where its file may have been cut; else 0."""
+        file, base = self.file, self.base_offset
+        if position + BLANK_BYTES > file.size or code_at(base, file, position, base + self.length) != codes.BAD_BLANK:
+            return 0
+        length = position + int.from_bytes(file.view[position : position + codes.MAGIC], signed=True)
+        return length if may_be_cut(base, file.size, length) else 0
 
     def last_timestamp(self, position: int) -> int:
         """Store time of the last intact record in front of a position."""
@@ -194,9 +215,10 @@ class EndSearch:
         return size > 0 and int(check_checksums(self.file.address + position, size)) > 0
 
 
-def is_blank(head: bytes) -> bool:
-    """Whether the first eight bytes of something are those of a BLANK."""
-    return len(head) == 8 and int.from_bytes(head[codes.MAGIC :], "big", signed=True) == codes.MAGIC_BLANK
+def is_blank(file: MappedFile, position: int, length: int) -> bool:
+    """Whether the BLANK that closes a segment of so many bytes starts at a position."""
+    is_there = 0 <= position <= file.size - BLANK_BYTES
+    return is_there and bool(closes_segment(file.address + position, length - position))
 
 
 def last_store_timestamp(base_offset: int, file: MappedFile) -> int:
@@ -204,7 +226,10 @@ def last_store_timestamp(base_offset: int, file: MappedFile) -> int:
     return EndSearch(base_offset, file).last_timestamp(file.size)
 
 
-def code_at(base_offset: int, file: MappedFile, position: int) -> int:
-    """Why no intact record starts at a position, as a code of :mod:`storage.kernels.record`; its size if one does."""
-    size = int(check_shape(file.address + position, file.size - position, base_offset + position))
+def code_at(base_offset: int, file: MappedFile, position: int, boundary: int) -> int:
+    """Why no intact record starts at a position, as a code of :mod:`storage.kernels.record`; its size if one does.
+
+    0 for the BLANK that leads to the physical offset ``boundary``. At least eight bytes must follow the position.
+    """
+    size = int(check_step(file.address + position, file.size - position, base_offset + position, boundary))
     return int(check_checksums(file.address + position, size)) if size > 0 else size

@@ -1,10 +1,14 @@
 """Which files make up a commit log, told from names and sizes alone: nothing is opened."""
 
+import itertools
 import os
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from storage.mapped_file import list_segment_files
+
+PAGE_BYTES = 4096
 
 
 def list_segments(directories: Iterable[Path], problems: list[str]) -> list[tuple[int, Path]]:
@@ -26,6 +30,37 @@ def list_segments(directories: Iterable[Path], problems: list[str]) -> list[tupl
             found[base_offset] = keep
             problems.append(f"{drop} repeats the segment {keep}, which is used")
     return sorted(found.items())
+
+
+def segment_size(files: Sequence[tuple[int, int]]) -> int:
+    """Bytes of a whole segment of a log, of which some files may have been cut: what the most files bear out.
+
+    ``files`` are base offsets and sizes, in order. A broker has one size for all segments, which it is told by its
+    configuration (mappedFileSizeCommitLog) and writes down nowhere; a file's own size says it, and so does the distance
+    to the next file. 0 without files.
+    """
+    sizes = Counter(size for _, size in files if size)
+    votes = sizes + Counter(right - left for (left, _), (right, _) in itertools.pairwise(files))
+    return max(votes, key=lambda size: (votes[size], size in sizes, size), default=0)
+
+
+def boundaries(files: Sequence[tuple[int, int]]) -> list[int]:
+    """The physical offset at which each segment ends: where the next one starts, or would start.
+
+    ``files`` are base offsets and sizes, in order. There a segment's BLANK must end, even if the file was cut.
+    """
+    whole = segment_size(files)
+    ends = [base + max(size, whole) for base, size in files]
+    following = [base for base, _ in files[1:]]
+    return [*map(min, ends[:-1], following), *ends[-1:]]
+
+
+def may_be_cut(base_offset: int, size: int, length: int) -> bool:
+    """Whether a segment's file of so many bytes may have been cut, where its last BLANK says the segment's ``length``.
+
+    For where no other file says what segments have: they are whole pages, and start at multiples of their size.
+    """
+    return length > size and length % PAGE_BYTES == 0 and base_offset % length == 0
 
 
 def _size(path: Path) -> int:

@@ -26,10 +26,13 @@ class TornEnd:
         )
 
 
-def look_behind_end(base_offset: int, file: MappedFile, end: int) -> TornEnd | None:
-    """Examine what follows position ``end`` of a log's last segment; None where nothing, or a BLANK, does."""
+def look_behind_end(base_offset: int, file: MappedFile, end: int, boundary: int) -> TornEnd | None:
+    """Examine what follows position ``end`` of a log's last segment; None where nothing, or its BLANK, does.
+
+    ``boundary`` is the physical offset at which the next segment would start.
+    """
     head = bytes(file.view[end : end + 8])
-    if len(head) < 8 or not any(head) or is_blank(head):
+    if len(head) < 8 or not any(head) or is_blank(file, end, boundary - base_offset):
         return None
-    code = code_at(base_offset, file, end)
+    code = code_at(base_offset, file, end, boundary)
     return None if code > 0 else TornEnd(base_offset + end, code)  # else written since the end was looked for

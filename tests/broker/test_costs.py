@@ -18,7 +18,7 @@ class Peer:
 
     def __init__(self, unsent_bytes: int = 0) -> None:
         self.unsent_bytes = unsent_bytes
-        self.is_held = False
+        self.owes_rest = True
         self.reasons: list[str] = []
 
     def drop(self, reason: str) -> None:
@@ -72,7 +72,7 @@ def test_a_request_has_to_be_complete_in_time(costs: Costs, clock: StillClock) -
     slow, quick, held = Peer(), Peer(), Peer()
     for peer in (slow, quick, held):
         costs.holds(peer, 10, is_new=True)
-    held.is_held = True
+    held.owes_rest = False
     clock.seconds += 59
     costs.sweep(sizes(slow, quick, held))
     costs.holds(slow, 11, is_new=False)
@@ -81,7 +81,7 @@ def test_a_request_has_to_be_complete_in_time(costs: Costs, clock: StillClock) -
     costs.sweep(sizes(slow, quick, held))
     assert "frame_seconds" in slow.reasons[0]
     assert quick.reasons == held.reasons == []
-    held.is_held = False
+    held.owes_rest = True
     clock.seconds += 61
     costs.sweep(sizes(quick, held))
     assert quick.reasons

@@ -122,6 +122,9 @@ def test_process_facts(g1: Asker) -> None:
     assert table["msgPutTotalTodayNow"] == "0"
     assert (table["commitLogMinOffset"], table["commitLogMaxOffset"]) == ("0", "156014")
     assert g1.value(202, {"topic": "TopicTest"})["topicPutTps"] == 0.0
+    assert table["brokerVersion"] == "515"
+    put = g1.ask(315, {"statsName": "TOPIC_PUT_NUMS", "statsKey": "TopicTest"})
+    assert (put.code, put.remark) == (1, "The stats <TOPIC_PUT_NUMS> <TopicTest> not exist")
     assert g1.value(21)["mappingDataVersion"] == {"counter": 0, "stateVersion": 0, "timestamp": 0}
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from asking import FakeConnection
 from broker import known_pulls
 from broker.broker_service import BrokerService
 from broker.fast_lane import LEFT_OVER, NOT_TAKEN, WANTS_MORE, FastLane
@@ -25,6 +26,7 @@ from broker.kernels.known_pulls import write_number
 from broker_harness import connected, service_of, serving
 from heartbeats import consumer, heartbeat, subscription
 from lane_requests import LITE_PULL, PULL, SUBSCRIPTION_FLAG, Puller, Road, compare, frame_of, mutated, pull, request
+from protocol.bodies import ConsumerData, HeartbeatData
 from protocol.codes import RequestCode
 from protocol.command import decode_command, encode_request, ext_fields_of
 from protocol.frame import FrameDecoder
@@ -389,17 +391,33 @@ def test_a_group_without_members_is_no_group(service: BrokerService) -> None:
 
 def test_the_offsets_that_pulls_commit_are_handed_on(service: BrokerService) -> None:
     committing = {"sysFlag": SUBSCRIPTION_FLAG | COMMIT_FLAG}
+    member, stranger = FakeConnection(), FakeConnection()
+    joining = HeartbeatData(client_id="c1", consumer_data_set=[ConsumerData(group_name=GROUP)])
+    assert service.clients.heartbeat(member, joining, "JAVA", 0)
     road = taught(service, pull("T", **committing))
+    assert road.lane is not None
     assert service.offsets.committed(GROUP, "T", 0) is None
     for offset, expected in ((5, 5), (0, 5), (-3, 5), (9, 9), (2**40, 2**40), (7, 7)):
-        asyncio.run(road.answer([pull("T", commitOffset=offset, **committing)]))
+        assert road.lane.answer(pull("T", commitOffset=offset, **committing), connection=member).answers
         assert service.offsets.committed(GROUP, "T", 0) == expected
-    many = b"".join(pull("T", commitOffset=number, **committing) for number in range(1, 300))
-    asyncio.run(road.answer([many]))
+    for number in range(1, 300):
+        road.lane.answer(pull("T", commitOffset=number, **committing), connection=member)
     assert service.offsets.committed(GROUP, "T", 0) == 299
     assert road.taken == 1 + 6 + 299
+    for connection in (stranger, None):
+        assert road.lane.answer(pull("T", commitOffset=5, **committing), connection=connection).answers
+        assert service.offsets.committed(GROUP, "T", 0) == 299, "its client is no member"
     asyncio.run(road.answer([pull("T", commitOffset=5)]))
     assert service.offsets.committed(GROUP, "T", 0) == 299, "it did not ask for it"
+
+
+def test_a_connection_hands_its_pulls_to_the_lane_as_its_own(service: BrokerService) -> None:
+    road = taught(service, pull("T", sysFlag=SUBSCRIPTION_FLAG | COMMIT_FLAG))
+    committing = pull("T", sysFlag=SUBSCRIPTION_FLAG | COMMIT_FLAG, commitOffset=6)
+    taken = road.taken
+    asyncio.run(road.answer([committing, beat()]))
+    assert road.taken == taken + 1
+    assert service.offsets.committed(GROUP, "T", 0) == 6, "it was held until the client joined"
 
 
 # ---------------------------------------------------------------------- limits, and the end
@@ -441,7 +459,7 @@ def test_no_bytes_make_the_kernel_read_or_write_outside(written: Written) -> Non
         result = kernel.answer_frames(snapshot.catalog, table, address_of(data), len(data), 0)
         assert 0 <= result >> 32 <= len(data)
         assert result & 0xFF in (LEFT_OVER, NOT_TAKEN, WANTS_MORE)
-        lane._known.hand_on_commits()
+        lane._known.hand_on_commits(None)
 
 
 @pytest.mark.asyncio

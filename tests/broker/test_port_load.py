@@ -2,7 +2,6 @@
 
 import os
 import resource
-import socket
 import subprocess
 import sys
 import time
@@ -11,41 +10,18 @@ from pathlib import Path
 import pytest
 
 from broker.config import Endpoint
+from measured_waits import p99, private_bytes, waits
 from process import ROOT, Serving, serving_process
-from protocol.command import encode_request
 
-REQUEST = encode_request(33, {"offset": "6581"}, opaque=1)
 DEADLINE_SECONDS = 60.0
 GROWTH_BYTES = 24 * 1024 * 1024
 SLACK_SECONDS = 0.0005
 """What the scheduler may add to a wait on a machine whose cores the load shares."""
 
 
-def waits(endpoint: Endpoint, seconds: float) -> list[float]:
-    """How long one client waits for each answer, asking 200 times a second."""
-    measured = []
-    with socket.create_connection(endpoint, 30) as connection:
-        end = time.monotonic() + seconds
-        while (started := time.monotonic()) < end:
-            connection.sendall(REQUEST)
-            assert connection.recv(65536)
-            measured.append(time.monotonic() - started)
-            time.sleep(0.005)
-    return sorted(measured)
-
-
 def worker_of(server: Serving) -> Path:
     (worker,) = server.workers
     return Path(f"/proc/{worker}")
-
-
-def private_bytes(worker: Path) -> int:
-    lines = (worker / "smaps_rollup").read_text().splitlines()
-    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Private"))
-
-
-def p99(measured: list[float]) -> float:
-    return measured[len(measured) * 99 // 100]
 
 
 def under_load(worker: Path, endpoint: Endpoint, load: tuple[int, int, int, float]) -> tuple[int, list[float], int]:

@@ -9,7 +9,7 @@ from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Response
 
 WRITES = [10, 310, 320, 324, 325, 36, 37, 370, 17, 18, 25, 100, 102, 200, 207, 215, 216, 217, 222, 225, 314, 318, 205,
-          327, 353, 902, 903, 1002, 1009, 1011, 200056, 200079]  # fmt: skip
+          327, 353, 902, 903, 1002, 1009, 1011, 5001, 5002, 5003, 200056, 200079]  # fmt: skip
 
 
 @pytest.mark.parametrize("code", WRITES)

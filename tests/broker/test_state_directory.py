@@ -11,6 +11,7 @@ from broker.state_directory import (
     can_be_had,
     default_state_directory,
     known_state_directory,
+    may_hold,
 )
 from protocol.errors import ConfigError
 from storage.store_state import StoreIdentity
@@ -52,19 +53,24 @@ def test_a_place_that_cannot_be_a_directory_is_refused_naming_the_option(tmp_pat
         StateDirectory(tmp_path / "file" / "state")
 
 
+def test_a_file_is_missing_only_where_the_system_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not may_hold(tmp_path, "x")
+    assert not may_hold(tmp_path / "none", "x")
+    (tmp_path / "x").write_bytes(b"")
+    assert may_hold(tmp_path, "x")
+
+    def refuse(path: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "stat", refuse)
+    assert may_hold(tmp_path, "none")
+
+
 def test_a_file_that_cannot_be_read_is_an_error_of_its_own(tmp_path: Path) -> None:
     directory = StateDirectory(tmp_path)
     (tmp_path / "x").mkdir()
     with pytest.raises(ConfigError, match="x cannot be read"):
         directory.read("x")
-    directory.close()
-
-
-def test_a_file_set_aside_is_kept_under_another_name(tmp_path: Path) -> None:
-    directory = StateDirectory(tmp_path)
-    directory.write("x", b"odd")
-    assert directory.set_aside("x").read_bytes() == b"odd"
-    assert directory.read("x") is None
     directory.close()
 
 

@@ -57,7 +57,7 @@ BODY_CODES = {
     208: {"consumerGroup": "Nobody"}, 224: {"cluster": "No"}, 343: {"group": "Nobody"}, 345: {"group": "Nobody"},
     352: {"group": "CG_TAG"}, 303: {"topic": "TopicTest", "group": "Nobody"}, 317: {"isOrder": "false"},
     321: {"topic": "TopicTest", "queueId": "0", "index": "77", "count": "1"},
-    315: {"statsName": "TOPIC_PUT_NUMS", "statsKey": "TopicTest"},
+    315: {"statsName": "BROKER_PUT_NUMS", "statsKey": "DefaultCluster"},
     901: {"clusterName": "C", "brokerName": "B"},
 }  # fmt: skip
 """Codes whose answer Java clients dereference the body of, with a request that finds as little as possible."""

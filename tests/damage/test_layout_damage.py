@@ -20,7 +20,8 @@ from damage_cases import (
     record_places,
     write_store,
 )
-from damaged_answers import Disk, check_by_key, check_by_offset, check_by_queue
+from damage_oracle import Disk
+from damaged_answers import check_by_key, check_by_offset, check_by_queue
 from storage.doctor.examine import examine
 from storage.message_store import MessageStore
 from store_writer import StoreWriter

@@ -7,7 +7,7 @@ answered by offset and by key.
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,9 @@ from typing import Any
 import pytest
 
 from damage_cases import ENTRIES, INDEX_HEADER, SEGMENT, SLOTS, write_store
-from damaged_answers import Disk, check_by_key, check_by_offset, check_by_queue
+from damage_oracle import Disk
+from damaged_answers import check_by_key, check_by_offset, check_by_queue
+from protocol.errors import StoreError
 from storage.doctor.examine import examine
 from storage.message_store import MessageStore, StoreOptions
 from store_writer import StoreWriter, Written
@@ -213,11 +215,19 @@ class TestQueues:
             check(store, names=path)
             path.write_bytes(content)
 
-    def test_a_directory_that_is_a_file(self, store: Damaged) -> None:
-        lost = [each for each in store.writer.written if (each.topic, each.queue_id) == ("A", 0)]
+    def test_a_directory_that_is_a_file_is_no_empty_queue(self, store: Damaged) -> None:
         shutil.rmtree(store.root / "consumequeue" / "A" / "0")
         (store.root / "consumequeue" / "A" / "0").write_text("x")
-        check(store, without_units=lost)
+        directories = tuple(path for path in store.directories if path.exists())
+        opened = MessageStore.open(store.root, StoreOptions(commit_log_directories=directories))
+        with pytest.raises(StoreError, match="A/0: is no directory, so that it is not known what the queue holds"):
+            opened.queues.queue("A", 0)
+        disk = Disk.of(directories)
+        others = [each for each in store.writer.written if (each.topic, each.queue_id) != ("A", 0)]
+        assert len(others) < len(store.writer.written)
+        check_by_offset(opened, disk, store.writer.written)
+        check_by_key(opened, disk, store.writer.written)
+        check_by_queue(opened, disk, others)
 
     def test_zeroed_units_of_batches(self, store: Damaged) -> None:
         path = sorted((store.root / "batchconsumequeue" / "Bat" / "0").iterdir())[0]
@@ -266,18 +276,3 @@ class TestIndex:
     def test_a_file_of_garbage(self, store: Damaged, fill: bytes) -> None:
         store.index[1].write_bytes(fill * store.index[1].stat().st_size)
         check(store, names=store.index[1])
-
-
-@pytest.mark.parametrize("damage", ["cut", "zeros", "garbage", "gone"])
-@pytest.mark.parametrize("name", ["checkpoint", "config/topics.json", "config/consumerOffset.json", "lock", "abort"])
-def test_small_files_decide_over_no_message(store: Damaged, name: str, damage: str) -> None:
-    path = store.root / name
-    path.touch()
-    change: dict[str, Callable[[], object]] = {
-        "cut": lambda: cut(path, path.stat().st_size // 2),
-        "zeros": lambda: path.write_bytes(bytes(path.stat().st_size)),
-        "garbage": lambda: path.write_bytes(b"\xff" * path.stat().st_size),
-        "gone": path.unlink,
-    }
-    change[damage]()
-    check(store)

@@ -50,7 +50,11 @@ def ask_everything(root: Path, offset: int, count: int, timestamp: int) -> None:
         entry = queue.entry_at(queue_offset)
         assert entry is None or minimum <= queue_offset < end
         assert queue.store_timestamp_at(queue_offset) >= -(1 << 63)
-        queue.next_file_offset(queue_offset)
+        if minimum <= queue_offset < end:
+            hole = queue.hole_at(queue_offset)
+            assert hole.is_done
+            assert hole.first <= queue_offset < hole.stop
+            assert queue_offset < hole.after(queue_offset) <= hole.stop
         check_pull(get_message(queues, log, "T", 0, queue_offset, count, 4000), queue)
         check_pull(get_message(queues, log, "T", 0, queue_offset, count, 4000, tag_filter), queue)
     for boundary in BoundaryType:

@@ -12,7 +12,16 @@ from pathlib import Path
 
 POM = Path(__file__).with_name("pom.xml")
 SERVER_VERSION = "5.5.0"
+NEWEST_BROKER_VERSION = "5.5.1"
+"""A broker alone: no client, tools or name server of this version are published where Maven looks."""
+
 OLD_CLIENT_VERSION = "4.9.8"
+
+LIBRARY_VERSIONS = {NEWEST_BROKER_VERSION: SERVER_VERSION}
+"""Broker versions beside which all but broker, store, remoting, common and tiered-store is of another version.
+
+Of 5.5.1 Maven finds these five modules and no others.
+"""
 
 
 class ClientUnavailable(RuntimeError):
@@ -26,9 +35,10 @@ class JarsUnavailable(ClientUnavailable):
 def jars(version: str = SERVER_VERSION) -> Path:
     """The folder that holds the jars of ``version`` with all they depend on.
 
-    5.x brings broker, name server, tools and client; 4.x tools and client, since its broker was never published. The
-    folder is ``$ROCKETLENS_JARS/<version>`` (default ``~/.cache/rocketlens/jars/<version>``), filled on the first call
-    by whichever process comes first. Raises `JarsUnavailable`.
+    5.x brings broker, name server, tools and client; 4.x tools and client, since its broker was never published; what
+    of 5.5.1 says `LIBRARY_VERSIONS`. The folder is ``$ROCKETLENS_JARS/<version>`` (default
+    ``~/.cache/rocketlens/jars/<version>``), filled on the first call by whichever process comes first. Raises
+    `JarsUnavailable`.
     """
     return cached(version, lambda folder: _download(version, folder))
 
@@ -69,6 +79,8 @@ def _cache_root() -> Path:
 def _download(version: str, folder: Path) -> None:
     command = [tool("mvn"), "-q", "-B", "-f", str(POM), "dependency:copy-dependencies"]
     command += [f"-Drocketmq.version={version}", f"-DoutputDirectory={folder}"]
+    if version in LIBRARY_VERSIONS:
+        command.append(f"-Drocketmq.library.version={LIBRARY_VERSIONS[version]}")
     if not version.startswith("4."):
         command.append("-Pserver")
     tool("java")

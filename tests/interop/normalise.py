@@ -109,8 +109,8 @@ COMPARED = {
 }
 """Command → the properties of a configuration that mean something here."""
 
-ONE_SIDED = {"brokerStatus": r"commitLogDiskRatio_/.*|getTransferedTps|rocketlens\w+"}
-"""Command → properties that only one of two servers has: named after a path, for clients up to 4.9, of ours alone."""
+ONE_SIDED = {"brokerStatus": r"commitLogDiskRatio_/.*|getTransferedTps|brokerVersion|rocketlens\w+"}
+"""Command → properties that only one of two servers has: named after a path, for exporters and old clients, ours."""
 
 
 PROPERTY = re.compile(r"(?P<name>(?=[^:]{32,}: |[^=]{40,}=  )\w[^\s:.=]* *[:=]) *(?P<value>\S.*?)?\s*")

@@ -17,12 +17,12 @@ from acl_file import (
     BOUNDED_SECRET,
     DEFAULTS,
     DEFAULTS_SECRET,
-    PLAIN_ACL,
     READER,
     READER_SECRET,
     WHITE,
     WHITE_SECRET,
     signed_request,
+    write_accounts,
 )
 from broker.config import Endpoint
 from broker.security.accounts import load_accounts
@@ -43,7 +43,7 @@ SOURCE = Path(__file__).with_name("AclOracle.java")
 def acl(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("home") / "conf" / "plain_acl.yml"
     path.parent.mkdir()
-    path.write_text(PLAIN_ACL)
+    write_accounts(path)
     return path
 
 

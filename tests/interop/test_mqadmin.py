@@ -23,7 +23,7 @@ INSIDE_A_RECORD = "queryMsgById-midrecord"
 """The broker sent 70,618 bytes that are no message, which mqadmin called not found; ours says that nothing is there."""
 
 REFUSED = {
-    "cloneGroupOffset": "CODE: 16  DESC: this broker is read-only: offsets are taken from groups with members here",
+    "cloneGroupOffset": "CODE: 16  DESC: this broker is read-only: offsets of a group are taken from its members alone",
     "resetOffsetByTime": "CODE: 16  DESC: this broker is read-only",
     "sendMessage": "No route info of this topic: TopicTest",
 }
@@ -88,6 +88,16 @@ def test_an_id_is_resolved_wherever_the_server_stands(java: Java, where: Site, c
     assert normalise(case.arguments, printed) == normalise(case.arguments, expected(case, where))
     assert where.lookups() == expected_lookups(case, where)
     assert {frame.serialization for frame in where.lookup_frames()} == {FORMS[form]}
+
+
+def test_an_id_beside_another_topic_costs_a_second_question_and_not_the_message(java: Java, where: Site) -> None:
+    """The view is refused as by a broker 5.5.1, upon which mqadmin asks for the id as for a unique key."""
+    arguments = BY_NAME["queryMsgById-hot0"].arguments.replace(" -t TopicTest", " -t BulkTopic")
+    where.forget()
+    printed = java(SERVER_VERSION, "JSON").mqadmin(*arguments.split(), "-n", where.name_server)
+    assert re.search(rf"OffsetID: +{arguments.split()[-1]}\n", printed)
+    assert re.search(r"Topic: +TopicTest\n", printed)
+    assert where.lookups() == ([VIEW_MESSAGE_BY_ID, QUERY_MESSAGE] if where.is_in_ids else [QUERY_MESSAGE])
 
 
 def test_old_mqadmin_views_an_id_on_its_own_address_and_only_there(java: Java, where: Site) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from golden_store import G1, unpack
 from interop.conftest import Java
-from interop.jars import SERVER_VERSION
+from interop.jars import NEWEST_BROKER_VERSION, SERVER_VERSION
 from interop.official_broker import G1_PROPERTIES, OfficialPair, official_broker, official_name_server
 from interop.stages import wait_until
 from interop.wire import ask
@@ -54,33 +54,35 @@ def compact(store: Path) -> None:
     assert run_compact(CompactRequest(store=str(store)), Silence()).exit_code == 0
 
 
-STORES: dict[str, tuple[str, Prepare]] = {
-    "stopped cleanly": ("store", rebuild_all),
-    "crashed": ("store-crashed", rebuild_all),
-    "compacted": ("store", compact),
+STORES: dict[str, tuple[str, Prepare, str]] = {
+    "stopped cleanly": ("store", rebuild_all, SERVER_VERSION),
+    "crashed": ("store-crashed", rebuild_all, SERVER_VERSION),
+    "crashed, of 5.5.1": ("store-crashed", rebuild_all, NEWEST_BROKER_VERSION),
+    "compacted": ("store", compact, SERVER_VERSION),
 }
+"""Archive, what is done to the store, and the version of the broker that opens it."""
 
 
 class Served:
     """A rebuilt store, what was in its index before the broker started, and the broker."""
 
-    def __init__(self, name: str, store: Path, pair: OfficialPair, index: Contents, queues: Contents) -> None:
-        self.name, self.store, self.pair, self.index, self.queues = name, store, pair, index, queues
+    def __init__(self, archive: str, store: Path, pair: OfficialPair, index: Contents, queues: Contents) -> None:
+        self.archive, self.store, self.pair, self.index, self.queues = archive, store, pair, index, queues
 
 
 @pytest.fixture(scope="module", params=STORES)
 def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    archive, prepare = STORES[request.param]
+    archive, prepare, version = STORES[request.param]
     work = tmp_path_factory.mktemp("rebuilt")
     store = unpack(archive, work)
     prepare(store)
-    assert (store / "abort").exists() == (request.param == "crashed")
+    assert (store / "abort").exists() == (archive == "store-crashed")
     index, queues = contents(store / "index"), contents(store / "consumequeue")
     with (
         official_name_server(work) as name_server,
-        official_broker(store, work, properties=G1_PROPERTIES, name_server=name_server) as broker,
+        official_broker(store, work, properties=G1_PROPERTIES, name_server=name_server, version=version) as broker,
     ):
-        yield Served(request.param, store, OfficialPair(name_server, broker), index, queues)
+        yield Served(archive, store, OfficialPair(name_server, broker), index, queues)
 
 
 def produced(store: Path) -> list[tuple[str, str, list[str]]]:
@@ -108,7 +110,7 @@ def test_the_broker_keeps_every_file(served: Served) -> None:
     tail = max(now)
     changed = [name for name in now if now[name] != served.index[name]]
     assert changed in ([], [tail])
-    if served.name != "crashed":
+    if served.archive != "store-crashed":
         assert changed == [] or now[tail][40:] == served.index[tail][40:]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from acl_file import ADMIN, ADMIN_SECRET, PLAIN_ACL, READER, READER_SECRET, SECRETS
+from acl_file import ADMIN, ADMIN_SECRET, PLAIN_ACL, READER, READER_SECRET, SECRETS, write_accounts
 from certificates import Authority
 from interop.conftest import Java
 from interop.jars import OLD_CLIENT_VERSION, SERVER_VERSION
@@ -57,7 +57,7 @@ def server(
 ) -> Iterator[Secured]:
     work = tmp_path_factory.mktemp("secured")
     acl = work / "plain_acl.yml"
-    acl.write_text(PLAIN_ACL)
+    write_accounts(acl)
     with rocketlens_serving(g1_store, work, *options(authority, acl, request.param)) as (host, port):
         yield Secured(f"{host}:{port}", request.param, acl, work / "rocketlens.log")
 
@@ -139,13 +139,13 @@ def test_a_consumer_with_keys_receives_its_topic_and_no_other(server: Secured, t
 def test_a_white_list_that_changes_lets_in_who_has_no_keys(server: Secured, tls_client: JavaClient) -> None:
     assert "CODE: 16" in ask(tls_client, server, "", "", *ROUTE)
     try:
-        server.acl.write_text(PLAIN_ACL.replace("  - 10.10.103.*", "  - 127.0.0.1"))
+        write_accounts(server.acl, PLAIN_ACL.replace("  - 10.10.103.*", "  - 127.0.0.1"))
         deadline = time.monotonic() + 20
         while "CODE: 16" in ask(tls_client, server, "", "", *ROUTE) and time.monotonic() < deadline:
             time.sleep(0.2)
         assert "FD0000000000" in ask(tls_client, server, "", "", *HOT_QUERY)
     finally:
-        server.acl.write_text(PLAIN_ACL)
+        write_accounts(server.acl, age_seconds=30)
         while "CODE: 16" not in ask(tls_client, server, "", "", *ROUTE) and time.monotonic() < deadline:
             time.sleep(0.2)
 

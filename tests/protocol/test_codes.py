@@ -9,7 +9,7 @@ from recorded_headers import recorded_frames
 
 RESPONSE_FLAG = 1
 
-# Some of each family, as the Java classes of the same names in 5.5.0 have them.
+# Some of each family, as the Java classes of the same names in 5.5.1 have them.
 CONSTANTS = [
     (RequestCode, "SEND_MESSAGE", 10),
     (RequestCode, "PULL_MESSAGE", 11),
@@ -34,6 +34,8 @@ CONSTANTS = [
     (RequestCode, "GET_BROKER_HA_STATUS", 907),
     (RequestCode, "CONTROLLER_APPLY_BROKER_ID", 1013),
     (RequestCode, "AUTH_LIST_ACL", 3010),
+    (RequestCode, "DELETE_TOPIC_IN_BROKER_LIST", 5002),
+    (RequestCode, "DELETE_SUBSCRIPTION_GROUP_LIST", 5003),
     (RequestCode, "POP_MESSAGE", 200050),
     (RequestCode, "BATCH_ACK_MESSAGE", 200151),
     (ResponseCode, "SUCCESS", 0),
@@ -65,7 +67,7 @@ def test_a_code_has_the_value_of_its_java_constant(kind: type[IntEnum], name: st
 
 
 @pytest.mark.parametrize(
-    ("kind", "count"), [(RequestCode, 164 + 4), (ResponseCode, 68), (LanguageCode, 14), (SerializeType, 2)]
+    ("kind", "count"), [(RequestCode, 166 + 4), (ResponseCode, 68), (LanguageCode, 14), (SerializeType, 2)]
 )
 def test_all_java_constants_are_there_and_no_two_share_a_value(kind: type[IntEnum], count: int) -> None:
     assert len(kind.__members__) == len(list(kind)) == count

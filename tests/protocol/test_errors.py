@@ -12,6 +12,7 @@ from protocol.errors import (
     BadFrame,
     BadHeader,
     BadMessageId,
+    BeingSearched,
     ConfigError,
     CorruptRecord,
     FilterEvaluationError,
@@ -84,7 +85,14 @@ def test_an_error_reads_as_one_sentence(error: RocketLensError, sentence: str) -
 
 def test_the_tree_is_the_one_in_the_docstring() -> None:
     tree = {
-        RocketLensError: (ProtocolError, StoreError, FilterSyntaxError, FilterEvaluationError, ConfigError),
+        RocketLensError: (
+            ProtocolError,
+            StoreError,
+            BeingSearched,
+            FilterSyntaxError,
+            FilterEvaluationError,
+            ConfigError,
+        ),
         ProtocolError: (BadFrame, BadCommand, BadHeader, BadMessageId),
         BadFrame: (FrameTooLarge,),
         StoreError: (CorruptRecord, TruncatedFile, NotAStore),

@@ -162,3 +162,48 @@ def test_lengths_beyond_their_fields_are_not_encoded() -> None:
         encode_frame_prefix(0, 0x1000000, 0)
     with pytest.raises(FrameTooLarge):
         encode_frame_prefix(0, 0, 0x7FFFFFFC)
+
+
+REFUSED = b'{"code":34}'
+FLOOD = bytes.fromhex("00000077 0000000b") + REFUSED + b"x" * 104
+
+
+@pytest.mark.parametrize("size", [1, 7, 8, 18, 19, 50, 100])
+def test_a_body_that_is_not_wanted_is_thrown_away_and_the_frame_handed_out_with_its_length(size: int) -> None:
+    asked = []
+
+    def skips(serialize_type: int, header: bytes) -> bool:
+        asked.append((serialize_type, header))
+        return header == REFUSED
+
+    decoder = FrameDecoder(body_limit=100, skips=skips)
+    frames: list[Frame] = []
+    most = 0
+    for piece in in_pieces(FLOOD + JAVA_JSON + FLOOD, size):
+        frames += decoder.feed(piece)
+        most = max(most, decoder.buffered)
+    assert [(header, len(body), bytes(body)) for _, header, body in frames] == [
+        (REFUSED, 104, b""),
+        (JAVA_JSON[8:-5], 5, b"hello"),
+        (REFUSED, 104, b""),
+    ]
+    assert not decoder.needs_more
+    assert most <= len(JAVA_JSON)
+    assert set(asked) == {(0, REFUSED)}
+
+
+def test_a_long_body_that_is_wanted_or_is_here_already_is_kept() -> None:
+    decoder = FrameDecoder(body_limit=100, skips=lambda _type, _header: False)
+    frames = [frame for piece in in_pieces(FLOOD, 50) for frame in decoder.feed(piece)]
+    assert frames == [(0, REFUSED, b"x" * 104)]
+    decoder = FrameDecoder(body_limit=100, skips=lambda _type, _header: True)
+    assert decoder.feed(FLOOD) == [(0, REFUSED, b"x" * 104)]
+    assert decoder.feed(FLOOD[:-1])[0][2] == b""
+    assert decoder.needs_more
+    assert decoder.feed(b"x" + JAVA_JSON) == [CASES[0][0]]
+
+
+def test_a_body_no_longer_than_the_limit_is_nobodys_question() -> None:
+    decoder = FrameDecoder(body_limit=104, skips=lambda _type, _header: True)
+    frames = [frame for piece in in_pieces(FLOOD, 50) for frame in decoder.feed(piece)]
+    assert frames == [(0, REFUSED, b"x" * 104)]

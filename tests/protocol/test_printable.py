@@ -1,9 +1,11 @@
 """Text on its way to a terminal."""
 
+import os
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocol.printable import one_line, printable
+from protocol.printable import as_text, one_line, printable
 
 
 def test_printable_text_stays_as_it_is() -> None:
@@ -19,3 +21,14 @@ def test_a_line_has_no_line_ends() -> None:
 def test_nothing_that_a_terminal_obeys_comes_through(text: str) -> None:
     assert all(character.isprintable() or character in "\n\t" for character in printable(text))
     assert one_line(text).isprintable()
+
+
+def test_names_that_are_no_utf_8_become_text() -> None:
+    name = os.fsdecode(b"\xff/")
+    assert as_text(name) == "\\xff/"
+    assert as_text("订单") == "订单"
+
+
+@given(st.text(st.characters()))
+def test_any_name_becomes_text(text: str) -> None:
+    as_text(text).encode()

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,20 @@ def test_an_option_reaches_the_request(requests: list[ExportRequest], tmp_path: 
     store, out = str(tmp_path / "none"), str(tmp_path / "out")
     assert rocketlens("export", store, "--format", "csv", "--out", out, *options.split()).code == 4
     assert requests == [ExportRequest(store=store, out=out, format="csv", **OPTIONS.get(options, {}))]
+
+
+def test_the_store_may_be_a_url_and_the_place_may_not(
+    requests: list[ExportRequest], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    outcome = rocketlens("export", "s3://bucket/store", "--format", "csv", "--out", "s3://bucket/out")
+    assert (outcome.code, outcome.errors.splitlines()) == (
+        2,
+        ["rocketlens: --out s3://bucket/out is a URL: only a path is possible, as of a file system mounted here"],
+    )
+    assert (requests, list(tmp_path.iterdir())) == ([], [])
+    assert rocketlens("export", "s3://bucket/store", "--format", "csv", "--out", tmp_path / "out").code == 4
+    assert [request.store for request in requests] == ["s3://bucket/store"]
 
 
 def test_the_report_tells_files_and_damage(requests: list[ExportRequest], tmp_path: Path) -> None:
@@ -118,7 +133,8 @@ def test_a_killed_export_goes_on(tmp_path: Path) -> None:
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, process_group=0
     )
     try:
-        wait_until(lambda: len(list((tmp_path / "out").glob("part-*"))) > 3, "the first parts", START_SECONDS)
+        finished = partial((tmp_path / "out" / ".rocketlens-work").glob, "run-*/done/*.msgpack")
+        wait_until(lambda: len(list(finished())) > 3, "the first parts", START_SECONDS)
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()

@@ -176,9 +176,16 @@ def test_there_is_no_extension(tmp_path: Path) -> None:
     assert queue_of(tmp_path).extension_at(-(1 << 63)) is None
 
 
-def test_where_no_unit_is_a_pull_goes_on_at_the_end(tmp_path: Path) -> None:
-    make_store(tmp_path, [2, 2])
-    assert queue_of(tmp_path).next_file_offset(0) == 4
+def test_what_lies_between_two_batches_is_looked_for_between_their_records(tmp_path: Path) -> None:
+    writer = make_store(tmp_path, [2, 2, 3, 2])
+    lost = writer.written[2]
+    path = directory_of(tmp_path) / f"{0:020d}"
+    write_file(path, FILE_SIZE, {2 * 46: path.read_bytes()[3 * 46 : 4 * 46], 3 * 46: bytes(46)})
+    queue = queue_of(tmp_path)
+    hole = queue.hole_at(5)
+    assert (hole.first, hole.stop, hole.lost) == (4, 7, 0)
+    assert [queue.message_in_log(number) for number in (4, 5, 6)] == [lost.physical_offset] * 3
+    assert [hole.after(number) for number in (4, 5, 6)] == [7, 7, 7]
 
 
 def test_a_thread_that_may_not_wait_does_not_scan_a_long_queue(tmp_path: Path) -> None:

@@ -55,6 +55,12 @@ def test_what_was_put_is_found(tmp_path_factory: pytest.TempPathFactory, units: 
         assert extension.unit_at(address) == ConsumeQueueExtUnit(20 + len(bitmap), code, stamp, bitmap or None)
 
 
+@pytest.mark.parametrize(("size", "bitmap_size"), [(19, 0), (21, 0), (23, 4), (25, 4), (20, 4), (24, 0), (24, -1)])
+def test_a_unit_whose_size_is_not_that_of_its_fields_is_none(size: int, bitmap_size: int, tmp_path: Path) -> None:
+    content = packed(size, 2) + packed(7, 8) + packed(8, 8) + packed(bitmap_size, 2) + b"\xff" * 40
+    assert write(tmp_path, content).unit_at(BASE) is None
+
+
 @pytest.mark.parametrize("code", [0, 1, -1, -(1 << 31), (1 << 31) - 1, 1_700_000_000_000, (1 << 63) - 1])
 def test_a_tags_code_is_no_address(code: int, tmp_path: Path) -> None:
     assert not is_extension_address(code)

@@ -18,7 +18,7 @@ from protocol.errors import FilterEvaluationError
 from queue_stores import PRE_BLANK_UNIT, open_queues, unit_bytes
 from storage.consume_queue_ext import ConsumeQueueExtUnit
 from storage.filter.tag import TagFilter, parse_tag_expression
-from storage.get_message import GetMessageResult, GetMessageStatus, get_message
+from storage.get_message import GetMessageResult, GetMessageStatus, Lost, get_message
 from storage.kernels import pull as kernel
 from storage.residency import Cold, allow_waiting, forbid_waiting
 from store_files import write_file
@@ -247,12 +247,27 @@ def test_a_queue_that_does_not_exist_is_empty(topic: str, queue_id: int, tmp_pat
     assert result == GetMessageResult(GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0, [])
 
 
-def test_a_missing_queue_file_is_jumped_over(tmp_path: Path) -> None:
-    make_store(tmp_path, 90)
+def test_the_messages_of_a_missing_queue_file_are_found_in_the_log(tmp_path: Path) -> None:
+    writer = make_store(tmp_path, 90)
     (tmp_path / "consumequeue" / "T" / "0" / f"{FILE_SIZE:020d}").unlink()
     result = pull(tmp_path, 25)
-    assert (result.status, result.next_begin_offset) == (GetMessageStatus.OFFSET_FOUND_NULL, 40)
+    assert (result.status, result.next_begin_offset, result.lost) == (GetMessageStatus.FOUND, 40, None)
+    assert bodies(result) == [written.record for written in writer.written[25:40]]
     assert pull(tmp_path, result.next_begin_offset).status is GetMessageStatus.FOUND
+
+
+def test_messages_that_the_log_has_not_either_are_counted(tmp_path: Path) -> None:
+    writer = make_store(tmp_path, 90)
+    (tmp_path / "consumequeue" / "T" / "0" / f"{FILE_SIZE:020d}").unlink()
+    for number in (20, 27, 28, 39):
+        writer.overwrite(writer.written[number].physical_offset, bytes(writer.written[number].size))
+    result = pull(tmp_path, 25)
+    assert bodies(result) == [writer.written[number].record for number in range(25, 39) if number not in (27, 28)]
+    assert (result.next_begin_offset, result.lost) == (40, Lost(3, 27, 40))
+    assert str(result.lost).startswith("3 messages are lost at queue offsets 27 to 39: ")
+    assert pull(tmp_path, 28).lost == Lost(2, 28, 40)
+    assert str(pull(tmp_path, 39).lost).startswith("1 message is lost at queue offset")
+    assert pull(tmp_path, 40).lost is None
 
 
 def test_messages_in_a_missing_segment_are_jumped_over(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import oracles
 from golden_store import GOLDEN, unpack
+from offset_oracle import measure_offsets
 from oracles import IndexImage
 from storage.index.index_shape import MAXIMUM_GAPS, IndexShape
 from storage.index_file import (
@@ -31,7 +32,7 @@ from store_files import write_file, write_index_file
 from strategies import KEYS
 
 T0 = 1_700_000_000_000
-G2_INDEX = {"g2-hosts": (50, 60), "g2-queues": (97, 150), "g2-ext": (31, 400)}
+G2_INDEX = {"g2-hosts": (50, 60), "g2-queues": (97, 150), "g2-queues-5.5.1": (97, 150), "g2-ext": (31, 400)}
 
 
 def image_of(keys: Sequence[str], slots: int, entries: int, step: int = 100) -> IndexImage:
@@ -296,7 +297,7 @@ class TestGaps:
             image.put(f"T#{number}", offset, T0)
         shape = determine_shape(file_of(tmp_path / "file", image))
         assert shape is not None
-        assert list(shape.gaps) == oracles.measure_offsets(offsets, GAP_BYTES)[3]
+        assert list(shape.gaps) == measure_offsets(offsets, GAP_BYTES)[3]
         assert list(shape.gaps) == [(GAP_BYTES, 2 * GAP_BYTES + 1), (2 * GAP_BYTES + 2, 9 * GAP_BYTES)]
 
     def test_more_gaps_than_are_kept_make_one_of_the_rest(self, tmp_path: Path) -> None:

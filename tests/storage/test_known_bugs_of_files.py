@@ -19,7 +19,7 @@ from store_queries import KINDS, found, open_written
 from store_writer import START_TIMESTAMP, StoreWriter
 
 T0 = START_TIMESTAMP
-G2 = ("g2-hosts", "g2-queues", "g2-ext")
+G2 = ("g2-hosts", "g2-queues", "g2-queues-5.5.1", "g2-ext")
 
 
 def fill(writer: StoreWriter, count: int, name: str = "k") -> None:

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,9 +30,10 @@ def test_the_option_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert (tmp_path / "a" / "b").is_dir()
 
 
-def test_the_variable_comes_next(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NUMBA_CACHE_DIR", "/elsewhere")
-    assert use_numba_cache() == Path("/elsewhere")
+def test_the_variable_comes_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "elsewhere"))
+    assert use_numba_cache() == tmp_path / "elsewhere"
+    assert (tmp_path / "elsewhere").stat().st_mode & 0o777 == 0o700
 
 
 def test_the_users_cache_comes_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,6 +60,27 @@ def test_a_temporary_folder_that_others_may_write_to_is_not_trusted(
     found = use_numba_cache()
     assert found != planted
     assert found.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("by_option", [True, False])
+@pytest.mark.parametrize("spoil", [lambda path: path.chmod(0o775), lambda path: path.chmod(0o702), "owner"])
+def test_a_named_directory_that_is_not_ours_alone_is_reported_and_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, by_option: bool, spoil: Any
+) -> None:
+    planted = tmp_path / "planted"
+    planted.mkdir(mode=0o700)
+    if spoil == "owner":
+        monkeypatch.setattr("os.getuid", lambda: planted.stat().st_uid + 1)
+    else:
+        spoil(planted)
+    monkeypatch.setenv("NUMBA_CACHE_DIR", "" if by_option else str(planted))
+    found = use_numba_cache(planted if by_option else None)
+    assert found.parent == tmp_path
+    assert found != planted
+    assert found.stat().st_mode & 0o777 == 0o700
+    assert os.environ["NUMBA_CACHE_DIR"] == str(found)
+    name = "--numba-cache" if by_option else "NUMBA_CACHE_DIR"
+    assert f"{name} {planted} is not used" in caplog.text
 
 
 def test_an_option_that_cannot_be_written_to_is_refused() -> None:

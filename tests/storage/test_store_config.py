@@ -1,9 +1,11 @@
 """`config/*.json`: what brokers write, what crashes leave of it, and anything else that may stand there."""
 
+import errno
 import json
 import os
 import time
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 
 from golden_frames import parse_java_json
 from golden_store import GOLDEN, unpack
+from protocol.errors import StoreError
 from storage.store_config import (
     YOUNG_NS,
     BloomFilterData,
@@ -162,6 +165,110 @@ def test_a_directory_in_a_files_place_is_a_problem(tmp_path: Path) -> None:
 def test_a_configuration_in_rocksdb_is_a_problem(directory: str, tmp_path: Path) -> None:
     (tmp_path / "config" / directory).mkdir(parents=True)
     assert "is kept in RocksDB and not read" in StoreConfig.load(tmp_path).problems[0]
+
+
+# --- what is not known ------------------------------------------------------------------------------------------------
+
+NAMES = ["topics.json", "subscriptionGroup.json", "consumerOffset.json", "lmqConsumerOffset.json", "delayOffset.json"]
+TABLES_OF = dict(zip(NAMES, ["topicConfigTable", "subscriptionGroupTable", *["offsetTable"] * 3], strict=True))
+
+
+def is_known(config: StoreConfig, name: str, entry: str | None = None) -> bool:
+    try:
+        config.refuse_unknown(name, entry)
+    except StoreError as error:
+        assert name in str(error)  # noqa: PT017 - it names the file
+        return False
+    return True
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("content", ["", " \n", "{", "null", "[]", "\0" * 64, '{"TABLE":[]}', '{"TABLE":{"T":'])
+def test_a_damaged_file_holds_nothing_that_is_known(name: str, content: str, tmp_path: Path) -> None:
+    write(tmp_path, name, content.replace("TABLE", TABLES_OF[name]))
+    config = StoreConfig.load(tmp_path)
+    assert [other for other in NAMES if not is_known(config, other)] == [name]
+    assert any(name in problem for problem in config.problems)
+    write(tmp_path, name, "{}")
+    assert is_known(StoreConfig.load(tmp_path, config), name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_old_file_beside_a_damaged_one_is_what_a_broker_goes_on_from(name: str, tmp_path: Path) -> None:
+    write(tmp_path, name, '{"offsetTa')
+    write(tmp_path, f"{name}.bak", '{"offsetTable":{"T@G":{0:7}}}' if "onsumer" in name else "{}")
+    config = StoreConfig.load(tmp_path)
+    assert is_known(config, name)
+    if "onsumer" in name:
+        config.refuse_unknown_offsets("G", "T")
+        assert config.consumer_offsets == {("G", "T"): {0: 7}}
+
+
+@pytest.mark.parametrize("number", [errno.EACCES, errno.EMFILE, errno.EIO])
+def test_an_older_file_says_nothing_while_the_system_refuses_the_newer_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    write(tmp_path, "consumerOffset.json", '{"offsetTable":{"T@G":{0:7},"T@New":{0:5}}}')
+    write(tmp_path, "consumerOffset.json.bak", '{"offsetTable":{"T@G":{0:3}}}')
+    opened = os.open
+
+    def refuse(path: Any, *more: Any, **options: Any) -> int:
+        if str(path).endswith("consumerOffset.json"):
+            raise OSError(number, os.strerror(number), str(path))
+        return opened(path, *more, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", refuse)
+        unknown = StoreConfig.load(tmp_path)
+        for group in ("G", "New"):
+            with pytest.raises(StoreError, match="consumerOffset"):
+                unknown.refuse_unknown_offsets(group, "T")
+    known = StoreConfig.load(tmp_path, unknown)
+    known.refuse_unknown_offsets("New", "T")
+    assert known.consumer_offsets["G", "T"] == {0: 7}
+
+
+def test_what_the_system_refuses_is_asked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, "consumerOffset.json", '{"offsetTable":{"T@G":{0:7}}}')
+    stamp = 2_000_000_000
+    os.utime(tmp_path / "config" / "consumerOffset.json", (stamp, stamp))
+
+    def refuse(*_: object, **__: object) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", refuse)
+        unknown = StoreConfig.load(tmp_path)
+        with pytest.raises(StoreError, match="Too many open files"):
+            unknown.refuse_unknown_offsets()
+    known = StoreConfig.load(tmp_path, unknown)
+    known.refuse_unknown_offsets("G", "T")
+    assert known.consumer_offsets == {("G", "T"): {0: 7}}
+
+
+@pytest.mark.parametrize("directory", ["rdb", "consumerOffsets"])
+def test_offsets_that_are_kept_in_rocksdb_are_not_known(directory: str, tmp_path: Path) -> None:
+    (tmp_path / "config" / directory).mkdir(parents=True)
+    with pytest.raises(StoreError, match="RocksDB"):
+        StoreConfig.load(tmp_path).refuse_unknown_offsets()
+
+
+def test_a_file_in_the_place_of_the_directory_leaves_all_unknown(tmp_path: Path) -> None:
+    (tmp_path / "config").write_bytes(b"")
+    config = StoreConfig.load(tmp_path)
+    assert not any(is_known(config, name) for name in NAMES)
+
+
+def test_of_a_damaged_entry_it_is_not_known_what_it_said(tmp_path: Path) -> None:
+    write(tmp_path, "consumerOffset.json", '{"offsetTable":{"T@G":{0:"x"},"T@H":{0:3}}}')
+    write(tmp_path, "topics.json", '{"topicConfigTable":{"T":{"perm":"x"},"U":{}}}')
+    config = StoreConfig.load(tmp_path)
+    config.refuse_unknown_offsets("H", "T")
+    assert config.has_unknown_offsets
+    with pytest.raises(StoreError, match="T@G"):
+        config.refuse_unknown_offsets("G", "T")
+    assert is_known(config, "topics.json", "U")
+    assert not is_known(config, "topics.json", "T")
 
 
 # --- whatever may stand there -----------------------------------------------------------------------------------------

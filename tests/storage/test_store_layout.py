@@ -1,5 +1,6 @@
 """Which directories are stores, and what a refusal says about those that are none."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -7,6 +8,10 @@ import pytest
 
 from oracles import packed
 from protocol.errors import NotAStore, StoreError
+from spark_jobs.reading.log_ranges import find_ranges
+from spark_jobs.scanning.source import find_source
+from storage.diff.log_pieces import open_log
+from storage.doctor.opened_store import OpenedStore
 from storage.store_state import recognise_store
 from store_writer import StoreWriter
 
@@ -151,6 +156,56 @@ def test_a_dledger_directory_in_the_logs_place_is_refused_as_such(with_empty_log
     if with_empty_log:
         (tmp_path / "commitlog").mkdir()
     assert "found a DLedger log" in refusal(tmp_path)
+
+
+def convert(root: Path) -> Path:
+    """Have the log of a plain store go on as DLedger entries, as a broker that is converted does."""
+    record = StoreWriter(root.parent / "other").append("T", b"").record
+    ledger = root / "dledger-n0" / "data"
+    ledger.mkdir(parents=True)
+    (ledger / f"{1024:020d}").write_bytes(dledger_entry(record).ljust(1024, b"\0"))
+    return ledger
+
+
+def test_a_store_that_was_converted_to_dledger_is_refused_with_the_directory_that_is_not_read(tmp_path: Path) -> None:
+    make_store(tmp_path / "store")
+    ledger = convert(tmp_path / "store")
+    found = f"found messages in a DLedger log, which is not supported, in {ledger}; commitlog/ holds older ones at most"
+    assert found in refusal(tmp_path / "store")
+    assert found in refusal(tmp_path / "store", tmp_path / "store" / "commitlog")
+    # What the commands begin with: rebuild, compact and verify; export; doctor; diff.
+    for look in (
+        lambda store: find_source(store, ()),
+        lambda store: find_ranges(str(store)),
+        lambda store: find_ranges(store.as_uri().replace("file:", "local:")),
+        OpenedStore.open,
+        open_log,
+    ):
+        with pytest.raises(NotAStore, match=f"{ledger.relative_to(tmp_path)}"):
+            look(tmp_path / "store")
+
+
+def test_a_ledger_that_cannot_be_looked_at_may_hold_messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_store(tmp_path / "store")
+    ledger, listed = convert(tmp_path / "store"), os.scandir
+
+    def scandir(path: "str | os.PathLike[str]") -> object:
+        if Path(path) == ledger:
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return listed(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    assert f"in {ledger}, which cannot be read ({ledger}: cannot be listed: Permission denied)" in refusal(
+        tmp_path / "store"
+    )
+
+
+@pytest.mark.parametrize("content", [b"", bytes(4096)])
+def test_a_ledger_that_nothing_was_written_to_yet_is_no_reason_to_refuse(content: bytes, tmp_path: Path) -> None:
+    make_store(tmp_path)
+    (tmp_path / "dledger-n0" / "data").mkdir(parents=True)
+    (tmp_path / "dledger-n0" / "data" / SEGMENT).write_bytes(content)
+    assert recognise_store(tmp_path).root == tmp_path
 
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 40, b"\0\0\0\1" + bytes(200), b"\0\0\0\1" + bytes(48)])

@@ -1,6 +1,9 @@
 """A file of accounts as users of RocketMQ 4.x have it, and requests signed as its clients sign them."""
 
+import os
+import time
 from collections.abc import Mapping
+from pathlib import Path
 
 from broker.security.signature import ACCESS_KEY, SIGNATURE, signature_of
 from protocol.command import encode_request
@@ -37,6 +40,8 @@ accounts:
   - accessKey: {ADMIN}
     secretKey: {ADMIN_SECRET}
     admin: true
+    defaultTopicPerm: PUB|SUB
+    defaultGroupPerm: PUB|SUB
 
   - accessKey: {DEFAULTS}
     secretKey: {DEFAULTS_SECRET}
@@ -59,6 +64,19 @@ accounts:
 """
 
 SECRETS = (READER_SECRET, ADMIN_SECRET, DEFAULTS_SECRET, BOUNDED_SECRET, WHITE_SECRET)
+
+
+def write_accounts(path: Path, text: str = PLAIN_ACL, age_seconds: float = 60.0) -> Path:
+    """Write a file of accounts that was left alone for some time already, so that it counts at once."""
+    path.write_text(text)
+    set_age(path, age_seconds)
+    return path
+
+
+def set_age(path: Path, age_seconds: float) -> None:
+    """Have a file look as if it was written to so many seconds ago."""
+    written = time.time_ns() - int(age_seconds * 1e9)
+    os.utime(path, ns=(written, written))
 
 
 def signed_fields(fields: Mapping[str, str], access_key: str, secret: str, body: bytes = b"") -> dict[str, str]:

@@ -18,7 +18,7 @@ BROKER = Endpoint("127.0.0.1", 10911)
 CLIENT = Endpoint("127.0.0.1", 40001)
 
 
-@dataclass
+@dataclass(eq=False)
 class FakeConnection:
     """A client's connection as far as processors look at it."""
 

@@ -12,11 +12,13 @@ from typing import Any, TypeVar
 
 from broker.broker_service import BrokerService
 from broker.config import Endpoint, ServeOptions
+from broker.consumers.client_registry import ClientRegistry
 from broker.dispatcher import Dispatcher
 from broker.listeners import bind_listeners, close_listeners
 from broker.server import Server
 from protocol.command import Command, Response, decode_command, encode_request, encode_response
 from protocol.frame import FrameDecoder
+from storage.queues.queue_holes import QueueHoles
 
 Opened = TypeVar("Opened")
 DEADLINE_SECONDS = 20.0
@@ -38,6 +40,7 @@ class FakeStore:
         )
     )
     problems: tuple[str, ...] = ()
+    queue_holes: QueueHoles = field(default_factory=QueueHoles)
     refreshed: int = 0
 
     def after_refresh(self, callback: Callable[[], None]) -> None:
@@ -59,10 +62,10 @@ class FakeStore:
         assert not should_stop()
 
 
-def service_of(store: Any, **options: Any) -> BrokerService:
+def service_of(store: Any, clients: ClientRegistry | None = None, **options: Any) -> BrokerService:
     """The service of a store, real or fake."""
     listen = options.pop("listen", (LOOPBACK,))
-    return BrokerService.of(store, ServeOptions(Path("/store"), listen=listen, **options).check())
+    return BrokerService.of(store, ServeOptions(Path("/store"), listen=listen, **options).check(), clients)
 
 
 @contextlib.asynccontextmanager

@@ -71,10 +71,11 @@ def read_rows(
     stop: int | None = None,
     is_last: bool = True,
     read_bytes: int = 4096,
+    boundary: int = 0,
 ) -> tuple[list[Row], list[DamagedRange]]:
     """The rows of one segment, and its damage."""
     with LogWindow(LocalFile(segment), base_offset, read_bytes) as window:
-        reader = RowReader(window, wanted or Wanted(), places=True, is_last=is_last)
+        reader = RowReader(window, wanted or Wanted(), places=True, is_last=is_last, boundary=boundary)
         found = [
             row
             for rows in reader.read(start, window.size if stop is None else stop)

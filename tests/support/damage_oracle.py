@@ -4,11 +4,55 @@ Nothing here imports the project.
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
 
-from oracles import BLANK_MAGIC, Record, property_crc_holds, read_record, signed
+from oracles import Record, is_closing_blank, property_crc_holds, read_record
 
 TOLERATED_MS = 1000
-MOST_CANDIDATES = 16
+
+
+class Placed(Protocol):
+    """A record and where it was written."""
+
+    @property
+    def physical_offset(self) -> int:
+        """Where it starts."""
+        ...
+
+    @property
+    def record(self) -> bytes:
+        """Its bytes."""
+        ...
+
+
+@dataclass(frozen=True)
+class Disk:
+    """Segments as they are now, by base offset."""
+
+    segments: dict[int, bytes]
+
+    @classmethod
+    def of(cls, directories: Iterable[Path]) -> "Disk":
+        """Read all segments; of two of one name the longer."""
+        found: dict[int, bytes] = {}
+        for directory in directories:
+            for path in sorted(directory.iterdir()):
+                if len(path.name) == 20 and path.name.isdecimal():
+                    content = path.read_bytes()
+                    if len(content) > len(found.get(int(path.name), b"")):
+                        found[int(path.name)] = content
+        return cls(found)
+
+    def bytes_at(self, physical_offset: int, size: int) -> bytes:
+        """What stands there now; less where a file ends."""
+        base = max((base for base in self.segments if base <= physical_offset), default=-1)
+        return b"" if base < 0 else self.segments[base][physical_offset - base : physical_offset - base + size]
+
+    def has(self, written: Placed) -> bool:
+        """Whether a record is there byte for byte."""
+        return self.bytes_at(written.physical_offset, len(written.record)) == written.record
 
 
 def intact(data: bytes, position: int, base: int = 0) -> Record | None:
@@ -19,35 +63,35 @@ def intact(data: bytes, position: int, base: int = 0) -> Record | None:
     return record
 
 
-def is_blank(data: bytes, position: int) -> bool:
-    """Whether a BLANK starts there."""
-    return len(data) - position >= 8 and signed(data, position + 4, 4) % 2**32 == BLANK_MAGIC
+def valid_end(
+    data: bytes, base: int = 0, left_over: Iterable[int] = (), length: int = 0
+) -> tuple[int, list[tuple[int, int]]]:
+    """Where the valid data of a last segment end, and the damage before: positions, and [start, stop) in the log.
 
-
-def valid_end(data: bytes, base: int = 0, left_over: Iterable[int] = ()) -> tuple[int, list[tuple[int, int]]]:
-    """Where the valid data of a last segment end, and the damage before: positions, and [start, stop) in the log."""
+    `length` is that of the whole segment, where its file was cut.
+    """
+    length = length or len(data)
     position, newest, damage = 0, 0, []
     while True:
         record = intact(data, position, base)
         if record is not None:
             position, newest = position + record.total_size, record.store_timestamp
             continue
-        if is_blank(data, position):
+        if is_closing_blank(data, position, length):
             return position, damage
-        following = _continuation(data, position, base, newest, set(left_over))
+        following = _continuation(data, position, base, newest, set(left_over), length)
         if following is None:
             return position, damage
         damage.append((base + position, base + following))
         position = following
 
 
-def _continuation(data: bytes, position: int, base: int, newest: int, left_over: set[int]) -> int | None:
+def _continuation(data: bytes, position: int, base: int, newest: int, left_over: set[int], length: int) -> int | None:
     shape = read_record(data, position, base + position, check_crc=False)
-    if shape is not None and is_blank(data, position + shape.total_size):
+    if shape is not None and is_closing_blank(data, position + shape.total_size, length):
         return position + shape.total_size
     starts = [position + shape.total_size] if shape is not None else []
-    found = (at for at in range(position + 1, len(data) - 90) if intact(data, at, base))
-    starts += [at for at, _ in zip(found, range(MOST_CANDIDATES), strict=False)]
+    starts += [at for at in range(position + 1, len(data) - 90) if intact(data, at, base)]
     for at in starts:
         record = intact(data, at, base)
         if record and record.store_timestamp >= newest - TOLERATED_MS and base + at not in left_over:

@@ -1,11 +1,9 @@
 """What a store answers that a test has damaged, held against what is still whole on its disk."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
-from pathlib import Path
 
 import oracles
-from damage_oracle import intact
+from damage_oracle import Disk, intact
 from protocol.message import decode_message
 from storage.get_message import get_message
 from storage.lookup_call import KeyKind, KeyQuery
@@ -13,34 +11,6 @@ from storage.message_store import MessageStore
 from store_writer import Written
 
 MOST_PULLS = 1000
-
-
-@dataclass(frozen=True)
-class Disk:
-    """Segments as they are now, by base offset."""
-
-    segments: dict[int, bytes]
-
-    @classmethod
-    def of(cls, directories: Iterable[Path]) -> "Disk":
-        """Read all segments; of two of one name the longer."""
-        found: dict[int, bytes] = {}
-        for directory in directories:
-            for path in sorted(directory.iterdir()):
-                if len(path.name) == 20 and path.name.isdecimal():
-                    content = path.read_bytes()
-                    if len(content) > len(found.get(int(path.name), b"")):
-                        found[int(path.name)] = content
-        return cls(found)
-
-    def bytes_at(self, physical_offset: int, size: int) -> bytes:
-        """What stands there now; less where a file ends."""
-        base = max((base for base in self.segments if base <= physical_offset), default=-1)
-        return b"" if base < 0 else self.segments[base][physical_offset - base : physical_offset - base + size]
-
-    def has(self, written: Written) -> bool:
-        """Whether a record is there byte for byte."""
-        return self.bytes_at(written.physical_offset, written.size) == written.record
 
 
 def check_by_offset(store: MessageStore, disk: Disk, written: Iterable[Written]) -> None:

@@ -42,18 +42,27 @@ def make_scan(**options: Any) -> DispatchScan:
 
 
 def scan_bytes(
-    data: bytes, base: int = 0, *, window: int | None = None, limit: int | None = None, **options: Any
+    data: bytes,
+    base: int = 0,
+    *,
+    window: int | None = None,
+    limit: int | None = None,
+    boundary: int | None = None,
+    **options: Any,
 ) -> Scanned:
     """Scan `data`, of which a run is shown `window` bytes, or as often as it asks for more twice as many.
+
+    The next segment starts at `boundary`, right behind the data where that is not given.
 
     Records with a bad number are passed over; the scan ends at anything else that is no record.
     """
     scan, blocks, passed_over = make_scan(**options), [], []
     limit = len(data) if limit is None else limit
+    boundary = base + len(data) if boundary is None else boundary
     start, shown = 0, window or len(data)
     while True:
         held = Bytes(data[start : start + shown])
-        step = scan.run(held.address, 0, held.length, base + start, min(limit - start, held.length))
+        step = scan.run(held.address, 0, held.length, base + start, boundary, min(limit - start, held.length))
         start += step.position
         if step.reason == Reason.FULL:
             blocks.append(scan.take())

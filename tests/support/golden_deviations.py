@@ -196,6 +196,10 @@ def plain_success(_exchange: Exchange, recorded: Answer, _ours: Answer) -> Answe
 
 def process_facts(exchange: Exchange, recorded: Answer, ours: Answer) -> Answer:
     """How a process runs is our own: its age, load, counters and disk; what the store says is not."""
+    if exchange.code == 315:
+        name, key = exchange.ext_fields["statsName"], exchange.ext_fields["statsKey"]
+        none = Answer(1, f"The stats <{name}> <{key}> not exist", {}, b"")
+        return none if name.startswith("TOPIC_PUT_") else recorded
     if recorded.code != 0 or ours.code != 0:
         return recorded
     body, own = parse_java_json(recorded.body.decode()), parse_java_json(ours.body.decode())
@@ -216,6 +220,9 @@ def process_facts(exchange: Exchange, recorded: Answer, ours: Answer) -> Answer:
             table[name] = own_table[name]
     # The name that clients up to 4.9 know.
     table["getTransferedTps"] = own_table["getTransferredTps"]
+    # What they, and exporters, know the version by; the broker that was recorded gave its name alone.
+    table["brokerVersion"] = own_table["brokerVersion"]
+    assert (table["brokerVersion"], table["brokerVersionDesc"]) == ("515", "V5_5_1")
     for name in ("rocketlensBitmapEvaluations", "rocketlensBitmapEvaluationsSkipped"):
         table[name] = own_table[name]
         assert table[name] == "0"
@@ -251,6 +258,6 @@ DEVIATIONS = (
     Deviation("true_keys", (12,), true_keys),
     Deviation("disclosed_page", (12,), disclosed_page),
     Deviation("plain_success", (321,), plain_success),
-    Deviation("process_facts", (21, 28, 202), process_facts),
+    Deviation("process_facts", (21, 28, 202, 315), process_facts),
     Deviation("own_configuration", (26, 319), own_configuration),
 )

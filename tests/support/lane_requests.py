@@ -27,7 +27,7 @@ class Wire:
 
     def __init__(self) -> None:
         self.written = bytearray()
-        self.is_closed = False
+        self.is_closed = self.is_paused = False
 
     def write(self, data: bytes) -> None:
         self.written += data
@@ -46,9 +46,13 @@ class Wire:
         pass
 
     def pause_reading(self) -> None:
-        pass
+        self.is_paused = True
 
-    resume_reading = pause_reading
+    def resume_reading(self) -> None:
+        self.is_paused = False
+
+    def is_reading(self) -> bool:
+        return not self.is_paused
 
     def close(self) -> None:
         self.is_closed = True
@@ -62,13 +66,18 @@ class Road:
     def __init__(self, service: BrokerService, *, has_lane: bool) -> None:
         limit = service.options.frame_limit
         self.lane = FastLane(service) if has_lane else None
-        self._settings = ConnectionSettings(Dispatcher(build_processors(service)), limit, self.lane)
-        self._settings.lost = service.clients.connection_lost
+        self.settings = ConnectionSettings(Dispatcher(build_processors(service)), limit, self.lane)
+        self.settings.lost = service.clients.connection_lost
+
+    def connect(self) -> tuple[Connection, Wire]:
+        """A new connection, and what it writes to."""
+        wire, connection = Wire(), Connection(self.settings)
+        connection.connection_made(wire)  # type: ignore[arg-type]
+        return connection, wire
 
     async def answer(self, reads: Sequence[bytes]) -> tuple[bytes, bool]:
         """What a new connection writes when `reads` come in, and whether it closes then."""
-        wire, connection = Wire(), Connection(self._settings)
-        connection.connection_made(wire)  # type: ignore[arg-type]
+        connection, wire = self.connect()
         for data in reads:
             connection.data_received(data)
         while connection._backlog or connection._rest or connection._waiting:  # noqa: ASYNC110 - there is no event
@@ -102,8 +111,8 @@ def request(code: int, fields: dict[str, Any], **members: Any) -> bytes:
     return frame_of(json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode())
 
 
-def view(offset: Any, **members: Any) -> bytes:
-    return request(VIEW, {"offset": str(offset), "topic": "TopicTest"}, **members)
+def view(offset: Any, topic: str = "TopicTest", **members: Any) -> bytes:
+    return request(VIEW, {"offset": str(offset), "topic": topic}, **members)
 
 
 def query(topic: str, key: str, opaque: int = 7, **fields: Any) -> bytes:
@@ -137,13 +146,18 @@ class Traveller:
     keys: Sequence[str]
     offsets: Sequence[int]
     times: Sequence[int]
+    stored_topics: Sequence[str]
+    """The topic of the record at each of the offsets."""
 
     def frame(self) -> bytes:
         """One request; one in four has something that is not plain."""
         choice = self.generator.choice
         if self.generator.random() < 0.4:
-            offset = choice(self.offsets) + choice((0, 0, 0, 0, 0, 1, -7, 2**40, -(2**40)))
-            code, fields = VIEW, {"offset": offset, "topic": choice(self.topics)}
+            number = self.generator.randrange(len(self.offsets))
+            offset = self.offsets[number] + choice((0, 0, 0, 0, 0, 1, -7, 2**40, -(2**40)))
+            topic = choice((*[self.stored_topics[number]] * 20, choice(self.topics), ""))
+            names = {"topic": topic} if self.generator.random() < 0.7 else {"bname": "broker" * 20}
+            code, fields = VIEW, {"offset": offset, **names}
         else:
             code, fields = QUERY, self._query()
         header: dict[str, Any] = {"code": code, "extFields": self._rendered(fields), **TAIL}

@@ -4,7 +4,6 @@ Nothing here imports the project. Speed does not matter; being obvious does. Sec
 store-format reference.
 """
 
-import itertools
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -238,6 +237,15 @@ def scan_segment(data: bytes, base_offset: int) -> Iterator[Record]:
         position += record.total_size
 
 
+def is_closing_blank(data: bytes, position: int, length: int) -> bool:
+    """Whether a segment of `length` bytes, of which `data` are there, is closed by a BLANK at `position` (§2.4).
+
+    A writer gives it all that is left of the segment; one that says anything else is no writer's.
+    """
+    head = data[position : position + 8]
+    return position < length and head == packed(length - position, 4) + BLANK_MAGIC.to_bytes(4, "big")
+
+
 def read_log(directories: Path | Iterable[Path]) -> list[Record]:
     """All records of a commit log in one or several directories, segment by segment."""
     found = [directories] if isinstance(directories, Path) else list(directories)
@@ -392,13 +400,6 @@ def first_bad_entry(index_file: bytes, slot_count: int, entry_count: int) -> int
         newest[hash_value % slot_count] = number
     wrong = [slot for slot in newest if signed(index_file, 40 + 4 * slot, 4) != newest[slot]]
     return entry_count + 1 + wrong[0] if wrong else 0
-
-
-def measure_offsets(offsets: Sequence[int], gap: int) -> tuple[int, int, bool, list[tuple[int, int]]]:
-    """Smallest, largest, whether none is below the one before it, and where the next one is more than `gap` ahead."""
-    pairs = list(itertools.pairwise(offsets))
-    gaps = [(left, right) for left, right in pairs if right - left > gap]
-    return min(offsets), max(offsets), all(left <= right for left, right in pairs), gaps
 
 
 def lacks_entry(record: Record, entries: Iterable[tuple[int, int]], has_tags: bool) -> bool:

@@ -5,7 +5,7 @@ from typing import Any
 
 from queue_runs import files_under
 from spark_jobs.engine.work_directory import WorkDirectory
-from spark_jobs.rebuilding.build_queues import build_queues
+from spark_jobs.rebuilding.build_queues import build_queues, take_queues
 from spark_jobs.rebuilding.place_queues import (
     carry_queues,
     log_extent,
@@ -43,6 +43,8 @@ class Rebuilt:
         self.log = log_extent(self.segments[0]["base"], self._end() if end is None else end, damages)
         self.tasks = queue_tasks(self.plan, self.work, self.segments, self.log)
         self.bundles = [build_queues(task) for task in self.tasks]
+        for bundle in self.bundles:
+            take_queues(self.work, bundle)
         self.carried = carry_queues(self.plan, self.work, self.bundles, self.log, in_place=in_place)
         self.trees = staged_trees(self.plan, self.work)
         self.details = queue_details(self.plan, self.segments, self.bundles, self.carried)

@@ -35,15 +35,21 @@ class ApiOf:
     def __init__(self, root: Path, **options: Any) -> None:
         self.store = MessageStore.open(root)
         self.service = service_of(self.store, **options)
-        self.api = Api([self.service], self.service.options.http_hosts)
+        self.api = Api([self.service], self.service.options.http_hosts, self.service.options.http_proxies)
         self.application = self.api.application()
 
     def ask(
-        self, path: str, *, method: str = "GET", headers: dict[str, str] | None = None, **parameters: Any
+        self,
+        path: str,
+        *,
+        method: str = "GET",
+        headers: dict[str, str] | None = None,
+        peer: str = "127.0.0.1",
+        **parameters: Any,
     ) -> Answer:
-        """Ask a path with query parameters, a trailing underscore of whose names is left out."""
+        """Ask a path from an address with query parameters, a trailing underscore of whose names is left out."""
         asked = {name.rstrip("_"): value for name, value in parameters.items() if value is not None}
-        return asyncio.run(self._ask(method, path, asked, headers or {}))
+        return asyncio.run(self._ask(method, path, asked, headers or {}, peer))
 
     def get(self, path: str, **parameters: Any) -> Any:
         """The JSON of an answer that must be a success."""
@@ -59,8 +65,10 @@ class ApiOf:
             found.append(self.get(path, **{**parameters, "cursor": found[-1]["cursor"]}))
         return found
 
-    async def _ask(self, method: str, path: str, parameters: dict[str, Any], headers: dict[str, str]) -> Answer:
-        transport = httpx.ASGITransport(self.application)
+    async def _ask(
+        self, method: str, path: str, parameters: dict[str, Any], headers: dict[str, str], peer: str
+    ) -> Answer:
+        transport = httpx.ASGITransport(self.application, client=(peer, 4711))
         async with httpx.AsyncClient(transport=transport, base_url=PLACE, timeout=DEADLINE_SECONDS) as client:
             answer = await client.request(method, path, params=parameters, headers=headers)
         is_json = answer.headers.get("content-type", "").startswith("application/json") and answer.content

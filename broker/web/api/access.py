@@ -3,6 +3,9 @@
 A page of somebody else's that gives its own host name our address (DNS rebinding) is told by the Host header: taken are
 IP addresses, this machine's names, and what `--http-host` names. Keys are the access key and the secret key of an
 account; they are compared in the same time whatever is wrong with them, and appear in no log.
+
+White lists go by a client's address. That is the socket's peer, or, where the peer is one of `--trusted-proxy`, what
+that proxy wrote into X-Forwarded-For; any other client may write into this header what it likes.
 """
 
 import base64
@@ -13,11 +16,15 @@ import socket
 from collections.abc import Iterable
 from typing import Final
 
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 
+from broker.config import Networks
 from broker.security.accounts import Account, Accounts
 from broker.security.watched_files import Watched
 from broker.web.api.errors import ApiError
+
+FORWARDED: Final = "x-forwarded-for"
+"""The header with the addresses that a request came by: each proxy appends the one that it was asked from."""
 
 NO_SECRET: Final = b"\x00no account has this secret"
 """What is compared with where there is no account, so that this takes as long."""
@@ -26,8 +33,9 @@ NO_SECRET: Final = b"\x00no account has this secret"
 class Access:
     """Admits requests by host and, once `accounts` are set, by their keys."""
 
-    def __init__(self, hosts: Iterable[str] = ()) -> None:
-        """Take `hosts` besides IP addresses and the names of this machine."""
+    def __init__(self, hosts: Iterable[str] = (), proxies: Networks = ()) -> None:
+        """Take `hosts` besides IP addresses and the names of this machine; `proxies` tell for whom they ask."""
+        self._proxies = proxies
         self._hosts = {"localhost", socket.gethostname().lower(), *(host.lower() for host in hosts)}
         self.accounts: Watched[Accounts] | None = None
 
@@ -48,16 +56,29 @@ class Access:
         if self.accounts is None:
             return None
         accounts = self.accounts.current
-        host = request.client.host if request.client is not None else ""
-        if _is_address(host) and accounts.is_white(host):
+        address = self.client_address(request)
+        if address is not None and accounts.is_white(address):
             return None
+        # Of a named account the secret is always asked for, also where signatures are not (whiteRemoteAddress).
         access_key, secret = _keys_of(request.headers.get("authorization", ""))
         account = accounts.by_access_key.get(access_key)
-        if account is not None and _is_address(host) and account.is_white(host):
-            return account
         if not hmac.compare_digest(secret, NO_SECRET if account is None else account.secret_key) or account is None:
             raise ApiError(401, "unauthorized", _refusal(access_key))
         return account
+
+    def client_address(self, request: HTTPConnection) -> str | None:
+        """The IP address that a request comes from, None where that is not known.
+
+        Behind trusted proxies it is the last address in X-Forwarded-For that is none of theirs.
+        """
+        peer = request.client.host if request.client is not None else ""
+        told = [part for line in request.headers.getlist(FORWARDED) for part in line.split(",")]
+        for text in (peer, *map(_without_port, reversed(told))):
+            if not _is_address(text):
+                return None
+            if not any(ipaddress.ip_address(text) in network for network in self._proxies):
+                return text
+        return None
 
 
 def challenge(request: Request) -> str:
@@ -92,6 +113,14 @@ def _name_of(header: str) -> str:
     if header.startswith("["):
         return header[1:].partition("]")[0]
     return header.partition(":")[0].rstrip(".")
+
+
+def _without_port(text: str) -> str:
+    """An address in X-Forwarded-For, behind which some proxies write a port."""
+    text = text.strip()
+    if text.startswith("["):
+        return text[1:].partition("]")[0]
+    return text.partition(":")[0] if text.count(":") == 1 else text
 
 
 def _is_address(host: str) -> bool:

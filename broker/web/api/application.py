@@ -18,6 +18,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from broker.audit_log import AuditLog
+from broker.config import Networks
 from broker.lookup_pool import LookupPool
 from broker.metrics.metrics_collector import installed_version
 from broker.web.api.access import Access, challenge
@@ -29,6 +31,7 @@ from broker.web.api.find import FindAnswer, FindQuestion, find
 from broker.web.api.health import Examinations, HealthAnswer, HealthQuestion
 from broker.web.api.histogram import HistogramAnswer, HistogramQuestion, histogram
 from broker.web.api.life import LifeAnswer, LifeQuestion, message_life
+from broker.web.api.looks import Looker, shown_body, shown_events, shown_lines, shown_message, shown_nothing
 from broker.web.api.messages import (
     BodyQuestion,
     MessageAnswer,
@@ -72,27 +75,32 @@ PLAIN: Final = {
 class Api:
     """Answers for the served stores below a path; all methods are the event loop's."""
 
-    def __init__(self, services: "Sequence[BrokerService]", hosts: Sequence[str] = ()) -> None:
-        """Answer for some stores, the first unless another is asked for, to requests to this machine and to `hosts`."""
+    def __init__(self, services: "Sequence[BrokerService]", hosts: Sequence[str] = (), proxies: Networks = ()) -> None:
+        """Answer for some stores, the first unless another is asked for, to requests to this machine and to `hosts`.
+
+        `proxies` are trusted to say which address they ask for.
+        """
         self._services = {service.broker_name: service for service in services}
         self._first = services[0]
-        self.access = Access(hosts)
+        self.access = Access(hosts, proxies)
         self._pool = LookupPool(THREADS)
         self._examinations = Examinations()
         self._working: set[Asked] = set()
+        self.audit_log: AuditLog | None = None
+        """Where looks at messages are written down, None nowhere."""
         self.endpoints = (
             Endpoint("/store", StoreQuestion, StoreAnswer, store),
-            Endpoint("/find", FindQuestion, FindAnswer, find),
-            Endpoint("/message", MessageQuestion, MessageAnswer, message),
-            Endpoint("/message/body", BodyQuestion, bytes, body),
-            Endpoint("/message/life", LifeQuestion, LifeAnswer, message_life),
-            Endpoint("/queue/message", QueueMessageQuestion, MessageAnswer, queue_message),
+            Endpoint("/find", FindQuestion, FindAnswer, find, shown_lines),
+            Endpoint("/message", MessageQuestion, MessageAnswer, message, shown_message),
+            Endpoint("/message/body", BodyQuestion, bytes, body, shown_body),
+            Endpoint("/message/life", LifeQuestion, LifeAnswer, message_life, shown_events),
+            Endpoint("/queue/message", QueueMessageQuestion, MessageAnswer, queue_message, shown_message),
             Endpoint("/topics", TopicsQuestion, TopicsAnswer, topics),
             Endpoint("/topic", TopicQuestion, TopicAnswer, topic),
-            Endpoint("/messages", BrowseQuestion, BrowseAnswer, browse),
+            Endpoint("/messages", BrowseQuestion, BrowseAnswer, browse, shown_lines),
             Endpoint("/histogram", HistogramQuestion, HistogramAnswer, histogram),
-            Endpoint("/filter", PreviewQuestion, PreviewAnswer, filter_preview),
-            Endpoint("/search", SearchQuestion, SearchAnswer, search_content),
+            Endpoint("/filter", PreviewQuestion, PreviewAnswer, filter_preview, shown_nothing),
+            Endpoint("/search", SearchQuestion, SearchAnswer, search_content, shown_lines),
             Endpoint("/health", HealthQuestion, HealthAnswer, self._examinations.health),
         )
         self._description = b""
@@ -124,7 +132,13 @@ class Api:
 
     async def _answer(self, endpoint: Endpoint, request: Request) -> Response:
         """Answer one request of an endpoint. Raises `ApiError`."""
-        account = self.access.admit(request)
+        peer = "" if request.client is None else request.client.host
+        looker = Looker(self.access.client_address(request) or peer, self.audit_log)
+        try:
+            account = self.access.admit(request)
+        except ApiError as error:
+            looker.note_refused(endpoint, self._first.broker_name, error)
+            raise
         question = endpoint.read(request.query_params.multi_items())
         asked = Asked(
             self._service_of(question),
@@ -134,7 +148,7 @@ class Api:
         )
         if len(self._pool) >= MOST_WAITING:
             raise ApiError(503, "busy", f"{MOST_WAITING} requests are being answered already; ask again in a moment")
-        content = await self._run(request, asked, partial(_work, endpoint, asked, question))
+        content = await self._run(request, asked, partial(_work, endpoint, asked, question, looker))
         if endpoint.answer is not bytes:
             return Response(content, 200, PLAIN, "application/json")
         name = f"message-{getattr(question, 'offset', 0)}.bin"
@@ -151,7 +165,7 @@ class Api:
 
     async def _run(self, request: Request, asked: Asked, work: Callable[[], bytes]) -> bytes:
         """Have a thread do the work, until it is done, the client is gone, or it takes too long."""
-        owner = None if request.client is None else request.client.host
+        owner = self.access.client_address(request)
         future: asyncio.Future[Any] = self._pool.run(owner, work)
         gone: asyncio.Future[Any] = asyncio.ensure_future(_wait_until_gone(request))
         self._working.add(asked)
@@ -171,10 +185,15 @@ class Api:
             future.cancel()
 
 
-def _work(endpoint: Endpoint, asked: Asked, question: Any) -> bytes:
+def _work(endpoint: Endpoint, asked: Asked, question: Any, looker: Looker) -> bytes:
     """Answer on a thread, which may wait for the disk."""
     asked.check()
-    answer = endpoint.work(asked, question)
+    try:
+        answer = endpoint.work(asked, question)
+    except RocketLensError as error:
+        looker.note(endpoint, asked, question, [], error)
+        raise
+    looker.note(endpoint, asked, question, [] if endpoint.shows is None else endpoint.shows(question, answer))
     return answer if isinstance(answer, bytes) else msgspec.json.encode(answer)
 
 

@@ -6,8 +6,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from broker.security.accounts import Account, Permission
+from broker.security.answer_rights import may_read
 from broker.security.needs import group_resource
 from broker.web.api.errors import ClientGone, forbidden, not_found
+from protocol.message import Message
+from storage.life.message_copies import origin_topic
 
 if TYPE_CHECKING:
     from broker.broker_service import BrokerService
@@ -58,6 +61,16 @@ class Asked:
     def may_read(self, topic: str) -> bool:
         """Whether messages of a topic may be seen."""
         return self.account is None or self.account.permits(topic, Permission.SUB)
+
+    def may_read_message(self, message: Message) -> bool:
+        """Whether a message may be seen: by its topic, and by that it was sent to if it is the copy of one."""
+        return self.account is None or may_read(self.account, message)
+
+    def require_message(self, message: Message) -> None:
+        """Raise `ApiError` for a message that may not be seen."""
+        self.require_right(message.topic)
+        if not self.may_read_message(message):
+            self.require_right(origin_topic(message))
 
     def may_see_group(self, group: str) -> bool:
         """Whether the progress of a consumer group may be seen."""

@@ -5,6 +5,7 @@ answer ends at its limit or when its time is over, and its cursor is the physica
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from heapq import heapify, heappop, heapreplace
 from typing import Final, Literal
 
@@ -29,10 +30,12 @@ from broker.web.api.messages import MessageLine, line_of
 from broker.web.api.queue_spans import Span, offset_behind, queues_of, span_between
 from protocol.errors import StoreError
 from protocol.message import Message, decode_message
+from storage.commit_log import CommitLog
+from storage.queues.found_entries import LOST, found_entries
 from storage.queues.queue import ConsumeQueueEntry, Queue
 
 AT_ONCE: Final = 64
-"""Units of one queue that are read together."""
+"""Units of one queue that are read together from its end back."""
 
 LOOKS: Final = 16
 """Messages between two looks at the clock."""
@@ -60,13 +63,15 @@ class BrowseQuestion(Question):
 class BrowseAnswer(msgspec.Struct, rename="camel", kw_only=True):
     """Messages in order. `total` are those between the times, `looked_at` those that this answer went through.
 
-    `unreadable` of these cannot be read. `cursor` is there when there may be more.
+    `unreadable` of these cannot be read, `left_out` may not be seen by this account. `cursor` is there when there may
+    be more.
     """
 
     messages: list[MessageLine]
     total: int
     looked_at: int
     unreadable: int
+    left_out: int
     note: str | None
     cursor: str | None
 
@@ -91,6 +96,7 @@ def browse(asked: Asked, question: BrowseQuestion) -> BrowseAnswer:
         total=total,
         looked_at=walk.looked_at,
         unreadable=walk.unreadable,
+        left_out=walk.left_out,
         note=None if choice is None else choice.note,
         cursor=None if walk.stopped_at is None else encode_cursor(walk.stopped_at),
     )
@@ -119,13 +125,14 @@ class _Walk:
     def __init__(self, asked: Asked, choice: Choice | None, limit: int) -> None:
         self._asked, self._choice, self._limit = asked, choice, limit
         self.lines: list[MessageLine] = []
-        self.looked_at = self.unreadable = 0
+        self.looked_at = self.unreadable = self.left_out = 0
         self.stopped_at: int | None = None
 
     def run(self, spans: list[Span], *, is_backward: bool) -> None:
         """Walk until there is no room, no time, or no message."""
         sign = -1 if is_backward else 1
-        walks = [(_backward if is_backward else _forward)(span) for span in spans]
+        log = self._asked.store.commit_log
+        walks = [(_backward if is_backward else _forward)(log, span) for span in spans]
         heads = [
             (sign * entry.physical_offset, number, entry)
             for number, walk in enumerate(walks)
@@ -146,6 +153,10 @@ class _Walk:
                 heapreplace(heads, (sign * following.physical_offset, number, following))
 
     def _look_at(self, queue: Queue, entry: ConsumeQueueEntry) -> None:
+        if entry.size == LOST:
+            self.looked_at += entry.batch_size
+            self.unreadable += entry.batch_size
+            return
         self.looked_at += 1
         choice = self._choice
         code = entry.valid_tags_code
@@ -154,15 +165,15 @@ class _Walk:
         message, damage = _read(self._asked, queue, entry)
         if message is None:
             self.unreadable += 1
+        elif not self._asked.may_read_message(message):
+            self.left_out += 1
         elif choice is None or choice.delivers(message):
             self.lines.append(line_of(message, damage=damage))
 
 
 def _read(asked: Asked, queue: Queue, entry: ConsumeQueueEntry) -> tuple[Message | None, str | None]:
-    """The message of a unit, and what is wrong with its record; by what the log says where the unit is damaged."""
-    store = asked.store
-    in_log = queue.message_in_log(entry.queue_offset)
-    physical_offset = entry.physical_offset if in_log is None else in_log
+    """The message of an entry, and what is wrong with its record."""
+    store, physical_offset = asked.store, entry.physical_offset
     record, damage = store.record_at(physical_offset), None
     if record is None:
         record, damage = store.damaged_record_at(physical_offset), store.explain_absence(physical_offset)
@@ -174,28 +185,26 @@ def _read(asked: Asked, queue: Queue, entry: ConsumeQueueEntry) -> tuple[Message
         return None, None
 
 
-def _forward(span: Span) -> Iterator[ConsumeQueueEntry]:
-    """The units of a span in order, a record that several in a row point to once."""
-    offset, last = span.first, -1
-    while offset < span.end:
-        entries = span.queue.entries(offset, min(AT_ONCE, span.end - offset))
-        if not entries:
-            offset = max(span.queue.next_file_offset(offset), offset + 1)
-            continue
-        for entry in entries:
-            if entry.physical_offset != last and entry.physical_offset >= 0:
-                last = entry.physical_offset
-                yield entry
-        offset = max(entries[-1].queue_offset + entries[-1].batch_size, offset + 1)
+def _forward(log: CommitLog, span: Span) -> Iterator[ConsumeQueueEntry]:
+    """The entries of a span in order, a record that several in a row point to once."""
+    last = -1
+    for entry in found_entries(span.queue, log, span.first, span.end):
+        if entry.size == LOST:
+            yield replace(entry, physical_offset=max(last, 0))
+        elif entry.physical_offset != last:
+            last = entry.physical_offset
+            yield entry
 
 
-def _backward(span: Span) -> Iterator[ConsumeQueueEntry]:
+def _backward(log: CommitLog, span: Span) -> Iterator[ConsumeQueueEntry]:
     """The same from the end."""
     end, last = span.end, -1
     while end > span.first:
         start = max(end - AT_ONCE, span.first)
-        for entry in reversed(span.queue.entries(start, end - start)):
-            if entry.queue_offset < end and entry.physical_offset != last and entry.physical_offset >= 0:
+        for entry in reversed(list(found_entries(span.queue, log, start, end))):
+            if entry.size == LOST:
+                yield replace(entry, physical_offset=last if last >= 0 else log.end)
+            elif entry.queue_offset < end and entry.physical_offset != last:
                 last = entry.physical_offset
                 yield entry
         end = start

@@ -38,12 +38,16 @@ class Question(msgspec.Struct, rename="camel", forbid_unknown_fields=True, kw_on
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One path below `/api/v1`. `answer` bytes: the body as it is, to be downloaded."""
+    """One path below `/api/v1`. `answer` bytes: the body as it is, to be downloaded.
+
+    `shows` gives the physical offsets of the messages that an answer shows; None where it shows none.
+    """
 
     path: str
     question: type[Question]
     answer: type[Any]
     work: Callable[[Asked, Any], Any]
+    shows: Callable[[Any, Any], list[int]] | None = None
 
     @property
     def name(self) -> str:

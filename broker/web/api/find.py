@@ -186,6 +186,6 @@ class _Search:
 
     def _lines(self, kind: str, records: bytes) -> Iterator[MessageLine]:
         """The messages of an answer, newest first."""
-        for message in reversed(list(decode_messages(records))):
+        for message in filter(self._asked.may_read_message, reversed(list(decode_messages(records)))):
             by = "unique key" if kind == "key" and message.unique_key == self._text else kind
             yield line_of(message, by)

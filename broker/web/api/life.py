@@ -53,8 +53,8 @@ def message_life(asked: Asked, question: LifeQuestion) -> LifeAnswer:
         asked.require_right(question.topic)
     found = find_life(asked.store, question.unique_key, question.topic, waits=False)
     asked.check()
-    readable = {event.message.topic for event in found.events if event.message and asked.may_read(event.message.topic)}
-    seen = [event for event in found.events if _may_see(asked, event, sees_message=bool(readable))]
+    sees_message = any(event.message and asked.may_read_message(event.message) for event in found.events)
+    seen = [event for event in found.events if _may_see(asked, event, sees_message=sees_message)]
     return LifeAnswer(
         events=[_event(asked, event) for event in seen],
         incomplete=found.incomplete,
@@ -65,7 +65,7 @@ def message_life(asked: Asked, question: LifeQuestion) -> LifeAnswer:
 def _may_see(asked: Asked, event: Event, *, sees_message: bool) -> bool:
     """Whether an event may be told; a consumer's trace names no topic, so it may if any record of the message may."""
     if event.message is not None:
-        return asked.may_read(event.message.topic)
+        return asked.may_read_message(event.message)
     assert event.trace is not None
     return asked.account is None or (sees_message if event.trace.topic is None else asked.may_read(event.trace.topic))
 

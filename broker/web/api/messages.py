@@ -10,7 +10,7 @@ from broker.web.api.asked import Asked
 from broker.web.api.bodies import Body, body_of, preview_of
 from broker.web.api.endpoint import Offset, Question, QueueId, Topic
 from broker.web.api.errors import not_found
-from protocol.errors import StoreError
+from protocol.errors import RocketLensError, StoreError
 from protocol.message import Message, decode_message
 from protocol.sys_flag import has_inner_messages
 from storage.filter.retry import group_of_retry_topic
@@ -70,7 +70,10 @@ class Consumption(msgspec.Struct, rename="camel", kw_only=True):
 
 
 class MessageAnswer(msgspec.Struct, rename="camel", kw_only=True):
-    """A message whole. `damage` says what is wrong with its record; `origin_topic` is where it was sent to."""
+    """A message whole. `damage` says what is wrong with its record; `origin_topic` is where it was sent to.
+
+    `groups_problem` says why it is not known how far groups have come.
+    """
 
     message_id: str
     unique_key: str | None
@@ -99,6 +102,7 @@ class MessageAnswer(msgspec.Struct, rename="camel", kw_only=True):
     inner_count: int
     inner: list[InnerMessage]
     damage: str | None = None
+    groups_problem: str | None = None
 
 
 class MessageQuestion(Question):
@@ -136,12 +140,14 @@ def queue_message(asked: Asked, question: QueueMessageQuestion) -> MessageAnswer
     if queue is None:
         raise not_found(f"topic {question.topic} has no queue {question.queue_id}", "queueId")
     entry = queue.entry_at(question.queue_offset)
-    if entry is None:
+    # Where the unit is damaged or lost the log may tell what it was.
+    physical_offset = queue.message_in_log(question.queue_offset)
+    if entry is not None and physical_offset is None:
+        physical_offset = entry.physical_offset
+    if physical_offset is None:
         reach = f"it has {queue.min_offset} to {queue.max_offset - 1}" if queue.max_offset else "it is empty"
         raise not_found(f"queue {question.queue_id} has no message {question.queue_offset}: {reach}", "queueOffset")
-    # Where the unit is damaged the log may tell what it was.
-    physical_offset = queue.message_in_log(question.queue_offset)
-    found, damage = read_message(asked, entry.physical_offset if physical_offset is None else physical_offset)
+    found, damage = read_message(asked, physical_offset)
     return _answer(asked, found, damage, question.body_limit)
 
 
@@ -167,7 +173,7 @@ def read_message(asked: Asked, physical_offset: int) -> tuple[Message, str | Non
         if record is None:
             raise not_found(f"no message there: {damage}", "offset")
     found = decode_message(record, physical_offset=physical_offset, check_crc=False)
-    asked.require_right(found.topic)
+    asked.require_message(found)
     return found, damage
 
 
@@ -206,6 +212,7 @@ def _first(keys: list[str]) -> Iterator[str]:
 
 def _answer(asked: Asked, message: Message, damage: str | None, most: int) -> MessageAnswer:
     inner = _inner(message)
+    groups, problem = _groups_of(asked, message)
     return MessageAnswer(
         message_id=message.message_id,
         unique_key=message.unique_key,
@@ -230,7 +237,8 @@ def _answer(asked: Asked, message: Message, damage: str | None, most: int) -> Me
         keys=message.keys,
         properties=message.properties,
         body=body_of(message, most),
-        groups=list(_groups(asked, message)),
+        groups=groups,
+        groups_problem=problem,
         inner_count=len(inner),
         inner=[_inner_answer(each) for each in inner[:MOST_INNER]],
         damage=damage,
@@ -255,6 +263,14 @@ def _inner_answer(message: Message) -> InnerMessage:
         properties=message.properties,
         body=body_of(message, INNER_SHOWN),
     )
+
+
+def _groups_of(asked: Asked, message: Message) -> tuple[list[Consumption], str | None]:
+    """The groups that read the record's queue; none, and the reason, where it is not known how far they have come."""
+    try:
+        return list(_groups(asked, message)), None
+    except RocketLensError as error:
+        return [], str(error)
 
 
 def _groups(asked: Asked, message: Message) -> Iterator[Consumption]:

@@ -105,16 +105,16 @@ def _count(asked: Asked, span: Span, choice: Choice, *, is_first: bool) -> tuple
             BYTES_AT_ONCE,
             choice.stages,
         )
-        passed += sum(_passes(record, span, choice) for record in result.records)
+        passed += sum(_passes(asked, record, span, choice) for record in result.records)
         offset = max(result.next_begin_offset, offset + 1)
     return passed, min(offset, span.end)
 
 
-def _passes(record: memoryview, span: Span, choice: Choice) -> int:
+def _passes(asked: Asked, record: memoryview, span: Span, choice: Choice) -> int:
     """How many messages of a record a consumer gets: none, one, or those of a batch."""
     try:
         message = decode_message(record, check_crc=False)
-        if message.queue_offset >= span.end or not choice.delivers(message):
+        if message.queue_offset >= span.end or not choice.delivers(message) or not asked.may_read_message(message):
             return 0
     except CorruptRecord:
         return 0

@@ -2,8 +2,8 @@
 
 The broker's own search (:mod:`storage.queues.time_search`) gives the offset that a broker would give; here the same
 times are asked of many queues and buckets, and all answers have to fit together. Times are taken to ascend within a
-queue, as they do but for a clock that was set back; the place of a message that cannot be read is told by the next that
-can.
+queue, as they do but for a clock that was set back. A message whose unit is damaged is looked for in the log; in place
+of one that is lost counts the next that is not.
 """
 
 from bisect import bisect_left
@@ -14,9 +14,6 @@ from broker.web.api.asked import Asked
 from broker.web.api.endpoint import LARGEST
 from broker.web.api.errors import ApiError, not_found
 from storage.queues.queue import Queue
-
-MOST_SKIPPED: Final = 64
-"""Unreadable messages in a row that a search goes past."""
 
 MOST_QUEUES: Final = 1024
 """Queues of one topic that are looked at together."""
@@ -73,25 +70,27 @@ def span_between(queue: Queue, begin: int, end: int) -> Span:
 
 def offset_at(queue: Queue, timestamp: int, first: int, end: int) -> int:
     """The first queue offset in [first, end) whose message was stored at a time (ms) or later; `end` without one."""
-    return bisect_left(range(first, end), timestamp, key=lambda offset: _time_at(queue, offset, end)) + first
+    return bisect_left(range(first, end), timestamp, key=lambda offset: _time_at(queue, offset)) + first
 
 
 def offset_behind(queue: Queue, physical_offset: int, first: int, end: int) -> int:
     """The first queue offset in [first, end) whose record starts at a physical offset or behind it."""
 
     def start_of(queue_offset: int) -> int:
-        for number in range(queue_offset, min(queue_offset + MOST_SKIPPED, end)):
-            entry = queue.entry_at(number)
-            if entry is not None and entry.physical_offset >= 0 and entry.size > 0:
-                return entry.physical_offset
-        return -1
+        entry = queue.entry_at(queue_offset)
+        if entry is None or queue.sound_from(queue_offset) != queue_offset:
+            found = queue.message_in_log(queue_offset)
+            if found is not None:
+                return found
+            entry = queue.entry_at(queue.sound_from(queue_offset))
+        return LARGEST if entry is None else entry.physical_offset
 
     return bisect_left(range(first, end), physical_offset, key=start_of) + first
 
 
-def _time_at(queue: Queue, queue_offset: int, end: int) -> int:
-    for number in range(queue_offset, min(queue_offset + MOST_SKIPPED, end)):
-        timestamp = queue.store_timestamp_at(number)
-        if timestamp >= 0:
-            return timestamp
-    return -1
+def _time_at(queue: Queue, queue_offset: int) -> int:
+    timestamp = queue.store_timestamp_at(queue_offset)
+    if timestamp >= 0:
+        return timestamp
+    following = queue.store_timestamp_at(queue.sound_from(queue_offset + 1))
+    return LARGEST if following < 0 else following

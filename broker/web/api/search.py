@@ -6,6 +6,7 @@ one (:mod:`broker.web.api.search_process`), which is killed when the time is ove
 """
 
 import os
+from dataclasses import replace
 from typing import Annotated, Final, Literal
 
 import msgspec
@@ -83,8 +84,8 @@ class SearchQuestion(Question):
 class SearchAnswer(msgspec.Struct, rename="camel", kw_only=True):
     """Messages ascending by physical offset. `searched_bytes` of `total_bytes` of log are done, with those before.
 
-    `left_out` messages are of topics that may not be read. `sentence` says it all for people, `notes` what was searched
-    how, and what could not be. A cursor is there while there is more to search.
+    `sentence` says it all for people, `notes` what was searched how, what could not be, and that messages may have been
+    left out that this account may not read. A cursor is there while there is more to search.
     """
 
     messages: list[MessageLine]
@@ -92,7 +93,6 @@ class SearchAnswer(msgspec.Struct, rename="camel", kw_only=True):
     total_bytes: int
     rate: float
     sentence: str
-    left_out: int
     notes: list[str]
     cursor: str | None
 
@@ -170,14 +170,17 @@ def _search_apart(asked: Asked, question: SearchQuestion, milliseconds: int) -> 
 def _answer(
     asked: Asked, found: list[Message], progress: Progress, notes: tuple[str, ...], cursor: str | None
 ) -> SearchAnswer:
-    seen = [message for message in found if asked.may_read(message.topic)]
+    seen = [message for message in found if asked.may_read_message(message)]
+    if asked.account is not None and not asked.account.is_unbounded:
+        # Said whether there were any or not: a count would say what is in messages that may not be read.
+        notes = (*notes, "messages that this account may not read are left out")
     return SearchAnswer(
         messages=[line_of(message) for message in seen],
         searched_bytes=progress.searched_bytes,
         total_bytes=progress.total_bytes,
         rate=progress.rate,
-        sentence=progress.sentence(),
-        left_out=len(found) - len(seen),
+        # Which counts what is shown, for the same reason.
+        sentence=replace(progress, found=len(seen)).sentence(),
         notes=list(notes),
         cursor=cursor,
     )

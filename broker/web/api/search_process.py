@@ -1,4 +1,4 @@
-"""A search in a process of its own, which can be killed at any moment: `python -m broker.web.api.search_process`.
+"""A search in a process of its own, which can be killed at any moment.
 
 It reads one :class:`Task` from stdin and writes its steps to stdout as they come, msgpack each with its length before.
 Each step has a cursor behind it, so whoever kills the process loses nothing but the piece that it was at. It goes by
@@ -21,6 +21,7 @@ from broker.web.api.asked import Asked
 from broker.web.api.errors import ApiError
 from protocol.errors import ConfigError, FilterSyntaxError, RocketLensError
 from protocol.message import Message, decode_message
+from storage.child_process import child_environment, python_command
 from storage.message_store import MessageStore, StoreOptions
 from storage.search import Criteria, Progress, search
 from storage.search.engine import Step
@@ -86,11 +87,10 @@ def search_apart(asked: Asked, task: Task, milliseconds: int) -> Iterator[Step]:
 
     Raises `ConfigError` for criteria that cannot be, `ApiError` when not even one piece of the log was searched.
     """
-    command = [sys.executable, "-m", "broker.web.api.search_process"]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment
-    )
+        python_command(f"from {__name__} import main; main()"),
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=child_environment(),
+    )  # fmt: skip
     assert process.stdin is not None
     assert process.stdout is not None
     try:
@@ -177,7 +177,3 @@ def _tell(told: Told) -> None:
     data = msgspec.msgpack.encode(told)
     sys.stdout.buffer.write(LENGTH.pack(len(data)) + data)
     sys.stdout.buffer.flush()
-
-
-if __name__ == "__main__":
-    main()

@@ -8,7 +8,7 @@ from msgspec import Meta
 from broker.web.api.asked import Asked
 from broker.web.api.cursors import decode_cursor, encode_cursor
 from broker.web.api.endpoint import Cursor, Limit, Milliseconds, Question, Topic
-from protocol.errors import StoreError
+from protocol.errors import RocketLensError, StoreError
 from storage.life.message_copies import Stage, stage_of
 from storage.queues.queue import Queue
 
@@ -68,17 +68,20 @@ class QueueLine(msgspec.Struct, rename="camel", kw_only=True):
 class GroupLine(msgspec.Struct, rename="camel", kw_only=True):
     """A consumer group of the topic: what it has not consumed yet, and where it reads next by queue id.
 
-    `offsets_left_out` queues have such an offset too.
+    `offsets_left_out` queues have such an offset too. `lag` is null where a queue of them cannot be read.
     """
 
     group: str
-    lag: int
+    lag: int | None
     next_offsets: dict[str, int]
     offsets_left_out: int
 
 
 class TopicAnswer(msgspec.Struct, rename="camel", kw_only=True):
-    """A topic with its queues by id, and the groups that have committed offsets in it by name."""
+    """A topic with its queues by id, and the groups that have committed offsets in it by name.
+
+    `groups_problem` says why it is not known which groups have.
+    """
 
     topic: str
     kind: str
@@ -88,6 +91,7 @@ class TopicAnswer(msgspec.Struct, rename="camel", kw_only=True):
     group_count: int
     groups_cursor: str | None
     cursor: str | None
+    groups_problem: str | None = None
 
 
 def topics(asked: Asked, question: TopicsQuestion) -> TopicsAnswer:
@@ -116,7 +120,7 @@ def topic(asked: Asked, question: TopicQuestion) -> TopicAnswer:
     after = -1 if question.cursor is None else decode_cursor(question.cursor, int)
     left = [queue_id for queue_id in ids if queue_id > after]
     page = left[: question.limit]
-    groups = [group for group in asked.service.offsets.groups_of(question.topic) if asked.may_see_group(group)]
+    groups, problem = _groups_of(asked, question.topic)
     last = None if question.groups_cursor is None else decode_cursor(question.groups_cursor, str)
     rest = groups if last is None else [group for group in groups if group > last]
     shown = rest[: question.groups_limit]
@@ -129,7 +133,16 @@ def topic(asked: Asked, question: TopicQuestion) -> TopicAnswer:
         group_count=len(groups),
         groups_cursor=encode_cursor(shown[-1]) if len(rest) > len(shown) else None,
         cursor=encode_cursor(page[-1]) if len(left) > len(page) else None,
+        groups_problem=problem,
     )
+
+
+def _groups_of(asked: Asked, topic: str) -> tuple[list[str], str | None]:
+    """The groups with an offset in a topic that may be seen; none, and the reason, where that is not known."""
+    try:
+        return [group for group in asked.service.offsets.groups_of(topic) if asked.may_see_group(group)], None
+    except RocketLensError as error:
+        return [], str(error)
 
 
 def kind_of(topic: str) -> str:
@@ -190,14 +203,15 @@ def _read_queue(queue: Queue) -> QueueLine:
 
 def _group_line(asked: Asked, group: str, topic: str) -> GroupLine:
     asked.check()
-    lag = 0
-    offsets = asked.service.offsets.offsets_of(group, topic)
-    for queue_id, offset in offsets.items():
-        try:
+    lag: int | None = 0
+    offsets: dict[int, int] = {}
+    try:
+        offsets = asked.service.offsets.offsets_of(group, topic)
+        for queue_id, offset in offsets.items():
             queue = asked.store.queues.queue(topic, queue_id)
-        except StoreError:
-            continue
-        lag += 0 if queue is None else max(queue.max_offset - offset, 0)
+            lag = (lag or 0) + (0 if queue is None else max(queue.max_offset - offset, 0))
+    except RocketLensError:  # without one of them it would look smaller than it is
+        lag = None
     return GroupLine(
         group=group,
         lag=lag,

@@ -70,7 +70,7 @@ function groupsPanel(message) {
   return el("section", { class: "panel" }, el("h2", {}, "Consumed by"),
     rows.length
       ? el("table", {}, el("thead", {}, el("tr", {}, ["Group", "This message", "Reads next", "Behind by"].map((text, at) => el("th", { scope: "col", class: at > 1 ? "number" : null }, text)))), el("tbody", {}, rows))
-      : el("p", { class: "muted" }, "No group that you may see has committed an offset in this queue."));
+      : el("p", { class: "muted" }, message.groupsProblem ? foreign(message.groupsProblem) : "No group that you may see has committed an offset in this queue."));
 }
 
 function innerPanel(message, context) {

@@ -72,7 +72,6 @@ async function run(parameters, context) {
       done = await ask("/search", { ...parameters, broker: null, limit: PAGE - found.length, cursor: place }, signal);
       found.push(...done.messages);
       if (done.notes.length) clear(notes, done.notes.map((text) => el("p", { class: "muted" }, foreign(text))));
-      if (done.leftOut) notes.append(notice(`${number(done.leftOut)} more are of topics that you may not read.`));
       const left = done.rate > 0 ? (done.totalBytes - done.searchedBytes) / done.rate : null;
       const pace = left === null || done.cursor === null ? "" : `, ${bytes(done.rate)}/s, ${left < 90 ? `${Math.ceil(left)} s` : `${Math.ceil(left / 60)} min`} left`;
       return { cursor: done.cursor, part: done.totalBytes ? done.searchedBytes / done.totalBytes : 1, isEnough: found.length >= PAGE,

@@ -62,15 +62,20 @@ function browsing(context, state) {
   const list = new MessageList(context, async (cursor) => {
     const found = [];
     let unreadable = 0;
+    let leftOut = 0;
     const stopped = await work.run(async (place, signal) => {
       const answer = await ask("/messages", { ...state, limit: 50 - found.length, cursor: place }, signal);
       found.push(...answer.messages);
       looked += answer.lookedAt;
       unreadable += answer.unreadable;
+      leftOut += answer.leftOut;
       return { cursor: answer.cursor, part: looked / Math.max(answer.total, 1), isEnough: found.length >= 50,
         text: `${number(looked)} of ${plural(answer.total, "message")} looked at, ${number(found.length)} found` };
     }, cursor);
-    return { messages: found, cursor: stopped, text: unreadable ? `${plural(unreadable, "message")} here cannot be read.` : "" };
+    return { messages: found, cursor: stopped, text: [
+      unreadable ? `${plural(unreadable, "message")} here cannot be read.` : "",
+      leftOut ? `${plural(leftOut, "message")} here may not be shown to this account.` : "",
+    ].filter(Boolean).join(" ") };
   }, { hides: ["topic"], empty: "No message here." });
   list.work = work;
   return list;
@@ -179,7 +184,7 @@ function groupTable(context, state, answer) {
   const body = el("tbody");
   const more = el("button", { type: "button" }, "More groups");
   let cursor = answer.groupsCursor;
-  const add = (groups) => body.append(...groups.map((group) => el("tr", {}, el("td", {}, foreign(group.group)), el("td", { class: `number ${group.lag ? "warning" : ""}` }, number(group.lag)))));
+  const add = (groups) => body.append(...groups.map((group) => el("tr", {}, el("td", {}, foreign(group.group)), el("td", { class: `number ${group.lag ? "warning" : ""}` }, group.lag === null ? "not known" : number(group.lag)))));
   more.addEventListener("click", guarded(async () => {
     const next = await ask("/topic", { topic: state.topic, limit: 1, groupsCursor: cursor }, context.signal);
     add(next.groups);
@@ -189,6 +194,7 @@ function groupTable(context, state, answer) {
   more.hidden = cursor === null;
   add(answer.groups);
   if (!answer.groups.length) return el("p", { class: "muted" }, "No consumer group that you may see has committed an offset here.");
+  if (answer.groupsProblem) return el("p", { class: "muted" }, foreign(answer.groupsProblem));
   return el("div", { class: "scroll" }, el("table", {}, el("thead", {}, el("tr", {}, el("th", { scope: "col" }, "Group"), el("th", { scope: "col", class: "number" }, "Not consumed yet"))),
     body), more);
 }

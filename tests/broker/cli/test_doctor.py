@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from command_line import rocketlens
+from protocol.message_layout import locate
+from store_writer import StoreWriter
 
 
 def test_a_clean_store_has_a_picture_and_exit_code_0(g1_store: Path) -> None:
@@ -67,3 +69,31 @@ def test_deep_verifies_too(g1_store: Path, tmp_path: Path, as_json: bool) -> Non
         assert json.loads(outcome.output)["verify"]["details"]["counts"] == {"entry": 1}
     else:
         assert "found: 1 entry" in outcome.text
+
+
+def test_a_topic_that_is_no_utf_8_stands_in_json_by_its_bytes(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store")
+    written = [writer.append("T", b"x") for _ in range(20)]
+    place = written[10].physical_offset + locate(memoryview(written[10].record)).topic
+    writer.overwrite(place, b"\xff")
+    writer.close()
+    outcome = rocketlens("doctor", writer.root, "--json")
+    assert outcome.code == 0
+    findings = json.loads(outcome.output)["findings"]
+    (finding,) = (each for each in findings if each["check"] == "queue-reach")
+    assert finding["path"] == f"{writer.root}/consumequeue/\\xff/0"
+    assert "topic \\xff" in finding["found"]
+
+
+def test_a_directory_with_a_number_among_the_index_files_is_a_finding(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store")
+    writer.append("T", b"x", keys="k")
+    writer.close()
+    directory = writer.root / "index" / "20260101000000999"
+    directory.mkdir()
+    outcome = rocketlens("doctor", writer.root, "--json")
+    assert (outcome.code, outcome.errors) == (4, "")
+    (finding,) = json.loads(outcome.output)["findings"]
+    assert (finding["path"], finding["found"]) == (str(directory), "is a directory")
+    assert finding["remedy"] == f"mv it out of {directory.parent}"
+    assert rocketlens("query", writer.root, "--topic", "T", "--key", "k").code == 0

@@ -2,12 +2,15 @@
 
 import json
 import os
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet
 import pytest
 from click.testing import CliRunner
 
+from broker.cli.lookup import JsonRows
 from broker.cli.main import main
 from command_line import rocketlens
 from spark_jobs.searching import lookup_parquet
@@ -81,13 +84,34 @@ def test_large_bodies_are_written_before_they_fill_the_memory(tmp_path: Path, mo
 
 @pytest.mark.parametrize("output_format", ["ndjson", "parquet"])
 def test_a_file_without_room_is_told_and_not_left(
-    g1_store: Path, asked: Path, tmp_path: Path, output_format: str
+    g1_store: Path, asked: Path, tmp_path: Path, output_format: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "out.part").symlink_to("/dev/full")
+    monkeypatch.setattr("broker.cli.lookup.attempt_name", lambda name: f"{name}.half")
+    (tmp_path / "out.half").symlink_to("/dev/full")
     outcome = rocketlens("lookup", g1_store, asked, "--out", tmp_path / "out", "--format", output_format)
     assert outcome.code == 2
     assert outcome.errors.endswith("No space left on device\n")
-    assert "out" not in os.listdir(tmp_path)
+    assert os.listdir(tmp_path) == ["asked"]
+
+
+def test_two_that_write_to_one_place_at_a_time_do_not_write_into_each_others_file(
+    g1_store: Path, asked: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone, out = tmp_path / "alone", tmp_path / "out"
+    assert rocketlens("lookup", g1_store, asked, "--out", alone).code == 1
+    write, others = JsonRows.write, iter([1])
+
+    def write_with_another_in_between(rows: JsonRows, some: Iterable[Mapping[str, Any]]) -> None:
+        if next(others, None):
+            write(rows, [{"query": "the first of the two is half done" * 1000}])
+            assert rocketlens("lookup", g1_store, asked, "--out", out).code == 1
+            assert out.read_bytes() == alone.read_bytes()
+        write(rows, some)
+
+    monkeypatch.setattr(JsonRows, "write", write_with_another_in_between)
+    assert rocketlens("lookup", g1_store, asked, "--out", out, "--replace").code == 1
+    assert len(out.read_bytes()) > len(alone.read_bytes())
+    assert sorted(os.listdir(tmp_path)) == ["alone", "asked", "out"]
 
 
 def test_times_that_no_timestamp_tells_are_null_in_parquet(tmp_path: Path) -> None:

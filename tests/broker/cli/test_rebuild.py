@@ -28,6 +28,7 @@ SHARED = {
 WRITING = SHARED | {
     "--out /tmp/o": {"out": "/tmp/o"},
     "--drop-backup": {"drop_backup": True},
+    "--allow-fewer": {"allow_fewer": True},
     "--fresh": {"fresh": True},
 }
 INDEX = {
@@ -131,6 +132,27 @@ def test_wrong_usage_is_told_before_anything_starts(job: StandIn, arguments: lis
     outcome = rocketlens(*arguments)
     assert (outcome.code, job.requests, outcome.output) == (2, [], b"")
     assert message in " ".join(outcome.errors.split())
+
+
+URLS = ("s3://bucket/place", "hdfs://name:8020/place", "file:///srv/place")
+BESIDE = {"rebuild all": ("--out", "--work"), "compact index": ("--out", "--work"), "verify": ("--work",)}
+
+
+@pytest.mark.parametrize("url", URLS)
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_url_where_a_path_belongs_is_told_in_a_sentence_before_spark_starts(
+    job: StandIn, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str, url: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("spark_jobs.engine.session.launch_ahead", None)  # to call it would fail
+    asked = [[url, "--master", "local[1]"], *(["/store", option, url] for option in BESIDE.get(command, ()))]
+    for arguments in asked:
+        outcome = rocketlens(*command.split(), *arguments)
+        name = arguments[1] if arguments[0] == "/store" else "STORE"
+        assert (outcome.code, job.requests, outcome.output) == (2, [], b"")
+        assert outcome.errors.startswith(f"rocketlens: {name} {url} is a URL: ")
+        assert outcome.errors.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_without_spark_it_says_what_to_install(job: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:

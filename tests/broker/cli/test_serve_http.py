@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from acl_file import ADMIN, ADMIN_SECRET, PLAIN_ACL, READER, READER_SECRET, SECRETS
+from acl_file import ADMIN, ADMIN_SECRET, READER, READER_SECRET, SECRETS, write_accounts
 from broker.config import Endpoint
 from lane_requests import query, view
 from metric_figures import Figures, figure, read_figures
@@ -35,9 +35,10 @@ def ask(endpoint: Endpoint, frames: bytes, count: int) -> None:
             count -= len(decoder.feed(connection.recv(1 << 16)))
 
 
-def status_of(server: Serving, path: str) -> int:
+def status_of(server: Serving, path: str, **headers: str) -> int:
+    request = urllib.request.Request(f"http://127.0.0.1:{server.http_port}{path}", headers=headers)
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}{path}", timeout=DEADLINE_SECONDS) as answer:
+        with urllib.request.urlopen(request, timeout=DEADLINE_SECONDS) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as error:
         return error.code
@@ -135,16 +136,11 @@ def test_without_http_nothing_of_it_is_loaded() -> None:
 
 
 def api_status(server: Serving, path: str, **headers: str) -> int:
-    request = urllib.request.Request(f"http://127.0.0.1:{server.http_port}/api/v1{path}", headers=headers)
-    try:
-        with urllib.request.urlopen(request, timeout=DEADLINE_SECONDS) as answer:
-            return int(answer.status)
-    except urllib.error.HTTPError as error:
-        return error.code
+    return status_of(server, f"/api/v1{path}", **headers)
 
 
 def test_several_workers_serve_one_page_that_asks_for_the_keys_of_the_port(g1_store: Path, tmp_path: Path) -> None:
-    (tmp_path / "plain_acl.yml").write_text(PLAIN_ACL)
+    write_accounts(tmp_path / "plain_acl.yml")
     options = ["--http", "0", "--workers", "2", "--acl", str(tmp_path / "plain_acl.yml"), "--http-host", "ops.example"]
     with serving_process(g1_store, tmp_path, *options) as server:
         assert status_of(server, "/") == 200
@@ -152,6 +148,8 @@ def test_several_workers_serve_one_page_that_asks_for_the_keys_of_the_port(g1_st
         assert api_status(server, "/store") == 401
         for host, status in (("ops.example", 200), ("localhost", 200), ("evil.example", 403)):
             assert api_status(server, "/find?text=hotkey", Host=host, **keys(READER, READER_SECRET)) == status
+            assert status_of(server, "/metrics", Host=host) == status
+            assert status_of(server, "/healthz", Host=host) == status_of(server, "/readyz", Host=host) == 200
         assert api_status(server, "/health", **keys(READER, READER_SECRET)) == 403
         assert api_status(server, "/health", **keys(ADMIN, ADMIN_SECRET)) == 200
         assert server.stop() == 0

@@ -5,8 +5,11 @@ from typing import Any
 import pytest
 
 from asking import FakeConnection
+from broker.budget import Budget, BudgetSpent
 from broker.consumers import client_registry
 from broker.consumers.client_registry import EXPIRY_SECONDS, ClientRegistry
+from broker.consumers.kept_filters import KeptFilters
+from broker.consumers.subscriptions import expressions_of
 from heartbeats import consumer, heartbeat, subscription
 from protocol.bodies import HeartbeatData, decode_json
 from still_clock import StillClock
@@ -24,7 +27,8 @@ def registry(clock: StillClock) -> ClientRegistry:
 
 def beat(registry: ClientRegistry, connection: FakeConnection, client_id: str, *consumers: Any, **members: Any) -> bool:
     data = decode_json(heartbeat(client_id, *consumers, **members), HeartbeatData)
-    return registry.heartbeat(connection, data, "JAVA", 479)
+    told = (each for group in data.consumer_data_set for each in group.subscription_data_set)
+    return registry.heartbeat(connection, data, "JAVA", 479, KeptFilters().make_all(expressions_of(told)))
 
 
 def ids(registry: ClientRegistry, group: str) -> list[str]:
@@ -149,6 +153,119 @@ def test_too_many_groups_are_not_taken_in(registry: ClientRegistry, monkeypatch:
     assert not beat(registry, connection, "c1", consumer("D"))
     assert registry.consumer_group("D") is None
     assert ids(registry, "A") == ["c1"]
+
+
+# ---------------------------------------------------------------------- what all of it takes
+
+
+def test_what_was_told_is_counted_and_given_back_when_clients_are_gone(
+    registry: ClientRegistry, clock: StillClock
+) -> None:
+    connections = [FakeConnection() for _ in range(5)]
+    for version in range(3):
+        for number, connection in enumerate(connections):
+            told = consumer(f"G{number}", subscription("T" * 100, "A" * 5000 * version, version))
+            beat(registry, connection, f"c{version}", told, consumer("Shared"), producers=("P", f"P{number}"))
+            registry.unregister(connection, f"G{number}", "P")
+    assert registry.room.used > 5 * 6 * 10_000
+    for connection in connections[:3]:
+        registry.connection_lost(connection)
+    clock.seconds += EXPIRY_SECONDS + 1
+    registry.sweep()
+    for connection in connections[3:]:
+        registry.connection_lost(connection)
+    assert (registry.room.used, len(registry)) == (0, 0)
+
+
+def test_a_newcomer_without_room_is_refused_and_all_is_as_it_was(registry: ClientRegistry) -> None:
+    registry.room = Budget(20_000).room("groups and subscriptions", 1)
+    assert beat(registry, FakeConnection(), "c1", consumer("G", subscription("A")))
+    used = registry.room.used
+    with pytest.raises(BudgetSpent, match="groups and subscriptions of all clients"):
+        beat(registry, FakeConnection(), "c2", consumer("H", subscription("A", "x" * 20_000)))
+    assert registry.consumer_group("H") is None
+    assert (registry.room.used, ids(registry, "G")) == (used, ["c1"])
+
+
+def test_a_member_stays_one_with_what_it_told_before_however_full_it_is(
+    registry: ClientRegistry, clock: StillClock
+) -> None:
+    registry.room = Budget(20_000).room("groups and subscriptions", 1)
+    connection = FakeConnection()
+    beat(registry, connection, "c1", consumer("G", subscription("A", "x", 1)), producers=("P",))
+    while registry.room.take(500):
+        pass
+    for _ in range(5):
+        clock.seconds += EXPIRY_SECONDS / 2
+        assert beat(registry, connection, "c1", consumer("G", subscription("A", "x", 1)), producers=("P",))
+        with pytest.raises(BudgetSpent):
+            beat(registry, connection, "c1", consumer("G", subscription("A", "y" * 5000, 2)), producers=("P",))
+    assert ids(registry, "G") == ["c1"]
+    assert len(registry.producers("P")) == 1
+    told = registry.subscription("G", "A")
+    assert told is not None
+    assert told.sub_string == "x"
+
+
+def test_members_go_on_where_there_are_as_many_groups_as_are_kept(
+    registry: ClientRegistry, clock: StillClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_registry, "GROUPS_LIMIT", 2)
+    connection = FakeConnection()
+    for _ in range(5):
+        assert beat(registry, connection, "c1", consumer("A"), producers=("B",))
+        clock.seconds += EXPIRY_SECONDS / 2
+        assert not beat(registry, connection, "c1", consumer("A"), consumer("C"), producers=("B",))
+    assert ids(registry, "A") == ["c1"]
+    assert set(registry.producer_groups()) == {"B"}
+
+
+def test_one_connection_joins_so_many_groups_in_its_life(
+    registry: ClientRegistry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_registry, "GROUPS_OF_ONE", 10)
+    connection = FakeConnection()
+    for number in range(10):
+        assert beat(registry, connection, "c1", consumer(f"G{number}"))
+        registry.unregister(connection, f"G{number}", None)
+    assert not beat(registry, connection, "c1", consumer("G10"))
+    assert beat(registry, connection, "c1", consumer("G3"))
+    assert beat(registry, FakeConnection(), "c2", consumer("G10"))
+
+
+def test_a_client_that_went_while_its_heartbeat_was_taken_in_leaves_nothing(registry: ClientRegistry) -> None:
+    beat(registry, FakeConnection(is_open=False), "c1", consumer("G"), producers=("P",))
+    registry.sweep()
+    assert (registry.room.used, len(registry)) == (0, 0)
+
+
+def test_of_many_groups_some_are_swept_at_a_time(
+    registry: ClientRegistry, clock: StillClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_registry, "SWEPT_AT_ONCE", 3)
+    connection = FakeConnection()
+    for number in range(10):
+        beat(registry, connection, "c", consumer(f"G{number}"))
+    clock.seconds += EXPIRY_SECONDS + 1
+    left = []
+    while registry._consumers:
+        left.append(len(registry))
+        registry.sweep()
+    assert left == [10, 7, 4, 1]
+
+
+def test_members_of_a_large_group_are_looked_at_once_a_second(
+    registry: ClientRegistry, clock: StillClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_registry, "MANY_MEMBERS", 2)
+    connections = [FakeConnection() for _ in range(4)]
+    for number, connection in enumerate(connections):
+        beat(registry, connection, f"c{number}", consumer("G"))
+    assert len(ids(registry, "G")) == 4
+    connections[0].is_open = False
+    assert len(ids(registry, "G")) == 4
+    clock.seconds += 1
+    assert len(ids(registry, "G")) == 3
 
 
 # ---------------------------------------------------------------------- who hears of a change

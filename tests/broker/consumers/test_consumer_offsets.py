@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from broker.budget import Budget
 from broker.consumers import consumer_offsets
 from broker.consumers.consumer_offsets import ConsumerOffsets
 
@@ -15,6 +16,9 @@ class Config:
 
     consumer_offsets: dict[tuple[str, str], dict[int, int]] = field(default_factory=dict)
     pull_offsets: dict[tuple[str, str], dict[int, int]] = field(default_factory=dict)
+
+    def refuse_unknown_offsets(self, *_: str | None) -> None:
+        """All of them are known."""
 
 
 @dataclass
@@ -90,3 +94,25 @@ def test_without_a_broker_beside_a_commit_stays(store: Any) -> None:
     offsets.commit("G", "T", 0, 7)
     store.config = Config({("G", "T"): {0: 20}})
     assert offsets.committed("G", "T", 0) == 7
+
+
+def test_made_up_names_take_so_many_bytes_and_known_groups_go_on(store: Any, caplog: pytest.LogCaptureFixture) -> None:
+    offsets = ConsumerOffsets(store)
+    offsets.room = Budget(100_000).room("committed offsets", 1)
+    assert offsets.commit("G", "T", 0, 2)
+    taken = [offsets.commit(f"{number}" + "g" * 200, "T", 0, 1) for number in range(100)]
+    assert 10 < sum(taken) < 40
+    assert not offsets.commit("G" * 200, "T", 9, 1)
+    assert offsets.room.used <= 100_000
+    assert offsets.commit("G", "T", 0, 3), "an offset that is known is moved whatever room there is"
+    assert offsets.committed("G", "T", 0) == 3
+    assert caplog.text.count("offsets are not remembered") == 1
+    assert "registry_bytes=100000" in caplog.text
+
+
+def test_what_the_store_recorded_is_served_whatever_its_names_are() -> None:
+    group, topic = "g" * 5000, "t" * 5000
+    offsets = ConsumerOffsets(Store(Config({(group, topic): {0: 5}}, {(group, topic): {0: 9}})))  # type: ignore[arg-type]
+    offsets.room = Budget(10).room("committed offsets", 1)
+    assert offsets.committed(group, topic, 0) == 5
+    assert offsets.everything() == {(group, topic): {0: 5}}

@@ -3,12 +3,14 @@
 import asyncio
 import json
 import shutil
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from asking import FakeConnection
-from broker.consumers.client_registry import EXPIRY_SECONDS
+from broker.consumers import group_notices
+from broker.consumers.client_registry import EXPIRY_SECONDS, ConsumerGroup, Member
 from broker_harness import RawClient, connected, service_of, serving, until
 from heartbeats import consumer, heartbeat, subscription
 from protocol.bodies import HeartbeatData, decode_json
@@ -146,3 +148,26 @@ async def test_a_server_that_stops_tells_nobody_that_the_others_are_gone(g1: Mes
         await stopping
         await until(stopping.done)
         assert not first.pushed
+
+
+async def test_members_of_large_groups_are_told_in_several_turns_of_many_changes_once(
+    g1: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else each client that joins a group of thousands would have the event loop do nothing else."""
+    monkeypatch.setattr(group_notices, "NOTICES_A_TURN", 10)
+    notices = group_notices.GroupNotices(g1)
+    notices.start()
+    members = [FakeConnection() for _ in range(25)]
+    group = ConsumerGroup("Large")
+    group.members = {number: Member(each, "c", "JAVA", 1, 0, 0.0) for number, each in enumerate(members)}
+    for _ in range(50):
+        notices.tell(group)
+    assert sum(len(each.pushed) for each in members) == 10
+    told = []
+    async with asyncio.timeout(20):
+        while len(told) < 2 or told[-1] != told[-2]:
+            await asyncio.sleep(0)
+            told.append(sum(len(each.pushed) for each in members))
+    assert {len(each.pushed) for each in members} == {2}, "once for what was under way, and once for all changes since"
+    assert max(after - before for before, after in pairwise([10, *told])) <= 10
+    notices.stop()

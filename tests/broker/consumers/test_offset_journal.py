@@ -15,7 +15,9 @@ from broker.state_directory import StateDirectory
 
 @pytest.fixture
 def store() -> Any:
-    return SimpleNamespace(config=SimpleNamespace(consumer_offsets={}, pull_offsets={}))
+    return SimpleNamespace(
+        config=SimpleNamespace(consumer_offsets={}, pull_offsets={}, refuse_unknown_offsets=lambda *_: None)
+    )
 
 
 def offsets_of(store: Any, journal: OffsetJournal) -> ConsumerOffsets:
@@ -81,3 +83,21 @@ def test_what_finds_no_room_is_left_out_and_nothing_breaks() -> None:
     kept = list(journal.notes())
     assert kept == [("G", "T", queue_id, 1) for queue_id in range(len(kept))]
     assert kept
+
+
+def test_a_journal_full_of_last_notes_is_gone_through_once_until_it_was_written_down(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else each commit of a made-up group would go through two megabytes of those before it."""
+    journal = OffsetJournal(2000)
+    gone_through = []
+    notes = journal.notes
+    monkeypatch.setattr(journal, "notes", lambda: gone_through.append(1) or notes())
+    for number in range(1000):
+        journal.note(f"G{number}", "T", 0, 1)
+    assert len(gone_through) == 1
+    journal.forget(journal.mark())
+    assert list(notes()) == []
+    for number in range(1000):
+        journal.note(f"H{number}", "T", 0, 1)
+    assert len(gone_through) == 2

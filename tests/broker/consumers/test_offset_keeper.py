@@ -1,5 +1,6 @@
 """Committed offsets outlive the server, in a file that a broker understands."""
 
+import errno
 import json
 import threading
 import time
@@ -9,10 +10,13 @@ from typing import Any
 
 import pytest
 
+from broker.budget import Budget
+from broker.consumers import offset_keeper
 from broker.consumers.consumer_offsets import ConsumerOffsets
 from broker.consumers.offset_keeper import FILE, OffsetKeeper
 from broker.state_directory import StateDirectory
 from golden_frames import parse_java_json
+from protocol.errors import StoreError
 
 
 @dataclass
@@ -21,6 +25,9 @@ class Config:
 
     consumer_offsets: dict[tuple[str, str], dict[int, int]] = field(default_factory=dict)
     pull_offsets: dict[tuple[str, str], dict[int, int]] = field(default_factory=dict)
+
+    def refuse_unknown_offsets(self, *_: str | None) -> None:
+        """All of them are known."""
 
 
 @dataclass
@@ -94,17 +101,67 @@ def test_the_file_of_a_broker_counts_as_it_is(store: Any, tmp_path: Path) -> Non
     keeper.stop()
 
 
-@pytest.mark.parametrize(
-    "damaged", [b"", b"{", b"[]", b'{"offsetTable":[]}', b'{"offsetTable":{"T@G":{"x":1}}}', b"\xff\x00"]
-)
-def test_a_file_that_is_none_is_set_aside_and_told(
+DAMAGED = [b"", b"{", b"[]", b'{"offsetTable":[]}', b'{"offsetTable":{"T@G":{"x":1}}}', b"\xff\x00"]
+
+
+@pytest.mark.parametrize("damaged", DAMAGED)
+def test_while_the_file_is_none_nobody_is_told_an_offset_that_was_not_committed_since(
     damaged: bytes, store: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / FILE).write_bytes(damaged)
     offsets, keeper = keep(store, tmp_path)
-    assert offsets.offsets_of("G", "T") == {0: 5, 1: 6}
-    assert (tmp_path / f"{FILE}.unreadable").read_bytes() == damaged
-    assert "groups go on where the store left them" in caplog.text
+    assert f"{tmp_path / FILE}: is no consumerOffset.json" in caplog.text
+    for ask in (
+        lambda: offsets.committed("G", "T", 0),
+        lambda: offsets.committed("New group", "T", 0),
+        lambda: offsets.offsets_of("G", "T"),
+        lambda: offsets.topics_of("G"),
+        lambda: offsets.groups_of("T"),
+        offsets.pairs,
+    ):
+        with pytest.raises(StoreError, match="it is not known what groups committed here"):
+            ask()
+    offsets.commit("G", "T", 0, 9)
+    assert offsets.committed("G", "T", 0) == 9
+    keeper.save()
+    assert (tmp_path / FILE).read_bytes() == damaged
+    assert len(caplog.messages) == 1
+    keeper.stop()
+    assert (tmp_path / FILE).read_bytes() == damaged
+    assert caplog.messages[-1].startswith("offsets that groups committed since the start are not kept")
+
+
+@pytest.mark.parametrize("way", ["mended", "taken away"])
+def test_when_the_file_can_be_read_again_groups_go_on_where_they_came(way: str, store: Any, tmp_path: Path) -> None:
+    _, before = keep(store, tmp_path)
+    before._offsets.commit("G", "T", 0, 7)
+    before._offsets.commit("G", "T", 1, 8)
+    before.stop()
+    whole = (tmp_path / FILE).read_bytes()
+    (tmp_path / FILE).write_bytes(whole[:-20])
+    offsets, keeper = keep(store, tmp_path)
+    offsets.commit("G", "T", 0, 11)
+    if way == "mended":
+        (tmp_path / FILE).write_bytes(whole)
+    else:
+        (tmp_path / FILE).unlink()
+    keeper.save()
+    assert offsets.offsets_of("G", "T") == {0: 11, 1: 8 if way == "mended" else 6}
+    keeper.stop()
+    assert content(tmp_path)["offsetTable"]["T@G"]["0"] == 11
+
+
+def test_a_file_that_may_not_be_read_is_as_unknown(store: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(path: Path) -> bytes:
+        raise OSError(errno.EMFILE, "Too many open files", str(path))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "read_bytes", refuse)
+        offsets, keeper = keep(store, tmp_path)
+        with pytest.raises(StoreError, match="Too many open files"):
+            offsets.committed("G", "T", 0)
+    keeper.save()
+    assert offsets.committed("G", "T", 0) == 5
     keeper.stop()
 
 
@@ -171,3 +228,51 @@ def test_commits_of_several_threads_while_it_writes_are_all_there_at_the_end(sto
     expected = {str(queue_id): max(n for n in range(1, 300) if n % 7 == queue_id) for queue_id in range(7)}
     table = json.loads(json.dumps(content(tmp_path)["offsetTable"]))
     assert all(table[f"T@G{number}"] == expected for number in range(4))
+
+
+@pytest.mark.parametrize(("group", "limit"), [("g" * 256, 1 << 20), ("N", 100)])
+def test_offsets_that_no_client_could_commit_are_left_out_and_the_file_is_kept(
+    group: str, limit: int, store: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    written = f'{{"offsetTable":{{"T@{group}":{{0:77,1:8}}}}}}'
+    (tmp_path / FILE).write_text(written)
+    offsets = ConsumerOffsets(store)
+    offsets.room = Budget(limit).room("committed offsets", 1)
+    keeper = OffsetKeeper(offsets, StateDirectory(tmp_path))
+    assert offsets.committed(group, "T", 0) is None
+    assert (tmp_path / f"{FILE}.unreadable").read_text() == written
+    assert "2 offsets were not taken over from it" in caplog.text
+    keeper.stop()
+    assert content(tmp_path)["offsetTable"] == {"T@G": {"0": 5, "1": 6}, "T@H": {"0": 1}}
+
+
+def test_the_file_is_never_larger_than_what_its_offsets_are_counted_with(store: Any, tmp_path: Path) -> None:
+    store.config = Config({})
+    offsets, keeper = keep(store, tmp_path)
+    for number in range(50):
+        for character in ("g", "\x01", "组", "😀", '"'):
+            offsets.commit(f"{number}{character * 200}", "T", number, 2**63 - 1)
+    for queue_id in range(1000):
+        offsets.commit("G", "T", queue_id, 2**63 - 1)
+    keeper.stop()
+    assert (tmp_path / FILE).stat().st_size < offsets.room.used
+
+
+def test_after_a_file_that_took_long_the_next_one_waits(
+    store: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, keeper = keep(store, tmp_path)
+    now, pauses = [0.0], []
+
+    def save() -> None:
+        now[0] += 3.0
+
+    def wait(seconds: float) -> bool:
+        pauses.append(seconds)
+        return len(pauses) == 3
+
+    monkeypatch.setattr(keeper, "save", save)
+    monkeypatch.setattr(keeper._stopping, "wait", wait)
+    monkeypatch.setattr(offset_keeper.time, "monotonic", lambda: now[0])
+    keeper._run()
+    assert pauses == [offset_keeper.SAVE_SECONDS, 30.0, 30.0]

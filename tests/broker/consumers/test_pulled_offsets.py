@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from asking import Asker
+from broker.budget import Budget
 from broker.consumers import pulled_offsets
 from broker.consumers.pulled_offsets import PulledOffsets
 from broker.fast_lane import FastLane
@@ -49,6 +50,25 @@ def test_made_up_groups_take_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     assert pulled.next_offsets("G1", "T") == {}
     pulled.note("H1", "T", 0, 9)
     assert pulled.next_offsets("H1", "T") == {0: 9}
+
+
+def test_names_are_counted_in_bytes_and_who_has_not_pulled_for_long_gives_way() -> None:
+    clock = [10.0]
+    pulled = PulledOffsets(lambda: clock[0])
+    pulled.room = Budget(20_000).room("pulled queues", 1)
+    for number in range(100):
+        pulled.note(f"{number}" + "g" * 200, "T", 0, number + 1)
+    assert pulled.room.used <= 20_000
+    taken = len(pulled.settle())
+    assert 10 < taken < 40
+    pulled.note("new", "T", 0, 5)
+    for number in range(100):
+        pulled.take([((f"{number}" + "h" * 200, "T", 0), (10, 1))])
+    assert pulled.room.used <= 20_000
+    clock[0] += pulled_offsets.OLD_SECONDS + 1
+    pulled.take([(("h", "T", 0), (int(clock[0]), 7))])
+    assert pulled.next_offsets("h", "T") == {0: 7}
+    assert pulled.room.used < 2000
 
 
 @pytest.fixture

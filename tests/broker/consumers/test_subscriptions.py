@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from broker.consumers.subscriptions import LONGEST_KEPT, GroupFilter, Subscriptions, make_filter, told_filters
+from broker.consumers.kept_filters import KeptFilters
+from broker.consumers.subscriptions import GroupFilter, Subscriptions, expressions_of
+from broker.consumers.subscriptions import told_filters as told_filters_of
 from protocol.bodies import SubscriptionData
-from protocol.errors import FilterSyntaxError
 from storage.filter.base import MessageFilter
 from storage.filter.expression import ExpressionFilter
 from storage.filter.retry import RetryFilter
@@ -18,6 +19,8 @@ from storage.filter.tag import TagFilter
 from storage.store_config import BloomFilterData, ConsumerFilter
 
 EXPRESSION = "a > 5"
+FILTERS = KeptFilters()
+make_filter = FILTERS.make
 REGISTERED = ConsumerFilter(
     "CG_SQL", "TopicTest", EXPRESSION, "SQL92", 1000, 2000, 1, BloomFilterData(112, [22, 91, 50])
 )
@@ -43,6 +46,10 @@ def by_expression(text: str = EXPRESSION, topic: str = "TopicTest", version: int
     return SubscriptionData(topic, text, expression_type="SQL92", sub_version=version)
 
 
+def told_filters(known: dict[str, GroupFilter], told: list[SubscriptionData]) -> dict[str, GroupFilter]:
+    return told_filters_of(known, told, FILTERS.make_all(expressions_of(told)))
+
+
 def subscriptions_on(store: Any, *, supports_retry: bool = False, **told: GroupFilter) -> Subscriptions:
     """The subscriptions of a store of whose groups each has told these filters."""
     return Subscriptions(store, lambda _group: told, supports_retry=supports_retry)
@@ -59,36 +66,6 @@ def test_tags_are_what_is_meant_unless_a_type_is_named(kind: str | None) -> None
     chosen = make_filter("A || B", kind)
     assert isinstance(chosen, TagFilter)
     assert chosen.matches_everything is False
-
-
-def test_the_filter_of_a_subscription_is_made_once() -> None:
-    assert make_filter("a > 1", "SQL92") is make_filter("a > 1", "SQL92")
-    assert make_filter("A", None) is make_filter("A", None)
-    assert make_filter("a > 1", "SQL92") is not make_filter("a > 1", None)
-
-
-def test_a_subscription_as_long_as_a_book_is_compiled_but_not_kept() -> None:
-    text = " OR ".join(f"a = {number}" for number in range(LONGEST_KEPT // 8))
-    chosen = make_filter(text, "SQL92")
-    assert chosen is not make_filter(text, "SQL92")
-    assert chosen.matches_commit_log({"a": "100"})
-
-
-@pytest.mark.parametrize(
-    ("text", "kind", "words"),
-    [
-        ("a >", "SQL92", "a >"),
-        (None, "SQL92", "the expression is empty"),
-        ("", "SQL92", "the expression is empty"),
-        ("a > 1", "sql92", "TAG or SQL92"),
-        ("x", "FOO", "TAG or SQL92"),
-        ("||", "TAG", "no tag"),
-    ],
-)
-def test_what_does_not_compile_is_an_error_that_says_where(text: str | None, kind: str, words: str) -> None:
-    with pytest.raises(FilterSyntaxError) as caught:
-        make_filter(text, kind)
-    assert words in str(caught.value)
 
 
 def test_a_registered_filter_brings_its_bits() -> None:

@@ -14,7 +14,14 @@ from protocol.codes import RequestCode
 
 WORKERS = 3
 STORES = ("broker-a", "broker-b")
-OF_WORKERS = {"build_info", "workers", "worker_up", "worker_starts_total", "worker_resident_memory_bytes"}
+OF_WORKERS = {
+    "build_info",
+    "workers",
+    "worker_up",
+    "worker_starts_total",
+    "worker_stuck_total",
+    "worker_resident_memory_bytes",
+}
 """What is no sum."""
 
 NANOSECONDS = {"pool_wait_seconds": rows.POOL_WAIT}
@@ -62,6 +69,8 @@ def expected(store: int) -> Iterator[tuple[str, dict[str, str], float]]:
     cost = [total_of(store, rows.SEARCH + at) + total_of(store, rows.POOL_SEARCH + at) for at in range(5)]
     yield from ((name, {}, value) for name, value in zip(OF_SEARCHES, cost[:3], strict=True))
     yield from (("damage_met", {"kind": kind}, value) for kind, value in zip(KINDS, cost[3:], strict=True))
+    for number, outcome in enumerate(("found", "lost")):
+        yield "queue_hole_messages", {"outcome": outcome}, total_of(store, rows.HOLE_MESSAGES + number)
     for code in (0, *RequestCode, 99_999):
         name = "UNREADABLE" if not code else getattr(code, "name", "OTHER")
         durations = places_of(code, 0)[1]
@@ -95,6 +104,7 @@ def test_the_cpu_is_that_of_all_workers_and_each_of_them_is_told_for_itself(figu
     for number in range(WORKERS):
         assert figure(figures, "worker_up", worker=str(number)) == 1
         assert figure(figures, "worker_starts_total", worker=str(number)) == 1
+        assert figure(figures, "worker_stuck_total", worker=str(number)) == value_at(number, 0, rows.STUCK)
         assert figure(figures, "worker_resident_memory_bytes", worker=str(number)) > 1_000_000
     assert figure(figures, "build_info") == 1
 

@@ -13,7 +13,7 @@ from protocol.codes import RequestCode, ResponseCode
 def test_places_do_not_overlap() -> None:
     single = [rows.HEARTBEAT, rows.STATE, rows.PROCESS, rows.STARTS, rows.CPU, rows.CONNECTIONS, rows.HELD_PULLS]
     single += [rows.POOL_WORK, rows.IN_FLIGHT_BYTES, rows.UNFINISHED_BYTES, rows.UNSENT_BYTES, rows.RECEIVED_BYTES]
-    single += [rows.NAME_SERVERS, rows.REGISTERED]
+    single += [rows.NAME_SERVERS, rows.REGISTERED, rows.HOLES]
     single += [rows.SENT_BYTES, rows.ACCEPTED, rows.DROPPED, rows.HELD_TOTAL, rows.LANE_REQUESTS, rows.POOL_WAIT]
     taken = single + [
         first + number
@@ -22,6 +22,7 @@ def test_places_do_not_overlap() -> None:
             (rows.POOL_SEARCH, len(rows.SEARCH_FIGURES)),
             (rows.WAITED, len(rows.REASONS)),
             (rows.SLOW, len(rows.REASONS)),
+            (rows.HOLE_MESSAGES, len(rows.HOLE_OUTCOMES)),
             (rows.TURNS, rows.DURATION_PLACES),
         )
         for number in range(count)

@@ -7,6 +7,7 @@ import pytest
 
 from asking import BROKER, Asker
 from broker.config import Endpoint, RegisterOptions
+from broker.processors.broker_admin import disk_ratio
 from heartbeats import consumer, heartbeat, subscription
 from store_writer import StoreWriter
 
@@ -107,7 +108,11 @@ def test_a_replica_says_that_it_is_one_and_under_which_id_name_servers_have_it(g
 
 @pytest.mark.parametrize(
     ("name", "key"),
-    [("TOPIC_PUT_NUMS", "TopicTest"), ("TOPIC_PUT_SIZE", "TopicTest"), ("GROUP_GET_NUMS", "TopicTest@CG_TAG")],
+    [
+        ("BROKER_PUT_NUMS", "DefaultCluster"),
+        ("BROKER_GET_NUMS", "DefaultCluster"),
+        ("GROUP_GET_NUMS", "TopicTest@CG_TAG"),
+    ],
 )
 def test_nothing_comes_and_goes_in_an_archive(name: str, key: str, g1: Asker) -> None:
     nothing = {"avgpt": 0.0, "sum": 0, "tps": 0.0}
@@ -118,11 +123,16 @@ def test_nothing_comes_and_goes_in_an_archive(name: str, key: str, g1: Asker) ->
 @pytest.mark.parametrize(
     ("name", "key"),
     [
+        ("TOPIC_PUT_NUMS", "TopicTest"),
+        ("TOPIC_PUT_SIZE", "TopicTest"),
         ("TOPIC_PUT_NUMS", "NoSuchTopic"),
         ("TOPIC_PUT_NUMS", "TopicTest@CG_TAG"),
         ("GROUP_GET_NUMS", "TopicTest@Nobody"),
         ("GROUP_GET_NUMS", "TopicTest"),
-        ("BROKER_PUT_NUMS", "DefaultCluster"),
+        ("GROUP_GET_NUMS", "NoSuchTopic@CG_TAG"),
+        ("BROKER_PUT_NUMS", "AnotherCluster"),
+        ("BROKER_PUT_NUMS", "broker-a"),
+        ("BROKER_NO_SUCH", "DefaultCluster"),
     ],
 )
 def test_statistics_that_nobody_keeps_are_refused_in_a_brokers_words(name: str, key: str, g1: Asker) -> None:
@@ -144,7 +154,70 @@ def test_what_a_group_commits_is_what_it_has_consumed_lately(g1_store: Path) -> 
     assert 0 < stats["statsMinute"]["tps"] <= 7
     assert asker.value(208, {"consumerGroup": "CG_TAG"})["consumeTps"] > 0
     assert asker.value(315, asked | {"statsName": "GROUP_GET_SIZE"})["statsDay"]["sum"] == 0
-    assert asker.value(315, {"statsName": "TOPIC_PUT_NUMS", "statsKey": "TopicTest"})["statsDay"]["sum"] == 0
+    for name, count in (("BROKER_GET_NUMS", 7), ("BROKER_PUT_NUMS", 0)):
+        assert asker.value(315, {"statsName": name, "statsKey": "DefaultCluster"})["statsDay"]["sum"] == count
+
+
+NUMBERS = [
+    "bootTimestamp",
+    "brokerVersion",
+    "commitLogDiskRatio",
+    "commitLogMaxOffset",
+    "commitLogMinOffset",
+    "consumeQueueDiskRatio",
+    "dispatchBehindBytes",
+    "dispatchMaxBuffer",
+    "earliestMessageTimeStamp",
+    "getMessageEntireTimeMax",
+    "msgGetTotalTodayMorning",
+    "msgGetTotalTodayNow",
+    "msgGetTotalYesterdayMorning",
+    "msgPutTotalTodayMorning",
+    "msgPutTotalTodayNow",
+    "msgPutTotalYesterdayMorning",
+    "pageCacheLockTimeMills",
+    "pullThreadPoolQueueCapacity",
+    "pullThreadPoolQueueHeadWaitTimeMills",
+    "pullThreadPoolQueueSize",
+    "putLatency99",
+    "putLatency999",
+    "putMessageAverageSize",
+    "putMessageEntireTimeMax",
+    "putMessageSizeTotal",
+    "putMessageTimesTotal",
+    "queryThreadPoolQueueCapacity",
+    "queryThreadPoolQueueHeadWaitTimeMills",
+    "queryThreadPoolQueueSize",
+    "remainTransientStoreBufferNumbs",
+    "sendThreadPoolQueueCapacity",
+    "sendThreadPoolQueueHeadWaitTimeMills",
+    "sendThreadPoolQueueSize",
+    "startAcceptSendRequestTimeStamp",
+]
+"""The figures that Prometheus' exporter for RocketMQ reads as numbers; where one is missing it shows none at all."""
+
+
+def test_the_exporter_finds_every_figure_that_it_reads(g1: Asker) -> None:
+    table = g1.value(28)["table"]
+    for name in NUMBERS:
+        assert float(table[name]) >= 0, name
+    assert (int(table["brokerVersion"]), table["brokerVersionDesc"]) == (515, "V5_5_1")
+    for name in ("putTps", "getMissTps", "getTransferedTps", "getTotalTps", "getFoundTps"):
+        assert len([float(word) for word in table[name].split()]) == 3
+    number, unit = table["remainHowManyDataToFlush"].split(" ")
+    assert (float(number), unit) == (0, "B")
+    for word in table["putMessageDistributeTime"].split():
+        assert int(word.partition("]:")[2]) == 0
+    total, free = (table["commitLogDirCapacity"].split(" ")[number] for number in (2, 6))
+    assert float(total) >= float(free) > 0
+
+
+@pytest.mark.parametrize(
+    ("used", "free", "ratio"),
+    [(0, 100, 0.0), (1, 999_999, 0.01), (19, 81, 0.19), (190_001, 809_999, 0.2), (100, 0, 1.0), (0, 0, 0.0)],
+)
+def test_the_disk_ratio_is_rounded_up_and_of_what_users_may_fill(used: int, free: int, ratio: float) -> None:
+    assert disk_ratio(used, free) == ratio
 
 
 def test_offsets_of_delay_levels_are_those_of_the_store(g1: Asker) -> None:

@@ -139,7 +139,7 @@ def test_a_live_group_may_commit_and_finds_its_offset_again(g1: Asker) -> None:
     assert offset_of(g1, "CG_TAG", "TopicTest", 2) == (0, "2"), "what it did not commit is as recorded"
 
 
-def test_an_offset_of_a_group_that_is_away_may_be_moved_as_tools_do_it(g1: Asker) -> None:
+def test_a_member_that_comes_for_it_moves_the_offset_of_a_group_that_is_away(g1: Asker) -> None:
     assert commit(g1, "CG_TAG", "TopicTest", 1, 9) == 0
     assert offset_of(g1, "CG_TAG", "TopicTest", 1) == (0, "9")
 
@@ -161,10 +161,23 @@ def test_what_a_consumer_tells_last_may_come_after_its_leave_taking(g1: Asker) -
     assert offset_of(g1, "G", "TopicTest", 1) == (0, "9")
 
 
-def test_an_offset_that_comes_without_waiting_for_an_answer_comes_from_a_consumer(g1: Asker) -> None:
+def test_an_offset_that_comes_before_the_first_heartbeat_is_held_until_then(g1: Asker) -> None:
+    """As Java clients commit after a restart of the server: every five seconds, and join with a heartbeat later."""
     fields = {"consumerGroup": "Restarted", "topic": "TopicTest", "queueId": "1", "commitOffset": "9"}
     g1.ask(15, fields, oneway=True)
+    assert offset_of(g1, "Restarted", "TopicTest", 1) == (0, "0")
+    g1.ask(34, body=heartbeat("c", consumer("Restarted")))
     assert offset_of(g1, "Restarted", "TopicTest", 1) == (0, "9")
+
+
+@pytest.mark.parametrize("oneway", [True, False])
+def test_nobody_moves_the_offset_of_a_group_that_he_did_not_join(g1: Asker, oneway: bool) -> None:
+    fields = {"consumerGroup": "CG_TAG", "topic": "TopicTest", "queueId": "1", "commitOffset": "9"}
+    g1.ask(34, body=heartbeat("c1", consumer("CG_TAG")))
+    stranger = FakeConnection()
+    assert g1.ask(15, fields, connection=stranger, oneway=oneway).code == (0 if oneway else 16)
+    g1.ask(34, body=heartbeat("c2", consumer("Another")), connection=stranger)
+    assert offset_of(g1, "CG_TAG", "TopicTest", 1) == (0, "2")
 
 
 def test_an_offset_of_a_group_without_members_is_refused_for_only_tools_commit_so(g1: Asker) -> None:
@@ -173,7 +186,8 @@ def test_an_offset_of_a_group_without_members_is_refused_for_only_tools_commit_s
     answer = g1.ask(15, fields)
     assert answer.code == 16
     assert answer.remark == (
-        "this broker is read-only: offsets are taken from groups with members here alone, and CG_CLONE has none"
+        "this broker is read-only: offsets of a group are taken from its members alone, and this client did not join "
+        "CG_CLONE here"
     )
     assert g1.ask(14, fields | {"setZeroIfNotFound": "false"}).code == 22
 

@@ -315,8 +315,10 @@ def test_an_offset_that_is_not_meant_is_not_remembered(flag: int, offset: int, g
     assert g1.service.offsets.committed("G", "TopicTest", 1) is None
 
 
-def test_a_consumer_that_sends_no_heartbeats_may_commit_with_a_pull(g1: Asker) -> None:
+def test_an_offset_with_a_pull_counts_once_the_consumer_has_joined_its_group(g1: Asker) -> None:
     pull(g1, "TopicTest", 1, 5, sysFlag=COMMIT | SUBSCRIPTION, commitOffset=4)
+    assert g1.service.offsets.committed("G", "TopicTest", 1) is None
+    g1.ask(34, body=heartbeat("c1", consumer("G", subscription("TopicTest", "*", 1))))
     assert g1.service.offsets.committed("G", "TopicTest", 1) == 4
 
 

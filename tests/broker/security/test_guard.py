@@ -18,9 +18,10 @@ from acl_file import (
     SECRETS,
     signed_fields,
     signed_request,
+    write_accounts,
 )
 from broker.config import Endpoint
-from broker.security.accounts import load_accounts, watched_accounts
+from broker.security.accounts import Permission, load_accounts, watched_accounts
 from broker.security.guard import Guard
 from broker_harness import connected, service_of, serving
 from protocol.codes import RequestCode, ResponseCode
@@ -46,9 +47,7 @@ class Peer:
 
 @pytest.fixture
 def acl(tmp_path: Path) -> Path:
-    path = tmp_path / "plain_acl.yml"
-    path.write_text(PLAIN_ACL)
-    return path
+    return write_accounts(tmp_path / "plain_acl.yml")
 
 
 @pytest.fixture
@@ -132,10 +131,10 @@ def test_accounts_change_with_their_file(guard: Guard, acl: Path, caplog: pytest
     frame = signed_request(12, QUERY, READER, READER_SECRET)
     assert is_admitted(guard, frame)
     with caplog.at_level(logging.INFO):
-        acl.write_text("accounts: [")
+        write_accounts(acl, "accounts: [\n", 50)
         guard._accounts.refresh()
         assert is_admitted(guard, frame)
-        acl.write_text(PLAIN_ACL.replace(READER_SECRET, "another-secret"))
+        write_accounts(acl, PLAIN_ACL.replace(READER_SECRET, "another-secret"), 40)
         guard._accounts.refresh()
     assert not is_admitted(guard, frame)
     assert [record.levelname for record in caplog.records] == ["ERROR", "INFO"]
@@ -154,7 +153,7 @@ def test_no_secret_is_in_a_repr_or_an_error(acl: Path, guard: Guard) -> None:
         with pytest.raises(ConfigError) as caught:
             load_accounts(acl)
         texts.append(str(caught.value))
-    acl.write_text(f"accounts:\n  - secretKey: {READER_SECRET}\n  : {{")
+    acl.write_text(f"accounts:\n  - secretKey: {READER_SECRET}\n  : {{\n")
     with pytest.raises(ConfigError) as caught:
         load_accounts(acl)
     texts.append(str(caught.value))
@@ -177,15 +176,93 @@ def test_no_secret_is_in_a_repr_or_an_error(acl: Path, guard: Guard) -> None:
     ],
 )
 def test_a_file_that_is_wrong_is_refused_by_name(acl: Path, content: str, says: str) -> None:
-    acl.write_text(content)
+    acl.write_text(content + "\n")
     with pytest.raises(ConfigError) as caught:
         load_accounts(acl)
     assert says in str(caught.value)
     assert str(acl) in str(caught.value)
 
 
+ADMINISTRATOR = f"""accounts:
+  - accessKey: {ADMIN}
+    secretKey: {ADMIN_SECRET}
+    admin: true
+    topicPerms:
+      - TopicTest=SUB
+    groupPerms:
+      - readers=SUB
+"""
+"""One who may read one topic: what is cut off behind `admin: true` was everything to a broker 4.x."""
+
+
+def rights_of(path: Path) -> set[tuple[str, str]]:
+    """Each right that a file gives to one of some topics and groups, and to do what administrators do.
+
+    Not of what a DENY takes out of a default: a file that was cut in front of it, at the end of a line, and left alone
+    cannot be told from a whole one (docs/port.md).
+    """
+    resources = ("TopicTest", "both", "mine", "unheard", "%RETRY%readers", "%RETRY%oldReaders", "%RETRY%others")
+    return {
+        (key, what)
+        for key, account in load_accounts(path).by_access_key.items()
+        for what in (
+            *(f"{right.name} {name}" for name in resources for right in Permission if account.permits(name, right)),
+            *["admin"] * account.is_admin,
+            *["everything"] * account.is_unbounded,
+        )
+    }
+
+
+@pytest.mark.parametrize("text", [ADMINISTRATOR, PLAIN_ACL])
+def test_no_cut_of_a_file_gives_a_right_that_the_whole_lacks(acl: Path, text: str) -> None:
+    acl.write_text(text)
+    whole, taken = rights_of(acl), 0
+    assert whole
+    for length in range(len(text)):
+        acl.write_text(text[:length])
+        try:
+            rights = rights_of(acl)
+        except ConfigError:
+            continue
+        taken += 1
+        assert rights <= whole, text[:length]
+    assert taken, "every cut was refused, which shows nothing of lists that were cut off"
+
+
+def test_a_file_that_ends_within_a_line_is_refused(acl: Path) -> None:
+    acl.write_text(PLAIN_ACL.removesuffix("\n"))
+    with pytest.raises(ConfigError, match="does not end in a newline"):
+        load_accounts(acl)
+
+
+@pytest.mark.parametrize("text", [ADMINISTRATOR, PLAIN_ACL])
+def test_a_file_is_not_taken_while_it_is_written(acl: Path, text: str, caplog: pytest.LogCaptureFixture) -> None:
+    write_accounts(acl, f"accounts:\n  - accessKey: {READER}\n    secretKey: {READER_SECRET}\n")
+    accounts = watched_accounts(acl)
+    before = accounts.current
+    for length in range(len(text)):
+        acl.write_text(text[:length])
+        accounts.refresh()
+        assert accounts.current is before
+    assert not caplog.records
+    write_accounts(acl, text)
+    accounts.refresh()
+    assert ADMIN in accounts.current.by_access_key
+
+
+def test_an_administrator_has_the_rights_that_are_written_and_is_reported_without_any(
+    acl: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    acl.write_text(f"accounts:\n  - {{accessKey: {ADMIN}, secretKey: {ADMIN_SECRET}, admin: true}}\n")
+    account = load_accounts(acl).by_access_key[ADMIN]
+    assert not account.is_unbounded
+    assert not account.permits("TopicTest", Permission.SUB)
+    assert f"administrator {ADMIN} has a right to no topic and no group" in caplog.text
+    assert ADMIN_SECRET not in caplog.text
+
+
 def test_a_key_of_digits_needs_no_quotes(acl: Path) -> None:
-    acl.write_text("accounts: [{accessKey: digits-key, secretKey: 12345678}]")
+    acl.write_text("accounts: [{accessKey: digits-key, secretKey: 12345678}]\n")
     assert load_accounts(acl).by_access_key["digits-key"].secret_key == b"12345678"
 
 

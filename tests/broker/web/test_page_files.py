@@ -56,7 +56,9 @@ def test_a_foreign_host_gets_no_page(origin: str) -> None:
     status, _, content = get(origin + "/", Host="evil.example")
     assert status == 403
     assert b"--http-host" in content
-    # Figures and health are for machines, which ask by any name.
+    status, _, content = get(origin + "/metrics", Host="evil.example")
+    assert (status, b"--http-host" in content) == (403, True)
+    # Health is for probes, which ask by any name.
     assert get(origin + "/healthz", Host="evil.example")[0] == 200
 
 

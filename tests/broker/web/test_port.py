@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import socket
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 
@@ -14,7 +15,7 @@ from broker.metrics import metrics_rows as rows
 from broker.metrics.metrics_rows import MetricsRows
 from broker.web import port as port_module
 from broker.web import site as site_module
-from broker.web.port import WebPort
+from broker.web.port import CONNECTIONS, HEADER_BYTES, BoundedProtocol, WebPort
 from broker.web.site import Site
 from broker_harness import DEADLINE_SECONDS, LOOPBACK, until
 
@@ -63,7 +64,8 @@ class Web:
 
     async def get(self, path: str, method: str = "GET", headers: str = "") -> tuple[int, str, bytes]:
         """Status, headers and body of an answer."""
-        request = f"{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}\r\n".encode()
+        host = "" if "Host:" in headers else "Host: 127.0.0.1\r\n"
+        request = f"{method} {path} HTTP/1.1\r\n{host}Connection: close\r\n{headers}\r\n".encode()
         head, _, body = (await self.ask(request)).partition(b"\r\n\r\n")
         return int(head.split()[1]), head.decode().lower(), body
 
@@ -178,7 +180,7 @@ async def _slow_reader(web: Web) -> None:
     """Who does not read his answer is cut off."""
     web.page.body = bytes(64 << 20)
     _, writer = await asyncio.open_connection(*web.address, limit=1024)
-    writer.write(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
+    writer.write(b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
     await until(lambda: bool(web.port._server.server_state.connections))
     await until(lambda: not web.port._server.server_state.connections)
     writer.transport.abort()
@@ -194,16 +196,105 @@ async def test_a_client_that_takes_its_time_is_closed(
         await until(lambda: not web.port._server.server_state.connections)
 
 
-async def test_connections_beyond_so_many_are_closed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_connections_beyond_so_many_that_are_being_answered_are_closed_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(port_module, "CONNECTIONS", 3)
     async with serving_web() as web:
-        opened = [await asyncio.open_connection(*web.address) for _ in range(3)]
-        await until(lambda: len(web.port._server.server_state.connections) == 3)
+        web.page.release.clear()
+        answers = [asyncio.ensure_future(web.get("/metrics")) for _ in range(3)]
+        await until(lambda: len(_at_work(web)) == 3)
         assert await web.ask(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n") == b""
-        for _, writer in opened:
-            writer.close()
+        web.page.release.set()
+        assert [(await answer)[0] for answer in answers] == [200] * 3
         await until(lambda: not web.port._server.server_state.connections)
         assert (await web.get("/healthz"))[0] == 200
+
+
+def _at_work(web: Web) -> list[BoundedProtocol]:
+    connections = web.port._server.server_state.connections
+    return [each for each in connections if isinstance(each, BoundedProtocol) and not each.waits_for_client]
+
+
+@pytest.mark.parametrize(
+    "beginning", [b"", b"G", b"GET /metrics HTTP/1.1\r\nHost: x\r\n"], ids=["none", "byte", "half"]
+)
+async def test_a_port_full_of_requests_that_do_not_end_answers_each_probe(beginning: bytes) -> None:
+    """The oldest goes, one for each that comes; a connection that is being answered stays."""
+    async with serving_web() as web, contextlib.AsyncExitStack() as stack:
+        connections = web.port._server.server_state.connections
+        web.page.release.clear()
+        answer = asyncio.ensure_future(web.get("/metrics"))
+        await until(lambda: len(_at_work(web)) == 1)
+        readers = []
+        for number in range(CONNECTIONS + 10):
+            reader, writer = await asyncio.open_connection(*web.address)
+            stack.callback(writer.close)
+            writer.write(beginning)
+            readers.append(reader)
+            await until(lambda: len(connections) == min(number + 2, CONNECTIONS))  # noqa: B023 - called at once
+            if number % 10 == 9:
+                assert (await web.get("/healthz"))[0] == 200
+
+        def closed() -> list[bool]:
+            return [reader.at_eof() or reader.exception() is not None for reader in readers]
+
+        await until(lambda: sum(closed()) == len(readers) - CONNECTIONS + 1)
+        assert closed() == sorted(closed(), reverse=True)
+        web.page.release.set()
+        assert (await answer)[0] == 200
+
+
+async def test_clients_that_do_not_read_their_answers_keep_no_probe_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(port_module, "CONNECTIONS", 3)
+    async with serving_web() as web, contextlib.AsyncExitStack() as stack:
+        web.page.body = bytes(64 << 20)
+        opened = [await asyncio.open_connection(*web.address, limit=1024) for _ in range(3)]
+        for _, writer in opened:
+            stack.callback(writer.transport.abort)
+            writer.write(b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        connections = web.port._server.server_state.connections
+        await until(lambda: len(connections) == 3 and all(each.flow.write_paused for each in connections))
+        assert (await web.get("/healthz"))[0] == 200
+
+
+@pytest.mark.parametrize("in_pieces", [False, True])
+@pytest.mark.parametrize(("size", "status"), [(HEADER_BYTES, 200), (HEADER_BYTES + 1, 400), (HEADER_BYTES * 3, 400)])
+@pytest.mark.parametrize("where", ["header", "headers", "target"])
+async def test_headers_over_the_limit_are_answered_400_however_they_come(
+    where: str, size: int, status: int, in_pieces: bool
+) -> None:
+    start, end = b"GET /healthz?", b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+    rest = size - len(start) - len(end) - 2
+    request = {
+        "target": start + b"a" * rest + end + b"\r\n",
+        "header": start + end + b"X: " + b"a" * (rest - 5) + b"\r\n\r\n",
+        "headers": start + end + b"X: 1\r\n" * (rest // 6 - 1) + b"X: 1" + b"1" * (rest % 6) + b"\r\n\r\n",
+    }[where]
+    assert len(request) == size
+    async with serving_web() as web:
+        reader, writer = await asyncio.open_connection(*web.address)
+        for piece in (request[:5_000], request[5_000:]) if in_pieces else (request,):
+            writer.write(piece)
+            await writer.drain()
+            await asyncio.sleep(0.01 if in_pieces else 0)
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            line = await reader.readline()
+        assert int(line.split()[1]) == status
+        writer.close()
+
+
+async def test_figures_are_told_under_names_that_are_ours_and_health_under_any() -> None:
+    async with serving_web() as web:
+        hosts = {"127.0.0.1": 200, "10.1.2.3:9180": 200, "[::1]:9180": 200, "localhost": 200, socket.gethostname(): 200}
+        for host, status in {**hosts, "evil.example": 403, "127.0.0.1.evil.example:9180": 403, "": 403}.items():
+            rendered = web.page.rendered
+            told, _, body = await web.get("/metrics", headers=f"Host: {host}\r\n")
+            assert told == status
+            assert (web.page.rendered > rendered) == (status == 200)
+            assert (b"name it with --http-host, or ask by IP address" in body) == (status == 403)
+            for path in ("/healthz", "/readyz"):
+                assert (await web.get(path, headers=f"Host: {host}\r\n"))[0] == (200 if path == "/healthz" else 503)
 
 
 async def test_one_connection_may_ask_again_and_again() -> None:

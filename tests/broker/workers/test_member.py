@@ -1,8 +1,23 @@
 """What a worker besides worker 0 knows of groups."""
 
-from broker.workers.member import CopiedRegistry
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from asking import FakeConnection
+from broker import long_work
+from broker.dispatcher import Request
+from broker.limits import Limits
+from broker.workers.link import Kind, Link
+from broker.workers.member import CopiedRegistry, Member
+from broker_harness import service_of, until
 from heartbeats import subscription
 from protocol.bodies import SubscriptionData, decode_json, encode_json
+from protocol.command import Command
+from protocol.headers import EmptyRequestHeader
+from storage.message_store import MessageStore
+from storage.residency import allow_waiting, forbid_waiting
 
 
 def told(*subscriptions: dict[str, object]) -> bytes:
@@ -35,3 +50,69 @@ def test_whoever_remembers_what_a_group_chooses_by_can_tell_when_to_forget() -> 
     before = registry.changes
     registry.drop("G")
     assert (registry.has_consumers, registry.changes > before) == (False, True)
+
+
+def group(name: str, *subscriptions: dict[str, object]) -> list[object]:
+    return [Kind.GROUP, name, "CONSUME_PASSIVELY", "CLUSTERING", "CONSUME_FROM_LAST_OFFSET", told(*subscriptions)]
+
+
+@pytest.mark.asyncio
+async def test_groups_that_take_long_to_read_are_read_on_a_thread_and_all_are_known_in_order(g1_store: Path) -> None:
+    service = service_of(MessageStore.open(g1_store), clients=CopiedRegistry())
+    clients = service.clients
+    assert isinstance(clients, CopiedRegistry)
+    member = Member(service, b"")
+    link = Link(lambda _link, _message: None, lambda _link: None)
+    long = [subscription(f"T{number}", f"a > {number} AND b > 1 AND c > 2", kind="SQL92") for number in range(60)]
+    assert len(told(*long)) < long_work.UNITS_A_TURN * long_work.BYTES_A_UNIT
+    forbid_waiting()
+    try:
+        member._take(link, group("G", *long))
+        assert clients.consumer_group("G") is None, "not on the event loop"
+        member._take(link, group("H", subscription("T")))
+        member._take(link, [Kind.GONE, "G"])
+        member._take(link, group("I", *long))
+        member._take(link, group("I", subscription("T", "A", 2)))
+        await until(lambda: not member._told)
+    finally:
+        allow_waiting()
+        member.stop()
+    assert clients.consumer_group("G") is None
+    assert clients.consumer_group("H") is not None
+    known = clients.consumer_group("I")
+    assert known is not None
+    assert list(known.subscriptions) == ["T"]
+    assert known.subscriptions["T"].sub_string == "A"
+
+
+class Client(FakeConnection):
+    """A connection that is a key of tables, as real ones are."""
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+
+@pytest.mark.asyncio
+async def test_heartbeats_are_kept_for_a_new_worker_0_as_far_as_there_is_room(g1_store: Path) -> None:
+    service = service_of(MessageStore.open(g1_store), limits=Limits(registry_bytes=1 << 20))
+    member = Member(service, b"")
+    member._loop = asyncio.get_running_loop()
+    connections = [Client() for _ in range(4)]
+    waiting = []
+
+    def send(connection: FakeConnection, size: int) -> None:
+        command = Command(code=34, body=b" " * size)
+        waiting.append(member.forward(EmptyRequestHeader(), Request(command, connection)))
+
+    for connection in connections:
+        send(connection, 200_000)
+    assert len(member._heartbeats) == 2
+    send(connections[0], 10)
+    send(connections[3], 200_000)
+    assert len(member._heartbeats) == 3
+    for connection in connections:
+        member.connection_lost(connection)
+    assert (len(member._heartbeats), service.budget.used) == (0, 0)
+    for future in waiting:
+        assert isinstance(future, asyncio.Future)
+        future.cancel()

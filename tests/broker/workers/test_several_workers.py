@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import struct
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -81,6 +82,15 @@ async def join(client: RawClient, name: str) -> None:
     assert (await client.ask(34, {}, body=body)).code == 0
 
 
+async def refuse(client: RawClient) -> None:
+    """Send a heartbeat that Java cannot read; what is wrong with it is worker 0's business at no worker."""
+    header, body = b'{"code":34,"language":%d,"opaque":77,"extFields":{}}' % 2**70, heartbeat("odd", consumer(GROUP))
+    client.writer.write(struct.pack(">ii", 4 + len(header) + len(body), len(header)) + header + body)
+    answer = await client.answer()
+    assert (answer.code, answer.opaque) == (ResponseCode.SYSTEM_ERROR, 77)
+    assert "$.language" in (answer.remark or "")
+
+
 async def members(client: RawClient) -> list[str]:
     answer = await client.ask(38, {"consumerGroup": GROUP})
     return list(json.loads(bytes(answer.body))["consumerIdList"]) if answer.code == 0 else []
@@ -90,6 +100,7 @@ async def test_all_workers_know_all_members_and_what_they_subscribe_to(server: S
     async with clients_of(server) as clients:
         names = sorted(f"client-{number}" for number in range(len(clients)))
         for client, name in zip(clients, names, strict=True):
+            await refuse(client)
             await join(client, name)
         for client in clients:
             assert await members(client) == names
@@ -120,7 +131,12 @@ async def test_offsets_and_locks_are_the_same_everywhere(server: Serving) -> Non
     queue = {"topic": "TopicTest", "queueId": "1"}
     mq_set = [{"brokerName": "broker-a", "queueId": 1, "topic": "TopicTest"}]
     async with clients_of(server) as clients:
-        await join(clients[0], "puller")
+        strangers_pull = PULL | {"sysFlag": "5", "subscription": "*", "commitOffset": "9", "queueId": "2"}
+        for client in clients[1:]:  # of which not all are at the worker that keeps the offsets
+            assert (await client.ask(15, {"consumerGroup": GROUP, "commitOffset": "9", **queue})).code == 16
+            assert (await client.ask(11, strangers_pull | {"consumerGroup": "Foreign"})).code == 0
+        for number, client in enumerate(clients):
+            await join(client, f"puller-{number}")
         for offset, client in enumerate(clients, 1):
             fields = {"consumerGroup": GROUP, "commitOffset": str(offset), **queue}
             assert (await client.ask(15, fields)).code == 0
@@ -132,6 +148,8 @@ async def test_offsets_and_locks_are_the_same_everywhere(server: Serving) -> Non
             await client.ask(11, PULL | {"sysFlag": "1", "commitOffset": "7", "queueId": "2"})
         answer = await clients[0].ask(14, {"consumerGroup": GROUP, "topic": "TopicTest", "queueId": "2"})
         assert ext_fields_of(answer)["offset"] == "7"
+        foreign = {"consumerGroup": "Foreign", "topic": "TopicTest", "queueId": "2", "setZeroIfNotFound": "false"}
+        assert (await clients[0].ask(14, foreign)).code == ResponseCode.QUERY_NOT_FOUND
         granted = []
         for number, client in enumerate(clients):
             body = json.dumps({"consumerGroup": GROUP, "clientId": f"c{number}", "mqSet": mq_set}).encode()

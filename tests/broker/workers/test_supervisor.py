@@ -18,6 +18,8 @@ from process import ROOT
 DEADLINE_SECONDS = 60.0
 PROGRAM = """
 import logging, os, sys, time, signal
+from broker.metrics.metrics_rows import STUCK, MetricsRows
+from broker.workers.loop_watch import LoopWatch
 from broker.workers.supervisor import Supervisor
 logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(message)s")
 def work(number, announce):
@@ -26,19 +28,27 @@ def work(number, announce):
     announce()
     {after}
     while True:
+        rows.beat(number)
         time.sleep(0.05)  # a signal between the check for signals and a longer sleep would wait for its end
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-sys.exit(Supervisor(work, {count}, lambda: print("announced", flush=True), 1.0).run())
+rows = MetricsRows({count})
+watch = LoopWatch(rows, {limit}) if {limit} else None
+sys.exit(Supervisor(work, {count}, lambda: print("announced", flush=True), 1.0, watch).run())
 """
 
 
 class Running:
     """A supervisor in a process of its own, and what it and its workers print."""
 
-    def __init__(self, count: int = 1, before: str = "pass", after: str = "pass") -> None:
-        code = PROGRAM.format(count=count, before=before, after=after)
+    def __init__(self, count: int = 1, before: str = "pass", after: str = "pass", limit: float = 0) -> None:
+        code = PROGRAM.format(count=count, before=before, after=after, limit=limit)
         self.process = subprocess.Popen(
-            [sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [sys.executable, "-c", code],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
         )
         self._killer = threading.Timer(DEADLINE_SECONDS, self.process.kill)
         self._killer.start()
@@ -163,6 +173,63 @@ def test_a_worker_that_does_not_stop_is_killed(start: Callable[..., Running]) ->
     assert code == signal.SIGKILL
     assert "killed" in errors
     assert not Path(f"/proc/{pid}").exists()
+
+
+LIMIT_SECONDS = 1.5
+"""How long a loop may stand still here; long beside the twentieth of a second in which it turns."""
+
+
+def test_a_worker_that_was_stopped_is_killed_and_replaced(start: Callable[..., Running]) -> None:
+    running = start(2, limit=LIMIT_SECONDS)
+    pids = running.workers(2)
+    assert running.line() == ["announced"]
+    os.kill(pids[1], signal.SIGSTOP)
+    assert list(running.workers()) == [1]
+    assert not _is_alive(pids[1])
+    running.process.terminate()
+    code, errors = running.end()
+    assert code == 0
+    killed = f"worker 1 (process {pids[1]}) is killed: its event loop has stood still for 1.5 s (--worker-timeout)"
+    assert errors.splitlines() == [killed, "worker 1 was ended by SIGKILL; a new one takes its place"]
+
+
+def test_a_worker_that_computes_without_end_is_replaced_even_if_it_heeds_no_signal(
+    start: Callable[..., Running],
+) -> None:
+    running = start(
+        1,
+        before="signal.signal(signal.SIGTERM, signal.SIG_IGN)",
+        after="while not rows.column(STUCK)[0]: pass",
+        limit=LIMIT_SECONDS,
+    )
+    pid = running.workers()[0]
+    assert running.line() == ["announced"]
+    assert running.workers()[0] != pid
+    running.process.kill()
+    assert "its event loop has stood still" in running.end()[1]
+
+
+def test_a_worker_that_takes_long_to_start_is_none_whose_loop_stands_still(start: Callable[..., Running]) -> None:
+    running = start(1, before=f"time.sleep({LIMIT_SECONDS * 1.5})", limit=LIMIT_SECONDS)
+    running.workers()
+    assert running.line() == ["announced"]
+    running.process.terminate()
+    assert running.end() == (0, "")
+
+
+def test_nobody_is_killed_when_all_processes_were_stopped_for_a_while(start: Callable[..., Running]) -> None:
+    running = start(2, limit=LIMIT_SECONDS)
+    pids = running.workers(2)
+    assert running.line() == ["announced"]
+    os.killpg(running.process.pid, signal.SIGSTOP)
+    time.sleep(LIMIT_SECONDS + 0.5)  # what is tried is that time goes by
+    os.killpg(running.process.pid, signal.SIGCONT)
+    os.kill(pids[1], signal.SIGKILL)
+    # The supervisor has looked around since.
+    assert list(running.workers()) == [1]
+    running.process.terminate()
+    code, errors = running.end()
+    assert (code, errors) == (0, "worker 1 was ended by SIGKILL; a new one takes its place\n")
 
 
 def test_workers_do_not_outlive_a_supervisor_that_is_killed(start: Callable[..., Running]) -> None:

@@ -30,6 +30,16 @@ RETRY_FILTERS = [
 ]
 """Filters with which retry topics are pulled."""
 
+WAITING_TOPICS = (
+    "SCHEDULE_TOPIC_XXXX",
+    "rmq_sys_wheel_timer",
+    "RMQ_SYS_TRANS_HALF_TOPIC",
+    "TRANS_CHECK_MAX_TIME_TOPIC",
+)
+"""Where messages wait: brokers from 5.5.1 on know each by its own topic alone, REAL_TOPIC."""
+NAMES_OF_TOPICS = ("REAL_TOPIC", "RETRY_TOPIC", "DLQ_ORIGIN_TOPIC")
+"""Properties whose values are topics."""
+
 Question = tuple[int, int, dict[str, str]]
 """Port, request code, header fields."""
 
@@ -92,6 +102,26 @@ def ask_for_retries(asker: Asker, records: Iterable[Record]) -> None:
             _pull_all(asker, topic, queue_id, kind, expression, ONE_MESSAGE)
 
 
+def ask_by_topics(asker: Asker, records: Iterable[Record]) -> None:
+    """Views of the first record of every topic, with each topic that a client might name for it, and with none."""
+    first: dict[str, Record] = {}
+    for record in records:
+        first.setdefault(record.topic, record)
+    for record in first.values():
+        view = {"offset": str(record.physical_offset)}
+        asker.ask((BROKER_PORT, 33, view))
+        for topic in _topics_to_name(record):
+            asker.ask((BROKER_PORT, 33, view | {"topic": topic}))
+
+
+def _topics_to_name(record: Record) -> list[str]:
+    """The topic of a record, all others that it mentions, and such as have nothing to do with it."""
+    mentioned = [record.properties[name] for name in NAMES_OF_TOPICS if name in record.properties]
+    light = record.properties.get("INNER_MULTI_DISPATCH", "").split(",")
+    strange = ["NoSuchTopic", "BatchCqTopic", "%LMQ%none", record.topic.lower(), f"{record.topic} ", " "]
+    return list(dict.fromkeys([record.topic, *mentioned, *light, *strange]))
+
+
 def _wait_for_routes(asker: Asker, topics: set[str]) -> None:
     """The broker tells the name server late about topics that it made itself; until then lists and routes lack them."""
     deadline = time.monotonic() + ROUTE_SECONDS
@@ -124,7 +154,8 @@ def _queues(records: list[Record]) -> Iterator[Question]:
 
 def _views(records: list[Record]) -> Iterator[Question]:
     for record in records:
-        yield BROKER_PORT, 33, {"offset": str(record.physical_offset), "topic": record.topic}
+        topic = record.properties["REAL_TOPIC"] if record.topic in WAITING_TOPICS else record.topic
+        yield BROKER_PORT, 33, {"offset": str(record.physical_offset), "topic": topic}
     yield BROKER_PORT, 33, {"offset": "16777215", "topic": "HostsTopic"}
 
 

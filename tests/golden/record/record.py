@@ -20,11 +20,12 @@ from golden.record.questions import (  # noqa: E402
     BROKER_PORT,
     NAME_SERVER_PORT,
     Asker,
+    ask_by_topics,
     ask_everything,
     ask_for_retries,
 )
 from golden.record.records import Record, walk  # noqa: E402
-from interop.jars import jars, tool  # noqa: E402
+from interop.jars import NEWEST_BROKER_VERSION, SERVER_VERSION, jars, tool  # noqa: E402
 from interop.official_broker import OfficialProcess, official_broker, official_name_server  # noqa: E402
 from interop.proxy import recording_proxy  # noqa: E402
 
@@ -50,28 +51,35 @@ SMALL_FILES = {
 class Stage:
     """One run of the broker: where it listens, the host that its records name, what is sent meanwhile.
 
-    Then it is asked, and its answers go to the file ``frames``, if there is one. ``properties`` are those of this run.
+    Then it is asked, and its answers go to the file ``frames``, if there is one; those to views by all kinds of topics
+    to ``views``. ``properties`` are those of this run.
     """
 
     scenario: tuple[str, ...]
     bound: str = "127.0.0.1"
     advertised: str = "127.0.0.1"
     frames: str | None = None
+    views: str | None = None
     properties: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Recording:
-    """One store: the broker's properties beside `SMALL_FILES`, the runs, the commit log folders, what is asked."""
+    """One store: the broker's properties beside `SMALL_FILES`, the runs, the commit log folders, what is asked.
+
+    ``version`` is that of the broker; name server and clients are always of `SERVER_VERSION`.
+    """
 
     name: str
     stages: tuple[Stage, ...]
     properties: Mapping[str, str] = field(default_factory=dict)
     commit_logs: tuple[str, ...] = ("commitlog",)
     ask: Callable[[Asker, Iterable[Record]], None] = ask_everything
+    version: str = SERVER_VERSION
 
 
 FRAMES = "frames.jsonl.xz"
+VIEWS = "views.jsonl.xz"
 RECORDINGS = (
     Recording(
         "g2-hosts",
@@ -86,6 +94,12 @@ RECORDINGS = (
         "g2-queues",
         (Stage(("queues",), frames=FRAMES),),
         {"enableLmq": "true", "enableMultiDispatch": "true"},
+    ),
+    Recording(
+        "g2-queues-5.5.1",
+        (Stage(("queues",), frames=FRAMES, views=VIEWS),),
+        {"enableLmq": "true", "enableMultiDispatch": "true"},
+        version=NEWEST_BROKER_VERSION,
     ),
     Recording(
         "g2-ext",
@@ -141,17 +155,24 @@ def _run(recording: Recording, stage: Stage, name_server: OfficialProcess, work:
     with ExitStack() as stack:
         broker = stack.enter_context(
             official_broker(
-                store, work, properties=properties, name_server=name_server, host=stage.bound, port=BROKER_PORT
+                store,
+                work,
+                properties=properties,
+                name_server=name_server,
+                host=stage.bound,
+                port=BROKER_PORT,
+                version=recording.version,
             )
         )
         if stage.advertised != stage.bound:
             stack.enter_context(recording_proxy(broker.address, (stage.advertised, BROKER_PORT)))
         _produce(name_server.text_address, output, stage.scenario, work)
-        if stage.frames is not None:
-            asker = Asker({NAME_SERVER_PORT: name_server.address[0], BROKER_PORT: stage.bound})
-            recording.ask(asker, walk(folders))
-            asker.close()
-            asker.save(output / stage.frames)
+        for file, ask in ((stage.frames, recording.ask), (stage.views, ask_by_topics)):
+            if file is not None:
+                asker = Asker({NAME_SERVER_PORT: name_server.address[0], BROKER_PORT: stage.bound})
+                ask(asker, walk(folders))
+                asker.close()
+                asker.save(output / file)
         broker.stop()
 
 

@@ -14,9 +14,11 @@ from golden.record.records import Record, host_text, walk
 from golden_store import GOLDEN, unpack
 
 G2 = GOLDEN / "g2"
-NAMES = ("g2-hosts", "g2-queues", "g2-ext")
+NAMES = ("g2-hosts", "g2-queues", "g2-queues-5.5.1", "g2-ext")
 """Stores of which every record was viewed."""
 STORES = (*NAMES, "g2-filters")
+QUEUES = ("g2-queues", "g2-queues-5.5.1")
+"""One scenario, of brokers of both versions."""
 MESSAGE_V2 = 0xDAA320AB
 IS_INNER_BATCH = 0xC0
 MOST_BYTES = 1_500_000
@@ -78,7 +80,7 @@ def test_hosts_are_of_both_families_in_three_of_the_four_ways(stores: Stores) ->
     assert ways == {("::1", "::1"), ("::1", "127.0.0.1"), ("127.0.0.1", "::1")}
 
 
-@pytest.mark.parametrize("name", ["g2-hosts", "g2-queues"])
+@pytest.mark.parametrize("name", ["g2-hosts", *QUEUES])
 def test_topics_longer_than_127_bytes_are_in_v2_records_and_no_others(stores: Stores, name: str) -> None:
     root, records = stores[name]
     size = (next((root / "commitlog").iterdir())).stat().st_size
@@ -88,8 +90,9 @@ def test_topics_longer_than_127_bytes_are_in_v2_records_and_no_others(stores: St
     assert all(is_v2 == (length > 127) for length, is_v2 in lengths.items())
 
 
-def test_inner_batches_light_queues_and_timers_are_there(stores: Stores) -> None:
-    root, records = stores["g2-queues"]
+@pytest.mark.parametrize("name", QUEUES)
+def test_inner_batches_light_queues_and_timers_are_there(stores: Stores, name: str) -> None:
+    root, records = stores[name]
     batches = [one for one in records if one.sys_flag & IS_INNER_BATCH == IS_INNER_BATCH]
     assert [int(one.properties["INNER_NUM"]) for one in batches] == [3, 1, 5, 10, 2, 4]
     assert sorted(path.name for path in (root / "batchconsumequeue" / "BatchCqTopic").iterdir()) == ["0", "1"]
@@ -98,6 +101,37 @@ def test_inner_batches_light_queues_and_timers_are_there(stores: Stores) -> None
     assert all((root / "consumequeue" / name / "0").is_dir() for name in light)
     assert len([one for one in records if one.topic == "rmq_sys_wheel_timer"]) >= 7
     assert len([one for one in records if one.topic == "TimerTopic"]) == 5
+
+
+def test_a_broker_5_5_1_writes_light_queues_as_one_of_5_5_0_does(stores: Stores) -> None:
+    """The same properties in the same order, and the same offsets in the light queues."""
+    told = ("INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET", "WAIT", "TAGS", "KEYS")
+    written = [
+        [
+            (list(one.properties), [one.properties[name] for name in told])
+            for one in stores[store][1]
+            if one.topic == "LightParent" and "INNER_MULTI_DISPATCH" in one.properties
+        ]
+        for store in QUEUES
+    ]
+    assert written[0] == written[1]
+    assert len(written[0]) == 12
+
+
+def test_a_broker_5_5_1_shows_a_record_to_who_names_its_topic_or_none(stores: Stores) -> None:
+    records = {one.physical_offset: one for one in stores["g2-queues-5.5.1"][1]}
+    seen = set()
+    for asked, answer, _ in frames("g2-queues-5.5.1", "views.jsonl.xz"):
+        record, topic = records[int(asked["extFields"]["offset"])], asked["extFields"].get("topic", "")
+        waits = record.topic in ("SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer")
+        names = [record.properties["REAL_TOPIC"] if waits else record.topic]
+        if record.topic == "LightParent":
+            names += record.properties.get("INNER_MULTI_DISPATCH", "").split(",")
+        is_shown = not topic.strip() or topic in names
+        assert answer["code"] == (0 if is_shown else 16), (record.topic, topic)
+        assert is_shown or answer["remark"] == "The topic does not match the message"
+        seen.add((record.topic, is_shown))
+    assert seen == {(one.topic, is_shown) for one in records.values() for is_shown in (True, False)}
 
 
 def test_extensions_have_bitmaps_and_two_folders_have_segments(stores: Stores) -> None:

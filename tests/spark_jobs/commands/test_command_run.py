@@ -1,15 +1,19 @@
 """How a command ends that was told to stop, and where its progress goes."""
 
+import errno
 import os
 import signal
 from collections.abc import Iterator
+from typing import NoReturn
 
 import pytest
 
 from bulk_jobs import StandIn, stand_in
+from protocol.errors import RocketLensError, StoreError
 from spark_jobs.commands import command_run
 from spark_jobs.commands.command_run import rebuild, run_command
 from spark_jobs.commands.request import Report
+from spark_jobs.engine.spark_calls import TaskFailed
 
 
 @pytest.fixture
@@ -67,3 +71,35 @@ def test_under_spark_submit_json_stands_alone(
         run_command(rebuild, as_json=as_json, numba_cache=None, store="/store", index=True)
     assert job.request.index
     assert capsys.readouterr().err == told
+
+
+def full() -> OSError:
+    return OSError(errno.ENOSPC, "No space left on device", "/out/part")
+
+
+def raised_from(error: RocketLensError) -> RocketLensError:
+    error.__cause__ = full()
+    return error
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "said"),
+    [
+        (full(), 2, "/out/part cannot be written: No space left on device"),
+        (raised_from(TaskFailed("/out/part: No space left on device")), 2, "/out/part: No space left on device"),
+        (raised_from(StoreError("/store/index", what="cannot be put in place")), 2, "/store/index: cannot be put"),
+        (StoreError("/store/index", what="cannot be listed"), 3, "/store/index: cannot be listed"),
+    ],
+)
+def test_a_full_disk_ends_a_job_as_it_ends_every_command(
+    error: Exception, code: int, said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def job(*_: object) -> NoReturn:
+        raise error
+
+    monkeypatch.setattr(command_run, "check_spark", lambda: None)
+    monkeypatch.setattr(command_run, "compile_apart", lambda *_: None)
+    with pytest.raises(SystemExit) as end:
+        run_command(job, as_json=False, numba_cache=None, store="/store")
+    assert end.value.code == code
+    assert f"rocketlens: {said}" in capsys.readouterr().err

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from planted import imported, plant
 from process import COMMAND, ROOT
 from store_writer import StoreWriter
 
@@ -78,8 +80,10 @@ def test_ctrl_c_stops_a_scan_cleanly_and_spark_submit_goes_on(store: Path, tmp_p
     work = store / ".rocketlens-work"
     options = [str(store), "--slots", str(SLOTS), "--entries", str(ENTRIES), "--json"]
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    # Neither way of starting imports what lies where it is started.
+    plant(tmp_path)
 
-    command = [*COMMAND, "rebuild", "index", *options, "--master", "local[1]"]
+    command = [COMMAND[0], "-P", *COMMAND[1:], "rebuild", "index", *options, "--master", "local[1]"]
     process = subprocess.Popen(
         command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -110,3 +114,38 @@ def test_ctrl_c_stops_a_scan_cleanly_and_spark_submit_goes_on(store: Path, tmp_p
     report = json.loads(ended.stdout)
     assert report["resumed"]
     assert [path.read_bytes() for path in sorted((store / "index").iterdir())] == written
+    assert imported(tmp_path) == {}
+
+
+def unreachable(master: str, tmp_path: Path, *options: str) -> list[str]:
+    """What a job says whose master is not to be reached; its JVM must have gone with it."""
+    command = [*COMMAND, "rebuild", "index", str(tmp_path / "store"), "--master", master, *options]
+    with subprocess.Popen(
+        [*command, "--out", str(tmp_path / "out")], cwd=ROOT, env={**os.environ, "TMPDIR": str(tmp_path)},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stderr is not None
+        first = process.stderr.readline().rstrip()
+        below = descendants(process.pid)
+        output, errors = process.communicate(timeout=SECONDS)
+    assert (process.returncode, output) == (3, ""), errors
+    assert below  # the JVM
+    wait_for(lambda: not any(map(is_running, below)))
+    return [first, *errors.splitlines()]
+
+
+@pytest.mark.parametrize("answers", [False, True])
+def test_a_master_that_cannot_be_reached_is_told_in_a_sentence_in_time(
+    store: Path, tmp_path: Path, answers: bool
+) -> None:
+    """A port where nobody listens, and one that takes connections and says nothing."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        master = f"spark://127.0.0.1:{listening.getsockname()[1]}"
+        if not answers:
+            listening.close()
+        lines = unreachable(master, tmp_path, "--conf", "spark.rocketlens.startSeconds=5")
+    assert lines[:-1] == [f"rocketlens: starting Spark ({master}), a few seconds"]
+    assert lines[-1].startswith(
+        f"rocketlens: Spark does not start: the master {master} did not answer within 5 s; "
+        "--conf spark.rocketlens.startSeconds=SECONDS waits longer"
+    )

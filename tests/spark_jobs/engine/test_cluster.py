@@ -14,6 +14,7 @@ from benchmarks.make_store import make_store
 from benchmarks.store_plan import StoreParameters
 from built_wheel import build_wheel
 from oracles import build_index, read_log
+from planted import imported, plant
 from process import COMMAND
 from spark_cluster import LOOPBACK, spark_cluster
 from spark_events import SparkEvents
@@ -26,6 +27,7 @@ ROOT = Path(__file__).parents[3]
 SUBMIT_SECONDS = 300
 SETTINGS = {
     "spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK, "spark.executor.memory": "512m",
+    "spark.rocketlens.startSeconds": "180",
 }  # fmt: skip
 
 
@@ -99,12 +101,14 @@ def test_both_workers_of_a_cluster_run_tasks_and_the_bytes_are_those_of_one_mach
     """Submitted, and as a command that starts Spark's driver itself and packs our sources for the executors."""
     store, out, direct = tmp_path / "store", tmp_path / "out", tmp_path / "direct"
     write_store(store, segments=22)
+    plant(tmp_path)  # where the submitted driver is started
     with spark_cluster(tmp_path, workers=2) as master:
         options = ("--slots", "97", "--entries", "150", "--queue-file-size", "2000")
         ended = [submit(master, packages, tmp_path, store, out, *options)]
         ended.append(command("rebuild", "all", str(store), "--out", str(direct), "--master", master, *options))
     for each in ended:
         assert each.returncode == 0, each.stdout + each.stderr
+    assert imported(tmp_path) == {}
     assert_both_workers_ran(SparkEvents(tmp_path / "events"), store)
     for made in (out, direct):
         built = [path.read_bytes() for path in sorted((made / "index").iterdir())]

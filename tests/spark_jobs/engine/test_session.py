@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from protocol.errors import ConfigError
 from spark_jobs.engine import session
 from spark_jobs.engine.session import _configuration, is_local, pack_sources
 
@@ -57,6 +58,20 @@ def test_workers_run_on_the_interpreter_that_was_told(monkeypatch: pytest.Monkey
     assert os.environ["PYSPARK_PYTHON"] == "/usr/bin/python3.13"
     _configuration("test", "spark://h:7077", {"spark.pyspark.python": "/opt/python"})
     assert os.environ["PYSPARK_PYTHON"] == "/opt/python"
+
+
+def test_workers_look_for_no_modules_in_the_current_directory() -> None:
+    for master in ("local[2]", "spark://h:7077"):
+        assert _configuration("test", master, {}).get("spark.executorEnv.PYTHONSAFEPATH") == "1"
+
+
+@pytest.mark.parametrize("seconds", ["soon", "0", "-1", "nan", "inf", "1e300"])
+def test_a_start_takes_some_seconds_and_what_is_none_is_refused(seconds: str) -> None:
+    assert session.start_seconds("spark://h:7077", {}) == session.START_SECONDS <= 25
+    assert session.start_seconds("", {}) == session.start_seconds("local[2]", {}) == session.LOCAL_START_SECONDS
+    assert session.start_seconds("yarn", {session.START_SETTING: "0.5"}) == 0.5
+    with pytest.raises(ConfigError, match=f"{session.START_SETTING}={seconds}: expected a number of seconds"):
+        session.start_seconds("", {session.START_SETTING: seconds})
 
 
 def test_the_packed_sources_can_be_imported(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from protocol.errors import StoreError
+from protocol.errors import StoreError, is_out_of_room
 from spark_jobs.engine.session import run_tasks
 from spark_jobs.engine.spark_calls import SparkFailed, TaskFailed, call_apart, spark_failure
 
@@ -55,12 +55,14 @@ def test_an_error_that_a_task_raises_on_purpose_arrives_with_its_text(spark: "Sp
     with pytest.raises(TaskFailed) as caught:
         run_tasks(spark, "fail", [1, 2], raising(error))
     assert str(caught.value) == str(error)
+    assert not is_out_of_room(caught.value)
 
 
 def test_an_error_of_the_system_names_the_file(spark: "SparkContext") -> None:
     with pytest.raises(TaskFailed) as caught:
         run_tasks(spark, "fail", [1], raising(OSError(28, "No space left on device", "/a/work/blocks/1")))
     assert str(caught.value) == "/a/work/blocks/1: No space left on device"
+    assert is_out_of_room(caught.value)
 
 
 def test_errors_are_told_alike_once_there_is_a_session_too(spark: "SparkContext") -> None:
@@ -71,6 +73,7 @@ def test_errors_are_told_alike_once_there_is_a_session_too(spark: "SparkContext"
     with pytest.raises(TaskFailed) as caught:
         run_tasks(spark, "fail", [1], raising(OSError(28, "No space left on device", "/a/work/blocks/1")))
     assert str(caught.value) == "/a/work/blocks/1: No space left on device"
+    assert is_out_of_room(caught.value)
 
 
 def test_any_other_error_is_a_bug_and_keeps_its_trace(spark: "SparkContext") -> None:

@@ -26,6 +26,16 @@ def test_a_worker_has_the_tasks_modules_before_its_first_task(spark: "SparkConte
     assert found["warm"]
 
 
+def test_workers_of_a_session_do_not_look_for_modules_where_they_are_started(spark: "SparkContext") -> None:
+    def look(_: int) -> dict[str, Any]:
+        import os
+        import sys
+
+        return {"safe": sys.flags.safe_path, "here": {"", ".", os.getcwd()} & set(sys.path[:1])}
+
+    assert run_tasks(spark, "look", [0], look) == [{"safe": True, "here": set()}]
+
+
 def test_only_what_was_asked_for_is_imported_and_no_thread_is_left_behind_by_it() -> None:
     code = (
         "import sys, threading; from spark_jobs.engine.warm_workers import warm_up; warm_up(); "

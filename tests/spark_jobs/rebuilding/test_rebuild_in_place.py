@@ -11,13 +11,16 @@ import pytest
 
 from golden_store import unpack
 from interop.stages import wait_until
+from oracles import BLANK_MAGIC
 from protocol.errors import ConfigError, StoreError
 from spark_events import SparkEvents
 from spark_jobs.commands.request import RebuildRequest, Report
 from spark_jobs.commands.run import WORK_DIRECTORY, run_rebuild
 from spark_jobs.engine.progress import Silence
 from storage.checkpoint import Checkpoint
-from store_writer import StoreWriter
+from storage.lookup_call import KeyQuery
+from storage.message_store import MessageStore
+from store_writer import StoreWriter, Written
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -113,8 +116,17 @@ def test_in_place_damage_where_a_recovery_looks_ends_the_log(tmp_path: Path) -> 
     writer.close()
     victim = writer.written[12]
     writer.overwrite(victim.physical_offset + 4, b"\0\0\0\0")
-    inside = rebuild(tmp_path / "store", slots=7, entries=50, from_offset=0)
-    assert inside.exit_code == 4
+    before = contents(tmp_path / "store")
+    for queues in (True, False):
+        with pytest.raises(StoreError) as refused:
+            rebuild(tmp_path / "store", slots=7, entries=50, from_offset=0, queues=queues)
+        assert str(refused.value).count("to 19 sound records of ") == 1 + queues
+        assert str(refused.value).count("those that were built to 12") == 1 + queues
+        assert "--allow-fewer" in str(refused.value)
+    after = contents(tmp_path / "store")
+    assert {name: after[name] for name in before} == before
+    inside = rebuild(tmp_path / "store", slots=7, entries=50, from_offset=0, allow_fewer=True)
+    assert (inside.exit_code, inside.resumed) == (4, True)
     assert inside.details["logEnd"] == victim.physical_offset
     assert inside.entries == 12
     beside = rebuild(tmp_path / "store", slots=7, entries=50, from_offset=0, out=str(tmp_path / "out"))
@@ -122,6 +134,32 @@ def test_in_place_damage_where_a_recovery_looks_ends_the_log(tmp_path: Path) -> 
     assert beside.entries == 19
     assert [damage.physical_offset for damage in beside.damages] == [victim.physical_offset]
     assert beside.damages[0].path == str(tmp_path / "store" / "commitlog" / "00000000000000000000")
+
+
+def store_with_false_blank(root: Path) -> tuple[StoreWriter, Written]:
+    """In the first of several segments one record begins as a BLANK of its own size."""
+    writer = StoreWriter(root, segment_size=4096, index_slots=7, index_entries=500)
+    for number in range(80):
+        writer.append("TopicTest", b"body" * 10, keys=f"k{number}", queue_id=number % 2)
+    writer.close()
+    victim = writer.written[6]
+    assert len(writer.log.segments) > 2
+    writer.overwrite(victim.physical_offset + 4, BLANK_MAGIC.to_bytes(4, "big"))
+    return writer, victim
+
+
+def test_a_false_blank_costs_one_message_and_is_told_of(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    writer, victim = store_with_false_blank(store)
+    report = rebuild(store, queues=True, slots=7, entries=500, from_offset=0)
+    assert (report.exit_code, report.messages, report.entries, report.units) == (4, 79, 79, 79)
+    (damage,) = report.damages
+    assert (damage.physical_offset, damage.length) == (victim.physical_offset, victim.size)
+    assert "it is a BLANK" in damage.found
+    opened = MessageStore.open(store)
+    kept = [each for each in writer.written if each is not victim]
+    found = [opened.query(KeyQuery("TopicTest", f"k{number}")).physical_offsets for number in range(80)]
+    assert [offset for offsets in found for offset in offsets] == [each.physical_offset for each in kept]
 
 
 def test_a_missing_segment_is_told_and_passed_over(tmp_path: Path) -> None:

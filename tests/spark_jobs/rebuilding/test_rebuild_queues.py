@@ -50,8 +50,9 @@ def test_queues_alone_leave_the_index_where_it_is(tmp_path: Path) -> None:
     assert report.details["published"] == ["consumequeue"]
 
 
-def test_batch_light_and_delay_queues_of_an_official_broker_come_out_byte_for_byte(tmp_path: Path) -> None:
-    recorded = GOLDEN / "g2" / "g2-queues"
+@pytest.mark.parametrize("name", ["g2-queues", "g2-queues-5.5.1"])
+def test_batch_light_and_delay_queues_of_an_official_broker_come_out_byte_for_byte(name: str, tmp_path: Path) -> None:
+    recorded = GOLDEN / "g2" / name
     levels = json.loads((recorded / "store.json").read_text())["properties"]["messageDelayLevel"]
     store = unpack("store", tmp_path, archives=recorded)
     rebuild(store, tmp_path / "out", delay_levels=levels)

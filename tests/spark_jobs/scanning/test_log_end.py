@@ -110,3 +110,12 @@ def test_places_beyond_those_that_are_listed_are_counted() -> None:
     summary = segment(0, (300, -1, ZEROS, False))
     summary["more_breaks"] = 7
     assert find_log_end([summary], None).more_damages == 7
+
+
+def test_a_recovery_cuts_at_a_false_blank_in_the_last_segment_alone() -> None:
+    """A broker believes any BLANK: it goes on in the next segment, and where there is none it writes on there."""
+    breaks = (300, 400, codes.BAD_BLANK, True), (1300, 1400, codes.BAD_BLANK, True)
+    summaries = [segment(0, breaks[0]), segment(1, breaks[1], (1500, -1, ZEROS, False))]
+    log_end = find_log_end(summaries, 0)
+    assert log_end.end == 1300
+    assert [damage.physical_offset for damage in log_end.damages][:2] == [300, 1300]

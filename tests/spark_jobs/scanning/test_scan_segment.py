@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from blanks import LENGTH, Blanked, blanked_segments
 from oracles import Record, index_hash, index_keys, is_queued, queue_unit, read_record
+from spark_jobs.engine.attempt import block_file
 from spark_jobs.engine.blocks import read_blocks
 from spark_jobs.engine.work_directory import WorkDirectory
 from spark_jobs.scanning.damage import ZEROS
@@ -35,7 +37,7 @@ def scan(work: Path, segment: Path, **options: Any) -> dict[str, Any]:
 def entries_in(summary: dict[str, Any]) -> list[tuple[int, int, int]]:
     """(hash, physical offset, store timestamp) of all entries in the blocks."""
     found = []
-    for block in read_blocks(summary["work"].blocks / f"scan-{summary['base']:020d}.entries"):
+    for block in read_blocks(block_file(summary["work"], summary, "entries")):
         columns = block.columns
         records = np.repeat(np.arange(columns["counts"].size), columns["counts"])
         found += zip(
@@ -50,7 +52,7 @@ def entries_in(summary: dict[str, Any]) -> list[tuple[int, int, int]]:
 def units_in(summary: dict[str, Any]) -> dict[tuple[bytes, int], list[tuple[int, bytes]]]:
     """(queue offset, unit) of each queue, in the order of the blocks."""
     found: dict[tuple[bytes, int], list[tuple[int, bytes]]] = {}
-    for block in read_blocks(summary["work"].blocks / f"scan-{summary['base']:020d}.units"):
+    for block in read_blocks(block_file(summary["work"], summary, "units")):
         data, at = block.columns["units"].tobytes(), 0
         for number, _, first, count in block.columns["runs"].reshape(-1, 4).tolist():
             queue = found.setdefault(tuple(block.header["queues"][number]), [])
@@ -211,3 +213,71 @@ def test_a_finished_task_is_not_done_again(tmp_path: Path) -> None:
 def test_a_queue_goes_to_the_same_bundle_in_every_process() -> None:
     """CRC-32 of ``3@TopicTest`` is 0x7BB1A1BC by zlib's definition; Python's own hash differs from run to run."""
     assert bundle_of(b"TopicTest", 3, 1 << 32) == __import__("zlib").crc32(b"3@TopicTest")
+
+
+# --- BLANKs, and what is left over ------------------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(blanked=blanked_segments())
+def test_a_blank_of_any_size_hides_no_record(tmp_path_factory: pytest.TempPathFactory, blanked: Blanked) -> None:
+    root = tmp_path_factory.mktemp("scan")
+    has_others = blanked.has_previous or blanked.has_next
+    summary = scan(
+        root / "work",
+        blanked.write(root / "log"),
+        bundles=0,
+        limit=blanked.base + LENGTH if blanked.has_next else -1,
+        boundary=blanked.base + LENGTH if has_others else 0,
+    )
+    assert sorted({offset for _, offset, _ in entries_in(summary)}) == blanked.offsets
+    assert summary["records"] == len(blanked.records)
+    named = [(start, stop) for start, stop, *_ in summary["breaks"] if stop >= 0]
+    assert [part for part in blanked.damage if part[1] < blanked.base + len(blanked.data)] == named
+
+
+def test_a_false_blank_is_named(tmp_path: Path) -> None:
+    writer = write(tmp_path, [{"topic": "T", "body": b"x", "keys": f"k{number}"} for number in range(3)])
+    first, second, third = writer.written
+    writer.overwrite(second.physical_offset + 4, bytes.fromhex("cbd43194"))
+    summary = scan(tmp_path / "work", writer.log.segments[0])
+    assert summary["breaks"][0] == [second.physical_offset, third.physical_offset, codes.BAD_BLANK, 1]
+    assert summary["records"] == 2
+    assert first.physical_offset == 0
+
+
+def test_a_blank_whose_head_the_window_cuts_is_seen_at_the_very_end(tmp_path: Path) -> None:
+    """The first four of its bytes end one block that is read, and fewer are left behind them than a record has."""
+    segment = READ_BYTES + 20
+    writer = StoreWriter(tmp_path, segment_size=segment)
+    filler = record_size(READ_BYTES - 4)
+    writer.append("T", b"x" * filler)
+    writer.roll()
+    writer.append("T", b"next")
+    writer.close()
+    assert writer.written[0].size == READ_BYTES - 4
+    summary = scan(tmp_path / "work", writer.log.segments[0], limit=segment, boundary=segment)
+    assert (summary["state"], summary["breaks"]) == ("blank", [])
+
+
+def record_size(size: int) -> int:
+    """Bytes of the body that make a record of topic T so long."""
+    return size - 91 - 1
+
+
+def test_records_left_over_hide_no_newer_ones_in_the_last_segment(tmp_path: Path) -> None:
+    old = write(tmp_path / "old", [{"topic": "T", "body": b"old", "keys": f"k{number}"} for number in range(30)], 8192)
+    stale = old.log.segments[0].read_bytes()
+    writer = StoreWriter(tmp_path / "new", segment_size=8192)
+    new = [
+        writer.append("T", b"of another length", keys=f"n{number}", store_timestamp=old.last_store_timestamp + 9000)
+        for number in range(40)
+    ]
+    start, stop = old.written[3].physical_offset, old.written[25].physical_offset
+    writer.overwrite(start, stale[start:stop])
+    writer.close()
+    sound = [each.physical_offset for each in new if each.physical_offset + each.size <= start]
+    sound += [each.physical_offset for each in new if each.physical_offset >= stop]
+    for options in ({}, {"limit": 8192, "ends_log": True}):
+        summary = scan(tmp_path / "work", writer.log.segments[0], **options)
+        assert {offset for _, offset, _ in entries_in(summary)} == set(sound)

@@ -70,7 +70,7 @@ class TestWholeLogs:
 
     def test_where_the_log_ends_is_told_by_all_that_is_before(self, tmp_path: Path) -> None:
         writer = StoreWriter(tmp_path, segment_size=1 << 23)
-        old, new = START_TIMESTAMP, START_TIMESTAMP + 1000
+        old, new = START_TIMESTAMP, START_TIMESTAMP + 1001  # more than a second: left over
         for number in range(40):
             writer.append("T", bytes(100_000), store_timestamp=new if number < 20 else old)
         writer.overwrite(writer.written[20].physical_offset + 4, b"#")

@@ -36,7 +36,7 @@ def test_a_crashed_store_is_told_from_a_clean_one_by_one_finding(g1_crashed_stor
     assert not diagnosis.is_clean
 
 
-@pytest.mark.parametrize("name", ["g2-ext", "g2-filters", "g2-hosts", "g2-queues"])
+@pytest.mark.parametrize("name", ["g2-ext", "g2-filters", "g2-hosts", "g2-queues", "g2-queues-5.5.1"])
 def test_other_recorded_stores_are_clean(name: str, tmp_path: Path) -> None:
     root = golden_store.unpack("store", tmp_path, archives=golden_store.GOLDEN / "g2" / name)
     assert examine(root, tuple(sorted(root.glob("commitlog-*")))).is_clean

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from doctoring import SEGMENT, findings_of, make_store, only, put
+from oracles import BLANK_MAGIC, packed
 from storage.doctor.examine import examine
 from storage.doctor.finding import Severity
 from store_writer import Written
@@ -50,3 +51,26 @@ def test_a_torn_last_record_is_named_where_it_starts(tmp_path: Path, kept: int) 
     (finding,) = findings_of(examine(tmp_path), "log-end")
     assert (finding.severity, finding.physical_offset) == (Severity.ERROR, last.physical_offset)
     assert finding.position == last.physical_offset % SEGMENT
+
+
+@pytest.mark.parametrize("number", [10, 150, 199])
+def test_a_false_blank_is_named_in_whichever_segment_it_lies(tmp_path: Path, number: int) -> None:
+    writer, written = make_store(tmp_path)
+    writer.overwrite(written[number].physical_offset + 4, BLANK_MAGIC.to_bytes(4, "big"))
+    writer.close()
+    finding = only(tmp_path, "log-end")
+    assert (finding.severity, finding.physical_offset) == (Severity.ERROR, written[number].physical_offset)
+    assert finding.found.endswith("it is a BLANK, which closes a segment, but its size does not lead to the "
+                                  "segment's end")  # fmt: skip
+    assert finding.found.startswith(f"{written[number].size} bytes") == (number < 199)
+
+
+def test_a_segment_that_starts_with_a_blank_must_be_blank_to_its_end(tmp_path: Path) -> None:
+    writer, written = make_store(tmp_path, 400)
+    first = next(each for each in written if each.physical_offset == SEGMENT)
+    for size, count in ((SEGMENT, 0), (first.size, 1)):
+        writer.overwrite(SEGMENT, packed(size, 4) + BLANK_MAGIC.to_bytes(4, "big"))
+        writer.close()
+        found = [finding.found for finding in findings_of(examine(tmp_path), "segments")]
+        assert len(found) == count
+        assert all("it is a BLANK" in sentence for sentence in found)

@@ -6,6 +6,7 @@ from pathlib import Path
 from doctoring import findings_of, make_store, only
 from storage.doctor.examine import examine
 from storage.doctor.finding import Severity
+from store_writer import StoreWriter
 
 
 def test_messages_behind_the_last_dispatched_one_are_lag(tmp_path: Path) -> None:
@@ -55,3 +56,18 @@ def test_batches_are_looked_up_by_their_first_message(tmp_path: Path) -> None:
         writer.append_inner_batch("B", [(b"a", {"TAGS": "t"}), (b"b", {})])
     writer.close()
     assert examine(tmp_path).findings == ()
+
+
+def test_a_light_queue_that_is_gone_is_named(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path)
+    writer.set_topic("%LMQ%a")
+    for number in range(3):
+        dispatched = {"INNER_MULTI_DISPATCH": "%LMQ%a", "INNER_MULTI_QUEUE_OFFSET": str(number)}
+        written = writer.append("T", b"body", properties=dispatched)
+    writer.close()
+    assert findings_of(examine(tmp_path), "queue-reach") == []
+    shutil.rmtree(tmp_path / "consumequeue" / "%LMQ%a")
+    finding = only(tmp_path, "queue-reach")
+    assert (finding.severity, finding.path) == (Severity.ERROR, str(tmp_path / "consumequeue" / "%LMQ%a" / "0"))
+    assert "3 sampled messages of %LMQ%a 0 have no unit, the first at queue offset 0" in finding.found
+    assert written.queue_offset == 2

@@ -83,3 +83,11 @@ def test_units_that_are_lost_inside_the_queue_are_named(root: Path, queue: Path,
     assert finding.severity is Severity.ERROR
     assert (finding.path, finding.position) == (str(queue / f"{3 * FILE:020d}"), 10 * UNIT)
     assert finding.found == f"{len(data) // UNIT} units from queue offset 160 on are no units"
+
+
+@pytest.mark.parametrize("number", [0, 1, 2, 3])
+def test_units_that_are_lost_in_any_file_are_named(root: Path, queue: Path, number: int) -> None:
+    put(queue / f"{number * FILE:020d}", 0, bytes(FILE if number < 3 else FILE - UNIT))
+    finding = only(root, "queues")
+    assert (finding.path, finding.position) == (str(queue / f"{number * FILE:020d}"), 0)
+    assert finding.found == f"{50 if number < 3 else 49} units from queue offset {50 * number} on are no units"

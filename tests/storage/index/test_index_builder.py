@@ -16,7 +16,7 @@ from storage.segments.dispatch_scan import DispatchBlock
 from store_writer import StoreWriter
 from strategies import StorePlan, store_plans
 
-G2_COUNTS = {"g2-hosts": (50, 60), "g2-queues": (97, 150), "g2-ext": (31, 400)}
+G2_COUNTS = {"g2-hosts": (50, 60), "g2-queues": (97, 150), "g2-queues-5.5.1": (97, 150), "g2-ext": (31, 400)}
 
 
 def blocks_of(directories: list[Path], *, tags: bool = True, records: int = 1 << 10) -> list[DispatchBlock]:

@@ -300,7 +300,7 @@ class TestGolden:
         scanned = {s for s in starts if any(a <= s < b for a, b in index.uncovered(log.minimum, log.end))}
         assert scanned <= ends | {start for start in starts if start > max(ends)}
 
-    @pytest.mark.parametrize("name", ["g2-hosts", "g2-queues", "g2-ext"])
+    @pytest.mark.parametrize("name", ["g2-hosts", "g2-queues", "g2-queues-5.5.1", "g2-ext"])
     def test_other_recorded_indexes_are_sound(self, tmp_path: Path, name: str) -> None:
         folder = GOLDEN / "g2" / name
         if not (folder / "store.tar.xz").exists():

@@ -39,8 +39,8 @@ class Comparison:
         """Where the kernel stopped, and why."""
         stop = self.log.length if stop is None else stop
         position = find_record_by_entries(
-            self.log.address, position, stop, self.log.length, BASE, self.entries.address, self.count, self.has_tags,
-            complete, self.hashes, self.offsets, self.result,
+            self.log.address, position, stop, self.log.length, BASE, BASE + self.log.length, self.entries.address,
+            self.count, self.has_tags, complete, self.hashes, self.offsets, self.result,
         )  # fmt: skip
         return int(position), int(self.result[0])
 
@@ -93,7 +93,7 @@ def test_an_entry_of_another_offset_is_no_entry_of_the_record(offset: int) -> No
 
 def test_damage_and_blanks_are_told_apart() -> None:
     log = log_of([{}])
-    blank = (100).to_bytes(4, "big") + oracles.BLANK_MAGIC.to_bytes(4, "big")
+    blank = (8).to_bytes(4, "big") + oracles.BLANK_MAGIC.to_bytes(4, "big")
     assert Comparison(log + blank, []).find(0, False) == (len(log), AT_BLANK)
     assert Comparison(log + bytes(200), []).find(0, False) == (len(log), AT_DAMAGE)
 

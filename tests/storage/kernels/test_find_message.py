@@ -1,50 +1,201 @@
-"""The kernel that finds a message by its queue and queue offset."""
+"""The kernel that finds messages by their queue and queue offsets."""
+
+import struct
+from dataclasses import dataclass, field
 
 import numpy as np
 import pytest
 
 from kernel_memory import record_at
-from storage.kernels.find_message import ANY_OFFSET, NOT_FOUND, find_message
+from storage.kernels import find_message as kernel
+from storage.kernels.find_message import ANY_OFFSET, NOT_FOUND, find_messages
+from store_files import property_bytes
+
+LIGHT = ("INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET")
+
+
+@dataclass
+class Log:
+    """Records one behind the other, with room behind them."""
+
+    data: bytes = b""
+    starts: list[int] = field(default_factory=list)
+
+    def add(self, **changes: object) -> None:
+        self.starts.append(len(self.data))
+        self.data += record_at(len(self.data), **changes)
+
+    def add_light(self, names: str, offsets: str) -> None:
+        self.add(properties_bytes=property_bytes(dict(zip(LIGHT, (names, offsets), strict=True))))
+
+    def memory(self) -> np.ndarray:
+        return np.frombuffer(self.data + bytes(200), np.uint8).copy()
 
 
 @pytest.fixture
-def log() -> tuple[np.ndarray, list[int]]:
-    data, starts = b"", []
+def log() -> Log:
+    """Messages 7 to 12 of queue 1."""
+    log = Log()
     for number in range(6):
-        starts.append(len(data))
-        data += record_at(len(data), keys=f"k{number}", sys_flag=(0, 0x30)[number % 2])
-    return np.frombuffer(data + bytes(200), np.uint8).copy(), starts
+        log.add(keys=f"k{number}", sys_flag=(0, 0x30)[number % 2], queue_offset=7 + number)
+    return log
 
 
-def find(
-    log: np.ndarray, start: int, stop: int, queue_offset: int, topic: bytes = b"TopicTest", queue_id: int = 1
-) -> int:
-    name = np.frombuffer(topic, np.uint8).copy()
-    size = log.size
-    return int(
-        find_message(log.ctypes.data, start, stop, size, 0, name.ctypes.data, len(topic), queue_id, queue_offset)
+@dataclass
+class Search:
+    """A search for messages of one queue, and what became of it."""
+
+    first: int
+    count: int = 1
+    topic: bytes = b"TopicTest"
+    queue_id: int = 1
+    beyond: int = 64
+
+    def __post_init__(self) -> None:
+        self.places = np.full(self.count, NOT_FOUND, np.int64)
+        self.name = np.frombuffer(self.topic, np.uint8).copy()
+
+    @property
+    def row(self) -> list[int]:
+        places = self.places.ctypes.data
+        return [
+            *(self.name.ctypes.data, len(self.topic), self.queue_id),
+            *(self.first, self.count, places, self.count, self.beyond),
+        ]
+
+    def found(self) -> list[int]:
+        return self.places.tolist()
+
+
+def search(data: np.ndarray, searches: list[Search], start: int = 0, stop: int | None = None) -> tuple[int, list[int]]:
+    """Where the search ended, and what is left of each."""
+    wanted = np.array([each.row for each in searches], np.int64)
+    scratch = np.zeros(kernel.SCRATCH, np.int64)
+    end = find_messages(
+        data.ctypes.data, start, data.size if stop is None else stop, data.size, 0, data.size, wanted, scratch
     )
+    return int(end), wanted[:, kernel.LEFT].tolist()
 
 
-def test_the_first_record_of_the_queue_is_found_from_any_start(log: tuple[np.ndarray, list[int]]) -> None:
-    data, starts = log
-    for start in starts:
-        assert find(data, start, data.size, ANY_OFFSET) == start
-    assert find(data, starts[2] + 1, data.size, ANY_OFFSET) == starts[3]
+def put_blank(data: np.ndarray, position: int, size: int) -> None:
+    data[position : position + 8] = np.frombuffer(struct.pack(">II", size, 0xCBD43194), np.uint8)
 
 
-def test_another_topic_queue_or_offset_is_not_found(log: tuple[np.ndarray, list[int]]) -> None:
-    data, _ = log
-    assert find(data, 0, data.size, ANY_OFFSET, b"TopicTes") == NOT_FOUND
-    assert find(data, 0, data.size, ANY_OFFSET, queue_id=0) == NOT_FOUND
-    assert find(data, 0, data.size, 10**6) == NOT_FOUND
-    assert find(data, 0, data.size, 7) == 0
+def find(data: np.ndarray, start: int, queue_offset: int, **more: object) -> int:
+    one = Search(queue_offset, **more)  # type: ignore[arg-type]
+    search(data, [one], start)
+    return one.found()[0]
 
 
-def test_damage_is_stepped_over_and_nothing_behind_the_stop_is_found(log: tuple[np.ndarray, list[int]]) -> None:
-    data, starts = log
-    data[starts[1] + 4] = 0
-    assert find(data, starts[1], data.size, ANY_OFFSET) == starts[2]
-    assert find(data, starts[1], starts[2], ANY_OFFSET) == NOT_FOUND
+def test_the_first_record_of_the_queue_is_found_from_any_start(log: Log) -> None:
+    for start in log.starts:
+        assert find(log.memory(), start, ANY_OFFSET) == start
+    assert find(log.memory(), log.starts[2] + 1, ANY_OFFSET) == log.starts[3]
+
+
+def test_another_topic_queue_or_offset_is_not_found(log: Log) -> None:
+    data = log.memory()
+    assert find(data, 0, ANY_OFFSET, topic=b"TopicTes") == NOT_FOUND
+    assert find(data, 0, ANY_OFFSET, queue_id=0) == NOT_FOUND
+    assert find(data, 0, 10**6) == NOT_FOUND
+    assert find(data, 0, 7) == 0
+
+
+def test_all_messages_of_a_range_are_found_at_once(log: Log) -> None:
+    middle = Search(8, 3)
+    end, left = search(log.memory(), [middle])
+    assert (end, left, middle.found()) == (log.starts[4], [0], log.starts[1:4])
+    wide = Search(5, 9)
+    end, left = search(log.memory(), [wide])
+    assert (end >= len(log.data), left) == (True, [3])
+    assert wide.found() == [NOT_FOUND] * 2 + log.starts + [NOT_FOUND]
+
+
+def test_several_queues_are_searched_together(log: Log) -> None:
+    log.add(topic_bytes=b"Other", queue_offset=3)
+    log.add(queue_id=4, queue_offset=0)
+    ours, other, fourth = Search(11, 2), Search(3, topic=b"Other"), Search(0, queue_id=4)
+    end, left = search(log.memory(), [ours, other, fourth])
+    assert (end, left) == (len(log.data), [0, 0, 0])
+    assert ours.found() + other.found() + fourth.found() == log.starts[4:]
+
+
+def test_a_search_that_goes_on_where_it_stopped_finds_the_same(log: Log) -> None:
+    data = log.memory()
+    data[log.starts[2] : log.starts[3]] = 0
+    for stop in range(1, log.starts[5]):
+        one = Search(7, 6)
+        wanted, scratch = np.array([one.row], np.int64), np.zeros(kernel.SCRATCH, np.int64)
+        start = find_messages(data.ctypes.data, 0, stop, data.size, 0, data.size, wanted, scratch)
+        assert start >= stop
+        find_messages(data.ctypes.data, start, data.size, data.size, 0, data.size, wanted, scratch)
+        assert one.found() == [NOT_FOUND if number == 2 else place for number, place in enumerate(log.starts)]
+
+
+def test_a_search_ends_once_enough_later_messages_were_met(log: Log) -> None:
+    data = log.memory()
+    data[log.starts[2] : log.starts[3]] = 0
+    ends = [*log.starts[4:], len(log.data)]
+    for beyond, end in enumerate(ends, 1):
+        one = Search(9, beyond=beyond)
+        assert search(data, [one]) == (end, [0])
+        assert one.found() == [NOT_FOUND]
+
+
+def test_the_first_of_two_messages_with_one_offset_counts(log: Log) -> None:
+    log.add(queue_offset=8)
+    assert find(log.memory(), 0, 8) == log.starts[1]
+    assert find(log.memory(), log.starts[2], 8) == log.starts[6]
+
+
+def test_damage_is_stepped_over_and_nothing_behind_the_stop_is_found(log: Log) -> None:
+    data = log.memory()
+    data[log.starts[1] + 4] = 0
+    assert find(data, log.starts[1], ANY_OFFSET) == log.starts[2]
+    one = Search(ANY_OFFSET)
+    assert search(data, [one], log.starts[1], log.starts[2]) == (log.starts[2], [1])
     data[: data.size] = 0xFF
-    assert find(data, 0, data.size, ANY_OFFSET) == NOT_FOUND
+    assert find(data, 0, ANY_OFFSET) == NOT_FOUND
+
+
+def test_a_message_that_is_damaged_or_not_committed_is_none(log: Log) -> None:
+    data = log.memory()
+    data[log.starts[2] + 88] ^= 1
+    assert find(data, 0, 9) == NOT_FOUND
+    for flags, is_found in ((0x4, False), (0xC, False), (0x8, True)):
+        other = Log()
+        other.add(sys_flag=flags)
+        assert (find(other.memory(), 0, 7) == 0) == is_found
+
+
+def test_the_blank_that_closes_a_segment_ends_its_search(log: Log) -> None:
+    data = log.memory()
+    put_blank(data, log.starts[4], data.size - log.starts[4])
+    one = Search(7, 6)
+    assert search(data, [one]) == (data.size, [2])
+    assert one.found()[:4] == log.starts[:4]
+
+
+def test_a_blank_of_another_size_is_damage_that_is_stepped_over(log: Log) -> None:
+    data = log.memory()
+    put_blank(data, log.starts[4], data.size - log.starts[4] - 1)
+    one = Search(7, 6)
+    search(data, [one])
+    assert one.found() == [*log.starts[:4], NOT_FOUND, log.starts[5]]
+
+
+def test_messages_of_light_queues_are_found_by_what_they_say_of_them() -> None:
+    log = Log()
+    log.add_light("%LMQ%a,%LMQ%b", "7,0")
+    log.add_light("%LMQ%b", "1")
+    log.add_light("%LMQ%ab,%LMQ%a", "9,8")
+    log.add_light("%LMQ%b,%LMQ%a", "2")
+    log.add_light("%LMQ%a", "x")
+    log.add_light("%LMQ%b,,", "3")
+    log.add(queue_offset=9)
+    data = log.memory()
+    first, second, third = (Search(0, 10, topic=b"%LMQ%" + name, queue_id=0) for name in (b"a", b"b", b"ab"))
+    search(data, [first, second, third])
+    assert {n: place for n, place in enumerate(first.found()) if place >= 0} == {7: log.starts[0], 8: log.starts[2]}
+    assert second.found() == [*log.starts[:2], NOT_FOUND, log.starts[5], *[NOT_FOUND] * 6]
+    assert third.found() == [*[NOT_FOUND] * 9, log.starts[2]]

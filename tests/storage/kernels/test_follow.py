@@ -37,10 +37,11 @@ BLANK = (100).to_bytes(4, "big") + (0xCBD43194).to_bytes(4, "big") + bytes(92)
 class Walked:
     """What a walk over some bytes, which nothing readable follows, found."""
 
-    def __init__(self, data: bytes, position: int = 0, limit: int | None = None) -> None:
+    def __init__(self, data: bytes, position: int = 0, limit: int | None = None, boundary: int | None = None) -> None:
         held, result, seen = Bytes(data), np.full(RESULTS, 77, np.int64), np.zeros(SEEN, np.int64)
         stop = len(data) if limit is None else limit
-        self.end = int(walk_appended(held.address, position, stop, len(data), BASE, seen, result))
+        boundary = BASE + len(data) if boundary is None else boundary
+        self.end = int(walk_appended(held.address, position, stop, len(data), BASE, boundary, seen, result))
         self.reason, self.records, self.code = int(result[REASON]), int(result[RECORDS]), int(result[CODE])
         self.last_two = int(result[BEFORE_LAST]), int(result[LAST])
         self.noted = [int(number) - 1 for number in seen[TABLE_SIZE : TABLE_SIZE + result[QUEUES]]]
@@ -86,7 +87,7 @@ class TestWalkAppended:
         records = list(oracles.scan_segment(torn, BASE))
         assert (walked.end, walked.records) == (sum(record.total_size for record in records), len(records))
         assert walked.reason in (AT_NOTHING, AT_DAMAGE)
-        assert (walked.reason == AT_NOTHING) == (not any(torn[walked.end : walked.end + 8]))
+        assert (walked.reason == AT_NOTHING) == (not any(torn[walked.end + 8 :]))
 
     def test_no_more_is_walked_over_than_wanted(self) -> None:
         data, positions = segment({}, {}, {})
@@ -152,3 +153,30 @@ class TestHasSaneTexts:
             assert not self.texts(b"Topic"[:at] + b"\0" + b"Topic"[at + 1 :], b"properties", sys_flag=sys_flag)
         for at in range(10):
             assert not self.texts(b"Topic", b"properties"[:at] + b"\0" + b"properties"[at + 1 :], sys_flag=sys_flag)
+
+
+class TestHalfWrittenHeads:
+    """Size and magic number of a record, or of a BLANK, of which the first bytes are there, and nothing behind."""
+
+    @pytest.mark.parametrize("whole", [BLANK[:8], b"\0\0\0\x70\xda\xa3\x20\xa7", b"\0\0\1\0\xda\xa3\x20\xab"])
+    @pytest.mark.parametrize("count", range(1, 9))
+    def test_any_prefix_means_not_yet(self, whole: bytes, count: int) -> None:
+        data, _ = segment({})
+        head = whole[:count].ljust(8, b"\0")
+        walked = Walked(data + head + bytes(600), boundary=BASE + len(data) + 608)
+        assert (walked.end, walked.reason) == (len(data), AT_NOTHING)
+
+    @pytest.mark.parametrize("size", [0, 8, 99, 101, -1, 2**31 - 1])
+    def test_a_blank_whose_size_is_not_right_yet_is_neither_end_nor_damage(self, size: int) -> None:
+        data, _ = segment({})
+        head = size.to_bytes(4, "big", signed=True) + BLANK[4:8]
+        assert Walked(data + head + bytes(92)).reason == AT_NOTHING
+        assert Walked(data + head + bytes(50) + b"x" + bytes(41)).reason == AT_DAMAGE
+
+    @pytest.mark.parametrize(
+        "head",
+        [b"\0\0\0\x70\xda\xa3\x20\xa8", b"\0\0\0\x70\xa3\0\0\0", b"\0\0\0\x70\0\0\0\xa7", b"\xff\xff\0\0\0\0\0\0"],
+    )
+    def test_what_is_no_beginning_is_damage(self, head: bytes) -> None:
+        data, _ = segment({})
+        assert Walked(data + head + bytes(600)).reason == AT_DAMAGE

@@ -9,7 +9,8 @@ from storage.kernels import message_rows as kernel
 from storage.kernels import record as codes
 
 BASE = 1 << 32
-BLANK = (100).to_bytes(4, "big") + b"\xcb\xd4\x31\x94"
+BLANK_SIZE = 100
+BLANK = BLANK_SIZE.to_bytes(4, "big") + b"\xcb\xd4\x31\x94"
 
 
 def choose(
@@ -20,8 +21,8 @@ def choose(
     choice = KernelChoice(wanted or Wanted(), places=True, checksums=checksums)
     table, result = np.zeros((kernel.FIELDS, room), np.int64), np.zeros(kernel.RESULT, np.int64)
     ended = kernel.choose_records(
-        held.address, 0, len(data), BASE, len(data) if limit is None else limit, choice.numbers, choice.topics,
-        choice.queues, choice.tags, table, result,
+        held.address, 0, len(data), BASE, BASE + len(TWO) + BLANK_SIZE, len(data) if limit is None else limit,
+        choice.numbers, choice.topics, choice.queues, choice.tags, table, result,
     )  # fmt: skip
     return int(ended), result.tolist(), table[kernel.POSITION, : result[kernel.COUNT]].tolist()
 

@@ -34,15 +34,19 @@ def call(
     maximum: int = 99,
     maximum_bytes: int = 1 << 40,
     name: QueueName | None = None,
+    ahead: int = 0,
+    behind: int = 0,
 ) -> tuple[int, list[int]]:
     """Units gone through or a code, and the physical offsets found."""
     held, results = Bytes(b"".join(units)), np.zeros(kernel.RESULTS + 4, np.int64)
     results[kernel.RESULTS :] = 4711
+    results[kernel.AHEAD_AT], results[kernel.BEHIND_AT] = ahead, behind
     name = name or QueueName("T", 2)
     choice = CHOICE_OF_EVERYTHING if codes is None else choice_of_tags(codes)
+    address, count = held.address + kernel.UNIT_BYTES * behind, len(units) - ahead - behind
     passed = kernel.pull(
-        log.catalog, held.address, len(units), choice.address, name.queue_id, name.topic_address, name.topic_size,
-        maximum, maximum_bytes, results, 0,
+        log.catalog, address, count, choice.address, name.queue_id, name.topic_address,
+        name.topic_size, maximum, maximum_bytes, results, 0,
     )  # fmt: skip
     assert results[kernel.RESULTS :].tolist() == [4711] * 4
     pairs = results[kernel.FIRST_PAIR : kernel.FIRST_PAIR + 2 * int(results[kernel.FOUND_AT])] if passed >= 0 else []
@@ -53,6 +57,40 @@ def test_more_units_than_room_are_left(tmp_path: Path) -> None:
     log, written = written_store(tmp_path)
     passed, found = call(log, [unit(one) for one in written])
     assert (passed, found) == (32, [one.physical_offset for one in written[:32]])
+
+
+def test_damage_right_behind_a_pull_by_tags_is_for_python(tmp_path: Path) -> None:
+    log, written = written_store(tmp_path, 4)
+    units = [unit(one) for one in written]
+    for codes, passed in ((None, 3), ([0], 3), ([7], 3)):
+        assert call(log, units, codes, ahead=1)[0] == passed
+    torn = [*units[:3], bytes(20)]
+    for codes, passed in ((None, 3), ([0], kernel.ODD), ([7], kernel.ODD)):
+        assert call(log, torn, codes, ahead=1)[0] == passed
+
+
+@pytest.mark.parametrize("codes", [None, [0], [7]])
+@pytest.mark.parametrize("number", range(5))
+def test_a_unit_that_leads_elsewhere_than_between_its_neighbours_is_for_python(
+    number: int, codes: list[int] | None, tmp_path: Path
+) -> None:
+    log, written = written_store(tmp_path, 5)
+    units = [unit(one) for one in written]
+    units[number] = unit(written[0 if number > 2 else 4], tags_code=5)
+    assert call(log, units, codes)[0] == kernel.ODD
+
+
+def test_a_pull_that_begins_at_a_unit_that_leads_back_is_for_python(tmp_path: Path) -> None:
+    log, written = written_store(tmp_path, 5)
+    units = [unit(one) for one in (written[3], written[1], written[4])]
+    assert call(log, units[1:], [7])[0] == 2
+    assert call(log, units, [7], behind=1)[0] == kernel.ODD
+
+
+def test_a_unit_that_points_outside_the_log_is_for_python_whatever_its_tag(tmp_path: Path) -> None:
+    log, written = written_store(tmp_path, 4)
+    for damage in (packed(log.end, 8) + packed(99, 4) + packed(5, 8), b"\x7f" * 20):
+        assert call(log, [unit(written[0]), damage, unit(written[2])], [7])[0] == kernel.ODD
 
 
 def test_no_units_are_none_found(tmp_path: Path) -> None:

@@ -33,8 +33,9 @@ def scan(
     hashes, offsets = np.zeros(room + MAXIMUM_PIECES, np.int32), np.zeros(room + MAXIMUM_PIECES, np.int64)
     result = np.zeros(4, np.int64)
     reached = scan_keys(
-        held.address, position, len(data) if stop is None else stop, len(data), BASE, hashes, offsets, result
-    )
+        held.address, position, len(data) if stop is None else stop, len(data), BASE, BASE + len(data), hashes, offsets,
+        result,
+    )  # fmt: skip
     count = int(result[1])
     pairs = zip(hashes[:count].tolist(), offsets[:count].tolist(), strict=True)
     return int(reached), int(result[0]), set(pairs)
@@ -99,7 +100,7 @@ class TestWalkRecords:
         torn = whole[:cut] + bytes(len(whole) - cut + 200)
         result = np.zeros(4, np.int64)
         held = Bytes(torn)
-        end = walk_records(held.address, 0, len(torn), BASE, True, result)
+        end = walk_records(held.address, 0, len(torn), BASE, BASE + len(torn), True, result)
         records = list(oracles.scan_segment(torn, BASE))
         assert end == sum(record.total_size for record in records)
         assert result[1] == len(records)
@@ -108,8 +109,9 @@ class TestWalkRecords:
         data, positions = segment({}, {"crc": 1}, {})
         result = np.zeros(4, np.int64)
         held = Bytes(data)
-        assert walk_records(held.address, 0, len(data), BASE, False, result) == len(data)
-        assert walk_records(held.address, 0, len(data), BASE, True, result) == positions[1]
+        place = held.address, 0, len(data), BASE, BASE + len(data)
+        assert walk_records(*place, False, result) == len(data)
+        assert walk_records(*place, True, result) == positions[1]
         assert result[0] == AT_DAMAGE
 
 

@@ -52,8 +52,8 @@ def selected(
     held, table = Bytes(data), QueryTable(Matcher(criteria))
     found, result = np.zeros(room, np.int64), np.zeros(4, np.int64)
     reached = select_records(
-        read_only(data), held.address, 0, len(data) if stop is None else stop, len(data), BASE, table.numbers,
-        table.needles, found, result,
+        read_only(data), held.address, 0, len(data) if stop is None else stop, len(data), BASE,
+        BASE + len(data), table.numbers, table.needles, found, result,
     )  # fmt: skip
     return int(reached), int(result[0]), found[: result[1]].tolist()
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 import growing_index
 import oracles
 from kernel_memory import Bytes
+from offset_oracle import measure_offsets
 from storage.kernels.structure import (
     GAP_BYTES,
     NO_ENTRY,
@@ -96,7 +97,7 @@ class TestMeasureEntries:
         held = Bytes(image.to_bytes())
         stats, gaps = np.zeros(4, dtype=np.int64), np.zeros((20, 2), dtype=np.int64)
         count = measure_entries(held.address, SLOTS, len(offsets), stats, gaps)
-        minimum, maximum, ascending, expected = oracles.measure_offsets(offsets, GAP_BYTES)
+        minimum, maximum, ascending, expected = measure_offsets(offsets, GAP_BYTES)
         assert (stats[STATS_MINIMUM], stats[STATS_MAXIMUM], bool(stats[STATS_ASCENDING])) == (
             minimum,
             maximum,

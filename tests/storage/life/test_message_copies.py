@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 import oracles
 from golden_store import G1, GOLDEN, unpack
 from protocol.message import Message, decode_message, encode_message
-from storage.life.message_copies import Stage, copy_topics, origin_topic, query_with_copies, stage_of
+from storage.life.message_copies import Stage, copy_topics, is_known_by, origin_topic, query_with_copies, stage_of
 from storage.lookup_call import KeyKind, KeyQuery
 from storage.message_store import MessageStore
 from store_writer import StoreWriter
@@ -73,6 +73,29 @@ def test_transactions_and_delays_are_found_where_they_waited(g1_store: Path) -> 
     assert [stage for stage, _ in stages] == ["scheduled", "delivered"]
     # The producer was told where it waits.
     assert stages[0][1] == int(PRODUCED["delay"][3][16:], 16)
+
+
+@pytest.mark.parametrize(
+    ("topic", "properties", "names"),
+    [
+        ("T", {}, []),
+        ("SCHEDULE_TOPIC_XXXX", {"REAL_TOPIC": "T"}, ["T"]),
+        ("rmq_sys_wheel_timer", {"REAL_TOPIC": "T"}, ["T"]),
+        ("RMQ_SYS_TRANS_HALF_TOPIC", {"REAL_TOPIC": "T"}, ["T"]),
+        ("TRANS_CHECK_MAX_TIME_TOPIC", {"REAL_TOPIC": "T"}, ["T"]),
+        ("SCHEDULE_TOPIC_XXXX", {"REAL_TOPIC": "%RETRY%G", "RETRY_TOPIC": "T"}, ["%RETRY%G", "T"]),
+        ("%RETRY%G", {"RETRY_TOPIC": "T"}, ["T"]),
+        ("%DLQ%G", {"DLQ_ORIGIN_TOPIC": "T", "RETRY_TOPIC": "other"}, ["T"]),
+        ("T", {"INNER_MULTI_DISPATCH": "%LMQ%a,%LMQ%b"}, ["%LMQ%a", "%LMQ%b"]),
+        ("T", {"INNER_MULTI_DISPATCH": "plain"}, []),
+    ],
+)
+def test_a_message_is_known_by_the_topics_that_it_names_as_its_own(
+    topic: str, properties: dict[str, str], names: list[str]
+) -> None:
+    asked = {topic, *names, "T2", "", "%LMQ%a,%LMQ%b", "%LMQ%", "plain", "other", f"{topic} ", topic.lower()}
+    one = message(topic, **properties)
+    assert {name for name in asked if is_known_by(one, name)} == {topic, *names}
 
 
 def test_timed_messages_and_dead_letters_are_found_too(tmp_path: Path) -> None:

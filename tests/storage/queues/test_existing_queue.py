@@ -55,12 +55,9 @@ def test_units_beyond_the_log_or_of_others_records_do_not_count(tmp_path: Path) 
     """The log is known to hold no record of the queue, so what points into it points to another's."""
     expired = [unit(100 * n) for n in range(5)]
     for number, stray in enumerate([unit(20_000), unit(15_000), unit(-1), unit(50, size=0), unit(90, size=-4)]):
-        queue = write(tmp_path / str(number), *expired, stray, unit(600))
-        assert queue.end(GONE) == (7 if number == 1 else 5) * 20, number
+        queue = write(tmp_path / str(number), *expired, stray)
+        assert queue.end(GONE) == 5 * 20, number
     assert write(tmp_path / "first", *expired, unit(9999), unit(10_000)).end(GONE) == 120
-    many = [unit(n) for n in range(700)]
-    many[100] = bytes(20)
-    assert write(tmp_path / "hole", *many, per_file=800).end(GONE) == 2000
     queue = write(tmp_path / "tail", *expired, unit(15_000), unit(15_100))
     assert queue.end(GONE) == 100
 
@@ -72,12 +69,13 @@ def test_units_of_lost_messages_count(tmp_path: Path) -> None:
     assert write(tmp_path / "none", unit(100), unit(200)).end(log) == 0
 
 
-def test_only_the_last_three_files_are_looked_at(tmp_path: Path) -> None:
-    queue = write(tmp_path, *(unit(100 * n) for n in range(55)))
-    write_file(queue.files[1].path, 200, {0: bytes(200)})
-    assert queue.end(GONE) == 55 * 20
-    write_file(queue.files[3].path, 200, {40: bytes(20)})
-    assert queue.end(GONE) == 32 * 20
+@pytest.mark.parametrize("bad", [bytes(20), unit(-1), unit(15_000), unit(20_000), unit(90, size=-4), b"\xff" * 20])
+@pytest.mark.parametrize(("first", "count"), [(0, 1), (100, 1), (100, 500), (3, 690), (0, 699)])
+def test_damaged_units_of_any_number_do_not_end_the_queue(bad: bytes, first: int, count: int, tmp_path: Path) -> None:
+    units = [unit(n) for n in range(700)]
+    units[first : first + count] = [bad] * count
+    for per_file in (800, 50):
+        assert write(tmp_path / str(per_file), *units, per_file=per_file).end(GONE) == 700 * 20
 
 
 def test_the_number_behind_a_batch_stands_in_its_unit(tmp_path: Path) -> None:
@@ -86,7 +84,8 @@ def test_the_number_behind_a_batch_stands_in_its_unit(tmp_path: Path) -> None:
     assert queue.next_offset(23 * 46) == 92
     assert queue.next_offset(0) == 0
     spoilt = write(tmp_path / "spoilt", batch_unit(0, 0, 4), batch_unit(100, 4, 0), batch_unit(200, 4, 4))
-    assert spoilt.end(GONE) == 46
+    assert spoilt.end(GONE) == 3 * 46
+    assert write(tmp_path / "last", batch_unit(0, 0, 4), batch_unit(100, 4, 0)).end(GONE) == 46
 
 
 def test_the_first_unit_tells_where_the_queue_was_born(tmp_path: Path) -> None:
@@ -112,6 +111,21 @@ def test_a_queue_went_on_as_far_as_its_units_point_to_what_is_lost(tmp_path: Pat
     assert write(tmp_path / "e", *units, start=400).offset_behind_lost(1500, 3, log) == 3
     assert write(tmp_path / "f").offset_behind_lost(1500, 3, log) == 3
     assert write(tmp_path / "g", *units).offset_behind_lost(1500, 3, LogExtent(0, 2500, log.lost)) == 4
+
+
+def test_damaged_units_among_those_of_lost_messages_say_nothing(tmp_path: Path) -> None:
+    log = LogExtent(0, 1 << 40, [(1000, 1 << 39)])
+    units = [unit(100), *(unit(1000 + n) for n in range(900))]
+    units[5:400] = [bytes(20)] * 200 + [unit(5000, size=-1)] * 195
+    assert write(tmp_path / "plain", *units, per_file=2000).offset_behind_lost(100, 1, log) == 901
+    batches = [
+        batch_unit(100, 0, 4),
+        batch_unit(1000, 4, 4),
+        batch_unit(1100, 8, 0),
+        bytes(46),
+        batch_unit(1200, 16, 4),
+    ]
+    assert write(tmp_path / "batches", *batches).offset_behind_lost(100, 4, log) == 20
 
 
 @pytest.mark.parametrize("count", [10, 11, 300, 1500])

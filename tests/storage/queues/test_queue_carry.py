@@ -41,7 +41,7 @@ def test_an_expired_queue_is_linked_where_nothing_follows_its_end(tmp_path: Path
 
 def test_stale_units_behind_the_end_are_zeroed_in_a_copy(tmp_path: Path) -> None:
     kept = [unit(100 * n) for n in range(6)]
-    write_queue(tmp_path / "store", *kept, unit(25_000), unit(600), unit(700))
+    write_queue(tmp_path / "store", *kept, unit(25_000), unit(12_000), unit(25_100))
     before = files_under(tmp_path / "store")
     assert carry(tmp_path) == CarrySummary(next_offset=6, linked=1, copied=1, left_out=1)
     assert list(files_under(tmp_path / "staged").values()) == [
@@ -49,6 +49,11 @@ def test_stale_units_behind_the_end_are_zeroed_in_a_copy(tmp_path: Path) -> None
         b"".join(kept[4:]).ljust(80, b"\0"),
     ]
     assert files_under(tmp_path / "store") == before
+
+
+def test_damaged_units_among_those_of_expired_messages_end_nothing(tmp_path: Path) -> None:
+    write_queue(tmp_path / "store", *(unit(100 * n) for n in range(6)), unit(25_000), unit(600), unit(700))
+    assert carry(tmp_path) == CarrySummary(next_offset=9, linked=3, copied=0, left_out=0)
 
 
 def test_without_links_files_are_copied_with_their_holes(tmp_path: Path) -> None:

@@ -1,73 +1,68 @@
 """What is known of a queue is gone on from, and leads to where a whole new look would find its end."""
 
 import os
+import random
 from pathlib import Path
+from typing import cast
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
+from damaged_units import DAMAGES, QueueImage
+from judged_units import LOG_END, FakeUnits
+from queue_stores import unit_bytes
+from storage.commit_log import CommitLog
 from storage.open_files import OpenFiles
 from storage.queues.queue_files import QueueFiles
-from storage.queues.queue_growth import Known, end_after, end_before
+from storage.queues.queue_growth import MOST_JUDGED, Known, end_after
+from storage.queues.queue_store import QueueStore
+from storage.queues.unit_standing import JudgedUnits
+from store_writer import StoreWriter
 
 UNIT = 20
 
 
-class FakeUnits:
-    """Units of which some point into the log, and some of these to what is no message of the queue."""
-
-    def __init__(self, units: list[str], log_end: int = 100) -> None:
-        self.units, self.log_end = units, log_end
-        self.judged: list[int] = []
-
-    def last_within(self, floor: int, end: int) -> int:
-        within = [number for number in range(floor, end) if self.units[number] != "beyond"]
-        return within[-1] + 1 if within else floor
-
-    def is_stray(self, number: int) -> bool:
-        self.judged.append(number)
-        return self.units[number] != "good"
-
-
-units = st.lists(st.sampled_from(["good", "good", "beyond", "stray"]), max_size=12)
-
-
-class TestEndBefore:
-    @given(units, st.integers(0, 12))
-    def test_a_queue_ends_behind_its_last_good_unit(self, found: list[str], floor: int) -> None:
-        floor = min(floor, len(found))
-        good = [number + 1 for number in range(floor, len(found)) if found[number] == "good"]
-        assert end_before(FakeUnits(found), floor, len(found)) == max(good, default=floor)
-
-    def test_units_beyond_the_log_are_not_judged_one_by_one(self) -> None:
-        queue = FakeUnits(["good", *["beyond"] * 1000])
-        assert end_before(queue, 0, 1001) == 1
-        assert queue.judged == [0]
-
-
 class TestEndAfter:
-    def known(self, end: int, written: int, log_end: int = 100) -> Known:
-        return Known(None, None, 0, log_end, 0, end, written, None)  # type: ignore[arg-type]
+    def known(self, end: int, written: int, log_end: int = LOG_END, looked: int = LOG_END) -> Known:
+        return Known(None, None, 0, log_end, 0, end, written, None, looked)  # type: ignore[arg-type]
+
+    def end(self, queue: FakeUnits, known: Known, written: int) -> int:
+        return end_after(cast(JudgedUnits, queue), known, 0, written, is_mended=False)
 
     def test_of_units_that_came_the_last_good_one_ends_the_queue(self) -> None:
         queue = FakeUnits(["good"] * 5)
-        assert end_after(queue, self.known(3, 3), 5) == 5
+        assert self.end(queue, self.known(3, 3), 5) == 5
         assert queue.judged == [4]
 
     def test_where_nothing_came_nothing_is_judged(self) -> None:
         queue = FakeUnits(["good"] * 5)
-        assert end_after(queue, self.known(5, 5), 5) == 5
+        assert self.end(queue, self.known(5, 5), 5) == 5
         assert queue.judged == []
+
+    @pytest.mark.parametrize("bad", ["lost", "broken", "stray", "beyond"])
+    @pytest.mark.parametrize("count", [1, 100, 5000])
+    def test_damaged_units_among_those_that_came_do_not_end_the_queue(self, count: int, bad: str) -> None:
+        queue = FakeUnits(["good"] * 10 + [bad] * count + ["good"])
+        assert self.end(queue, self.known(10, 10), count + 11) == count + 11
+        assert len(queue.judged) == 1
 
     def test_old_units_that_are_overwritten_one_by_one_are_judged_one_by_one(self) -> None:
         queue = FakeUnits(["good", "good", *["stray"] * 1000])
-        assert end_after(queue, self.known(1, 1002), 1002) == 2
-        assert queue.judged == [1, 2]
+        assert self.end(queue, self.known(1, 1002), 1002) == 2
+        assert len(queue.judged) < 15 + MOST_JUDGED
+
+    @pytest.mark.parametrize("lost", [1, 3, 7, 40])
+    def test_a_damaged_unit_among_them_does_not_hold_up_the_others(self, lost: int) -> None:
+        units = ["good"] * 5 + ["lost"] * lost + ["good"] * 50 + ["stray"] * 1000
+        assert self.end(FakeUnits(units), self.known(5, len(units)), len(units)) == 55 + lost
+
+    def test_all_of_them_are_judged_anew_when_the_log_has_grown_by_much(self) -> None:
+        units = ["good"] * 5 + ["lost"] * 9 + ["good"] * 2 + ["stray"] * 100
+        assert self.end(FakeUnits(units), self.known(5, len(units)), len(units)) == 5  # not met by its few steps
+        assert self.end(FakeUnits(units), self.known(5, len(units), looked=LOG_END - (1 << 30)), len(units)) == 16
 
     def test_over_a_shorter_log_everything_is_judged_anew(self) -> None:
-        queue = FakeUnits(["good", "good", "beyond", "beyond"], log_end=50)
-        assert end_after(queue, self.known(4, 4), 4) == 2
+        queue = FakeUnits(["good", "good", "beyond", "beyond"])
+        assert self.end(queue, self.known(4, 4, log_end=LOG_END + 1), 4) == 2
 
 
 @pytest.fixture
@@ -120,3 +115,49 @@ class TestKnown:
         for path in directory.iterdir():
             path.unlink()
         assert known.renewed("second", 7, 4) is None
+
+
+def follow_damaged_store(root: Path, seed: int) -> None:
+    """A store to which messages come, and damage: the bounds are those of the sound one after every step."""
+    chance = random.Random(seed)
+    writer = StoreWriter(root, segment_size=1 << 20, queue_file_size=chance.choice([200, 4000, 100_000]))
+    writer.append("T", b"first")
+    writer.flush()
+    log = CommitLog.open([root / "commitlog"])
+    store, count = QueueStore(root, log), 1
+    spoilt: dict[int, bytes] = {}
+    has_leftovers = chance.random() < 0.3
+    for _ in range(10):
+        for _ in range(chance.choice([0, 1, 1, 2, 10, 200])):
+            writer.append("T", bytes(chance.randrange(40)))
+            count += 1
+        writer.append("other", b"between")
+        writer.flush()
+        image = QueueImage(root / "consumequeue" / "T" / "0")
+        for _ in range(chance.choice([0, 1, 2])):
+            kind, start = chance.choice(sorted(DAMAGES)), chance.randrange(count)
+            for number in range(start, min(start + chance.choice([1, 2, 40, 205]), count - 1)):
+                spoilt[number] = DAMAGES[kind](chance, image, number)
+        if chance.random() < 0.3 and not has_leftovers:
+            spoilt[count - 1] = DAMAGES["sign bit of the size"](chance, image, count - 1)
+        for number, data in spoilt.items():
+            image.put(number, data)
+        for number in range(count, 400) if has_leftovers else ():
+            image.put(number, unit_bytes(10**9 + 200 * number, 150, 7))
+        log = CommitLog.open([root / "commitlog"], log)
+        store = store.refresh(log) if chance.random() < 0.3 else store.grown(log)
+        queue = store.queue("T", 0)
+        assert queue is not None
+        assert (queue.min_offset, queue.max_offset) == (0, count), seed
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_damage_changes_neither_bound_of_a_queue_that_grows(seed: int, tmp_path: Path) -> None:
+    follow_damaged_store(tmp_path, seed)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("hundred", range(3))
+def test_damage_changes_neither_bound_of_many_queues_that_grow(hundred: int, tmp_path: Path) -> None:
+    for seed in range(1000 + 100 * hundred, 1100 + 100 * hundred):
+        follow_damaged_store(tmp_path / str(seed), seed)

@@ -65,26 +65,29 @@ def test_a_message_that_is_damaged_itself_is_not_looked_for(
     assert queue_of(writer.root).message_in_log(70) is None
 
 
-def test_so_much_of_the_log_is_searched(
-    made: tuple[StoreWriter, list[Written]], monkeypatch: pytest.MonkeyPatch
+def test_a_search_goes_no_farther_than_it_is_told(made: tuple[StoreWriter, list[Written]]) -> None:
+    writer, written = made
+    queue, start = queue_of(writer.root), written[69].physical_offset + written[69].size
+    assert module.search(queue.log, queue.name, 70, start, written[70].physical_offset) is None
+    assert (
+        module.search(queue.log, queue.name, 70, start, written[70].physical_offset + 1) == written[70].physical_offset
+    )
+
+
+@pytest.mark.parametrize("data", [b"\x7f" * 20, bytes(20), b"\xff" * 20])
+@pytest.mark.parametrize("units", [1, 3, 50, 65, 89])
+def test_however_many_units_lie_between_the_neighbours_their_messages_are_found(
+    made: tuple[StoreWriter, list[Written]], units: int, data: bytes
 ) -> None:
     writer, written = made
-    damage(writer.root, 70, bytes(20))
-    apart = written[70].physical_offset - written[69].physical_offset - written[69].size
+    for number in range(60, 60 + units):
+        damage(writer.root, number, data)
     queue = queue_of(writer.root)
-    assert module.find_in_log(queue, 70, 0, 150, apart) is None
-    assert module.find_in_log(queue, 70, 0, 150, apart + 1) == written[70].physical_offset
-
-
-def test_where_no_neighbour_holds_nothing_is_searched(
-    made: tuple[StoreWriter, list[Written]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    writer, written = made
-    monkeypatch.setattr(module, "NEIGHBOURS", 3)
-    damage(writer.root, 60, b"\x7f" * 20 * 3)
-    assert queue_of(writer.root).message_in_log(61) == written[61].physical_offset
-    damage(writer.root, 60, b"\x7f" * 20 * 20)
-    assert queue_of(writer.root).message_in_log(70) is None
+    hole = queue.hole_at(60)
+    assert (hole.first, hole.stop, hole.start) == (60, 60 + units, written[59].physical_offset + written[59].size)
+    assert (hole.end, hole.lost) == (written[60 + units].physical_offset, 0)
+    found = [queue.message_in_log(number) for number in range(60, 60 + units)]
+    assert found == [message.physical_offset for message in written[60 : 60 + units]]
 
 
 def test_a_thread_that_may_not_wait_is_told_so(made: tuple[StoreWriter, list[Written]]) -> None:

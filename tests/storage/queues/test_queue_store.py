@@ -53,11 +53,11 @@ def test_what_is_no_queue_of_a_topic_is_ignored(tmp_path: Path) -> None:
     assert queues.queue_ids("T") == (0, 7)
 
 
-def test_a_store_without_queues_has_no_topics(tmp_path: Path) -> None:
-    (tmp_path / "consumequeue").write_text("a file")
+def test_a_store_without_messages_and_queues_has_no_topics(tmp_path: Path) -> None:
     queues = QueueStore(tmp_path, CommitLog([], []))
-    assert queues.topics() == []
+    assert queues.all_topics() == []
     assert queues.queue("T", 0) is None
+    assert queues.is_whole
 
 
 def test_a_tree_that_cannot_be_listed_is_a_problem_with_its_path(

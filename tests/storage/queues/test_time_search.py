@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from doctoring import put
 from queue_stores import open_queues
 from storage.queues.queue import BoundaryType, Queue
 from storage.queues.time_search import FileOfUnits, offset_by_timestamp
@@ -27,9 +28,7 @@ def search(times: list[int], per_file: int, minimum: int, timestamp: int, bounda
     """The search under test over `times` cut into files, clamped as its caller does."""
     starts = range(0, len(times), per_file)
     files = [FileOfUnits(start, min(start + per_file, len(times)) - 1) for start in starts]
-    found = offset_by_timestamp(
-        files, minimum, timestamp, boundary, times.__getitem__, lambda number: times[number] < 0
-    )
+    found = offset_by_timestamp(files, minimum, timestamp, boundary, times.__getitem__)
     return min(max(found, minimum), len(times))
 
 
@@ -80,25 +79,25 @@ def test_a_time_in_the_gap_between_two_files_is_answered_from_either_side() -> N
 
 
 def test_without_units_the_answer_is_nought() -> None:
-    assert offset_by_timestamp([], 0, 5, LOWER, lambda _: -1, lambda _: False) == 0
-    assert offset_by_timestamp([], 0, 5, UPPER, lambda _: -1, lambda _: False) == 0
+    assert offset_by_timestamp([], 0, 5, LOWER, lambda _: -1) == 0
+    assert offset_by_timestamp([], 0, 5, UPPER, lambda _: -1) == 0
 
 
 def test_before_everything_lower_is_the_files_first_unit_and_upper_is_nought() -> None:
     files = [FileOfUnits(10, 19)]
-    assert offset_by_timestamp(files, 12, 5, LOWER, lambda _: 100, lambda _: False) == 10
-    assert offset_by_timestamp(files, 12, 5, UPPER, lambda _: 100, lambda _: False) == 0
+    assert offset_by_timestamp(files, 12, 5, LOWER, lambda _: 100) == 10
+    assert offset_by_timestamp(files, 12, 5, UPPER, lambda _: 100) == 0
 
 
 def test_an_unreadable_message_in_the_middle_makes_the_answer_nought() -> None:
     times = [10, 20, -1, 40, 50]
-    assert offset_by_timestamp([FileOfUnits(0, 4)], 0, 20, LOWER, times.__getitem__, lambda _: False) == 0
+    assert offset_by_timestamp([FileOfUnits(0, 4)], 0, 20, LOWER, times.__getitem__) == 0
 
 
 def test_an_unreadable_last_message_counts_as_older_than_any_time() -> None:
     times = [10, 20, 30, -1]
-    assert offset_by_timestamp([FileOfUnits(0, 3)], 0, 20, LOWER, times.__getitem__, lambda _: False) == 4
-    assert offset_by_timestamp([FileOfUnits(0, 3)], 0, 20, UPPER, times.__getitem__, lambda _: False) == 3
+    assert offset_by_timestamp([FileOfUnits(0, 3)], 0, 20, LOWER, times.__getitem__) == 4
+    assert offset_by_timestamp([FileOfUnits(0, 3)], 0, 20, UPPER, times.__getitem__) == 3
 
 
 @given(
@@ -158,3 +157,20 @@ def test_an_empty_queue_answers_nought(tmp_path: Path) -> None:
     queue = open_queues(tmp_path)[0].queue("T", 3)
     assert queue is not None
     assert [queue.offset_by_timestamp(5, boundary) for boundary in BoundaryType] == [0, 0]
+
+
+@pytest.mark.parametrize("expired", [0, 3])
+@pytest.mark.parametrize("first", range(8))
+@pytest.mark.parametrize("data", [bytes(20), b"\xff" * 20, bytes(8) + b"\1" * 12])
+def test_damaged_units_do_not_mislead_a_search(data: bytes, first: int, expired: int, tmp_path: Path) -> None:
+    times = [1000 + time for time in TWO_FILES]
+    written_queue(tmp_path, times, expired)
+    for number in range(max(first, expired), min(first + 3, 7)):
+        put(tmp_path / "consumequeue" / "T" / "0" / f"{number // 4 * 80:020d}", number % 4 * 20, data)
+    queue = open_queues(tmp_path)[0].queue("T", 0)
+    assert queue is not None
+    assert (queue.min_offset, queue.max_offset) == (expired, 8)
+    for timestamp in range(1005, 1045):
+        for boundary in BoundaryType:
+            expected = model(times, expired, timestamp, boundary)
+            assert queue.offset_by_timestamp(timestamp, boundary) == expected, (timestamp, boundary)

@@ -1,6 +1,7 @@
 """Damage in the last segment does not end the log where sound records follow, and leftovers of a cut do not count."""
 
 import os
+import shutil
 import time
 from functools import partial
 from pathlib import Path
@@ -10,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import damage_oracle
+from kernel_memory import record_at
 from storage.commit_log import CommitLog
 from storage.lookup_call import KeyQuery
 from storage.mapped_file import MappedFile
@@ -237,15 +239,18 @@ class TestCosts:
         assert CommitLog.open([tmp_path]).end == 0
         assert time.monotonic() - started < 5
 
-    def test_places_of_damage_are_bounded(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_places_of_damage_that_are_listed_are_bounded_and_none_of_the_records_between_is_lost(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(module, "MOST_DAMAGE", 5)
-        writer, written = make(tmp_path, 40)
-        for each in written[1::2]:
-            writer.overwrite(each.physical_offset + 4, b"\0")
+        writer, written = make(tmp_path, 41)
+        for number, each in enumerate(written[1::2]):
+            writer.overwrite(each.physical_offset + (4 if number < 15 else 90), b"\xff")
         log = opened(writer)
-        assert len(log.damage) == 5
-        assert log.end == written[11].physical_offset
-        assert log.torn_end is not None
+        assert (len(log.damage), log.more_damage) == (5, 15)
+        assert (log.end, log.torn_end) == (writer.log.end, None)
+        assert all(log.record_at(each.physical_offset) == each.record for each in written[::2])
+        assert log.problems[-1] == "15 more places of the last segment hold no intact record"
 
     def test_damage_that_is_told_is_bounded(self, tmp_path: Path) -> None:
         writer, written = make(tmp_path, 40)
@@ -255,15 +260,50 @@ class TestCosts:
         assert len(problems) == 6
         assert problems[-1] == "14 more places of the last segment hold no intact record"
 
-    def test_records_far_behind_damage_are_looked_for_so_far(
+    def test_records_are_found_behind_however_much_damage(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(module, "CHUNK", 512)
         writer, written = make(tmp_path, 100)
-        for limit, found in ((512, False), (8192, True)):
-            monkeypatch.setattr(module, "LOOK_AHEAD_BYTES", limit)
-            writer.overwrite(written[5].physical_offset, b"\xff" * 3000)
-            assert (opened(writer).end == writer.log.end) == found
+        writer.overwrite(written[5].physical_offset, b"\xff" * 3000)
+        assert opened(writer).end == writer.log.end
+
+    def test_records_are_found_behind_70_mebibytes_of_damage(self, tmp_path: Path) -> None:
+        writer = StoreWriter(tmp_path, segment_size=80 * 2**20)
+        writer.append("T", b"before")
+        writer.append_bytes(b"\xda" * (70 * 2**20))
+        behind = writer.append("T", b"behind")
+        log = opened(writer)
+        assert log.end == writer.log.end
+        assert log.record_at(behind.physical_offset) == behind.record
+
+    def test_a_page_that_fell_back_to_what_a_cut_had_left_over_hides_nothing(self, tmp_path: Path) -> None:
+        """After a power loss any page may be as it was before: here with 30 records of before a cut, all intact."""
+        writer, old = make(tmp_path, 60, segment_size=65536)
+        stale = writer.log.segments[0].read_bytes()
+        shutil.rmtree(tmp_path)
+        writer = StoreWriter(tmp_path, segment_size=65536)
+        new = [writer.append("T", b"of another length", store_timestamp=LATER + number) for number in range(100)]
+        start, stop = old[10].physical_offset, old[40].physical_offset
+        writer.overwrite(start, stale[start:stop])
+        log = opened(writer)
+        left_over = [each for each in old[10:40] if log.record_at(each.physical_offset) == each.record]
+        behind = [each for each in new if each.physical_offset >= stop]
+        assert log.end == writer.log.end
+        assert all(log.record_at(each.physical_offset) == each.record for each in behind)
+        assert len(log.damage) == 1
+        assert log.damage[0].stop >= stop - 300
+        assert len(left_over) == 30  # what no queue and no index leads to is there to be looked at, in the damage
+
+    def test_bytes_of_what_was_left_over_are_summed_up_once(self, tmp_path: Path) -> None:
+        """Records in the body of a record that is too old are no records, and would make the search slow."""
+        writer, _ = make(tmp_path, 3, segment_size=65536)
+        first = writer.append("T", b"x", body_crc=5, store_timestamp=LATER)
+        at = first.physical_offset + first.size + 88
+        inner = record_at(at, store_timestamp=LATER + 1)
+        writer.append("T", inner, store_timestamp=START_TIMESTAMP - 5000)
+        log = opened(writer)
+        assert log.end == first.physical_offset
 
     @pytest.mark.parametrize("known", [0, 1, 300])
     def test_a_known_end_is_walked_on_from_past_damage(self, tmp_path: Path, known: int) -> None:

@@ -105,7 +105,7 @@ class TestMissingQueues:
         ("gone", "words"),
         [
             ("consumequeue", "no consumequeue/"),
-            ("consumequeue/T", "has no queue"),
+            ("consumequeue/T", "consumequeue/ is empty"),
             ("consumequeue/T/2", "queues 2 of T"),
         ],
     )

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from acl_file import (
     READER_SECRET,
     SECRETS,
     WHITE,
+    WHITE_SECRET,
+    write_accounts,
 )
 from broker.security.accounts import watched_accounts
 from golden_store import G1
@@ -32,7 +35,7 @@ FAILED = [line.split("\t") for line in (G1 / "consumed-fail.tsv").read_text("utf
 
 @pytest.fixture
 def guarded(g1_store: Path, tmp_path: Path) -> ApiOf:
-    (tmp_path / "plain_acl.yml").write_text(PLAIN_ACL)
+    write_accounts(tmp_path / "plain_acl.yml")
     guarded = ApiOf(g1_store)
     guarded.api.access.accounts = watched_accounts(tmp_path / "plain_acl.yml")
     return guarded
@@ -130,10 +133,61 @@ def test_groups_are_seen_by_who_may_consume_as_them(guarded: ApiOf) -> None:
 
 def test_keys_that_are_taken_away_open_nothing_any_more(guarded: ApiOf, tmp_path: Path) -> None:
     assert guarded.ask("/store", headers=READER_KEYS).status == 200
-    (tmp_path / "plain_acl.yml").write_text(PLAIN_ACL.replace(READER_SECRET, "another-secret"))
+    write_accounts(tmp_path / "plain_acl.yml", PLAIN_ACL.replace(READER_SECRET, "another-secret"), 30)
     assert guarded.api.access.accounts is not None
     guarded.api.access.accounts.refresh()
     assert guarded.ask("/store", headers=READER_KEYS).status == 401
+
+
+def behind_proxies(store: Path, accounts: Path, *proxies: str) -> ApiOf:
+    api = ApiOf(store, http_proxies=tuple(map(ip_network, proxies)))
+    api.api.access.accounts = watched_accounts(write_accounts(accounts))
+    return api
+
+
+WHITE_ADDRESS, OTHER = "10.10.103.9", "198.51.100.7"
+
+
+def test_a_white_address_needs_no_keys_and_a_header_makes_nobody_white(guarded: ApiOf) -> None:
+    assert guarded.ask("/store", peer=WHITE_ADDRESS).status == 200
+    assert guarded.ask("/store", peer=OTHER, headers={"X-Forwarded-For": WHITE_ADDRESS}).status == 401
+    assert guarded.ask("/store", peer=WHITE_ADDRESS, headers={"X-Forwarded-For": OTHER}).status == 200
+
+
+@pytest.mark.parametrize(
+    ("peer", "forwarded", "status"),
+    [
+        ("127.0.0.1", WHITE_ADDRESS, 200),
+        ("127.0.0.1", f"{WHITE_ADDRESS}:4711", 200),
+        ("127.0.0.1", f"{OTHER}, {WHITE_ADDRESS}", 200),
+        ("127.0.0.1", f"{WHITE_ADDRESS}, 192.0.2.8", 200),
+        ("192.0.2.8", f"{WHITE_ADDRESS}, 127.0.0.1", 200),
+        ("127.0.0.1", OTHER, 401),
+        ("127.0.0.1", f"{WHITE_ADDRESS}, {OTHER}", 401),
+        ("127.0.0.1", f"{WHITE_ADDRESS}, unknown", 401),
+        ("127.0.0.1", f"{WHITE_ADDRESS},", 401),
+        ("127.0.0.1", "[2001:db8::1]:80", 401),
+        ("127.0.0.1", "", 401),
+        ("127.0.0.1", "127.0.0.1", 401),
+        (OTHER, WHITE_ADDRESS, 401),
+    ],
+)
+def test_a_trusted_proxy_says_who_asks(g1_store: Path, tmp_path: Path, peer: str, forwarded: str, status: int) -> None:
+    api = behind_proxies(g1_store, tmp_path / "plain_acl.yml", "127.0.0.1", "192.0.2.0/24")
+    assert api.ask("/store", peer=peer, headers={"X-Forwarded-For": forwarded}).status == status
+    assert api.ask("/store", peer=peer, headers={"X-Forwarded-For": forwarded, **ADMIN_KEYS}).status == 200
+
+
+def test_a_white_list_with_the_proxys_own_address_lets_in_nobody_by_it(g1_store: Path, tmp_path: Path) -> None:
+    api = behind_proxies(g1_store, tmp_path / "plain_acl.yml", WHITE_ADDRESS)
+    assert api.ask("/store", peer=WHITE_ADDRESS).status == 401
+    assert api.ask("/store", peer=WHITE_ADDRESS, headers={"X-Forwarded-For": OTHER}).status == 401
+
+
+@pytest.mark.parametrize("secret", ["", "a wrong secret"])
+def test_the_secret_of_an_account_is_asked_for_at_its_white_address_too(guarded: ApiOf, secret: str) -> None:
+    assert guarded.ask("/store", peer="172.16.3.4", headers=keys(WHITE, secret)).status == 401
+    assert guarded.ask("/store", peer="172.16.3.4", headers=keys(WHITE, WHITE_SECRET)).status == 200
 
 
 @pytest.mark.parametrize(

@@ -145,7 +145,7 @@ def test_an_empty_topic_has_an_empty_histogram_and_no_messages(tmp_path: Path) -
     api = ApiOf(tmp_path / "store")
     assert api.get("/histogram", topic="empty")["counts"] == [0]
     assert api.get("/messages", topic="empty") == {
-        "messages": [], "total": 0, "lookedAt": 0, "unreadable": 0, "note": None, "cursor": None
+        "messages": [], "total": 0, "lookedAt": 0, "unreadable": 0, "leftOut": 0, "note": None, "cursor": None
     }  # fmt: skip
     assert api.get("/histogram", topic="other", begin=0, end=2**63 - 1, buckets=3)["counts"] == [1, 0, 0]
 

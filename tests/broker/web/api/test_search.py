@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from acl_file import PLAIN_ACL, READER, READER_SECRET
+from acl_file import READER, READER_SECRET, write_accounts
 from broker.security.accounts import watched_accounts
 from golden_store import G1
+from planted import imported, plant
 from store_writer import StoreWriter
 from web_questions import ApiOf, keys
 
@@ -41,6 +42,17 @@ def test_expressions_that_a_process_of_their_own_looks_for_find_the_same(api: Ap
     rest = api.get("/search", topic="TopicTest", regex="^hot [0-9]$", limit=200, cursor=answer["cursor"])
     assert [each["preview"] for each in rest["messages"]] == [f"hot {number}" for number in range(4, 10)]
     assert rest["cursor"] is None
+
+
+def test_the_process_that_looks_imports_nothing_from_where_the_server_was_started(
+    api: ApiOf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend("")
+    answer = api.get("/search", topic="TopicTest", regex="^hot [0-9]$", limit=1)
+    assert [each["preview"] for each in answer["messages"]] == ["hot 0"]
+    assert imported(tmp_path) == {}
 
 
 def test_json_is_searched_by_path(tmp_path: Path) -> None:
@@ -82,7 +94,7 @@ def test_what_cannot_be_searched_for_is_named(api: ApiOf, parameters: dict[str, 
 
 
 def test_an_account_searches_topics_that_it_may_read(g1_store: Path, tmp_path: Path) -> None:
-    (tmp_path / "plain_acl.yml").write_text(PLAIN_ACL)
+    write_accounts(tmp_path / "plain_acl.yml")
     guarded = ApiOf(g1_store)
     guarded.api.access.accounts = watched_accounts(tmp_path / "plain_acl.yml")
     reader = keys(READER, READER_SECRET)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from selenium.webdriver.common.keys import Keys
 
-from acl_file import ADMIN, ADMIN_SECRET, PLAIN_ACL, READER, READER_SECRET
+from acl_file import ADMIN, ADMIN_SECRET, READER, READER_SECRET, write_accounts
 from broker_harness import service_of
 from page_server import serving_page
 from storage.message_store import MessageStore
@@ -30,7 +30,7 @@ def log_in(browser: Browser, access_key: str, secret: str) -> None:
 
 def test_the_page_asks_for_the_keys_that_clients_have(lone: Browser, g1_store: Path, tmp_path: Path) -> None:
     accounts = tmp_path / "plain_acl.yml"
-    accounts.write_text(PLAIN_ACL)
+    write_accounts(accounts)
     with serving_page([service_of(MessageStore.open(g1_store))], accounts) as origin:
         lone.server = origin
         lone.open("topic", topic="TopicTest")

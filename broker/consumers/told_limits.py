@@ -1,0 +1,100 @@
+"""How long the names may be that clients tell, and of how much one request may tell.
+
+Clients of RocketMQ refuse longer names themselves, by Java's `String.length()`: groups of more than 255 (4.x) or 120
+characters (5.x), topics of more than 127. The topic of a group's retries has the group in its name, and that of popped
+messages the topic too. Brokers check neither, so that what no client of theirs sends is refused here alone.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from protocol.bodies import ConsumerData, HeartbeatData, LockBatchRequestBody, SubscriptionData
+from protocol.errors import BadCommand, quote
+from storage.filter.retry import RETRY_PREFIX
+
+LONGEST_GROUP: Final = 255
+LONGEST_CLIENT_ID: Final = 255
+LONGEST_TOPIC: Final = 127
+JOINING_PREFIXES: Final = (RETRY_PREFIX, "%DLQ%", "%LMQ%")
+LONGEST_JOINED_TOPIC: Final = len(RETRY_PREFIX) + LONGEST_GROUP + 1 + LONGEST_TOPIC
+"""`%RETRY%`, the group, and for popped messages `+` or `_` and the topic; the others are shorter."""
+LONGEST_WORD: Final = 63
+"""Of what names one of a few: a type of expressions, a way to consume."""
+
+MOST_GROUPS: Final = 1024
+"""Groups of either kind in one heartbeat."""
+MOST_SUBSCRIPTIONS: Final = 4096
+"""Subscriptions of one group."""
+MOST_SUBSCRIPTIONS_IN_ALL: Final = 8192
+"""Subscriptions of all groups in one heartbeat."""
+MOST_QUEUES: Final = 16_384
+"""Queues that one request locks or unlocks."""
+
+
+def check_length(field: str, text: str, longest: int) -> None:
+    """Raise `BadCommand` for a text of too many characters; `field` is its name on the wire."""
+    if len(text) > longest:
+        raise BadCommand(f"{field}: {quote(text)}, longer than {longest} characters")
+
+
+def check_group(field: str, group: str) -> None:
+    """Raise `BadCommand` for the name of a group that is too long."""
+    check_length(field, group, LONGEST_GROUP)
+
+
+def check_topic(field: str, topic: str) -> None:
+    """Raise `BadCommand` for the name of a topic that is too long."""
+    if len(topic) > LONGEST_TOPIC:
+        check_length(field, topic, LONGEST_JOINED_TOPIC if topic.startswith(JOINING_PREFIXES) else LONGEST_TOPIC)
+
+
+def check_heartbeat(data: HeartbeatData) -> None:
+    """Raise `BadCommand` for what is too long or too many, naming it, its size and its limit."""
+    check_length("clientID", data.client_id, LONGEST_CLIENT_ID)
+    _check_count("consumerDataSet", data.consumer_data_set, MOST_GROUPS)
+    _check_count("producerDataSet", data.producer_data_set, MOST_GROUPS)
+    for producer in data.producer_data_set:
+        check_group("groupName", producer.group_name)
+    count = 0
+    for consumer in data.consumer_data_set:
+        _check_consumer(consumer)
+        count += len(consumer.subscription_data_set)
+    if count > MOST_SUBSCRIPTIONS_IN_ALL:
+        raise BadCommand(f"subscriptionDataSet: {count} of all groups together, more than {MOST_SUBSCRIPTIONS_IN_ALL}")
+
+
+def _check_consumer(consumer: ConsumerData) -> None:
+    check_group("groupName", consumer.group_name)
+    check_length("consumeType", consumer.consume_type, LONGEST_WORD)
+    check_length("messageModel", consumer.message_model, LONGEST_WORD)
+    check_length("consumeFromWhere", consumer.consume_from_where, LONGEST_WORD)
+    told = consumer.subscription_data_set
+    _check_count(f"subscriptionDataSet of group {consumer.group_name}", told, MOST_SUBSCRIPTIONS)
+    for subscription in told:
+        check_subscription(subscription)
+
+
+def check_subscription(subscription: SubscriptionData) -> None:
+    """Raise `BadCommand` for names that are too long; how long an expression may be is for the filters to say."""
+    check_topic("topic", subscription.topic)
+    check_length("expressionType", subscription.expression_type, LONGEST_WORD)
+
+
+def check_locks(body: LockBatchRequestBody) -> None:
+    """Raise `BadCommand` for what is too long or too many."""
+    check_group("consumerGroup", body.consumer_group)
+    check_length("clientId", body.client_id, LONGEST_CLIENT_ID)
+    _check_count("mqSet", body.mq_set, MOST_QUEUES)
+    for broker_name, topic in {(queue.broker_name, queue.topic) for queue in body.mq_set}:
+        check_length("brokerName", broker_name, LONGEST_GROUP)
+        check_topic("topic", topic)
+
+
+def _check_count(field: str, told: Sequence[object], most: int) -> None:
+    if len(told) > most:
+        raise BadCommand(f"{field}: {len(told)} entries, more than {most}")
+
+
+def is_long(group: str, topic: str) -> bool:
+    """Whether no request could name this group or this topic."""
+    return len(group) > LONGEST_GROUP or len(topic) > LONGEST_JOINED_TOPIC

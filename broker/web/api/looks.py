@@ -1,0 +1,83 @@
+"""Which messages an answer of the API shows, and the line about it in the audit log."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from broker.audit_log import AuditLog, Look, cut, now
+from broker.web.api.asked import Asked
+from broker.web.api.errors import ApiError
+from protocol.errors import RocketLensError
+
+if TYPE_CHECKING:
+    from broker.web.api.endpoint import Endpoint
+
+
+def shown_lines(_question: Any, answer: Any) -> list[int]:
+    """Physical offsets of the messages in a list."""
+    return [line.physical_offset for line in answer.messages]
+
+
+def shown_message(_question: Any, answer: Any) -> list[int]:
+    """The physical offset of one message."""
+    return [answer.physical_offset]
+
+
+def shown_body(question: Any, _answer: bytes) -> list[int]:
+    """The physical offset of the message whose body was asked for."""
+    return [question.offset]
+
+
+def shown_events(_question: Any, answer: Any) -> list[int]:
+    """Physical offsets of the records of one message's life."""
+    return [event.message.physical_offset for event in answer.events if event.message is not None]
+
+
+def shown_nothing(_question: Any, _answer: Any) -> list[int]:
+    """What counts messages by what is in them is a look too, though it shows none."""
+    return []
+
+
+def _code_of(error: RocketLensError) -> str:
+    return error.detail.code.upper() if isinstance(error, ApiError) else "STORE_ERROR"
+
+
+@dataclass(frozen=True, slots=True)
+class Looker:
+    """A client of the API by its address, and where what it looks at is written down; None nowhere."""
+
+    client: str
+    audit_log: AuditLog | None
+
+    def note_refused(self, endpoint: "Endpoint", broker: str, error: ApiError) -> None:
+        """Write down that a client without rights wanted to look. Raises `AuditError`, which becomes the answer."""
+        if self.audit_log is not None and endpoint.shows is not None:
+            request, result = f"GET /api/v1{endpoint.path}", error.detail.code.upper()
+            self.audit_log.write(Look(now(), broker, None, self.client, request, result, {}, 0, (), cut(str(error))))
+
+    def note(
+        self,
+        endpoint: "Endpoint",
+        asked: Asked,
+        question: Any,
+        offsets: list[int],
+        error: RocketLensError | None = None,
+    ) -> None:
+        """Write down one look. Raises `AuditError`, which becomes the answer."""
+        if self.audit_log is None or endpoint.shows is None:
+            return
+        fields = {name: value for name, value in msgspec.to_builtins(question).items() if value is not None}
+        look = Look(
+            now(),
+            asked.service.broker_name,
+            None if asked.account is None else asked.account.access_key,
+            self.client,
+            f"GET /api/v1{endpoint.path}",
+            "SUCCESS" if error is None else _code_of(error),
+            {name: cut(value) if isinstance(value, str) else value for name, value in fields.items()},
+            len(offsets),
+            offsets,
+            None if error is None else cut(str(error)),
+        )
+        self.audit_log.write(look)

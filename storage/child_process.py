@@ -1,0 +1,32 @@
+"""Pythons that we start: they run our code, and never what lies in the directory that somebody happens to be in.
+
+`python -c` and `python -m` look for modules in the current directory first, which may be a store or an archive that
+anybody could write to. Every Python that we start is therefore told not to (-P), and finds our packages where this
+process has them: behind everything else, so that they stand in front of nobody's modules.
+"""
+
+import os
+import sys
+from pathlib import Path
+from typing import Final
+
+SAFE_PATH: Final = "PYTHONSAFEPATH"
+"""The environment variable that does what -P does, for a Python that somebody else starts for us."""
+
+PYTHON_PATH: Final = "PYTHONPATH"
+PACKAGES: Final = str(Path(__file__).absolute().parents[1])
+"""The directory, or the archive, that our packages lie in."""
+
+
+def python_command(code: str, *arguments: str) -> list[str]:
+    """The command that runs code in a Python of its own; its environment is to be `child_environment`."""
+    return [sys.executable, "-P", "-c", f"import sys; sys.path.append({PACKAGES!r}); {code}", *arguments]
+
+
+def child_environment() -> dict[str, str]:
+    """Our environment, for children that are Pythons or start some: none looks into the current directory."""
+    environment = {**os.environ, SAFE_PATH: "1"}
+    # An empty element means the current directory, whatever -P says; many add their own to what was not set.
+    paths = [path for path in environment.get(PYTHON_PATH, "").split(os.pathsep) if os.path.isabs(path)]
+    environment.pop(PYTHON_PATH, None)
+    return {**environment, PYTHON_PATH: os.pathsep.join(paths)} if paths else environment

@@ -1,0 +1,379 @@
+"""Runs of queue offsets whose units lead nowhere, and what the log has of their messages: searched once, remembered.
+
+A page of zeros takes 205 units, a lost file takes all of its units, and the messages are still in the log. What lies
+between the nearest units that hold is searched in one pass for all messages of the run. A short pass is made at once by
+the thread that needs it. A long one is handed on where somebody takes it (a server does, in pieces, between other
+look-ups); until it ends :class:`BeingSearched` is raised. Elsewhere whoever asks waits for its end.
+
+An outcome holds as long as the files of the queue and of the part of the log are the same; messages that come to a
+store change nothing of it. A run is remembered as one i64 for each queue offset; a run of more than
+:data:`MOST_AT_ONCE` is searched and remembered in several pieces, each from where the one before ended.
+"""
+
+import threading
+import weakref
+from bisect import bisect_right
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import numpy as np
+
+from protocol.errors import BeingSearched
+from storage.commit_log import CommitLog
+from storage.mapped_file import FileIdentity
+from storage.queues.queue_files import QueueFiles
+from storage.queues.queue_record import QueueName, batch_in
+from storage.queues.queue_repair import Around, Wanted, search_piece
+from storage.residency import Cold, may_wait
+
+MOST_AT_ONCE: Final = 1 << 20
+"""Queue offsets of one hole: 8 MiB of memory."""
+
+REMEMBERED: Final = 8 * MOST_AT_ONCE
+"""Queue offsets of all holes that are remembered, 64 MiB; those not used for longest are searched anew."""
+
+SEARCHED_AT_ONCE: Final = 64 * 1024 * 1024
+"""Bytes of log that are searched before a pass is handed on: some 30 ms."""
+
+PIECE: Final = 16 * 1024 * 1024
+"""Bytes of log that are searched at a time of a pass that was handed on."""
+
+NEAR: Final = 64 * PIECE
+"""How far ahead of another pass one may be to wait for it, so that both go on together."""
+
+HOLE_WEIGHT: Final = 128
+"""What a hole counts for besides its queue offsets."""
+
+COVERED: Final = -2
+"""Stands for a message in a batch whose record is found under the first one's queue offset."""
+
+Key = tuple[int, str, int]
+"""Bytes of a unit (which tells the kind of queue), topic and queue id."""
+
+
+class HoledQueue(Protocol):
+    """A queue, as far as its holes are concerned."""
+
+    name: QueueName
+
+    @property
+    def unit_size(self) -> int:
+        """Bytes of a unit."""
+        ...
+
+    @property
+    def log(self) -> CommitLog:
+        """What its units point into."""
+        ...
+
+    @property
+    def files(self) -> QueueFiles:
+        """Its files, as they were listed."""
+        ...
+
+    @property
+    def has_batches(self) -> bool:
+        """Whether a record of it may hold several messages."""
+        ...
+
+    def around(self, queue_offset: int) -> Around:
+        """The run of units that lead nowhere around one of them; waits for the disk."""
+        ...
+
+
+class Hole:
+    """Queue offsets from ``first`` up to ``stop`` whose units lead nowhere, and where the log has their messages.
+
+    Nothing of it may be asked before ``is_done``. ``is_handed_on`` while others go on with its search, ``is_told`` once
+    it was reported.
+    """
+
+    def __init__(self, queue: HoledQueue, place: Around, start: int) -> None:
+        """The search of [start, end of ``place``) in the log, of which nothing has been done."""
+        self.name = queue.name
+        self.key: Key = (queue.unit_size, queue.name.topic, queue.name.queue_id)
+        self.files = queue.files
+        self.first, self.stop, self.start, self.end = place.first, place.stop, start, place.end
+        self.is_open = place.is_open
+        self.has_batches = queue.has_batches
+        self.wanted = Wanted(queue.name, place.first, place.stop - place.first)
+        self.position = start
+        self.is_done = self.is_handed_on = self.is_told = False
+        self.lost = 0
+        """Messages that are nowhere in this part of the log, once the search is done."""
+        self.lock = threading.Lock()
+        self._log: CommitLog | None = queue.log
+        self._last_log = weakref.ref(queue.log)
+        self._segments = _segments(queue.log, start, place.end)
+
+    @property
+    def found(self) -> int:
+        """Messages that were found."""
+        return self.stop - self.first - self.lost
+
+    @property
+    def weight(self) -> int:
+        """What it counts for of :data:`REMEMBERED`."""
+        return self.stop - self.first + HOLE_WEIGHT
+
+    def place(self, queue_offset: int) -> int | None:
+        """Physical offset of the record of a queue offset, also of a batch that began before; None where it is lost."""
+        number = queue_offset - self.first
+        places = self.wanted.places
+        while number > 0 and places[number] == COVERED:
+            number -= 1
+        return self.wanted.place(number)
+
+    def after(self, queue_offset: int) -> int:
+        """The queue offset behind the record of one, or behind all that are lost from there on."""
+        number = queue_offset - self.first
+        places = self.wanted.places
+        skipped = -1 if places[number] == -1 else COVERED
+        number += 1
+        others = np.flatnonzero(places[number:] != skipped)
+        return self.first + number + int(others[0]) if others.size else self.stop
+
+    def holds(self, queue: HoledQueue) -> bool:
+        """Whether all of it is still so in a queue as it is now."""
+        if queue.files is not self.files:
+            if not queue.files.continues(self.files):
+                return False
+            self.files = queue.files
+        if self._last_log() is not queue.log:
+            if _segments(queue.log, self.start, self.end) != self._segments:
+                return False
+            self._last_log = weakref.ref(queue.log)
+        return True
+
+    def extend(self, log: CommitLog) -> None:
+        """Have the search go on in what has come to the log, where no unit behind the hole says that it is over."""
+        with self.lock:
+            if self.is_done and log.end > self.end:
+                self.is_done, self.is_handed_on = False, False
+                self.end, self._log = log.end, log
+                self._segments = _segments(log, self.start, self.end)
+
+    def search(self, most: int, *, hands_on: bool) -> bool:
+        """Search so many bytes, unless others have been given the rest; whether they are given it now."""
+        with self.lock:
+            stop = self.position + most
+            while not self.is_done and not self.is_handed_on and self.position < stop:
+                go_on([self], stop)
+            if self.is_done or self.is_handed_on or not hands_on:
+                return False
+            self.is_handed_on = True
+            return True
+
+    def go_on(self, position: int) -> None:
+        """Take over that everything before a physical offset has been searched."""
+        self.position = position
+        if position >= self.end or self.wanted.is_found:
+            self._finish()
+
+    def log(self) -> CommitLog:
+        """What is searched."""
+        assert self._log is not None
+        return self._log
+
+    def sentence(self) -> str:
+        """What it is and what became of it."""
+        where = f"queue offsets {self.first} to {self.stop - 1} of {self.name.topic}, queue {self.name.queue_id}"
+        if self.is_done:
+            return (
+                f"{where} have damaged units, or none: the log was searched from physical offset {self.start} to "
+                f"{self.end}, {self.found} of these messages were found and {self.lost} are lost"
+            )
+        done = 100 * (self.position - self.start) // max(self.end - self.start, 1)
+        return (
+            f"{where} have damaged units, or none: the log is being searched for these messages from physical offset "
+            f"{self.start} to {self.end}, {done}% of which is done; ask again in a moment"
+        )
+
+    def _finish(self) -> None:
+        if self.has_batches:
+            self._cover()
+        self.lost = int(np.count_nonzero(self.wanted.places == -1))
+        self._log = None  # its maps need not live as long as this
+        self.is_done = True
+
+    def _cover(self) -> None:
+        places = self.wanted.places
+        for number in np.flatnonzero(places >= 0).tolist():
+            record = self.log().record_at(int(places[number]))
+            count = 1 if record is None else batch_in(record, self.first + number)[1]
+            inner = places[number + 1 : number + count]
+            inner[inner == -1] = COVERED
+
+
+class QueueHoles:
+    """The holes of all queues of a store. Safe to use from several threads.
+
+    ``hand_on`` is called, on any thread, when there is something to :meth:`step`; None: whoever asks waits. ``tell``
+    is called with each hole whose search has ended, on the thread that ended it.
+    """
+
+    def __init__(self) -> None:
+        self.hand_on: Callable[[], None] | None = None
+        self.tell: Callable[[Hole], None] | None = None
+        self._lock = threading.Lock()
+        self._holes: OrderedDict[tuple[Key, int], Hole] = OrderedDict()
+        self._firsts: dict[Key, list[int]] = {}
+        self._waiting: deque[Hole] = deque()
+        self._weight = 0
+
+    @property
+    def searching(self) -> int:
+        """How many passes have been handed on and are not done."""
+        return len(self._waiting)
+
+    def forget(self) -> None:
+        """Know nothing any more, as when the log was written anew."""
+        with self._lock:
+            self._holes.clear()
+            self._firsts.clear()
+            self._waiting.clear()
+            self._weight = 0
+
+    def find(self, queue: HoledQueue, queue_offset: int) -> Hole:
+        """The hole around a queue offset whose unit leads nowhere, searched to its end.
+
+        Raises Cold on a thread that may not wait where nothing is known of it, and BeingSearched while others search.
+        """
+        hole = self._known(queue, queue_offset)
+        if hole is not None and hole.is_done and hole.is_open and hole.place(queue_offset) is None:
+            hole.extend(queue.log)
+        if hole is None or not (hole.is_done or hole.is_handed_on):
+            if not may_wait():
+                raise Cold(f"messages of damaged units of {queue.name.topic} {queue.name.queue_id}")
+            hole = self._searched(queue, queue_offset, hole)
+        if not hole.is_done:
+            raise BeingSearched(hole.sentence())
+        return hole
+
+    def step(self) -> None:
+        """Search one piece of the log for all that wait for it, of those that were handed on."""
+        with self._lock:
+            together = self._together()
+        if not together:
+            return
+        go_on(together, together[0].position + PIECE)
+        done = [hole for hole in together if hole.is_done]
+        with self._lock:
+            for hole in done:
+                if hole in self._waiting:  # else it was forgotten meanwhile
+                    self._waiting.remove(hole)
+        self._tell(done)
+
+    def _searched(self, queue: HoledQueue, queue_offset: int, hole: Hole | None) -> Hole:
+        if hole is None:
+            hole = self._add(queue, queue_offset)
+        hand_on = self.hand_on
+        if hole.search(hole.end if hand_on is None else SEARCHED_AT_ONCE, hands_on=hand_on is not None):
+            with self._lock:
+                self._waiting.append(hole)
+            if hand_on is not None:
+                hand_on()
+        if hole.is_done:
+            self._tell([hole])
+        return hole
+
+    def _tell(self, done: list[Hole]) -> None:
+        for hole in done:
+            with hole.lock:
+                is_told, hole.is_told = hole.is_told, True
+            if not is_told and self.tell is not None:
+                self.tell(hole)
+
+    def _add(self, queue: HoledQueue, queue_offset: int) -> Hole:
+        """A hole of which nothing is known yet; the one that another thread has added meanwhile, if there is one."""
+        place = queue.around(queue_offset)
+        first = queue_offset - max(queue_offset - place.first, 0) % MOST_AT_ONCE
+        place = place._replace(first=first, stop=min(max(place.stop, queue_offset + 1), first + MOST_AT_ONCE))
+        before = self._known(queue, first - 1)
+        start = place.start if before is None else max(place.start, int(before.wanted.places.max()))
+        hole = Hole(queue, place, start)
+        known = self._known(queue, queue_offset)
+        if known is not None:
+            return known
+        with self._lock:
+            known = self._holes.get((hole.key, first))
+            if known is not None and known.stop <= queue_offset:  # units behind it held then, and do no more
+                self._drop(known)
+            known = self._holes.setdefault((hole.key, first), hole)
+            if known is hole:
+                firsts = self._firsts.setdefault(hole.key, [])
+                firsts.insert(bisect_right(firsts, first), first)
+                self._weight += hole.weight
+                self._forget_oldest()
+        return known
+
+    def _known(self, queue: HoledQueue, queue_offset: int) -> Hole | None:
+        key: Key = (queue.unit_size, queue.name.topic, queue.name.queue_id)
+        with self._lock:
+            firsts = self._firsts.get(key)
+            number = 0 if firsts is None else bisect_right(firsts, queue_offset)
+            if firsts is None or not number:
+                return None
+            hole = self._holes[key, firsts[number - 1]]
+            if queue_offset >= hole.stop:
+                return None
+            if hole.holds(queue):
+                self._holes.move_to_end((key, hole.first))
+                return hole
+            self._drop(hole)
+            return None
+
+    def _drop(self, hole: Hole) -> None:
+        del self._holes[hole.key, hole.first]
+        firsts = self._firsts[hole.key]
+        firsts.remove(hole.first)
+        self._weight -= hole.weight
+        if not firsts:
+            del self._firsts[hole.key]
+        if hole in self._waiting:
+            self._waiting.remove(hole)
+
+    def _forget_oldest(self) -> None:
+        """Forget holes until the rest is little enough; what is being searched is not forgotten."""
+        if self._weight > REMEMBERED:
+            for hole in [hole for hole in self._holes.values() if hole.is_done]:
+                self._drop(hole)
+                if self._weight <= REMEMBERED:
+                    break
+
+    def _together(self) -> list[Hole]:
+        """The holes whose search goes on next, all in the same piece of the log: they take turns."""
+        if not self._waiting:
+            return []
+        self._waiting.rotate(-1)
+        lead = self._waiting[-1]
+        low = min(hole.position for hole in self._waiting if lead.position - NEAR <= hole.position <= lead.position)
+        behind = next(hole for hole in self._waiting if hole.position == low)
+        return [behind, *(hole for hole in self._waiting if hole is not behind and _is_with(hole, behind))]
+
+
+def go_on(holes: list[Hole], stop: int) -> None:
+    """Search on for all of them from where the first one's search stands, in one segment and up to ``stop`` at most."""
+    position = holes[0].position
+    stop = min(stop, *(hole.end for hole in holes))
+    position = search_piece(holes[0].log(), [hole.wanted for hole in holes], position, stop)
+    for hole in holes:
+        hole.go_on(max(position, hole.position))
+
+
+def _is_with(hole: Hole, lead: Hole) -> bool:
+    """Whether a hole's search goes on in the next piece of another's, in the same file."""
+    if not lead.position <= hole.position < lead.position + PIECE or hole.end <= lead.position:
+        return False
+    ours, theirs = hole.log().segment_of(hole.position), lead.log().segment_of(lead.position)
+    return ours is not None and theirs is not None and ours.file is theirs.file
+
+
+def _segments(log: CommitLog, start: int, end: int) -> list[tuple[int, FileIdentity]]:
+    """The segments of a part of the log as they are."""
+    return [
+        (segment.base_offset, segment.file.identity)
+        for segment in log.segments
+        if segment.base_offset + segment.file.size > start and segment.base_offset < end
+    ]

@@ -1,0 +1,301 @@
+"""A client has `frame_seconds` for the rest of a request that it has begun, and one that owes nothing has for ever."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from broker.connection import Connection
+from broker.costs import Costs
+from broker.dispatcher import handles
+from broker.limits import Limits
+from broker_harness import FakeStore, connected, service_of, serving, until
+from heartbeats import consumer, heartbeat, subscription
+from lane_requests import FOREVER, Road, Wire
+from protocol.codes import RequestCode
+from protocol.command import Response, encode_request
+from protocol.frame import FrameDecoder
+from protocol.headers import EmptyRequestHeader
+from still_clock import StillClock
+from storage.message_store import MessageStore
+from storage.residency import Cold, may_wait
+from store_writer import StoreWriter
+
+pytestmark = pytest.mark.asyncio
+
+SECONDS = 5
+"""The limit here."""
+
+GROUP, TOPIC = "Group", "TopicTest"
+QUEUE = {"topic": TOPIC, "queueId": "0"}
+TIMES = {"beginTimestamp": "0", "endTimestamp": str(FOREVER)}
+UNIQUE_KEY = "7F0000011234000000000000000000000001"
+PULL = {
+    **QUEUE,
+    "consumerGroup": GROUP,
+    "queueOffset": "0",
+    "maxMsgNums": "32",
+    "sysFlag": "4",
+    "commitOffset": "0",
+    "suspendTimeoutMillis": "0",
+    "subscription": "*",
+    "expressionType": "TAG",
+    "subVersion": "1",
+}
+FAMILIES: dict[str, tuple[int, dict[str, str], bytes]] = {
+    "view": (33, {"offset": "0", "topic": TOPIC}, b""),
+    "key": (12, {"topic": TOPIC, "key": "k0", "maxNum": "32", **TIMES}, b""),
+    "unique key": (12, {"topic": TOPIC, "key": UNIQUE_KEY, "maxNum": "32", "_UNIQUE_KEY_QUERY": "true", **TIMES}, b""),
+    "pull": (11, PULL, b""),
+    "heartbeat": (34, {}, heartbeat("client", consumer(GROUP, subscription(TOPIC)))),
+    "query offset": (14, {"consumerGroup": GROUP, "setZeroIfNotFound": "false", **QUEUE}, b""),
+    "update offset": (15, {"consumerGroup": GROUP, "commitOffset": "1", **QUEUE}, b""),
+    "route": (105, {"topic": TOPIC}, b""),
+    "unknown": (9999, {"topic": TOPIC}, b""),
+}
+JSON, BINARY = 0, 1
+FORMS = {"json": JSON, "binary": BINARY}
+LONG = encode_request(34, opaque=1, body=heartbeat("client", producers=("P" * 200,) * 40))
+"""A frame whose beginning is too long for the fast lane."""
+
+
+def frame_of(family: str, form: int = JSON) -> bytes:
+    """A request of a family."""
+    code, fields, body = FAMILIES[family]
+    return encode_request(code, fields, opaque=1, body=body, serialize_type=form)
+
+
+class Roads:
+    """Connections with the lane and without, all on one clock that stands still until it is put forward."""
+
+    def __init__(self, store: MessageStore) -> None:
+        self.clock = StillClock()
+        self.costs = Costs(Limits(frame_seconds=SECONDS), self.clock)
+        service = service_of(store)
+        self._roads = {has_lane: Road(service, has_lane=has_lane) for has_lane in (True, False)}
+        for road in self._roads.values():
+            road.settings.costs = self.costs
+
+    def connect(self, *, has_lane: bool) -> tuple[Connection, Wire]:
+        return self._roads[has_lane].connect()
+
+    def taken(self) -> int:
+        """Requests that the lane has answered."""
+        return self._roads[True].taken
+
+    def wait(self, seconds: float) -> None:
+        """Put the clock forward, and look for who is too slow."""
+        self.clock.seconds += seconds
+        self.costs.sweep({})
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> MessageStore:
+    writer = StoreWriter(tmp_path_factory.mktemp("store") / "store")
+    for number in range(3):
+        writer.append(TOPIC, b"body", keys="k0", unique_key=f"7F0000011234{number:024X}")
+    writer.close()
+    return MessageStore.open(writer.root)
+
+
+@pytest.fixture
+def roads(store: MessageStore) -> Roads:
+    return Roads(store)
+
+
+def answers_in(wire: Wire) -> int:
+    return len(FrameDecoder().feed(bytes(wire.written)))
+
+
+def pairs(frame: bytes) -> Iterator[tuple[bytes, bytes]]:
+    """The frame in two pieces, cut at every byte."""
+    for cut in range(1, len(frame)):
+        yield frame[:cut], frame[cut:]
+
+
+# ---------------------------------------------------------------------- who owes nothing
+
+
+@pytest.mark.parametrize("has_lane", [True, False], ids=["lane", "no lane"])
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+@pytest.mark.parametrize("family", FAMILIES)
+async def test_whoever_sends_a_request_in_two_pieces_owes_nothing_afterwards(
+    family: str, form: int, has_lane: bool, roads: Roads
+) -> None:
+    frame = frame_of(family, form)
+    connection, wire = roads.connect(has_lane=has_lane)
+    for number, (first, second) in enumerate(pairs(frame), 1):
+        connection.data_received(first)
+        roads.wait(SECONDS - 1)
+        assert (connection.owes_rest, roads.costs.received) == (True, len(first))
+        connection.data_received(second)
+        # Most answers leave at once; the others are not what is waited for here.
+        await until(lambda: not connection._waiting)
+        assert (connection.owes_rest, roads.costs.received, roads.costs._senders) == (False, 0, {})
+        roads.wait(SECONDS * 3)
+        assert (wire.is_closed, answers_in(wire)) == (False, number)
+    plain = form == JSON and family in ("view", "key", "unique key")
+    assert not (has_lane and plain) or roads.taken() == len(frame) - 1
+
+
+@pytest.mark.parametrize("has_lane", [True, False], ids=["lane", "no lane"])
+@pytest.mark.parametrize("family", FAMILIES)
+async def test_a_request_byte_by_byte_is_one_request(family: str, has_lane: bool, roads: Roads) -> None:
+    connection, wire = roads.connect(has_lane=has_lane)
+    for byte in frame_of(family):
+        connection.data_received(bytes([byte]))
+    await until(lambda: not connection._waiting)
+    roads.wait(SECONDS * 3)
+    assert (wire.is_closed, answers_in(wire), roads.costs.received) == (False, 1, 0)
+
+
+@pytest.mark.parametrize("has_lane", [True, False], ids=["lane", "no lane"])
+@pytest.mark.parametrize("long", [b"", LONG], ids=["short", "with long ones"])
+async def test_a_stream_that_is_never_at_the_end_of_a_frame_goes_on_for_ever(
+    long: bytes, has_lane: bool, roads: Roads
+) -> None:
+    """Each request has a time of its own, whatever part answered the one before it."""
+    connection, wire = roads.connect(has_lane=has_lane)
+    frames = [frame_of("view"), frame_of("route"), frame_of("key"), frame_of("unknown", BINARY)]
+    frames = [frame for short in frames for frame in (short, long) if frame] * 2
+    kept = b""
+    for number, frame in enumerate(frames):
+        middle = len(frame) // 2
+        connection.data_received(kept + frame[:middle])
+        kept = frame[middle:]
+        roads.wait(SECONDS - 1)
+        assert (wire.is_closed, connection.owes_rest, answers_in(wire)) == (False, True, number)
+
+
+async def test_a_request_that_begins_behind_one_that_was_completed_has_its_own_time(roads: Roads) -> None:
+    """The lane completes the first, the beginning of the second goes to the decoder."""
+    connection, wire = roads.connect(has_lane=True)
+    first = frame_of("view")
+    connection.data_received(first[:50])
+    roads.wait(SECONDS - 1)
+    connection.data_received(first[50:] + LONG[:5_000])
+    roads.wait(SECONDS - 1)
+    assert not wire.is_closed
+    connection.data_received(LONG[5_000:] + first[:50])
+    roads.wait(SECONDS - 1)
+    assert (wire.is_closed, answers_in(wire)) == (False, 2)
+    roads.wait(1)
+    assert wire.is_closed
+
+
+async def test_what_waits_for_its_turn_is_not_the_clients_to_send(roads: Roads) -> None:
+    connections = [roads.connect(has_lane=True) for _ in range(4)]
+    burst = frame_of("view") * 200
+    for connection, _ in connections:
+        connection.data_received(burst + burst[:50])
+    assert any(connection._rest for connection, _ in connections)
+    roads.wait(SECONDS * 3)
+    assert not any(wire.is_closed for connection, wire in connections if connection._rest)
+    await until(lambda: not any(connection._rest for connection, _ in connections))
+    assert all(connection.owes_rest for connection, _ in connections)
+
+
+async def test_a_client_that_was_not_read_has_its_time_from_then_on(roads: Roads) -> None:
+    connection, wire = roads.connect(has_lane=True)
+    connection.data_received(frame_of("view") + frame_of("view")[:50])
+    connection.pause_writing()
+    assert not connection.owes_rest
+    roads.clock.seconds += SECONDS - 1
+    connection.resume_writing()
+    roads.wait(SECONDS - 1)
+    assert (wire.is_closed, connection.owes_rest) == (False, True)
+    # Answers that waited do not give it more: reading was not stopped for them.
+    connection.go_on()
+    roads.wait(1)
+    assert wire.is_closed
+
+
+class Patient:
+    """Answers when it is released, on a thread."""
+
+    def __init__(self) -> None:
+        self.released = threading.Event()
+
+    @handles(RequestCode.GET_MAX_OFFSET, EmptyRequestHeader)
+    def look_up(self, header: EmptyRequestHeader) -> Response:
+        if not may_wait():
+            raise Cold("page")
+        assert self.released.wait(20)
+        return Response(body=b"found")
+
+
+async def test_a_client_that_ended_within_a_request_still_gets_its_answers() -> None:
+    clock, patient = StillClock(), Patient()
+    async with serving(service_of(FakeStore()), [patient]) as server, connected(server.addresses[0]) as client:
+        costs = server._settings.costs
+        costs._clock_seconds = clock
+        client.send(RequestCode.GET_MAX_OFFSET)
+        client.writer.write(frame_of("route")[:50])
+        await until(lambda: bool(costs._senders))
+        client.writer.write_eof()
+        (connection,) = server._settings.open
+        await until(lambda: connection._peer_ended)
+        clock.seconds += 1_000
+        costs.sweep(server._settings.open)
+        assert connection.is_open
+        patient.released.set()
+        assert (await client.answer()).body == b"found"
+        assert await client.is_closed_by_the_server()
+
+
+# ---------------------------------------------------------------------- who owes the rest
+
+
+@pytest.mark.parametrize("has_lane", [True, False], ids=["lane", "no lane"])
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
+@pytest.mark.parametrize("family", FAMILIES)
+async def test_whoever_sends_part_of_a_request_and_stops_is_closed(
+    family: str, form: int, has_lane: bool, roads: Roads
+) -> None:
+    before, frame = frame_of("view"), frame_of(family, form)
+    some = [1, 4, 7, 8, 9, len(frame) // 2, len(frame) - 1]
+    for start in (b"", before):
+        opened = [roads.connect(has_lane=has_lane) for _ in some]
+        for (connection, _), cut in zip(opened, some, strict=True):
+            connection.data_received(start + frame[:cut])
+        roads.wait(SECONDS - 1)
+        assert not any(wire.is_closed for _, wire in opened)
+        roads.wait(1)
+        assert all(wire.is_closed for _, wire in opened)
+    assert (roads.costs.received, roads.costs._senders) == (0, {})
+
+
+@pytest.mark.parametrize("has_lane", [True, False], ids=["lane", "no lane"])
+@pytest.mark.parametrize("frame", [frame_of("view"), frame_of("heartbeat", BINARY), LONG], ids=["view", "hb", "long"])
+async def test_whoever_trickles_is_closed(frame: bytes, has_lane: bool, roads: Roads) -> None:
+    connection, wire = roads.connect(has_lane=has_lane)
+    for byte in frame[:SECONDS]:
+        assert not wire.is_closed
+        connection.data_received(bytes([byte]))
+        roads.wait(1)
+    assert wire.is_closed
+
+
+@pytest.mark.parametrize("closing", ["stops", "trickles"])
+async def test_over_a_socket_with_a_limit_of_a_second(closing: str, store: MessageStore) -> None:
+    """The real clock, the real sweep: of two clients, one owes and is closed, the other has paid and is served."""
+    trickle: Callable[[], bytes] = iter(frame_of("view")[30:]).__next__  # type: ignore[assignment]
+    async with (
+        serving(service_of(store, limits=Limits(frame_seconds=1))) as server,
+        connected(server.addresses[0]) as good,
+        connected(server.addresses[0]) as bad,
+    ):
+        for piece in (frame_of("view")[:30], frame_of("view")[30:]):
+            good.writer.write(piece)
+            await good.writer.drain()
+            await asyncio.sleep(0)
+        await good.answer()
+        bad.writer.write(frame_of("view")[:30])
+        closed = asyncio.ensure_future(bad.is_closed_by_the_server())
+        while closing == "trickles" and not closed.done():
+            bad.writer.write(bytes([trickle()]))  # type: ignore[list-item]
+            await asyncio.wait({closed}, timeout=0.1)
+        assert await closed
+        good.writer.write(frame_of("view"))
+        assert (await good.answer()).code == 0

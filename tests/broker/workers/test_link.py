@@ -1,0 +1,253 @@
+"""What crosses the link between two workers arrives as it was, and what cannot cross concerns one request alone."""
+
+import asyncio
+import contextlib
+import json
+import logging
+import struct
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.broker_service import BrokerService
+from broker.dispatcher import Answer
+from broker.listeners import bind_listeners, close_listeners
+from broker.server import Server
+from broker.workers.link import LONGEST_MESSAGE, Kind, Link, Unsendable, make_listening_socket, pack
+from broker.workers.member import OWNED_CODES, CopiedRegistry, ForwardedCommits, Member
+from broker.workers.owner import Owner
+from broker_harness import LOOPBACK, RawClient, connected, service_of, until
+from heartbeats import consumer, heartbeat, subscription
+from protocol.codes import RequestCode, ResponseCode
+from protocol.command import Command, Response
+from storage.message_store import MessageStore
+from strategies import texts
+
+HEART_BEAT, MEMBERS, OFFSET = RequestCode.HEART_BEAT, RequestCode.GET_CONSUMER_LIST_BY_GROUP, 14
+GROUP, TOPIC = "Group", "TopicTest"
+
+
+class Pair:
+    """Worker 0 and another one, in one process, and a client of the other one."""
+
+    def __init__(self, server: Server, owner: Owner, member: Member, client: RawClient) -> None:
+        self.server, self.owner, self.member, self.client = server, owner, member, client
+        self.services = owner._service, server._service
+        self.link = member._link
+
+    def dispatch(self, command: Command) -> Answer:
+        """What the other worker makes of a command, as if the client had sent it."""
+        (connection,) = self.server._settings.open
+        return self.server._dispatcher.dispatch(command, connection)
+
+    async def is_well(self) -> None:
+        """The link and the connection are those from the beginning, and an ordinary request is answered by worker 0."""
+        answer = await self.client.ask(OFFSET, {"consumerGroup": GROUP, "topic": TOPIC, "queueId": "0"})
+        assert answer.code in (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND)
+        assert self.member._link is self.link is not None
+        assert not self.member._asked
+
+
+@contextlib.asynccontextmanager
+async def two_workers(store: Path) -> AsyncIterator[Pair]:
+    opened = MessageStore.open(store)
+    first, second = service_of(opened), BrokerService.of(opened, service_of(opened).options, CopiedRegistry())
+    owner = Owner(first, meeting := make_listening_socket())
+    member = Member(second, meeting.getsockname())
+    second.commits = ForwardedCommits(second, member)
+    listeners = [bind_listeners([LOOPBACK]) for _ in range(2)]
+    servers = [
+        Server(service, bound, colleagues=colleague)
+        for service, bound, colleague in zip((first, second), listeners, (owner, member), strict=True)
+    ]
+    try:
+        for server in servers:
+            await server.start()
+        async with connected(servers[1].addresses[0]) as client:
+            yield Pair(servers[1], owner, member, client)
+    finally:
+        for server in reversed(servers):
+            await server.stop()
+        for bound in listeners:
+            close_listeners(bound)
+
+
+def frame_of(header: str, body: bytes = b"") -> bytes:
+    encoded = header.encode("utf-8", "surrogatepass")
+    return struct.pack(">ii", 4 + len(encoded) + len(body), len(encoded)) + encoded + body
+
+
+# ---------------------------------------------------------------------- messages
+
+
+@pytest.mark.parametrize("value", [2**64 - 1, -(2**63), "\ud800 and \udcff", "é", b"\xff", None, {"a": ["b", {}]}])
+def test_what_was_packed_arrives_as_it_was(value: Any) -> None:
+    taken: list[list[Any]] = []
+    link = Link(lambda _link, message: taken.append(message), lambda _link: None)
+    link.data_received(pack(Kind.REPLY, value))
+    assert taken == [[Kind.REPLY, value]]
+
+
+@pytest.mark.parametrize("value", [2**64, -(2**63) - 1, object(), {1, 2}])
+def test_what_cannot_be_packed_has_an_error_of_its_own(value: Any) -> None:
+    with pytest.raises(Unsendable, match="cannot be handed to another worker process"):
+        pack(Kind.REPLY, value)
+
+
+def test_a_message_that_is_longer_than_the_other_end_takes_is_not_packed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.workers.link.LONGEST_MESSAGE", 100)
+    assert len(pack(Kind.PUSH, b"x" * 90)) <= 100 < LONGEST_MESSAGE
+    with pytest.raises(Unsendable, match="106 bytes"):
+        pack(Kind.PUSH, b"x" * 102)
+
+
+def test_a_message_that_cannot_be_taken_up_is_logged_and_the_next_is_taken(caplog: pytest.LogCaptureFixture) -> None:
+    taken: list[list[Any]] = []
+
+    def take(_link: Link, message: list[Any]) -> None:
+        taken.append(message)
+        if len(taken) == 1:
+            raise ZeroDivisionError
+
+    Link(take, lambda _link: None).data_received(pack(Kind.GONE, "first") + pack(Kind.GONE, "second"))
+    assert [message[1] for message in taken] == ["first", "second"]
+    assert "could not be taken up: [14, 'first']" in caplog.text
+
+
+def test_a_notice_that_cannot_be_sent_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    Link(lambda _link, _message: None, lambda _link: None).send(Kind.COMMIT, "G", "T", 0, 2**64)
+    assert "another worker was not told" in caplog.text
+
+
+# ---------------------------------------------------------------------- requests
+
+
+@pytest.mark.asyncio
+async def test_a_number_that_java_cannot_hold_is_refused_by_name(g1_store: Path) -> None:
+    """A Java broker's decoder fails at each of them too, and it closes the connection."""
+    async with two_workers(g1_store) as pair:
+        for member in ("language", "opaque", "version", "flag", "code"):
+            for value in (2**70, -(2**70), 2**64, 2**63, 2**31, -(2**31) - 1):
+                header = {
+                    "code": int(HEART_BEAT),
+                    "language": "GO",
+                    "opaque": 5,
+                    "version": 1,
+                    "flag": 0,
+                    member: value,
+                }
+                pair.client.writer.write(frame_of(json.dumps(header), heartbeat("c", producers=("P",))))
+                answer = await pair.client.answer()
+                assert (answer.code, answer.opaque) == (ResponseCode.SYSTEM_ERROR, 0 if member == "opaque" else 5)
+                assert f"$.{member}" in (answer.remark or "")
+        await pair.is_well()
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("code", [HEART_BEAT, MEMBERS])
+async def test_a_request_that_cannot_cross_is_answered_and_no_other_is_lost(code: int, g1_store: Path) -> None:
+    """Whatever lets such a request through, it is not told again when worker 0 is replaced."""
+    async with two_workers(g1_store) as pair:
+        await pair.is_well()
+        refused = pair.dispatch(Command(code=int(code), language=2**70))
+        assert isinstance(refused, Response)
+        assert refused.code == ResponseCode.SYSTEM_ERROR
+        assert "cannot be handed to another worker process" in (refused.remark or "")
+        await pair.is_well()
+        assert not pair.member._heartbeats
+
+
+@pytest.mark.asyncio
+@pytest.mark.parametrize("answer", ["text", "body", "number"])
+async def test_an_answer_that_cannot_cross_is_an_error_to_its_request_alone(
+    answer: str, g1_store: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    response = {
+        "text": Response(remark="a file named \udcff"),
+        "body": Response(body=None),  # type: ignore[arg-type]
+        "number": Response(ext_fields={"offset": 2**70}),  # type: ignore[dict-item]
+    }[answer]
+
+    async def later() -> Response:
+        return response
+
+    async with two_workers(g1_store) as pair:
+        for outcome in (lambda *_: response, lambda *_: later()):
+            pair.owner._dispatcher.forward([MEMBERS], outcome)
+            received = await pair.client.ask(MEMBERS, {"consumerGroup": GROUP})
+            if answer == "text":
+                assert (received.code, received.remark) == (0, "a file named ?")
+            else:
+                assert received.code == ResponseCode.SYSTEM_ERROR
+            await pair.is_well()
+
+
+@pytest.mark.asyncio
+async def test_a_group_that_is_named_oddly_is_known_to_all_workers_by_that_name(g1_store: Path) -> None:
+    async with two_workers(g1_store) as pair:
+        body = heartbeat("client", consumer("odd \ud800", subscription(TOPIC, "TagA || \ud800")))
+        assert (await pair.client.ask(HEART_BEAT, {}, body=body)).code == 0
+        copies = pair.services[1].clients
+        await until(lambda: copies.consumer_group("odd ?") is not None)
+        await pair.is_well()
+
+
+json_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.sampled_from([2**31, -(2**31) - 1, 2**63, 2**64, -(2**70), 2**70])
+    | st.floats()
+    | texts,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=5,
+)
+FIELDS = ("consumerGroup", "topic", "queueId", "commitOffset", "group", "clientID", "isOrder", "bname", "ns")
+headers = st.fixed_dictionaries(
+    {"code": st.sampled_from(sorted(OWNED_CODES)), "opaque": st.integers(1, 2**31 - 1)},
+    optional={
+        "language": json_values,
+        "version": json_values,
+        "remark": json_values,
+        "serializeTypeCurrentRPC": json_values,
+        "other": json_values,
+        "extFields": st.dictionaries(st.sampled_from(FIELDS) | texts, json_values, max_size=6) | json_values,
+    },
+)
+bodies = st.binary(max_size=40) | st.builds(
+    lambda *members: heartbeat(members[0], consumer(members[1], subscription(TOPIC, members[2]), unitMode=members[3])),
+    texts,
+    texts,
+    texts,
+    json_values,
+)
+
+
+def test_no_header_and_no_body_harms_the_link(g1_store: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Each request is answered, whatever it says, and worker 0 still answers the next."""
+
+    async def ask(pair: Pair, header: dict[str, Any], body: bytes) -> None:
+        pair.client.writer.write(frame_of(json.dumps(header), body))
+        answer = await pair.client.answer()
+        # 0 where the header is no command and has texts that are none either.
+        assert answer.opaque in (header["opaque"], 0)
+        await pair.is_well()
+
+    with asyncio.Runner() as runner:
+        opened = two_workers(g1_store)
+        pair = runner.run(opened.__aenter__())
+
+        @given(headers, bodies)
+        def check(header: dict[str, Any], body: bytes) -> None:
+            runner.run(ask(pair, header, body))
+
+        try:
+            with caplog.at_level(logging.ERROR):
+                check()
+            assert not [record for record in caplog.records if record.name.startswith("broker.workers")]
+        finally:
+            runner.run(opened.__aexit__(None, None, None))

@@ -1,0 +1,86 @@
+"""A server whose worker stands still serves again by itself, and has lost nothing that it was told."""
+
+import asyncio
+import os
+import signal
+import urllib.request
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from broker_harness import RawClient, connected
+from heartbeats import consumer, heartbeat, subscription
+from process import Serving, owner_of, serving_process
+from protocol.command import ext_fields_of
+
+SECONDS = 2
+GROUP = "Group"
+QUEUE = {"topic": "TopicTest", "queueId": "1"}
+
+
+@asynccontextmanager
+async def client_of(server: Serving, worker: int) -> AsyncIterator[RawClient]:
+    """A connection that a certain worker has taken."""
+    while True:
+        async with connected(server.endpoints[0]) as client:
+            await client.ask(30, {"topic": "TopicTest", "queueId": "0"})
+            if owner_of(client.writer.get_extra_info("sockname")[1]) == worker:
+                yield client
+                return
+
+
+async def join(client: RawClient) -> None:
+    body = heartbeat("client", consumer(GROUP, subscription("TopicTest", "*")))
+    assert (await client.ask(34, {}, body=body)).code == 0
+
+
+async def offset_of(client: RawClient) -> str | None:
+    answer = await client.ask(14, {"consumerGroup": GROUP, **QUEUE})
+    return ext_fields_of(answer).get("offset")
+
+
+def test_worker_0_is_replaced_and_its_offsets_groups_and_requests_live_on(g1_store: Path, tmp_path: Path) -> None:
+    async def stop_worker_0(server: Serving, owner: int, other: int) -> None:
+        async with client_of(server, owner) as first, client_of(server, other) as second:
+            await join(first)
+            await join(second)
+            for offset, client in (("5", first), ("6", second)):
+                assert (await client.ask(15, {"consumerGroup": GROUP, "commitOffset": offset, **QUEUE})).code == 0
+            os.kill(owner, signal.SIGSTOP)
+            # Handed to worker 0, which does not answer; its successor does.
+            assert await offset_of(second) == "6"
+            assert (await second.ask(38, {"consumerGroup": GROUP})).code == 0
+            assert await first.is_closed_by_the_server()
+        (successor,) = set(server.workers) - {other}
+        async with client_of(server, successor) as first:
+            assert await offset_of(first) == "6"
+
+    options = ["--worker-timeout", str(SECONDS), "--state-dir", str(tmp_path / "state"), "--http", "0"]
+    with serving_process(g1_store, tmp_path, "--workers", "2", *options) as server:
+        owner, other = server.workers
+        asyncio.run(stop_worker_0(server, owner, other))
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}/metrics", timeout=20) as answer:
+            figures = answer.read().decode()
+        assert 'rocketlens_worker_stuck_total{worker="0"} 1.0' in figures
+        assert 'rocketlens_worker_stuck_total{worker="1"} 0.0' in figures
+        killed = f"worker 0 (process {owner}) is killed: its event loop has stood still for 2 s (--worker-timeout)"
+        assert killed in server.errors.read_text()
+        assert server.stop() == 0
+
+
+def test_a_single_worker_is_replaced_without_figures_too(g1_store: Path, tmp_path: Path) -> None:
+    async def stop_the_worker(server: Serving, worker: int) -> None:
+        async with connected(server.endpoints[0]) as client:
+            await join(client)
+            assert (await client.ask(15, {"consumerGroup": GROUP, "commitOffset": "5", **QUEUE})).code == 0
+            os.kill(worker, signal.SIGSTOP)
+            assert await client.is_closed_by_the_server()
+        async with connected(server.endpoints[0]) as client:
+            assert await offset_of(client) == "5"
+
+    options = ["--worker-timeout", str(SECONDS), "--state-dir", str(tmp_path / "state"), "--slow-query", "0"]
+    with serving_process(g1_store, tmp_path, *options) as server:
+        (worker,) = server.workers
+        asyncio.run(stop_the_worker(server, worker))
+        assert worker not in server.workers
+        assert server.stop() == 0

@@ -1,0 +1,280 @@
+"""Stores with damage of every kind, served on a socket: an oracle of its own asks for every message in every way.
+
+What is whole on the disk is found by offset, key, unique key and tag, and comes from its queues in order, chosen by tag
+and by expression too; nothing else comes. A failure's line begins with what `python tests/support/damage_trials.py`
+takes to do it again.
+"""
+
+import contextlib
+import json
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import damage_of_logs
+from broker.processors import pull_message
+from broker_harness import service_of, serving_in_a_thread
+from command_line import rocketlens
+from damage_oracle import Disk
+from damage_trials import KINDS, Trial, Trials, each_kind, judge, random_trials
+from damaged_stores import Damaged, Unfit
+from protocol.errors import StoreError
+from spark_jobs.commands.request import RebuildRequest
+from spark_jobs.commands.run import run_rebuild
+from spark_jobs.engine.progress import Silence
+from storage.get_message import GetMessageResult
+from storage.message_store import MessageStore
+from trial_client import MAXIMUM, MINIMUM, PULL, QUERY, SUCCESS, TIME_SEARCH, VIEW, Answer, TrialClient
+from trial_oracle import Judge, Verdict
+from trial_stores import SHAPES, Allowance, GoodStore
+from verifying import verify_here
+
+SEED = 15
+VARIANTS = 400
+"""Trials of `make soak`."""
+
+REBUILDS = 25
+"""Damaged logs of which `make soak` makes queues and index anew."""
+
+
+@pytest.fixture(scope="module")
+def trials(tmp_path_factory: pytest.TempPathFactory) -> Trials:
+    return Trials(tmp_path_factory.mktemp("trials"))
+
+
+def run_all(trials: Trials, chosen: Iterator[Trial]) -> tuple[int, Verdict]:
+    """How many trials there were, and what came of them all."""
+    count, verdict = 0, Verdict()
+    for trial in chosen:
+        try:
+            verdict += trials.run(trial, thorough=True)
+            count += 1
+        except Unfit:
+            continue
+    print(verdict.line(count))
+    return count, verdict
+
+
+# --- the judge --------------------------------------------------------------------------------------------------------
+
+
+def judge_good(good: GoodStore, client: type[TrialClient] = TrialClient, every: int = 1) -> Verdict:
+    """What the judge says of a server on a store without damage."""
+    with serving_in_a_thread(service_of(MessageStore.open(good.root))) as address, closing(client(address)) as asking:
+        return Judge(asking, good, Disk.of([good.root / "commitlog"]), every=every, patience_seconds=0.1).judge()
+
+
+@pytest.mark.parametrize(
+    "shape", [pytest.param(shape, marks=[pytest.mark.soak] if shape in ("paged", "files") else []) for shape in SHAPES]
+)
+def test_nothing_is_missed_in_a_store_without_damage(shape: str, trials: Trials) -> None:
+    verdict = judge_good(trials.good(shape))
+    assert verdict.failures == []
+    assert verdict.asked > 5 * len(trials.good(shape).messages)
+
+
+def without_last(answer: Answer) -> Answer:
+    """An answer without its last record."""
+    position = last = 0
+    while position < len(answer.body):
+        last, position = position, position + int.from_bytes(answer.body[position : position + 4], "big")
+    return replace(answer, body=answer.body[:last])
+
+
+def damaged(answer: Answer) -> Answer:
+    """An answer whose first record has another magic."""
+    body = answer.body
+    return replace(answer, body=body[:5] + bytes([body[5] ^ 1]) + body[6:])
+
+
+def repeated(answer: Answer) -> Answer:
+    """An answer whose records come twice."""
+    return replace(answer, body=2 * answer.body)
+
+
+def refused(code: int) -> Callable[[Answer], Answer]:
+    """No answer, by a code."""
+    return lambda answer: replace(answer, code=code, body=b"")
+
+
+def told(offset: int) -> Callable[[Answer], Answer]:
+    """Another offset."""
+    return lambda answer: replace(answer, fields={"offset": str(offset)})
+
+
+LIES: dict[str, tuple[int, Callable[[Answer], Answer], str]] = {
+    "an offset that is not found": (VIEW, refused(1), "missed: by offset"),
+    "a damaged record by offset": (VIEW, damaged, "damaged: by offset"),
+    "a key that is not found": (QUERY, refused(22), "missed: by"),
+    "a key of which one message is not found": (QUERY, without_last, "missed: by"),
+    "a message twice": (QUERY, repeated, "twice"),
+    "a pull that lacks its last message": (PULL, without_last, "missed: drain"),
+    "a pull that has a damaged record": (PULL, damaged, "damaged: drain"),
+    "a pull whose messages come twice": (PULL, repeated, "twice"),
+    "a pull that is illegal": (PULL, refused(21), "missed: drain"),
+    "a queue that ends early": (MAXIMUM, told(3), "maximum"),
+    "a queue that begins late": (MINIMUM, told(3), "minimum"),
+    "a time that is later": (TIME_SEARCH, told(9999), "time"),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_the_judge_notices(lie: str, trials: Trials) -> None:
+    """One answer of a kind, the seventh that has something to say, is another than the server's."""
+    code, change, words = LIES[lie]
+
+    class Liar(TrialClient):
+        told = 0
+
+        def ask_all(self, requests: Iterator[tuple[int, Mapping[str, object]]]) -> Iterator[Answer]:
+            waiting = list(requests)
+            for (asked, _), answer in zip(waiting, super().ask_all(waiting), strict=True):
+                self.told += asked == code and answer.code == SUCCESS
+                yield change(answer) if self.told == 7 and asked == code else answer
+
+    verdict = judge_good(trials.good("small"), Liar, 6)
+    assert any(words in failure for failure in verdict.failures), verdict.failures
+
+
+def test_the_judge_notices_a_server_that_skips_a_message(trials: Trials, monkeypatch: pytest.MonkeyPatch) -> None:
+    truth = pull_message.get_message
+
+    def skip(*asked: object, **more: object) -> GetMessageResult:
+        result = truth(*asked, **more)  # type: ignore[arg-type]
+        return replace(result, records=result.records[:-1]) if len(result.records) > 9 else result
+
+    monkeypatch.setattr(pull_message, "get_message", skip)
+    verdict = judge_good(trials.good("small"), every=6)
+    assert verdict.missed > 0
+    assert {failure.split(":")[0] for failure in verdict.failures} == {"missed"}
+
+
+def test_the_judge_notices_a_message_of_another_store(trials: Trials) -> None:
+    good, other = trials.good("small"), trials.good("classic")
+    with (
+        serving_in_a_thread(service_of(MessageStore.open(other.root))) as address,
+        closing(TrialClient(address)) as client,
+    ):
+        verdict = Judge(client, good, Disk.of([good.root / "commitlog"]), patience_seconds=0.1).judge()
+    assert verdict.strangers > 100
+    assert verdict.missed > 100
+
+
+# --- the generator ----------------------------------------------------------------------------------------------------
+
+
+def files_under(root: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+
+
+def test_a_seed_decides_all_of_the_damage(trials: Trials) -> None:
+    chosen = Trial("small", SEED, ("log_page_zeroed", "units_of_garbage", "index_slots_of_garbage"))
+    first, second, good = trials.damaged(chosen), trials.damaged(chosen), trials.good("small")
+    other = trials.damaged(replace(chosen, seed=SEED + 1))
+    assert files_under(first.root) == files_under(second.root)
+    assert len({str(files_under(each.root)) for each in (first, other)}) == 2
+    assert first.told == second.told
+    changed = {
+        name.split("/")[0] for name, data in files_under(good.root).items() if files_under(first.root)[name] != data
+    }
+    assert changed == {"commitlog", "consumequeue", "index"}
+
+
+@pytest.mark.soak
+def test_every_kind_changes_a_store_and_says_how(trials: Trials) -> None:
+    short = [trial for trial in each_kind(SEED) if trial.shape != "paged"]
+    before = {trial.shape: files_under(trials.good(trial.shape).root) for trial in short}
+    for trial in short:
+        damaged = trials.damaged(trial)
+        assert files_under(damaged.root) != before[trial.shape], trial
+        assert damaged.told
+    assert len(KINDS) > 70
+
+
+# --- the trials -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("trial", list(each_kind(SEED)), ids=lambda trial: trial.kinds[0])
+def test_all_that_is_whole_is_answered(trial: Trial, trials: Trials) -> None:
+    assert trials.run(trial).failures == []
+
+
+@pytest.mark.soak
+def test_all_that_is_whole_is_answered_after_damage_of_many_kinds(trials: Trials) -> None:
+    count, verdict = run_all(trials, random_trials(SEED, VARIANTS))
+    assert count > 0.7 * VARIANTS
+    assert verdict.failures == [], (
+        f"{verdict.line(count)}; the first of {len(verdict.failures)}: {verdict.failures[:20]}"
+    )
+
+
+# --- doctor and verify ------------------------------------------------------------------------------------------------
+
+
+def examine(trials: Trials, chosen: Iterator[Trial], work: Path) -> int:
+    """Have doctor and verify look at damaged stores: they end as documented, and what they print can be read."""
+    count = 0
+    for trial in chosen:
+        try:
+            root = trials.damaged(trial).root
+        except Unfit:
+            continue
+        outcome = rocketlens("doctor", root, "--json")
+        assert outcome.code in (0, 4), f"{trial}: {outcome.errors}"
+        report = json.loads(outcome.output)
+        assert report["exitCode"] == outcome.code, str(trial)
+        assert report["isClean"] == (outcome.code == 0), str(trial)
+        with contextlib.suppress(StoreError):  # exit code 3, and a sentence
+            found = verify_here(root, work)
+            assert found.exit_code == (0 if found.details["clean"] else 4), str(trial)
+        count += 1
+    return count
+
+
+def test_doctor_and_verify_end_as_documented(trials: Trials, tmp_path: Path) -> None:
+    few = [trial for number, trial in enumerate(each_kind(SEED)) if number % 15 == 0]
+    assert examine(trials, iter(few), tmp_path) > 4
+
+
+@pytest.mark.soak
+def test_doctor_and_verify_end_as_documented_whatever_is_damaged(trials: Trials, tmp_path: Path) -> None:
+    assert examine(trials, random_trials(SEED + 1, VARIANTS), tmp_path) > 0.7 * VARIANTS
+
+
+# --- rebuilds ---------------------------------------------------------------------------------------------------------
+
+
+def rebuilt(damaged: Damaged, root: Path) -> Damaged:
+    """A store of the same log, with queues and an index that were made of it."""
+    request = RebuildRequest(
+        store=str(damaged.root), out=str(root), index=True, queues=True, from_offset=0, lmq=True, profile="5.5"
+    )
+    report = run_rebuild(request, Silence())
+    assert report.exit_code in (0, 4)
+    for name in ("commitlog", "config"):
+        shutil.copytree(damaged.root / name, root / name, dirs_exist_ok=True)
+    return replace(damaged, root=root, allowed=Allowance(has_true_times=damaged.allowed.has_true_times, repeats=True))
+
+
+@pytest.mark.soak
+@pytest.mark.usefixtures("spark")
+def test_what_is_made_anew_of_a_damaged_log_holds_all_that_is_whole(trials: Trials, tmp_path: Path) -> None:
+    count, verdict = 0, Verdict()
+    names = {name for name, kind in KINDS.items() if kind.__module__ == damage_of_logs.__name__}
+    for number, trial in enumerate(trial for trial in random_trials(SEED + 2, 800) if names >= set(trial.kinds)):
+        if count == REBUILDS:
+            break
+        try:
+            damaged = trials.damaged(trial)
+        except Unfit:
+            continue
+        found = judge(rebuilt(damaged, tmp_path / str(number)))
+        verdict += replace(found, failures=[f"{trial} ({'; '.join(damaged.told)}): {each}" for each in found.failures])
+        count += 1
+    print(verdict.line(count))
+    assert count == REBUILDS
+    assert verdict.failures == [], f"{verdict.line(count)}: {verdict.failures[:20]}"

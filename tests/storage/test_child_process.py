@@ -1,0 +1,92 @@
+"""No process of ours runs what lies in the directory that somebody is in."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from planted import NAMES, imported, plant
+from process import START_SECONDS
+from storage import child_process, numba_cache
+from storage.child_process import child_environment, python_command
+
+ROOT = Path(__file__).parents[2]
+COMMAND = str(Path(sys.executable).with_name("rocketlens"))
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current directory, with modules in it that are none of ours."""
+    plant(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def store(g1_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A store with such modules in it, which is the current directory."""
+    store = tmp_path / "store"
+    shutil.copytree(g1_store, store)
+    plant(store)
+    monkeypatch.chdir(store)
+    yield store
+    assert imported(store) == {}
+
+
+def test_what_is_planted_runs_where_nothing_is_done_against_it(here: Path) -> None:
+    subprocess.run([sys.executable, "-c", "import msgspec, storage, sitecustomize"], check=True)
+    assert {"msgspec", "storage", "sitecustomize"} <= imported(here).keys() <= {n.split("/")[0] for n in NAMES}
+
+
+@pytest.mark.parametrize("path", [None, "", os.pathsep, f"{os.pathsep}/nowhere", ".", f"relative{os.pathsep}/nowhere"])
+def test_a_python_that_we_start_imports_our_packages_and_nothing_from_here(
+    here: Path, monkeypatch: pytest.MonkeyPatch, path: str | None
+) -> None:
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    if path is not None:
+        monkeypatch.setenv("PYTHONPATH", path)
+    code = "import msgspec, storage.child_process as ours; print(ours.__file__); print(*sys.argv[1:])"
+    command = python_command(code, "some", "arguments")
+    done = subprocess.run(command, env=child_environment(), capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == [child_process.__file__, "some arguments"]
+    assert imported(here) == {}
+
+
+def test_what_a_python_that_we_start_starts_does_not_look_here_either(here: Path) -> None:
+    code = "import subprocess; subprocess.run([sys.executable, '-c', 'import msgspec'], check=True)"
+    subprocess.run(python_command(code), env=child_environment(), check=True)
+    assert imported(here) == {}
+
+
+def test_directories_that_somebody_added_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["/one", "", "two", "/three"]))
+    assert child_environment()["PYTHONPATH"] == os.pathsep.join(["/one", "/three"])
+
+
+def test_the_process_that_compiles_imports_nothing_from_here(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("storage.kernels.CACHE_DIRECTORY", here / "cache")
+    (here / "cache").mkdir()
+    numba_cache.compile_apart(["storage.amounts", "msgspec"], lambda _: None)
+    assert [path.name for path in (here / "cache").iterdir()] == ["compiled-storage.amounts+msgspec"]
+    assert imported(here) == {}
+
+
+@pytest.mark.parametrize("arguments", [("query", ".", "--topic", "TopicTest", "--key", "hotkey"), ("doctor", ".")])
+def test_commands_import_nothing_from_the_store_that_they_are_started_in(store: Path, arguments: tuple[str]) -> None:
+    ended = subprocess.run([COMMAND, *arguments], capture_output=True, timeout=START_SECONDS, check=False)
+    assert ended.returncode in (0, 4), ended.stderr
+    assert b"Traceback" not in ended.stderr
+
+
+def test_a_server_imports_nothing_from_the_store_that_it_is_started_in(store: Path, tmp_path: Path) -> None:
+    command = [COMMAND, "serve", ".", "--listen", "127.0.0.1:0", "--state-dir", str(tmp_path / "state")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        line = server.stdout.readline()
+        server.terminate()
+        server.wait(START_SECONDS)
+    assert line.startswith("rocketlens: serving")

@@ -1,0 +1,135 @@
+"""Trials: a store is damaged, served on a socket by the real server, and judged by what is answered.
+
+`python tests/support/damage_trials.py SHAPE SEED KIND...` does one of them again, says what fails, and leaves the
+damaged store under the machine's temporary directory.
+"""
+
+import contextlib
+import itertools
+import random
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+if __name__ == "__main__":
+    sys.path[:0] = [str(Path(__file__).parents[2])]
+
+import damage_of_indexes  # noqa: F401 - registers kinds
+import damage_of_logs  # noqa: F401
+import damage_of_queues  # noqa: F401
+from broker_harness import service_of, serving_in_a_thread
+from damage_oracle import Disk
+from damaged_stores import KINDS, SHAPES_OF, Damaged, Unfit, damage
+from storage.doctor.examine import examine
+from storage.message_store import MessageStore
+from trial_client import TrialClient
+from trial_oracle import Judge, Verdict
+from trial_stores import SHAPES, GoodStore
+
+EVERY = {"paged": 64, "files": 64}
+"""Of the messages of long stores one in so many is asked for by itself, where it must be quick."""
+
+PREFERRED = {"unit_zeroed": "paged", "sign_bit_of_unit_size": "paged", "page_of_units_zeroed": "paged"}
+"""Shapes in which a kind is tried where it is tried once."""
+
+COMMON = ("small", "small", "classic", "expired", "ext", "recut", "paged")
+"""Shapes for kinds that fit any, by how often."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What is done: kinds of damage to a shape of store, by a seed."""
+
+    shape: str
+    seed: int
+    kinds: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"{self.shape} {self.seed} {' '.join(self.kinds)}"
+
+
+class Trials:
+    """Good stores under a directory, each made when it is first needed, and trials with copies of them."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self._good: dict[str, GoodStore] = {}
+        self._made: list[Path] = []
+        self._numbers = itertools.count()
+
+    def good(self, shape: str) -> GoodStore:
+        """The good store of a shape."""
+        if shape not in self._good:
+            self._good[shape] = SHAPES[shape](self.root / shape)
+        return self._good[shape]
+
+    def damaged(self, trial: Trial) -> Damaged:
+        """The damaged store of a trial; Unfit where there is nothing to damage. Old ones go away."""
+        # A thread of its server may still look at the last ones.
+        for path in self._made[:-8]:
+            shutil.rmtree(path)
+        self._made = [*self._made[-8:], self.root / f"damaged-{next(self._numbers)}"]
+        return damage(self.good(trial.shape), self._made[-1], *trial.kinds, seed=trial.seed)
+
+    def run(self, trial: Trial, *, thorough: bool = False) -> Verdict:
+        """What comes of a trial; the failures say how to do it again."""
+        damaged = self.damaged(trial)
+        verdict = judge(damaged, every=1 if thorough else EVERY.get(trial.shape, 4))
+        again = f"{trial} ({'; '.join(damaged.told)})"
+        verdict.failures = [f"{again}: {failure}" for failure in verdict.failures]
+        return verdict
+
+
+def judge(damaged: Damaged, *, every: int = 1) -> Verdict:
+    """Serve a store and have all its answers judged; what a queue need not deliver the doctor has to name."""
+    with serving_in_a_thread(service_of(MessageStore.open(damaged.root))) as address:
+        with contextlib.closing(TrialClient(address)) as client:
+            disk, phase = Disk.of([damaged.root / "commitlog"]), damaged.rng.randrange(every)
+            verdict = Judge(client, damaged.good, disk, damaged.allowed, every=every, phase=phase).judge()
+        if damaged.asks_offsets:
+            with contextlib.closing(TrialClient(address, 0.3)) as client:
+                verdict += Judge(client, damaged.good, disk).judge_offsets()
+    if verdict.excused:
+        places = [finding.place for finding in examine(damaged.root).findings]
+        for topic, queue_id in verdict.excused:
+            if not any(f"{topic}/{queue_id}" in place or f"{topic} {queue_id}" in place for place in places):
+                verdict.other += 1
+                verdict.failures.append(f"other: doctor: lost units of {topic} {queue_id} are not named")
+    return verdict
+
+
+def each_kind(seed: int) -> Iterator[Trial]:
+    """Every kind once, to a shape that fits."""
+    for number, name in enumerate(KINDS):
+        yield Trial(PREFERRED.get(name) or SHAPES_OF.get(name, ("small",))[0], seed + number, (name,))
+
+
+def random_trials(seed: int, count: int) -> Iterator[Trial]:
+    """Trials with one to three kinds of damage."""
+    rng = random.Random(seed)
+    for number in range(count):
+        kinds = tuple(rng.sample(sorted(KINDS), rng.choice((1, 1, 1, 2, 2, 3))))
+        fitting = [set(SHAPES_OF[name]) for name in kinds if name in SHAPES_OF]
+        shapes = sorted(set.intersection(*fitting)) if fitting else COMMON
+        if shapes:
+            yield Trial(rng.choice(shapes), seed * 1_000_000 + number, kinds)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Do one trial again."""
+    shape, seed, *kinds = arguments
+    trials = Trials(Path(tempfile.mkdtemp(prefix="trial-")))
+    try:
+        verdict = trials.run(Trial(shape, int(seed), tuple(kinds)), thorough=True)
+    except Unfit:
+        print("this store has nothing that such damage could be done to")
+        return 2
+    print(*verdict.failures, verdict.line(1), f"the store: {trials.root}", sep="\n")
+    return 0 if verdict.is_good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,103 @@
+"""Draining a queue as a Java client does: pull, take the messages, and follow the offset that each code says to."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import msgspec
+
+from oracles import Record, read_record
+
+FOUND, BUSY, NOT_FOUND, RETRY, MOVED = 0, 2, 19, 20, 21
+SUBSCRIPTION = 4
+MOST_PULLS = 5000
+
+
+class Answer(Protocol):
+    """An answer to a pull."""
+
+    code: int
+    remark: str | None
+    ext_fields: Any
+    body: Any
+
+
+@dataclass
+class Drained:
+    """What a consumer got: records in order, remarks, and how often it was told that the server is busy."""
+
+    records: list[Record] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+    busy: int = 0
+    offset: int = 0
+
+    @property
+    def offsets(self) -> list[int]:
+        """Queue offsets of the messages as their records say them."""
+        return [record.queue_offset for record in self.records]
+
+    @property
+    def places(self) -> list[int]:
+        """Physical offsets of the messages."""
+        return [record.physical_offset for record in self.records]
+
+
+def pull_of(topic: str, queue_id: int, offset: int, subscription: str, kind: str, maximum: int = 32) -> dict[str, str]:
+    """The header of a pull that does not wait."""
+    return {
+        "consumerGroup": "G", "topic": topic, "queueId": str(queue_id), "queueOffset": str(offset),
+        "maxMsgNums": str(maximum), "sysFlag": str(SUBSCRIPTION), "commitOffset": "0", "suspendTimeoutMillis": "1000",
+        "subVersion": "0", "subscription": subscription, "expressionType": kind,
+    }  # fmt: skip
+
+
+def drain(
+    ask: Callable[[int, dict[str, str]], Answer],
+    topic: str,
+    queue_id: int = 0,
+    *,
+    begin: int = 0,
+    subscription: str = "*",
+    kind: str = "TAG",
+    on_busy: Callable[[], object] = lambda: None,
+) -> Drained:
+    """Everything that a consumer gets until it is told that there is nothing new."""
+    drained = Drained(offset=begin)
+    for _ in range(MOST_PULLS):
+        answer = ask(11, pull_of(topic, queue_id, drained.offset, subscription, kind))
+        if answer.code == BUSY:
+            drained.busy += 1
+            on_busy()
+            continue
+        if take(drained, answer):
+            return drained
+    raise AssertionError(f"no end at queue offset {drained.offset}")
+
+
+def take(drained: Drained, answer: Answer) -> bool:
+    """Follow an answer; whether it says that there is nothing new."""
+    assert answer.code in (FOUND, NOT_FOUND, RETRY, MOVED), answer.remark
+    following = next_offset(answer)
+    drained.remarks.append(answer.remark or "")
+    drained.records += records_of(bytes(answer.body))
+    is_end = answer.code == NOT_FOUND and following == drained.offset
+    assert is_end or following != drained.offset, f"nobody gets past queue offset {following}"
+    drained.offset = following
+    return is_end
+
+
+def next_offset(answer: Answer) -> int:
+    """Where an answer says to go on; on the wire its fields are JSON."""
+    fields = answer.ext_fields
+    return int((fields if isinstance(fields, dict) else msgspec.json.decode(fields))["nextBeginOffset"])
+
+
+def records_of(body: bytes) -> Iterator[Record]:
+    """The records of a body."""
+    position = 0
+    while position < len(body):
+        size = int.from_bytes(body[position : position + 4], "big")
+        record = read_record(body[position : position + size], 0)
+        assert record is not None
+        yield record
+        position += size

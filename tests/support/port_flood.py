@@ -1,0 +1,140 @@
+"""A flood of what is long to parse, as a program: heartbeats, checks, odd bodies, expressions, made-up groups.
+
+`python tests/support/port_flood.py PORT CONNECTIONS SECONDS`; says `ready` when all are open, and at the end how many
+requests were answered.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import json
+import os
+import random
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+from heartbeats import consumer, heartbeat, subscription
+from protocol.command import encode_request
+
+TOPIC = "TopicTest"
+
+
+def expression(number: int, size: int) -> str:
+    """An expression of about so many characters that nobody has asked before."""
+    terms = size // 24
+    return " AND ".join(f"p{number}x{term} > {term}" for term in range(terms))
+
+
+def expressions(number: int, count: int, size: int) -> bytes:
+    """A heartbeat of one group that subscribes to `count` topics, each by an expression of its own."""
+    told = [subscription(f"T{each}", expression(number + each, size), number, "SQL92") for each in range(count)]
+    return encode_request(34, {}, opaque=1, body=heartbeat(f"c{number}", consumer(f"G{number}", *told)))
+
+
+def check(number: int, size: int) -> bytes:
+    """A check of one long expression."""
+    told = {"subscriptionData": subscription(TOPIC, expression(number, size), kind="SQL92")}
+    return encode_request(46, {}, opaque=1, body=json.dumps(told).encode())
+
+
+def odd_body(number: int, size: int) -> bytes:
+    """A heartbeat that is no plain JSON, and nearly none at all."""
+    body = b'{"clientID":"c%d","x":{' % number + b"{}:1," * (size // 5)
+    return encode_request((34, 41, 46, 400)[number % 4], {}, opaque=1, body=body)
+
+
+def pull(number: int, size: int) -> bytes:
+    """A pull that brings an expression nobody has asked before."""
+    fields = {
+        "consumerGroup": f"G{number}",
+        "topic": TOPIC,
+        "queueId": "0",
+        "queueOffset": "0",
+        "maxMsgNums": "1",
+        "sysFlag": "4",
+        "commitOffset": "0",
+        "suspendTimeoutMillis": "0",
+        "subVersion": "0",
+        "subscription": expression(number, size),
+        "expressionType": "SQL92",
+    }
+    return encode_request(11, fields, opaque=1)
+
+
+def groups(number: int, count: int) -> bytes:
+    """A heartbeat of many groups nobody has heard of, under long names."""
+    told = (consumer(f"{number}-{each}-{'g' * 200}", subscription(TOPIC)) for each in range(count))
+    producers = tuple(f"{number}-{each}-{'p' * 200}" for each in range(count))
+    return encode_request(34, {}, opaque=1, body=heartbeat("c" * 200, *told, producers=producers))
+
+
+def commits(number: int, count: int) -> bytes:
+    """Commits of groups nobody has heard of, to which nobody wants an answer, and a request to be answered."""
+    name = "g" * 200
+    fields = (
+        {"consumerGroup": f"{number}-{each}-{name}", "topic": TOPIC, "queueId": "0", "commitOffset": "1"}
+        for each in range(count)
+    )
+    told = b"".join(encode_request(15, each, opaque=1, oneway=True) for each in fields)
+    return told + encode_request(30, {"topic": TOPIC, "queueId": "0"}, opaque=1)
+
+
+def huge(number: int, size: int) -> bytes:
+    """A heartbeat longer than any that is read."""
+    told = [subscription(f"T{each}", f"a > {each}", kind="SQL92") for each in range(size // 150)]
+    return encode_request(34, {}, opaque=1, body=heartbeat(f"c{number}", consumer("G", *told)))
+
+
+LARGE: list[Callable[[int], bytes]] = [
+    lambda number: expressions(number, 100, 2400),
+    lambda number: check(number, 250_000),
+    lambda number: odd_body(number, 130_000),
+    lambda number: odd_body(number, 1_000_000),
+    lambda number: pull(number, 250_000),
+    lambda number: groups(number, 1000),
+    lambda number: commits(number, 500),
+    lambda number: huge(number, 12_000_000),
+    lambda number: b"".join(expressions(number + each, 1, 500) for each in range(0, 100, 2)),
+]
+
+
+def kinds(seed: int) -> Iterator[bytes]:
+    """Requests of all kinds in an order of one's own, without end."""
+    chance = random.Random(seed)
+    for number in itertools.count(seed * 1_000_000, 1000):
+        yield chance.choice(LARGE)(number)
+
+
+async def flood(port: int, seed: int, stop: asyncio.Event) -> int:
+    """Send one after the other, each once the one before was answered; come back when cut off."""
+    answered = 0
+    sent = kinds(seed)
+    while not stop.is_set():
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            while not stop.is_set():
+                writer.write(next(sent))
+                await writer.drain()
+                length = int.from_bytes(await reader.readexactly(4))
+                await reader.readexactly(length)
+                answered += 1
+    return answered
+
+
+async def main(port: int, connections: int, seconds: float) -> None:
+    stop = asyncio.Event()
+    tasks = [asyncio.create_task(flood(port, os.getpid() * 100 + each, stop)) for each in range(connections)]
+    print("ready", flush=True)
+    await asyncio.sleep(seconds)
+    stop.set()
+    done, _ = await asyncio.wait(tasks, timeout=10)
+    print(sum(task.result() for task in done), "answered", time.process_time(), "s of CPU", flush=True)
+    for task in tasks:
+        task.cancel()
+
+
+if __name__ == "__main__":
+    # It stands for other machines, which take no processor from the server.
+    os.nice(19)
+    asyncio.run(main(int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])))
