@@ -8,6 +8,7 @@ the store's snapshot or the members of the groups change; then everything is for
 import weakref
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ from broker.kernels import known_pulls as kernel
 from broker.kernels import plain_request as places
 from broker.processors.pull_message import found_fields, limits_of
 from protocol.command import Command, Response, encode_response
+from protocol.errors import StoreError
 from protocol.frame import PREFIX
 from protocol.headers import PullMessageRequestHeader
 from storage.consume_queue import ConsumeQueue
@@ -28,6 +30,7 @@ from storage.filter.choice import BY_EXPRESSION, BY_TAG, EVERYTHING, Choice
 from storage.get_message import PATIENT_SCAN, GetMessageStatus, returned_bytes, scanned_units
 from storage.mapped_file import MappedFile
 from storage.message_store import Snapshot
+from storage.residency import Cold
 
 ROWS = 4096
 SLOTS = 4 * ROWS
@@ -114,7 +117,9 @@ class KnownPulls:
             pull = self._found.popleft()
             is_current = pull.snapshot() is snapshot and pull.group_changes == self._group_changes
             if is_current and not service.polls.is_stopping and self._is_seen(pull.header):
-                self._take_in(pull, snapshot)
+                # What would have to wait, or is gone, is for the ordinary way; here it would cost the connection.
+                with suppress(Cold, StoreError):
+                    self._take_in(pull, snapshot)
 
     def forget(self) -> None:
         """Know no pull any more."""

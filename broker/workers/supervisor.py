@@ -13,7 +13,7 @@ import contextlib
 import ctypes
 import logging
 import os
-import select
+import selectors
 import signal
 import socket
 import sys
@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import NoReturn
+from typing import NoReturn, cast
 
 from broker.workers.loop_watch import LoopWatch
 
@@ -131,8 +131,7 @@ class Supervisor:
             timeouts.append(self._loop_watch.interval_seconds)
         timeout = min(timeouts, default=None)
         waiting = {worker.ready: worker for worker in self._workers if worker.ready is not None}
-        readable, _, _ = select.select([self._wakeup, *waiting], [], [], timeout)
-        for each in readable:
+        for each in _readable([self._wakeup, *waiting], timeout):
             if each is self._wakeup:
                 self._signals.update(self._wakeup.recv(4096))
             else:
@@ -250,9 +249,8 @@ class Supervisor:
                 self._send(signal.SIGKILL, workers)
             if any(worker.pid for worker in workers):
                 # Woken by SIGCHLD.
-                readable, _, _ = select.select([self._wakeup], [], [], 0.5)
-                if readable:
-                    self._wakeup.recv(4096)
+                for wakeup in _readable([self._wakeup], 0.5):
+                    wakeup.recv(4096)
         return worst
 
     # ------------------------------------------------------------------ signals
@@ -275,6 +273,17 @@ class Supervisor:
         signal.set_wakeup_fd(-1)
         for number, handler in self._before.items():
             signal.signal(number, handler)
+
+
+def _readable(sockets: list[socket.socket], timeout_seconds: float | None) -> list[socket.socket]:
+    """Those of some sockets that can be read, once there is one or the time is over; any number of descriptors.
+
+    select() knows none from 1,024 on.
+    """
+    with selectors.PollSelector() as selector:
+        for each in sockets:
+            selector.register(each, selectors.EVENT_READ)
+        return [cast(socket.socket, key.fileobj) for key, _ in selector.select(timeout_seconds)]
 
 
 def die_with(supervisor: int) -> None:

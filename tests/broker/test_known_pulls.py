@@ -29,9 +29,11 @@ from lane_requests import LITE_PULL, PULL, SUBSCRIPTION_FLAG, Puller, Road, comp
 from protocol.bodies import ConsumerData, HeartbeatData
 from protocol.codes import RequestCode
 from protocol.command import decode_command, encode_request, ext_fields_of
+from protocol.errors import StoreError
 from protocol.frame import FrameDecoder
 from storage.kernels.memory import address_of
 from storage.message_store import MessageStore
+from storage.residency import Cold
 from store_writer import StoreWriter
 
 EXAMPLES = 3_000
@@ -304,6 +306,28 @@ def test_files_that_are_gone_do_not_wait_for_a_request_to_be_let_go(service: Bro
     gc.collect()
     assert held() is None
     assert road.taken == 1
+
+
+@pytest.mark.parametrize("error", [Cold("a cold page"), StoreError(Path("0"), what="cannot be opened")])
+def test_a_row_that_would_have_to_wait_is_not_made(
+    error: Exception, service: BrokerService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The row of a pull at a file's start looks at the file before it, which may be cold, or expired by then."""
+
+    def fail(*_: object) -> None:
+        raise error
+
+    road = Road(service, has_lane=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(known_pulls.KnownPulls, "_write_row", fail)
+        for _ in range(4):
+            answer, is_closed = asyncio.run(road.answer([pull("T")]))
+            assert told((answer, is_closed))[0] == 0
+            assert not is_closed
+        assert road.taken == 0
+    asyncio.run(road.answer([pull("T")]))
+    asyncio.run(road.answer([pull("T")]))
+    assert road.taken == 1, "it is learned once that is possible"
 
 
 def test_no_more_found_pulls_are_kept_than_a_few(service: BrokerService) -> None:

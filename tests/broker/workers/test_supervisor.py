@@ -1,7 +1,9 @@
 """A supervisor fills the place of a worker that died, says so, and ends as its workers do."""
 
+import contextlib
 import logging
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -259,3 +261,14 @@ def test_signals_are_as_before_when_it_has_ended(caplog: pytest.LogCaptureFixtur
     with caplog.at_level(logging.INFO):
         assert Supervisor(fail, 1, lambda: None, 1.0).run() == 7
     assert (signal.getsignal(signal.SIGHUP), signal.getsignal(signal.SIGCHLD)) == before
+
+
+def test_a_process_with_many_descriptors_supervises_too() -> None:
+    """What select() cannot: descriptors from 1,024 on."""
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limits[1], limits[1]))
+    with contextlib.ExitStack() as open_files:
+        open_files.callback(resource.setrlimit, resource.RLIMIT_NOFILE, limits)
+        while open_files.enter_context(open(os.devnull, "rb")).fileno() < 1_024:
+            pass
+        assert Supervisor(lambda number, announce: 7, 1, lambda: None, 1.0).run() == 7
