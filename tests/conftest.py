@@ -1,5 +1,6 @@
 """Fixtures that every test module may ask for."""
 
+import gc
 import os
 import sys
 import threading
@@ -37,6 +38,9 @@ MEASURED = ("tests/protocol/", "tests/storage/")
 """The tests that measure coverage: of the packages of their names. Tracing makes Python four times slower, so the
 others run without it, and so do those of them that have plain Python judge whole stores: they are marked `untraced`."""
 
+MANY_DESCRIPTORS = 500
+"""Half of what a process may have by default."""
+
 COMPILED = "tests/storage/kernels/" if not os.environ.get("NUMBA_DISABLE_JIT") else "nothing"
 """Tests of what cannot be traced."""
 
@@ -58,6 +62,13 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     finally:
         threading.settrace(tracer_of_threads)
         sys.settrace(tracer)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_logfinish() -> None:
+    """Let stores go that earlier tests left in cycles, before their maps take all descriptors that a process may have."""
+    if len(os.listdir("/proc/self/fd")) > MANY_DESCRIPTORS:
+        gc.collect()
 
 
 class Scheduling(LoadScopeScheduling):
