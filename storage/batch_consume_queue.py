@@ -37,6 +37,7 @@ from storage.queues.queue_growth import Known, end_after, is_judged_anew
 from storage.queues.queue_holes import Hole, QueueHoles
 from storage.queues.queue_record import QueueName, batch_in
 from storage.queues.queue_repair import Around
+from storage.queues.queue_tail import UNKNOWN, tail_of
 from storage.queues.unit_standing import EMPTY, Places, Standing, places_of, record_of_unit
 
 __all__ = ["UNIT", "UNIT_DTYPE", "BatchConsumeQueue"]
@@ -365,7 +366,7 @@ class BatchConsumeQueue:
         """Min, max and the number of units that count, by the files that are listed; and how many are written."""
         known, files, log = self._known, self._files, self._commit_log
         if not files.files:
-            return (NO_OFFSET, 0, 0), 0
+            return (self._bounds_of(0, 0) if files.is_emptied else (NO_OFFSET, 0, 0)), 0
         if known is not None and (known.last != self._last_of(known.end) or not isinstance(known.note, _Checked)):
             known = None
         if known is not None and isinstance(known.note, _Checked):
@@ -385,15 +386,11 @@ class BatchConsumeQueue:
         if doubted:
             found, count = mend_units(self, doubted, count, written)
             self._checked.mended |= found
-        bounds = self._bounds_of(count)
+        bounds = self._bounds_of(count, written)
         if self._keep is not None and (known is None or known.log_end <= log.end):
             last, looked = self._last_of(count), log.end if known is None or is_whole else known.looked
-            self._keep(
-                Known(
-                    self._generation, files, log.minimum, log.end, bounds[0], count, written, last, looked,
-                    self._checked,
-                )
-            )  # fmt: skip
+            fields = self._generation, files, log.minimum, log.end, bounds[0], count, written, last, looked
+            self._keep(Known(*fields, self._checked))
         return bounds, written
 
     def _behind(self, count: int, written: int) -> set[int]:
@@ -411,18 +408,22 @@ class BatchConsumeQueue:
             found, _ = mend_units(self, doubted, bounds[2], bounds[2])
             self._checked.mended |= found
             self._checked.doubted |= doubted
-            self._bounds = self._bounds_of(bounds[2])
+            minimum, end, count = self._bounds_of(bounds[2], bounds[2])
+            self._bounds = minimum, max(end, bounds[1]), count
 
     def _last_of(self, count: int) -> UnitFields | None:
         """The last of so many units, as it stands in its file."""
         return self._raw(count - 1) if 0 < count <= self._first_numbers[-1] else None
 
-    def _bounds_of(self, count: int) -> tuple[int, int, int]:
+    def _bounds_of(self, count: int, written: int) -> tuple[int, int, int]:
         if not count:
-            return NO_OFFSET, 0, 0
+            first, end = tail_of(self._holes, self, UNKNOWN, self._commit_log.minimum)
+            return first if end else NO_OFFSET, end, 0
         end = max(self._end_of(count - 1), 0)
-        first, told = first_live(self, 0, count)
+        first, told = first_live(self, 0, count, is_cut=self._files.files[0].start > 0)
         minimum = told if told is not None else self._base_of(first) if first < count else end
+        if count == self._first_numbers[-1] or written <= self._first_numbers[-2]:
+            end = tail_of(self._holes, self, end, self.physical_offset(count - 1))[1]
         return min(max(minimum, 0), end), end, count
 
     def _written_count(self, start: int, growth: int | None = None) -> tuple[int, bool]:

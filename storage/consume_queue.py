@@ -33,6 +33,7 @@ from storage.queues.queue_growth import Known, end_after, is_judged_anew
 from storage.queues.queue_holes import Hole, QueueHoles
 from storage.queues.queue_record import QueueName
 from storage.queues.queue_repair import Around, around, place_of
+from storage.queues.queue_tail import UNKNOWN, tail_of
 from storage.queues.time_search import FileOfUnits, offset_by_timestamp
 from storage.queues.unit_standing import EMPTY, Places, Standing, places_of, record_of_unit
 from storage.queues.unit_standing import FILLER as FILLER_PLACE
@@ -106,6 +107,8 @@ class ConsumeQueue:
     def newest_physical_offset(self) -> int:
         """Where the record of the last unit starts, or −1 for a queue without units."""
         unit = self.unit(self.max_offset - 1)
+        if unit is None and self.max_offset:
+            return self.message_in_log(self.max_offset - 1) or -1
         return -1 if unit is None else unit[0]
 
     def entry_at(self, queue_offset: int) -> ConsumeQueueEntry | None:
@@ -203,10 +206,13 @@ class ConsumeQueue:
         """The queue offset for a time (ms), as the broker searches for it (store-format §5.5), within min and max."""
         minimum, end = self._bounds or self._measure()
         files: list[FileOfUnits] = []
-        for first, last in self._ranges(end):
-            if files and files[-1].last + 1 < first:  # a file is lost
-                files.append(FileOfUnits(files[-1].last + 1, first - 1))
-            files.append(FileOfUnits(first, last))
+        known = minimum
+        for first, last in (*self._ranges(end), (end, end - 1)):
+            if known < first:  # a file is lost
+                files.append(FileOfUnits(known, first - 1))
+            if first <= last:
+                files.append(FileOfUnits(first, last))
+            known = last + 1
         found = offset_by_timestamp(files, minimum, timestamp, boundary, _Times(self).time_of)
         return min(max(found, minimum), end)
 
@@ -294,7 +300,7 @@ class ConsumeQueue:
         files = self._files
         bounds, written = self._find_bounds()
         # More may have come since files were listed than the last one had room for.
-        while written >= _capacity(files) and (more := files.with_successor()) is not files:
+        while max(written, bounds[1]) >= _capacity(files) and (more := files.with_successor()) is not files:
             self._files = files = more
             bounds, written = self._find_bounds()
         self._bounds = bounds
@@ -304,7 +310,7 @@ class ConsumeQueue:
         """Min and max by the files that are listed, and where what is written in them ends."""
         known, files, log = self._known, self._files, self._commit_log
         if not files.files:
-            return (0, 0), 0
+            return tail_of(self._holes, self, UNKNOWN, log.minimum) if files.is_emptied else (0, 0), 0
         if known is not None and known.last != self.unit(known.end - 1):
             known = None
         first = files.files[0].start // UNIT.size
@@ -314,7 +320,11 @@ class ConsumeQueue:
             is_whole &= written == end or is_judged_anew(self, known, written)
         else:
             known, (written, is_whole) = None, self._written_end(first)
-            end = end_behind(self, first, find_end(self, first, written), written) if written > first else 0
+            if written <= first:
+                return tail_of(self._holes, self, UNKNOWN, log.minimum), written
+            end = end_behind(self, first, find_end(self, first, written), written)
+            if end == _capacity(files) or written * UNIT.size <= files.files[-1].start:
+                end = tail_of(self._holes, self, end, self.physical_offset(end - 1))[1]
         if known is not None and known.log_minimum == log.minimum and known.minimum < min(known.end, end):
             minimum = known.minimum
         else:
@@ -332,15 +342,15 @@ class ConsumeQueue:
 
     def _first_live(self, first: int, end: int) -> int:
         """The first queue offset whose message the log has."""
-        if first < end and not self._commit_log.minimum and self.unit(first) != FILLER:
+        if not first < end or (not first and not self._commit_log.minimum and self.unit(first) != FILLER):
             return first  # nothing is expired, whatever became of the first messages
-        number, told = first_live(self, first, end)
+        number, told = first_live(self, first, end, is_cut=first > 0)
         if told is None:
             return number
         claim = self.claim(number) if number < end else None
         # Behind a lost unit, later ones stand at other places than their records say (store-format §5.2).
         shifted = told if claim is None else told + number - claim
-        return max(first, min(number, told, shifted))
+        return max(first if shifted != told else 0, min(number, told, shifted))
 
     @property
     def log_end(self) -> int:

@@ -66,7 +66,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_logfinish() -> None:
-    """Let stores go that earlier tests left in cycles, before their maps take all descriptors that a process may have."""
+    """Let stores go that tests left in cycles, before their maps take all descriptors that a process may have."""
     if len(os.listdir("/proc/self/fd")) > MANY_DESCRIPTORS:
         gc.collect()
 

@@ -21,9 +21,11 @@ Where that is not enough the queue begins with the first unit of which it is not
 """
 
 
-def first_live(units: JudgedUnits, first: int, end: int) -> tuple[int, int | None]:
+def first_live(units: JudgedUnits, first: int, end: int, *, is_cut: bool) -> tuple[int, int | None]:
     """The first unit in [first, end) whose message the log has, `end` for none; its queue offset if the log says it.
 
+    ``is_cut`` where the queue's files do not begin with queue offset 0. A broker removes a file once all its messages
+    are expired; so where that of the first unit is not, a file before it may be lost, and the log is asked as well.
     Raises Cold on a thread that may not wait for a long search.
     """
     low, sound = _bounds(units, first, end)
@@ -31,13 +33,14 @@ def first_live(units: JudgedUnits, first: int, end: int) -> tuple[int, int | Non
     while odd is not None and units.standing(odd) is Standing.SOUND:
         low, sound = _bounds(units, first, odd + 1)
         odd = _out_of_order(units, first, low)
-    if low == sound and odd is None:
+    if low == sound and odd is None and not (is_cut and sound == first < end):
         return sound, None
     if not may_wait():
         raise Cold(f"looking for the first message of {units.name.topic} {units.name.queue_id} in the log")
     start = units.log.minimum
     stop = units.physical_offset(sound) + 1 if sound < end else units.log_end
-    found = None if units.name.is_light else message_behind(units, start, min(stop, start + SEARCHED_BYTES))
+    is_asked = is_cut or not units.name.is_light
+    found = message_behind(units, start, min(stop, start + SEARCHED_BYTES)) if is_asked else None
     if found is not None:
         return sound, found[0]
     is_told = stop - start <= SEARCHED_BYTES and not units.name.is_light

@@ -64,6 +64,11 @@ class QueueFiles:
         """For each file the number of its first unit, counted from the first file; behind them that of all units."""
         return list(accumulate((file.size // self._unit_size for file in self.files), initial=0))
 
+    @property
+    def is_emptied(self) -> bool:
+        """Whether the directory is there, and no file in it that may hold a unit."""
+        return not self.files and self._directory.is_dir()
+
     def renewed(self) -> "QueueFiles":
         """The files as they are now."""
         return QueueFiles(self._directory, self._unit_size, self._open_files)

@@ -39,7 +39,7 @@ class Known(NamedTuple):
 
     def renewed(self, generation: object, log_minimum: int, capacity: int) -> "Known | None":
         """The same for the files that are there now, None where they are others; ``capacity`` units fit those known."""
-        is_full = self.written >= capacity and self.files.has_successor()
+        is_full = max(self.written, self.end) >= capacity and self.files.has_successor()
         if generation is self.generation and log_minimum == self.log_minimum and not is_full:
             return self
         files = self.files.renewed()

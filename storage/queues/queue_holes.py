@@ -15,7 +15,7 @@ import weakref
 from bisect import bisect_right
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 
@@ -26,6 +26,9 @@ from storage.queues.queue_files import QueueFiles
 from storage.queues.queue_record import QueueName, batch_in
 from storage.queues.queue_repair import Around, Wanted, search_piece
 from storage.residency import Cold, may_wait
+
+if TYPE_CHECKING:
+    from storage.queues.queue_tail import QueueTail
 
 MOST_AT_ONCE: Final = 1 << 20
 """Queue offsets of one hole: 8 MiB of memory."""
@@ -41,6 +44,9 @@ PIECE: Final = 16 * 1024 * 1024
 
 NEAR: Final = 64 * PIECE
 """How far ahead of another pass one may be to wait for it, so that both go on together."""
+
+MOST_TAILS: Final = 8192
+"""Ends of queues of which it is remembered what follows in the log; mostly nothing does."""
 
 HOLE_WEIGHT: Final = 128
 """What a hole counts for besides its queue offsets."""
@@ -219,6 +225,7 @@ class QueueHoles:
         self._lock = threading.Lock()
         self._holes: OrderedDict[tuple[Key, int], Hole] = OrderedDict()
         self._firsts: dict[Key, list[int]] = {}
+        self._tails: OrderedDict[Key, QueueTail] = OrderedDict()
         self._waiting: deque[Hole] = deque()
         self._weight = 0
 
@@ -232,6 +239,7 @@ class QueueHoles:
         with self._lock:
             self._holes.clear()
             self._firsts.clear()
+            self._tails.clear()
             self._waiting.clear()
             self._weight = 0
 
@@ -246,10 +254,38 @@ class QueueHoles:
         if hole is None or not (hole.is_done or hole.is_handed_on):
             if not may_wait():
                 raise Cold(f"messages of damaged units of {queue.name.topic} {queue.name.queue_id}")
-            hole = self._searched(queue, queue_offset, hole)
+            hole = self._add(queue, queue_offset) if hole is None else hole
+            self._search(hole)
         if not hole.is_done:
             raise BeingSearched(hole.sentence())
         return hole
+
+    def find_tail(self, queue: HoledQueue, first: int, make: "Callable[[], QueueTail]") -> "QueueTail":
+        """What follows in the log from a queue offset on of a queue that ends there, searched to its end.
+
+        ``make`` makes the search where nothing is known of it. Raises as :meth:`find` does.
+        """
+        key: Key = (queue.unit_size, queue.name.topic, queue.name.queue_id)
+        with self._lock:
+            tail = self._tails.get(key)
+            if tail is not None and not tail.is_of(queue, first):
+                self._drop_tail(key)
+                tail = None
+            if tail is not None:
+                self._tails.move_to_end(key)
+        if tail is not None and tail.is_done:
+            tail.extend(queue.log)
+        if tail is None or not (tail.is_done or tail.is_handed_on):
+            if not may_wait():
+                raise Cold(f"messages behind the last unit of {queue.name.topic} {queue.name.queue_id}")
+            if tail is None:
+                made = make()
+                with self._lock:
+                    tail = self._tails.setdefault(key, made)
+            self._search(tail)
+        if not tail.is_done:
+            raise BeingSearched(tail.sentence())
+        return tail
 
     def step(self) -> None:
         """Search one piece of the log for all that wait for it, of those that were handed on."""
@@ -265,9 +301,8 @@ class QueueHoles:
                     self._waiting.remove(hole)
         self._tell(done)
 
-    def _searched(self, queue: HoledQueue, queue_offset: int, hole: Hole | None) -> Hole:
-        if hole is None:
-            hole = self._add(queue, queue_offset)
+    def _search(self, hole: Hole) -> None:
+        """Search as much as one look-up may; the rest is handed on where somebody takes it."""
         hand_on = self.hand_on
         if hole.search(hole.end if hand_on is None else SEARCHED_AT_ONCE, hands_on=hand_on is not None):
             with self._lock:
@@ -276,14 +311,15 @@ class QueueHoles:
                 hand_on()
         if hole.is_done:
             self._tell([hole])
-        return hole
 
     def _tell(self, done: list[Hole]) -> None:
         for hole in done:
             with hole.lock:
-                is_told, hole.is_told = hole.is_told, True
-            if not is_told and self.tell is not None:
+                is_told, hole.is_told = hole.is_told, hole.stop > hole.first
+            if not is_told and hole.is_told and self.tell is not None:
                 self.tell(hole)
+        with self._lock:
+            self._forget_oldest()
 
     def _add(self, queue: HoledQueue, queue_offset: int) -> Hole:
         """A hole of which nothing is known yet; the one that another thread has added meanwhile, if there is one."""
@@ -313,11 +349,11 @@ class QueueHoles:
         with self._lock:
             firsts = self._firsts.get(key)
             number = 0 if firsts is None else bisect_right(firsts, queue_offset)
-            if firsts is None or not number:
-                return None
-            hole = self._holes[key, firsts[number - 1]]
-            if queue_offset >= hole.stop:
-                return None
+            hole = self._holes[key, firsts[number - 1]] if firsts is not None and number else None
+            if hole is None or queue_offset >= hole.stop:
+                tail = self._tails.get(key)
+                is_in_it = tail is not None and tail.first <= queue_offset < tail.stop and tail.holds(queue)
+                return tail if is_in_it else None
             if hole.holds(queue):
                 self._holes.move_to_end((key, hole.first))
                 return hole
@@ -334,8 +370,16 @@ class QueueHoles:
         if hole in self._waiting:
             self._waiting.remove(hole)
 
+    def _drop_tail(self, key: Key) -> None:
+        tail = self._tails.pop(key)
+        if tail in self._waiting:
+            self._waiting.remove(tail)
+
     def _forget_oldest(self) -> None:
         """Forget holes until the rest is little enough; what is being searched is not forgotten."""
+        if len(self._tails) > MOST_TAILS:
+            for key in [key for key, tail in self._tails.items() if tail.is_done][: len(self._tails) - MOST_TAILS]:
+                self._drop_tail(key)
         if self._weight > REMEMBERED:
             for hole in [hole for hole in self._holes.values() if hole.is_done]:
                 self._drop(hole)

@@ -106,6 +106,16 @@ def cut(directory: Path) -> None:
         file.truncate(305 * 20 + 7)
 
 
+def cut_to_nothing(directory: Path) -> None:
+    for path in directory.iterdir():
+        path.write_bytes(b"")
+
+
+def zero_files(directory: Path) -> None:
+    for path in directory.iterdir():
+        path.write_bytes(bytes(path.stat().st_size))
+
+
 ZEROS, ONES, SEVENS, FAR = (
     bytes(20),
     b"\xff" * 20,
@@ -128,6 +138,16 @@ DAMAGES: dict[str, Damage] = {
     "the last units": units(MESSAGES - 10, 10, SEVENS),
     "several holes in one pull": several(*(units(100 + 20 * n, 1 + n, (ZEROS, SEVENS)[n % 2]) for n in range(10))),
     "a page of another queue": other_queue,
+    "the first file lost": lose(0),
+    "the first files lost": lose(0, 1, 2),
+    "the first file lost, and damage behind it": several(lose(0), units(1000, 70, ONES)),
+    "the last file lost": lose(8),
+    "the last files lost": lose(5, 6, 7, 8),
+    "the first and the last file lost": lose(0, 8),
+    "all files but one lost": lose(0, 1, 2, 3, 5, 6, 7, 8),
+    "all files lost": lose(*range(9)),
+    "all files empty": cut_to_nothing,
+    "all files zero": zero_files,
     "a lost file behind damage": several(units(990, 10, ZEROS), lose(1), units(2000, 70, ONES)),
 }
 
@@ -157,17 +177,13 @@ def test_every_message_of_a_damaged_queue_arrives_in_order(damage: str, made: Ma
         assert not any("lost" in remark for remark in drained.remarks)
 
 
-@pytest.mark.parametrize("damage", [units(300, 205, ZEROS), units(300, 900, SEVENS), lose(0), lose(1)])
+LIGHT_DAMAGES = [units(300, 205, ZEROS), units(300, 900, SEVENS), lose(0), lose(1), lose(0, 1), zero_files]
+
+
+@pytest.mark.parametrize("damage", LIGHT_DAMAGES)
 def test_every_message_of_a_damaged_light_queue_arrives(damage: Damage, made: Made, copied: Path) -> None:
-    directory = copied / "consumequeue" / "%LMQ%a" / "0"
-    damage(directory)
-    asker = Asker(copied)
-    is_first_gone = not (directory / f"{0:020d}").exists()
-    expected = made.light[UNITS_A_FILE if is_first_gone else 0 :]
-    if (directory / f"{UNITS_A_FILE * 20:020d}").exists():
-        assert drain(asker.ask, "%LMQ%a").places == [written.physical_offset for written in expected]
-    else:
-        assert drain(asker.ask, "%LMQ%a").places == [written.physical_offset for written in made.light[:UNITS_A_FILE]]
+    damage(copied / "consumequeue" / "%LMQ%a" / "0")
+    assert drain(Asker(copied).ask, "%LMQ%a").places == [written.physical_offset for written in made.light]
 
 
 @pytest.mark.parametrize(
@@ -175,6 +191,11 @@ def test_every_message_of_a_damaged_light_queue_arrives(damage: Damage, made: Ma
     [
         lose(2, size=46 * 40),
         lose(1, 2, 4, size=46 * 40),
+        lose(0, size=46 * 40),
+        lose(5, size=46 * 40),
+        lose(0, 1, 4, 5, size=46 * 40),
+        lose(*range(6), size=46 * 40),
+        zero_files,
         lambda directory: put(directory / f"{5 * 46 * 40:020d}", 46 * 3, bytes(46 * 20)),
         lambda directory: put(directory / f"{4 * 46 * 40:020d}", 46 * 30, b"\x7f" * 46 * 10),
         lambda directory: put(directory / f"{3 * 46 * 40:020d}", 46 * 3 + 36, b"\x00\x09"),

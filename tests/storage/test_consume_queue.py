@@ -237,8 +237,8 @@ def test_messages_of_the_last_units_are_found_in_the_log_where_these_are_damaged
     write_file(path, FILE_SIZE, {40: bytes(20) + phantom * 2 + bytes(FILE_SIZE - 100)})
     (path.parent / f"{4 * FILE_SIZE:020d}").unlink()
     queue = queue_of(tmp_path)
-    assert queue.max_offset == 20
-    assert [queue.message_in_log(number) for number in (17, 18, 19)] == written_offsets(writer)[17:20]
+    assert queue.max_offset == 25
+    assert [queue.message_in_log(number) for number in range(17, 25)] == written_offsets(writer)[17:25]
 
 
 def test_units_of_which_the_log_has_no_message_do_not_lengthen_the_queue(tmp_path: Path) -> None:
@@ -373,11 +373,21 @@ def test_a_queue_whose_messages_all_expired_is_empty_at_its_end(tmp_path: Path) 
 
 
 def test_files_that_were_removed_from_the_front_leave_the_offsets_of_the_rest(tmp_path: Path) -> None:
-    writer = make_store(tmp_path, 24)
+    writer = make_store(tmp_path, 24, segment_size=256)
     (directory_of(tmp_path) / f"{0:020d}").unlink()
     queue = queue_of(tmp_path)
-    assert (queue.min_offset, queue.max_offset) == (5, 12)
-    assert offsets(queue) == written_offsets(writer)[5:]
+    assert (queue.min_offset, queue.max_offset) == (0, 12), "the log has the messages of the file that is gone"
+    assert [queue.message_in_log(number) for number in range(12)] == written_offsets(writer)[:12]
+    expired = [
+        path for path in (tmp_path / "commitlog").iterdir() if int(path.name) + 256 <= written_offsets(writer)[5]
+    ]
+    for path in expired:
+        path.unlink()
+    live = [place for place in written_offsets(writer) if place >= 256 * len(expired)]
+    queue = queue_of(tmp_path)
+    assert (queue.min_offset, queue.max_offset) == (12 - len(live), 12)
+    assert 5 in (queue.min_offset, queue.min_offset + 1)
+    assert offsets(queue)[-7:] == written_offsets(writer)[5:]
 
 
 def test_a_hole_in_the_log_ends_no_queue(tmp_path: Path) -> None:

@@ -161,13 +161,25 @@ def last_queue_file_lost(damaged: Damaged) -> None:
     lose_file(damaged, -1)
 
 
+@kind("small", "files", "expired", "ext", "classic", "recut")
+def all_queue_files_lost(damaged: Damaged) -> None:
+    """All files of a queue are gone, empty, or zeros as a crash may leave them; its directory is there."""
+    queue = damaged.queue(40)
+    way = damaged.rng.choice(("gone", "empty", "zeros"))
+    for path in damaged.directory(queue).iterdir():
+        size = path.stat().st_size
+        path.unlink()
+        if way != "gone":
+            path.write_bytes(bytes(size if way == "zeros" else 0))
+    damaged.tell(f"all files of {queue} are {way}")
+
+
 def lose_file(damaged: Damaged, number: int) -> None:
-    """Delete a file at an end of a queue: nothing in the queue shows then that there was one."""
+    """Delete a file at an end of a queue: there is no gap then that shows it."""
     queue = damaged.queue(40)
     files = damaged.queue_files(queue)
     if len(files) < 2:
         raise Unfit
-    damaged.allowed.unqueued |= damaged.with_units_in(queue, files[number])
     files[number].unlink()
     damaged.tell(f"file {files[number].name} of {queue}, at its end, is gone")
 

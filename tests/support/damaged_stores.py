@@ -117,14 +117,6 @@ class Damaged:
         messages = self.good.of_queue(queue)
         return range(messages[0].places[queue][0], messages[-1].places[queue][1])
 
-    def with_units_in(self, queue: Queue, path: Path) -> set[tuple[Queue, int]]:
-        """Queue and physical offsets of the messages whose units a file holds."""
-        first, count = int(path.name) // 20, self.good.queue_file_size // 20
-        return {
-            (queue, message.physical_offset) for message in self.good.of_queue(queue)
-            if first <= message.places[queue][0] < first + count
-        }  # fmt: skip
-
     # --- other files --------------------------------------------------------------------------------------------------
 
     def index_files(self) -> list[Path]:

@@ -16,12 +16,12 @@ from storage.queues.queue_store import QueueStore
 from storage.residency import Cold, allow_waiting, forbid_waiting
 from store_writer import StoreWriter, Written
 
-COUNT = 400
+COUNT = 404
 
 
 @pytest.fixture
 def made(tmp_path: Path) -> tuple[StoreWriter, list[Written]]:
-    """Two queues of 200 messages each, with holes of 100 units from 50 on, and of a lost file in queue 1."""
+    """Two queues of 202 messages each, with holes of 100 units from 50 on, and of a lost file in queue 1."""
     writer, written = make_store(tmp_path, COUNT)
     writer.flush()
     for queue_id in (0, 1):

@@ -1,0 +1,151 @@
+"""What the log has behind a queue's files is found once, extended as the log grows, and no more than there is."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from doctoring import make_store, put
+from protocol.errors import BeingSearched
+from storage.commit_log import CommitLog
+from storage.queues import queue_holes, queue_tail
+from storage.queues.queue import Queue
+from storage.queues.queue_holes import Hole, QueueHoles
+from storage.queues.queue_store import QueueStore
+from storage.residency import Cold, allow_waiting, forbid_waiting
+from store_writer import StoreWriter, Written
+
+UNITS_A_FILE = 50
+
+
+class Opened:
+    """The queues of a store that is opened again and again, as a server does while its log grows."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.holes = QueueHoles()
+        self.told: list[Hole] = []
+        self.holes.tell = self.told.append
+
+    def queue(self, queue_id: int = 0) -> Queue:
+        log = CommitLog.open([self.root / "commitlog"])
+        queue = QueueStore(self.root, log, holes=self.holes).queue("T", queue_id)
+        assert queue is not None
+        return queue
+
+
+def directory_of(root: Path, queue_id: int = 0) -> Path:
+    return root / "consumequeue" / "T" / str(queue_id)
+
+
+def written_in(writer: StoreWriter, queue_id: int = 0) -> list[Written]:
+    return [each for each in writer.written if each.topic == "T" and each.queue_id == queue_id]
+
+
+def check(queue: Queue, expected: list[Written], first: int = 0) -> None:
+    assert (queue.min_offset, queue.max_offset) == (first, expected[-1].queue_offset + 1)
+    places = [queue.message_in_log(number) for number in range(first, queue.max_offset)]
+    assert places == [each.physical_offset for each in expected[first:]]
+
+
+def count_pieces(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    pieces: list[int] = []
+    search = queue_holes.search_piece
+
+    def piece(log: CommitLog, wanted: list[object], start: int, stop: int) -> int:
+        pieces.append(start)
+        return search(log, wanted, start, stop)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(queue_holes, "search_piece", piece)
+    return pieces
+
+
+@pytest.mark.parametrize("lost", [[3], [2, 3], [1, 2, 3], [0, 3], [0, 1, 2, 3]])
+@pytest.mark.parametrize("room", [1, 7, 4096])
+def test_messages_of_lost_last_files_are_found(
+    lost: list[int], room: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_tail, "FIRST_ROOM", room)
+    writer, _ = make_store(tmp_path, 390)
+    writer.flush()
+    for number in lost:
+        (directory_of(tmp_path) / f"{number * UNITS_A_FILE * 20:020d}").unlink()
+    check(Opened(tmp_path).queue(), written_in(writer))
+
+
+def test_a_queue_that_ends_with_its_file_is_looked_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer, _ = make_store(tmp_path, 400)
+    writer.flush()
+    opened, pieces = Opened(tmp_path), count_pieces(monkeypatch)
+    for _ in range(3):
+        check(opened.queue(), written_in(writer))
+    assert len(pieces) == 1
+    assert opened.told == [], "nothing is lost"
+
+
+def test_messages_that_come_to_the_log_are_found_without_a_new_search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer, _ = make_store(tmp_path, 100)
+    writer.flush()
+    shutil.rmtree(directory_of(tmp_path))
+    directory_of(tmp_path).mkdir()
+    opened, pieces = Opened(tmp_path), count_pieces(monkeypatch)
+    check(opened.queue(), written_in(writer))
+    searched = len(pieces)
+    for number in range(5):
+        end = writer.log.end
+        writer.append("T", b"more", queue_id=number % 2, queue=False)
+        check(opened.queue(), written_in(writer))
+        assert min(pieces[searched:]) >= end, "what was searched is not searched again"
+        searched = len(pieces)
+    assert len(opened.told) == 1
+
+
+def test_a_queue_whose_directory_is_empty_and_that_the_log_does_not_know_is_empty(tmp_path: Path) -> None:
+    writer, _ = make_store(tmp_path, 20)
+    writer.flush()
+    directory_of(tmp_path, 7).mkdir()
+    queue = Opened(tmp_path).queue(7)
+    assert (queue.min_offset, queue.max_offset) == (0, 0)
+    assert queue.entries(0, 5) == []
+
+
+def test_a_message_that_lies_about_its_offset_ends_the_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_tail, "MOST_AT_ONCE", 1 << 14)
+    writer, _ = make_store(tmp_path, 100)
+    writer.flush()
+    directory = directory_of(tmp_path)
+    for path in directory.iterdir():
+        path.write_bytes(bytes(path.stat().st_size))
+    honest = written_in(writer)
+    for number in range(200):
+        writer.append("T", b"far", queue_id=0, queue_offset=10**9 + number, queue=False)
+    check(Opened(tmp_path).queue(), honest)
+
+
+def test_a_long_search_is_handed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_holes, "SEARCHED_AT_ONCE", 1)
+    monkeypatch.setattr(queue_holes, "PIECE", 1500)
+    writer, _ = make_store(tmp_path, 390)
+    writer.flush()
+    put(directory_of(tmp_path) / f"{3 * UNITS_A_FILE * 20:020d}", 0, bytes(UNITS_A_FILE * 20))
+    opened = Opened(tmp_path)
+    handed: list[int] = []
+    opened.holes.hand_on = lambda: handed.append(1)
+    forbid_waiting()
+    try:
+        with pytest.raises(Cold):
+            _ = opened.queue().max_offset
+    finally:
+        allow_waiting()
+    for _ in range(2):
+        with pytest.raises(BeingSearched, match=r"the last file of T, queue 0, is full or lost: .* ask again"):
+            _ = opened.queue().max_offset
+    assert handed == [1]
+    while opened.holes.searching:
+        opened.holes.step()
+    check(opened.queue(), written_in(writer))
+    (hole,) = opened.told
+    assert "queue offsets 150 to 194 of T, queue 0" in hole.sentence()
+    assert "45 of these messages were found and 0 are lost" in hole.sentence()
