@@ -13,6 +13,7 @@ written, and nothing says where that begins: where a queue begins and ends the m
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from struct import Struct
 from typing import Final
@@ -20,6 +21,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from protocol.errors import StoreError
 from storage.commit_log import CommitLog
 from storage.consume_queue_ext import LARGEST_ADDRESS, ConsumeQueueExt, ConsumeQueueExtUnit, is_extension_address
 from storage.kernels.record import MINIMUM_SIZE
@@ -144,8 +146,22 @@ class ConsumeQueue:
 
     def starts_out_of_order(self, queue_offset: int) -> bool:
         """Whether the first unit of a file leads no farther than the last one of the file before it."""
-        unit, before = self.unit(queue_offset), self.unit(queue_offset - 1)
+        unit, before = self.readable_unit(queue_offset), self.readable_unit(queue_offset - 1)
         return unit is not None and before is not None and before[0] >= unit[0]
+
+    def ends_out_of_order(self, queue_offset: int) -> bool:
+        """Whether the last unit of a file, before a queue offset, leads as far as the next file's first, or farther.
+
+        A unit that is not valid says nothing of those before it.
+        """
+        unit, behind = self.readable_unit(queue_offset - 1), self.readable_unit(queue_offset)
+        return unit is not None and behind is not None and behind[1] > 0 and 0 < behind[0] <= unit[0]
+
+    def readable_unit(self, queue_offset: int) -> tuple[int, int, int] | None:
+        """A unit that only says whether another one is in order; None also where its file has gone meanwhile."""
+        with suppress(StoreError):
+            return self.unit(queue_offset)
+        return None
 
     def message_in_log(self, queue_offset: int) -> int | None:
         """Where the message of a queue offset starts, by the log where its unit is damaged or lost; None where it is.
@@ -406,8 +422,10 @@ class ConsumeQueue:
 
     def _is_out_of_order(self, queue_offset: int, physical_offset: int) -> bool:
         """Whether the units around one lead to messages that it does not lead between, though messages ascend."""
-        before, behind = self.physical_offset(queue_offset - 1), self.physical_offset(queue_offset + 1)
-        return FILLER_PLACE < before < behind < self.log_end and not before < physical_offset < behind
+        with suppress(StoreError):
+            before, behind = self.physical_offset(queue_offset - 1), self.physical_offset(queue_offset + 1)
+            return FILLER_PLACE < before < behind < self.log_end and not before < physical_offset < behind
+        return False
 
     def _word_of(self, queue_offset: int) -> int | Standing:
         """The queue offset that the record of a unit says; where there is none, what the unit is worth."""
