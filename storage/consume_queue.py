@@ -35,6 +35,7 @@ from storage.queues.queue_growth import Known, end_after, is_judged_anew
 from storage.queues.queue_holes import Hole, QueueHoles
 from storage.queues.queue_record import QueueName
 from storage.queues.queue_repair import Around, around, place_of
+from storage.queues.tagged_units import DoubtedUnits, places_in_log
 from storage.queues.time_search import FileOfUnits, offset_by_timestamp
 from storage.queues.unit_standing import EMPTY, Places, Standing, places_of, record_of_unit
 from storage.queues.unit_standing import FILLER as FILLER_PLACE
@@ -240,21 +241,23 @@ class ConsumeQueue:
                 yield start, self._array(start, last + 1 - start)
 
     def offsets_with_tag(self, tag_hash: int, from_physical: int, to_physical: int) -> npt.NDArray[np.int64]:
-        """Physical offsets in [from, to) of the messages whose tag may have a hash, in the queue's order."""
+        """Physical offsets in [from, to) of the messages whose tag may have a hash, ascending; raises BeingSearched."""
         minimum, end = self._bounds or self._measure()
         refuse_long_scan((end - minimum) * UNIT.size, f"all units of {self.topic} {self.queue_id}")
-        found = [np.empty(0, np.int64)]
-        for _, units in self.unit_blocks():
-            offsets, codes = units["physical_offset"], units["tags_code"]
+        found, doubted = [np.empty(0, np.int64)], DoubtedUnits(self._commit_log, minimum)
+        for first, units in self.unit_blocks():
+            offsets, codes = units["physical_offset"].astype(np.int64), units["tags_code"]
             low = codes.astype(np.int64) & 0xFFFFFFFF
             wanted = (low == tag_hash & 0xFFFFFFFF) & (codes > LARGEST_ADDRESS)
             wanted |= self.topic == SCHEDULE_TOPIC  # of which no unit tells a tag
             for number in np.flatnonzero(codes <= LARGEST_ADDRESS):
                 extension = self.extension_at(int(codes[number]))
                 wanted[number] = extension is None or (extension.tags_code ^ tag_hash) & 0xFFFFFFFF == 0
-            wanted &= (offsets >= from_physical) & (offsets < to_physical) & (units["size"] > 0)
-            found.append(offsets[wanted].astype(np.int64))
-        return np.concatenate(found)
+            found.append(offsets[wanted & (units["size"] > 0)])
+            doubted.put(first, offsets, (units["size"] > 0) & (units["size"] != FILLER_SIZE))
+        more = [*doubted.places, *places_in_log(self, doubted.runs(end))]
+        places = np.unique(np.concatenate([*found, *more])) if more else np.concatenate(found)
+        return places[(places >= from_physical) & (places < to_physical)]
 
     def _entry(self, offset: int, _after: int, physical_offset: int, size: int, tags_code: int) -> ConsumeQueueEntry:
         extension = self.extension_at(tags_code)
