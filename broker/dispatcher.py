@@ -4,10 +4,10 @@ A processor is a plain object; each of its methods under `@handles(code, HeaderT
 dispatcher collects them into one table, so that a request costs a dict look-up, a typed header and a call. A method
 returns a `Response`, or an awaitable of one when it must wait; only then the connection makes a Task.
 
-Only this module turns an error into a response: a `RocketLensError` is answered with its own sentence, `BeingSearched`
-by SYSTEM_BUSY so that clients ask again, anything else is logged with its traceback and answered without inner details.
-`Cold` alone passes through: storage raises it on the event loop instead of waiting, and the connection runs the same
-request again with `dispatch_in_pool`.
+Only this module turns an error into a response: a `RocketLensError` is answered with its own sentence, by SYSTEM_BUSY
+where clients are to ask again (:func:`failure_code`), anything else is logged with its traceback and answered without
+inner details. `Cold` alone passes through: storage raises it on the event loop instead of waiting, and the connection
+runs the same request again with `dispatch_in_pool`.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ from broker.lookup_pool import LookupPool
 from broker.refusals import refusal
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Command, Response, decode_header
-from protocol.errors import BeingSearched, ProtocolError, RocketLensError
+from protocol.errors import BeingSearched, ProtocolError, RocketLensError, StoreError
 from protocol.headers import EmptyRequestHeader
 from storage.residency import Cold
 
@@ -36,6 +36,8 @@ logger = logging.getLogger(__name__)
 Answer: TypeAlias = Response | Awaitable[Response]
 Method = TypeVar("Method", bound=Callable[..., Answer])
 Result = TypeVar("Result")
+
+PULLS = frozenset((RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE))
 
 BUSY = "[OVERLOAD]system busy, start flow control for a while"
 INTERNAL_ERROR = "internal error, the broker's log says more"
@@ -129,6 +131,18 @@ def is_better_unanswered(code: int, response_code: int) -> bool:
     versions leave the queue alone until they are told an offset.
     """
     return code == RequestCode.QUERY_CONSUMER_OFFSET and response_code == ResponseCode.SYSTEM_BUSY
+
+
+def failure_code(code: int, error: BaseException) -> ResponseCode:
+    """The code that tells a client of an error: SYSTEM_BUSY where it is to ask again for the same, some seconds later.
+
+    So it is while something else is done first, and where a store cannot tell what a queue holds: consumers take other
+    errors of a pull for an offset that is out of range, and leave their place.
+    """
+    if isinstance(error, BudgetSpent | BeingSearched) or (isinstance(error, StoreError) and code in PULLS):
+        return ResponseCode.SYSTEM_BUSY
+    is_withheld = is_better_unanswered(code, ResponseCode.SYSTEM_BUSY) and not isinstance(error, ProtocolError)
+    return ResponseCode.SYSTEM_BUSY if is_withheld else ResponseCode.SYSTEM_ERROR
 
 
 class Dispatcher:
@@ -228,11 +242,7 @@ class Dispatcher:
 
     def failure(self, command: Command, error: BaseException) -> Response:
         """Turn an error of a handler into its answer; what is not ours is logged with its traceback."""
-        remark, code = str(error), ResponseCode.SYSTEM_ERROR
-        is_withheld = is_better_unanswered(command.code, ResponseCode.SYSTEM_BUSY)
-        is_passing = isinstance(error, BudgetSpent | BeingSearched)
-        if is_passing or (is_withheld and not isinstance(error, ProtocolError)):
-            code = ResponseCode.SYSTEM_BUSY
+        remark, code = str(error), failure_code(command.code, error)
         if not isinstance(error, RocketLensError):
             logger.error("request code %d failed", command.code, exc_info=error)
             remark = INTERNAL_ERROR

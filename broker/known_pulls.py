@@ -215,9 +215,10 @@ class KnownPulls:
         messages, record_bytes = limits_of(header, self._service.options)
         run = header.queue_offset >> kernel.RUN_SHIFT << kernel.RUN_SHIFT
         file_first = header.queue_offset - position // queue.unit_size
-        # The kernel sees no unit in front of the first one of a file.
+        # The kernel sees no unit in front of the first one of a file, nor behind the last.
         first = file_first + int(queue.starts_out_of_order(file_first))
         end = header.queue_offset + count
+        end -= int(end < queue.max_offset and queue.ends_out_of_order(end))
         for place_in_request, place_in_row in NUMBER_PLACES:
             row[place_in_row] = self._request[place_in_request]
         for place_in_request, place_in_row in TEXT_PLACES:

@@ -38,6 +38,7 @@ from storage.queues.queue_holes import Hole, QueueHoles
 from storage.queues.queue_record import QueueName, batch_in
 from storage.queues.queue_repair import Around
 from storage.queues.queue_tail import UNKNOWN, tail_of
+from storage.queues.tagged_units import batches_with_tag, places_in_log
 from storage.queues.unit_standing import EMPTY, Places, Standing, places_of, record_of_unit
 
 __all__ = ["UNIT", "UNIT_DTYPE", "BatchConsumeQueue"]
@@ -291,22 +292,16 @@ class BatchConsumeQueue:
 
     def unit_blocks(self) -> Iterator[Units]:
         """The units of each file as a view of the map, expired ones included."""
-        count = self._unit_count()
-        for file, first in enumerate(self._first_numbers[:-1]):
-            length = (min(count, self._first_numbers[file + 1]) - first) * UNIT.size
-            if length > 0:
-                yield np.frombuffer(self._files.read_file(file, 0, length), UNIT_DTYPE)
+        return (units for _, units in self._blocks(0, self._unit_count()))
 
     def offsets_with_tag(self, tag_hash: int, from_physical: int, to_physical: int) -> npt.NDArray[np.int64]:
-        """Physical offsets in [from, to) of the records whose tag has a hash, in the queue's order."""
+        """Physical offsets in [from, to) of the records whose tag may have a hash, ascending; raises BeingSearched."""
         refuse_long_scan(self._unit_count() * UNIT.size, f"all units of {self.topic} {self.queue_id}")
-        found = [np.empty(0, np.int64)]
-        for units in self.unit_blocks():
-            offsets = units["physical_offset"]
-            wanted = units["tags_code"].astype(np.int64) & 0xFFFFFFFF == tag_hash & 0xFFFFFFFF
-            wanted &= (offsets >= from_physical) & (offsets < to_physical)
-            found.append(offsets[wanted].astype(np.int64))
-        return np.concatenate(found)
+        self._check_first()
+        blocks, first = self._blocks(0, self._unit_count()), max(self.min_offset, 0)
+        found, runs = batches_with_tag(blocks, self._checked.mended, first, tag_hash)
+        places = np.unique(np.concatenate([*found, *places_in_log(self, runs)]))
+        return places[(places >= from_physical) & (places < to_physical)]
 
     def _unit(self, number: int) -> UnitFields:
         """One unit by its number, which must be one of those that stand in the files; a damaged one made good."""
@@ -327,11 +322,16 @@ class BatchConsumeQueue:
         if not count or not minimum <= queue_offset < end:
             return None
         if self._checked.first and queue_offset < self._base_of(self._checked.first):
-            self._mend(doubtful_units(self, 0, self._checked.first))
-            self._checked.first = 0
+            self._check_first()
         number = max(bisect_right(range(count), queue_offset, key=self._base_of) - 1, 0)
         number += self._end_of(number) <= queue_offset
         return number if number < count else None  # damaged units may not ascend
+
+    def _check_first(self) -> None:
+        """Look at the units of the first files, too."""
+        if self._checked.first:
+            self._mend(doubtful_units(self, 0, self._checked.first))
+            self._checked.first = 0
 
     def _base_of(self, number: int) -> int:
         return self._unit(number)[4]

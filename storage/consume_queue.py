@@ -13,6 +13,7 @@ written, and nothing says where that begins: where a queue begins and ends the m
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from struct import Struct
 from typing import Final
@@ -20,6 +21,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from protocol.errors import StoreError
 from storage.commit_log import CommitLog
 from storage.consume_queue_ext import LARGEST_ADDRESS, ConsumeQueueExt, ConsumeQueueExtUnit, is_extension_address
 from storage.kernels.record import MINIMUM_SIZE
@@ -34,6 +36,7 @@ from storage.queues.queue_holes import Hole, QueueHoles
 from storage.queues.queue_record import QueueName
 from storage.queues.queue_repair import Around, around, place_of
 from storage.queues.queue_tail import UNKNOWN, tail_of
+from storage.queues.tagged_units import DoubtedUnits, places_in_log
 from storage.queues.time_search import FileOfUnits, offset_by_timestamp
 from storage.queues.unit_standing import EMPTY, Places, Standing, places_of, record_of_unit
 from storage.queues.unit_standing import FILLER as FILLER_PLACE
@@ -147,8 +150,22 @@ class ConsumeQueue:
 
     def starts_out_of_order(self, queue_offset: int) -> bool:
         """Whether the first unit of a file leads no farther than the last one of the file before it."""
-        unit, before = self.unit(queue_offset), self.unit(queue_offset - 1)
+        unit, before = self.readable_unit(queue_offset), self.readable_unit(queue_offset - 1)
         return unit is not None and before is not None and before[0] >= unit[0]
+
+    def ends_out_of_order(self, queue_offset: int) -> bool:
+        """Whether the last unit of a file, before a queue offset, leads as far as the next file's first, or farther.
+
+        A unit that is not valid says nothing of those before it.
+        """
+        unit, behind = self.readable_unit(queue_offset - 1), self.readable_unit(queue_offset)
+        return unit is not None and behind is not None and behind[1] > 0 and 0 < behind[0] <= unit[0]
+
+    def readable_unit(self, queue_offset: int) -> tuple[int, int, int] | None:
+        """A unit that only says whether another one is in order; None also where its file has gone meanwhile."""
+        with suppress(StoreError):
+            return self.unit(queue_offset)
+        return None
 
     def message_in_log(self, queue_offset: int) -> int | None:
         """Where the message of a queue offset starts, by the log where its unit is damaged or lost; None where it is.
@@ -230,21 +247,23 @@ class ConsumeQueue:
                 yield start, self._array(start, last + 1 - start)
 
     def offsets_with_tag(self, tag_hash: int, from_physical: int, to_physical: int) -> npt.NDArray[np.int64]:
-        """Physical offsets in [from, to) of the messages whose tag may have a hash, in the queue's order."""
+        """Physical offsets in [from, to) of the messages whose tag may have a hash, ascending; raises BeingSearched."""
         minimum, end = self._bounds or self._measure()
         refuse_long_scan((end - minimum) * UNIT.size, f"all units of {self.topic} {self.queue_id}")
-        found = [np.empty(0, np.int64)]
-        for _, units in self.unit_blocks():
-            offsets, codes = units["physical_offset"], units["tags_code"]
+        found, doubted = [np.empty(0, np.int64)], DoubtedUnits(self._commit_log, minimum)
+        for first, units in self.unit_blocks():
+            offsets, codes = units["physical_offset"].astype(np.int64), units["tags_code"]
             low = codes.astype(np.int64) & 0xFFFFFFFF
             wanted = (low == tag_hash & 0xFFFFFFFF) & (codes > LARGEST_ADDRESS)
             wanted |= self.topic == SCHEDULE_TOPIC  # of which no unit tells a tag
             for number in np.flatnonzero(codes <= LARGEST_ADDRESS):
                 extension = self.extension_at(int(codes[number]))
                 wanted[number] = extension is None or (extension.tags_code ^ tag_hash) & 0xFFFFFFFF == 0
-            wanted &= (offsets >= from_physical) & (offsets < to_physical) & (units["size"] > 0)
-            found.append(offsets[wanted].astype(np.int64))
-        return np.concatenate(found)
+            found.append(offsets[wanted & (units["size"] > 0)])
+            doubted.put(first, offsets, (units["size"] > 0) & (units["size"] != FILLER_SIZE))
+        more = [*doubted.places, *places_in_log(self, doubted.runs(end))]
+        places = np.unique(np.concatenate([*found, *more])) if more else np.concatenate(found)
+        return places[(places >= from_physical) & (places < to_physical)]
 
     def _entry(self, offset: int, _after: int, physical_offset: int, size: int, tags_code: int) -> ConsumeQueueEntry:
         extension = self.extension_at(tags_code)
@@ -416,8 +435,10 @@ class ConsumeQueue:
 
     def _is_out_of_order(self, queue_offset: int, physical_offset: int) -> bool:
         """Whether the units around one lead to messages that it does not lead between, though messages ascend."""
-        before, behind = self.physical_offset(queue_offset - 1), self.physical_offset(queue_offset + 1)
-        return FILLER_PLACE < before < behind < self.log_end and not before < physical_offset < behind
+        with suppress(StoreError):
+            before, behind = self.physical_offset(queue_offset - 1), self.physical_offset(queue_offset + 1)
+            return FILLER_PLACE < before < behind < self.log_end and not before < physical_offset < behind
+        return False
 
     def _word_of(self, queue_offset: int) -> int | Standing:
         """The queue offset that the record of a unit says; where there is none, what the unit is worth."""

@@ -182,6 +182,9 @@ def _pull(
     file, position, count = place
     if not position and queue.starts_out_of_order(queue_offset):
         return None
+    # The kernel sees no unit behind the last one of a file.
+    if count <= wanted and queue_offset + count < queue.max_offset and queue.ends_out_of_order(queue_offset + count):
+        return None
     start = max(position - queue.unit_size, 0)
     file.require_hot(start, position + count * queue.unit_size - start)
     name, numbers = queue.name, _scratch.numbers
@@ -383,7 +386,7 @@ class _Messages:
         queue = self.queue
         if not isinstance(queue, ConsumeQueue):
             return False
-        before, following = queue.unit(unit[0] - 1), queue.unit(unit[1])
+        before, following = queue.readable_unit(unit[0] - 1), queue.readable_unit(unit[1])
         if following is not None and (following[0] <= unit[2] or is_implausible(self._log, following[0], following[1])):
             return unit[1] < queue.max_offset
         return before is not None and unit[2] <= before[0] < self._log.end and before[1] > 0

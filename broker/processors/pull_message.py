@@ -28,7 +28,7 @@ from broker.topic_catalog import find_topic
 from protocol.bodies import SubscriptionData
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Response
-from protocol.errors import BeingSearched, FilterSyntaxError, StoreError
+from protocol.errors import BeingSearched, FilterSyntaxError
 from protocol.headers import PullMessageRequestHeader
 from storage.filter.base import MessageFilter
 from storage.filter.tag import is_tag_type
@@ -115,8 +115,6 @@ class PullMessageProcessor:
         except BeingSearched:
             self._commit(header, request)
             raise
-        except StoreError as error:
-            return _busy(error)
         self._commit(header, request)
         if (
             header.sys_flag & SUSPEND_FLAG
@@ -137,10 +135,7 @@ class PullMessageProcessor:
     def look_again(self, question: "HeldQuestion") -> Response | None:
         """Make a held pull again from where it stopped; None where still nothing passes its filter."""
         queue_offset = question.result.next_begin_offset
-        try:
-            result = self._look(self._store.snapshot, question.header, queue_offset, question.message_filter)
-        except StoreError as error:
-            return _busy(error)
+        result = self._look(self._store.snapshot, question.header, queue_offset, question.message_filter)
         if question.result.lost is not None:
             result = replace(result, lost=question.result.lost + result.lost)
         passed_over = result.status in LOOK_ON and result.next_begin_offset >= result.max_offset
@@ -294,11 +289,6 @@ def found_fields(
         "minOffset": str(min_offset),
         "topicSysFlag": str(topic_sys_flag),
     }
-
-
-def _busy(error: StoreError) -> Response:
-    """The answer where it cannot be told what the queue holds: consumers ask again some seconds later, for the same."""
-    return Response(ResponseCode.SYSTEM_BUSY, str(error))
 
 
 def _unparsed(error: FilterSyntaxError) -> Response:

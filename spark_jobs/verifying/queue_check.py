@@ -2,8 +2,10 @@
 
 A message's unit stands at its queue offset, unless its queue once lost a unit or was born again under the same name:
 then all units behind stand so much before or behind it (store-format §5.2), which is the queue's *shift*. Where a run
-is not found in its place it is looked for around it, and by its physical offset, which ascends. What was not found is
-held until the next run that is: only then it is clear whether units are damaged in their places, or missing.
+is not found in its place it is looked for by its physical offset in all that follows (:mod:`.unit_search`). What was
+not found is held until the next run that is: only then it is clear whether units are damaged in their places, or
+missing. Where more is not found than is held, the units in those places say so: they are damaged if none can be that of
+a later message.
 """
 
 from typing import Final, NamedTuple
@@ -17,11 +19,11 @@ from spark_jobs.verifying.numbering import Numbering
 from spark_jobs.verifying.stray_units import STRAY_KINDS, Around, judge_strays
 from spark_jobs.verifying.unit_compare import UnitComparison
 from spark_jobs.verifying.unit_files import UnitFiles, Units
-
-AROUND: Final = 1024
-"""Units to both sides of its place among which a run is looked for."""
+from spark_jobs.verifying.unit_search import UnitSearch
 
 MOST_HELD: Final = 1 << 16
+"""Messages of a queue whose units are kept in memory until it is known what became of them."""
+
 PIECE: Final = 1 << 16
 
 COUNTS: Final = (*STRAY_KINDS, "matched", "missing_at_end", "earlier_life", "restarts", "dropped")
@@ -48,6 +50,14 @@ class Run(NamedTuple):
         return Run(self.number + start, self.units[start:stop], stamps)
 
 
+class Missing(NamedTuple):
+    """Messages of consecutive numbers without a unit, more than are held: number and place of the first, how many."""
+
+    number: int
+    physical_offset: int
+    length: int
+
+
 class QueueCheck:
     """A queue being checked; `numbered`: units stand by queue offset, else (batches) one behind the other."""
 
@@ -62,9 +72,10 @@ class QueueCheck:
         self._cursor = files.first
         self._held: list[Run] = []
         self._held_units = 0
-        self._uncounted = 0
+        self._beyond: list[Missing] = []
         self._previous: Units = np.zeros(0, files.dtype)
-        self._reborn = 0
+        self._reborn = self._reborn_beyond = 0
+        self._search = UnitSearch(files, log.end)
         self._strays: set[int] = set()
         self._unitless: set[int] = set()
         self._odd: tuple[Run, int] | None = None
@@ -75,7 +86,7 @@ class QueueCheck:
         """The log's next messages of this queue, of consecutive queue offsets from `first` on."""
         number, restarts = self._numbering.take(first, units)
         if restarts:
-            self._reborn = len(self._held)
+            self._reborn, self._reborn_beyond = len(self._held), len(self._beyond)
         run = Run(number, units, timestamps)
         while len(run.units):
             run = self._step(run)
@@ -100,10 +111,12 @@ class QueueCheck:
             # Zeros, as where there are no units, do not point to the log's first record.
             found = (there["physical_offset"] == run.units["physical_offset"]) & (there["size"] > 0)
             if found[0] or 2 * found.sum() > len(found):
-                stop = int(np.flatnonzero(found)[-1]) + 1
+                others = np.flatnonzero(~found)
+                # A few in their places among many that are not may stand there by chance.
+                stop = int(others[0]) if 2 * found.sum() <= len(found) else int(np.flatnonzero(found)[-1]) + 1
                 self._accept(run.part(0, stop), place)
                 return run.part(stop, len(run.units))
-        start, place = self._find(run, place)
+        start, place = self._find(run)
         if start < 0:
             return self._hold(run)
         self._hold(run.part(0, start))
@@ -111,55 +124,11 @@ class QueueCheck:
         self._accept(rest.part(0, 1), place)
         return rest.part(1, len(rest.units))
 
-    def _find(self, run: Run, place: int) -> tuple[int, int]:
+    def _find(self, run: Run) -> tuple[int, int]:
         """Which message of a run is the first whose unit is found, and its place; −1 for none."""
-        offsets = run.units["physical_offset"].astype(np.int64)
-        length = len(offsets) + AROUND
-        for start in dict.fromkeys((max(place - AROUND, self._cursor), self._cursor)):
-            found = self._find_between(offsets, start, start + length + AROUND)
-            if found[0] >= 0:
-                return found
-        near = self._bisect(int(offsets[0]))
-        return self._find_between(offsets, max(near - AROUND, self._cursor), near + length)
-
-    def _find_between(self, offsets: Numbers, start: int, stop: int) -> tuple[int, int]:
-        stop = min(stop, self._files.end)
-        if start >= stop:
-            return -1, 0
-        units = self._files.read(start, stop - start)
-        there = np.where(units["size"] > 0, units["physical_offset"].astype(np.int64), -1)
-        found = np.flatnonzero(np.isin(offsets, there))
-        if not found.size:
-            return -1, 0
-        return int(found[0]), start + int(np.flatnonzero(there == offsets[found[0]])[0])
-
-    def _bisect(self, physical_offset: int) -> int:
-        """Place of the first unit behind the cursor that points to an offset or beyond, if they ascend.
-
-        A damaged unit says nothing: the next that is none counts instead.
-        """
-        low, high = self._cursor, self._files.end
-        while low < high:
-            middle = (low + high) // 2
-            place, known = self._next_valid(middle, high)
-            if known < 0:
-                high = middle
-            elif known < physical_offset:
-                low = place + 1
-            else:
-                high = middle
-        return low
-
-    def _next_valid(self, place: int, stop: int) -> tuple[int, int]:
-        """Place of the first unit in [place, stop) that a broker may have written, and where it points; −1 for none."""
-        step = 1
-        while place < stop:
-            units = self._files.read(place, min(step, stop - place))
-            valid = np.flatnonzero((units["size"] > 0) & (units["physical_offset"] >= 0))
-            if valid.size:
-                return place + int(valid[0]), int(units["physical_offset"][valid[0]])
-            place, step = place + step, min(step * 2, PIECE)
-        return stop, -1
+        places = self._search.places_of(run.units["physical_offset"].astype(np.int64), self._cursor)
+        found = np.flatnonzero(places >= 0)
+        return (int(found[0]), int(places[found[0]])) if found.size else (-1, 0)
 
     def _hold(self, run: Run) -> Run:
         """Keep messages until it is known where the queue goes on; a run of none."""
@@ -168,12 +137,45 @@ class QueueCheck:
             known = min(self._cursor - run.number, len(run.units))
             self.counts["dropped"] += known
             run = run.part(known, len(run.units))
-        if len(run.units):
-            kept = run.part(0, max(MOST_HELD - self._held_units, 0))
-            self._uncounted += len(run.units) - len(kept.units)
+        while len(run.units):
+            if self._held_units >= MOST_HELD and not self._settle_damaged():
+                self._note_beyond(run)
+                break
+            kept = run.part(0, MOST_HELD - self._held_units)
+            run = run.part(len(kept.units), len(run.units))
             self._held_units += len(kept.units)
             self._held.append(kept)
         return run.part(0, 0)
+
+    def _settle_damaged(self) -> bool:
+        """Judge messages held, as many as are damaged in their places for sure; whether there were any.
+
+        Their places end where a unit may be that of a later message.
+        """
+        if self._reborn and not self._started:
+            return False
+        last = self._held[-1]
+        stop = min(last.end + self._shift, self._files.end)
+        stop = self._search.first_behind(int(last.units["physical_offset"][-1]), self._cursor, stop)
+        before = [run for run in self._held if run.end + self._shift <= stop]
+        if not before or before[-1].end + self._shift <= self._cursor:
+            return False
+        held = self._held[len(before) :]
+        self._held = before
+        place = before[-1].end + self._shift
+        self._settle(self._shift, place, self._previous[:0])
+        self._cursor = place
+        self._held, self._held_units = held, sum(len(run.units) for run in held)
+        return True
+
+    def _note_beyond(self, run: Run) -> None:
+        """Messages of whose units no more is known than that there are none."""
+        if self._beyond and len(self._beyond) > self._reborn_beyond:
+            last = self._beyond[-1]
+            if last.number + last.length == run.number:
+                self._beyond[-1] = last._replace(length=last.length + len(run.units))
+                return
+        self._beyond.append(Missing(run.number, int(run.units["physical_offset"][0]), len(run.units)))
 
     # --- a run whose place is known -----------------------------------------------------------------------------------
 
@@ -233,9 +235,10 @@ class QueueCheck:
         """Say what the units between the cursor and a place are, and what became of the messages held."""
         is_front = not self._started
         if is_front and self._reborn:  # the topic was deleted with its queues, before it was made again
-            self.counts["earlier_life"] += sum(len(run.units) for run in self._held[: self._reborn]) + self._uncounted
-            del self._held[: self._reborn]
-            self._uncounted = 0
+            self.counts["earlier_life"] += sum(len(run.units) for run in self._held[: self._reborn])
+            self.counts["earlier_life"] += sum(missing.length for missing in self._beyond[: self._reborn_beyond])
+            del self._held[: self._reborn], self._beyond[: self._reborn_beyond]
+            self._reborn = self._reborn_beyond = 0
         taken = self._pair_held(shift, place)
         self._judge(place, taken, following, is_front=is_front, is_tail=False)
 
@@ -254,12 +257,11 @@ class QueueCheck:
                 self._comparison.compare(place, part.units, self._files.read(place, count), part.timestamps)
                 taken.append((place, place + count))
             self._note_missing(run.part(count, len(run.units)), is_tail=is_tail)
-        if is_tail:
-            self.counts["missing_at_end"] += self._uncounted
-        elif self._uncounted:
-            self._findings.more(MISSING_UNIT, self._uncounted)
+        for missing in self._beyond:
+            self._say_missing(*missing, is_tail=is_tail)
         self._held.clear()
-        self._held_units = self._uncounted = 0
+        self._beyond.clear()
+        self._held_units = 0
         return taken
 
     def _place_of(self, run: Run, shift: int, stop: int) -> int:
@@ -279,14 +281,16 @@ class QueueCheck:
         count = len(run.units)
         if not count:
             return
-        offset = int(run.units["physical_offset"][0])
         self._unitless.update(range(run.number, run.number + min(count, MOST_HELD - len(self._unitless))))
+        self._say_missing(run.number, int(run.units["physical_offset"][0]), count, is_tail=is_tail)
+
+    def _say_missing(self, number: int, offset: int, count: int, *, is_tail: bool) -> None:
         if is_tail:
             if self.counts["first_missing"] < 0:
                 self.counts["first_missing"] = offset
             self.counts["missing_at_end"] += count
             return
-        expected = f"{count} unit{'s' * (count > 1)} from queue offset {run.number} on"
+        expected = f"{count} unit{'s' * (count > 1)} from queue offset {number} on"
         self._findings.add(MISSING_UNIT, self._files.directory, "", -1, offset, expected, "none", count)
 
     def _judge(

@@ -1,5 +1,6 @@
 """Messages here and there in the log, and all of its last ones: what the other pieces are held against."""
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -7,20 +8,18 @@ from protocol.errors import StoreError
 from protocol.message_layout import locate
 from storage.commit_log import CommitLog, Segment
 from storage.kernels.record import check_shape, store_timestamp
-from storage.kernels.scan import find_record
+from storage.kernels.scan import ANY_TIME, find_recent
 from storage.queues.queue_record import LIGHT_PREFIX, dispatched_places
 
 PLACES = 96
 """Places evenly over the log from which records are taken."""
 
 RECORDS_A_PLACE = 4
-SEARCHED_BYTES = 8 * 1024 * 1024
-"""How far from a place its first record is looked for: no record of a standard broker is longer than 4 MiB."""
+"""Records that are taken from a place on; they are looked for up to the next place, whatever damage lies before."""
 
 TAIL_BYTES = 8 * 1024 * 1024
 """Bytes at the end of the log all of whose records are taken."""
 
-MOST_IN_TAIL = 50_000
 UNQUEUED = (0x4, 0xC)
 TRANSACTION_MASK = 0xC
 
@@ -51,34 +50,26 @@ def sample_log(commit_log: CommitLog) -> list[Sample]:
     """Records at `PLACES` places and the whole tail, ascending. Waits for the disk."""
     found: dict[int, Sample] = {}
     step = max((commit_log.end - commit_log.minimum) // PLACES, 1)
-    for offset in range(commit_log.minimum, commit_log.end, step):
-        found.update((sample.physical_offset, sample) for sample in _records_from(commit_log, offset, RECORDS_A_PLACE))
-    tail = max(commit_log.minimum, commit_log.end - TAIL_BYTES)
-    found.update((sample.physical_offset, sample) for sample in _records_from(commit_log, tail, MOST_IN_TAIL))
+    for start in range(commit_log.minimum, commit_log.end, step):
+        records = _records(commit_log, start, min(start + step, commit_log.end))
+        found.update((sample.physical_offset, sample) for sample in itertools.islice(records, RECORDS_A_PLACE))
+    tail = _records(commit_log, max(commit_log.minimum, commit_log.end - TAIL_BYTES), commit_log.end)
+    found.update((sample.physical_offset, sample) for sample in tail)
     return [found[offset] for offset in sorted(found)]
 
 
-def _records_from(commit_log: CommitLog, physical_offset: int, count: int) -> Iterator[Sample]:
-    """Up to `count` intact records from an offset on, across segments and damage."""
+def _records(commit_log: CommitLog, start: int, stop: int) -> Iterator[Sample]:
+    """The intact records that start in [start, stop), across segments and damage."""
     for segment in commit_log.segments:
-        if segment.end <= physical_offset:
-            continue
-        position = max(physical_offset - segment.base_offset, 0)
-        while count and (position := _next_record(segment, position)) >= 0:
-            sample = _sample(segment, position)
+        position, limit = max(start - segment.base_offset, 0), min(stop - segment.base_offset, segment.valid_length)
+        while position < limit:
+            position = int(
+                find_recent(segment.file.address, position, limit, segment.valid_length, segment.base_offset, ANY_TIME)
+            )
+            sample = _sample(segment, position) if position < limit else None
             if sample is not None:
                 yield sample
-                count -= 1
             position += sample.size if sample is not None else 1
-        if not count or segment.base_offset > physical_offset + SEARCHED_BYTES:
-            return
-
-
-def _next_record(segment: Segment, position: int) -> int:
-    """Position of the first intact record from a position on, −1 for none near."""
-    stop = min(segment.valid_length, position + SEARCHED_BYTES)
-    found = int(find_record(segment.file.address, position, stop, segment.base_offset)) if position < stop else stop
-    return found if found < stop else -1
 
 
 def _sample(segment: Segment, position: int) -> Sample | None:

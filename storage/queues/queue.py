@@ -144,8 +144,9 @@ class Queue(Protocol):
         ...
 
     def offsets_with_tag(self, tag_hash: int, from_physical: int, to_physical: int) -> npt.NDArray[np.int64]:
-        """Physical offsets in [from, to) of the messages whose tag may have a hash (32 bits), in the queue's order.
+        """Physical offsets in [from, to) of the messages whose tag may have a hash (32 bits), ascending.
 
-        A message whose extension unit is lost may have any. Raises Cold on a thread that may not wait for a long scan.
+        A message whose extension unit is lost may have any, and so may one whose unit is damaged or lost: it is looked
+        for in the log. Raises Cold on a thread that may not wait for a long scan, and BeingSearched.
         """
         ...

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from protocol.errors import BeingSearched
 from storage.commit_log import CommitLog
@@ -130,6 +131,12 @@ class Hole:
         while number > 0 and places[number] == COVERED:
             number -= 1
         return self.wanted.place(number)
+
+    def places(self, start: int, stop: int) -> npt.NDArray[np.int64]:
+        """Physical offsets of the records that are found of queue offsets in [start, stop)."""
+        found = self.wanted.places[start - self.first : stop - self.first]
+        begun = self.place(start)  # of a batch that began before
+        return np.unique(np.append(found[found >= 0], [] if begun is None else [begun]).astype(np.int64))
 
     def after(self, queue_offset: int) -> int:
         """The queue offset behind the record of one, or behind all that are lost from there on."""

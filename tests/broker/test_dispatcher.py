@@ -11,7 +11,7 @@ from broker.config import Endpoint
 from broker.dispatcher import Dispatcher, Request, check_families, handles
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Command, Response, decode_command, encode_request
-from protocol.errors import CorruptRecord
+from protocol.errors import BadHeader, BeingSearched, CorruptRecord
 from protocol.frame import FrameDecoder
 from protocol.headers import EmptyRequestHeader, ViewMessageRequestHeader
 from storage.residency import Cold, allow_waiting, forbid_waiting, may_wait
@@ -148,6 +148,19 @@ async def test_a_cold_request_runs_again_on_a_thread_that_may_wait() -> None:
     assert viewer.warmed == 1
     assert viewer.threads[0] == threading.get_ident() != viewer.threads[1]
     assert dispatcher.is_idle
+
+
+@pytest.mark.parametrize("code", [RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE, RequestCode.QUERY_MESSAGE])
+def test_who_asks_for_what_cannot_be_told_now_is_to_ask_again(code: RequestCode) -> None:
+    """Pulls also where the store cannot tell what a queue holds: in the request's turn, and after they were held."""
+    dispatcher = Dispatcher([])
+    is_pull = code != RequestCode.QUERY_MESSAGE
+    unreadable = CorruptRecord(Path("00000000000000000000"), 4096)
+    answers = [dispatcher.failure(Command(code=code), error) for error in (BeingSearched("half of it"), unreadable)]
+    assert [answer.code == ResponseCode.SYSTEM_BUSY for answer in answers] == [True, is_pull]
+    assert [answer.remark for answer in answers] == ["half of it", str(unreadable)]
+    wrong = dispatcher.failure(Command(code=code), BadHeader("queueOffset", "is missing"))
+    assert wrong.code == ResponseCode.SYSTEM_ERROR
 
 
 @pytest.mark.asyncio

@@ -124,7 +124,15 @@ def test_recorded_requests_are_answered_alike_and_in_the_lane(
     service = service_of(MessageStore.open(root, StoreOptions(commit_log_directories=log_directories)))
     requests = recorded_requests(session)
     taken = asyncio.run(compare(service, [[frame] for _, frame, _ in requests]))
-    assert taken == sum(is_found for _, _, is_found in requests) - EXCEPTIONS[name]
+    waiting = sum(is_found and not is_asked_as_stored(service, fields) for fields, _, is_found in requests)
+    assert bool(waiting) == (name == "g2/g2-queues-5.5.1"), "views that name a topic came with that version"
+    assert taken == sum(is_found for _, _, is_found in requests) - waiting - EXCEPTIONS[name]
+
+
+def is_asked_as_stored(service: BrokerService, fields: dict[str, str]) -> bool:
+    """Whether a request is a key query, or a view that names no topic or the one under which its record is stored."""
+    record = service.store.record_at(int(fields["offset"])) if "offset" in fields else None
+    return record is None or fields.get("topic") in (None, decode_message(record).topic)
 
 
 def test_views_by_all_kinds_of_topics_are_answered_alike(tmp_path: Path) -> None:
@@ -134,18 +142,15 @@ def test_views_by_all_kinds_of_topics_are_answered_alike(tmp_path: Path) -> None
     service = service_of(MessageStore.open(unpack("store", tmp_path, archives=folder)))
     requests = recorded_requests(session)
     taken = asyncio.run(compare(service, [[frame] for _, frame, _ in requests]))
-    topics = {
-        offset: decode_message(service.store.record_at(int(offset)) or b"").topic
-        for offset in {fields["offset"] for fields, _, _ in requests}
-    }
-    assert taken == sum(fields.get("topic") in (None, topics[fields["offset"]]) for fields, _, _ in requests) == 26
+    records = {fields["offset"] for fields, _, _ in requests}
+    assert len(records) > 10
+    assert taken == sum(is_asked_as_stored(service, fields) for fields, _, _ in requests) == 2 * len(records)
 
 
-EXCEPTIONS = {"g1": 2, "g2/g2-ext": 2, "g2/g2-hosts": 0, "g2/g2-queues": 0, "g2/g2-queues-5.5.1": 18}
-"""Recorded successes that are not for the lane.
+EXCEPTIONS = {"g1": 2, "g2/g2-ext": 2, "g2/g2-hosts": 0, "g2/g2-queues": 0, "g2/g2-queues-5.5.1": 0}
+"""Recorded successes that are not for the lane: garbage where no record starts, and hits that more would follow.
 
-Garbage where no record starts, hits that more would follow, and records that wait and are asked for by the topic they
-wait for.
+Besides, records that wait and are asked for by the topic they wait for.
 """
 
 

@@ -14,8 +14,8 @@ from interop.stages import wait_until
 from oracles import BLANK_MAGIC
 from protocol.errors import ConfigError, StoreError
 from spark_events import SparkEvents
-from spark_jobs.commands.request import RebuildRequest, Report
-from spark_jobs.commands.run import WORK_DIRECTORY, run_rebuild
+from spark_jobs.commands.request import CompactRequest, RebuildRequest, Report
+from spark_jobs.commands.run import WORK_DIRECTORY, run_compact, run_rebuild
 from spark_jobs.engine.progress import Silence
 from storage.checkpoint import Checkpoint
 from storage.lookup_call import KeyQuery
@@ -134,6 +134,31 @@ def test_in_place_damage_where_a_recovery_looks_ends_the_log(tmp_path: Path) -> 
     assert beside.entries == 19
     assert [damage.physical_offset for damage in beside.damages] == [victim.physical_offset]
     assert beside.damages[0].path == str(tmp_path / "store" / "commitlog" / "00000000000000000000")
+
+
+def test_a_compaction_from_the_log_replaces_no_index_that_leads_to_more(tmp_path: Path) -> None:
+    """Unless it is told to; from the index files alone nothing of the log is lost."""
+    writer = StoreWriter(tmp_path / "store", segment_size=4096, index_slots=7, index_entries=50)
+    for number in range(20):
+        writer.append("TopicTest", b"body", keys=f"k{number}")
+    writer.close()
+    writer.overwrite(writer.written[12].physical_offset + 4, b"\0\0\0\0")
+    before = contents(tmp_path / "store")
+
+    def compact(**options: Any) -> Report:
+        request = CompactRequest(store=str(tmp_path / "store"), slots=7, entries=50, from_log=True, **options)
+        return run_compact(request, Silence())
+
+    with pytest.raises(StoreError) as refused:
+        compact()
+    assert "index files that it has lead to 19 sound records" in str(refused.value)
+    assert "those that were built to 12" in str(refused.value)
+    assert "--allow-fewer" in str(refused.value)
+    after = contents(tmp_path / "store")
+    assert {name: after[name] for name in before} == before
+    report = compact(allow_fewer=True)
+    assert (report.exit_code, report.entries) == (4, 12)
+    assert len(MessageStore.open(tmp_path / "store").query(KeyQuery("TopicTest", "k3")).physical_offsets) == 1
 
 
 def store_with_false_blank(root: Path) -> tuple[StoreWriter, Written]:

@@ -11,9 +11,11 @@ import read_only
 from doctoring import findings_of, make_store
 from protocol.errors import NotAStore
 from storage.commit_log import CommitLog
+from storage.doctor import sampling
 from storage.doctor.examine import examine
 from storage.doctor.finding import Severity
 from storage.doctor.sampling import sample_log
+from store_writer import StoreWriter
 
 
 def test_a_store_that_a_broker_left_cleanly_is_clean(g1_store: Path) -> None:
@@ -71,6 +73,19 @@ def test_samples_of_a_large_log_are_spread_over_it(tmp_path: Path) -> None:
             record.queue_id,
         )
         assert sample.store_timestamp == record.store_timestamp
+
+
+def test_records_behind_damage_of_any_length_are_sampled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where places are farther apart than such damage is long; here there is one, at the beginning."""
+    monkeypatch.setattr(sampling, "PLACES", 1)
+    monkeypatch.setattr(sampling, "TAIL_BYTES", 0)
+    writer = StoreWriter(tmp_path / "store", segment_size=1 << 21)
+    written = [writer.append("T", bytes(100_000)) for _ in range(140)]
+    for record in written[:135]:
+        writer.overwrite(record.physical_offset, bytes(record.size))
+    writer.close()
+    samples = sample_log(CommitLog.open([tmp_path / "store" / "commitlog"]))
+    assert [sample.physical_offset for sample in samples] == [each.physical_offset for each in written[135:139]]
 
 
 def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
