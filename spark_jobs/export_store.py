@@ -9,7 +9,7 @@ import click
 from protocol.errors import ConfigError
 from spark_jobs.commands.command_options import checked, fresh_option, job_options
 from spark_jobs.commands.command_run import EXTRA, run_command
-from spark_jobs.exporting.export_place import FORMAT_NAMES, check_place
+from spark_jobs.exporting.export_place import COMPRESSIONS, FORMAT_NAMES, check_place
 from storage.columns.names import check_names, masked_names
 from storage.times import parse_time
 
@@ -35,6 +35,8 @@ def check(options: dict[str, Any]) -> None:
         raise ConfigError(f"--from {begin} is after --to {end}")
     if options["format"] == "parquet" and importlib.util.find_spec("pyarrow") is None:
         raise ConfigError(f"--format parquet needs pyarrow: pip install '{EXTRA}'")
+    if options["format"] != "parquet" and options["compression"] != COMPRESSIONS[0]:
+        raise ConfigError(f"--compression {options['compression']} is for --format parquet")
     check_place(Path(options["out"]), fresh=options["fresh"])
 
 
@@ -83,6 +85,8 @@ def _storage(text: str) -> str:
     help="A SQL92 expression over properties: \"a > 5 AND b = 'x'\".",
 )
 @click.option("--format", "format", type=click.Choice(FORMAT_NAMES), required=True, help="What to write.")
+@click.option("--compression", type=click.Choice(COMPRESSIONS), default=COMPRESSIONS[0], show_default=True,
+              help="The codec of Parquet files.")  # fmt: skip
 @click.option(
     "--out", required=True, type=click.Path(path_type=Path), metavar="DIR",
     help="A directory, empty or of an export that was stopped; on a cluster all machines must see it there.",

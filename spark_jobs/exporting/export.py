@@ -24,7 +24,7 @@ from spark_jobs.engine.progress import Progress
 from spark_jobs.engine.session import run_tasks, spark_context
 from spark_jobs.engine.work_directory import WorkDirectory, write_synced
 from spark_jobs.exporting.export_part import PHASE, ExportTask, export_part, take_parts
-from spark_jobs.exporting.export_place import MANIFEST, PART, WORK, leave_place, take_place
+from spark_jobs.exporting.export_place import COMPRESSIONS, MANIFEST, PART, WORK, leave_place, take_place
 from spark_jobs.reading.log_ranges import LogRange, LogRanges, Problem, find_ranges, is_url
 from spark_jobs.scanning.damage import Damage
 from storage.attempt_names import written_beside
@@ -48,12 +48,13 @@ REPORTED: Final = frozenset({"problems", "more_problems", "log_bytes"}) | BOOKKE
 class ExportRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Options of an export. `begin` and `end` bound store times in ms, both included; `masked` are fields to mask.
 
-    `store` is a directory or a URL, `storage` the options of its file system as JSON.
+    `store` is a directory or a URL, `storage` the options of its file system as JSON. `compression` is Parquet's codec.
     """
 
     store: str
     out: str
     format: str
+    compression: str = COMPRESSIONS[0]
     topics: tuple[str, ...] = ()
     begin: int | None = None
     end: int | None = None
@@ -139,6 +140,7 @@ def _task(
         wanted=wanted,
         columns=names,
         format=request.format,
+        compression=request.compression,
         masked=request.masked,
     )
 

@@ -22,8 +22,8 @@ from storage.columns.python_rows import python_rows
 TEXT: Final = "utf-8"
 BASE64: Final = "base64"
 ROW_GROUP_BYTES: Final = 64 * 1024 * 1024
-COMPRESSION: Final = "zstd"
-LEVEL: Final = 1
+LEVELS: Final = {"zstd": 1}
+"""How hard a codec of Parquet tries, where that can be told."""
 ENCODED_BY_DIFFERENCE: Final = ("queue_offset", "physical_offset", "size", "store_timestamp", "born_timestamp")
 """Numbers near to those before them: their differences leave the codec little to do."""
 
@@ -98,7 +98,7 @@ class PartWriter(Protocol):
 class ParquetPart:
     """Row groups of some tens of megabytes."""
 
-    def __init__(self, file: IO[bytes], names: Sequence[str]) -> None:
+    def __init__(self, file: IO[bytes], names: Sequence[str], compression: str) -> None:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -107,7 +107,7 @@ class ParquetPart:
         self._record_batch, self._table = record_batch, pa.Table
         self._schema = arrow_schema(names, words=True)
         self._writer = pq.ParquetWriter(
-            file, self._schema, compression=COMPRESSION, compression_level=LEVEL,
+            file, self._schema, compression=compression, compression_level=LEVELS.get(compression),
             use_dictionary=word_paths(self._schema),
             column_encoding={name: "DELTA_BINARY_PACKED" for name in ENCODED_BY_DIFFERENCE if name in names},
             write_statistics=[name for name in names if name not in ("body", "properties")],
@@ -139,7 +139,7 @@ class ParquetPart:
 class LinesPart:
     """An object a line."""
 
-    def __init__(self, file: IO[bytes], names: Sequence[str]) -> None:
+    def __init__(self, file: IO[bytes], names: Sequence[str], _compression: str) -> None:
         self._file, self._encoder = file, msgspec.json.Encoder()
 
     def write(self, columns: Columns) -> None:
@@ -153,7 +153,7 @@ class LinesPart:
 class CsvPart:
     """A header, then a line a message, more where a body has line ends."""
 
-    def __init__(self, file: IO[bytes], names: Sequence[str]) -> None:
+    def __init__(self, file: IO[bytes], names: Sequence[str], _compression: str) -> None:
         self._file = file
         self._names = [each for name in names for each in ((name, "body_encoding") if name == "body" else (name,))]
         self._write_rows([self._names])
@@ -175,7 +175,7 @@ class CsvPart:
 class MsgpackPart:
     """Maps one behind the other."""
 
-    def __init__(self, file: IO[bytes], names: Sequence[str]) -> None:
+    def __init__(self, file: IO[bytes], names: Sequence[str], _compression: str) -> None:
         self._file, self._encoder = file, msgspec.msgpack.Encoder()
 
     def write(self, columns: Columns) -> None:
@@ -187,13 +187,13 @@ class MsgpackPart:
         """Nothing is left."""
 
 
-FORMATS: Final[dict[str, Callable[[IO[bytes], Sequence[str]], PartWriter]]] = {
+FORMATS: Final[dict[str, Callable[[IO[bytes], Sequence[str], str], PartWriter]]] = {
     "parquet": ParquetPart,
     "ndjson": LinesPart,
     "csv": CsvPart,
     "msgpack": MsgpackPart,
 }
-"""By the name that is also the ending of their files."""
+"""By the name that is also the ending of their files; made of the file, the names of columns, and Parquet's codec."""
 
 
 def with_text(row: dict[str, Any]) -> dict[str, Any]:

@@ -35,6 +35,7 @@ class ExportTask(msgspec.Struct, frozen=True):
     wanted: Wanted
     columns: tuple[str, ...]
     format: str
+    compression: str
     masked: tuple[str, ...]
 
     @property
@@ -90,7 +91,7 @@ def _write(task: ExportTask, path: Path, report: Report) -> Record:
     mask = read_mask(task.masked) if task.masked else None
     first, last = -1, -1
     with HashedFile(path) as file:
-        writer = FORMATS[task.format](cast(Any, file), task.columns)
+        writer = FORMATS[task.format](cast(Any, file), task.columns, task.compression)
         for columns in reader.read():
             offsets = cast(Any, columns["physical_offset"])
             first, last = int(offsets[0]) if first < 0 else first, int(offsets[-1])

@@ -9,6 +9,8 @@ from typing import Final
 from protocol.errors import ConfigError
 
 FORMAT_NAMES: Final = ("parquet", "ndjson", "csv", "msgpack")
+COMPRESSIONS: Final = ("zstd", "lz4", "snappy", "none")
+"""Codecs of Parquet files; the first one unless another is asked for."""
 MANIFEST: Final = "_manifest.json"
 """Spark and Arrow pass over names that start so: who reads the directory reads the parts."""
 WORK: Final = ".rocketlens-work"

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgpack
 import pyarrow.parquet as pq
 import pytest
+from click.testing import CliRunner
 
 import oracles
 from column_rows import expected_rows
@@ -22,9 +23,10 @@ from protocol.errors import ConfigError, FilterSyntaxError
 from spark_jobs.commands.request import Report
 from spark_jobs.engine.progress import Silence
 from spark_jobs.engine.spark_calls import SparkFailed
+from spark_jobs.export_store import export_store
 from spark_jobs.exporting.export import MANIFEST, ExportRequest, run_export
 from spark_jobs.exporting.export_formats import FORMATS, HashedFile
-from spark_jobs.exporting.export_place import FORMAT_NAMES
+from spark_jobs.exporting.export_place import COMPRESSIONS, FORMAT_NAMES
 from store_writer import START_TIMESTAMP, StoreWriter
 
 if TYPE_CHECKING:
@@ -163,6 +165,25 @@ def test_parquet_encodes_each_column_as_its_values_are(
     for name, found in encodings.items():
         is_small = name in ("topic", "store_host", "born_host", "tags", "properties.key_value.key")
         assert ("RLE_DICTIONARY" in found) == is_small, name
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+def test_parquet_is_written_with_the_codec_that_is_asked_for(
+    spark: "SparkContext", store: StoreWriter, tmp_path: Path, compression: str
+) -> None:
+    export(store.root, tmp_path / "out", "parquet", compression=compression)
+    names = {"zstd": "ZSTD", "lz4": "LZ4", "snappy": "SNAPPY", "none": "UNCOMPRESSED"}
+    for path in (tmp_path / "out").glob("*.parquet"):
+        group = pq.ParquetFile(path).metadata.row_group(0)
+        assert {column.compression for column in map(group.column, range(group.num_columns))} == {names[compression]}
+    assert read_back(tmp_path / "out") == expected_rows(store.records)
+    assert manifest_of(tmp_path / "out")["compression"] == compression
+
+
+def test_only_parquet_has_a_codec(tmp_path: Path) -> None:
+    options = ["--out", str(tmp_path / "out"), "--format", "csv", "--compression", "lz4"]
+    outcome = CliRunner().invoke(export_store, [str(tmp_path / "store"), *options])
+    assert (outcome.exit_code, outcome.output.strip()) == (2, "rocketlens: --compression lz4 is for --format parquet")
 
 
 def test_times_that_no_timestamp_tells_keep_nobody_from_reading_the_others(
