@@ -78,7 +78,7 @@ class BatchConsumeQueue:
     """
 
     __slots__ = (
-        "_bounds", "_checked", "_commit_log", "_files", "_first_numbers", "_generation", "_holes", "_keep", "_known",
+        "_bounds", "_checked", "_commit_log", "_files", "_first_numbers", "_generation", "_keep", "_known", "holes",
         "name",
     )  # fmt: skip
     unit_size = UNIT.size
@@ -104,7 +104,7 @@ class BatchConsumeQueue:
         self._first_numbers = self._files.first_numbers
         self._bounds: tuple[int, int, int] | None = None
         self._checked = _Checked(0)
-        self._holes = QueueHoles() if holes is None else holes
+        self.holes = QueueHoles() if holes is None else holes
 
     @property
     def topic(self) -> str:
@@ -184,7 +184,7 @@ class BatchConsumeQueue:
         number = self._number_at(queue_offset)
         if number is not None and number not in self._checked.doubted:
             self._mend({number})
-        return self._holes.find(self, queue_offset)
+        return self.holes.find(self, queue_offset)
 
     def is_doubtful(self, queue_offset: int) -> bool:
         """Whether no unit has a queue offset, or the one that has leads to no batch of the queue.

@@ -55,8 +55,8 @@ class ConsumeQueue:
     """
 
     __slots__ = (
-        "_bounds", "_commit_log", "_extension", "_extension_directory", "_files", "_generation", "_holes", "_keep",
-        "_known", "_open_files", "name",
+        "_bounds", "_commit_log", "_extension", "_extension_directory", "_files", "_generation", "_keep", "_known",
+        "_open_files", "holes", "name",
     )  # fmt: skip
     unit_size = UNIT.size
     has_batches = False
@@ -83,7 +83,7 @@ class ConsumeQueue:
         self._extension_directory = extension_directory
         self._extension: ConsumeQueueExt | None = None
         self._bounds: tuple[int, int] | None = None
-        self._holes = QueueHoles() if holes is None else holes
+        self.holes = QueueHoles() if holes is None else holes
 
     @property
     def topic(self) -> str:
@@ -180,7 +180,7 @@ class ConsumeQueue:
 
     def hole_at(self, queue_offset: int) -> Hole:
         """What the log has of the messages of a unit that leads nowhere and of those around it. Raises as above."""
-        return self._holes.find(self, queue_offset)
+        return self.holes.find(self, queue_offset)
 
     def around(self, queue_offset: int) -> Around:
         """The run of units that lead nowhere around one of them; waits for the disk."""
