@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 from broker.deferred import Asker, Deferred, Outcome, by_asker
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Response
-from protocol.errors import BeingSearched, StoreError
+from protocol.errors import StoreError
 from storage.queues.queue_record import LIGHT_PREFIX
 from storage.queues.queue_store import QueueStore
 from storage.residency import Cold
@@ -332,5 +332,5 @@ def _end_of(queues: QueueStore, key: QueueKey) -> int | None:
     try:
         queue = queues.queue(*key)
         return None if queue is None else queue.max_offset
-    except (StoreError, BeingSearched):
+    except StoreError:
         return None

@@ -10,6 +10,7 @@
     │   ├── TruncatedFile
     │   └── NotAStore
     ├── BeingSearched                  what is asked for is being looked for: ask again in a moment
+    │   └── QueueBeingSearched         a StoreError as well: of a queue nothing is known yet
     ├── FilterSyntaxError              source and span, drawn under the text
     ├── FilterEvaluationError          the message counts as not matching
     └── ConfigError
@@ -172,6 +173,10 @@ class NotAStore(StoreError):
 
 class BeingSearched(RocketLensError):
     """What is asked for is being looked for, which takes longer than anybody waits: ask again in a moment."""
+
+
+class QueueBeingSearched(StoreError, BeingSearched):
+    """Where a queue begins or ends is being looked for in the log, and nothing can be said of it before."""
 
 
 class FilterSyntaxError(RocketLensError):

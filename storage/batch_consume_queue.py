@@ -79,7 +79,7 @@ class BatchConsumeQueue:
     """
 
     __slots__ = (
-        "_bounds", "_checked", "_commit_log", "_files", "_first_numbers", "_generation", "_holes", "_keep", "_known",
+        "_bounds", "_checked", "_commit_log", "_files", "_first_numbers", "_generation", "_keep", "_known", "holes",
         "name",
     )  # fmt: skip
     unit_size = UNIT.size
@@ -105,7 +105,7 @@ class BatchConsumeQueue:
         self._first_numbers = self._files.first_numbers
         self._bounds: tuple[int, int, int] | None = None
         self._checked = _Checked(0)
-        self._holes = QueueHoles() if holes is None else holes
+        self.holes = QueueHoles() if holes is None else holes
 
     @property
     def topic(self) -> str:
@@ -185,7 +185,7 @@ class BatchConsumeQueue:
         number = self._number_at(queue_offset)
         if number is not None and number not in self._checked.doubted:
             self._mend({number})
-        return self._holes.find(self, queue_offset)
+        return self.holes.find(self, queue_offset)
 
     def is_doubtful(self, queue_offset: int) -> bool:
         """Whether no unit has a queue offset, or the one that has leads to no batch of the queue.
@@ -417,13 +417,13 @@ class BatchConsumeQueue:
 
     def _bounds_of(self, count: int, written: int) -> tuple[int, int, int]:
         if not count:
-            first, end = tail_of(self._holes, self, UNKNOWN, self._commit_log.minimum)
+            first, end = tail_of(self.holes, self, UNKNOWN, self._commit_log.minimum)
             return first if end else NO_OFFSET, end, 0
         end = max(self._end_of(count - 1), 0)
         first, told = first_live(self, 0, count, is_cut=self._files.files[0].start > 0)
         minimum = told if told is not None else self._base_of(first) if first < count else end
         if count == self._first_numbers[-1] or written <= self._first_numbers[-2]:
-            end = tail_of(self._holes, self, end, self.physical_offset(count - 1))[1]
+            end = tail_of(self.holes, self, end, self.physical_offset(count - 1))[1]
         return min(max(minimum, 0), end), end, count
 
     def _written_count(self, start: int, growth: int | None = None) -> tuple[int, bool]:

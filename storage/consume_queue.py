@@ -56,8 +56,8 @@ class ConsumeQueue:
     """
 
     __slots__ = (
-        "_bounds", "_commit_log", "_extension", "_extension_directory", "_files", "_generation", "_holes", "_keep",
-        "_known", "_open_files", "name",
+        "_bounds", "_commit_log", "_extension", "_extension_directory", "_files", "_generation", "_keep", "_known",
+        "_open_files", "holes", "name",
     )  # fmt: skip
     unit_size = UNIT.size
     has_batches = False
@@ -84,7 +84,7 @@ class ConsumeQueue:
         self._extension_directory = extension_directory
         self._extension: ConsumeQueueExt | None = None
         self._bounds: tuple[int, int] | None = None
-        self._holes = QueueHoles() if holes is None else holes
+        self.holes = QueueHoles() if holes is None else holes
 
     @property
     def topic(self) -> str:
@@ -183,7 +183,7 @@ class ConsumeQueue:
 
     def hole_at(self, queue_offset: int) -> Hole:
         """What the log has of the messages of a unit that leads nowhere and of those around it. Raises as above."""
-        return self._holes.find(self, queue_offset)
+        return self.holes.find(self, queue_offset)
 
     def around(self, queue_offset: int) -> Around:
         """The run of units that lead nowhere around one of them; waits for the disk."""
@@ -329,7 +329,7 @@ class ConsumeQueue:
         """Min and max by the files that are listed, and where what is written in them ends."""
         known, files, log = self._known, self._files, self._commit_log
         if not files.files:
-            return tail_of(self._holes, self, UNKNOWN, log.minimum) if files.is_emptied else (0, 0), 0
+            return tail_of(self.holes, self, UNKNOWN, log.minimum) if files.is_emptied else (0, 0), 0
         if known is not None and known.last != self.unit(known.end - 1):
             known = None
         first = files.files[0].start // UNIT.size
@@ -340,10 +340,10 @@ class ConsumeQueue:
         else:
             known, (written, is_whole) = None, self._written_end(first)
             if written <= first:
-                return tail_of(self._holes, self, UNKNOWN, log.minimum), written
+                return tail_of(self.holes, self, UNKNOWN, log.minimum), written
             end = end_behind(self, first, find_end(self, first, written), written)
             if end == _capacity(files) or written * UNIT.size <= files.files[-1].start:
-                end = tail_of(self._holes, self, end, self.physical_offset(end - 1))[1]
+                end = tail_of(self.holes, self, end, self.physical_offset(end - 1))[1]
         if known is not None and known.log_minimum == log.minimum and known.minimum < min(known.end, end):
             minimum = known.minimum
         else:

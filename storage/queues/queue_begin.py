@@ -6,27 +6,27 @@ ascend, the log is asked: it is read from its beginning up to the message of the
 of the queue that it has there is where the queue begins.
 """
 
-from typing import Final
+from typing import Protocol
 
 import numpy as np
 
-from storage.queues.queue_end import LONG_SCAN, PATIENT_JUDGEMENTS, message_behind, refuse_long_scan
+from storage.queues.queue_end import LONG_SCAN, PATIENT_JUDGEMENTS, refuse_long_scan
+from storage.queues.queue_holes import HoledQueue, QueueHoles
 from storage.queues.unit_standing import FILLER, JudgedUnits, Standing
-from storage.residency import Cold, may_wait
-
-SEARCHED_BYTES: Final = 1 << 30
-"""Bytes of log that are read for a queue's first message.
-
-Where that is not enough the queue begins with the first unit of which it is not known that its message expired.
-"""
 
 
-def first_live(units: JudgedUnits, first: int, end: int, *, is_cut: bool) -> tuple[int, int | None]:
+class SearchedUnits(JudgedUnits, HoledQueue, Protocol):
+    """The units of a queue, and where it is remembered what the log was searched for."""
+
+    holes: QueueHoles
+
+
+def first_live(units: SearchedUnits, first: int, end: int, *, is_cut: bool) -> tuple[int, int | None]:
     """The first unit in [first, end) whose message the log has, `end` for none; its queue offset if the log says it.
 
     ``is_cut`` where the queue's files do not begin with queue offset 0. A broker removes a file once all its messages
     are expired; so where that of the first unit is not, a file before it may be lost, and the log is asked as well.
-    Raises Cold on a thread that may not wait for a long search.
+    Raises Cold on a thread that may not wait for a long search, and QueueBeingSearched while others search.
     """
     low, sound = _bounds(units, first, end)
     odd = _out_of_order(units, first, low)
@@ -35,16 +35,12 @@ def first_live(units: JudgedUnits, first: int, end: int, *, is_cut: bool) -> tup
         odd = _out_of_order(units, first, low)
     if low == sound and odd is None and not (is_cut and sound == first < end):
         return sound, None
-    if not may_wait():
-        raise Cold(f"looking for the first message of {units.name.topic} {units.name.queue_id} in the log")
-    start = units.log.minimum
+    if units.name.is_light and not is_cut:
+        return (low if odd is None else odd), None
     stop = units.physical_offset(sound) + 1 if sound < end else units.log_end
-    is_asked = is_cut or not units.name.is_light
-    found = message_behind(units, start, min(stop, start + SEARCHED_BYTES)) if is_asked else None
-    if found is not None:
-        return sound, found[0]
-    is_told = stop - start <= SEARCHED_BYTES and not units.name.is_light
-    return (sound if is_told else low if odd is None else odd), None
+    place = units.holes.first_message(units, units.log.minimum, stop)
+    record = None if place is None else units.log.record_at(place)
+    return sound, None if record is None or place is None else units.name.offset_in(record, place)
 
 
 def next_sound(units: JudgedUnits, number: int, end: int) -> int:

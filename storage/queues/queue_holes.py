@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Final, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from protocol.errors import BeingSearched
+from protocol.errors import BeingSearched, QueueBeingSearched
 from storage.commit_log import CommitLog
+from storage.kernels.find_message import ANY_OFFSET
 from storage.mapped_file import FileIdentity
 from storage.queues.queue_files import QueueFiles
 from storage.queues.queue_record import QueueName, batch_in
@@ -159,12 +160,12 @@ class Hole:
             self._last_log = weakref.ref(queue.log)
         return True
 
-    def extend(self, log: CommitLog) -> None:
+    def extend(self, log: CommitLog, end: int) -> None:
         """Have the search go on in what has come to the log, where no unit behind the hole says that it is over."""
         with self.lock:
-            if self.is_done and log.end > self.end:
+            if self.is_done and end > self.end:
                 self.is_done, self.is_handed_on = False, False
-                self.end, self._log = log.end, log
+                self.end, self._log = end, log
                 self._segments = _segments(log, self.start, self.end)
 
     def search(self, most: int, *, hands_on: bool) -> bool:
@@ -219,6 +220,25 @@ class Hole:
             inner[inner == -1] = COVERED
 
 
+class FirstMessage(Hole):
+    """The search for the first message of a queue in a part of the log, as if it were the only one of a hole."""
+
+    def __init__(self, queue: HoledQueue, start: int, end: int) -> None:
+        """Nothing has been searched."""
+        super().__init__(queue, Around(0, 1, start, end, True), start)
+        self.key = _key_of_first(queue)
+        self.wanted = Wanted(queue.name, ANY_OFFSET, 1)
+        self.has_batches, self.is_told = False, True
+
+    def sentence(self) -> str:
+        """What is looked for, and how far that is."""
+        done = 100 * (self.position - self.start) // max(self.end - self.start, 1)
+        return (
+            f"the queue's first units are damaged or lost: the log is being searched for where it begins, from "
+            f"physical offset {self.start} to {self.end}, {done}% of which is done; ask again in a moment"
+        )
+
+
 class QueueHoles:
     """The holes of all queues of a store. Safe to use from several threads.
 
@@ -257,11 +277,11 @@ class QueueHoles:
         """
         hole = self._known(queue, queue_offset)
         if hole is not None and hole.is_done and hole.is_open and hole.place(queue_offset) is None:
-            hole.extend(queue.log)
+            hole.extend(queue.log, queue.log.end)
         if hole is None or not (hole.is_done or hole.is_handed_on):
             if not may_wait():
                 raise Cold(f"messages of damaged units of {queue.name.topic} {queue.name.queue_id}")
-            hole = self._add(queue, queue_offset) if hole is None else hole
+            hole = hole or self._add(queue, queue_offset)
             self._search(hole)
         if not hole.is_done:
             raise BeingSearched(hole.sentence())
@@ -281,7 +301,7 @@ class QueueHoles:
             if tail is not None:
                 self._tails.move_to_end(key)
         if tail is not None and tail.is_done:
-            tail.extend(queue.log)
+            tail.extend(queue.log, queue.log.end)
         if tail is None or not (tail.is_done or tail.is_handed_on):
             if not may_wait():
                 raise Cold(f"messages behind the last unit of {queue.name.topic} {queue.name.queue_id}")
@@ -291,8 +311,31 @@ class QueueHoles:
                     tail = self._tails.setdefault(key, made)
             self._search(tail)
         if not tail.is_done:
-            raise BeingSearched(tail.sentence())
+            raise QueueBeingSearched(f"{queue.name.topic}/{queue.name.queue_id}", what=tail.sentence())
         return tail
+
+    def first_message(self, queue: HoledQueue, start: int, stop: int) -> int | None:
+        """Physical offset of the first message of a queue in [start, stop) of the log, None where there is none.
+
+        Raises Cold on a thread that may not wait where it is not known, and QueueBeingSearched while others search.
+        """
+        place = _key_of_first(queue), 0
+        with self._lock:
+            hole = self._holes.get(place)
+            if hole is not None and not (hole.start == start and hole.holds(queue)):
+                self._drop(hole)
+                hole = None
+        if hole is not None and hole.is_done and hole.place(0) is None:
+            hole.extend(queue.log, stop)
+        if hole is None or not (hole.is_done or hole.is_handed_on):
+            if not may_wait():
+                raise Cold(f"looking for the first message of {queue.name.topic} {queue.name.queue_id} in the log")
+            hole = hole or self._remember(FirstMessage(queue, start, stop), 0)
+            self._search(hole)
+        if not hole.is_done:
+            raise QueueBeingSearched(f"{queue.name.topic}/{queue.name.queue_id}", what=hole.sentence())
+        found = hole.place(0)
+        return found if found is not None and found < stop else None
 
     def step(self) -> None:
         """Search one piece of the log for all that wait for it, of those that were handed on."""
@@ -339,14 +382,19 @@ class QueueHoles:
         known = self._known(queue, queue_offset)
         if known is not None:
             return known
+        return self._remember(hole, queue_offset)
+
+    def _remember(self, hole: Hole, queue_offset: int) -> Hole:
+        """Remember a hole of a queue offset, unless another thread has; which one is remembered."""
+        place = hole.key, hole.first
         with self._lock:
-            known = self._holes.get((hole.key, first))
+            known = self._holes.get(place)
             if known is not None and known.stop <= queue_offset:  # units behind it held then, and do no more
                 self._drop(known)
-            known = self._holes.setdefault((hole.key, first), hole)
+            known = self._holes.setdefault(place, hole)
             if known is hole:
                 firsts = self._firsts.setdefault(hole.key, [])
-                firsts.insert(bisect_right(firsts, first), first)
+                firsts.insert(bisect_right(firsts, hole.first), hole.first)
                 self._weight += hole.weight
                 self._forget_oldest()
         return known
@@ -402,6 +450,11 @@ class QueueHoles:
         low = min(hole.position for hole in self._waiting if lead.position - NEAR <= hole.position <= lead.position)
         behind = next(hole for hole in self._waiting if hole.position == low)
         return [behind, *(hole for hole in self._waiting if hole is not behind and _is_with(hole, behind))]
+
+
+def _key_of_first(queue: HoledQueue) -> Key:
+    """Beside the keys of holes, whose units have bytes."""
+    return -queue.unit_size, queue.name.topic, queue.name.queue_id
 
 
 def go_on(holes: list[Hole], stop: int) -> None:

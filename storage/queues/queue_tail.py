@@ -52,13 +52,13 @@ class QueueTail(Hole):
         """As of any hole."""
         return self.is_of(queue, self._asked_first)
 
-    def extend(self, log: CommitLog) -> None:
-        """Have the search go on in what has come to the log."""
+    def extend(self, log: CommitLog, end: int) -> None:
+        """Have the search go on in what has come to the log, up to its new end."""
         with self.lock:
-            if self.is_done and log.end > self.end:
+            if self.is_done and end > self.end:
                 self.is_done, self.is_handed_on = False, False
-                self.position, self.end, self._log = self.end, log.end, log
-                self._identities = _identities(log, log.end)
+                self.position, self.end, self._log = self.end, end, log
+                self._identities = _identities(log, end)
                 if self._is_begun:
                     self._widen(self.stop - self.first + FIRST_ROOM)
 

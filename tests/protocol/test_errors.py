@@ -20,6 +20,7 @@ from protocol.errors import (
     FrameTooLarge,
     NotAStore,
     ProtocolError,
+    QueueBeingSearched,
     RocketLensError,
     StoreError,
     TruncatedFile,
@@ -99,6 +100,8 @@ def test_the_tree_is_the_one_in_the_docstring() -> None:
     }
     for parent, children in tree.items():
         assert all(child.__bases__ == (parent,) for child in children)
+    assert QueueBeingSearched.__bases__ == (StoreError, BeingSearched)
+    tree[BeingSearched] = (QueueBeingSearched,)
     public = {member for _, member in inspect.getmembers(errors, inspect.isclass) if issubclass(member, Exception)}
     assert public == {RocketLensError, *(child for children in tree.values() for child in children)}
     assert all(member.__name__ in (errors.__doc__ or "") for member in public)

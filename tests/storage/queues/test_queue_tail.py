@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from doctoring import make_store, put
-from protocol.errors import BeingSearched
+from protocol.errors import QueueBeingSearched
 from storage.commit_log import CommitLog
 from storage.queues import queue_holes, queue_tail
 from storage.queues.queue import Queue
@@ -140,7 +140,7 @@ def test_a_long_search_is_handed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     finally:
         allow_waiting()
     for _ in range(2):
-        with pytest.raises(BeingSearched, match=r"the last file of T, queue 0, is full or lost: .* ask again"):
+        with pytest.raises(QueueBeingSearched, match=r"the last file of T, queue 0, is full or lost: .* ask again"):
             _ = opened.queue().max_offset
     assert handed == [1]
     while opened.holes.searching:
