@@ -25,7 +25,7 @@ from storage.filter.expression import ExpressionFilter
 from storage.filter.property_block import PropertyBlock
 from storage.kernels import pull as kernel
 from storage.queues.found_entries import tags_code_of
-from storage.queues.queue import FILLER_SIZE, Queue, Unit
+from storage.queues.queue import Queue, Unit
 from storage.queues.queue_end import refuse_long_scan
 from storage.queues.queue_holes import Hole
 from storage.queues.queue_record import batch_in
@@ -367,7 +367,7 @@ class _Messages:
         # What is not delivered need not be intact.
         is_evaluated = chosen is not None and chosen.needs_properties
         record = log.unchecked_record_at(physical_offset) if is_evaluated else log.record_at(physical_offset)
-        if record is None or size == FILLER_SIZE or not self._is_for(record, unit):
+        if record is None or (physical_offset, size, tags_code) == FILLER or not self._is_for(record, unit):
             return self._unreadable(offset, physical_offset)
         if chosen is not None and is_evaluated:
             if not _match_properties(chosen, record):
