@@ -13,6 +13,7 @@ import numpy as np
 
 from protocol.errors import StoreError, TruncatedFile
 from storage.direct_writer import aligned_memory
+from storage.kernels.region import Region
 from storage.kernels.resync import find_candidate
 
 READ_BYTES: Final = 1024 * 1024
@@ -81,7 +82,7 @@ class LocalFile:
 
 
 class LogWindow:
-    """A segment's bytes [`start`, `start + filled`) by position, in memory at `address`."""
+    """A segment's bytes [`start`, `start + filled`) by position: the first of a `region`, which lies at `address`."""
 
     def __init__(self, source: ByteSource, base_offset: int, read_bytes: int = READ_BYTES) -> None:
         """Look at a segment, which is closed with the window; `read_bytes` are read at once."""
@@ -176,4 +177,5 @@ class LogWindow:
     def _hold(self, memory: mmap.mmap) -> None:
         self._memory = memory
         self._array = np.frombuffer(memory, dtype=np.uint8)
-        self.address: int = self._array.ctypes.data
+        self.region = Region(memory)
+        self.address = self.region.address
