@@ -55,11 +55,15 @@ cpdef enum:
     COLD = -8
     BAD_NUMBER = -9  # a property that must be a number is none that Java can parse: to a broker, no valid record
     BAD_BLANK = -10  # the magic number of a BLANK with a size that does not lead to the end of the segment
-    # Why a walk from record to record ended: at its limit, at the BLANK that closes the segment, at damage, for room.
+    # Why a walk from record to record ended.
     AT_LIMIT = 0
-    AT_BLANK = 1
+    AT_BLANK = 1  # that closes the segment
     AT_DAMAGE = 2
     OUTPUT_FULL = 3
+    QUEUES_FULL = 4  # too many queues for one walk
+    AT_NOTHING = 5  # nothing was written there yet, or nothing but the beginning of the first eight bytes
+    AT_RECORD = 6  # that was looked for
+    MAXIMUM_QUEUES = 2048
     # How far back a repeated key of one record is looked for: a double costs bytes, a full search a square.
     RECENT_PIECES = 64
     # More keys than one property block of 32,767 bytes can hold.

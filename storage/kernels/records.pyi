@@ -57,6 +57,12 @@ AT_LIMIT: Final = 0
 AT_BLANK: Final = 1
 AT_DAMAGE: Final = 2
 OUTPUT_FULL: Final = 3
+QUEUES_FULL: Final = 4
+AT_NOTHING: Final = 5
+"""Nothing was written there yet, or nothing but the beginning of the first eight bytes."""
+AT_RECORD: Final = 6
+MAXIMUM_QUEUES: Final = 2048
+"""Those that one walk tells apart."""
 
 RECENT_PIECES: Final = 64
 MAXIMUM_PIECES: Final = 32768
@@ -175,3 +181,68 @@ def find_record(region: Region, position: int, stop: int, base: int) -> int:
 
 def find_record_backwards(region: Region, lowest: int, position: int, base: int) -> int:
     """Position of the last record that starts in [lowest, position), by magic and own offset; −1 for none."""
+
+@final
+class Comparison:
+    """Where a comparison of log and index entries ended, and why."""
+
+    @property
+    def position(self) -> int:
+        """Where it ended."""
+    @property
+    def number(self) -> int:
+        """Number of an entry below which no offset reaches that position."""
+    @property
+    def reason(self) -> int:
+        """AT_LIMIT, AT_BLANK, AT_DAMAGE, or AT_RECORD for what was looked for."""
+
+def find_record_by_entries(
+    region: Region,
+    position: int,
+    stop: int,
+    readable: int,
+    base: int,
+    boundary: int,
+    entries: ReadableBuffer | Region,
+    number: int,
+    has_tags: bool,
+    complete: bool,
+) -> Comparison:
+    """First record that starts in [position, stop) of a segment and is `complete`: has all its entries, or lacks one.
+
+    An index may be sound in itself and yet lack records: those written anew after a crash had cut the log under it (a
+    broker indexes nothing below the last entry), those dispatched while the index was off, those behind a damaged
+    record. Entries never fall in physical offset, so one pass over both finds every record with a missing entry.
+
+    `entries` are those of an index file from entry 0 on, `number` is that of one below which no offset reaches
+    `position`. Without `has_tags` an entry for the tag is not asked for.
+    """
+
+@final
+class Appended:
+    """Where a walk over what a running broker appends ended, and why."""
+
+    @property
+    def position(self) -> int:
+        """Where it ended."""
+    @property
+    def records(self) -> int:
+        """Records that it stepped over."""
+    @property
+    def last(self) -> int:
+        """Position of the last one; −1 for none."""
+    @property
+    def before_last(self) -> int:
+        """Position of the one before; −1 for none."""
+    @property
+    def reason(self) -> int:
+        """AT_LIMIT, AT_BLANK, AT_NOTHING, AT_DAMAGE or QUEUES_FULL."""
+    @property
+    def code(self) -> int:
+        """Why the bytes there are no intact record (yet), where they are none; else 0."""
+    @property
+    def queues(self) -> list[int]:
+        """Positions of the first record of each queue, in their order."""
+
+def walk_appended(region: Region, position: int, limit: int, readable: int, base: int, boundary: int) -> Appended:
+    """Step over the intact records that start in [position, limit) of a segment that may just be written to."""

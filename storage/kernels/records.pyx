@@ -6,8 +6,8 @@ at memory speed.
 
 cimport cython
 from libc.stdint cimport INT64_MIN, int32_t, int64_t, uint8_t, uint32_t
-from libc.stdlib cimport free, malloc
-from libc.string cimport memchr
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memchr, memcmp
 
 from storage.kernels cimport checksum
 from storage.kernels.memory cimport load_i32, load_i64
@@ -267,3 +267,233 @@ def find_record_backwards(Region region not None, int64_t lowest, int64_t positi
         while at >= lowest and not may_be_record(region.data + at, base + at):
             at -= 1
     return at if at >= lowest else -1
+
+
+# --- Index entries beside the records that they should be of ---
+
+
+cdef enum:
+    ENTRY_BYTES = 20
+    ENTRY_OFFSET = 4  # behind the hash
+
+
+@cython.final
+cdef class Comparison:
+    cdef readonly int64_t position
+    cdef readonly int64_t number
+    cdef readonly int reason
+
+
+cdef bint has_all_entries(
+    const Record *record, const uint8_t *entries, int64_t first, int64_t stop, bint has_tags, Entries *wanted
+) noexcept nogil:
+    """Whether entries [first, stop) of an array hold every hash that a record is found under."""
+    cdef Indexed indexed
+    cdef int64_t i, number
+    cdef int32_t tag = 0
+    cdef bint spares_tag = False
+    if is_rolled_back(record.start):
+        return True
+    wanted.count = 0
+    emit_record(record, 0, wanted)
+    if not has_tags:
+        find_indexed(record, &indexed)
+        if indexed.tags.start != NULL:
+            spares_tag, tag = True, tag_hash(record, &indexed.tags)
+    for i in range(wanted.count):
+        number = first
+        while number < stop and load_i32(entries + ENTRY_BYTES * number) != wanted.hashes[i]:
+            number += 1
+        if number == stop and not (spares_tag and wanted.hashes[i] == tag):
+            return False
+    return True
+
+
+def find_record_by_entries(
+    Region region not None,
+    int64_t position,
+    int64_t stop,
+    int64_t readable,
+    int64_t base,
+    int64_t boundary,
+    entries,
+    int64_t number,
+    bint has_tags,
+    bint complete,
+):
+    cdef Region entry_region = region_of(entries)
+    cdef const uint8_t *first = entry_region.data
+    cdef int64_t count = entry_region.size // ENTRY_BYTES
+    cdef Comparison comparison = Comparison()
+    cdef Record record
+    cdef Entries wanted
+    cdef int64_t size, after
+    cdef int reason = AT_LIMIT
+    require(region, position, readable)
+    if number < 0:
+        raise ValueError(f"there is no entry {number}")
+    make_room(&wanted, 0)
+    with nogil:
+        while position < stop and position + HEAD <= readable:
+            size = read_shape(&record, region.data + position, readable - position, base + position)
+            if size < 0:
+                size = check_blank(region.data + position, size, boundary - base - position)
+                reason = AT_BLANK if size == 0 else AT_DAMAGE
+                break
+            while number < count and load_i64(first + ENTRY_BYTES * number + ENTRY_OFFSET) < base + position:
+                number += 1
+            after = number
+            while after < count and load_i64(first + ENTRY_BYTES * after + ENTRY_OFFSET) == base + position:
+                after += 1
+            if has_all_entries(&record, first, number, after, has_tags, &wanted) == complete:
+                reason = AT_RECORD
+                break
+            number = after
+            position += size
+        free(wanted.offsets)
+    comparison.position, comparison.number, comparison.reason = position, number, reason
+    return comparison
+
+
+# --- Records that a running broker appends ---
+#
+# A record is being copied while it is looked at, by plain stores and without a mark that it is done. Appends are
+# serialised, so whatever has something behind it is whole; of the last one only its bytes tell (store-format §6.7).
+
+
+cdef enum:
+    TABLE_SIZE = 4096
+
+
+cdef struct SeenQueues:
+    int64_t count
+    int64_t first[MAXIMUM_QUEUES]  # Positions of the first record of each queue, in their order.
+    int64_t table[TABLE_SIZE]  # The same, + 1, by hash of the queue.
+
+
+@cython.final
+cdef class Appended:
+    cdef readonly int64_t position
+    cdef readonly int64_t records
+    cdef readonly int64_t last
+    cdef readonly int64_t before_last
+    cdef readonly int reason
+    cdef readonly int code
+    cdef readonly list queues
+
+
+cdef bint is_same_queue(const Record *left, const uint8_t *start, int64_t available) noexcept nogil:
+    """Whether a record says the topic and the queue id of one that was read before, of which not all may be as it was."""
+    cdef Record right
+    return (
+        read_shape(&right, start, available, -1) > 0
+        and load_i32(left.start + QUEUE_ID) == load_i32(start + QUEUE_ID)
+        and left.topic.length == right.topic.length
+        and memcmp(left.topic.start, right.topic.start, left.topic.length) == 0
+    )
+
+
+cdef void note_queue(
+    SeenQueues *seen, const Record *record, const uint8_t *data, int64_t position, int64_t readable
+) noexcept nogil:
+    """Note the queue of the record at a position unless one of it was noted."""
+    cdef uint32_t start = load_i32(record.start + QUEUE_ID) & 0xFFFF
+    cdef int64_t place = hash_utf8(start, record.topic.start, record.topic.length) % TABLE_SIZE
+    cdef int64_t other
+    while seen.table[place]:
+        other = seen.table[place] - 1
+        if is_same_queue(record, data + other, readable - other):
+            return
+        place = (place + 1) % TABLE_SIZE
+    seen.table[place] = position + 1
+    seen.first[seen.count] = position
+    seen.count += 1
+
+
+cdef bint is_beginning(uint32_t magic, uint32_t whole) noexcept nogil:
+    """Whether the first bytes of a magic number are there, one to all four of them, and zeros for the others."""
+    cdef int missing
+    for missing in range(4):
+        if magic == whole & (<uint32_t>0xFFFFFFFF << 8 * missing):
+            return True
+    return False
+
+
+cdef bint is_begun(const uint8_t *at, int64_t available, int64_t left) noexcept nogil:
+    """Whether size and magic number are just being written: some of them are there, and zeros behind.
+
+    ``available`` bytes may be read, ``left`` are those up to the next segment. A BLANK is one whose size may be any: it
+    becomes right, or something else is written there.
+    """
+    cdef int64_t position
+    cdef int32_t size = load_i32(at), magic = load_i32(at + MAGIC)
+    for position in range(HEAD, min(available, MINIMUM_SIZE)):
+        if at[position] != 0:
+            return False
+    if magic == MAGIC_BLANK:
+        return True
+    if magic == 0 or is_beginning(magic, <uint32_t>MAGIC_BLANK):
+        return 0 <= size <= left
+    return MINIMUM_SIZE <= size <= left and (
+        is_beginning(magic, <uint32_t>MAGIC_V1) or is_beginning(magic, <uint32_t>MAGIC_V2)
+    )
+
+
+cdef int64_t walk_to_end(
+    const uint8_t *data,
+    int64_t position,
+    int64_t limit,
+    int64_t readable,
+    int64_t base,
+    int64_t boundary,
+    SeenQueues *seen,
+    Appended walk,
+) noexcept nogil:
+    cdef Record record
+    cdef int64_t size
+    walk.reason, walk.code, walk.records, walk.last, walk.before_last = AT_LIMIT, 0, 0, -1, -1
+    while position < limit and position + HEAD <= readable:
+        if load_i64(data + position) == 0:
+            walk.reason = AT_NOTHING
+            break
+        size = read_shape(&record, data + position, readable - position, base + position)
+        if size < 0:
+            size = check_blank(data + position, size, boundary - base - position)
+            if size == 0:
+                walk.reason = AT_BLANK
+                break
+        if seen.count == MAXIMUM_QUEUES:
+            walk.reason = QUEUES_FULL
+            break
+        if size > 0:
+            size = check_checksums(&record)
+        if size < 0:
+            walk.code = <int>size
+            if is_begun(data + position, readable - position, boundary - base - position):
+                walk.reason = AT_NOTHING
+            else:
+                walk.reason = AT_DAMAGE
+            break
+        note_queue(seen, &record, data, position, readable)
+        walk.records += 1
+        walk.before_last, walk.last = walk.last, position
+        position += size
+    return position
+
+
+def walk_appended(
+    Region region not None, int64_t position, int64_t limit, int64_t readable, int64_t base, int64_t boundary
+):
+    cdef Appended walk = Appended()
+    cdef SeenQueues *seen
+    require(region, position, readable)
+    seen = <SeenQueues *>calloc(1, sizeof(SeenQueues))
+    if seen == NULL:
+        raise MemoryError
+    try:
+        with nogil:
+            walk.position = walk_to_end(region.data, position, limit, readable, base, boundary, seen, walk)
+        walk.queues = [seen.first[i] for i in range(seen.count)]
+    finally:
+        free(seen)
+    return walk
