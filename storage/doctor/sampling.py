@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from protocol.errors import StoreError
 from protocol.message_layout import locate
 from storage.commit_log import CommitLog, Segment
-from storage.kernels.record import check_shape, store_timestamp
-from storage.kernels.scan import find_record
+from storage.kernels.records import check_shape, find_record, store_timestamp
 from storage.queues.queue_record import LIGHT_PREFIX, dispatched_places
 
 PLACES = 96
@@ -77,13 +76,13 @@ def _records_from(commit_log: CommitLog, physical_offset: int, count: int) -> It
 def _next_record(segment: Segment, position: int) -> int:
     """Position of the first intact record from a position on, −1 for none near."""
     stop = min(segment.valid_length, position + SEARCHED_BYTES)
-    found = int(find_record(segment.file.address, position, stop, segment.base_offset)) if position < stop else stop
+    found = find_record(segment.file.region, position, stop, segment.base_offset) if position < stop else stop
     return found if found < stop else -1
 
 
 def _sample(segment: Segment, position: int) -> Sample | None:
-    address, physical_offset = segment.file.address + position, segment.base_offset + position
-    size = int(check_shape(address, segment.valid_length - position, physical_offset))
+    region, physical_offset = segment.file.region, segment.base_offset + position
+    size = check_shape(region, position, segment.valid_length, physical_offset)
     if size <= 0:
         return None
     record = segment.file.view[position : position + size]
@@ -100,4 +99,5 @@ def _sample(segment: Segment, position: int) -> Sample | None:
         for name, offset in dispatched_places(record)
         if offset is not None and name.startswith(LIGHT_PREFIX)
     )
-    return Sample(physical_offset, size, int(store_timestamp(address)), topic, queue_id, queue_offset, is_queued, light)
+    timestamp = store_timestamp(region, position)
+    return Sample(physical_offset, size, timestamp, topic, queue_id, queue_offset, is_queued, light)

@@ -9,7 +9,9 @@ Where a size is returned, a negative one is a `BAD_` code: why no record is ther
 
 from typing import Final, final
 
-from _typeshed import ReadableBuffer, WriteableBuffer
+import numpy as np
+import numpy.typing as npt
+from _typeshed import ReadableBuffer
 
 from storage.kernels.region import Region
 
@@ -86,8 +88,8 @@ def check_shape(region: Region, position: int, stop: int, physical_offset: int) 
     As the broker sees it, a negative length of body or properties counts as 0 and one of the topic is an error.
     """
 
-def check_record(region: Region, position: int, stop: int, physical_offset: int) -> int:
-    """Size of the record at a position if its parts add up and its checksums hold, that of the body and its own."""
+def check_intact(region: Region, position: int, stop: int, physical_offset: int) -> int:
+    """Size of the record at a position if its parts add up and its checksums hold: the body's and, if any, its own."""
 
 def check_step(region: Region, position: int, stop: int, physical_offset: int, boundary: int) -> int:
     """As :func:`check_shape`; 0 for the BLANK that closes the segment. At least eight bytes must be readable."""
@@ -157,13 +159,13 @@ def scan_keys(
     readable: int,
     base: int,
     boundary: int,
-    hashes: WriteableBuffer,
-    offsets: WriteableBuffer,
+    hashes: npt.NDArray[np.int32],
+    offsets: npt.NDArray[np.int64],
 ) -> Scan:
     """Note what the records that start in [position, stop) are found under, until damage or a full output.
 
     Rolled-back records are in no index. `hashes` (int32) and `offsets` (int64), of `MAXIMUM_PIECES` at least, are full
-    when no more than these are left.
+    when no more than these are left. Raises ValueError for arrays of other integers.
     """
 
 def find_candidate(region: Region, position: int, stop: int, base: int) -> int:
@@ -203,7 +205,7 @@ def find_record_by_entries(
     readable: int,
     base: int,
     boundary: int,
-    entries: ReadableBuffer | Region,
+    entries: npt.NDArray[np.void],
     number: int,
     has_tags: bool,
     complete: bool,

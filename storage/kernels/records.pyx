@@ -57,7 +57,7 @@ def check_shape(Region region not None, int64_t position, int64_t stop, int64_t 
     return read_shape(&record, region.data + position, stop - position, physical_offset)
 
 
-def check_record(Region region not None, int64_t position, int64_t stop, int64_t physical_offset):
+def check_intact(Region region not None, int64_t position, int64_t stop, int64_t physical_offset):
     cdef Record record
     cdef int64_t size
     require(region, position, stop)

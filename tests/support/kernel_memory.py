@@ -17,9 +17,10 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Bytes:
-    """Keeps a copy of some bytes in `region`, at `address`, right before a page nobody may touch: reading on kills the run.
+    """Keeps a copy of some bytes in `region`, at `address`, right before a page nobody may touch.
 
-    Files are mapped like that whenever their size is a multiple of a page, and a server must not die of it.
+    Reading on kills the run. Files are mapped like that whenever their size is a multiple of a page, and a server must
+    not die of it.
     """
 
     def __init__(self, data: bytes) -> None:
