@@ -320,10 +320,14 @@ cdef inline void emit(Entries *entries, int64_t first, int32_t hashed, int64_t p
     entries.count = count + 1
 
 
-cdef inline int32_t tag_hash(const Record *record, const Text *tag) noexcept nogil:
+cdef inline uint32_t topic_hash(const Record *record) noexcept nogil:
+    """Hash of a record's topic, on which those of its keys go on."""
+    return hash_utf8(0, record.topic.start, record.topic.length)
+
+
+cdef inline int32_t tag_hash(uint32_t of_topic, const Text *tag) noexcept nogil:
     """Hash of ``topic#T#tag``, under which the tag of a record is indexed since 5.4."""
-    cdef uint32_t prefix = hash_utf8(0, record.topic.start, record.topic.length)
-    return fold_hash(hash_utf8(((prefix * 31 + c'#') * 31 + c'T') * 31 + c'#', tag.start, tag.length))
+    return fold_hash(hash_utf8(((of_topic * 31 + c'#') * 31 + c'T') * 31 + c'#', tag.start, tag.length))
 
 
 cdef inline void emit_record(const Record *record, int64_t physical_offset, Entries *entries) noexcept nogil:
@@ -333,9 +337,9 @@ cdef inline void emit_record(const Record *record, int64_t physical_offset, Entr
     """
     cdef Indexed indexed
     cdef int64_t first = entries.count, piece = 0, position = 0
-    cdef uint32_t prefix
+    cdef uint32_t of_topic = topic_hash(record)
+    cdef uint32_t prefix = of_topic * 31 + c'#'
     find_indexed(record, &indexed)
-    prefix = hash_utf8(0, record.topic.start, record.topic.length) * 31 + c'#'
     if indexed.unique_key.start != NULL:
         emit(
             entries, first, fold_hash(hash_utf8(prefix, indexed.unique_key.start, indexed.unique_key.length)),
@@ -352,4 +356,4 @@ cdef inline void emit_record(const Record *record, int64_t physical_offset, Entr
                 piece = position + 1
             position += 1
     if indexed.tags.start != NULL:
-        emit(entries, first, tag_hash(record, &indexed.tags), physical_offset)
+        emit(entries, first, tag_hash(of_topic, &indexed.tags), physical_offset)
