@@ -1,20 +1,28 @@
 # Two images from one file: the server (the default, and the last stage) and `--target spark`, whose executors need the same
-# NumPy, numba and RocketLens plus a Java runtime. Everything installed is pinned with hashes, the base by its digest; a newer one
+# NumPy, numba and RocketLens plus a Java runtime. Neither has a compiler. Everything installed is pinned with hashes, the base by its digest; a newer one
 # is named by `docker buildx imagetools inspect python:3.12-slim-bookworm`.
 
 ARG BASE=python:3.12-slim-bookworm@sha256:54c85f3c47607a77f32adec749d3c81d1348bf25833671f512b26a9b6d778cb3
 
-FROM $BASE AS build
+# The wheel, kernels included. The compiler, ziglang, is pinned like all the rest and stays in this stage.
+FROM $BASE AS compile
 WORKDIR /src
-RUN python -m venv /opt/rocketlens
-COPY requirements.lock ./
-RUN /opt/rocketlens/bin/pip install --no-cache-dir --require-hashes -r requirements.lock
-COPY pyproject.toml README.md LICENSE ./
+COPY requirements-build.lock requirements-build-zig.lock ./
+RUN pip install --no-cache-dir --require-hashes -r requirements-build.lock -r requirements-build-zig.lock
+COPY pyproject.toml setup.py README.md LICENSE ./
+COPY build_backend build_backend
 COPY protocol protocol
 COPY storage storage
 COPY broker broker
 COPY spark_jobs spark_jobs
-RUN /opt/rocketlens/bin/pip install --no-cache-dir --no-deps --no-build-isolation .
+RUN pip wheel --no-cache-dir --no-deps --no-build-isolation --wheel-dir /wheel .
+
+FROM $BASE AS build
+RUN python -m venv /opt/rocketlens
+COPY requirements.lock ./
+RUN /opt/rocketlens/bin/pip install --no-cache-dir --require-hashes -r requirements.lock
+COPY --from=compile /wheel /wheel
+RUN /opt/rocketlens/bin/pip install --no-cache-dir --no-deps --no-index /wheel/*.whl
 
 FROM build AS spark-build
 COPY requirements-spark.lock ./

@@ -9,6 +9,9 @@ export VENV
 # One more than cores: tests of servers and JVMs wait much.
 PROCESSES ?= $(shell expr $$(nproc 2>/dev/null || sysctl -n hw.ncpu) + 1)
 
+# The kernels that are compiled when RocketLens is built: their .pyi are held against them.
+STUBBED = $(subst /,.,$(basename $(wildcard storage/kernels/*.pyx)))
+
 .PHONY: help demo test lint format soak fuzz atheris bench record docs lock wheel clean
 
 help:
@@ -44,6 +47,7 @@ lint: .dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/stubtest --concise $(STUBBED)
 	$(BIN)/lint-imports --no-logo
 
 format: .dev
@@ -76,17 +80,21 @@ docs: .dev
 	PYTHONPATH=. $(BIN)/python tests/support/cli_reference.py >docs/cli.md
 
 # Universal locks (every platform, every Python from 3.11) with hashes. Nothing of this machine's configuration gets in.
-LOCK := $(BIN)/uv pip compile --quiet --no-config --universal --generate-hashes --python-version 3.11 \
-	--no-emit-package rocketlens --custom-compile-command 'make lock' --upgrade --group build pyproject.toml
+UPGRADE ?= --upgrade
+LOCK := env -u UV_INDEX_URL -u UV_FIND_LINKS $(BIN)/uv pip compile --quiet --no-config --universal --generate-hashes \
+	--python-version 3.11 --no-emit-package rocketlens --custom-compile-command 'make lock' $(UPGRADE)
 lock: .dev
-	env -u UV_INDEX_URL -u UV_FIND_LINKS $(LOCK) -o requirements.lock
-	env -u UV_INDEX_URL -u UV_FIND_LINKS $(LOCK) --extra spark -c requirements.lock -o requirements-spark.lock
-	env -u UV_INDEX_URL -u UV_FIND_LINKS $(LOCK) --extra dev -c requirements-spark.lock -o requirements-dev.lock
+	$(LOCK) --group build -o requirements-build.lock
+	$(LOCK) --group zig -o requirements-build-zig.lock
+	$(LOCK) pyproject.toml -c requirements-build.lock -o requirements.lock
+	$(LOCK) pyproject.toml --extra spark -c requirements.lock -o requirements-spark.lock
+	$(LOCK) pyproject.toml --extra dev -c requirements-spark.lock -c requirements-build.lock -o requirements-dev.lock
 
 wheel: .dev
 	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
 
 clean:
+	rm -f storage/kernels/*.so
 	rm -rf $(VENV) .demo build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 .PHONY: .dev

@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from storage.commit_log import CommitLog
 from storage.consume_queue_ext import ConsumeQueueExtUnit
-from storage.kernels.record import BAD_BODY_CRC, BAD_PROPERTY_CRC, MINIMUM_SIZE, NO_SEGMENT
+from storage.kernels.records import BAD_BODY_CRC, BAD_PROPERTY_CRC, MINIMUM_SIZE, NO_SEGMENT
 from storage.open_files import OpenFiles
 from storage.queues.mend_batches import UnitFields, doubtful_units, mend_units
 from storage.queues.queue import NO_TIMESTAMP, BoundaryType, ConsumeQueueEntry, Unit

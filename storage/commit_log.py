@@ -17,10 +17,10 @@ import numpy as np
 
 from protocol.errors import StoreError
 from storage.kernels import catalog as table
-from storage.kernels import record as codes
+from storage.kernels import records as codes
 from storage.kernels.catalog import check_record, locate_record
 from storage.kernels.memory import PROBE_ADDRESS
-from storage.kernels.record import check_checksums, check_shape, store_timestamp
+from storage.kernels.records import check_intact, check_shape, store_timestamp
 from storage.mapped_file import LARGEST_OFFSET, FileIdentity, MappedFile, lacks_means, open_read_only
 from storage.residency import Cold, ColdKind, current_tick
 from storage.segments.damaged_ranges import DamagedRange
@@ -213,18 +213,16 @@ class CommitLog:
             return None
         segment, position, available = place
         segment.file.require_hot(position, min(available, codes.MINIMUM_SIZE))
-        size = check_shape(segment.file.address + position, available, physical_offset)
+        size = check_shape(segment.file.region, position, position + available, physical_offset)
         return segment.file.read(position, size) if size > 0 else None
 
     def check(self, physical_offset: int) -> int:
-        """Size of the record at a physical offset, or a negative code of :mod:`storage.kernels.record`."""
+        """Size of the record at a physical offset, or a negative code of :mod:`storage.kernels.records`."""
         place = self._available(physical_offset)
         if place is None:
             return codes.NO_SEGMENT
         segment, position, available = place
-        address = segment.file.address + position
-        size = check_shape(address, available, physical_offset)
-        return int(check_checksums(address, size)) if size > 0 else int(size)
+        return check_intact(segment.file.region, position, position + available, physical_offset)
 
     def store_timestamp_at(self, physical_offset: int, size: int) -> int:
         """Store time in ms of the record at a physical offset, −1 when ``size`` bytes are not in the log."""
@@ -233,7 +231,7 @@ class CommitLog:
             return -1
         segment, position, _ = place
         segment.file.require_hot(position, codes.MINIMUM_SIZE)
-        return int(store_timestamp(segment.file.address + position))
+        return store_timestamp(segment.file.region, position)
 
     def can_read_more(self) -> bool:
         """Whether a segment that could not be read when the log was opened can be opened now."""
@@ -273,7 +271,7 @@ class CommitLog:
         file, position = segment.file, physical_offset - segment.base_offset
 
         def warm() -> None:
-            size = check_shape(file.address + position, segment.valid_length - position, physical_offset)
+            size = check_shape(file.region, position, segment.valid_length, physical_offset)
             file.warm(position, max(size, codes.MINIMUM_SIZE))
 
         return Cold(f"physical offset {physical_offset} is cold", warm)

@@ -24,7 +24,7 @@ import numpy.typing as npt
 from protocol.errors import StoreError
 from storage.commit_log import CommitLog
 from storage.consume_queue_ext import LARGEST_ADDRESS, ConsumeQueueExt, ConsumeQueueExtUnit, is_extension_address
-from storage.kernels.record import MINIMUM_SIZE
+from storage.kernels.records import MINIMUM_SIZE
 from storage.mapped_file import MappedFile
 from storage.open_files import OpenFiles
 from storage.queues.queue import FILLER_SIZE, NO_TIMESTAMP, SCHEDULE_TOPIC, BoundaryType, ConsumeQueueEntry, Queue, Unit

@@ -18,6 +18,7 @@ import numpy as np
 
 from protocol.errors import StoreError, TruncatedFile
 from storage.kernels.memory import PROBE_ADDRESS, PROBE_BYTES, PROBE_SHIFT, RWF_NOWAIT, is_hot
+from storage.kernels.region import Region
 from storage.residency import Cold, current_tick
 
 SEGMENT_NAME_DIGITS = 20
@@ -87,8 +88,9 @@ def lacks_means(error: BaseException) -> bool:
 class MappedFile:
     """A read-only map of one whole file.
 
-    ``address`` is where kernels find its first byte (0 for an empty file), ``heat_address`` a native i32 for each 64
-    KiB, ``descriptor`` what page probes ask (−1 where the file system cannot tell).
+    ``region`` is what kernels read; ``address`` is where those of numba find its first byte (0 for an empty file),
+    ``heat_address`` a native i32 for each 64 KiB, ``descriptor`` what page probes ask (−1 where the file system cannot
+    tell).
     """
 
     def __init__(self, path: Path, descriptor: int) -> None:
@@ -98,13 +100,13 @@ class MappedFile:
         self.identity = FileIdentity.of(os.fstat(descriptor))
         self.size = self.identity.size
         self.view = memoryview(b"")
-        self.address = 0
         if self.size:
             try:
                 self.view = memoryview(mmap.mmap(descriptor, self.size, access=mmap.ACCESS_READ))
             except (OSError, ValueError) as error:
                 raise StoreError(path, what=f"cannot be mapped: {error}") from error
-            self.address = np.frombuffer(self.view, dtype=np.uint8).ctypes.data
+        self.region = Region(self.view)
+        self.address = self.region.address
         self._heat = np.zeros((self.size >> PROBE_SHIFT) + 1, dtype=np.int32)
         self.heat_address: int = self._heat.ctypes.data
         self.descriptor = descriptor if _can_be_probed(descriptor, self.size) else -1

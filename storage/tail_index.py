@@ -17,8 +17,16 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.commit_log import CommitLog, Segment
-from storage.kernels.record import MINIMUM_SIZE, check_shape
-from storage.kernels.scan import AT_DAMAGE, MAXIMUM_PIECES, OUTPUT_FULL, find_record, find_record_backwards, scan_keys
+from storage.kernels.records import (
+    AT_DAMAGE,
+    MAXIMUM_PIECES,
+    MINIMUM_SIZE,
+    OUTPUT_FULL,
+    check_shape,
+    find_record,
+    find_record_backwards,
+    scan_keys,
+)
 from storage.ranges import Range, Ranges, intersect, lie_within, subtract, total_length
 
 OUTPUT_ENTRIES = 1 << 20
@@ -234,34 +242,22 @@ class _Scan:
 
     def _resynchronise(self, segment: Segment, at: int) -> int:
         """First intact record at or behind an offset where none starts."""
-        position = find_record(
-            segment.file.address, at - segment.base_offset, segment.valid_length, segment.base_offset
-        )
-        return segment.base_offset + int(position)
+        base = segment.base_offset
+        return base + find_record(segment.file.region, at - base, segment.valid_length, base)
 
     def _run_segment(self, segment: Segment, at: int, stop: int) -> int:
         """Scan one segment from a record's start; where the scan stands at the segment's end or ``stop``."""
-        base, address = segment.base_offset, segment.file.address
+        base, region = segment.base_offset, segment.file.region
         while at < stop and at < segment.end:
             position = at - base
             limit = min(segment.valid_length, stop - base)
-            reached = base + int(
-                scan_keys(
-                    address,
-                    position,
-                    limit,
-                    segment.valid_length,
-                    base,
-                    segment.boundary,
-                    self._hashes,
-                    self._offsets,
-                    self._result,
-                )
-            )
-            self._collect()
-            if self._result[0] == OUTPUT_FULL:
+            readable, boundary = segment.valid_length, segment.boundary
+            scan = scan_keys(region, position, limit, readable, base, boundary, self._hashes, self._offsets)
+            reached = base + scan.position
+            self._collect(scan.entries)
+            if scan.reason == OUTPUT_FULL:
                 at = reached
-            elif self._result[0] == AT_DAMAGE and reached < stop:
+            elif scan.reason == AT_DAMAGE and reached < stop:
                 at = _end_of_record_around(segment, reached) if reached == self._start else reached
                 if at == reached:
                     at = self._resynchronise(segment, reached + 1)
@@ -270,8 +266,7 @@ class _Scan:
                 return max(reached, stop) if reached >= stop else segment.end
         return at
 
-    def _collect(self) -> None:
-        count = int(self._result[1])
+    def _collect(self, count: int) -> None:
         if count:
             self.found.hashes.append(self._hashes[:count].copy())
             self.found.offsets.append(self._offsets[:count].copy())
@@ -293,9 +288,8 @@ def _end_of_record_around(segment: Segment, inside: int) -> int:
     A file covers the log behind the first byte of its first record.
     """
     lowest = max(0, inside - segment.base_offset - SEARCH_BACK_BYTES)
-    address, base = segment.file.address + lowest, segment.base_offset + lowest
+    region, base, stop = segment.file.region, segment.base_offset, segment.valid_length
     # No record starts so near the end that its fixed part would reach beyond it, where nothing may be read.
-    position = min(inside - base, segment.end - base - MINIMUM_SIZE + 1)
-    at = int(find_record_backwards(address, position, base))
-    size = int(check_shape(address + at, segment.end - base - at, base + at)) if at >= 0 else 0
+    at = find_record_backwards(region, lowest, min(inside - base, stop - MINIMUM_SIZE + 1), base)
+    size = check_shape(region, at, stop, base + at) if at >= 0 else 0
     return max(base + at + size, inside)

@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # What make needs before it can run anything. Five steps, each quick when there is nothing to do:
 #
-#   tests/setup.sh venv LOCK    a virtual environment in $VENV (default .venv) with exactly what LOCK pins, and RocketLens itself
+#   tests/setup.sh venv LOCK    a virtual environment in $VENV (default .venv) with exactly what LOCK pins, and RocketLens itself,
+#                               its kernels compiled (again when a source of theirs changed)
 #   tests/setup.sh java         a JDK 17 or later and Maven: checked, and installed where we can (root on Debian or Ubuntu)
 #   tests/setup.sh clients      Node.js with npm, and Go, for the clients that are not Java: checked and installed alike
 #   tests/setup.sh browser      Chromium and its driver, for the page: checked and installed alike
@@ -66,17 +67,54 @@ install_lock() {
     local lock=$1 stamp="$VENV/installed" wanted
     [ -f "$lock" ] || fail "no lock file $lock"
     make_venv
-    wanted="$lock $(cat "$lock" pyproject.toml | cksum)"
+    wanted=$(wanted_with "$lock")
     if [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then return; fi
-    if [ "$lock" = requirements.lock ] &&
-        [ "$(cat "$stamp" 2>/dev/null)" = "requirements-dev.lock $(cat requirements-dev.lock pyproject.toml | cksum)" ]; then
+    if [ "$lock" = requirements.lock ] && [ "$(cat "$stamp" 2>/dev/null)" = "$(wanted_with requirements-dev.lock)" ]; then
         return # what the tests need holds all that the demo needs
     fi
     echo "setup: installing $lock into $VENV" >&2
     rm -f "$stamp"
     pip_install --require-hashes -r "$lock"
+    pip_install --require-hashes -r requirements-build.lock
+    compile_kernels
     pip_install --no-deps --no-build-isolation --editable .
     echo "$wanted" >"$stamp"
+}
+
+wanted_with() { echo "$1 $(cat "$1" requirements-build*.lock pyproject.toml | cksum)"; }
+
+# In place, so that the sources run. The stamp holds the checksum of all that they are compiled from, and what came of it.
+compile_kernels() {
+    local stamp="$VENV/compiled" sources modules
+    sources=$(cat setup.py build_backend/*.py storage/kernels/*.pyx storage/kernels/*.pxd storage/kernels/*.h | cksum)
+    if [ -f "$stamp" ]; then
+        mapfile -t modules <"$stamp"
+        if [ "${modules[0]}" = "$sources" ] && [ "${#modules[@]}" -gt 1 ] && are_there "${modules[@]:1}"; then return; fi
+    fi
+    rm -f "$stamp"
+    check_header
+    if [ -z "$("$VENV/bin/python" build_backend/compilers.py compiler)" ]; then
+        echo "setup: neither gcc nor clang is here: installing ziglang, which compiles C (100 MB)" >&2
+        pip_install --require-hashes -r requirements-build-zig.lock
+    fi
+    echo "setup: compiling the kernels; this takes some seconds, once" >&2
+    "$VENV/bin/python" setup.py -q build_ext --inplace >&2 || fail "the kernels could not be compiled (see above)"
+    { echo "$sources" && "$VENV/bin/python" build_backend/compilers.py modules; } >"$stamp"
+}
+
+are_there() {
+    local path
+    for path in "$@"; do [ -f "$path" ] || return 1; done
+}
+
+check_header() { # Debian packs Python.h apart from Python
+    local missing version
+    missing=$("$VENV/bin/python" build_backend/compilers.py header)
+    if [ -z "$missing" ]; then return; fi
+    version=$("$VENV/bin/python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+    if can_install; then apt_install "python$version-dev" || true; fi
+    missing=$("$VENV/bin/python" build_backend/compilers.py header)
+    [ -z "$missing" ] || fail "$missing"
 }
 
 pip_install() {
@@ -147,7 +185,10 @@ check_browser() {
 }
 
 case "${1:-}" in
-venv) install_lock "${2:?usage: tests/setup.sh venv LOCK}" ;;
+venv)
+    install_lock "${2:?usage: tests/setup.sh venv LOCK}"
+    compile_kernels
+    ;;
 java) check_java ;;
 clients) check_clients ;;
 browser) check_browser ;;

@@ -6,6 +6,8 @@ import os
 import re
 import subprocess
 import sys
+import sysconfig
+import tarfile
 import tomllib
 import zipfile
 from collections.abc import Iterator
@@ -15,12 +17,16 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from built_wheel import build_wheel
+from built_wheel import build_sdist, build_wheel
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("broker", "protocol", "spark_jobs", "storage")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 LOCKS = ("requirements.lock", "requirements-spark.lock", "requirements-dev.lock")
+BUILD_LOCKS = {"requirements-build.lock": "build", "requirements-build-zig.lock": "zig"}
+COMPILED = (".pyx", ".pxd", ".h")
+"""What the kernels are compiled from; a wheel has what came of it."""
+MODULES = {str(path.relative_to(ROOT).with_suffix("")) for path in (ROOT / "storage" / "kernels").glob("*.pyx")}
 
 
 @pytest.fixture(scope="module")
@@ -50,22 +56,35 @@ def pins(lock: str) -> dict[str, set[str]]:
 
 
 def wanted_by(*extras: str) -> list[Requirement]:
-    """The requirements of the project itself, its build and some of its extras; extras of ours are left out."""
-    texts = [*PROJECT["project"]["dependencies"], *PROJECT["dependency-groups"]["build"]]
+    """The requirements of the project itself and some of its extras; extras of ours are left out."""
+    texts = list(PROJECT["project"]["dependencies"])
     for extra in extras:
         texts += PROJECT["project"]["optional-dependencies"][extra]
     requirements = [Requirement(text) for text in texts]
     return [requirement for requirement in requirements if requirement.name != "rocketlens"]
 
 
-def test_the_wheel_holds_exactly_the_files_of_the_four_folders(wheel: zipfile.ZipFile) -> None:
+def test_the_wheel_holds_exactly_the_files_of_the_four_folders_and_the_compiled_kernels(wheel: zipfile.ZipFile) -> None:
     in_folders = {
         str(path.relative_to(ROOT))
         for package in PACKAGES
         for path in (ROOT / package).rglob("*")
-        if path.is_file() and "__pycache__" not in path.parts
+        if path.is_file() and "__pycache__" not in path.parts and path.suffix not in (*COMPILED, ".so")
     }
-    assert files_of(wheel) == in_folders
+    modules = {module + sysconfig.get_config_var("EXT_SUFFIX") for module in MODULES}
+    assert len(modules) >= 2
+    assert files_of(wheel) == in_folders | modules
+    assert {f"{module}.pyi" for module in MODULES} <= in_folders
+
+
+def test_a_wheel_can_be_built_from_what_the_source_distribution_holds(tmp_path: Path) -> None:
+    source = build_sdist(tmp_path / "made")
+    with tarfile.open(source) as archive:
+        archive.extractall(tmp_path, filter="data")
+    names = {path.name for path in (tmp_path / source.name.removesuffix(".tar.gz")).rglob("*")}
+    wanted = {path.name for path in (ROOT / "storage" / "kernels").iterdir() if path.suffix in (*COMPILED, ".pyi")}
+    assert wanted | {"setup.py", "kernel_build.py", "compilers.py", "py.typed"} <= names
+    assert not any(name.endswith((".so", ".c")) for name in names)
 
 
 def test_the_wheel_has_no_top_level_name_but_the_four(wheel: zipfile.ZipFile) -> None:
@@ -103,7 +122,7 @@ def test_the_command_runs_from_the_wheel_alone(wheel: zipfile.ZipFile, tmp_path:
     assert "serve" in outcome.stdout
 
 
-@pytest.mark.parametrize("lock", LOCKS)
+@pytest.mark.parametrize("lock", [*LOCKS, *BUILD_LOCKS])
 def test_every_requirement_of_a_lock_is_pinned_and_hashed(lock: str) -> None:
     requirements = re.sub(r"\s*\\\n\s*", " ", (ROOT / lock).read_text()).splitlines()
     for line in requirements:
@@ -113,7 +132,7 @@ def test_every_requirement_of_a_lock_is_pinned_and_hashed(lock: str) -> None:
             )
 
 
-@pytest.mark.parametrize("lock", LOCKS)
+@pytest.mark.parametrize("lock", [*LOCKS, *BUILD_LOCKS])
 def test_no_lock_names_a_host_or_a_path(lock: str) -> None:
     assert not re.search(r"://|--index|--find-links|--extra-index|@ file|^-e|^/", (ROOT / lock).read_text(), re.M)
 
@@ -128,6 +147,18 @@ def test_each_lock_fits_what_the_project_asks_for(lock: str, extras: tuple[str, 
         versions = pinned.get(canonicalize_name(requirement.name), set())
         assert versions, f"{lock} does not pin {requirement.name}: make lock"
         assert all(version in requirement.specifier for version in versions), f"{lock}: {requirement}, {versions}"
+
+
+@pytest.mark.parametrize(("lock", "group"), BUILD_LOCKS.items())
+def test_each_build_lock_pins_its_group_alone(lock: str, group: str) -> None:
+    pinned, wanted = pins(lock), [Requirement(text) for text in PROJECT["dependency-groups"][group]]
+    assert pinned.keys() == {canonicalize_name(requirement.name) for requirement in wanted}
+    for requirement in wanted:
+        assert all(version in requirement.specifier for version in pinned[canonicalize_name(requirement.name)])
+
+
+def test_a_build_without_our_locks_asks_for_what_they_pin() -> None:
+    assert PROJECT["build-system"]["requires"] == PROJECT["dependency-groups"]["build"]
 
 
 def test_the_larger_locks_hold_the_smaller_ones_at_the_same_versions() -> None:

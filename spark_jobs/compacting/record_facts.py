@@ -13,8 +13,7 @@ from spark_jobs.compacting.log_cells import segment_limit
 from spark_jobs.scanning.probe_store import SegmentPlace
 from spark_jobs.scanning.segment_window import LONGEST_RECORD, SegmentWindow
 from storage.kernels.merge_entries import NO_RECORD, read_heads, read_records
-from storage.kernels.record import MINIMUM_SIZE
-from storage.kernels.scan import MAXIMUM_PIECES
+from storage.kernels.records import MAXIMUM_PIECES, MINIMUM_SIZE
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +64,7 @@ class RecordReader:
         size = self._window.i32(position)
         if not MINIMUM_SIZE <= size <= min(self._limit - position, LONGEST_RECORD):
             return False
-        return not self._is_whole or self._window.show(position, size) > 0
+        return not self._is_whole or self._window.show(position, size)
 
     def _read(self, positions: np.ndarray, number: int, facts: RecordFacts) -> int:
         window = self._window

@@ -14,6 +14,7 @@ import time
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
+from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -273,7 +274,10 @@ def run_tasks(
 
 
 def pack_sources(path: Path) -> Path:
-    """Pack our packages, from wherever they are imported, as a zip that a Python of the same version can import."""
+    """Pack our packages, from wherever they are imported, as a zip that a Python of the same version can import.
+
+    The compiled kernels are in it; `storage.kernels` unpacks them where it is imported.
+    """
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for package in PACKAGES:
             for source, name in _sources(files(package), package):
@@ -285,7 +289,7 @@ def _sources(directory: Traversable, name: str) -> Iterator[tuple[Traversable, s
     for entry in sorted(directory.iterdir(), key=lambda entry: entry.name):
         if entry.is_dir() and entry.name != "__pycache__":
             yield from _sources(entry, f"{name}/{entry.name}")
-        elif entry.name.endswith((".py", ".typed")):
+        elif entry.name.endswith((".py", ".typed", *EXTENSION_SUFFIXES)):
             yield entry, f"{name}/{entry.name}"
 
 

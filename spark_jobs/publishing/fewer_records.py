@@ -26,7 +26,8 @@ from storage.commit_log import CommitLog
 from storage.consume_queue import UNIT_DTYPE
 from storage.index_file import DEFAULT_SLOTS, ENTRY_DTYPE, determine_shape
 from storage.kernels.lookup import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
-from storage.kernels.scan import MAXIMUM_PIECES, emit_record, tag_entry_hash
+from storage.kernels.records import entry_hashes, tag_entry_hash
+from storage.kernels.region import Region
 from storage.mapped_file import MappedFile, list_segment_files
 from storage.queues.queue_place import has_another
 from storage.queues.queue_record import QueueName
@@ -146,7 +147,6 @@ class _IndexEntries(_Kind):
     def __init__(self, log: CommitLog, left_out: LeftOut, places: Sequence[tuple[Path, Path]], slots: int) -> None:
         super().__init__(log, left_out, places)
         self._slots = slots
-        self._hashes, self._scratch = np.empty(MAXIMUM_PIECES, np.int32), np.empty(MAXIMUM_PIECES, np.int64)
 
     def _read(self, directory: Path, part: Range) -> Iterator[tuple[str, Offsets, Offsets]]:
         """By hash; files whose entries cannot be told lead nowhere."""
@@ -165,9 +165,9 @@ class _IndexEntries(_Kind):
             yield name, places[inside], entries["key_hash"][inside].astype(np.int64)
 
     def _is_right(self, name: str, record: memoryview, physical_offset: int, fact: int) -> bool:
-        address = np.frombuffer(record, np.uint8).ctypes.data
-        count = int(emit_record(address, physical_offset, 0, self._hashes, self._scratch))
-        if fact not in self._hashes[:count] or (self._left_out.tags and fact == tag_entry_hash(address)):
+        region, size = Region(record), len(record)
+        is_left_out = self._left_out.tags and fact == tag_entry_hash(region, 0, size)
+        if is_left_out or fact not in entry_hashes(region, 0, size):
             return False
         return not self._left_out.topics(_topic_of(record))
 

@@ -5,7 +5,7 @@ from typing import Final
 
 import msgspec
 
-from storage.kernels import record as codes
+from storage.kernels import records as codes
 from storage.segments.damaged_ranges import REASONS, ZEROS
 
 __all__ = ["ZEROS", "Damage", "behind_end", "missing_segment", "reason", "total_length", "unreadable"]
@@ -31,7 +31,7 @@ class Damage(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def unreadable(path: str, physical_offset: int, length: int, code: int) -> Damage:
-    """Bytes where the log does not go on; `code` is ZEROS or of :mod:`storage.kernels.record`."""
+    """Bytes where the log does not go on; `code` is ZEROS or of :mod:`storage.kernels.records`."""
     return Damage(path, physical_offset, length, _EXPECTED, reason(code))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from spark_jobs.scanning.damage import ZEROS, Damage, behind_end, missing_segment, unreadable
-from storage.kernels.record import BAD_BLANK
+from storage.kernels.records import BAD_BLANK
 
 
 class LogEnd(msgspec.Struct, frozen=True):

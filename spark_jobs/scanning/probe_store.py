@@ -13,13 +13,12 @@ import msgspec
 import numpy as np
 
 from protocol.errors import StoreError
-from spark_jobs.scanning.segment_window import LONGEST_RECORD, SegmentWindow
+from spark_jobs.scanning.segment_window import SegmentWindow
 from storage.consume_queue import UNIT_DTYPE
 from storage.index.index_mark import read_mark
 from storage.index_file import DEFAULT_SLOTS, HEADER, IndexFile, determine_shape
-from storage.kernels import record as codes
 from storage.kernels.lookup import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
-from storage.kernels.record import MAGIC, check_checksums, check_shape, store_timestamp
+from storage.kernels.records import MAGIC
 from storage.mapped_file import MappedFile, list_segment_files
 from storage.queues.queue_store import directories
 from storage.segments.dispatch_scan import DispatchScan
@@ -76,9 +75,7 @@ def _look_at_heads(segments: tuple[SegmentPlace, ...]) -> dict[str, Any]:
 def _head_timestamp(place: SegmentPlace) -> int:
     """Store time of the first record of a segment, 0 where there is no intact one."""
     with _opened(place) as window:
-        address = _record(window, 0) if window is not None else 0
-        size = check_shape(address, window.filled, place.base_offset) if window is not None and address else 0
-        return int(store_timestamp(address)) if size > 0 and check_checksums(address, size) > 0 else 0
+        return window.store_timestamp(0) if window is not None and window.intact_size(0) else 0
 
 
 def _last_written(segments: tuple[SegmentPlace, ...]) -> int:
@@ -104,13 +101,6 @@ def _opened(place: SegmentPlace) -> Iterator[SegmentWindow | None]:
         return
     with window:
         yield window
-
-
-def _record(window: SegmentWindow, position: int) -> int:
-    """Address of the bytes that a record at a position announces, 0 where they cannot be."""
-    head = window.show(position, codes.MINIMUM_SIZE)
-    size = window.i32(position) if head else 0
-    return window.show(position, size) if codes.MINIMUM_SIZE <= size <= LONGEST_RECORD else 0
 
 
 def queues_end(directory: Path) -> int:
@@ -154,8 +144,8 @@ class LogReader:
         if place is None:
             return None
         with _opened(place) as window:
-            address = _record(window, physical_offset - place.base_offset) if window is not None else 0
-            return int(store_timestamp(address)) if address else None
+            position = physical_offset - place.base_offset
+            return window.store_timestamp(position) if window is not None and window.show_record(position) else None
 
     def entries_from(self, physical_offset: int, *, tags: bool) -> Iterator[tuple[int, int]]:
         """Entries of the records from an offset on, up to `FOLLOWING_BYTES` behind it."""
@@ -182,8 +172,7 @@ class LogReader:
 
 
 def _entries_at(window: SegmentWindow, position: int, *, tags: bool) -> Entries:
-    address = _record(window, position)
-    if not address:
+    if not window.show_record(position):
         return []
     scan = DispatchScan(tags=tags, checksums=False, delays=(), lmq=False, batch_topics=(), units=False, records=1)
     at = position - window.start

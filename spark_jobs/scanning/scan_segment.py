@@ -18,9 +18,8 @@ from spark_jobs.scanning.damage import ZEROS
 from spark_jobs.scanning.segment_window import LONGEST_RECORD, SegmentWindow
 from storage.batch_consume_queue import UNIT as BATCH_UNIT
 from storage.consume_queue import UNIT
-from storage.kernels import record as codes
-from storage.kernels.record import check_checksums, check_shape, store_timestamp
-from storage.kernels.scan import ANY_TIME
+from storage.kernels import records as codes
+from storage.kernels.records import ANY_TIME
 from storage.segments.dispatch_scan import BATCH, DispatchBlock, DispatchScan, Reason
 from storage.segments.segment_end import BLANK_BYTES, TOLERATED_MS
 from storage.segments.segment_list import may_be_cut
@@ -206,10 +205,7 @@ class SegmentScan:
         """Where the next intact record starts that was stored at a time (ms) or later; −1 for none."""
         window = self._window
         while 0 <= (position := window.find_candidate(position)) < self._limit:
-            size = window.i32(position)
-            address = window.show(position, size) if codes.MINIMUM_SIZE <= size <= LONGEST_RECORD else 0
-            checked = check_shape(address, size, self._task.base_offset + position) if address else 0
-            if checked == size and check_checksums(address, size) > 0 and store_timestamp(address) >= earliest:
+            if window.intact_size(position) and window.store_timestamp(position) >= earliest:
                 return position
             position += 1
         return -1

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from spark_jobs.verifying.check_index_entries import GapTask, gap_finding
 from spark_jobs.verifying.findings import FILE, REPEATED_ENTRY, Findings
 from spark_jobs.verifying.log_table import LogTable
-from storage.kernels.scan import MAXIMUM_PIECES
+from storage.kernels.records import MAXIMUM_PIECES
 
 
 class Gap(NamedTuple):

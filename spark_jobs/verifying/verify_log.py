@@ -20,12 +20,11 @@ from spark_jobs.rebuilding.place_queues import log_extent
 from spark_jobs.scanning.damage import Damage
 from spark_jobs.scanning.log_end import find_log_end
 from spark_jobs.scanning.scan_segment import ENTRIES, ScanTask, scan_segment
-from spark_jobs.scanning.segment_window import LONGEST_RECORD, SegmentWindow
+from spark_jobs.scanning.segment_window import SegmentWindow
 from spark_jobs.scanning.source import Source
 from spark_jobs.verifying.findings import FILE, RECORD, Findings
 from spark_jobs.verifying.log_table import LogTable
-from storage.kernels import record as codes
-from storage.kernels.record import check_checksums, check_shape
+from storage.kernels import records as codes
 
 GROWING_SEGMENTS: Final = 2
 """Segments at the end of the log to which a broker may have written while they were read."""
@@ -67,12 +66,7 @@ def look_again(task: LookAgainTask) -> dict[str, Any]:
     """Whether there is an intact record now."""
     try:
         with SegmentWindow(Path(task.path), task.base_offset) as window:
-            position = task.physical_offset - task.base_offset
-            head = window.show(position, codes.MINIMUM_SIZE)
-            size = window.i32(position) if head else 0
-            address = window.show(position, size) if codes.MINIMUM_SIZE <= size <= LONGEST_RECORD else 0
-            whole = address and check_shape(address, size, task.physical_offset) == size
-            return {"whole": bool(whole and check_checksums(address, size) > 0)}
+            return {"whole": window.intact_size(task.physical_offset - task.base_offset) > 0}
     except StoreError:
         return {"whole": False}
 

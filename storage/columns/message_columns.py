@@ -45,7 +45,7 @@ from storage.columns.texts import (
     gather_keys,
 )
 from storage.kernels import message_rows as kernel
-from storage.kernels import record as codes
+from storage.kernels import records as codes
 from storage.kernels.dispatch import QUEUE_ID_POSITION, QUEUE_OFFSET_POSITION
 
 Column: TypeAlias = Numbers | npt.NDArray[np.int32] | AnyTexts | TextLists | TextMaps

@@ -18,9 +18,8 @@ from storage.filter.sql92 import parse
 from storage.filter.sql92.program import choice_of_expression
 from storage.kernels import expression as outcomes
 from storage.kernels import message_rows as kernel
-from storage.kernels import record as codes
-from storage.kernels.record import check_checksums, check_shape, closes_segment, store_timestamp
-from storage.kernels.scan import ANY_TIME
+from storage.kernels import records as codes
+from storage.kernels.records import ANY_TIME, closes_segment, store_timestamp
 from storage.segments.damaged_ranges import ZEROS, DamagedRange
 from storage.segments.log_window import LONGEST_RECORD, LogWindow
 from storage.segments.segment_end import BLANK_BYTES, TOLERATED_MS
@@ -146,7 +145,7 @@ class RowReader:
         reason, count, code, seen, last = result.tolist()
         self.seen += seen
         if last >= 0 and self._is_last:
-            self._newest = int(store_timestamp(window.address + last))
+            self._newest = store_timestamp(window.region, last)
         rows = Rows(window.address, base, np.ascontiguousarray(self._table[:, :count])) if count else None
         return rows, reason, code
 
@@ -209,35 +208,23 @@ class RowReader:
         end = position + window.i32(position)
         if end == window.size:
             return end
-        return end if self._is_blank(end) or self._intact_size(end) else -1
+        return end if self._is_blank(end) or self._window.intact_size(end) else -1
 
     def _is_blank(self, position: int) -> bool:
         """Whether the segment ends at a position."""
         window = self._window
-        address = window.show(position, BLANK_BYTES)
-        return bool(address and closes_segment(address, self._boundary - window.base_offset - position))
+        left = self._boundary - window.base_offset - position
+        return window.show(position, BLANK_BYTES) and closes_segment(window.region, position - window.start, left)
 
     def _next_intact(self, position: int, earliest: int = ANY_TIME) -> tuple[int, int]:
         """Where the next intact record starts that was not stored before a time (ms), and its own time; −1 for none."""
         while (position := self._window.find_candidate(position)) >= 0:
-            size = self._intact_size(position)
-            if size > 0:
-                stored = int(store_timestamp(self._window.show(position, size)))
+            if self._window.intact_size(position):
+                stored = self._window.store_timestamp(position)
                 if stored >= earliest:
                     return position, stored
             position += 1
         return -1, 0
-
-    def _intact_size(self, position: int) -> int:
-        """Size of the intact record at a position, 0 where there is none."""
-        window = self._window
-        if not window.show(position, codes.MINIMUM_SIZE):
-            return 0
-        size = window.i32(position)
-        address = window.show(position, size) if codes.MINIMUM_SIZE <= size <= LONGEST_RECORD else 0
-        if not address or check_shape(address, size, window.base_offset + position) != size:
-            return 0
-        return size if check_checksums(address, size) > 0 else 0
 
     def _filter(self, rows: Rows, first: int) -> Rows | None:
         """Those of the messages that start at `first` or behind it and that the expression lets pass."""

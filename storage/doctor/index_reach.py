@@ -10,7 +10,7 @@ import numpy as np
 
 from storage.doctor.finding import Finding, Findings, Severity
 from storage.doctor.opened_store import OpenedStore
-from storage.kernels.scan import tag_entry_hash
+from storage.kernels.records import tag_entry_hash
 from storage.ranges import Range
 from storage.tail_index import scan_ranges
 
@@ -123,11 +123,11 @@ def _has_only_a_tag(store: OpenedStore, hashes: np.ndarray, offsets: np.ndarray,
     return set(hashes[offsets == physical_offset].tolist()) == {_tag_hash(store, physical_offset)}
 
 
-def _tag_hash(store: OpenedStore, physical_offset: int) -> int:
+def _tag_hash(store: OpenedStore, physical_offset: int) -> int | None:
     segment = store.commit_log.segment_of(physical_offset)
     if segment is None or store.commit_log.check(physical_offset) <= 0:
-        return -1
-    return int(tag_entry_hash(segment.file.address + physical_offset - segment.base_offset))
+        return None
+    return tag_entry_hash(segment.file.region, physical_offset - segment.base_offset, segment.valid_length)
 
 
 def _has_entry(store: OpenedStore, key_hash: int, physical_offset: int) -> bool:

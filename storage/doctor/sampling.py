@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from protocol.errors import StoreError
 from protocol.message_layout import locate
 from storage.commit_log import CommitLog, Segment
-from storage.kernels.record import check_shape, store_timestamp
-from storage.kernels.scan import ANY_TIME, find_recent
+from storage.kernels.records import ANY_TIME, check_shape, find_recent, store_timestamp
 from storage.queues.queue_record import LIGHT_PREFIX, dispatched_places
 
 PLACES = 96
@@ -63,8 +62,8 @@ def _records(commit_log: CommitLog, start: int, stop: int) -> Iterator[Sample]:
     for segment in commit_log.segments:
         position, limit = max(start - segment.base_offset, 0), min(stop - segment.base_offset, segment.valid_length)
         while position < limit:
-            position = int(
-                find_recent(segment.file.address, position, limit, segment.valid_length, segment.base_offset, ANY_TIME)
+            position = find_recent(
+                segment.file.region, position, limit, segment.valid_length, segment.base_offset, ANY_TIME
             )
             sample = _sample(segment, position) if position < limit else None
             if sample is not None:
@@ -73,8 +72,8 @@ def _records(commit_log: CommitLog, start: int, stop: int) -> Iterator[Sample]:
 
 
 def _sample(segment: Segment, position: int) -> Sample | None:
-    address, physical_offset = segment.file.address + position, segment.base_offset + position
-    size = int(check_shape(address, segment.valid_length - position, physical_offset))
+    region, physical_offset = segment.file.region, segment.base_offset + position
+    size = check_shape(region, position, segment.valid_length, physical_offset)
     if size <= 0:
         return None
     record = segment.file.view[position : position + size]
@@ -91,4 +90,5 @@ def _sample(segment: Segment, position: int) -> Sample | None:
         for name, offset in dispatched_places(record)
         if offset is not None and name.startswith(LIGHT_PREFIX)
     )
-    return Sample(physical_offset, size, int(store_timestamp(address)), topic, queue_id, queue_offset, is_queued, light)
+    timestamp = store_timestamp(region, position)
+    return Sample(physical_offset, size, timestamp, topic, queue_id, queue_offset, is_queued, light)

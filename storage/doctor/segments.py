@@ -8,7 +8,7 @@ from protocol.errors import StoreError
 from storage.commit_log import Segment
 from storage.doctor.finding import Finding, Findings, Severity
 from storage.doctor.opened_store import NO_COMMAND, OpenedStore
-from storage.kernels.record import BAD_SIZE
+from storage.kernels.records import BAD_SIZE
 from storage.mapped_file import list_segment_files
 from storage.segments.damaged_ranges import REASONS
 from storage.segments.segment_end import code_at

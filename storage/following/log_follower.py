@@ -14,15 +14,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
-
 from storage.commit_log import CommitLog
 from storage.following.log_growth import Finds, LogGrowth
 from storage.following.old_bytes import OldBytes
-from storage.kernels import follow as kernel
-from storage.kernels.record import MINIMUM_SIZE
-from storage.kernels.scan import find_record_backwards
+from storage.kernels import records as kernel
+from storage.kernels.records import MINIMUM_SIZE, find_record_backwards
 from storage.segments.log_place import HEAD_BYTES, NOTHING, Place, place_behind, start_behind
 from storage.segments.segment_end import EndSearch, code_at
 
@@ -77,7 +73,6 @@ class LogFollower:
         self._damage: _Seen | None = None
         self._looked_at_damage = 0.0
         self._searched_to = 0
-        self._result = np.zeros(kernel.RESULTS, dtype=np.int64)
 
     def adopt(self, log: CommitLog) -> None:
         """Follow a log from here on; done by the first look at it otherwise."""
@@ -194,9 +189,8 @@ class LogFollower:
         """Walk over whole records of one segment; why that ended, and where."""
         if self._old is not None and judge.patient:
             return self._step_over_new(finds, self._old, place, limit, judge)
-        seen = np.zeros(kernel.SEEN, dtype=np.int64)
-        reached = self._walk_intact(place, limit, seen)
-        reason, last = int(self._result[kernel.REASON]), int(self._result[kernel.LAST])
+        walk = self._walk_intact(place, limit)
+        reached, reason, last = walk.position, walk.reason, walk.last
         if reached == place.position:
             if reason == kernel.AT_LIMIT:  # the file ends here: it was cut, or is shorter than a head
                 return kernel.AT_NOTHING, reached
@@ -204,16 +198,15 @@ class LogFollower:
             return self._step_over_damage(finds, place, judge) if is_damage else (reason, reached)
         is_followed = place.file.peek(reached, HEAD_BYTES) != NOTHING
         if not is_followed and not self._is_whole(place, last, reached, judge):
-            reason, reached, last = kernel.AT_NOTHING, last, int(self._result[kernel.BEFORE_LAST])
-        records = seen[kernel.TABLE_SIZE :][: self._result[kernel.QUEUES]] - 1
-        finds.accept(place, reached, last, [int(position) for position in records if position < reached])
+            reason, reached, last = kernel.AT_NOTHING, last, walk.before_last
+        finds.accept(place, reached, last, [position for position in walk.queues if position < reached])
         return reason, reached
 
-    def _walk_intact(self, place: Place, limit: int, seen: npt.NDArray[np.int64]) -> int:
-        """Where the intact records of a segment end that start before a limit; the kernel's result says more."""
-        file, position, base = place.file, place.position, place.base_offset
-        bound, boundary = position + limit, self._boundary_of(place)
-        return int(kernel.walk_appended(file.address, position, bound, file.size, base, boundary, seen, self._result))
+    def _walk_intact(self, place: Place, limit: int) -> kernel.Appended:
+        """Walk over the intact records of a segment that start before a limit."""
+        file, position = place.file, place.position
+        boundary = self._boundary_of(place)
+        return kernel.walk_appended(file.region, position, position + limit, file.size, place.base_offset, boundary)
 
     def _boundary_of(self, place: Place) -> int:
         """Physical offset at which the segment behind a place's own starts, or will start."""
@@ -237,16 +230,16 @@ class LogFollower:
         if seen is None or seen.physical_offset != physical_offset or seen.content != record:
             self._unsettled = _Seen(physical_offset, bytes(record), now)
             return False
-        is_sane = kernel.has_sane_texts(place.file.address + position)
+        is_sane = kernel.has_sane_texts(place.file.region, position, end)
         return now - seen.since >= (SETTLING_SECONDS if is_sane else DAMAGED_SECONDS)
 
     def _step_over_new(self, finds: Finds, old: OldBytes, place: Place, limit: int, judge: "_Judge") -> tuple[int, int]:
         """The same behind a log that was cut: whole are the new records up to one that has been there for a moment."""
         run: list[tuple[int, int]] = []
-        at, reason, seen = place, kernel.AT_LIMIT, np.zeros(kernel.SEEN, dtype=np.int64)
+        at, reason = place, int(kernel.AT_LIMIT)
         while len(run) < LONGEST_RUN and at.position - place.position < limit:
-            reached = self._walk_intact(at, 1, seen)
-            reason = int(self._result[kernel.REASON])
+            walk = self._walk_intact(at, 1)
+            reached, reason = walk.position, walk.reason
             if reached == at.position or old.lay_at(at, reached):
                 break
             run.append((at.position, reached))
@@ -348,6 +341,6 @@ def _last_record(log: CommitLog) -> int:
         return -1
     last = log.segments[-1]
     lowest = max(0, last.valid_length - LOOK_BACK_BYTES)
-    position = max(last.valid_length - lowest - MINIMUM_SIZE + 1, 0)
-    found = int(find_record_backwards(last.file.address + lowest, position, last.base_offset + lowest))
-    return -1 if found < 0 else last.base_offset + lowest + found
+    position = max(last.valid_length - MINIMUM_SIZE + 1, lowest)
+    found = find_record_backwards(last.file.region, lowest, position, last.base_offset)
+    return -1 if found < 0 else last.base_offset + found

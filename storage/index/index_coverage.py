@@ -19,9 +19,8 @@ import numpy.typing as npt
 from storage.commit_log import CommitLog, Segment
 from storage.index.index_shape import MAXIMUM_GAPS, Gap, IndexShape, limit_gaps
 from storage.index_file import ENTRY_DTYPE, IndexFile
-from storage.kernels.coverage import AT_DAMAGE, AT_RECORD, find_record_by_entries
 from storage.kernels.lookup import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
-from storage.kernels.scan import MAXIMUM_PIECES, find_record
+from storage.kernels.records import AT_DAMAGE, AT_RECORD, find_record, find_record_by_entries
 from storage.ranges import intersect
 
 COMPARED_BYTES = 128 * 1024 * 1024
@@ -173,15 +172,13 @@ class _Comparison:
         self._count = part.count
         self._maximum = part.maximum
         self._has_tags = has_tags
-        self._hashes = np.empty(MAXIMUM_PIECES, dtype=np.int32)
-        self._offsets = np.empty(MAXIMUM_PIECES, dtype=np.int64)
-        self._result = np.zeros(2, dtype=np.int64)
+        self._number = 0
         self._open: int | None = None
         self._gaps: list[Gap] = []
 
     def run(self, start: int, stop: int, number: int) -> list[Gap]:
         """Gaps among the records that start in [start, stop); ``number`` is the first entry not below ``start``."""
-        self._result[1] = number
+        self._number = number
         for segment in self._log.segments:
             if segment.end > start and segment.base_offset < stop and len(self._gaps) < MAXIMUM_GAPS:
                 self._run_segment(segment, max(start, segment.base_offset), min(stop, segment.end))
@@ -192,19 +189,17 @@ class _Comparison:
         return self._gaps
 
     def _run_segment(self, segment: Segment, start: int, stop: int) -> None:
-        address, base = segment.file.address, segment.base_offset
+        region, base, readable = segment.file.region, segment.base_offset, segment.valid_length
         position, limit = start - base, stop - base
         while position < limit and len(self._gaps) < MAXIMUM_GAPS:
-            position = int(
-                find_record_by_entries(
-                    address, position, limit, segment.valid_length, base, segment.boundary,
-                    self._rows.ctypes.data, self._count, self._has_tags, self._open is not None, self._hashes,
-                    self._offsets, self._result,
-                )
+            found = find_record_by_entries(
+                region, position, limit, readable, base, segment.boundary, self._rows, self._number, self._has_tags,
+                self._open is not None,
             )  # fmt: skip
-            if self._result[0] == AT_DAMAGE:
-                position = int(find_record(address, position + 1, segment.valid_length, base))
-            elif self._result[0] != AT_RECORD:
+            position, self._number = found.position, found.number
+            if found.reason == AT_DAMAGE:
+                position = find_record(region, position + 1, readable, base)
+            elif found.reason != AT_RECORD:
                 return
             elif self._open is None:
                 self._open = base + position

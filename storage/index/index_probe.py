@@ -13,8 +13,7 @@ import numpy as np
 
 from storage.commit_log import CommitLog
 from storage.index_file import IndexEntry, IndexFile
-from storage.kernels import record as codes
-from storage.kernels.scan import MAXIMUM_PIECES, emit_record, tag_entry_hash
+from storage.kernels.records import check_shape, entry_hashes, tag_entry_hash
 
 SAMPLE = 24
 """Entries looked at in each of three places: the first, the last, and spread between."""
@@ -33,24 +32,23 @@ class ProbeResult:
 
 def probe_index_file(index_file: IndexFile, commit_log: CommitLog) -> ProbeResult:
     """Compare a sample of a file's entries with the log's records; waits for the disk."""
-    hashes, offsets = np.zeros(MAXIMUM_PIECES, dtype=np.int32), np.zeros(MAXIMUM_PIECES, dtype=np.int64)
     seen = missing = foreign = tagged = kept = 0
     shape = index_file.shape
     # What their tags have may be in the files beside; before the first record only if its keys are in any order.
     ends = (shape.maximum, shape.minimum if shape.compacted else shape.maximum)
     for number in _sample(index_file.shape.entries):
         entry = index_file.entry(number)
-        record = _record_address(commit_log, entry.physical_offset)
-        if record is None:
+        segment = commit_log.segment_of(entry.physical_offset)
+        if segment is None:
             continue
         seen += 1
-        if record == 0:
+        position, stop = entry.physical_offset - segment.base_offset, segment.valid_length
+        if check_shape(segment.file.region, position, stop, entry.physical_offset) < 0:
             missing += 1
             continue
-        count = int(emit_record(record, entry.physical_offset, 0, hashes, offsets))
-        foreign += entry.key_hash not in hashes[:count]
-        tag_hash = int(tag_entry_hash(record))
-        if tag_hash >= 0 and entry.physical_offset not in ends:
+        foreign += entry.key_hash not in entry_hashes(segment.file.region, position, stop)
+        tag_hash = tag_entry_hash(segment.file.region, position, stop)
+        if tag_hash is not None and entry.physical_offset not in ends:
             tagged += 1
             kept += _has_entry(index_file, number, tag_hash, entry.physical_offset)
     return ProbeResult(fits=not foreign and missing * 4 <= seen, has_tags=tagged > 0 and kept == tagged)
@@ -61,16 +59,6 @@ def _sample(entries: int) -> Iterator[int]:
     if entries > 2 * SAMPLE:
         numbers.update(int(number) for number in np.linspace(SAMPLE, entries - SAMPLE, SAMPLE))
     yield from sorted(numbers)
-
-
-def _record_address(commit_log: CommitLog, physical_offset: int) -> int | None:
-    """Address of the record at an offset, 0 if none of sound shape starts there, None outside the log."""
-    segment = commit_log.segment_of(physical_offset)
-    if segment is None:
-        return None
-    position = physical_offset - segment.base_offset
-    found = codes.check_shape(segment.file.address + position, segment.valid_length - position, physical_offset)
-    return segment.file.address + position if found > 0 else 0
 
 
 def _has_entry(index_file: IndexFile, number: int, key_hash: int, physical_offset: int) -> bool:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from storage.commit_log import CommitLog
 from storage.kernels.find_message import ANY_OFFSET
-from storage.kernels.record import BAD_BODY_CRC, BAD_PROPERTY_CRC, MINIMUM_SIZE, NO_SEGMENT
+from storage.kernels.records import BAD_BODY_CRC, BAD_PROPERTY_CRC, MINIMUM_SIZE, NO_SEGMENT
 from storage.queues.queue_end import SEARCHED_FOR_BROKEN, SEARCHED_FOR_LEFT_OVER, message_behind
 from storage.queues.queue_record import QueueName, batch_in
 from storage.queues.queue_repair import search

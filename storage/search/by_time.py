@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from storage.commit_log import CommitLog
-from storage.kernels.record import store_timestamp
+from storage.kernels.records import store_timestamp
 from storage.search.chunk import first_intact
 
 SLACK_MS: Final = 3_600_000
@@ -43,5 +43,5 @@ def record_from(commit_log: CommitLog, physical_offset: int) -> tuple[int, int] 
         if segment.end > physical_offset:
             found = first_intact(segment, max(physical_offset, segment.base_offset), segment.end)
             if found is not None:
-                return found, int(store_timestamp(segment.file.address + found - segment.base_offset))
+                return found, store_timestamp(segment.file.region, found - segment.base_offset)
     return None

@@ -16,9 +16,15 @@ import numpy.typing as npt
 from protocol.errors import StoreError
 from protocol.message import Message
 from storage.commit_log import Segment
-from storage.kernels.record import MINIMUM_SIZE, PHYSICAL_OFFSET, check_checksums, check_shape
-from storage.kernels.resync import find_candidate
-from storage.kernels.scan import AT_BLANK, AT_DAMAGE, AT_LIMIT
+from storage.kernels.records import (
+    AT_BLANK,
+    AT_DAMAGE,
+    AT_LIMIT,
+    MINIMUM_SIZE,
+    PHYSICAL_OFFSET,
+    check_intact,
+    find_candidate,
+)
 from storage.kernels.select_records import select_records
 from storage.search.matcher import Matcher, Unreadable
 from storage.search.query_table import QueryTable
@@ -168,9 +174,8 @@ class Searcher:
         size = int.from_bytes(segment.file.view[position : position + 4])
         if size >= MINIMUM_SIZE and self.matcher.rules_out(segment.file.view[position : position + size]):
             return
-        address = segment.file.address + position
-        size = int(check_shape(address, segment.valid_length - position, offset))
-        if size < 0 or check_checksums(address, size) < 0:
+        size = check_intact(segment.file.region, position, segment.valid_length, offset)
+        if size < 0:
             part.refused.append(offset)
             return
         try:
@@ -188,15 +193,14 @@ class Searcher:
 
 def first_intact(segment: Segment, start: int, stop: int) -> int | None:
     """Physical offset of the first intact record that starts in [start, stop), or None."""
-    base, address = segment.base_offset, segment.file.address
+    base, region = segment.base_offset, segment.file.region
     position = start - base
     readable = min(stop - base + PHYSICAL_OFFSET + 7, segment.valid_length)
     while position + MINIMUM_SIZE <= segment.valid_length:
-        position = int(find_candidate(address, position, readable, base))
+        position = find_candidate(region, position, readable, base)
         if position < 0:
             return None
-        size = int(check_shape(address + position, segment.valid_length - position, base + position))
-        if size > 0 and check_checksums(address + position, size) > 0:
+        if check_intact(region, position, segment.valid_length, base + position) > 0:
             return base + position
         position += 1
     return None

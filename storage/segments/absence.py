@@ -1,9 +1,8 @@
 """Why no record starts at a physical offset, in words an operator can act on."""
 
 from storage.commit_log import CommitLog, Segment
-from storage.kernels import record as codes
-from storage.kernels.record import check_shape
-from storage.kernels.scan import find_record_backwards
+from storage.kernels import records as codes
+from storage.kernels.records import check_shape, find_record_backwards
 from storage.residency import Cold, may_wait
 from storage.segments.damaged_ranges import REASONS
 from storage.segments.segment_end import is_blank
@@ -53,19 +52,19 @@ def _around(segment: Segment, physical_offset: int) -> str:
     """What lies around an offset where no record starts."""
     position = physical_offset - segment.base_offset
     lowest = max(0, position - SEARCH_BACK_BYTES)
-    address, base = segment.file.address + lowest, segment.base_offset + lowest
+    region, base = segment.file.region, segment.base_offset
     # No record starts so near the end that its fixed part would reach beyond it, where nothing may be read.
-    at = min(position, segment.valid_length - codes.MINIMUM_SIZE + 1) - lowest
-    while at > 0:
-        at = int(find_record_backwards(address, at, base))
+    at = min(position, segment.valid_length - codes.MINIMUM_SIZE + 1)
+    while at > lowest:
+        at = find_record_backwards(region, lowest, at, base)
         if at < 0:
             break
-        size = int(check_shape(address + at, segment.valid_length - lowest - at, base + at))
+        size = check_shape(region, at, segment.valid_length, base + at)
         if size <= 0:
             continue
         if base + at + size > physical_offset:
             return f"lies inside the record that starts at {base + at} ({size} bytes)"
-        if is_blank(segment.file, lowest + at + size, segment.boundary - segment.base_offset):
+        if is_blank(segment.file, at + size, segment.boundary - segment.base_offset):
             return f"lies in the blank rest of its segment, behind the record at {base + at}"
         return f"is unreadable: no record starts there, the last one before it ends at {base + at + size}"
     if is_blank(segment.file, 0, segment.boundary - segment.base_offset):

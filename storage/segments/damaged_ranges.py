@@ -3,10 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import numpy as np
-
-from storage.kernels import record as codes
-from storage.kernels.scan import AT_DAMAGE, find_record, walk_records
+from storage.kernels import records as codes
+from storage.kernels.records import AT_DAMAGE, find_record, walk_records
 from storage.mapped_file import MappedFile
 
 ZEROS = 1
@@ -55,12 +53,10 @@ def find_damaged_ranges(
     Ends at the BLANK that leads to ``boundary``, where the next segment starts. Records are checked against their
     checksums. Waits for the disk.
     """
-    result = np.zeros(4, dtype=np.int64)
     position = start
     while position < stop:
-        position = int(walk_records(file.address, position, stop, base_offset, boundary, True, result))
-        if result[0] != AT_DAMAGE:
+        walk = walk_records(file.region, position, stop, base_offset, boundary, True)
+        if walk.reason != AT_DAMAGE:
             return
-        code, following = int(result[3]), int(find_record(file.address, position + 1, stop, base_offset))
-        yield DamagedRange(base_offset + position, base_offset + following, code)
-        position = following
+        position = find_record(file.region, walk.position + 1, stop, base_offset)
+        yield DamagedRange(base_offset + walk.position, base_offset + position, walk.code)

@@ -16,7 +16,7 @@ from storage.kernels import dispatch, queue_table
 from storage.kernels import dispatch_memory as at
 from storage.kernels.memory import address_of
 from storage.kernels.properties import PROPERTIES
-from storage.kernels.scan import MAXIMUM_PIECES
+from storage.kernels.records import MAXIMUM_PIECES
 
 PLAIN: Final = queue_table.PLAIN
 BATCH: Final = queue_table.BATCH
@@ -48,7 +48,7 @@ class Reason:
 
 
 class Step(NamedTuple):
-    """Where a run ended, why (:class:`Reason`), and for damage a ``BAD_`` code of :mod:`storage.kernels.record`."""
+    """Where a run ended, why (:class:`Reason`), and for damage a ``BAD_`` code of :mod:`storage.kernels.records`."""
 
     position: int
     reason: int

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from protocol.errors import StoreError
 from storage.commit_log import CommitLog
-from storage.kernels.record import check_checksums, check_shape
+from storage.kernels.records import check_intact, check_shape
 from storage.mapped_file import SEGMENT_NAME_DIGITS, MappedFile, list_segment_files
 
 HEAD_BYTES: Final = 8
@@ -47,13 +47,12 @@ class Place(NamedTuple):
         return self.peek(HEAD_BYTES) == NOTHING
 
     def size_of_shape(self) -> int:
-        """Size of the record there, its checksums unseen; or a negative code of :mod:`storage.kernels.record`."""
-        return int(check_shape(self.file.address + self.position, self.file.size - self.position, self.physical_offset))
+        """Size of the record there, its checksums unseen; or a negative code of :mod:`storage.kernels.records`."""
+        return check_shape(self.file.region, self.position, self.file.size, self.physical_offset)
 
     def is_intact(self) -> bool:
         """Whether an intact record starts there."""
-        size = self.size_of_shape()
-        return size > 0 and int(check_checksums(self.file.address + self.position, size)) > 0
+        return check_intact(self.file.region, self.position, self.file.size, self.physical_offset) > 0
 
 
 def place_behind(log: CommitLog, directories: Sequence[Path]) -> Place | None:

@@ -13,7 +13,8 @@ import numpy as np
 
 from protocol.errors import StoreError, TruncatedFile
 from storage.direct_writer import aligned_memory
-from storage.kernels.resync import find_candidate
+from storage.kernels.records import MINIMUM_SIZE, check_intact, find_candidate, store_timestamp
+from storage.kernels.region import Region
 
 READ_BYTES: Final = 1024 * 1024
 LONGEST_RECORD: Final = 128 * 1024 * 1024
@@ -81,7 +82,7 @@ class LocalFile:
 
 
 class LogWindow:
-    """A segment's bytes [`start`, `start + filled`) by position, in memory at `address`."""
+    """A segment's bytes [`start`, `start + filled`) by position: the first of a `region`, which lies at `address`."""
 
     def __init__(self, source: ByteSource, base_offset: int, read_bytes: int = READ_BYTES) -> None:
         """Look at a segment, which is closed with the window; `read_bytes` are read at once."""
@@ -119,14 +120,32 @@ class LogWindow:
         self.start = position
         self.fill(min(self._read_bytes, len(self._array)))
 
-    def show(self, position: int, size: int) -> int:
-        """Hold `size` bytes from a position on; their address, 0 where the segment has not so many."""
+    def show(self, position: int, size: int) -> bool:
+        """Hold `size` bytes from a position on; False where the segment has not so many."""
         if position < 0 or position + size > self.size:
-            return 0
+            return False
         if position < self.start or position + size > self.start + self.filled:
             self.move(position)
             self.fill(size)
-        return self.address + position - self.start
+        return True
+
+    def show_record(self, position: int) -> bool:
+        """Hold the bytes that a record at a position announces; False where there are not so many, or too many."""
+        if not self.show(position, MINIMUM_SIZE):
+            return False
+        size = self.i32(position)
+        return MINIMUM_SIZE <= size <= LONGEST_RECORD and self.show(position, size)
+
+    def intact_size(self, position: int) -> int:
+        """Size of the intact record at a position, which is held then; 0 where there is none."""
+        if not self.show_record(position):
+            return 0
+        at, size = position - self.start, self.i32(position)
+        return size if check_intact(self.region, at, at + size, self.base_offset + position) == size else 0
+
+    def store_timestamp(self, position: int) -> int:
+        """When the record at a position that is held was stored, in ms."""
+        return store_timestamp(self.region, position - self.start)
 
     def fill(self, wanted: int) -> None:
         """Hold `wanted` bytes from the window's start on, as far as the segment goes."""
@@ -159,7 +178,7 @@ class LogWindow:
                 position = self._source.first_data(position)
                 self.move(position)
             base = self.base_offset + self.start
-            found = int(find_candidate(self.address, position - self.start, self.filled, base))
+            found = find_candidate(self.region, position - self.start, self.filled, base)
             if found >= 0:
                 return self.start + found
             if self.is_at_end:
@@ -176,4 +195,5 @@ class LogWindow:
     def _hold(self, memory: mmap.mmap) -> None:
         self._memory = memory
         self._array = np.frombuffer(memory, dtype=np.uint8)
-        self.address: int = self._array.ctypes.data
+        self.region = Region(memory)
+        self.address = self.region.address

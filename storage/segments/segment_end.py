@@ -21,9 +21,18 @@ from typing import Final
 
 import numpy as np
 
-from storage.kernels import record as codes
-from storage.kernels.record import check_checksums, check_shape, check_step, closes_segment, store_timestamp
-from storage.kernels.scan import AT_BLANK, find_recent, find_record_backwards, walk_records
+from storage.kernels import records as codes
+from storage.kernels.records import (
+    AT_BLANK,
+    check_intact,
+    check_shape,
+    check_step,
+    closes_segment,
+    find_recent,
+    find_record_backwards,
+    store_timestamp,
+    walk_records,
+)
 from storage.mapped_file import MappedFile
 from storage.segments.damaged_ranges import DamagedRange
 from storage.segments.segment_list import may_be_cut
@@ -97,19 +106,19 @@ class EndSearch:
     def _walk(self, start: int) -> tuple[list[int], SegmentEnd]:
         """Step over records by their shape: places on the way, and where that ends."""
         file, base, boundary = self.file, self.base_offset, self.base_offset + self.length
-        result = np.zeros(4, dtype=np.int64)
         marks, damage, more, at = [start], list[DamagedRange](), 0, start
         while True:
             stop = min(file.size, at + WALK_STEP)
-            reached = int(walk_records(file.address, at, stop, base, boundary, False, result))
-            if reached == at and stop < file.size and result[0] != AT_BLANK:
-                reached = int(walk_records(file.address, at, file.size, base, boundary, False, result))
+            walk = walk_records(file.region, at, stop, base, boundary, False)
+            if walk.position == at and stop < file.size and walk.reason != AT_BLANK:
+                walk = walk_records(file.region, at, file.size, base, boundary, False)
+            reached = walk.position
             if reached == at:
-                following = None if result[0] == AT_BLANK else self.continuation(at)
+                following = None if walk.reason == AT_BLANK else self.continuation(at)
                 if following is None:
-                    return marks, SegmentEnd(at, bool(result[0] == AT_BLANK), tuple(damage), more)
+                    return marks, SegmentEnd(at, walk.reason == AT_BLANK, tuple(damage), more)
                 if len(damage) < MOST_DAMAGE:
-                    damage.append(DamagedRange(base + at, base + following, int(result[3])))
+                    damage.append(DamagedRange(base + at, base + following, walk.code))
                 else:
                     more += 1
                 reached = following
@@ -119,7 +128,6 @@ class EndSearch:
     def _verify(self, start: int, end: SegmentEnd) -> SegmentEnd:
         """Hold records from a position on against their checksums; the log may end earlier for it."""
         base, boundary = self.base_offset, self.base_offset + self.length
-        result = np.zeros(4, dtype=np.int64)
         more = end.more_damage
         found = [damage for damage in end.damage if damage.start < base + start]
         known = list(end.damage[: len(found) - 1 if found else None : -1])  # those to come, the next one last
@@ -128,7 +136,8 @@ class EndSearch:
             while known and known[-1].start < base + at:
                 known.pop()
             limit = known[-1].start - base if known else end.position
-            at = int(walk_records(self.file.address, at, limit, base, boundary, True, result))
+            walk = walk_records(self.file.region, at, limit, base, boundary, True)
+            at = walk.position
             if at >= limit:
                 if known:
                     found.append(known.pop())
@@ -138,8 +147,8 @@ class EndSearch:
             if following is None or following > end.position:
                 return SegmentEnd(at, False, tuple(found), more)
             if len(found) + len(known) < MOST_DAMAGE:
-                found.append(DamagedRange(base + at, base + following, int(result[3])))
-            elif result[3] in (codes.BAD_BODY_CRC, codes.BAD_PROPERTY_CRC):  # else it was counted by its shape
+                found.append(DamagedRange(base + at, base + following, walk.code))
+            elif walk.code in (codes.BAD_BODY_CRC, codes.BAD_PROPERTY_CRC):  # else it was counted by its shape
                 more += 1
             at = following
         return SegmentEnd(end.position, end.is_full, tuple(found), more)
@@ -160,7 +169,7 @@ class EndSearch:
 
     def _counts(self, position: int, earliest: int) -> bool:
         """Whether an intact record is there that was not left over."""
-        is_new = self._is_intact(position) and store_timestamp(self.file.address + position) >= earliest
+        is_new = self._is_intact(position) and store_timestamp(self.file.region, position) >= earliest
         return is_new and self._is_ours(position)
 
     def _is_ours(self, position: int) -> bool:
@@ -174,7 +183,7 @@ class EndSearch:
         for first, last in self.written_chunks(start, stop):
             # The first bytes of a record are zero mostly, and may lie in front of the stretch that says so.
             at = max(first - codes.MAGIC, start)
-            while (at := int(find_recent(file.address, at, last, file.size, self.base_offset, earliest))) < last:
+            while (at := find_recent(file.region, at, last, file.size, self.base_offset, earliest)) < last:
                 yield at
                 at += 1
 
@@ -198,27 +207,24 @@ class EndSearch:
     def last_timestamp(self, position: int) -> int:
         """Store time of the last intact record in front of a position."""
         lowest = max(0, position - LOOK_BACK_BYTES)
-        address, base = self.file.address + lowest, self.base_offset + lowest
-        at = max(min(position, self.file.size - codes.MINIMUM_SIZE) - lowest, 0)
-        while (at := int(find_record_backwards(address, at, base))) >= 0:
-            if self._is_intact(lowest + at):
-                return int(store_timestamp(address + at))
+        at = max(min(position, self.file.size - codes.MINIMUM_SIZE), lowest)
+        while (at := find_record_backwards(self.file.region, lowest, at, self.base_offset)) >= 0:
+            if self._is_intact(at):
+                return store_timestamp(self.file.region, at)
         return self.last_before()
 
     def _size_at(self, position: int) -> int:
         """Size of the record of sound shape at a position, or a negative code."""
-        room = self.file.size - position
-        return int(check_shape(self.file.address + position, room, self.base_offset + position))
+        return check_shape(self.file.region, position, self.file.size, self.base_offset + position)
 
     def _is_intact(self, position: int) -> bool:
-        size = self._size_at(position)
-        return size > 0 and int(check_checksums(self.file.address + position, size)) > 0
+        return check_intact(self.file.region, position, self.file.size, self.base_offset + position) > 0
 
 
 def is_blank(file: MappedFile, position: int, length: int) -> bool:
     """Whether the BLANK that closes a segment of so many bytes starts at a position."""
     is_there = 0 <= position <= file.size - BLANK_BYTES
-    return is_there and bool(closes_segment(file.address + position, length - position))
+    return is_there and closes_segment(file.region, position, length - position)
 
 
 def last_store_timestamp(base_offset: int, file: MappedFile) -> int:
@@ -227,9 +233,9 @@ def last_store_timestamp(base_offset: int, file: MappedFile) -> int:
 
 
 def code_at(base_offset: int, file: MappedFile, position: int, boundary: int) -> int:
-    """Why no intact record starts at a position, as a code of :mod:`storage.kernels.record`; its size if one does.
+    """Why no intact record starts at a position, as a code of :mod:`storage.kernels.records`; its size if one does.
 
     0 for the BLANK that leads to the physical offset ``boundary``. At least eight bytes must follow the position.
     """
-    size = int(check_step(file.address + position, file.size - position, base_offset + position, boundary))
-    return int(check_checksums(file.address + position, size)) if size > 0 else size
+    size = check_step(file.region, position, file.size, base_offset + position, boundary)
+    return check_intact(file.region, position, file.size, base_offset + position) if size > 0 else size

@@ -15,7 +15,7 @@ from oracles import packed
 from protocol.errors import StoreError
 from storage import commit_log as module
 from storage.commit_log import CommitLog
-from storage.kernels import record as codes
+from storage.kernels import records as codes
 from storage.residency import Cold, allow_waiting, forbid_waiting
 from store_files import write_file
 from store_writer import StoreWriter

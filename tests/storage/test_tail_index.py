@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import oracles
 from storage import tail_index as module
 from storage.commit_log import CommitLog
-from storage.kernels.scan import MAXIMUM_PIECES
+from storage.kernels.records import MAXIMUM_PIECES
 from storage.tail_index import Run, Scanned, TailIndex, empty_tail, extend_tail, merge_candidates, scan_ranges
 from store_writer import StoreWriter
 from strategies import StorePlan, store_plans

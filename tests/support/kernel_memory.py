@@ -1,4 +1,4 @@
-"""Bytes at an address, as kernels want them."""
+"""Bytes in a region and at an address, as kernels want them."""
 
 import ctypes
 import mmap
@@ -10,15 +10,17 @@ import numpy as np
 
 from storage.kernels import catalog as table
 from storage.kernels.memory import PROBE_ADDRESS, PROBE_SHIFT
+from storage.kernels.region import Region
 from store_files import pack_record, property_bytes
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class Bytes:
-    """Keeps a copy of some bytes at `address`, right before a page nobody may touch: reading on kills the run.
+    """Keeps a copy of some bytes in `region`, at `address`, right before a page nobody may touch.
 
-    Files are mapped like that whenever their size is a multiple of a page, and a server must not die of it.
+    Reading on kills the run. Files are mapped like that whenever their size is a multiple of a page, and a server must
+    not die of it.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -31,6 +33,7 @@ class Bytes:
         self.address = start + self._start
         if _libc.mprotect(ctypes.c_void_p(start + room), ctypes.c_size_t(mmap.PAGESIZE), 0) != 0:
             raise OSError(ctypes.get_errno(), "a page could not be protected")
+        self.region = Region(memoryview(self._pages)[self._start : room])
 
     def __bytes__(self) -> bytes:
         return self._pages[self._start : self._start + self.length]

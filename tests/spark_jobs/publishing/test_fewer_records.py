@@ -10,7 +10,7 @@ from spark_jobs.publishing.fewer_records import LeftOut, refuse_fewer
 from spark_jobs.publishing.publish_checks import Staged
 from spark_jobs.scanning.damage import Damage, unreadable
 from spark_jobs.scanning.source import find_source
-from storage.kernels.record import BAD_BLANK
+from storage.kernels.records import BAD_BLANK
 from store_writer import StoreWriter
 
 SEGMENT = 4096

@@ -4,7 +4,7 @@ from typing import Any
 
 from spark_jobs.scanning.damage import ZEROS
 from spark_jobs.scanning.log_end import find_log_end
-from storage.kernels import record as codes
+from storage.kernels import records as codes
 
 SIZE = 1000
 

@@ -16,7 +16,7 @@ from spark_jobs.engine.work_directory import WorkDirectory
 from spark_jobs.scanning.damage import ZEROS
 from spark_jobs.scanning.scan_segment import ScanTask, bundle_of, scan_segment
 from spark_jobs.scanning.segment_window import READ_BYTES
-from storage.kernels import record as codes
+from storage.kernels import records as codes
 from store_writer import StoreWriter
 
 SEGMENT = 4096

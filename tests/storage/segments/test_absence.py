@@ -31,7 +31,7 @@ def log_in_memory(data: bytes, base_offset: int = 0) -> CommitLog:
     held = Bytes(data)
     file = SimpleNamespace(
         path=Path("segment"), size=held.length, address=held.address, view=memoryview(bytes(held)), heat_address=0,
-        descriptor=-1, keep=held,
+        descriptor=-1, region=held.region, keep=held,
     )  # fmt: skip
     return CommitLog([Segment(base_offset, cast(MappedFile, file), held.length)], [])
 

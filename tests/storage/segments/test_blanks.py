@@ -13,8 +13,8 @@ from blanks import LENGTH, MAGIC, Blanked, blanked_segments
 from column_rows import read_rows
 from kernel_memory import record_at
 from storage.commit_log import CommitLog, Segment
-from storage.kernels.coverage import AT_DAMAGE, AT_RECORD, find_record_by_entries
-from storage.kernels.scan import MAXIMUM_PIECES, find_record
+from storage.index_file import ENTRY_DTYPE
+from storage.kernels.records import AT_DAMAGE, AT_RECORD, find_record, find_record_by_entries
 from storage.queues.queue_record import QueueName
 from storage.queues.queue_repair import search
 from storage.search.chunk import Chunk, Searcher
@@ -51,19 +51,14 @@ def by_search(log: CommitLog, segment: Segment, blanked: Blanked) -> list[int]:
 
 def by_coverage(log: CommitLog, segment: Segment, blanked: Blanked) -> list[int]:
     """Records of which an index file without an entry lacks the keys."""
-    hashes, offsets = np.zeros(MAXIMUM_PIECES, np.int32), np.zeros(MAXIMUM_PIECES, np.int64)
-    address, base, found, position = segment.file.address, segment.base_offset, list[int](), 0
-    result = np.array([0, 1], np.int64)
-    while position < segment.valid_length:
-        position = int(
-            find_record_by_entries(
-                address, position, segment.valid_length, segment.valid_length, base, segment.boundary, address, 0, True,
-                False, hashes, offsets, result,
-            )
-        )  # fmt: skip
-        if result[0] == AT_DAMAGE:
-            position = int(find_record(address, position + 1, segment.valid_length, base))
-        elif result[0] == AT_RECORD:
+    region, base, found, position = segment.file.region, segment.base_offset, list[int](), 0
+    none, stop = np.empty(0, ENTRY_DTYPE), segment.valid_length
+    while position < stop:
+        lacking = find_record_by_entries(region, position, stop, stop, base, segment.boundary, none, 1, True, False)
+        position = lacking.position
+        if lacking.reason == AT_DAMAGE:
+            position = find_record(region, position + 1, stop, base)
+        elif lacking.reason == AT_RECORD:
             found.append(base + position)
             position += int.from_bytes(segment.file.view[position : position + 4])
         else:

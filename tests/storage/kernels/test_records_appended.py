@@ -2,33 +2,24 @@
 
 from functools import partial
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracles
 from kernel_memory import Bytes, record_at, segment_at
-from storage.kernels.follow import (
+from storage.kernels.records import (
     AT_BLANK,
     AT_DAMAGE,
     AT_LIMIT,
     AT_NOTHING,
-    BEFORE_LAST,
-    CODE,
-    LAST,
+    BAD_BODY_CRC,
+    BAD_SIZE,
     MAXIMUM_QUEUES,
-    QUEUES,
     QUEUES_FULL,
-    REASON,
-    RECORDS,
-    RESULTS,
-    SEEN,
-    TABLE_SIZE,
     has_sane_texts,
     walk_appended,
 )
-from storage.kernels.record import BAD_BODY_CRC, BAD_SIZE
 
 BASE = 1 << 32
 BLANK = (100).to_bytes(4, "big") + (0xCBD43194).to_bytes(4, "big") + bytes(92)
@@ -38,13 +29,12 @@ class Walked:
     """What a walk over some bytes, which nothing readable follows, found."""
 
     def __init__(self, data: bytes, position: int = 0, limit: int | None = None, boundary: int | None = None) -> None:
-        held, result, seen = Bytes(data), np.full(RESULTS, 77, np.int64), np.zeros(SEEN, np.int64)
+        held = Bytes(data)
         stop = len(data) if limit is None else limit
         boundary = BASE + len(data) if boundary is None else boundary
-        self.end = int(walk_appended(held.address, position, stop, len(data), BASE, boundary, seen, result))
-        self.reason, self.records, self.code = int(result[REASON]), int(result[RECORDS]), int(result[CODE])
-        self.last_two = int(result[BEFORE_LAST]), int(result[LAST])
-        self.noted = [int(number) - 1 for number in seen[TABLE_SIZE : TABLE_SIZE + result[QUEUES]]]
+        walk = walk_appended(held.region, position, stop, len(data), BASE, boundary)
+        self.end, self.reason, self.records, self.code = walk.position, walk.reason, walk.records, walk.code
+        self.last_two, self.noted = (walk.before_last, walk.last), walk.queues
 
 
 segment = partial(segment_at, BASE)
@@ -140,7 +130,7 @@ class TestWalkAppended:
 class TestHasSaneTexts:
     def texts(self, topic: bytes, properties: bytes, **changes: object) -> bool:
         held = Bytes(record_at(BASE, topic_bytes=topic, properties_bytes=properties, **changes))
-        return bool(has_sane_texts(held.address))
+        return has_sane_texts(held.region, 0, held.length)
 
     @pytest.mark.parametrize("length", [0, 1, 255, 256, 257])
     def test_a_length_that_has_a_zero_byte_is_no_text(self, length: int) -> None:

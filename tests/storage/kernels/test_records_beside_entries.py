@@ -1,14 +1,12 @@
 """The comparison of log and entries against the oracle that looks for each record's entries in a set."""
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracles
 from kernel_memory import Bytes, segment_at
-from storage.kernels.coverage import AT_BLANK, AT_DAMAGE, AT_LIMIT, AT_RECORD, find_record_by_entries
-from storage.kernels.scan import MAXIMUM_PIECES
+from storage.kernels.records import AT_BLANK, AT_DAMAGE, AT_LIMIT, AT_RECORD, find_record_by_entries
 
 BASE = 1 << 33
 
@@ -26,23 +24,22 @@ class Comparison:
     """A segment that starts at BASE, and entries in the order of their offsets."""
 
     def __init__(self, data: bytes, entries: list[tuple[int, int]], has_tags: bool = True) -> None:
-        self.log, self.has_tags, self.count = Bytes(data), has_tags, len(entries)
+        self.log, self.has_tags, self.number = Bytes(data), has_tags, 1
         packed = [
             oracles.packed(hashed, 4) + oracles.packed(offset, 8) + bytes(8)
             for hashed, offset in sorted(entries, key=lambda entry: entry[1])
         ]
         self.entries = Bytes(bytes(20) + b"".join(packed))
-        self.result = np.array([0, 1], dtype=np.int64)
-        self.hashes, self.offsets = np.zeros(MAXIMUM_PIECES, np.int32), np.zeros(MAXIMUM_PIECES, np.int64)
 
     def find(self, position: int, complete: bool, stop: int | None = None) -> tuple[int, int]:
         """Where the kernel stopped, and why."""
         stop = self.log.length if stop is None else stop
-        position = find_record_by_entries(
-            self.log.address, position, stop, self.log.length, BASE, BASE + self.log.length, self.entries.address,
-            self.count, self.has_tags, complete, self.hashes, self.offsets, self.result,
+        found = find_record_by_entries(
+            self.log.region, position, stop, self.log.length, BASE, BASE + self.log.length, self.entries.region,
+            self.number, self.has_tags, complete,
         )  # fmt: skip
-        return int(position), int(self.result[0])
+        self.number = found.number
+        return found.position, found.reason
 
 
 def log_of(plan: list[dict[str, object]]) -> bytes:

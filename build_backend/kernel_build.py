@@ -1,0 +1,128 @@
+"""The build backend of RocketLens: setuptools', with what compiling `storage/kernels` needs besides.
+
+Every `.pyx` there is an extension module of its own. Where neither gcc nor clang is found (nor $CC names another one),
+the package `ziglang` is asked for as a requirement of the build, and compiles.
+"""
+
+import os
+import sys
+import sysconfig
+from pathlib import Path
+from typing import Any
+
+from setuptools import Extension, build_meta
+from setuptools.build_meta import (
+    build_editable,
+    build_sdist,
+    build_wheel,
+    get_requires_for_build_sdist,
+    prepare_metadata_for_build_editable,
+    prepare_metadata_for_build_wheel,
+)
+from setuptools.command.build_ext import build_ext
+
+import compilers
+from compilers import KERNELS
+
+__all__ = [
+    "build_editable",
+    "build_sdist",
+    "build_wheel",
+    "get_requires_for_build_editable",
+    "get_requires_for_build_sdist",
+    "get_requires_for_build_wheel",
+    "prepare_metadata_for_build_editable",
+    "prepare_metadata_for_build_wheel",
+]
+
+DIRECTIVES = {
+    "language_level": 3,
+    "boundscheck": False,
+    "wraparound": False,
+    "cdivision": True,
+    "initializedcheck": False,
+    "embedsignature": False,
+    "auto_pickle": False,
+    "autotestdict": False,
+}
+C_OPTIONS = ["-O3", "-g0", "-fwrapv", "-fvisibility=hidden", "-Wno-unused-function"]
+ZIG_OPTIONS = ["-mcpu=baseline", "-fno-sanitize=undefined"]
+"""zig compiles for the processor it runs on and traps overflows, unless it is told not to."""
+
+
+def get_requires_for_build_wheel(config_settings: dict[str, Any] | None = None) -> list[str]:
+    """What building a wheel needs besides pyproject.toml's requirements: a compiler, where there is none."""
+    return [*build_meta.get_requires_for_build_wheel(config_settings), *compiler_requirements()]
+
+
+def get_requires_for_build_editable(config_settings: dict[str, Any] | None = None) -> list[str]:
+    """As for a wheel."""
+    return [*build_meta.get_requires_for_build_editable(config_settings), *compiler_requirements()]
+
+
+def compiler_requirements() -> list[str]:
+    """The package that compiles, where nothing else does."""
+    return [] if compilers.find_compiler() else [compilers.ZIG]
+
+
+def extensions() -> list[Extension]:
+    """The extension modules, one for each `.pyx`; all are compiled again when a shared source changes."""
+    shared = sorted(str(path) for pattern in ("*.pxd", "*.h") for path in KERNELS.glob(pattern))
+    depends = [*shared, *(f"build_backend/{name}.py" for name in ("compilers", "kernel_build"))]
+    return [
+        Extension(
+            ".".join(path.with_suffix("").parts),
+            [str(path)],
+            include_dirs=[str(KERNELS)],
+            depends=depends,
+            extra_compile_args=C_OPTIONS,
+        )
+        for path in sorted(KERNELS.glob("*.pyx"))
+    ]
+
+
+class BuildKernels(build_ext):
+    """Turns the sources into C and the C into modules, with the compiler that there is."""
+
+    def run(self) -> None:
+        """Compile; in place, nothing is done again where all is newer than its sources."""
+        if (self.inplace or self.editable_mode) and _is_current(self.extensions):
+            self.extensions = []
+        super().run()
+
+    def build_extensions(self) -> None:
+        """Compile all modules, as many at once as there are processors."""
+        missing = compilers.missing_header()
+        if missing:
+            raise SystemExit(missing)
+        command = compilers.find_compiler()
+        if command is None:
+            zig = [sys.executable, "-m", compilers.ZIG, "cc", *ZIG_OPTIONS]
+            self.compiler.set_executables(compiler=zig, compiler_so=[*zig, "-fPIC"], linker_so=[*zig, "-shared"])
+        elif command not in (os.environ.get("CC"), sysconfig.get_config_var("CC")):
+            self.compiler.set_executables(compiler_so=[command, "-fPIC"], linker_so=[command, "-shared"])
+        names = ", ".join(extension.name.rpartition(".")[2] for extension in self.extensions)
+        print(f"compiling the kernels ({names}) with {command or compilers.ZIG}", file=sys.stderr, flush=True)
+        self._write_c()
+        self.parallel = os.cpu_count()
+        super().build_extensions()
+
+    def _write_c(self) -> None:
+        """Cython is no compiler for several threads, so it goes first."""
+        from Cython.Build import cythonize
+        from Cython.Compiler.Errors import CompileError
+
+        directory = str(Path(self.build_temp) / "cython")
+        try:
+            written = cythonize(self.extensions, build_dir=directory, compiler_directives=DIRECTIVES, quiet=True)
+        except CompileError as error:  # Cython has shown what and where
+            raise SystemExit(f"{error} could not be turned into C") from None
+        for extension, source in zip(self.extensions, written, strict=True):
+            extension.sources = source.sources
+
+
+def _is_current(extensions: list[Extension]) -> bool:
+    """Whether the modules beside the sources are newer than all that they are made of."""
+    made = [path.stat().st_mtime if path.exists() else 0.0 for path in compilers.modules()]
+    sources = {source for extension in extensions for source in (*extension.sources, *extension.depends)}
+    return min(made) >= max(Path(source).stat().st_mtime for source in sources)

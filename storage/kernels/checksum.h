@@ -1,0 +1,195 @@
+/* CRC-32 (IEEE, the one of zlib).
+ *
+ * Three ways, one of which is chosen when the module is loaded, by what the processor says of itself (never by
+ * __builtin_cpu_supports, which answers 0 in what zig compiles):
+ *
+ * folding       x86-64 with PCLMULQDQ and SSE4.1. Bytes are a polynomial over two elements, and so is a CRC: its
+ *               remainder by POLYNOMIAL. What stands n bits before the end counts as times x^n, so 128 bits may be
+ *               moved n bits towards the end by multiplying their halves by what remains of x^(n+32) and x^(n-32): the
+ *               product has 128 bits again. Four such lanes go 512 bits at a time, then one goes on with what is left,
+ *               and in the end over fewer bytes than it has. The method is V. Gopal's (Fast CRC Computation for Generic
+ *               Polynomials Using PCLMULQDQ, Intel, 2009).
+ * instructions  arm64 with the CRC32 extension.
+ * tables        slicing by 16, anywhere.
+ */
+#ifndef ROCKETLENS_CHECKSUM_H
+#define ROCKETLENS_CHECKSUM_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <immintrin.h>
+#elif defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
+#endif
+
+#define CRC32_INITIAL 0xFFFFFFFFu
+#define CRC32_REFLECTED 0xEDB88320u
+#define CRC32_SLICES 16
+
+typedef uint32_t (*crc32_function)(const uint8_t *data, size_t length);
+
+/* Row k advances a byte that has k more bytes behind it. */
+static uint32_t crc32_tables[CRC32_SLICES][256];
+
+/* A CRC, not yet inverted, after 16 bytes more, given as two native words. */
+static inline uint32_t crc32_advance(uint32_t crc, uint64_t low, uint64_t high)
+{
+    uint32_t result = 0;
+    low ^= crc;
+    for (int n = 0; n < 8; n++)
+        result ^= crc32_tables[15 - n][(low >> (8 * n)) & 0xFF] ^ crc32_tables[7 - n][(high >> (8 * n)) & 0xFF];
+    return result;
+}
+
+static inline uint32_t crc32_rest(uint32_t crc, const uint8_t *data, size_t length)
+{
+    while (length--)
+        crc = (crc >> 8) ^ crc32_tables[0][(crc ^ *data++) & 0xFF];
+    return crc;
+}
+
+static uint32_t crc32_by_tables(const uint8_t *data, size_t length)
+{
+    uint32_t crc = CRC32_INITIAL;
+    uint64_t words[2];
+    for (; length >= sizeof words; data += sizeof words, length -= sizeof words) {
+        memcpy(words, data, sizeof words);
+        crc = crc32_advance(crc, words[0], words[1]);
+    }
+    return ~crc32_rest(crc, data, length);
+}
+
+#if defined(__x86_64__)
+
+#define CRC32_LANE 16
+#define CRC32_LANES 4
+#define CRC32_WIDE (CRC32_LANE * CRC32_LANES)
+#define CRC32_TARGET __attribute__((target("pclmul,sse4.1,ssse3")))
+
+/* x^n for n = 8 d + 32 and n = 8 d - 32 of a distance of d bytes, reduced, reflected, and shifted by one bit. */
+#define CRC32_FACTORS_16 _mm_set_epi64x(0x0CCAA009E, 0x1751997D0)
+#define CRC32_FACTORS_32 _mm_set_epi64x(0x15A546366, 0x0F1DA05AA)
+#define CRC32_FACTORS_48 _mm_set_epi64x(0x174359406, 0x03DB1ECDC)
+#define CRC32_FACTORS_64 _mm_set_epi64x(0x1C6E41596, 0x154442BD4)
+
+CRC32_TARGET static inline __m128i crc32_load(const uint8_t *at)
+{
+    return _mm_loadu_si128((const __m128i *)at);
+}
+
+/* Move a lane over so many bytes, as the factors say, onto the 16 bytes there. */
+CRC32_TARGET static inline __m128i crc32_fold(__m128i lane, __m128i factors, __m128i onto)
+{
+    __m128i low = _mm_clmulepi64_si128(lane, factors, 0x00), high = _mm_clmulepi64_si128(lane, factors, 0x11);
+    return _mm_xor_si128(_mm_xor_si128(low, high), onto);
+}
+
+/* As a shuffle, 16 bytes from position n on move the first n bytes of a lane to its end, those from 16 + n on move the
+ * others to its front; zeros come where nothing does. */
+static const uint8_t crc32_shuffle[48] = {
+    0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80,
+    0,    1,    2,    3,    4,    5,    6,    7,    8,    9,    10,   11,   12,   13,   14,   15,
+    0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80,
+};
+
+/* Move a lane over 1 to 15 bytes more, which are the last of the 16 bytes `last`: its first bytes are folded, the others
+ * stand before the new ones. */
+CRC32_TARGET static inline __m128i crc32_fold_rest(__m128i lane, size_t count, __m128i last)
+{
+    __m128i to_end = crc32_load(crc32_shuffle + count), to_front = crc32_load(crc32_shuffle + CRC32_LANE + count);
+    __m128i fresh = _mm_and_si128(_mm_shuffle_epi8(_mm_set1_epi8(-1), to_end), last);
+    __m128i onto = _mm_or_si128(_mm_shuffle_epi8(lane, to_front), fresh);
+    return crc32_fold(_mm_shuffle_epi8(lane, to_end), CRC32_FACTORS_16, onto);
+}
+
+CRC32_TARGET static uint32_t crc32_by_folding(const uint8_t *data, size_t length)
+{
+    if (length < CRC32_LANE)
+        return ~crc32_rest(CRC32_INITIAL, data, length);
+    __m128i lane = _mm_xor_si128(crc32_load(data), _mm_cvtsi32_si128((int)CRC32_INITIAL));
+    if (length >= CRC32_WIDE) {
+        __m128i second = crc32_load(data + 16), third = crc32_load(data + 32), fourth = crc32_load(data + 48);
+        for (data += CRC32_WIDE, length -= CRC32_WIDE; length >= CRC32_WIDE; data += CRC32_WIDE, length -= CRC32_WIDE) {
+            lane = crc32_fold(lane, CRC32_FACTORS_64, crc32_load(data));
+            second = crc32_fold(second, CRC32_FACTORS_64, crc32_load(data + 16));
+            third = crc32_fold(third, CRC32_FACTORS_64, crc32_load(data + 32));
+            fourth = crc32_fold(fourth, CRC32_FACTORS_64, crc32_load(data + 48));
+        }
+        fourth = crc32_fold(lane, CRC32_FACTORS_48, fourth);
+        fourth = crc32_fold(second, CRC32_FACTORS_32, fourth);
+        lane = crc32_fold(third, CRC32_FACTORS_16, fourth);
+    } else {
+        data += CRC32_LANE;
+        length -= CRC32_LANE;
+    }
+    for (; length >= CRC32_LANE; data += CRC32_LANE, length -= CRC32_LANE)
+        lane = crc32_fold(lane, CRC32_FACTORS_16, crc32_load(data));
+    if (length)
+        lane = crc32_fold_rest(lane, length, crc32_load(data + length - CRC32_LANE));
+    return ~crc32_advance(0, (uint64_t)_mm_cvtsi128_si64(lane), (uint64_t)_mm_extract_epi64(lane, 1));
+}
+
+static int crc32_can_fold(void)
+{
+    unsigned eax, ebx, ecx, edx;
+    const unsigned wanted = 1u << 1 | 1u << 9 | 1u << 19; /* PCLMULQDQ, SSSE3, SSE4.1: need nothing of the system */
+    return __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & wanted) == wanted;
+}
+
+#elif defined(__aarch64__) && defined(__linux__)
+
+#define CRC32_HWCAP (1ul << 7)
+
+static uint32_t crc32_by_instructions(const uint8_t *data, size_t length)
+{
+    uint32_t crc = CRC32_INITIAL;
+    uint64_t word;
+    for (; length >= sizeof word; data += sizeof word, length -= sizeof word) {
+        memcpy(&word, data, sizeof word);
+        __asm__(".arch_extension crc\n\tcrc32x %w0, %w0, %x1" : "+r"(crc) : "r"(word));
+    }
+    while (length--)
+        __asm__(".arch_extension crc\n\tcrc32b %w0, %w0, %w1" : "+r"(crc) : "r"((uint32_t)*data++));
+    return ~crc;
+}
+
+#endif
+
+static crc32_function crc32_chosen = crc32_by_tables;
+static const char *crc32_chosen_path = "tables";
+
+static inline uint32_t crc32_of(const uint8_t *data, size_t length) { return crc32_chosen(data, length); }
+static inline const char *crc32_path(void) { return crc32_chosen_path; }
+
+/* Runs when the module is loaded, before anything in it can be called. */
+__attribute__((constructor)) static void crc32_prepare(void)
+{
+    for (int byte = 0; byte < 256; byte++) {
+        uint32_t value = (uint32_t)byte;
+        for (int bit = 0; bit < 8; bit++)
+            value = (value >> 1) ^ (value & 1 ? CRC32_REFLECTED : 0);
+        crc32_tables[0][byte] = value;
+    }
+    for (int k = 1; k < CRC32_SLICES; k++)
+        for (int byte = 0; byte < 256; byte++) {
+            uint32_t before = crc32_tables[k - 1][byte];
+            crc32_tables[k][byte] = (before >> 8) ^ crc32_tables[0][before & 0xFF];
+        }
+#if defined(__x86_64__)
+    if (crc32_can_fold()) {
+        crc32_chosen = crc32_by_folding;
+        crc32_chosen_path = "folding";
+    }
+#elif defined(__aarch64__) && defined(__linux__)
+    if (getauxval(AT_HWCAP) & CRC32_HWCAP) {
+        crc32_chosen = crc32_by_instructions;
+        crc32_chosen_path = "instructions";
+    }
+#endif
+}
+
+#endif

@@ -1,0 +1,359 @@
+"""A CommitLog record read where it lies: shape, checksums, topic, properties (store-format §2.2, §2.5, §2.6).
+
+The positions below are those of the record with two IPv4 hosts; a 16-byte host moves everything behind it by 12.
+A test holds them against the layout table of :mod:`protocol.message`.
+
+A record may change while it is read (a broker that writes, a file that is copied): what bounds reading is loaded once,
+into a :c:struct:`Record`, checked, and taken from there ever after.
+"""
+
+from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
+from libc.string cimport memcmp
+
+from storage.kernels.checksum cimport crc32_of
+from storage.kernels.java_string cimport fold_hash, hash_utf8
+from storage.kernels.memory cimport __builtin_ctzll, __builtin_prefetch, load_i16, load_i32, load_i64, load_native_u64
+
+
+cpdef enum:
+    # Positions in a record.
+    TOTAL_SIZE = 0
+    MAGIC = 4
+    BODY_CRC = 8
+    QUEUE_ID = 12
+    PHYSICAL_OFFSET = 28
+    SYS_FLAG = 36
+    BORN_HOST = 48
+    # Lengths.
+    IPV4_HOST = 8
+    IPV6_EXTRA = 12
+    AFTER_HOSTS_TO_BODY_LENGTH = 12  # of reconsume times and prepared transaction offset
+    HEAD = 8  # of size and magic number, by which everything begins
+    MINIMUM_SIZE = 91
+    CRC_PROPERTY = 20  # of the property CRC that closes a record: name 8, 0x01, ten digits, 0x02
+    # Magic numbers and flags.
+    MAGIC_V1 = -626843481
+    MAGIC_V2 = -626843477
+    MAGIC_BLANK = -875286124
+    MAGIC_FIRST_BYTE = 0xDA
+    BORN_HOST_V6 = 0x10
+    STORE_HOST_V6 = 0x20
+    TRANSACTION_MASK = 0xC
+    ROLLBACK = 0xC
+    CRC_MASK = 0x7FFFFFFF
+    NAME_SEPARATOR = 1
+    PROPERTY_SEPARATOR = 2
+    SPACE = 32
+    # Why something is no record, or cannot be read as one.
+    BAD_SIZE = -1
+    BAD_MAGIC = -2
+    BAD_OFFSET = -3
+    BAD_LENGTHS = -4
+    BAD_BODY_CRC = -5
+    BAD_PROPERTY_CRC = -6
+    NO_SEGMENT = -7
+    COLD = -8
+    BAD_NUMBER = -9  # a property that must be a number is none that Java can parse: to a broker, no valid record
+    BAD_BLANK = -10  # the magic number of a BLANK with a size that does not lead to the end of the segment
+    # Why a walk from record to record ended.
+    AT_LIMIT = 0
+    AT_BLANK = 1  # that closes the segment
+    AT_DAMAGE = 2
+    OUTPUT_FULL = 3
+    QUEUES_FULL = 4  # too many queues for one walk
+    AT_NOTHING = 5  # nothing was written there yet, or nothing but the beginning of the first eight bytes
+    AT_RECORD = 6  # that was looked for
+    MAXIMUM_QUEUES = 2048
+    # How far back a repeated key of one record is looked for: a double costs bytes, a full search a square.
+    RECENT_PIECES = 64
+    # More keys than one property block of 32,767 bytes can hold.
+    MAXIMUM_PIECES = 32768
+
+
+cdef enum:
+    CACHE_LINE = 64
+    FETCHED_BYTES = 1024
+
+
+cdef struct Text:
+    const uint8_t *start  # NULL where there is none.
+    int64_t length
+
+cdef struct Property:
+    Text name
+    Text value
+
+cdef struct Record:
+    const uint8_t *start
+    int64_t size  # In bytes, or why it is no record.
+    int64_t physical_offset  # What it says of itself.
+    Text body
+    Text topic
+    Text properties
+
+cdef struct Indexed:  # The values of the properties that a record is indexed under.
+    Text unique_key
+    Text keys
+    Text tags
+
+cdef struct Entries:  # Room for index entries, and how many there are.
+    int32_t *hashes
+    int64_t *offsets
+    int64_t count
+
+
+cdef inline int64_t store_timestamp_at(const uint8_t *record) noexcept nogil:
+    """When the broker stored a record, in ms; MINIMUM_SIZE bytes of it must be there."""
+    cdef int64_t position = BORN_HOST + IPV4_HOST
+    if load_i32(record + SYS_FLAG) & BORN_HOST_V6:
+        position += IPV6_EXTRA
+    return load_i64(record + position)
+
+
+cdef inline bint is_rolled_back(const uint8_t *record) noexcept nogil:
+    """Whether a record is a transaction's that was rolled back: such are in no index."""
+    return load_i32(record + SYS_FLAG) & TRANSACTION_MASK == ROLLBACK
+
+
+cdef inline bint has_record_magic(const uint8_t *at) noexcept nogil:
+    cdef int32_t magic = load_i32(at + MAGIC)
+    return magic == MAGIC_V1 or magic == MAGIC_V2
+
+
+cdef inline int64_t check_head(const uint8_t *at, int64_t available) noexcept nogil:
+    """Size that the first eight bytes of a record announce, or a ``BAD_`` code; reads nothing else."""
+    if available < MINIMUM_SIZE:
+        return BAD_SIZE
+    if not has_record_magic(at):
+        return BAD_MAGIC
+    cdef int32_t size = load_i32(at + TOTAL_SIZE)
+    return BAD_SIZE if size < MINIMUM_SIZE or size > available else size
+
+
+cdef inline void fetch_record(const uint8_t *record, int64_t size) noexcept nogil:
+    """Ask for the lines of a record at once: its parts are then read in an order that no processor foresees."""
+    cdef int64_t position = CACHE_LINE
+    while position < size and position < FETCHED_BYTES:
+        __builtin_prefetch(record + position)
+        position += CACHE_LINE
+
+
+cdef inline int64_t read_parts(Record *record) noexcept nogil:
+    """Find body, topic and properties of a record whose start and size are known; the size, or BAD_LENGTHS."""
+    cdef const uint8_t *start = record.start
+    cdef int32_t flags = load_i32(start + SYS_FLAG)
+    cdef int64_t length, position = BORN_HOST + IPV4_HOST + 8 + IPV4_HOST + AFTER_HOSTS_TO_BODY_LENGTH
+    if flags & BORN_HOST_V6:
+        position += IPV6_EXTRA
+    if flags & STORE_HOST_V6:
+        position += IPV6_EXTRA
+    if position + 4 > record.size:
+        return BAD_LENGTHS
+    length = load_i32(start + position)
+    position += 4
+    record.body.start, record.body.length = start + position, length if length > 0 else 0
+    position += record.body.length
+    if position + 2 > record.size:
+        return BAD_LENGTHS
+    if load_i32(start + MAGIC) == MAGIC_V1:
+        length = <int8_t>start[position]
+        position += 1
+    else:
+        length = load_i16(start + position)
+        position += 2
+    record.topic.start, record.topic.length = start + position, length
+    position += length
+    if length < 0 or position + 2 > record.size:
+        return BAD_LENGTHS
+    length = load_i16(start + position)
+    position += 2
+    record.properties.start, record.properties.length = start + position, length if length > 0 else 0
+    return record.size if position + record.properties.length == record.size else BAD_LENGTHS
+
+
+cdef inline int64_t read_shape(
+    Record *record, const uint8_t *start, int64_t available, int64_t physical_offset
+) noexcept nogil:
+    """Read the parts of the record at ``start``: its size if they add up, else one of the ``BAD_`` codes.
+
+    No byte of the body is read. As the broker sees it, a negative length of body or properties counts as 0 and one of
+    the topic is an error. ``available`` bytes may be read; ``physical_offset`` is what the record must say of itself,
+    or −1 for any.
+    """
+    record.start = start
+    record.size = check_head(start, available)
+    if record.size < 0:
+        return record.size
+    record.physical_offset = load_i64(start + PHYSICAL_OFFSET)
+    if physical_offset >= 0 and record.physical_offset != physical_offset:
+        record.size = BAD_OFFSET
+    else:
+        record.size = read_parts(record)
+    return record.size
+
+
+cdef inline bint closes_segment_at(const uint8_t *at, int64_t left) noexcept nogil:
+    """Whether eight bytes are the BLANK that closes their segment, of which ``left`` bytes remain from there on.
+
+    That is the size which a broker writes; a BLANK that says another one is damage, and records may follow it.
+    """
+    return load_i32(at + MAGIC) == MAGIC_BLANK and load_i32(at + TOTAL_SIZE) == left
+
+
+cdef inline int64_t check_blank(const uint8_t *at, int64_t code, int64_t left) noexcept nogil:
+    """What is where :c:func:`read_shape` found no record, but a code: 0 for the BLANK that closes the segment.
+
+    ``left`` bytes lie between the address and the next segment. Else BAD_BLANK for another BLANK, or the code itself.
+    At least eight bytes must be readable. Walks ask this of what is no record alone, so that records cost nothing more.
+    """
+    if load_i32(at + MAGIC) != MAGIC_BLANK:
+        return code
+    return 0 if closes_segment_at(at, left) else BAD_BLANK
+
+
+cdef inline int64_t property_crc(const uint8_t *record, int64_t size) noexcept nogil:
+    """The checksum that the record's last property states, or −1 where it has none."""
+    cdef const uint8_t *at = record + size - CRC_PROPERTY
+    cdef int64_t value = 0
+    cdef int digit = 18
+    if memcmp(at, b"__CRC32#\x01", 9) != 0 or at[19] != PROPERTY_SEPARATOR:
+        return -1
+    while digit > 8:
+        if at[digit] < 48 or at[digit] > 57:
+            return -1
+        value = value * 10 + at[digit] - 48
+        digit -= 1
+    return value
+
+
+cdef inline int64_t check_checksums(const Record *record) noexcept nogil:
+    """The size if body CRC and property CRC, where there is one, hold; else the ``BAD_`` code."""
+    cdef int64_t stated
+    if record.body.length > 0:
+        if <int32_t>(crc32_of(record.body.start, record.body.length) & CRC_MASK) != load_i32(record.start + BODY_CRC):
+            return BAD_BODY_CRC
+    stated = property_crc(record.start, record.size)
+    if stated >= 0 and <int64_t>(crc32_of(record.start, record.size - CRC_PROPERTY) & CRC_MASK) != stated:
+        return BAD_PROPERTY_CRC
+    return record.size
+
+
+cdef inline const uint8_t *find_below_three(const uint8_t *at, const uint8_t *end) noexcept nogil:
+    """First byte 0x00, 0x01 or 0x02 from ``at`` on, or ``end``; eight bytes before ``end`` must be readable."""
+    cdef uint64_t word, marks
+    cdef int64_t left
+    while at + 8 <= end:
+        # Subtracting borrows out of bytes below three; the lowest mark is right, only later ones may lie.
+        word = load_native_u64(at)
+        marks = (word - <uint64_t>0x0303030303030303) & ~word & <uint64_t>0x8080808080808080
+        if marks != 0:
+            return at + (__builtin_ctzll(marks) >> 3)
+        at += 8
+    left = end - at
+    if left > 0:
+        word = load_native_u64(end - 8) >> ((8 - left) << 3)
+        marks = (word - <uint64_t>0x0303030303030303) & ~word & <uint64_t>0x8080808080808080
+        if marks != 0 and (__builtin_ctzll(marks) >> 3) < left:
+            return at + (__builtin_ctzll(marks) >> 3)
+    return end
+
+
+cdef inline const uint8_t *next_property(
+    const uint8_t *at, const uint8_t *end, Property *found
+) noexcept nogil:
+    """Read the property that starts at ``at``, before ``end``; where the next one starts, ``end`` or behind for none.
+
+    By the broker's parsing rules: a piece between two 0x02 whose first 0x01 is missing, leads or closes it is no
+    property, so that an empty value is none; ``found.name.start`` is NULL then. Of several of one name the last counts.
+    Eight bytes before ``end`` must be readable, which a record has around its properties.
+    """
+    cdef const uint8_t *separator = find_below_three(at, end)
+    cdef const uint8_t *stop
+    found.name.start = NULL
+    while separator < end and separator[0] == 0:
+        separator = find_below_three(separator + 1, end)
+    if separator >= end or separator[0] == PROPERTY_SEPARATOR:
+        return separator + 1
+    stop = find_below_three(separator + 1, end)
+    while stop < end and stop[0] != PROPERTY_SEPARATOR:
+        stop = find_below_three(stop + 1, end)
+    if separator > at and stop - separator > 1:
+        found.name.start, found.name.length = at, separator - at
+        found.value.start, found.value.length = separator + 1, stop - separator - 1
+    return stop + 1
+
+
+cdef inline bint is_text(const Text *text, const char *expected, int64_t length) noexcept nogil:
+    """Whether a text is just these bytes; where the length is known to the compiler, a comparison of numbers."""
+    return text.length == length and memcmp(text.start, expected, length) == 0
+
+
+cdef inline void find_indexed(const Record *record, Indexed *found) noexcept nogil:
+    """What the record is indexed under, in one pass over its properties."""
+    cdef const uint8_t *at = record.properties.start
+    cdef const uint8_t *end = at + record.properties.length
+    cdef Property each
+    found.unique_key.start = found.keys.start = found.tags.start = NULL
+    while at < end:
+        at = next_property(at, end, &each)
+        if each.name.start == NULL:
+            continue
+        if is_text(&each.name, b"KEYS", 4):
+            found.keys = each.value
+        elif is_text(&each.name, b"TAGS", 4):
+            found.tags = each.value
+        elif is_text(&each.name, b"UNIQ_KEY", 8):
+            found.unique_key = each.value
+
+
+cdef inline void emit(Entries *entries, int64_t first, int32_t hashed, int64_t physical_offset) noexcept nogil:
+    """Append an entry unless the record, whose entries start at ``first``, has it already among its last few."""
+    cdef int64_t count = entries.count
+    cdef int64_t lowest = first if first > count - RECENT_PIECES else count - RECENT_PIECES
+    cdef int64_t i = count - 1
+    while i >= lowest:
+        if entries.hashes[i] == hashed:
+            return
+        i -= 1
+    entries.hashes[count] = hashed
+    entries.offsets[count] = physical_offset
+    entries.count = count + 1
+
+
+cdef inline uint32_t topic_hash(const Record *record) noexcept nogil:
+    """Hash of a record's topic, on which those of its keys go on."""
+    return hash_utf8(0, record.topic.start, record.topic.length)
+
+
+cdef inline int32_t tag_hash(uint32_t of_topic, const Text *tag) noexcept nogil:
+    """Hash of ``topic#T#tag``, under which the tag of a record is indexed since 5.4."""
+    return fold_hash(hash_utf8(((of_topic * 31 + c'#') * 31 + c'T') * 31 + c'#', tag.start, tag.length))
+
+
+cdef inline void emit_record(const Record *record, int64_t physical_offset, Entries *entries) noexcept nogil:
+    """Append what one record is found under: its unique key, each piece of KEYS, its tag.
+
+    MAXIMUM_PIECES more entries must fit.
+    """
+    cdef Indexed indexed
+    cdef int64_t first = entries.count, piece = 0, position = 0
+    cdef uint32_t of_topic = topic_hash(record)
+    cdef uint32_t prefix = of_topic * 31 + c'#'
+    find_indexed(record, &indexed)
+    if indexed.unique_key.start != NULL:
+        emit(
+            entries, first, fold_hash(hash_utf8(prefix, indexed.unique_key.start, indexed.unique_key.length)),
+            physical_offset,
+        )
+    if indexed.keys.start != NULL:
+        while position <= indexed.keys.length:
+            if position == indexed.keys.length or indexed.keys.start[position] == SPACE:
+                if position > piece:
+                    emit(
+                        entries, first, fold_hash(hash_utf8(prefix, indexed.keys.start + piece, position - piece)),
+                        physical_offset,
+                    )
+                piece = position + 1
+            position += 1
+    if indexed.tags.start != NULL:
+        emit(entries, first, tag_hash(of_topic, &indexed.tags), physical_offset)

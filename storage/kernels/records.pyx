@@ -1,0 +1,499 @@
+"""Segments of the CommitLog: single records checked, walks from record to record, what records are found under.
+
+These loops read headers, topics and properties, never bodies unless a checksum is asked for, so a segment is scanned
+at memory speed.
+"""
+
+cimport cython
+from libc.stdint cimport INT64_MIN, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdlib cimport calloc, free, malloc
+from libc.string cimport memchr, memcmp
+
+from storage.kernels cimport checksum
+from storage.kernels.memory cimport load_i32, load_i64
+from storage.kernels.region cimport Region, Room, region_of, require
+
+CRC32_PATH = checksum.crc32_path().decode()
+ANY_TIME = INT64_MIN
+
+
+def crc32(buffer):
+    cdef Region region = region_of(buffer)
+    cdef uint32_t result
+    with nogil:
+        result = checksum.crc32_of(region.data, region.size)
+    return result
+
+
+def crc32_by_tables(buffer):
+    cdef Region region = region_of(buffer)
+    return checksum.crc32_by_tables(region.data, region.size)
+
+
+cdef int require_record(Region region, int64_t position, int64_t stop, Record *record) except -1:
+    """Read the record that starts at a position; raises ValueError where none of sound shape does."""
+    require(region, position, stop)
+    if read_shape(record, region.data + position, stop - position, -1) < 0:
+        raise ValueError(f"no record starts at position {position} of a region of {region.size} bytes")
+    return 0
+
+
+cdef int make_room(Entries *entries, int64_t count) except -1:
+    """Room for so many entries and MAXIMUM_PIECES more, to be freed from ``entries.offsets`` on."""
+    entries.offsets = <int64_t *>malloc((count + MAXIMUM_PIECES) * (sizeof(int64_t) + sizeof(int32_t)))
+    if entries.offsets == NULL:
+        raise MemoryError
+    entries.hashes = <int32_t *>(entries.offsets + count + MAXIMUM_PIECES)
+    entries.count = 0
+    return 0
+
+
+# --- One record ---
+
+
+def check_shape(Region region not None, int64_t position, int64_t stop, int64_t physical_offset):
+    cdef Record record
+    require(region, position, stop)
+    return read_shape(&record, region.data + position, stop - position, physical_offset)
+
+
+def check_intact(Region region not None, int64_t position, int64_t stop, int64_t physical_offset):
+    cdef Record record
+    cdef int64_t size
+    require(region, position, stop)
+    with nogil:
+        size = read_shape(&record, region.data + position, stop - position, physical_offset)
+        if size > 0:
+            size = check_checksums(&record)
+    return size
+
+
+def check_step(Region region not None, int64_t position, int64_t stop, int64_t physical_offset, int64_t boundary):
+    cdef Record record
+    cdef int64_t size
+    require(region, position, stop)
+    if stop - position < HEAD:
+        raise ValueError(f"{stop - position} bytes are too few to tell what is there")
+    size = read_shape(&record, region.data + position, stop - position, physical_offset)
+    return size if size > 0 else check_blank(region.data + position, size, boundary - physical_offset)
+
+
+def closes_segment(Region region not None, int64_t position, int64_t left):
+    require(region, position, position + HEAD)
+    return closes_segment_at(region.data + position, left)
+
+
+def store_timestamp(Region region not None, int64_t position):
+    require(region, position, position + MINIMUM_SIZE)
+    return store_timestamp_at(region.data + position)
+
+
+def has_sane_texts(Region region not None, int64_t position, int64_t stop):
+    cdef Record record
+    require_record(region, position, stop, &record)
+    return (
+        memchr(record.topic.start, 0, record.topic.length) == NULL
+        and memchr(record.properties.start, 0, record.properties.length) == NULL
+    )
+
+
+def tag_entry_hash(Region region not None, int64_t position, int64_t stop):
+    cdef Record record
+    cdef Indexed indexed
+    require_record(region, position, stop, &record)
+    find_indexed(&record, &indexed)
+    return None if indexed.tags.start == NULL else tag_hash(topic_hash(&record), &indexed.tags)
+
+
+def entry_hashes(Region region not None, int64_t position, int64_t stop):
+    cdef Record record
+    cdef Entries entries
+    require_record(region, position, stop, &record)
+    make_room(&entries, 0)
+    try:
+        emit_record(&record, 0, &entries)
+        return [entries.hashes[i] for i in range(entries.count)]
+    finally:
+        free(entries.offsets)
+
+
+# --- Walks ---
+
+
+@cython.final
+cdef class Walk:
+    cdef readonly int64_t position
+    cdef readonly int64_t records
+    cdef readonly int64_t last
+    cdef readonly int reason
+    cdef readonly int code
+
+
+def walk_records(
+    Region region not None, int64_t position, int64_t stop, int64_t base, int64_t boundary, bint checksums
+):
+    cdef Walk walk = Walk()
+    cdef Record record
+    cdef int64_t size, records = 0, last = -1
+    cdef int reason = AT_LIMIT, code = 0
+    require(region, position, stop)
+    with nogil:
+        while position + HEAD <= stop:
+            size = read_shape(&record, region.data + position, stop - position, base + position)
+            if size > 0 and checksums:
+                size = check_checksums(&record)
+            if size < 0:
+                size = check_blank(region.data + position, size, boundary - base - position)
+                if size == 0:
+                    reason = AT_BLANK
+                else:
+                    reason, code = AT_DAMAGE, <int>size
+                break
+            records += 1
+            last = position
+            position += size
+    walk.position, walk.records, walk.last, walk.reason, walk.code = position, records, last, reason, code
+    return walk
+
+
+@cython.final
+cdef class Scan:
+    cdef readonly int64_t position
+    cdef readonly int64_t entries
+    cdef readonly int64_t records
+    cdef readonly int reason
+
+
+def scan_keys(
+    Region region not None,
+    int64_t position,
+    int64_t stop,
+    int64_t readable,
+    int64_t base,
+    int64_t boundary,
+    hashes,
+    offsets,
+):
+    cdef Room hash_room = Room(hashes, sizeof(int32_t)), offset_room = Room(offsets, sizeof(int64_t))
+    cdef int64_t room = min(hash_room.count, offset_room.count) - MAXIMUM_PIECES
+    cdef Scan scan = Scan()
+    cdef Record record
+    cdef Entries entries
+    cdef int64_t size, records = 0
+    cdef int reason = AT_LIMIT
+    require(region, position, readable)
+    if room < 0:
+        raise ValueError(f"room for {room + MAXIMUM_PIECES} entries, expected {MAXIMUM_PIECES} at least")
+    entries.hashes, entries.offsets, entries.count = <int32_t *>hash_room.items, <int64_t *>offset_room.items, 0
+    with nogil:
+        while position < stop and position + HEAD <= readable:
+            size = read_shape(&record, region.data + position, readable - position, base + position)
+            if size < 0:
+                size = check_blank(region.data + position, size, boundary - base - position)
+                reason = AT_BLANK if size == 0 else AT_DAMAGE
+                break
+            if entries.count > room:
+                reason = OUTPUT_FULL
+                break
+            if not is_rolled_back(record.start):
+                emit_record(&record, base + position, &entries)
+            records += 1
+            position += size
+    scan.position, scan.entries, scan.records, scan.reason = position, entries.count, records, reason
+    return scan
+
+
+# --- Looking for a record where none is known ---
+
+
+cdef inline bint may_be_record(const uint8_t *at, int64_t physical_offset) noexcept nogil:
+    """Whether magic and own offset are those of a record; up to its own offset must be readable."""
+    return has_record_magic(at) and load_i64(at + PHYSICAL_OFFSET) == physical_offset
+
+
+cdef int64_t next_candidate(const uint8_t *data, int64_t position, int64_t stop, int64_t base) noexcept nogil:
+    """As :func:`find_candidate`."""
+    while position + PHYSICAL_OFFSET + 8 <= stop:
+        if data[position + MAGIC] == MAGIC_FIRST_BYTE and may_be_record(data + position, base + position):
+            return position
+        position += 1
+    return -1
+
+
+def find_candidate(Region region not None, int64_t position, int64_t stop, int64_t base):
+    cdef int64_t found
+    require(region, position, stop)
+    with nogil:
+        found = next_candidate(region.data, position, stop, base)
+    return found
+
+
+cdef int64_t next_recent(
+    const uint8_t *data, int64_t position, int64_t stop, int64_t readable, int64_t base, int64_t earliest
+) noexcept nogil:
+    cdef Record record
+    while True:
+        position = next_candidate(data, position, min(stop - 1 + PHYSICAL_OFFSET + 8, readable), base)
+        if position < 0:
+            return stop
+        if read_shape(&record, data + position, readable - position, base + position) > 0:
+            if check_checksums(&record) > 0:
+                if store_timestamp_at(record.start) >= earliest:
+                    return position
+                position += record.topic.start - record.start - 3  # no byte of the body is summed up twice
+        position += 1
+
+
+def find_recent(
+    Region region not None, int64_t position, int64_t stop, int64_t readable, int64_t base, int64_t earliest
+):
+    require(region, position, readable)
+    with nogil:
+        position = next_recent(region.data, position, stop, readable, base, earliest)
+    return position
+
+
+def find_record(Region region not None, int64_t position, int64_t stop, int64_t base):
+    require(region, position, stop)
+    with nogil:
+        position = next_recent(region.data, position, stop, stop, base, INT64_MIN)
+    return position
+
+
+def find_record_backwards(Region region not None, int64_t lowest, int64_t position, int64_t base):
+    cdef int64_t at = min(position - 1, region.size - PHYSICAL_OFFSET - 8)
+    require(region, lowest, position)
+    with nogil:
+        while at >= lowest and not may_be_record(region.data + at, base + at):
+            at -= 1
+    return at if at >= lowest else -1
+
+
+# --- Index entries beside the records that they should be of ---
+
+
+cdef enum:
+    ENTRY_BYTES = 20
+    ENTRY_OFFSET = 4  # behind the hash
+
+
+@cython.final
+cdef class Comparison:
+    cdef readonly int64_t position
+    cdef readonly int64_t number
+    cdef readonly int reason
+
+
+cdef bint has_all_entries(
+    const Record *record, const uint8_t *entries, int64_t first, int64_t stop, bint has_tags, Entries *wanted
+) noexcept nogil:
+    """Whether entries [first, stop) of an array hold every hash that a record is found under."""
+    cdef Indexed indexed
+    cdef int64_t i, number
+    cdef int32_t tag = 0
+    cdef bint spares_tag = False
+    if is_rolled_back(record.start):
+        return True
+    wanted.count = 0
+    emit_record(record, 0, wanted)
+    if not has_tags:
+        find_indexed(record, &indexed)
+        if indexed.tags.start != NULL:
+            spares_tag, tag = True, tag_hash(topic_hash(record), &indexed.tags)
+    for i in range(wanted.count):
+        number = first
+        while number < stop and load_i32(entries + ENTRY_BYTES * number) != wanted.hashes[i]:
+            number += 1
+        if number == stop and not (spares_tag and wanted.hashes[i] == tag):
+            return False
+    return True
+
+
+def find_record_by_entries(
+    Region region not None,
+    int64_t position,
+    int64_t stop,
+    int64_t readable,
+    int64_t base,
+    int64_t boundary,
+    entries,
+    int64_t number,
+    bint has_tags,
+    bint complete,
+):
+    cdef Region entry_region = region_of(entries)
+    cdef const uint8_t *first = entry_region.data
+    cdef int64_t count = entry_region.size // ENTRY_BYTES
+    cdef Comparison comparison = Comparison()
+    cdef Record record
+    cdef Entries wanted
+    cdef int64_t size, after
+    cdef int reason = AT_LIMIT
+    require(region, position, readable)
+    if number < 0:
+        raise ValueError(f"there is no entry {number}")
+    make_room(&wanted, 0)
+    with nogil:
+        while position < stop and position + HEAD <= readable:
+            size = read_shape(&record, region.data + position, readable - position, base + position)
+            if size < 0:
+                size = check_blank(region.data + position, size, boundary - base - position)
+                reason = AT_BLANK if size == 0 else AT_DAMAGE
+                break
+            while number < count and load_i64(first + ENTRY_BYTES * number + ENTRY_OFFSET) < base + position:
+                number += 1
+            after = number
+            while after < count and load_i64(first + ENTRY_BYTES * after + ENTRY_OFFSET) == base + position:
+                after += 1
+            if has_all_entries(&record, first, number, after, has_tags, &wanted) == complete:
+                reason = AT_RECORD
+                break
+            number = after
+            position += size
+        free(wanted.offsets)
+    comparison.position, comparison.number, comparison.reason = position, number, reason
+    return comparison
+
+
+# --- Records that a running broker appends ---
+#
+# A record is being copied while it is looked at, by plain stores and without a mark that it is done. Appends are
+# serialised, so whatever has something behind it is whole; of the last one only its bytes tell (store-format §6.7).
+
+
+cdef enum:
+    TABLE_SIZE = 4096
+
+
+cdef struct SeenQueues:
+    int64_t count
+    int64_t first[MAXIMUM_QUEUES]  # Positions of the first record of each queue, in their order.
+    int64_t table[TABLE_SIZE]  # The same, + 1, by hash of the queue.
+
+
+@cython.final
+cdef class Appended:
+    cdef readonly int64_t position
+    cdef readonly int64_t records
+    cdef readonly int64_t last
+    cdef readonly int64_t before_last
+    cdef readonly int reason
+    cdef readonly int code
+    cdef readonly list queues
+
+
+cdef bint is_same_queue(const Record *left, const uint8_t *start, int64_t available) noexcept nogil:
+    """Whether a record says the topic and the queue id of one that was read before, of which not all may be as it was."""
+    cdef Record right
+    return (
+        read_shape(&right, start, available, -1) > 0
+        and load_i32(left.start + QUEUE_ID) == load_i32(start + QUEUE_ID)
+        and left.topic.length == right.topic.length
+        and memcmp(left.topic.start, right.topic.start, left.topic.length) == 0
+    )
+
+
+cdef void note_queue(
+    SeenQueues *seen, const Record *record, const uint8_t *data, int64_t position, int64_t readable
+) noexcept nogil:
+    """Note the queue of the record at a position unless one of it was noted."""
+    cdef uint32_t start = load_i32(record.start + QUEUE_ID) & 0xFFFF
+    cdef int64_t place = hash_utf8(start, record.topic.start, record.topic.length) % TABLE_SIZE
+    cdef int64_t other
+    while seen.table[place]:
+        other = seen.table[place] - 1
+        if is_same_queue(record, data + other, readable - other):
+            return
+        place = (place + 1) % TABLE_SIZE
+    seen.table[place] = position + 1
+    seen.first[seen.count] = position
+    seen.count += 1
+
+
+cdef bint is_beginning(uint32_t magic, uint32_t whole) noexcept nogil:
+    """Whether the first bytes of a magic number are there, one to all four of them, and zeros for the others."""
+    cdef int missing
+    for missing in range(4):
+        if magic == whole & (<uint32_t>0xFFFFFFFF << 8 * missing):
+            return True
+    return False
+
+
+cdef bint is_begun(const uint8_t *at, int64_t available, int64_t left) noexcept nogil:
+    """Whether size and magic number are just being written: some of them are there, and zeros behind.
+
+    ``available`` bytes may be read, ``left`` are those up to the next segment. A BLANK is one whose size may be any: it
+    becomes right, or something else is written there.
+    """
+    cdef int64_t position
+    cdef int32_t size = load_i32(at), magic = load_i32(at + MAGIC)
+    for position in range(HEAD, min(available, MINIMUM_SIZE)):
+        if at[position] != 0:
+            return False
+    if magic == MAGIC_BLANK:
+        return True
+    if magic == 0 or is_beginning(magic, <uint32_t>MAGIC_BLANK):
+        return 0 <= size <= left
+    return MINIMUM_SIZE <= size <= left and (
+        is_beginning(magic, <uint32_t>MAGIC_V1) or is_beginning(magic, <uint32_t>MAGIC_V2)
+    )
+
+
+cdef int64_t walk_to_end(
+    const uint8_t *data,
+    int64_t position,
+    int64_t limit,
+    int64_t readable,
+    int64_t base,
+    int64_t boundary,
+    SeenQueues *seen,
+    Appended walk,
+) noexcept nogil:
+    cdef Record record
+    cdef int64_t size
+    walk.reason, walk.code, walk.records, walk.last, walk.before_last = AT_LIMIT, 0, 0, -1, -1
+    while position < limit and position + HEAD <= readable:
+        if load_i64(data + position) == 0:
+            walk.reason = AT_NOTHING
+            break
+        size = read_shape(&record, data + position, readable - position, base + position)
+        if size < 0:
+            size = check_blank(data + position, size, boundary - base - position)
+            if size == 0:
+                walk.reason = AT_BLANK
+                break
+        if seen.count == MAXIMUM_QUEUES:
+            walk.reason = QUEUES_FULL
+            break
+        if size > 0:
+            size = check_checksums(&record)
+        if size < 0:
+            walk.code = <int>size
+            if is_begun(data + position, readable - position, boundary - base - position):
+                walk.reason = AT_NOTHING
+            else:
+                walk.reason = AT_DAMAGE
+            break
+        note_queue(seen, &record, data, position, readable)
+        walk.records += 1
+        walk.before_last, walk.last = walk.last, position
+        position += size
+    return position
+
+
+def walk_appended(
+    Region region not None, int64_t position, int64_t limit, int64_t readable, int64_t base, int64_t boundary
+):
+    cdef Appended walk = Appended()
+    cdef SeenQueues *seen
+    require(region, position, readable)
+    seen = <SeenQueues *>calloc(1, sizeof(SeenQueues))
+    if seen == NULL:
+        raise MemoryError
+    try:
+        with nogil:
+            walk.position = walk_to_end(region.data, position, limit, readable, base, boundary, seen, walk)
+        walk.queues = [seen.first[i] for i in range(seen.count)]
+    finally:
+        free(seen)
+    return walk

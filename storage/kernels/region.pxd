@@ -1,0 +1,31 @@
+"""Memory that kernels read and write: see region.pyx. What a kernel is given, it checks at its door by these."""
+
+cimport cython
+from cpython.buffer cimport Py_buffer
+from libc.stdint cimport int64_t, uint8_t
+
+
+@cython.final
+cdef class Region:
+    cdef Py_buffer _export
+    cdef const uint8_t *data
+    cdef readonly Py_ssize_t size
+
+
+@cython.final
+cdef class Room:
+    cdef Py_buffer _export
+    cdef void *items
+    cdef Py_ssize_t count
+
+
+cdef inline Region region_of(object buffer):
+    """The buffer itself where it is a region, else one over it."""
+    return <Region>buffer if isinstance(buffer, Region) else Region(buffer)
+
+
+cdef inline int require(Region region, int64_t position, int64_t stop) except -1:
+    """Raise ValueError unless reading from ``position``, where it lies below ``stop``, up to ``stop`` stays inside."""
+    if position < 0 or stop < 0 or stop > region.size:
+        raise ValueError(f"bytes {position} to {stop} do not lie in a region of {region.size} bytes")
+    return 0

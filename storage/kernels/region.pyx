@@ -1,0 +1,56 @@
+"""Memory that kernels read and write, held by the buffer protocol for as long as anybody may look at it.
+
+A mapped file, a window's memory, a bytes object: whoever owns it hands it over as a buffer, once, and gives positions
+from then on. No address is computed in Python, and what a kernel reads cannot go away under it.
+"""
+
+cimport cython
+from cpython.buffer cimport (
+    PyBUF_FORMAT,
+    PyBUF_ND,
+    PyBUF_SIMPLE,
+    PyBUF_WRITABLE,
+    PyBuffer_Release,
+    PyObject_GetBuffer,
+)
+from libc.stdint cimport uint8_t, uintptr_t
+
+
+@cython.final
+cdef class Region:
+    """Contiguous bytes that kernels read; ``size`` of them."""
+
+    def __cinit__(self, buffer):
+        PyObject_GetBuffer(buffer, &self._export, PyBUF_SIMPLE)
+        self.data = <const uint8_t *>self._export.buf
+        self.size = self._export.len
+
+    def __dealloc__(self):
+        PyBuffer_Release(&self._export)
+
+    def __len__(self):
+        return self.size
+
+    @property
+    def address(self):
+        """Where the first byte lies, 0 for no bytes: for kernels that are compiled at run time."""
+        return <uintptr_t>self.data if self.size else 0
+
+
+@cython.final
+cdef class Room:
+    """An array of whole numbers that a kernel writes."""
+
+    def __cinit__(self, array, Py_ssize_t item_bytes):
+        PyObject_GetBuffer(array, &self._export, PyBUF_WRITABLE | PyBUF_FORMAT | PyBUF_ND)
+        cdef bytes format = self._export.format if self._export.format is not NULL else b"B"
+        if self._export.ndim != 1 or self._export.itemsize != item_bytes or format not in (b"b", b"h", b"i", b"l", b"q"):
+            raise ValueError(
+                f"expected one dimension of {8 * item_bytes}-bit integers, found {self._export.ndim} of "
+                f"{8 * self._export.itemsize} bits, format {format.decode()}"
+            )
+        self.items = self._export.buf
+        self.count = self._export.len // item_bytes
+
+    def __dealloc__(self):
+        PyBuffer_Release(&self._export)

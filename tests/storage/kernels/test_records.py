@@ -1,0 +1,333 @@
+"""One record, walks and scans against the oracle that reads a segment record by record."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import oracles
+from kernel_memory import Bytes, record_at, segment_at
+from protocol import message_layout
+from storage.kernels import records
+from storage.kernels.records import (
+    AT_BLANK,
+    AT_DAMAGE,
+    AT_LIMIT,
+    BAD_BODY_CRC,
+    MAXIMUM_PIECES,
+    OUTPUT_FULL,
+    check_intact,
+    check_shape,
+    check_step,
+    closes_segment,
+    entry_hashes,
+    find_candidate,
+    find_recent,
+    find_record,
+    find_record_backwards,
+    find_record_by_entries,
+    has_sane_texts,
+    scan_keys,
+    store_timestamp,
+    tag_entry_hash,
+    walk_appended,
+    walk_records,
+)
+from storage.kernels.region import Region
+
+BASE = 1 << 32
+
+
+segment = partial(segment_at, BASE)
+
+
+def scan(
+    data: bytes, position: int = 0, stop: int | None = None, room: int = 1000
+) -> tuple[int, int, set[tuple[int, int]]]:
+    held = Bytes(data)
+    hashes, offsets = np.zeros(room + MAXIMUM_PIECES, np.int32), np.zeros(room + MAXIMUM_PIECES, np.int64)
+    limit, boundary = len(data) if stop is None else stop, BASE + len(data)
+    found = scan_keys(held.region, position, limit, len(data), BASE, boundary, hashes, offsets)
+    pairs = zip(hashes[: found.entries].tolist(), offsets[: found.entries].tolist(), strict=True)
+    return found.position, found.reason, set(pairs)
+
+
+changes = st.fixed_dictionaries(
+    {
+        "keys": st.sampled_from([None, "a", "a a b", " ", "ключ 🔑"]),
+        "unique_key": st.sampled_from([None, "U1", "Aa"]),
+        "tags": st.sampled_from([None, "TagA", "标签"]),
+        "sys_flag": st.sampled_from([0, 4, 8, 12, 0x30]),
+        "body": st.binary(max_size=10),
+    }
+)
+
+
+HOSTS = {"v4": ("127.0.0.1", 10911), "v6": ("2001:db8::1", 10911)}
+OFFSET = 4096
+
+
+def packed(**changes: Any) -> bytes:
+    return record_at(
+        changes.pop("physical_offset", OFFSET), **{"keys": "a b", "unique_key": "U", "tags": "t", **changes}
+    )
+
+
+def shape(data: bytes, offset: int = OFFSET) -> int:
+    return check_shape(Bytes(data).region, 0, len(data), offset)
+
+
+def intact(data: bytes, offset: int = OFFSET) -> int:
+    return check_intact(Bytes(data).region, 0, len(data), offset)
+
+
+class TestLayout:
+    def test_positions_are_those_of_the_layout_table(self) -> None:
+        names = ["total_size", "magic", "body_crc", "queue_id", "flag", "queue_offset", "physical_offset", "sys_flag"]
+        assert message_layout.V4_V4_FIXED.size == 88
+        data = packed(sys_flag=0x700, queue_id=5)
+        values = dict(zip(names, message_layout.V4_V4_FIXED.unpack_from(data), strict=False))
+        assert (values["physical_offset"], values["sys_flag"], values["queue_id"]) == (OFFSET, 0x700, 5)
+        for name, position, size in (
+            ("physical_offset", records.PHYSICAL_OFFSET, 8),
+            ("sys_flag", records.SYS_FLAG, 4),
+            ("body_crc", records.BODY_CRC, 4),
+            ("queue_id", records.QUEUE_ID, 4),
+            ("total_size", records.TOTAL_SIZE, 4),
+        ):
+            assert int.from_bytes(data[position : position + size], "big") == values[name]
+
+    @pytest.mark.parametrize("born", ["v4", "v6"])
+    @pytest.mark.parametrize("stored", ["v4", "v6"])
+    @pytest.mark.parametrize("topic", [b"T", b"%RETRY%" + b"g" * 150])
+    def test_every_host_combination_and_version_is_read(self, born: str, stored: str, topic: bytes) -> None:
+        flags = (0x10 if born == "v6" else 0) | (0x20 if stored == "v6" else 0)
+        data = packed(sys_flag=flags, born_host=HOSTS[born], store_host=HOSTS[stored], topic_bytes=topic)
+        assert shape(data) == intact(data) == len(data)
+        assert store_timestamp(Bytes(data).region, 0) == 1_700_000_000_123
+        record = oracles.read_record(data, 0, OFFSET)
+        assert record is not None
+        assert set(entry_hashes(Bytes(data).region, 0, len(data))) == {
+            oracles.index_hash(text) for text in oracles.index_keys(record)
+        }
+
+
+class TestCheck:
+    @given(st.data())
+    def test_damaged_records_are_judged_like_the_oracle(self, data: st.DataObject) -> None:
+        record = bytearray(packed(body=data.draw(st.binary(max_size=20))))
+        for _ in range(data.draw(st.integers(0, 3))):
+            record[data.draw(st.integers(0, len(record) - 1))] = data.draw(st.integers(0, 255))
+        assert (intact(bytes(record)) > 0) == (oracles.read_record(bytes(record), 0, OFFSET) is not None)
+
+    @given(st.binary(min_size=0, max_size=200))
+    def test_random_bytes_are_judged_like_the_oracle(self, tail: bytes) -> None:
+        data = (0).to_bytes(2, "big") + bytes([0, 120]) + (0xDAA320A7).to_bytes(4, "big") + tail
+        assert (shape(data, -1) > 0) == (oracles.read_record(data, 0, check_crc=False) is not None)
+
+    @pytest.mark.parametrize(
+        ("change", "code"),
+        [
+            ({"magic": 0xCBD43194}, records.BAD_MAGIC),
+            ({"physical_offset": 4097}, records.BAD_OFFSET),
+            ({"crc": 1}, records.BAD_BODY_CRC),
+        ],
+    )
+    def test_codes_name_the_reason(self, change: dict[str, object], code: int) -> None:
+        assert intact(packed(**change)) == code
+
+    def test_a_cut_record_has_a_bad_size(self) -> None:
+        assert shape(packed()[:-1]) == records.BAD_SIZE
+        assert shape(b"") == records.BAD_SIZE
+
+    def test_a_property_checksum_is_verified_over_everything_before_it(self) -> None:
+        data = packed(property_crc=True)
+        assert intact(data) == len(data)
+        topic = data.index(b"TopicTest")
+        assert intact(data[:topic] + b"X" + data[topic + 1 :]) == records.BAD_PROPERTY_CRC
+
+    def test_digits_that_are_none_are_no_checksum(self) -> None:
+        data = bytearray(packed(property_crc=True))
+        topic = data.index(b"TopicTest")
+        data[topic], data[-5] = ord("X"), ord("x")
+        assert intact(bytes(data)) == len(data)
+
+    def test_a_blank_is_one_where_it_leads_to_the_next_segment(self) -> None:
+        blank = (100).to_bytes(4, "big") + (0xCBD43194).to_bytes(4, "big") + bytes(92)
+        region = Bytes(blank).region
+        assert closes_segment(region, 0, 100)
+        assert not closes_segment(region, 0, 101)
+        assert check_step(region, 0, 100, BASE, BASE + 100) == 0
+        assert check_step(region, 0, 100, BASE, BASE + 101) == records.BAD_BLANK
+        data = packed()
+        assert check_step(Bytes(data).region, 0, len(data), OFFSET, 0) == len(data)
+
+
+class TestProperties:
+    @given(st.lists(st.sampled_from([b"KEYS", b"TAGS", b"UNIQ_KEY", b"K", b"\x01", b"\x02", b"v", b"a b", b"", b"\0"])))
+    def test_properties_are_found_by_the_brokers_parsing_rules(self, pieces: list[bytes]) -> None:
+        data = packed(properties_bytes=b"".join(pieces))
+        record = oracles.read_record(data, 0, OFFSET)
+        assert record is not None
+        found = entry_hashes(Bytes(data).region, 0, len(data))
+        assert set(found) == {oracles.index_hash(text) for text in oracles.index_keys(record)}
+        tag = oracles.parse_properties(oracles.decode_java(b"".join(pieces))).get("TAGS")
+        expected = None if tag is None else oracles.index_hash(f"TopicTest#T#{tag}")
+        assert tag_entry_hash(Bytes(data).region, 0, len(data)) == expected
+
+
+class TestDoors:
+    """Nothing outside a region is read, whatever is asked for."""
+
+    @pytest.mark.parametrize(("position", "stop"), [(-1, 10), (0, 1000), (0, -1), (2**62, 2**63 - 1), (1000, 1001)])
+    def test_places_outside_a_region_are_refused(self, position: int, stop: int) -> None:
+        region, room = Region(packed()), np.zeros(MAXIMUM_PIECES, np.int64)
+        calls: list[Callable[[], object]] = [
+            lambda: check_shape(region, position, stop, -1),
+            lambda: check_intact(region, position, stop, -1),
+            lambda: check_step(region, position, stop, -1, 0),
+            lambda: has_sane_texts(region, position, stop),
+            lambda: tag_entry_hash(region, position, stop),
+            lambda: entry_hashes(region, position, stop),
+            lambda: walk_records(region, position, stop, 0, 0, True),
+            lambda: scan_keys(region, position, 0, stop, 0, 0, room.astype(np.int32), room),
+            lambda: find_candidate(region, position, stop, 0),
+            lambda: find_recent(region, position, 0, stop, 0, 0),
+            lambda: find_record(region, position, stop, 0),
+            lambda: find_record_backwards(region, position, stop, 0),
+            lambda: find_record_by_entries(region, position, 0, stop, 0, 0, room[:0], 0, True, True),
+            lambda: walk_appended(region, position, 0, stop, 0, 0),
+        ]
+        for call in calls:
+            with pytest.raises(ValueError, match="do not lie in a region of"):
+                call()
+
+    def test_what_is_no_record_has_no_texts_and_no_entries(self) -> None:
+        region = Region(bytes(200))
+        for ask in (has_sane_texts, tag_entry_hash, entry_hashes):
+            with pytest.raises(ValueError, match="no record starts at position 0"):
+                ask(region, 0, 200)
+
+    def test_less_than_the_head_of_a_record_has_no_time_and_closes_nothing(self) -> None:
+        with pytest.raises(ValueError, match="do not lie in"):
+            store_timestamp(Region(bytes(90)), 0)
+        with pytest.raises(ValueError, match="do not lie in"):
+            closes_segment(Region(bytes(7)), 0, 7)
+        with pytest.raises(ValueError, match="too few"):
+            check_step(Region(bytes(7)), 0, 7, 0, 7)
+
+    def test_room_of_other_numbers_or_too_little_of_it_is_refused(self) -> None:
+        region, hashes, offsets = Region(b""), np.zeros(MAXIMUM_PIECES, np.int32), np.zeros(MAXIMUM_PIECES, np.int64)
+        with pytest.raises(ValueError, match="expected one dimension of 32-bit integers, found 1 of 64 bits"):
+            scan_keys(region, 0, 0, 0, 0, 0, offsets, offsets)  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="of 64-bit integers, found 1 of 64 bits, format d"):
+            scan_keys(region, 0, 0, 0, 0, 0, hashes, offsets.astype(np.float64))  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match=f"room for {MAXIMUM_PIECES - 1} entries"):
+            scan_keys(region, 0, 0, 0, 0, 0, hashes[1:], offsets)
+        hashes.flags.writeable = False
+        with pytest.raises((ValueError, BufferError)):
+            scan_keys(region, 0, 0, 0, 0, 0, hashes, offsets)
+
+    def test_an_entry_below_the_first_is_refused(self) -> None:
+        with pytest.raises(ValueError, match="there is no entry -1"):
+            find_record_by_entries(Region(b""), 0, 0, 0, 0, 0, np.empty(0, np.void(20).dtype), -1, True, True)
+
+
+class TestScanKeys:
+    @settings(max_examples=60)
+    @given(st.lists(changes, max_size=8))
+    def test_every_record_is_found_under_what_a_broker_indexes(self, plan: list[dict[str, object]]) -> None:
+        data, _ = segment(*plan)
+        reached, why, pairs = scan(data)
+        expected = {
+            (oracles.index_hash(text), record.physical_offset)
+            for record in oracles.scan_segment(data, BASE)
+            for text in oracles.index_keys(record)
+        }
+        assert (reached, why) == (len(data), AT_LIMIT)
+        assert pairs == expected
+
+    def test_a_scan_ends_at_damage_and_says_so(self) -> None:
+        data, positions = segment({"keys": "a"}, {"keys": "b"}, {"keys": "c"})
+        damaged = data[: positions[1] + 4] + b"\0\0\0\0" + data[positions[1] + 8 :]
+        assert scan(damaged)[:2] == (positions[1], AT_DAMAGE)
+
+    def test_a_scan_ends_at_a_blank(self) -> None:
+        data, _ = segment({"keys": "a"})
+        blank = data + (100).to_bytes(4, "big") + (0xCBD43194).to_bytes(4, "big") + bytes(92)
+        assert scan(blank)[:2] == (len(data), AT_BLANK)
+
+    def test_records_that_start_before_the_stop_are_read_whole(self) -> None:
+        data, positions = segment({"keys": "a"}, {"keys": "b"})
+        reached, _, pairs = scan(data, stop=1)
+        assert reached == positions[1]
+        assert {offset for _, offset in pairs} == {BASE}
+
+    def test_a_full_output_ends_before_the_next_record(self) -> None:
+        data, positions = segment(*({"keys": "a b c"} for _ in range(4)))
+        reached, why, pairs = scan(data, room=2)
+        assert (reached, why) == (positions[1], OUTPUT_FULL)
+        assert len(pairs) == 3
+
+
+class TestWalkRecords:
+    @settings(max_examples=40)
+    @given(st.lists(changes, min_size=1, max_size=6), st.data())
+    def test_a_walk_ends_where_the_oracle_finds_no_record(
+        self, plan: list[dict[str, object]], data: st.DataObject
+    ) -> None:
+        whole, _ = segment(*plan)
+        cut = data.draw(st.integers(0, len(whole)))
+        torn = whole[:cut] + bytes(len(whole) - cut + 200)
+        walk = walk_records(Region(torn), 0, len(torn), BASE, BASE + len(torn), True)
+        expected = list(oracles.scan_segment(torn, BASE))
+        assert walk.position == sum(record.total_size for record in expected)
+        assert walk.records == len(expected)
+        assert walk.last == (walk.position - expected[-1].total_size if expected else -1)
+
+    def test_checksums_are_looked_at_only_when_asked(self) -> None:
+        data, positions = segment({}, {"crc": 1}, {})
+        place = Bytes(data).region, 0, len(data), BASE, BASE + len(data)
+        assert walk_records(*place, False).position == len(data)
+        walk = walk_records(*place, True)
+        assert (walk.position, walk.reason, walk.code) == (positions[1], AT_DAMAGE, BAD_BODY_CRC)
+
+
+class TestFindRecord:
+    def test_the_next_intact_record_is_found_behind_damage(self) -> None:
+        data, positions = segment({}, {"crc": 1}, {})
+        region = Bytes(data).region
+        assert find_record(region, 0, len(data), BASE) == 0
+        assert find_record(region, 1, len(data), BASE) == positions[2]
+        assert find_record(region, positions[2] + 1, len(data), BASE) == len(data)
+
+    def test_a_record_that_states_another_offset_is_not_taken(self) -> None:
+        stray = record_at(BASE + 5)
+        assert find_record(Bytes(stray).region, 0, len(stray), BASE) == len(stray)
+
+    def test_the_last_record_before_a_position_is_found(self) -> None:
+        data, positions = segment({}, {}, {})
+        region = Bytes(data).region
+        assert find_record_backwards(region, 0, len(data), BASE) == positions[2]
+        assert find_record_backwards(region, 0, positions[2] + 50, BASE) == positions[2]
+        assert find_record_backwards(region, 0, positions[2], BASE) == positions[1]
+        assert find_record_backwards(region, positions[1] + 1, positions[2], BASE) == -1
+        assert find_record_backwards(region, 0, 0, BASE) == -1
+
+    @pytest.mark.parametrize("earliest", [0, 1_700_000_000_124])
+    def test_records_that_are_too_old_are_passed_by(self, earliest: int) -> None:
+        data, positions = segment({}, {"store_timestamp": 1_700_000_000_124})
+        region = Bytes(data).region
+        assert find_recent(region, 0, len(data), len(data), BASE, earliest) == (positions[1] if earliest else 0)
+        assert find_recent(region, 0, positions[1], len(data), BASE, 1_700_000_000_125) == positions[1]
+
+    @given(st.binary(max_size=120), st.lists(changes, max_size=3))
+    def test_a_candidate_is_what_has_magic_and_offset_of_a_record(
+        self, noise: bytes, plan: list[dict[str, object]]
+    ) -> None:
+        data, _ = segment_at(BASE + len(noise), *plan)
+        assert find_candidate(Bytes(noise + data).region, 0, len(noise + data), BASE) == (len(noise) if data else -1)

@@ -1,0 +1,107 @@
+"""The kernels are compiled by whatever compiles C here, and by a package where nothing does."""
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from built_wheel import copy_sources
+from storage.kernels import records
+
+ROOT = Path(__file__).parent.parent
+ASK = (
+    "import sys; sys.path.insert(0, 'build_backend'); import json, kernel_build as backend; "
+    "print(json.dumps([backend.get_requires_for_build_wheel(), backend.get_requires_for_build_editable()]))"
+)
+USE = (
+    "import sys; sys.path.insert(0, '.'); from storage.kernels import records as one; import zlib; "
+    "data = bytes(n * 7 % 251 for n in range(10_007)); assert one.crc32(data) == zlib.crc32(data); "
+    "print(one.__file__, one.CRC32_PATH)"
+)
+
+
+def on_a_machine_without_compiler(tmp_path: Path, **variables: str) -> dict[str, str]:
+    """The environment of a process that finds no program at all."""
+    empty = tmp_path / "no-programs"
+    empty.mkdir(exist_ok=True)
+    kept = {name: os.environ[name] for name in ("HOME", "NUMBA_CACHE_DIR") if name in os.environ}
+    return {**kept, "PATH": str(empty), **variables}
+
+
+def run(code: list[str], directory: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *code]
+    return subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Path:
+    return copy_sources(tmp_path / "sources")
+
+
+def test_what_compiles_is_asked_for_where_nothing_does(sources: Path, tmp_path: Path) -> None:
+    outcome = run(["-c", ASK], sources, on_a_machine_without_compiler(tmp_path))
+    assert outcome.returncode == 0, outcome.stderr
+    assert json.loads(outcome.stdout.splitlines()[-1]) == [["ziglang"], ["ziglang"]]
+
+
+@pytest.mark.parametrize("name", ["gcc", "clang", "cc"])
+def test_nothing_is_asked_for_where_something_compiles(sources: Path, tmp_path: Path, name: str) -> None:
+    environment = on_a_machine_without_compiler(tmp_path)
+    program = Path(environment["PATH"]) / name
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    assert json.loads(run(["-c", ASK], sources, environment).stdout.splitlines()[-1]) == [[], []]
+
+
+def test_a_compiler_that_is_named_is_taken(sources: Path, tmp_path: Path) -> None:
+    environment = on_a_machine_without_compiler(tmp_path, CC="/opt/bin/mycc")
+    assert json.loads(run(["-c", ASK], sources, environment).stdout.splitlines()[-1]) == [[], []]
+    outcome = run(["build_backend/compilers.py", "compiler"], sources, environment)
+    assert outcome.stdout == "/opt/bin/mycc\n"
+
+
+def test_a_machine_without_pythons_headers_is_told_which_package_has_them(sources: Path, tmp_path: Path) -> None:
+    code = (
+        "import sys, sysconfig; sysconfig.get_path = lambda *_: '/nowhere'; sys.argv = ['setup.py', 'build_ext']; "
+        "exec(open('setup.py').read(), {'__file__': 'setup.py'})"
+    )
+    outcome = run(["-c", code], sources, dict(os.environ))
+    assert outcome.returncode != 0
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    assert f"needs /nowhere/Python.h, which is missing; on Debian or Ubuntu: apt-get install python{version}-dev" in (
+        outcome.stderr
+    )
+
+
+def test_what_is_newer_than_its_sources_is_not_compiled_again(sources: Path) -> None:
+    suffix = sysconfig.get_config_var("EXT_SUFFIX")
+    kernels = sources / "storage" / "kernels"
+    for source in kernels.glob("*.pyx"):
+        source.with_name(source.stem + suffix).touch()
+    build = ["setup.py", "build_ext", "--inplace"]
+    outcome = run(build, sources, dict(os.environ))
+    assert (outcome.returncode, "compiling" in outcome.stderr) == (0, False), outcome.stderr
+    os.utime(kernels / "records.pxd", (2**32, 2**32))
+    outcome = run(build, sources, {**os.environ, "CC": "/nowhere/cc"})
+    assert outcome.returncode != 0
+    assert "compiling the kernels" in outcome.stderr
+
+
+def test_without_a_compiler_the_kernels_are_those_of_one(sources: Path, tmp_path: Path) -> None:
+    target, environment = tmp_path / "zig", on_a_machine_without_compiler(tmp_path)
+    lock = str(ROOT / "requirements-build-zig.lock")
+    install = ["-m", "pip", "install", "-q", "--require-hashes", "-r", lock, "--target", str(target)]
+    outcome = run(install, sources, dict(os.environ))
+    assert outcome.returncode == 0, outcome.stderr
+    outcome = run(["setup.py", "-q", "build_ext", "--inplace"], sources, {**environment, "PYTHONPATH": str(target)})
+    assert outcome.returncode == 0, outcome.stderr
+    assert "with ziglang" in outcome.stderr
+    used = run(["-c", USE], sources, environment)
+    assert used.returncode == 0, used.stderr
+    file, path = used.stdout.split()
+    assert Path(file).is_relative_to(sources)
+    assert path == records.CRC32_PATH
