@@ -19,7 +19,6 @@ from storage.kernels.light_queues cimport (
     count_items,
     is_directory_name,
     is_light_name,
-    next_item,
     trim_list,
 )
 from storage.kernels.memory cimport load_i32, load_i64, load_native_u64, store_i16, store_i32, store_i64
@@ -46,6 +45,7 @@ from storage.kernels.records cimport (
     has_record_magic,
     is_text,
     read_shape,
+    split_off,
     store_timestamp_at,
 )
 from storage.kernels.region cimport Region, require
@@ -174,7 +174,7 @@ cdef void put_light_units(
     if count != count_items(&offsets):
         return
     for i in range(count):
-        name, offset = next_item(&names), next_item(&offsets)
+        name, offset = split_off(&names, c','), split_off(&offsets, c',')
         if is_directory_name(&name) and parse_integer(&offset, 64, &queue_offset):
             queue = find_queue(memory, &name, 0 if is_light_name(&name) else queue_id, True)
             add_unit(memory, queue, unit, queue_offset, 0)
@@ -214,12 +214,11 @@ cdef inline void put_hash(DispatchMemory memory, uint32_t prefix, const uint8_t 
 
 cdef inline void put_pieces(DispatchMemory memory, uint32_t prefix, const Text *keys) noexcept nogil:
     """Append the hash of each piece of KEYS."""
-    cdef int64_t piece = 0, position
-    for position in range(keys.length + 1):
-        if position == keys.length or keys.start[position] == SPACE:
-            if position > piece:
-                put_hash(memory, prefix, keys.start + piece, position - piece)
-            piece = position + 1
+    cdef Text rest = keys[0], piece
+    while rest.length > 0:
+        piece = split_off(&rest, SPACE)
+        if piece.length > 0:
+            put_hash(memory, prefix, piece.start, piece.length)
 
 
 cdef inline void put_entries(

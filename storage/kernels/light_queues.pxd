@@ -4,7 +4,7 @@
     INNER_MULTI_QUEUE_OFFSET  7,0
 """
 
-from libc.stdint cimport int64_t, uint8_t
+from libc.stdint cimport int64_t
 from libc.string cimport memchr, memcmp
 
 from storage.kernels.records cimport SPACE, Text
@@ -31,20 +31,6 @@ cdef inline int64_t count_items(const Text *text) noexcept nogil:
     for position in range(text.length):
         count += text.start[position] == c','
     return count
-
-
-cdef inline Text next_item(Text *rest) noexcept nogil:
-    """Take the first item off a list; the list is what is behind its comma then."""
-    cdef Text item = rest[0]
-    cdef const uint8_t *comma = <const uint8_t *>memchr(rest.start, c',', rest.length) if rest.length > 0 else NULL
-    if comma != NULL:
-        item.length = comma - item.start
-    rest.start += item.length
-    rest.length -= item.length
-    if rest.length > 0:
-        rest.start += 1
-        rest.length -= 1
-    return item
 
 
 cdef inline bint is_light_name(const Text *name) noexcept nogil:

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t, uint8_t
 
-from storage.kernels.records cimport Property, Record, Text, is_text, next_property
+from storage.kernels.records cimport Property, PropertyWalk, Record, Text, begin_properties, is_text, next_property
 
 
 cdef struct Properties:  # The values of those that are there; the others' `start` is NULL.
@@ -39,19 +39,17 @@ cdef inline Text *named_value(Properties *found, const Text *name) noexcept nogi
 
 cdef inline void find_properties(const Record *record, Properties *found) noexcept nogil:
     """Find all of them, by the broker's parsing rules: of several of one name the last counts."""
-    cdef const uint8_t *at = record.properties.start
-    cdef const uint8_t *end = at + record.properties.length
+    cdef PropertyWalk walk
     cdef Property each
     cdef Text *value
     found.keys.start = found.tags.start = found.unique_key.start = found.delay.start = NULL
     found.inner_num.start = found.inner_base.start = NULL
     found.multi_dispatch.start = found.multi_queue_offset.start = NULL
-    while at < end:
-        at = next_property(at, end, &each)
-        if each.name.start != NULL:
-            value = named_value(found, &each.name)
-            if value != NULL:
-                value[0] = each.value
+    begin_properties(&walk, record)
+    while next_property(&walk, &each):
+        value = named_value(found, &each.name)
+        if value != NULL:
+            value[0] = each.value
 
 
 cdef inline bint parse_integer(const Text *text, int bits, int64_t *number) noexcept nogil:

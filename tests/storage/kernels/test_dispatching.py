@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 import oracles
 from dispatch_oracle import dispatch, is_dispatched
 from dispatching import BATCH_TOPIC, DELAYS, named_blocks, numbers, scan_bytes, segment
-from kernel_memory import Bytes
+from kernel_memory import Bytes, record_at
 from storage.kernels.dispatching import LIMIT, DispatchMemory
+from storage.kernels.records import entry_hashes
 from store_files import property_bytes
 from strategies import property_blocks
 
@@ -93,6 +94,13 @@ class TestProperties:
         data, _ = segment([{"properties_bytes": block}], BASE)
         expected = dispatch(filter(is_dispatched, oracles.scan_segment(data, BASE)), lmq=True)
         assert scan_bytes(data, BASE).made == expected
+
+    @settings(max_examples=300)
+    @given(any_blocks)
+    def test_a_record_looked_at_alone_has_the_entries_of_a_scan_each_once(self, block: bytes) -> None:
+        held = Bytes(record_at(BASE, properties_bytes=block))
+        entries = dispatch(oracles.scan_segment(bytes(held), BASE)).entries
+        assert entry_hashes(held.region, 0, held.length) == list(dict.fromkeys(hashed for hashed, _, _ in entries))
 
     @pytest.mark.parametrize("byte", [0, 1, 2])
     def test_a_separator_is_found_at_every_place(self, byte: int) -> None:
