@@ -176,7 +176,7 @@ def _entries_at(window: SegmentWindow, position: int, *, tags: bool) -> Entries:
         return []
     scan = DispatchScan(tags=tags, checksums=False, delays=(), lmq=False, batch_topics=(), units=False, records=1)
     at = position - window.start
-    scan.run(window.address, at, window.filled, window.base_offset + window.start, 0, at + 1)
+    scan.run(window.region, at, window.filled, window.base_offset + window.start, 0, at + 1)
     block = scan.take()
     offsets = np.repeat(block.record_offsets.astype(np.int64) + block.first_offset, block.record_entries)
     return list(zip(block.hashes.tolist(), offsets.tolist(), strict=True))

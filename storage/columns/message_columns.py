@@ -46,7 +46,6 @@ from storage.columns.texts import (
 )
 from storage.kernels import message_rows as kernel
 from storage.kernels import records as codes
-from storage.kernels.dispatch import QUEUE_ID_POSITION, QUEUE_OFFSET_POSITION
 
 Column: TypeAlias = Numbers | npt.NDArray[np.int32] | AnyTexts | TextLists | TextMaps
 
@@ -57,9 +56,9 @@ _COMPRESSED: Final = int(SysFlag.COMPRESSED)
 _NUMBERS: Final = {
     # name: the field of the table it counts from, how far behind that it stands, its bits
     "body_crc": (kernel.POSITION, codes.BODY_CRC, 32),
-    "queue_id": (kernel.POSITION, QUEUE_ID_POSITION, 32),
+    "queue_id": (kernel.POSITION, kernel.QUEUE_ID_POSITION, 32),
     "flag": (kernel.POSITION, 16, 32),
-    "queue_offset": (kernel.POSITION, QUEUE_OFFSET_POSITION, 64),
+    "queue_offset": (kernel.POSITION, kernel.QUEUE_OFFSET_POSITION, 64),
     "physical_offset": (kernel.POSITION, codes.PHYSICAL_OFFSET, 64),
     "sys_flag": (kernel.POSITION, codes.SYS_FLAG, 32),
     "born_timestamp": (kernel.POSITION, 40, 64),

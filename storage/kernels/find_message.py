@@ -19,7 +19,6 @@ A light queue (``%LMQ%``) is searched by what its messages say of it in their pr
 import numpy as np
 from numba import njit
 
-from storage.kernels.dispatch_memory import get
 from storage.kernels.light_queues import LIGHT_PREFIX, PERCENT, PREFIX_BYTES, count_items, item_end, trim_list
 from storage.kernels.memory import equal_bytes, load_i8, load_i16, load_i32, load_i64, load_native_i64, store_native_i64
 from storage.kernels.properties import (
@@ -28,6 +27,7 @@ from storage.kernels.properties import (
     MULTI_QUEUE_OFFSET,
     PROPERTIES,
     find_properties,
+    get,
     parse_integer,
 )
 from storage.kernels.pull import is_of_queue

@@ -77,6 +77,13 @@ cdef inline uint32_t hash_eight(uint64_t word) noexcept nogil:
     return <uint32_t>((fours & <uint64_t>0xFFFFFFFF) * 923521 + (fours >> 32))
 
 
+cdef extern from *:
+    """
+    static const uint32_t powers_of_31[8] = {1, 31, 961, 29791, 923521, 28629151, 887503681, 1742810335};
+    """
+    const uint32_t *powers_of_31
+
+
 cdef inline uint32_t hash_utf8(uint32_t start, const uint8_t *at, int64_t length) noexcept nogil:
     """Go on from the hash ``start``, 0 at first, over ``length`` UTF-8 bytes."""
     cdef uint32_t result = start
@@ -90,6 +97,10 @@ cdef inline uint32_t hash_utf8(uint32_t start, const uint8_t *at, int64_t length
                 result = result * <uint32_t>2487512833 + hash_eight(word)  # 31⁸ modulo 2³²
                 position += 8
                 continue
+        elif length >= 8:  # the last characters once more in a word, zeros for those before: they add nothing
+            word = load_native_u64(at + length - 8) & ~<uint64_t>0 << ((8 - length + position) << 3)
+            if word & <uint64_t>0x8080808080808080 == 0:
+                return result * powers_of_31[length - position] + hash_eight(word)
         if at[position] < 0x80:
             result = result * 31 + at[position]
             position += 1

@@ -52,6 +52,11 @@ cdef inline uint64_t load_native_u64(const uint8_t *at) noexcept nogil:
     return value
 
 
+cdef inline void store_i16(uint8_t *at, int16_t value) noexcept nogil:
+    cdef uint16_t swapped = __builtin_bswap16(<uint16_t>value)
+    memcpy(at, &swapped, sizeof(swapped))
+
+
 cdef inline void store_i32(uint8_t *at, int32_t value) noexcept nogil:
     cdef uint32_t swapped = __builtin_bswap32(<uint32_t>value)
     memcpy(at, &swapped, sizeof(swapped))

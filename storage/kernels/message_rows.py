@@ -7,35 +7,45 @@ are read only to hold those of the chosen records against their checksums.
 import numpy as np
 from numba import njit
 
-from storage.kernels.dispatch import (
-    BLANK,
-    DAMAGE,
-    ENDED,
-    FULL,
-    LIMIT,
-    NEED_MORE,
-    QUEUE_ID_POSITION,
-    QUEUE_OFFSET_POSITION,
-    ZERO,
-    next_record,
-)
 from storage.kernels.expression import decide
-from storage.kernels.memory import equal_bytes, load_i16, load_i32, load_i64
+from storage.kernels.memory import equal_bytes, load_i16, load_i32, load_i64, load_native_i64
 from storage.kernels.properties import KEYS, PROPERTIES, TAGS, UNIQUE_KEY, find_properties
 from storage.kernels.record import (
+    BAD_BLANK,
+    BAD_MAGIC,
+    BAD_SIZE,
     BORN_HOST,
     BORN_HOST_V6,
     IPV4_HOST,
     IPV6_EXTRA,
+    MAGIC,
+    MAGIC_BLANK,
+    MAGIC_V1,
+    MAGIC_V2,
+    MINIMUM_SIZE,
     SYS_FLAG,
     body_length_position,
     check_checksums,
+    check_shape,
+    closes_segment,
     store_timestamp,
     topic_length,
     topic_position,
 )
 
-__all__ = ["BLANK", "DAMAGE", "FULL", "LIMIT", "NEED_MORE", "ZERO", "choose_records", "decide_records", "load_numbers"]
+NEED_MORE = 0
+LIMIT = 1
+BLANK = 2
+ZERO = 3
+DAMAGE = 4
+FULL = 5
+"""Why a run ended."""
+
+ENDED = -100
+"""A result of :func:`next_record` at or below this says why the run ends; one above it is a size or a `BAD_` code."""
+
+QUEUE_ID_POSITION = 12
+QUEUE_OFFSET_POSITION = 20
 
 POSITION = 0
 SIZE = 1
@@ -73,6 +83,28 @@ CODE = 2
 SEEN = 3
 LAST = 4
 RESULT = 5
+
+
+@njit(cache=True, nogil=True)
+def next_record(record: int, left: int, physical_offset: int, boundary: int, checksums: bool) -> int:
+    """Size of the record at an address of which ``left`` bytes are there, a ``BAD_`` code, or why the run ends.
+
+    ``boundary`` is the physical offset at which the next segment starts, or will start.
+    """
+    if left < 8:
+        return ENDED - NEED_MORE
+    magic = load_i32(record + MAGIC)
+    if magic != MAGIC_V1 and magic != MAGIC_V2:
+        if magic == MAGIC_BLANK:
+            return ENDED - BLANK if closes_segment(record, boundary - physical_offset) else BAD_BLANK
+        return ENDED - ZERO if load_native_i64(record) == 0 else BAD_MAGIC
+    size = load_i32(record)
+    if size < MINIMUM_SIZE:
+        return BAD_SIZE
+    if size > left:
+        return ENDED - NEED_MORE
+    size = check_shape(record, left, physical_offset)
+    return check_checksums(record, size) if checksums and size > 0 else size
 
 
 @njit(cache=True, nogil=True)

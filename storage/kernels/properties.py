@@ -1,13 +1,21 @@
-"""The property block of a record, gone over once for all the properties that dispatch needs (store-format §2.5).
+"""The property block of a record, gone over once for the properties that searches and rows need (store-format §2.5).
 
 Names and values are told apart by bytes 0x01 and 0x02, which are looked for in eight bytes at a time.
 """
 
 from numba import njit
 
-from storage.kernels.dispatch_memory import put
 from storage.kernels.java_string import HIGH_BITS
-from storage.kernels.memory import count_trailing_zeros, load_i8, load_i16, load_i32, load_i64, load_native_i64, load_u8
+from storage.kernels.memory import (
+    count_trailing_zeros,
+    load_i8,
+    load_i16,
+    load_i32,
+    load_i64,
+    load_native_i64,
+    load_u8,
+    store_native_i64,
+)
 from storage.kernels.record import KEYS_NAME, NAME_SEPARATOR, PROPERTY_SEPARATOR, TAGS_NAME, UNIQUE_KEY_NAME
 
 KEYS = 0
@@ -42,6 +50,18 @@ _LTI_QUEU = _number(b"LTI_QUEU")
 _E_OFFSET = _number(b"E_OFFSET")
 _ATCH = _number(b"ATCH")
 _SE = _number(b"SE")
+
+
+@njit(cache=True, nogil=True, inline="always")
+def get(table: int, index: int) -> int:
+    """A number of a table of native i64."""
+    return load_native_i64(table + 8 * index)
+
+
+@njit(cache=True, nogil=True, inline="always")
+def put(table: int, index: int, value: int) -> None:
+    """Set a number of a table."""
+    store_native_i64(table + 8 * index, value)
 
 
 @njit(cache=True, nogil=True)

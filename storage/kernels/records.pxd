@@ -8,11 +8,20 @@ into a :c:struct:`Record`, checked, and taken from there ever after.
 """
 
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.string cimport memcmp
+from libc.string cimport memchr, memcmp
 
 from storage.kernels.checksum cimport crc32_of
 from storage.kernels.java_string cimport fold_hash, hash_utf8
-from storage.kernels.memory cimport __builtin_ctzll, __builtin_prefetch, load_i16, load_i32, load_i64, load_native_u64
+from storage.kernels.memory cimport __builtin_ctzll, __builtin_prefetch, load_i16, load_i32, load_i64
+
+
+cdef extern from "separators.h" nogil:
+    enum:
+        SEPARATORS_WIDE
+    ctypedef struct Separators:  # Bit n says whether byte n is the separator of a name, 0x01, or of properties, 0x02.
+        uint64_t names
+        uint64_t properties
+    Separators find_separators(const uint8_t *at) noexcept  # Those of SEPARATORS_WIDE bytes.
 
 
 cpdef enum:
@@ -82,6 +91,12 @@ cdef struct Text:
 cdef struct Property:
     Text name
     Text value
+
+cdef struct PropertyWalk:
+    const uint8_t *at  # Where the next property starts.
+    const uint8_t *end
+    const uint8_t *piece  # The bytes that are looked at,
+    Separators marks  # and those of their separators that have not been passed.
 
 cdef struct Record:
     const uint8_t *start
@@ -238,49 +253,86 @@ cdef inline int64_t check_checksums(const Record *record) noexcept nogil:
     return record.size
 
 
-cdef inline const uint8_t *find_below_three(const uint8_t *at, const uint8_t *end) noexcept nogil:
-    """First byte 0x00, 0x01 or 0x02 from ``at`` on, or ``end``; eight bytes before ``end`` must be readable."""
-    cdef uint64_t word, marks
-    cdef int64_t left
-    while at + 8 <= end:
-        # Subtracting borrows out of bytes below three; the lowest mark is right, only later ones may lie.
-        word = load_native_u64(at)
-        marks = (word - <uint64_t>0x0303030303030303) & ~word & <uint64_t>0x8080808080808080
-        if marks != 0:
-            return at + (__builtin_ctzll(marks) >> 3)
-        at += 8
-    left = end - at
-    if left > 0:
-        word = load_native_u64(end - 8) >> ((8 - left) << 3)
-        marks = (word - <uint64_t>0x0303030303030303) & ~word & <uint64_t>0x8080808080808080
-        if marks != 0 and (__builtin_ctzll(marks) >> 3) < left:
-            return at + (__builtin_ctzll(marks) >> 3)
-    return end
+cdef inline void mark_separators(PropertyWalk *walk) noexcept nogil:
+    """Look at the bytes of the walk's piece; no record has fewer before the end of its properties."""
+    cdef int64_t missing = SEPARATORS_WIDE - (walk.end - walk.piece)
+    if missing <= 0:
+        walk.marks = find_separators(walk.piece)
+    elif missing < SEPARATORS_WIDE:
+        walk.marks = find_separators(walk.piece - missing)
+        walk.marks.names >>= missing
+        walk.marks.properties >>= missing
 
 
-cdef inline const uint8_t *next_property(
-    const uint8_t *at, const uint8_t *end, Property *found
-) noexcept nogil:
-    """Read the property that starts at ``at``, before ``end``; where the next one starts, ``end`` or behind for none.
+cdef inline void begin_properties(PropertyWalk *walk, const Record *record) noexcept nogil:
+    """Get ready for going through the properties of a record of sound shape."""
+    walk.at = walk.piece = record.properties.start
+    walk.end = record.properties.start + record.properties.length
+    walk.marks.names = walk.marks.properties = 0
+    mark_separators(walk)
+
+
+cdef inline bint next_piece(PropertyWalk *walk) noexcept nogil:
+    """Look at the bytes behind those that were looked at; False where there are none."""
+    walk.piece += SEPARATORS_WIDE
+    if walk.piece >= walk.end:
+        return False
+    mark_separators(walk)
+    return True
+
+
+cdef inline bint next_property(PropertyWalk *walk, Property *found) noexcept nogil:
+    """Read the next property of a record; False where there is none.
 
     By the broker's parsing rules: a piece between two 0x02 whose first 0x01 is missing, leads or closes it is no
-    property, so that an empty value is none; ``found.name.start`` is NULL then. Of several of one name the last counts.
-    Eight bytes before ``end`` must be readable, which a record has around its properties.
+    property, so that an empty value is none. Of several of one name the last counts.
     """
-    cdef const uint8_t *separator = find_below_three(at, end)
+    cdef const uint8_t *start
+    cdef const uint8_t *separator
     cdef const uint8_t *stop
-    found.name.start = NULL
-    while separator < end and separator[0] == 0:
-        separator = find_below_three(separator + 1, end)
-    if separator >= end or separator[0] == PROPERTY_SEPARATOR:
-        return separator + 1
-    stop = find_below_three(separator + 1, end)
-    while stop < end and stop[0] != PROPERTY_SEPARATOR:
-        stop = find_below_three(stop + 1, end)
-    if separator > at and stop - separator > 1:
-        found.name.start, found.name.length = at, separator - at
-        found.value.start, found.value.length = separator + 1, stop - separator - 1
-    return stop + 1
+    cdef uint64_t first
+    while walk.at < walk.end:
+        start = walk.at
+        while walk.marks.names | walk.marks.properties == 0:
+            if not next_piece(walk):
+                walk.at = walk.end
+                return False
+        first = walk.marks.names | walk.marks.properties
+        separator = walk.piece + __builtin_ctzll(first)
+        if first & (~first + 1) & walk.marks.properties:
+            walk.marks.properties &= walk.marks.properties - 1
+            walk.at = separator + 1
+            continue
+        while walk.marks.properties == 0:
+            if not next_piece(walk):
+                walk.marks.names = 0
+                break
+        if walk.marks.properties != 0:
+            stop = walk.piece + __builtin_ctzll(walk.marks.properties)
+            walk.marks.names &= ~(walk.marks.properties ^ (walk.marks.properties - 1))
+            walk.marks.properties &= walk.marks.properties - 1
+        else:
+            stop = walk.end
+        walk.at = stop + 1
+        if separator > start and stop - separator > 1:
+            found.name.start, found.name.length = start, separator - start
+            found.value.start, found.value.length = separator + 1, stop - separator - 1
+            return True
+    return False
+
+
+cdef inline Text split_off(Text *rest, uint8_t separator) noexcept nogil:
+    """Take what stands before the first separator off a text, which is what stands behind it then."""
+    cdef Text piece = rest[0]
+    cdef const uint8_t *at = NULL
+    if rest.length > 0:
+        at = <const uint8_t *>memchr(rest.start, separator, rest.length)
+    if at != NULL:
+        piece.length = at - piece.start
+        rest.start, rest.length = at + 1, rest.length - piece.length - 1
+    else:
+        rest.length = 0
+    return piece
 
 
 cdef inline bint is_text(const Text *text, const char *expected, int64_t length) noexcept nogil:
@@ -290,14 +342,11 @@ cdef inline bint is_text(const Text *text, const char *expected, int64_t length)
 
 cdef inline void find_indexed(const Record *record, Indexed *found) noexcept nogil:
     """What the record is indexed under, in one pass over its properties."""
-    cdef const uint8_t *at = record.properties.start
-    cdef const uint8_t *end = at + record.properties.length
+    cdef PropertyWalk walk
     cdef Property each
     found.unique_key.start = found.keys.start = found.tags.start = NULL
-    while at < end:
-        at = next_property(at, end, &each)
-        if each.name.start == NULL:
-            continue
+    begin_properties(&walk, record)
+    while next_property(&walk, &each):
         if is_text(&each.name, b"KEYS", 4):
             found.keys = each.value
         elif is_text(&each.name, b"TAGS", 4):
@@ -336,9 +385,10 @@ cdef inline void emit_record(const Record *record, int64_t physical_offset, Entr
     MAXIMUM_PIECES more entries must fit.
     """
     cdef Indexed indexed
-    cdef int64_t first = entries.count, piece = 0, position = 0
+    cdef int64_t first = entries.count
     cdef uint32_t of_topic = topic_hash(record)
     cdef uint32_t prefix = of_topic * 31 + c'#'
+    cdef Text piece
     find_indexed(record, &indexed)
     if indexed.unique_key.start != NULL:
         emit(
@@ -346,14 +396,9 @@ cdef inline void emit_record(const Record *record, int64_t physical_offset, Entr
             physical_offset,
         )
     if indexed.keys.start != NULL:
-        while position <= indexed.keys.length:
-            if position == indexed.keys.length or indexed.keys.start[position] == SPACE:
-                if position > piece:
-                    emit(
-                        entries, first, fold_hash(hash_utf8(prefix, indexed.keys.start + piece, position - piece)),
-                        physical_offset,
-                    )
-                piece = position + 1
-            position += 1
+        while indexed.keys.length > 0:
+            piece = split_off(&indexed.keys, SPACE)
+            if piece.length > 0:
+                emit(entries, first, fold_hash(hash_utf8(prefix, piece.start, piece.length)), physical_offset)
     if indexed.tags.start != NULL:
         emit(entries, first, tag_hash(of_topic, &indexed.tags), physical_offset)

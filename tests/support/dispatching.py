@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from hypothesis import strategies as st
@@ -12,7 +12,7 @@ from dispatch_oracle import Dispatched, QueueUnits
 from kernel_memory import Bytes, record_at
 from oracles import DEFAULT_DELAY_LEVELS, SCHEDULE_TOPIC, delay_milliseconds
 from storage.kernels.records import BAD_NUMBER
-from storage.segments.dispatch_scan import BATCH, LIGHT, DispatchBlock, DispatchScan, Reason, Step
+from storage.segments.dispatch_scan import BATCH, LIGHT, DispatchBlock, DispatchScan, Reason
 from store_files import property_bytes
 from strategies import property_blocks
 
@@ -20,12 +20,20 @@ DELAYS = tuple(delay_milliseconds(level) for level in range(1, len(DEFAULT_DELAY
 UNIT_BYTES = {BATCH: 46}
 
 
+class Ended(NamedTuple):
+    """Where a scan ended, why, and for damage its code."""
+
+    position: int
+    reason: int
+    code: int
+
+
 @dataclass
 class Scanned:
     """The blocks of a scan, where it ended and why, and the physical offsets of records that it passed over."""
 
     blocks: list[DispatchBlock]
-    step: Step
+    step: Ended
     passed_over: list[int]
 
     @property
@@ -62,7 +70,7 @@ def scan_bytes(
     start, shown = 0, window or len(data)
     while True:
         held = Bytes(data[start : start + shown])
-        step = scan.run(held.address, 0, held.length, base + start, boundary, min(limit - start, held.length))
+        step = scan.run(held.region, 0, held.length, base + start, boundary, min(limit - start, held.length))
         start += step.position
         if step.reason == Reason.FULL:
             blocks.append(scan.take())
@@ -77,7 +85,7 @@ def scan_bytes(
         else:
             shown = window or len(data)
     blocks.append(scan.take())
-    return Scanned(blocks, Step(start, step.reason, step.code), passed_over)
+    return Scanned(blocks, Ended(start, step.reason, step.code), passed_over)
 
 
 def scan_store(directories: Iterable[Path], **options: Any) -> list[Scanned]:

@@ -231,9 +231,9 @@ def scan_two_far_records(far: int) -> list[DispatchBlock]:
     scan, blocks = make_scan(), []
     for base in (BASE, far):
         held = Bytes(record_at(base, keys="a"))
-        step = scan.run(held.address, 0, held.length, base, base + held.length, held.length)
+        step = scan.run(held.region, 0, held.length, base, base + held.length, held.length)
         if step.reason == Reason.FULL:
             blocks.append(scan.take())
-            step = scan.run(held.address, 0, held.length, base, base + held.length, held.length)
+            step = scan.run(held.region, 0, held.length, base, base + held.length, held.length)
         assert step.reason == Reason.LIMIT
     return [*blocks, scan.take()]

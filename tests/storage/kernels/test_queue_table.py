@@ -8,8 +8,6 @@ from hypothesis import strategies as st
 import oracles
 from dispatch_oracle import dispatch
 from dispatching import scan_bytes, segment
-from kernel_memory import Bytes
-from storage.kernels.queue_table import hash_name
 
 BASE = 1 << 20
 topics = st.one_of(
@@ -46,9 +44,19 @@ def test_units_are_grouped_by_queue_and_cut_where_offsets_jump(
         assert len(block.runs) == jumps
 
 
-@given(st.binary(max_size=30), st.integers(-(2**31), 2**31 - 1), st.binary(max_size=9))
-def test_the_hash_of_a_name_depends_on_its_bytes_and_queue_alone(name: bytes, queue_id: int, before: bytes) -> None:
-    left, right = Bytes(bytes(8) + name), Bytes(bytes(8) + before + name)
-    hashed = int(hash_name(left.address + 8, len(name), queue_id))
-    assert hashed >= 0
-    assert hashed == hash_name(right.address + 8 + len(before), len(name), queue_id)
+@given(
+    st.binary(min_size=1, max_size=30),
+    st.integers(-(2**31), 2**31 - 1),
+    st.lists(st.binary(max_size=9), min_size=1, max_size=8),
+)
+def test_a_queue_is_known_by_its_name_and_id_alone_whatever_stands_before_the_name(
+    name: bytes, queue_id: int, bodies: list[bytes]
+) -> None:
+    changes = [
+        {"topic_bytes": name, "queue_id": queue_id, "queue_offset": offset, "body": body}
+        for offset, body in enumerate(bodies)
+    ]
+    data, _ = segment(changes, BASE)
+    (block,) = scan_bytes(data, BASE, lmq=False).blocks
+    assert block.queues == [(name, queue_id)]
+    assert block.runs[:, :4].tolist() == [[0, 0, 0, len(bodies)]]

@@ -16,7 +16,7 @@ from kernel_memory import Bytes
 from storage.batch_consume_queue import UNIT as BATCH_UNIT
 from storage.batch_consume_queue import UNIT_DTYPE as BATCH_DTYPE
 from storage.consume_queue import UNIT, UNIT_DTYPE
-from storage.kernels.queue_table import BATCH_BYTES, PLAIN_BYTES
+from storage.kernels.dispatching import BATCH_BYTES, PLAIN_BYTES
 from storage.segments.dispatch_scan import BATCH, LIGHT, PLAIN, Reason
 from store_files import ConsumeQueueFiles, property_bytes
 from store_writer import StoreWriter
@@ -181,7 +181,8 @@ class TestScale:
         data = records.tobytes()
         held = Bytes(data)
         scan = make_scan(records=count)
-        assert scan.run(held.address, 0, len(data), 0, len(data), len(data)) == (len(data), Reason.LIMIT, 0)
+        step = scan.run(held.region, 0, len(data), 0, len(data), len(data))
+        assert (step.position, step.reason, step.code) == (len(data), Reason.LIMIT, 0)
         block = scan.take()
         assert block.queues == [(b"Topic-%06d" % number, 1) for number in range(count)]
         assert block.runs[:, 0].tolist() == list(range(count))
@@ -192,7 +193,7 @@ class TestScale:
         scan = make_scan(records=1)
         held, blocks, position = Bytes(data), [], 0
         while position < len(data):
-            position = scan.run(held.address, position, len(data), 0, len(data), len(data)).position
+            position = scan.run(held.region, position, len(data), 0, len(data), len(data)).position
             blocks.append(scan.take())
         assert [block.first_offset for block in blocks] == positions
         assert gather(blocks) == dispatch(oracles.scan_segment(data, 0))

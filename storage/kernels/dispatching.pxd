@@ -1,0 +1,133 @@
+"""What a dispatch scan gathers, and the memory that it gathers it in: see dispatching.pyx."""
+
+cimport cython
+from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+
+from storage.kernels.records cimport Text
+
+
+cpdef enum:
+    # Why a run ended.
+    NEED_MORE = 0
+    LIMIT = 1
+    BLANK = 2
+    ZERO = 3
+    DAMAGE = 4
+    FULL = 5
+    # Kinds of queues; a light one has plain units, which never lead to an extension.
+    PLAIN = 0
+    BATCH = 1
+    LIGHT = 2
+    # Bytes of their units as they stand in a queue's file.
+    PLAIN_BYTES = 20
+    BATCH_BYTES = 46
+    # Numbers of a run, each an int64.
+    RUN_NUMBERS = 5
+
+
+cdef struct Queue:  # Told from others by its topic's bytes, its id, and whether messages are in it as in a light queue.
+    uint64_t name_hash
+    int64_t name  # Position of its topic among the names.
+    int64_t name_length
+    int64_t count  # Units so far,
+    int64_t runs  # runs of them,
+    int64_t last  # and the queue offset of the last one.
+    int64_t next_byte  # Where its next unit goes when units are sorted,
+    int64_t next_unit
+    int64_t next_run
+    int64_t shown  # and the number under which its runs show it.
+    int64_t place  # In the table.
+    int32_t queue_id
+    uint32_t key_prefix  # Hash of the topic and '#', by which the keys of its messages begin.
+    uint8_t kind
+    uint8_t is_schedule  # Its tags codes are times.
+    uint8_t may_have_light  # Its messages may be in light queues, too.
+
+cdef struct Unit:
+    int64_t physical_offset
+    int64_t tags_code
+    int64_t queue_offset
+    int64_t timestamp
+    int32_t queue
+    int32_t size
+    int16_t batch_size
+    uint8_t starts_run
+
+cdef struct Run:  # RUN_NUMBERS of numbers.
+    int64_t queue
+    int64_t kind
+    int64_t first  # Queue offset.
+    int64_t units
+    int64_t position  # Of its first byte among the units.
+
+
+@cython.final
+cdef class DispatchMemory:
+    cdef bint wants_tags
+    cdef bint wants_checksums
+    cdef bint wants_light
+    cdef bint wants_entries
+    cdef bint wants_units
+    cdef bint wants_timestamps
+    cdef int64_t row_room
+    cdef int64_t hash_room
+    cdef int64_t unit_room  # Of units, and of queues.
+    cdef int64_t name_room
+    cdef int64_t table_mask  # The table's length, a power of two, less one.
+    cdef int64_t delay_levels
+    cdef int64_t batch_topic_count
+    cdef tuple batch_names
+    # What has been gathered, and how much there is of it.
+    cdef int64_t first_offset  # −1 before the first run.
+    cdef int64_t end_offset
+    cdef int64_t records
+    cdef int64_t last_record
+    cdef int64_t last_timestamp
+    cdef int64_t rows  # Records with entries,
+    cdef uint32_t *row_offsets  # each counted from the first offset,
+    cdef int64_t *row_timestamps
+    cdef uint16_t *row_entries
+    cdef uint8_t *row_tagged
+    cdef int64_t entries
+    cdef int32_t *hashes
+    cdef int64_t unit_count
+    cdef Unit *units
+    cdef int32_t queue_count
+    cdef Queue *queues
+    cdef int64_t name_bytes
+    cdef uint8_t *names  # Of the queues, one behind the other.
+    cdef int32_t *table  # Numbers of queues + 1 by hash, by open addressing; 0 where there is none.
+    cdef int64_t *delays  # Ms of each delay level.
+    cdef Text *batch_topics
+    cdef void *memory  # Of all the above but the table.
+
+    cdef int make_room(self) except -1
+    cdef void forget(self) noexcept nogil
+    cdef list shown_queues(self)
+
+
+@cython.final
+cdef class Step:
+    cdef readonly int64_t position
+    cdef readonly int reason
+    cdef readonly int code
+
+
+@cython.final
+cdef class Gathered:
+    cdef int64_t unit_bytes
+    cdef int64_t run_count
+    cdef readonly int64_t first_offset
+    cdef readonly int64_t end_offset
+    cdef readonly int64_t records
+    cdef readonly int64_t last_record
+    cdef readonly int64_t last_timestamp
+    cdef readonly bytearray record_offsets
+    cdef readonly bytearray record_timestamps
+    cdef readonly bytearray record_entries
+    cdef readonly bytearray record_tagged
+    cdef readonly bytearray hashes
+    cdef readonly list queues
+    cdef readonly bytearray runs
+    cdef readonly bytearray units
+    cdef readonly bytearray unit_timestamps

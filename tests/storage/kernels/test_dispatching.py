@@ -1,0 +1,128 @@
+"""What a scan's memory says when it is asked for what it cannot give, and how it reads properties of any bytes."""
+
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import oracles
+from dispatch_oracle import dispatch, is_dispatched
+from dispatching import BATCH_TOPIC, DELAYS, named_blocks, numbers, scan_bytes, segment
+from kernel_memory import Bytes, record_at
+from storage.kernels.dispatching import LIMIT, DispatchMemory
+from storage.kernels.records import entry_hashes
+from store_files import property_bytes
+from strategies import property_blocks
+
+BASE = 1 << 32
+
+
+def make_memory(**options: Any) -> DispatchMemory:
+    """Memory for ten records with all that there is, but for what `options` say."""
+    defaults: dict[str, Any] = {
+        "tags": True, "checksums": True, "delays": DELAYS, "lmq": True, "batch_topics": [BATCH_TOPIC], "units": True,
+        "entries": True, "timestamps": True, "records": 10,
+    }  # fmt: skip
+    return DispatchMemory(**{**defaults, **options})
+
+
+class TestTheDoor:
+    @pytest.mark.parametrize(("position", "more"), [(-1, 0), (0, 1), (0, 1 << 40)])
+    def test_bytes_outside_the_region_are_refused(self, position: int, more: int) -> None:
+        data, _ = segment([{"keys": "a"}], BASE)
+        held = Bytes(data)
+        with pytest.raises(ValueError, match=f"do not lie in a region of {len(data)} bytes"):
+            make_memory().run(held.region, position, len(data) + more, BASE, BASE + len(data), len(data))
+
+    def test_available_bytes_before_the_region_are_refused(self) -> None:
+        with pytest.raises(ValueError, match="do not lie in a region"):
+            make_memory().run(Bytes(b"").region, 0, -1, BASE, BASE, 1)
+
+    def test_a_run_that_does_not_go_forward_is_refused_until_what_is_behind_it_is_taken(self) -> None:
+        data, positions = segment([{"keys": "a"}, {"keys": "b"}], BASE)
+        held, memory = Bytes(data), make_memory()
+        arguments = held.region, 0, len(data), BASE, BASE + len(data), positions[1]
+        assert memory.run(*arguments).reason == LIMIT
+        with pytest.raises(ValueError, match="does not go forward"):
+            memory.run(*arguments)
+        first = memory.take()
+        assert memory.run(*arguments).reason == LIMIT
+        assert memory.take().hashes == first.hashes
+
+    def test_a_negative_offset_is_refused(self) -> None:
+        with pytest.raises(ValueError, match="does not go forward"):
+            make_memory().run(Bytes(b"").region, 0, 0, -1, 0, 0)
+
+    @pytest.mark.parametrize("records", [-1, 0, (1 << 28) + 1])
+    def test_a_block_of_no_or_too_many_records_is_refused(self, records: int) -> None:
+        with pytest.raises(ValueError, match=f"blocks of {records} records"):
+            make_memory(records=records)
+
+    def test_what_a_scan_was_given_may_change_behind_it(self) -> None:
+        topics, delays = [bytearray(b"Batches")], [1, 2]
+        memory = make_memory(batch_topics=topics, delays=delays)
+        topics[0][:] = b"Nothing"
+        delays.clear()
+        data, _ = segment([{"topic_bytes": b"Batches", "queue_offset": 3}], BASE)
+        memory.run(Bytes(data).region, 0, len(data), BASE, BASE + len(data), len(data))
+        assert len(memory.take().units) == 46
+
+
+names = st.one_of(
+    st.sampled_from(["KEYS", "TAGS", "UNIQ_KEY", "A", "KEY", "TAGSS", "UNIQ_KEZ"]), st.text("KEYSTAG", max_size=5)
+)
+any_blocks = st.one_of(
+    property_blocks,
+    named_blocks,
+    st.lists(
+        st.tuples(names.map(str.encode), st.binary(max_size=70)).map(lambda pair: b"%b\x01%b\x02" % pair), max_size=6
+    ).map(b"".join),
+    st.lists(
+        st.sampled_from([b"\0", b"\1", b"\2", b"\3", b"TAGS", b"KEYS\1", b"\x81", b"\x82", b"x" * 61]), max_size=20
+    ).map(b"".join),
+)
+
+
+class TestProperties:
+    @settings(max_examples=300)
+    @given(any_blocks)
+    @example(b"TAGS\x01a\x02TAGS\x01b")
+    @example(b"TAGS\x01\x02KEYS\x01\x01\x02")
+    @example(b"\x01a\x02TAGS\x01\0\x02")
+    def test_any_block_is_parsed_as_a_broker_parses_it(self, block: bytes) -> None:
+        data, _ = segment([{"properties_bytes": block}], BASE)
+        expected = dispatch(filter(is_dispatched, oracles.scan_segment(data, BASE)), lmq=True)
+        assert scan_bytes(data, BASE).made == expected
+
+    @settings(max_examples=300)
+    @given(any_blocks)
+    def test_a_record_looked_at_alone_has_the_entries_of_a_scan_each_once(self, block: bytes) -> None:
+        held = Bytes(record_at(BASE, properties_bytes=block))
+        entries = dispatch(oracles.scan_segment(bytes(held), BASE)).entries
+        assert entry_hashes(held.region, 0, held.length) == list(dict.fromkeys(hashed for hashed, _, _ in entries))
+
+    @pytest.mark.parametrize("byte", [0, 1, 2])
+    def test_a_separator_is_found_at_every_place(self, byte: int) -> None:
+        text = b"KEYS\x01" + b"\x83\x7f\x80\xff\x03a" * 24
+        for place in range(5, len(text)):
+            block = text[:place] + bytes([byte]) + text[place + 1 :]
+            data, _ = segment([{"properties_bytes": block}], BASE)
+            assert scan_bytes(data, BASE).made == dispatch(oracles.scan_segment(data, BASE)), place
+
+    @pytest.mark.parametrize("length", range(140))
+    def test_a_value_ends_where_its_block_ends(self, length: int) -> None:
+        data, _ = segment([{"properties_bytes": b"TAGS\x01" + b"x" * length}], BASE)
+        behind = data + b"x\x02TAGS\x01y"
+        assert scan_bytes(behind, BASE, limit=1).made == dispatch(oracles.scan_segment(data, BASE))
+
+    @settings(max_examples=300)
+    @given(numbers | st.text("+-0123456789", max_size=22), numbers | st.text("+-0123456789", max_size=22))
+    @example("32767", "-9223372036854775808")
+    @example("-32768", "9223372036854775807")
+    @example("1", "9223372036854775808")
+    def test_numbers_are_parsed_as_java_parses_them(self, size: str, first: str) -> None:
+        block = property_bytes({"INNER_NUM": size, "INNER_BASE": first})
+        data, _ = segment([{"topic_bytes": BATCH_TOPIC, "properties_bytes": block}], BASE)
+        valid = filter(is_dispatched, oracles.scan_segment(data, BASE))
+        assert scan_bytes(data, BASE, batch_topics=[BATCH_TOPIC]).made == dispatch(valid, batch_topics=[BATCH_TOPIC])
