@@ -2,10 +2,7 @@
 
 Nothing is looked up and nothing is left out here: entries come in the order in which a broker puts them, a repeated
 key twice. A record for which there might not be room any more ends the run before it. Units are noted in the order of
-the log, and sorted by queue when they are taken, then as they stand in a queue's file (§5.1, §5.8):
-
-PLAIN  physical offset i64, size i32, tags code i64
-BATCH  the same, then store timestamp i64, base offset i64, batch size i16, −1 as i32, 0 as i32
+the log, and sorted by queue when they are taken.
 """
 
 cimport cython
@@ -15,14 +12,10 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy
 
 from storage.kernels.java_string cimport fold_hash, hash_utf8
-from storage.kernels.light_queues cimport (
-    count_items,
-    is_directory_name,
-    is_light_name,
-    trim_list,
-)
-from storage.kernels.memory cimport load_i32, load_i64, load_native_u64, store_i16, store_i32, store_i64
+from storage.kernels.light_queues cimport count_items, is_directory_name, is_light_name, trim_list
+from storage.kernels.memory cimport load_i32, load_i64, load_native_u64
 from storage.kernels.properties cimport Properties, find_properties, parse_integer
+from storage.kernels.queue_units cimport hash_name, note_traits, write_unit
 from storage.kernels.records cimport (
     BAD_BLANK,
     BAD_MAGIC,
@@ -54,7 +47,6 @@ from storage.kernels.region cimport Region, require
 cdef enum:
     QUEUE_OFFSET = 20  # Position in a record.
     COMMIT = 8
-    NOT_COMPACTED = -1
     ENTRIES_PER_RECORD = 8
     NAME_BYTES_PER_RECORD = 32
     NAME_ROOM = 4 * MAXIMUM_PIECES  # More bytes than the names of all queues of one record.
@@ -68,23 +60,6 @@ cdef struct Batch:  # Of messages in one record, for a queue of batches.
 
 
 # --- Queues ---
-
-
-cdef inline uint64_t mix(uint64_t mixed, uint64_t word) noexcept nogil:
-    mixed = (mixed ^ word) * <uint64_t>0x9E3779B97F4A7C15
-    return mixed ^ (mixed >> 32)
-
-
-cdef inline uint64_t hash_name(const Text *name, int32_t queue_id) noexcept nogil:
-    """A hash for the table alone. Eight bytes before the end of the name must be readable, as in a record."""
-    cdef uint64_t mixed = mix(name.length, <uint32_t>queue_id)
-    cdef int64_t position = 0
-    while position + 8 <= name.length:
-        mixed = mix(mixed, load_native_u64(name.start + position))
-        position += 8
-    if position < name.length:
-        mixed = mix(mixed, load_native_u64(name.start + name.length - 8) >> ((position + 8 - name.length) << 3))
-    return mixed
 
 
 cdef Queue *find_queue(DispatchMemory memory, const Text *name, int32_t queue_id, bint is_light) noexcept nogil:
@@ -118,22 +93,14 @@ cdef Queue *find_queue(DispatchMemory memory, const Text *name, int32_t queue_id
 
 
 cdef void note_topic(DispatchMemory memory, Queue *queue, const Text *topic) noexcept nogil:
-    """Find out what holds for all messages of a queue's topic.
-
-    Those of a delay level stand in SCHEDULE_TOPIC_XXXX; those of a retry or system topic are in no light queue.
-    """
+    """Find out what holds for all messages of a queue's topic."""
     cdef int64_t i
     queue.key_prefix = hash_utf8(0, topic.start, topic.length) * 31 + c'#'
     for i in range(memory.batch_topic_count):
         if is_text(topic, <const char *>memory.batch_topics[i].start, memory.batch_topics[i].length):
             queue.kind = BATCH
             return
-    queue.is_schedule = is_text(topic, b"SCHEDULE_TOPIC_XXXX", 19)
-    queue.may_have_light = not (
-        queue.is_schedule
-        or (topic.length >= 7 and memcmp(topic.start, b"%RETRY%", 7) == 0)
-        or (topic.length >= 8 and memcmp(topic.start, b"rmq_sys_", 8) == 0)
-    )
+    note_traits(queue, topic)
 
 
 # --- Units ---
@@ -377,21 +344,6 @@ cdef void share_space(DispatchMemory memory, Gathered taken) noexcept nogil:
     taken.unit_bytes, taken.run_count = byte, run
 
 
-cdef inline int64_t write_unit(uint8_t *target, const Unit *unit, bint is_batch) noexcept nogil:
-    """Write a unit as it stands in its queue's file; its bytes."""
-    store_i64(target, unit.physical_offset)
-    store_i32(target + 8, unit.size)
-    store_i64(target + 12, unit.tags_code)
-    if not is_batch:
-        return PLAIN_BYTES
-    store_i64(target + 20, unit.timestamp)
-    store_i64(target + 28, unit.queue_offset)
-    store_i16(target + 36, unit.batch_size)
-    store_i32(target + 38, NOT_COMPACTED)
-    store_i32(target + 42, 0)
-    return BATCH_BYTES
-
-
 cdef void sort_units(DispatchMemory memory, Run *runs, uint8_t *target, int64_t *timestamps) noexcept nogil:
     """Write the units queue by queue, and their runs; each one's store time, too, unless ``timestamps`` is NULL."""
     cdef int64_t i
@@ -427,17 +379,8 @@ cdef class Gathered:
 
 cdef class DispatchMemory:
     def __cinit__(
-        self,
-        *,
-        bint tags,
-        bint checksums,
-        delays,
-        bint lmq,
-        batch_topics,
-        bint units,
-        bint entries,
-        bint timestamps,
-        int64_t records,
+        self, *, bint tags, bint checksums, delays, bint lmq, batch_topics,
+        bint units, bint entries, bint timestamps, int64_t records,
     ):
         if not 0 < records <= MOST_RECORDS:
             raise ValueError(f"blocks of {records} records, expected 1 to {MOST_RECORDS}")
@@ -498,13 +441,7 @@ cdef class DispatchMemory:
         self.last_record = self.first_offset = -1
 
     def run(
-        self,
-        Region region not None,
-        int64_t position,
-        int64_t available,
-        int64_t base,
-        int64_t boundary,
-        int64_t limit,
+        self, Region region not None, int64_t position, int64_t available, int64_t base, int64_t boundary, int64_t limit
     ):
         cdef Step step = Step()
         require(region, position, available)
