@@ -166,15 +166,14 @@ cdef int64_t find_gaps(const IndexView *view, int64_t before, Span *span, Gap *g
         physical_offset = load_i64(at)
         if physical_offset < previous:
             ascending = False
-            minimum = min(minimum, physical_offset)
+            minimum, maximum = min(minimum, physical_offset), max(maximum, previous)
         elif physical_offset - previous > GAP_BYTES:
             if count < room:
                 gaps[count].start, gaps[count].stop = previous, physical_offset
             count += 1
-        maximum = max(maximum, physical_offset)
         previous = physical_offset
         at += ENTRY_BYTES
-    span.minimum, span.maximum, span.ascending = minimum, maximum, ascending
+    span.minimum, span.maximum, span.ascending = minimum, max(maximum, previous), ascending
     return count
 
 

@@ -294,6 +294,7 @@ cdef inline void find_indexed(const Record *record, Indexed *found) noexcept nog
     cdef const uint8_t *end = at + record.properties.length
     cdef Property each
     found.unique_key.start = found.keys.start = found.tags.start = NULL
+    found.unique_key.length = found.keys.length = found.tags.length = 0
     while at < end:
         at = next_property(at, end, &each)
         if each.name.start == NULL:
@@ -326,16 +327,12 @@ cdef inline int32_t tag_hash(const Record *record, const Text *tag) noexcept nog
     return fold_hash(hash_utf8(((prefix * 31 + c'#') * 31 + c'T') * 31 + c'#', tag.start, tag.length))
 
 
-cdef inline void emit_record(const Record *record, int64_t physical_offset, Entries *entries) noexcept nogil:
-    """Append what one record is found under: its unique key, each piece of KEYS, its tag.
-
-    MAXIMUM_PIECES more entries must fit.
-    """
-    cdef Indexed indexed
+cdef inline void emit_keys(
+    const Record *record, const Indexed *indexed, int64_t physical_offset, Entries *entries
+) noexcept nogil:
+    """Append the entries of one record's unique key and of each piece of KEYS; MAXIMUM_PIECES more must fit."""
     cdef int64_t first = entries.count, piece = 0, position = 0
-    cdef uint32_t prefix
-    find_indexed(record, &indexed)
-    prefix = hash_utf8(0, record.topic.start, record.topic.length) * 31 + c'#'
+    cdef uint32_t prefix = hash_utf8(0, record.topic.start, record.topic.length) * 31 + c'#'
     if indexed.unique_key.start != NULL:
         emit(
             entries, first, fold_hash(hash_utf8(prefix, indexed.unique_key.start, indexed.unique_key.length)),
@@ -351,5 +348,16 @@ cdef inline void emit_record(const Record *record, int64_t physical_offset, Entr
                     )
                 piece = position + 1
             position += 1
+
+
+cdef inline void emit_record(const Record *record, int64_t physical_offset, Entries *entries) noexcept nogil:
+    """Append what one record is found under: its unique key, each piece of KEYS, its tag.
+
+    MAXIMUM_PIECES more entries must fit.
+    """
+    cdef Indexed indexed
+    cdef int64_t first = entries.count
+    find_indexed(record, &indexed)
+    emit_keys(record, &indexed, physical_offset, entries)
     if indexed.tags.start != NULL:
         emit(entries, first, tag_hash(record, &indexed.tags), physical_offset)
