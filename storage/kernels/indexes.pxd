@@ -18,6 +18,12 @@ cpdef enum:
     # Of so many bytes of log the lowest and the highest entry tell every gap: one stretch at least lies inside it.
     STRETCH_BYTES = 4194304
     NO_ENTRY = -1
+    # So many first entries tell whether a slot count may be that of a file, and most of them that may be wrong.
+    QUICK_ENTRIES = 48
+    QUICK_FAILURES = 12
+    # What is wrong: the pointer of an entry, or a slot.
+    BAD_POINTER = 0
+    BAD_SLOT = 1
 
 
 cdef enum:

@@ -32,6 +32,15 @@ STRETCH_BYTES: Final = 4194304
 
 NO_ENTRY: Final = -1
 
+QUICK_ENTRIES: Final = 48
+"""So many first entries tell whether a slot count may be that of a file."""
+QUICK_FAILURES: Final = 12
+"""Most of them that may be wrong."""
+
+BAD_POINTER: Final = 0
+"""What is wrong: the pointer of an entry, or a slot."""
+BAD_SLOT: Final = 1
+
 def check_structure(region: Region, slots: int, entries: int) -> int:
     """0 if slots and pointers of the file are what its hashes make of them, else the number of the first bad entry.
 
@@ -95,6 +104,62 @@ def measure_compacted(
 
     ``lowest`` and ``highest`` get at i the lowest and the highest physical offset from ``start`` + i · STRETCH_BYTES
     on, NO_ENTRY without any; entries before and behind all of these stretches have none.
+    """
+
+def share_explained(region: Region, slots: int, entries: int) -> float:
+    """The share of a file's pointers and used slots that a slot count explains."""
+
+def next_slot_count(region: Region, slots: int, last_data: int) -> int:
+    """The smallest slot count from ``slots`` on that explains the pointers of most of the first entries; 0 for none.
+
+    ``last_data`` is the position of the file's last byte that is not zero; it must lie in the last entry, which the
+    region must hold.
+    """
+
+@final
+class WrongPointer:
+    """A slot or pointer that does not follow from the hashes."""
+
+    @property
+    def kind(self) -> int:
+        """BAD_POINTER or BAD_SLOT."""
+    @property
+    def number(self) -> int:
+        """That of the entry, or of the slot."""
+    @property
+    def expected(self) -> int:
+        """The entry it should point to."""
+    @property
+    def found(self) -> int:
+        """The entry it points to."""
+
+@final
+class PointerCheck:
+    """What came of recomputing slots and pointers."""
+
+    @property
+    def wrong(self) -> int:
+        """How many are wrong."""
+    @property
+    def used(self) -> int:
+        """How many slots are in use."""
+    @property
+    def noted(self) -> list[WrongPointer]:
+        """The first of the wrong ones, as many as were asked for."""
+
+def check_pointers(
+    region: Region,
+    slots: int,
+    entries: int,
+    written: int,
+    numbers: npt.NDArray[np.int64],
+    true_hashes: npt.NDArray[np.int32],
+    most: int,
+) -> PointerCheck:
+    """Recompute slots and pointers, and note up to ``most`` wrong ones.
+
+    ``numbers`` (ascending) are entries whose hash in the file is wrong, ``true_hashes`` theirs. ``written`` is
+    ``entries``, or above it for a file that grows: slots may then point to newer entries up to there.
     """
 
 def slot_number(key_hash: int, slots: int) -> int:

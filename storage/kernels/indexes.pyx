@@ -247,6 +247,193 @@ def measure_compacted(Region region not None, int64_t slots, int64_t entries, in
     return found
 
 
+# --- Files of which some bytes are wrong: counts by majority, what exactly is wrong ---
+
+
+cdef double explained(const IndexView *view, int32_t *heads) noexcept nogil:
+    """As :func:`share_explained`; ``heads`` are zeroed."""
+    cdef int64_t good = 0, total = view.entries, number, slot
+    cdef Entry entry
+    cdef int32_t newest
+    for number in range(1, view.entries + 1):
+        entry = entry_at(view, min(number + AHEAD, view.entries))
+        __builtin_prefetch(heads + slot_of(entry.key_hash, view.slots, view.inverse))
+        entry = entry_at(view, number)
+        if entry.key_hash >= 0:
+            slot = slot_of(entry.key_hash, view.slots, view.inverse)
+            good += entry.previous == heads[slot]
+            heads[slot] = <int32_t>number
+    for slot in range(view.slots):
+        newest = newest_in(view, slot)
+        if newest != 0 or heads[slot] != 0:
+            total += 1
+            good += newest == heads[slot]
+    return <double>good / <double>total if total > 0 else 0.0
+
+
+def share_explained(Region region not None, int64_t slots, int64_t entries):
+    cdef IndexView view
+    cdef Room heads
+    cdef double share
+    view_index(&view, region, slots, entries)
+    heads = zeroed_heads(slots)
+    with nogil:
+        share = explained(&view, <int32_t *>heads.items)
+    return share
+
+
+cdef bint may_have_slots(const uint8_t *data, int64_t slots, int64_t entries) noexcept nogil:
+    """Whether a slot count explains the pointers of most of a file's first entries."""
+    cdef const uint8_t *first = data + INDEX_HEADER + SLOT_BYTES * slots
+    cdef int64_t looked_at = min(entries, QUICK_ENTRIES), failures = 0, number, before, expected
+    cdef Entry entry
+    cdef int32_t other
+    for number in range(1, looked_at + 1):
+        entry = read_entry(first + ENTRY_BYTES * number)
+        expected = 0
+        before = number - 1 if entry.key_hash >= 0 else 0
+        while before > 0 and expected == 0:
+            other = load_i32(first + ENTRY_BYTES * before)
+            if other >= 0 and other % <int32_t>slots == entry.key_hash % <int32_t>slots:
+                expected = before
+            before -= 1
+        if entry.key_hash < 0 or entry.previous != expected:
+            failures += 1
+            if failures > QUICK_FAILURES or 2 * failures > looked_at:
+                return False
+    return True
+
+
+def next_slot_count(Region region not None, int64_t slots, int64_t last_data):
+    cdef int64_t entries, found = 0
+    if slots < 1 or last_data > region.size - ENTRY_BYTES:
+        raise ValueError(f"{slots} slots, and a last byte at {last_data} of a region of {region.size} bytes")
+    with nogil:
+        while slots <= INT32_MAX:
+            entries = (last_data - INDEX_HEADER - SLOT_BYTES * slots) / ENTRY_BYTES
+            if entries < 1:
+                break
+            if may_have_slots(region.data, slots, entries):
+                found = slots
+                break
+            slots += 1
+    return found
+
+
+cdef struct Wrong:
+    int kind
+    int64_t number
+    int64_t expected
+    int64_t found
+
+cdef struct Wrongs:
+    Wrong *noted
+    int64_t room
+    int64_t count
+
+
+@cython.final
+cdef class WrongPointer:
+    cdef readonly int kind
+    cdef readonly int64_t number
+    cdef readonly int64_t expected
+    cdef readonly int64_t found
+
+
+@cython.final
+cdef class PointerCheck:
+    cdef readonly int64_t wrong
+    cdef readonly int64_t used
+    cdef readonly list noted
+
+
+cdef void note_wrong(Wrongs *wrongs, int kind, int64_t number, int64_t expected, int64_t found) noexcept nogil:
+    """Note a wrong slot or pointer if there is room."""
+    cdef Wrong *wrong
+    if wrongs.count < wrongs.room:
+        wrong = wrongs.noted + wrongs.count
+        wrong.kind, wrong.number, wrong.expected, wrong.found = kind, number, expected, found
+    wrongs.count += 1
+
+
+cdef int64_t newest_below(const IndexView *view, int64_t number, int64_t entries) noexcept nogil:
+    """What a slot held before the entries behind ``entries`` were put."""
+    cdef int64_t before
+    while number > entries:
+        before = entry_at(view, number).previous
+        if before >= number:
+            return number
+        number = before
+    return number
+
+
+cdef int64_t recompute(
+    const IndexView *view, int64_t entries, const int64_t *numbers, const int32_t *true_hashes, int64_t fixes,
+    int32_t *heads, Wrongs *wrongs,
+) noexcept nogil:
+    """As :func:`check_pointers`; how many slots are in use. As many entries as the view has may be in slots."""
+    cdef int64_t fixed = 0, used = 0, number, slot, found
+    cdef Entry entry
+    for number in range(1, entries + 1):
+        entry = entry_at(view, min(number + AHEAD, entries))
+        __builtin_prefetch(heads + slot_of(entry.key_hash, view.slots, view.inverse))
+        entry = entry_at(view, number)
+        while fixed < fixes and numbers[fixed] < number:
+            fixed += 1
+        if fixed < fixes and numbers[fixed] == number:
+            entry.key_hash = true_hashes[fixed]
+        if entry.key_hash < 0:
+            continue
+        slot = slot_of(entry.key_hash, view.slots, view.inverse)
+        if entry.previous != heads[slot]:
+            note_wrong(wrongs, BAD_POINTER, number, heads[slot], entry.previous)
+        heads[slot] = <int32_t>number
+    for slot in range(view.slots):
+        used += heads[slot] != 0
+        found = newest_in(view, slot)
+        if entries < found <= view.entries:
+            found = newest_below(view, found, entries)
+        if found != heads[slot]:
+            note_wrong(wrongs, BAD_SLOT, slot, heads[slot], found)
+    return used
+
+
+cdef WrongPointer wrong_pointer(const Wrong *wrong):
+    cdef WrongPointer told = WrongPointer()
+    told.kind, told.number, told.expected, told.found = wrong.kind, wrong.number, wrong.expected, wrong.found
+    return told
+
+
+def check_pointers(
+    Region region not None, int64_t slots, int64_t entries, int64_t written, numbers, true_hashes, int64_t most
+):
+    cdef Column number_column = Column(numbers, sizeof(int64_t)), hash_column = Column(true_hashes, sizeof(int32_t))
+    cdef PointerCheck check = PointerCheck()
+    cdef IndexView view
+    cdef Wrongs wrongs
+    cdef Room heads
+    require_growth(0, entries, written)
+    view_index(&view, region, slots, written)
+    if number_column.count != hash_column.count or most < 0:
+        raise ValueError(f"{hash_column.count} hashes of {number_column.count} entries, {most} wrong ones to be noted")
+    heads = zeroed_heads(slots)
+    wrongs.room, wrongs.count = most, 0
+    wrongs.noted = <Wrong *>malloc((most + 1) * sizeof(Wrong))
+    if wrongs.noted == NULL:
+        raise MemoryError
+    try:
+        with nogil:
+            check.used = recompute(
+                &view, entries, <const int64_t *>number_column.items, <const int32_t *>hash_column.items,
+                number_column.count, <int32_t *>heads.items, &wrongs,
+            )
+        check.noted = [wrong_pointer(wrongs.noted + i) for i in range(min(wrongs.count, most))]
+    finally:
+        free(wrongs.noted)
+    check.wrong = wrongs.count
+    return check
+
+
 # --- Building: entry by entry as a broker puts them, or slot by slot ---
 
 
