@@ -29,6 +29,7 @@ from storage.kernels.records cimport (
     read_shape,
     store_timestamp_at,
     tag_hash,
+    topic_hash,
 )
 from storage.kernels.region cimport Column, Region, Room, region_of, require
 
@@ -224,14 +225,16 @@ cdef bint has_topic(const Record *record, const Unwanted *unwanted) noexcept nog
 cdef int64_t separate_tag(const Record *record, Entries *keys) noexcept nogil:
     """Hash of a record's tag entry, or −1 where it has none or a key of the record has the same hash."""
     cdef Indexed indexed
+    cdef uint32_t of_topic
     cdef int32_t tag
     cdef int64_t i
     find_indexed(record, &indexed)
     if indexed.tags.start == NULL:
         return -1
-    tag = tag_hash(record, &indexed.tags)
+    of_topic = topic_hash(record)
+    tag = tag_hash(of_topic, &indexed.tags)
     keys.count = 0
-    emit_keys(record, &indexed, 0, keys)
+    emit_keys(of_topic, &indexed, 0, keys)
     for i in range(keys.count):
         if keys.hashes[i] == tag:
             return -1

@@ -4,7 +4,6 @@ The positions below are those of the record with two IPv4 hosts; a 16-byte host 
 A test holds them against the layout table of :mod:`protocol.message`.
 """
 
-import numpy as np
 from numba import njit
 
 from storage.kernels.crc32 import crc32
@@ -167,17 +166,6 @@ def check_blank(record: int, code: int, left: int) -> int:
     return 0 if closes_segment(record, left) else BAD_BLANK
 
 
-@njit("int64(int64, int64, int64, int64)", cache=True, nogil=True)
-def check_step(record: int, available: int, physical_offset: int, boundary: int) -> int:
-    """Size of the record at an address, as :func:`check_shape` says; 0 for the BLANK that closes the segment.
-
-    ``boundary`` is the physical offset at which the next segment starts, or will start. At least eight bytes must be
-    ``available``.
-    """
-    size = check_shape(record, available, physical_offset)
-    return size if size > 0 else check_blank(record, size, boundary - physical_offset)
-
-
 @njit(cache=True, nogil=True)
 def property_crc(record: int, size: int) -> int:
     """The checksum that the record's last property states, or −1 where it has none."""
@@ -247,13 +235,3 @@ def has_piece(keys: int, keys_length: int, key: int, key_length: int) -> bool:
             return True
         piece = end + 1
     return False
-
-
-@njit(cache=True, nogil=True)
-def check_all(address: int, available: int, result: np.ndarray) -> int:
-    """Shape and checksums of the record at an address that may say any offset; its offset goes to ``result[0]``."""
-    size = check_shape(address, available, -1)
-    if size < 0:
-        return size
-    result[0] = load_i64(address + PHYSICAL_OFFSET)
-    return check_checksums(address, size)

@@ -321,18 +321,25 @@ cdef inline void emit(Entries *entries, int64_t first, int32_t hashed, int64_t p
     entries.count = count + 1
 
 
-cdef inline int32_t tag_hash(const Record *record, const Text *tag) noexcept nogil:
+cdef inline uint32_t topic_hash(const Record *record) noexcept nogil:
+    """Hash of a record's topic, on which those of its keys go on."""
+    return hash_utf8(0, record.topic.start, record.topic.length)
+
+
+cdef inline int32_t tag_hash(uint32_t of_topic, const Text *tag) noexcept nogil:
     """Hash of ``topic#T#tag``, under which the tag of a record is indexed since 5.4."""
-    cdef uint32_t prefix = hash_utf8(0, record.topic.start, record.topic.length)
-    return fold_hash(hash_utf8(((prefix * 31 + c'#') * 31 + c'T') * 31 + c'#', tag.start, tag.length))
+    return fold_hash(hash_utf8(((of_topic * 31 + c'#') * 31 + c'T') * 31 + c'#', tag.start, tag.length))
 
 
 cdef inline void emit_keys(
-    const Record *record, const Indexed *indexed, int64_t physical_offset, Entries *entries
+    uint32_t of_topic, const Indexed *indexed, int64_t physical_offset, Entries *entries
 ) noexcept nogil:
-    """Append the entries of one record's unique key and of each piece of KEYS; MAXIMUM_PIECES more must fit."""
+    """Append the entries of one record's unique key and of each piece of KEYS; MAXIMUM_PIECES more must fit.
+
+    ``of_topic`` is the hash of its topic.
+    """
     cdef int64_t first = entries.count, piece = 0, position = 0
-    cdef uint32_t prefix = hash_utf8(0, record.topic.start, record.topic.length) * 31 + c'#'
+    cdef uint32_t prefix = of_topic * 31 + c'#'
     if indexed.unique_key.start != NULL:
         emit(
             entries, first, fold_hash(hash_utf8(prefix, indexed.unique_key.start, indexed.unique_key.length)),
@@ -357,7 +364,8 @@ cdef inline void emit_record(const Record *record, int64_t physical_offset, Entr
     """
     cdef Indexed indexed
     cdef int64_t first = entries.count
+    cdef uint32_t of_topic = topic_hash(record)
     find_indexed(record, &indexed)
-    emit_keys(record, &indexed, physical_offset, entries)
+    emit_keys(of_topic, &indexed, physical_offset, entries)
     if indexed.tags.start != NULL:
-        emit(entries, first, tag_hash(record, &indexed.tags), physical_offset)
+        emit(entries, first, tag_hash(of_topic, &indexed.tags), physical_offset)

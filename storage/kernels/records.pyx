@@ -102,7 +102,7 @@ def tag_entry_hash(Region region not None, int64_t position, int64_t stop):
     cdef Indexed indexed
     require_record(region, position, stop, &record)
     find_indexed(&record, &indexed)
-    return None if indexed.tags.start == NULL else tag_hash(&record, &indexed.tags)
+    return None if indexed.tags.start == NULL else tag_hash(topic_hash(&record), &indexed.tags)
 
 
 def entry_hashes(Region region not None, int64_t position, int64_t stop):
@@ -299,7 +299,7 @@ cdef bint has_all_entries(
     if not has_tags:
         find_indexed(record, &indexed)
         if indexed.tags.start != NULL:
-            spares_tag, tag = True, tag_hash(record, &indexed.tags)
+            spares_tag, tag = True, tag_hash(topic_hash(record), &indexed.tags)
     for i in range(wanted.count):
         number = first
         while number < stop and load_i32(entries + ENTRY_BYTES * number) != wanted.hashes[i]:

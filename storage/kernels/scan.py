@@ -1,32 +1,17 @@
-"""Read a segment from record to record: where its data end, what its records are found under.
-
-These loops read headers, topics and properties, never bodies, so a segment is scanned at memory speed; whoever needs
-the body's checksum asks for it record by record.
-"""
+"""What a record is found under, for the kernels of numba: :mod:`storage.kernels.records` has all else of it."""
 
 import numpy as np
 from numba import njit
 
 from storage.kernels.java_string import fold_hash, hash_utf8
-from storage.kernels.memory import load_i8, load_i16, load_i32, load_i64
+from storage.kernels.memory import load_i8, load_i16
 from storage.kernels.record import (
     KEYS_NAME,
-    MAGIC,
     MAGIC_V1,
-    MAGIC_V2,
-    MINIMUM_SIZE,
-    PHYSICAL_OFFSET,
-    ROLLBACK,
     SPACE,
-    SYS_FLAG,
     TAGS_NAME,
-    TRANSACTION_MASK,
     UNIQUE_KEY_NAME,
-    check_blank,
-    check_checksums,
-    check_shape,
     find_property,
-    store_timestamp,
     topic_length,
     topic_position,
 )
@@ -39,85 +24,11 @@ OUTPUT_FULL = 3
 MAGIC_FIRST_BYTE = MAGIC_V1 >> 24
 HASH = ord("#")
 TAG_INFIX = ord("T")
-ANY_TIME = -(1 << 63)
-"""No record was stored before it."""
-
 RECENT_PIECES = 64
 """How far back a repeated key of one record is looked for: a double costs bytes, a full search a square."""
 
 MAXIMUM_PIECES = 32768
 """More keys than one property block of 32,767 bytes can hold."""
-
-
-@njit("int64(int64, int64, int64, int64, int64, boolean, int64[::1])", cache=True, nogil=True)
-def walk_records(
-    address: int, position: int, stop: int, base: int, boundary: int, checksums: bool, result: np.ndarray
-) -> int:
-    """Step over the records of a segment from ``position``; where the walk ended.
-
-    ``address`` maps the segment's first byte, ``stop`` bounds reading, ``base`` is its physical offset, ``boundary``
-    that at which the next segment starts. ``result`` gets: why it ended (``AT_`` codes), records stepped over, position
-    of the last one (−1 for none), store-independent code of the check.
-    """
-    result[0], result[1], result[2], result[3] = AT_LIMIT, 0, -1, 0
-    while position + 8 <= stop:
-        size = check_shape(address + position, stop - position, base + position)
-        if size > 0 and checksums:
-            size = check_checksums(address + position, size)
-        if size < 0:
-            size = check_blank(address + position, size, boundary - base - position)
-            if size == 0:
-                result[0] = AT_BLANK
-                return position
-            result[0], result[3] = AT_DAMAGE, size
-            return position
-        result[1] += 1
-        result[2] = position
-        position += size
-    return position
-
-
-@njit("int64(int64, int64, int64, int64, int64, int64)", cache=True, nogil=True)
-def find_recent(address: int, position: int, stop: int, readable: int, base: int, earliest: int) -> int:
-    """Position of the first intact record that starts in [position, stop) and was stored at ``earliest`` or later.
-
-    Intact means shape, own offset and checksums; ``earliest`` is in ms, ``readable`` bounds reading. Returns ``stop``
-    where there is none. The body of a record that is too old is stepped over, so that no byte is summed up twice.
-    """
-    while position < stop and position + MINIMUM_SIZE <= readable:
-        if load_i8(address + position + MAGIC) == MAGIC_FIRST_BYTE:
-            record = address + position
-            magic = load_i32(record + MAGIC)
-            if magic in (MAGIC_V1, MAGIC_V2) and load_i64(record + PHYSICAL_OFFSET) == base + position:
-                size = check_shape(record, readable - position, base + position)
-                if size > 0 and check_checksums(record, size) > 0:
-                    if store_timestamp(record) >= earliest:
-                        return position
-                    position += topic_position(record) - 3
-        position += 1
-    return stop
-
-
-@njit("int64(int64, int64, int64, int64)", cache=True, nogil=True)
-def find_record(address: int, position: int, stop: int, base: int) -> int:
-    """Position of the first intact record (shape, own offset, checksums) at or after ``position``, or ``stop``."""
-    return find_recent(address, position, stop, stop, base, ANY_TIME)
-
-
-@njit("int64(int64, int64, int64)", cache=True, nogil=True)
-def find_record_backwards(address: int, position: int, base: int) -> int:
-    """Position of the last record of sound shape that starts before ``position``, not below 0; −1 for none.
-
-    ``address + position`` itself is not read beyond the record's own size; the caller bounds how far back to look by
-    ``address``.
-    """
-    at = position - 1
-    while at >= 0:
-        magic = load_i32(address + at + MAGIC)
-        if magic in (MAGIC_V1, MAGIC_V2) and load_i64(address + at + PHYSICAL_OFFSET) == base + at:
-            return at
-        at -= 1
-    return -1
 
 
 @njit(cache=True, nogil=True)
@@ -170,50 +81,3 @@ def emit_keys(record: int, physical_offset: int, count: int, hashes: np.ndarray,
                     count = emit(key_hash, physical_offset, first, count, hashes, offsets)
                 piece = position + 1
     return count
-
-
-@njit("int64(int64, int64, int64, int32[::1], int64[::1])", cache=True, nogil=True)
-def emit_record(record: int, physical_offset: int, count: int, hashes: np.ndarray, offsets: np.ndarray) -> int:
-    """Append what one record is found under: its unique key, each piece of KEYS, its tag; the new count."""
-    first = count
-    count = emit_keys(record, physical_offset, count, hashes, offsets)
-    key_hash = tag_entry_hash(record)
-    return emit(key_hash, physical_offset, first, count, hashes, offsets) if key_hash >= 0 else count
-
-
-@njit("int64(int64, int64, int64, int64, int64, int64, int32[::1], int64[::1], int64[::1])", cache=True, nogil=True)
-def scan_keys(
-    address: int,
-    position: int,
-    stop: int,
-    readable: int,
-    base: int,
-    boundary: int,
-    hashes: np.ndarray,
-    offsets: np.ndarray,
-    result: np.ndarray,
-) -> int:
-    """Note what the records that start in [position, stop) are found under, until damage or a full output.
-
-    ``readable`` bounds reading, ``boundary`` is where the next segment starts. Returns where the scan ended; ``result``
-    gets the ``AT_`` code, entries written and records read. Rolled-back records are in no index.
-    """
-    result[0], result[1], result[2] = AT_LIMIT, 0, 0
-    room = hashes.shape[0] - MAXIMUM_PIECES
-    while position < stop and position + 8 <= readable:
-        size = check_shape(address + position, readable - position, base + position)
-        if size < 0:
-            size = check_blank(address + position, size, boundary - base - position)
-            if size == 0:
-                result[0] = AT_BLANK
-                return position
-            result[0] = AT_DAMAGE
-            return position
-        if result[1] > room:
-            result[0] = OUTPUT_FULL
-            return position
-        if load_i32(address + position + SYS_FLAG) & TRANSACTION_MASK != ROLLBACK:
-            result[1] = emit_record(address + position, base + position, result[1], hashes, offsets)
-        result[2] += 1
-        position += size
-    return position

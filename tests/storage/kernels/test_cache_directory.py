@@ -1,10 +1,15 @@
-"""Compiled kernels are kept under the digest of all kernels: numba itself looks at one file only."""
+"""Kernels that numba compiled are kept under the digest of all: numba itself looks at one file only.
+
+Those that were compiled before are unpacked from an archive, out of which no Python imports them.
+"""
 
 import os
 import shutil
 import subprocess
 import sys
 import zipfile
+import zlib
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 from numba import config
@@ -19,7 +24,8 @@ PACKAGES = ("broker/kernels", "protocol", "storage")
 USE_A_KERNEL = """
 import numpy as np
 from storage.kernels import SOURCES, crc32, sources_digest
-print(crc32.__file__, sources_digest(*SOURCES))
+from storage.kernels import records
+print(crc32.__file__, records.__file__, sources_digest(*SOURCES), records.crc32(b"123456789"))
 """
 
 
@@ -52,14 +58,16 @@ def archive_of_sources(path: Path) -> Path:
     with zipfile.ZipFile(path, "w") as archive:
         archive.write(ROOT / "broker" / "__init__.py", "broker/__init__.py")
         for package in PACKAGES:
-            for source in sorted((ROOT / package).rglob("*.py")):
-                archive.write(source, source.relative_to(ROOT))
+            for source in sorted((ROOT / package).rglob("*")):
+                if source.name.endswith((".py", *EXTENSION_SUFFIXES)):
+                    archive.write(source, source.relative_to(ROOT))
     return path
 
 
 def use_a_kernel(archive: Path, cache: Path) -> list[str]:
     """Import one in a process that has our modules in the archive alone; what it says of where it found it."""
     environment = os.environ | {"PYTHONPATH": str(archive), "NUMBA_CACHE_DIR": str(cache), "NUMBA_DISABLE_JIT": "0"}
+    environment["TMPDIR"] = str(archive.parent)
     command = [sys.executable, "-S", "-c", f"import sys; sys.path += {sys.path!r}[1:]\n{USE_A_KERNEL}"]
     ended = subprocess.run(command, env=environment, cwd=archive.parent, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
@@ -69,10 +77,21 @@ def use_a_kernel(archive: Path, cache: Path) -> list[str]:
 def test_kernels_of_an_archive_are_compiled_once_for_all_jobs_that_bring_one(tmp_path: Path) -> None:
     cache = tmp_path / "cache"
     first, second = (archive_of_sources(tmp_path / job / "rocketlens.zip") for job in ("one", "two"))
-    found, digest = use_a_kernel(first, cache)
+    found, compiled_before, digest, checksum = use_a_kernel(first, cache)
     assert Path(found).is_relative_to(cache)
+    assert Path(compiled_before).parent == Path(found).parent
+    assert int(checksum) == zlib.crc32(b"123456789")
     assert digest == sources_digest(*SOURCES)
     compiled = {path: path.stat().st_mtime_ns for path in cache.rglob("*.nb?")}
     assert compiled
-    assert use_a_kernel(second, cache) == [found, digest]
+    assert use_a_kernel(second, cache) == [found, compiled_before, digest, checksum]
     assert {path: path.stat().st_mtime_ns for path in cache.rglob("*.nb?")} == compiled
+
+
+def test_a_directory_that_others_may_write_to_is_not_imported_from(tmp_path: Path) -> None:
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    cache.chmod(0o777)
+    found, compiled_before, *_ = use_a_kernel(archive_of_sources(tmp_path / "job" / "rocketlens.zip"), cache)
+    assert not any(Path(file).is_relative_to(cache) for file in (found, compiled_before))
+    assert list(cache.iterdir()) == []

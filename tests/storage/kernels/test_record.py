@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +11,6 @@ from kernel_memory import Bytes, record_at
 from protocol import message_layout
 from storage.kernels import record as codes
 from storage.kernels.record import (
-    check_all,
     check_checksums,
     check_shape,
     find_property,
@@ -112,13 +110,6 @@ class TestCheck:
         data[-5] = ord("x")
         held = Bytes(bytes(data))
         assert property_crc(held.address, held.length) == -1
-
-    def test_a_record_without_known_offset_tells_its_own(self) -> None:
-        held = Bytes(packed())
-        result = np.zeros(1, dtype=np.int64)
-        assert check_all(held.address, held.length, result) == held.length
-        assert result[0] == 4096
-        assert check_all(held.address, 20, result) == codes.BAD_SIZE
 
 
 class TestProperties:
