@@ -37,8 +37,7 @@ from struct import Struct
 import numpy as np
 
 from storage.index.index_shape import IndexShape, measure_shape
-from storage.kernels.lookup import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
-from storage.kernels.structure import check_growing_structure, check_structure
+from storage.kernels.indexes import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES, check_growing_structure, check_structure
 from storage.mapped_file import MappedFile
 
 HEADER = Struct(">qqqqii")
@@ -224,13 +223,12 @@ def _reproduces(file: MappedFile, slots: int, last_data: int) -> int:
     if not 1 <= entries <= capacity:
         return 0
     counted = min(read_header(file).index_count - 1, entries)
-    bad = check_structure(file.address, slots, entries, np.zeros(slots, dtype=np.int32))
+    bad = check_structure(file.region, slots, entries)
     if bad == 0:
         return entries
     if not 1 <= counted < bad:
         return 0
-    heads = np.zeros(slots, dtype=np.int32)
-    return counted if check_growing_structure(file.address, slots, counted, capacity, heads) == 0 else 0
+    return counted if check_growing_structure(file.region, slots, counted, capacity) == 0 else 0
 
 
 def _length_agrees(size: int, slots: int, entries: int) -> bool:

@@ -25,8 +25,7 @@ import numpy as np
 from spark_jobs.rebuilding.place_entries import EntryBlock, PlacedFile
 from spark_jobs.scanning.probe_store import LogReader, SegmentPlace
 from storage.index_file import ENTRY_DTYPE
-from storage.kernels.lookup import INDEX_HEADER, SLOT_BYTES
-from storage.kernels.structure import GAP_BYTES
+from storage.kernels.indexes import GAP_BYTES, INDEX_HEADER, SLOT_BYTES
 from storage.mapped_file import MappedFile
 
 ENTRIES_AT_ONCE = 1 << 20

@@ -23,7 +23,7 @@ from spark_jobs.engine.blocks import Block, BlockWriter, read_block
 from spark_jobs.rebuilding.place_entries import Piece
 from spark_jobs.scanning.scan_segment import ENTRIES
 from spark_jobs.scanning.segment_window import SegmentWindow
-from storage.kernels.merge_entries import KEEP, LEFT_OUT, NO_RECORD
+from storage.kernels.index_entries import KEEP, LEFT_OUT, NO_RECORD
 
 PHASE: Final = "merge"
 

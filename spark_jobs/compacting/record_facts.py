@@ -12,8 +12,8 @@ import numpy as np
 from spark_jobs.compacting.log_cells import segment_limit
 from spark_jobs.scanning.probe_store import SegmentPlace
 from spark_jobs.scanning.segment_window import LONGEST_RECORD, SegmentWindow
-from storage.kernels.merge_entries import NO_RECORD, read_heads, read_records
-from storage.kernels.records import MAXIMUM_PIECES, MINIMUM_SIZE
+from storage.kernels.index_entries import NO_RECORD, read_heads, read_records
+from storage.kernels.records import MINIMUM_SIZE
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +34,9 @@ class RecordReader:
     def __init__(self, window: SegmentWindow, limit: int, topics: tuple[bytes, ...], *, drop_tags: bool) -> None:
         """Records end at the position `limit`. Those of `topics` are to be left out, tag entries with `drop_tags`."""
         self._window, self._limit = window, min(limit, window.size)
-        self._topics = np.frombuffer(b"".join(topics) + b"\0", dtype=np.uint8)
-        self._topic_ends = np.cumsum([len(topic) for topic in topics], dtype=np.int64)
+        self._topics = topics
         self._drop_tags = drop_tags
         self._is_whole = bool(topics) or drop_tags
-        self._hashes = np.empty(MAXIMUM_PIECES, dtype=np.int32)
-        self._offsets = np.empty(MAXIMUM_PIECES, dtype=np.int64)
 
     def look(self, positions: np.ndarray) -> RecordFacts:
         """The facts of records at ascending positions of the segment."""
@@ -68,13 +65,10 @@ class RecordReader:
 
     def _read(self, positions: np.ndarray, number: int, facts: RecordFacts) -> int:
         window = self._window
-        place = (window.address, window.start, window.filled, self._limit, window.base_offset, positions, number)
+        place = (window.region, window.start, window.filled, self._limit, window.base_offset, positions, number)
         if not self._is_whole:
-            return int(read_heads(*place, facts.fates, facts.timestamps))
-        topics = (self._topics.ctypes.data, self._topic_ends, self._drop_tags)
-        return int(
-            read_records(*place, *topics, facts.fates, facts.timestamps, facts.tags, self._hashes, self._offsets)
-        )
+            return read_heads(*place, facts.fates, facts.timestamps)
+        return read_records(*place, self._topics, self._drop_tags, facts.fates, facts.timestamps, facts.tags)
 
 
 def has_record(segments: tuple[SegmentPlace, ...], physical_offset: int) -> bool:

@@ -25,8 +25,8 @@ from spark_jobs.scanning.probe_store import SegmentPlace
 from spark_jobs.scanning.scan_segment import ENTRIES
 from storage.direct_writer import aligned_memory
 from storage.index_file import HEADER, IndexHeader
-from storage.kernels import merge_entries as kernel
-from storage.kernels.lookup import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
+from storage.kernels.index_entries import check_entries, check_slots, deal_entries
+from storage.kernels.indexes import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
 from storage.mapped_file import open_read_only
 
 PHASE: Final = "split"
@@ -130,8 +130,7 @@ class _Split:
         self._task, self._file, self._writer = task, file, writer
         self._log = cut_log(task.segments, task.cell_bytes)
         self._heads = np.zeros(task.slots, dtype=np.int32)
-        self._counts = np.zeros(kernel.ELSEWHERE + len(self._log.starts), dtype=np.int64)
-        self._outside = np.zeros(kernel.ELSEWHERE, dtype=np.int64)
+        self._below = self._beyond = self._nowhere = 0
         self._cells: list[tuple[int, int, int]] = []
 
     def run(self, report: Report) -> dict[str, Any]:
@@ -140,34 +139,33 @@ class _Split:
         if count > file.capacity:
             raise self._unsound(f"{count} entries where there is room for {file.capacity}")
         for number, size, data in file.entries(count, task.entries_at_once):
-            self._deal(number, size, address(data))
+            self._deal(number, data)
             report(number + size - 1, 0)
         self._check_slots(count)
-        below, beyond, nowhere = self._outside.tolist()
         return {
             "header": list(header_fields(file.header)),
             "end_is_known": task.is_last and self._is_end_known(),
             "entries": count,
-            "below": below,
-            "beyond": beyond,
-            "nowhere": nowhere,
+            "below": self._below,
+            "beyond": self._beyond,
+            "nowhere": self._nowhere,
             "cells": self._cells,
         }
 
-    def _deal(self, number: int, size: int, entries: int) -> None:
+    def _deal(self, number: int, entries: memoryview) -> None:
         """Check some entries and write a block for each cell that any of them is of."""
-        bad = int(kernel.check_entries(entries, number, size, self._task.slots, self._heads))
+        bad = check_entries(entries, number, self._heads)
         if bad:
             raise self._unsound(f"its entry {bad}")
-        hashes, positions = np.empty(size, dtype=np.int32), np.empty(size, dtype=np.uint32)
-        places = np.empty(size, dtype=np.int32)
-        log, counts = self._log, self._counts
-        kernel.deal_entries(entries, size, log.starts, log.ends, places, counts, hashes, positions)
-        self._outside += counts[: kernel.ELSEWHERE]
+        log = self._log
+        dealt = deal_entries(entries, log.starts, log.ends)
+        self._below += dealt.below
+        self._beyond += dealt.beyond
+        self._nowhere += dealt.nowhere
         first = 0
-        for cell in np.flatnonzero(counts[kernel.ELSEWHERE :]).tolist():
-            stop = first + int(counts[kernel.ELSEWHERE + cell])
-            columns = {"hashes": hashes[first:stop], "positions": positions[first:stop]}
+        for cell in np.flatnonzero(dealt.counts).tolist():
+            stop = first + int(dealt.counts[cell])
+            columns = {"hashes": dealt.hashes[first:stop], "positions": dealt.positions[first:stop]}
             block = self._writer.write(int(log.starts[cell]), int(log.ends[cell]), columns)
             self._cells.append((cell, block, stop - first))
             first = stop
@@ -176,8 +174,7 @@ class _Split:
         if not count:
             return  # the slots of a file without entries are nothing that anybody believes
         newest = count if self._task.is_growing else -1
-        slots = self._file.slot_bytes()
-        bad = int(kernel.check_slots(address(slots), self._task.slots, self._heads, newest))
+        bad = check_slots(self._file.slot_bytes(), self._heads, newest)
         if bad >= 0:
             raise self._unsound(f"its slot {bad}")
 
@@ -189,8 +186,3 @@ class _Split:
         """Whether what the header says of the last entry's record may be true: it is there, or has expired."""
         end, segments = self._file.header.end_physical_offset, self._task.segments
         return 0 <= end < segments[0].base_offset or has_record(segments, end)
-
-
-def address(data: memoryview) -> int:
-    """Where bytes lie, for kernels, as long as they are referred to; 0 for none."""
-    return np.frombuffer(data, dtype=np.uint8).ctypes.data if len(data) else 0

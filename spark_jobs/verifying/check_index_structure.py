@@ -13,19 +13,16 @@ from spark_jobs.verifying.log_table import LogTable
 from spark_jobs.verifying.match_entries import Matched
 from spark_jobs.verifying.pair_entries import Leftover
 from storage.index.index_copy import IndexCopy, IndexCounts
-from storage.kernels.lookup import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
-from storage.kernels.verify import (
+from storage.kernels.indexes import (
     BAD_SLOT,
-    NO_TIME,
-    POINTER_ROW,
-    STATE_FIRST,
-    STATE_LARGEST,
-    STATE_LAST,
-    STATE_SMALLEST,
+    ENTRY_BYTES,
+    INDEX_HEADER,
+    SLOT_BYTES,
+    PointerCheck,
     check_pointers,
-    earlier_begin,
-    expected_difference,
+    seconds_between,
 )
+from storage.kernels.verify import NO_TIME, STATE_FIRST, STATE_LARGEST, STATE_LAST, STATE_SMALLEST, earlier_begin
 
 PHASE: Final = "check"
 HEADER_PLACES: Final = {
@@ -113,7 +110,7 @@ class ShapeCheck:
             self._say_late(number, expected)
         self._findings.more(ENTRY, max(matched.lates - len(matched.late), 0))
         for number, place in self._left.pairs:
-            expected = int(expected_difference(int(unseen.timestamps[place]), begin))
+            expected = seconds_between(begin, int(unseen.timestamps[place]))
             if number > 1 and self._entries["time_difference"][number] != expected:
                 self._say_late(number, expected)
         self._first_difference(begin)
@@ -128,14 +125,14 @@ class ShapeCheck:
         if not self._counts.entries or timestamp == NO_TIME:
             return
         found = int(self._entries["time_difference"][1])
-        allowed = {int(expected_difference(timestamp, begin))}
+        allowed = {seconds_between(begin, timestamp)}
         before = np.flatnonzero(self._left.unseen.ranks < self._left.first_rank)
         if self._task.previous is not None:
-            allowed.add(int(expected_difference(timestamp, self._task.previous[0])))
+            allowed.add(seconds_between(self._task.previous[0], timestamp))
         elif (before.size or self._log.minimum) and found >= 0:
             return  # the file before is gone, and nobody knows when it ended
         if before.size:
-            allowed.add(int(expected_difference(timestamp, int(self._left.unseen.timestamps[before[-1]]))))
+            allowed.add(seconds_between(int(self._left.unseen.timestamps[before[-1]]), timestamp))
         if found not in allowed:
             self._say_late(1, min(allowed))
 
@@ -157,30 +154,27 @@ class ShapeCheck:
         """Slots and pointers, from the hashes that the entries should have."""
         numbers = np.array(sorted(self._paired), np.int64)
         hashes = self._left.unseen.hashes[[self._paired[number] for number in numbers.tolist()]].astype(np.int32)
-        wrong, rows = self._recompute(numbers, hashes)
-        if wrong and numbers.size:
+        check = self._recompute(numbers, hashes)
+        if check.wrong and numbers.size:
             # Maybe the index is right, and it is a record that says another key than it was stored with.
             said = self._recompute(numbers[:0], hashes[:0])
-            wrong, rows = said if said[0] < wrong else self._recompute(numbers, hashes)
-        for kind, number, expected, found in rows[:wrong].tolist():
-            if kind == BAD_SLOT:
+            check = said if said.wrong < check.wrong else check
+        self._used = check.used
+        for each in check.noted:
+            number = each.number
+            if each.kind == BAD_SLOT:
                 position = INDEX_HEADER + SLOT_BYTES * number
-                self._findings.add(SLOT, self._task.path, f"slot {number}", position, -1, expected, found)
+                self._findings.add(SLOT, self._task.path, f"slot {number}", position, -1, each.expected, each.found)
             else:
-                self._say_entry(number, "previous", int(self._entries["physical_offset"][number]), expected, found)
-        self._findings.more(SLOT, max(wrong - len(rows), 0))
+                offset = int(self._entries["physical_offset"][number])
+                self._say_entry(number, "previous", offset, each.expected, each.found)
+        self._findings.more(SLOT, check.wrong - len(check.noted))
 
-    def _recompute(
-        self, numbers: npt.NDArray[np.int64], hashes: npt.NDArray[np.int32]
-    ) -> tuple[int, npt.NDArray[np.int64]]:
-        """How many slots and pointers are wrong if some entries have these hashes, and a row for each."""
+    def _recompute(self, numbers: npt.NDArray[np.int64], hashes: npt.NDArray[np.int32]) -> PointerCheck:
+        """Which slots and pointers are wrong if some entries have these hashes."""
         copy, counts = self._copy, self._counts
         written = counts.capacity if self._task.grows else counts.entries
-        rows, used = np.zeros((self._task.limit, POINTER_ROW), np.int64), np.zeros(1, np.int64)
-        heads = np.zeros(counts.slots, np.int32)
-        wrong = check_pointers(copy.address, counts.slots, counts.entries, written, heads, numbers, hashes, rows, used)
-        self._used = int(used[0])
-        return int(wrong), rows
+        return check_pointers(copy.region, counts.slots, counts.entries, written, numbers, hashes, self._task.limit)
 
     # --- header -------------------------------------------------------------------------------------------------------
 

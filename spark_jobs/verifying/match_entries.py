@@ -13,8 +13,7 @@ import numpy.typing as npt
 
 from spark_jobs.verifying.log_table import LogTable
 from storage.index.index_copy import IndexCopy, IndexCounts
-from storage.kernels.lookup import INDEX_HEADER, SLOT_BYTES
-from storage.kernels.structure import STATS_ASCENDING, measure_entries
+from storage.kernels.indexes import INDEX_HEADER, SLOT_BYTES, measure_entries
 from storage.kernels.verify import (
     NO_TIME,
     STATE,
@@ -203,9 +202,7 @@ def match_file(copy: IndexCopy, counts: IndexCounts, log: LogTable, begin: int, 
 
 def entry_order(copy: IndexCopy, counts: IndexCounts) -> npt.NDArray[np.int32]:
     """Numbers of the entries by physical offset; empty where they lie in that order."""
-    stats, gaps = np.zeros(4, np.int64), np.zeros((0, 2), np.int64)
-    measure_entries(copy.address, counts.slots, counts.entries, stats, gaps)
-    if stats[STATS_ASCENDING]:
+    if measure_entries(copy.region, counts.slots, 0, counts.entries, 0).ascending:
         return np.zeros(0, np.int32)
     offsets = copy.entries(counts.slots, counts.entries)["physical_offset"][1:].astype(np.int64)
     return (np.argsort(offsets, kind="stable") + 1).astype(np.int32)

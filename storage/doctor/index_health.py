@@ -21,7 +21,7 @@ from storage.index_file import (
     end_of_entries,
     last_data_position,
 )
-from storage.kernels.structure import check_structure
+from storage.kernels.indexes import check_structure
 from storage.mapped_file import MappedFile
 
 ENTRIES_AT_ONCE = 4_000_000
@@ -115,7 +115,7 @@ def _first_fault(store: OpenedStore, path: Path) -> tuple[int, str]:
     room = (file.size - HEADER.size - SLOT.size * slots) // ENTRY.size - 1
     if not 1 <= entries <= room:
         return min(file.size, HEADER.size), ""
-    bad = check_structure(file.address, slots, entries, np.zeros(slots, dtype=np.int32))
+    bad = check_structure(file.region, slots, entries)
     if not bad:
         return 0, ""
     if bad > entries:

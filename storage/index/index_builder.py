@@ -14,15 +14,12 @@ from storage.direct_writer import aligned_memory
 from storage.index.entry_columns import EntryColumns
 from storage.index.index_mark import write_mark
 from storage.index_file import HEADER, IndexHeader
-from storage.kernels import build_index as kernel
-from storage.kernels.lookup import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
+from storage.kernels.indexes import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES, IndexWriter, place_entries
 
 __all__ = ["CompactFileBuilder", "EntryColumns", "IndexFileBuilder"]
 
 Numbers = npt.NDArray[np.int64]
 LATEST: Final = 2**63 - 1
-WRITABLE: Final = ("C", "W")
-"""What a kernel takes, which would not write to it; anything else is copied."""
 
 
 class _IndexMemory:
@@ -39,7 +36,6 @@ class _IndexMemory:
         self.size = INDEX_HEADER + SLOT_BYTES * slots + ENTRY_BYTES * entries
         self.memory = aligned_memory(self.size)
         self.used = INDEX_HEADER
-        self._address = int(np.frombuffer(self.memory, dtype=np.uint8).ctypes.data)
 
     @property
     def room(self) -> int:
@@ -85,19 +81,13 @@ class IndexFileBuilder(_IndexMemory):
         ``entries`` is what a broker's configuration says (20,000,000): one more than a file ever holds.
         """
         super().__init__(slots, entries)
-        self._header = np.zeros(kernel.HEADER_STATE, np.int64)
-        self._header[kernel.INDEX_COUNT] = 1
-        if seed is not None:
-            for begin, end, value in (
-                (kernel.BEGIN_TIMESTAMP, kernel.END_TIMESTAMP, seed.end_timestamp),
-                (kernel.BEGIN_OFFSET, kernel.END_OFFSET, seed.end_physical_offset),
-            ):
-                self._header[begin] = self._header[end] = max(value, 0)
+        ends = (max(seed.end_timestamp, 0), max(seed.end_physical_offset, 0)) if seed is not None else (0, 0)
+        self._writer = IndexWriter(self.memory, slots, entries, *ends)
 
     @property
     def room(self) -> int:
         """How many entries can be put yet."""
-        return self.entries - int(self._header[kernel.INDEX_COUNT])
+        return self.entries - self._writer.index_count
 
     @property
     def entries_start(self) -> int:
@@ -107,7 +97,7 @@ class IndexFileBuilder(_IndexMemory):
     @property
     def settled(self) -> int:
         """Position behind the last entry: one that was put never changes."""
-        return self.entries_start + ENTRY_BYTES * int(self._header[kernel.INDEX_COUNT])
+        return self.entries_start + ENTRY_BYTES * self._writer.index_count
 
     def put(self, columns: EntryColumns, first_entry: int, count: int) -> None:
         """Put ``count`` entries, from one on; those of a record may be in several files.
@@ -115,23 +105,28 @@ class IndexFileBuilder(_IndexMemory):
         Raises ValueError for more than there are, or than there is room for.
         """
         stops = self._stops(columns, first_entry, count)
-        kernel.put_entries(
-            self._address,
-            self.slots,
-            self._header,
+        self._writer.put(
             columns.record_offsets.astype(np.int64) + columns.first_offset,
-            np.require(columns.record_timestamps, np.int64, WRITABLE),
+            np.ascontiguousarray(columns.record_timestamps, np.int64),
             stops,
-            np.require(columns.hashes, np.int32, WRITABLE),
-            int(np.searchsorted(stops, first_entry, side="right")),
+            np.ascontiguousarray(columns.hashes, np.int32),
             first_entry,
-            first_entry + count,
+            count,
         )
 
     def finish(self) -> IndexHeader:
         """Write the header, as a clean stop does; the file is what it will be."""
-        begin, end, begin_offset, end_offset, slots, count = self._header.tolist()
-        return self._write(IndexHeader(begin, end, begin_offset, end_offset, slots, count))
+        written = self._writer
+        return self._write(
+            IndexHeader(
+                written.begin_timestamp,
+                written.end_timestamp,
+                written.begin_physical_offset,
+                written.end_physical_offset,
+                written.slot_count,
+                written.index_count,
+            )
+        )
 
 
 class CompactFileBuilder(_IndexMemory):
@@ -182,9 +177,7 @@ class CompactFileBuilder(_IndexMemory):
         offsets, timestamps = self._offsets[:count], self._timestamps[:count]
         begin = int(timestamps.min(where=timestamps > 0, initial=LATEST))
         begin = begin if begin < LATEST else int(timestamps.max())
-        slots = kernel.place_entries(
-            self._address, self.slots, self._hashes, self._offsets, self._timestamps, count, begin
-        )
+        slots = place_entries(self.memory, self.slots, self._hashes, self._offsets, self._timestamps, count, begin)
         write_mark(self.memory, self.slots, count, complete=complete, tags=tags)
         return self._write(
             IndexHeader(
@@ -192,7 +185,7 @@ class CompactFileBuilder(_IndexMemory):
                 int(timestamps.max()),
                 int(offsets.min()),
                 max(int(offsets.max()), end_physical_offset),
-                int(slots),
+                slots,
                 count + 1,
             )
         )

@@ -18,9 +18,15 @@ from protocol.errors import StoreError, TruncatedFile
 from storage.direct_writer import aligned_memory
 from storage.index.index_mark import IndexMark, is_true, read_mark
 from storage.index_file import DEFAULT_SLOTS, ENTRY_DTYPE, HEADER, IndexHeader, candidate_slot_counts
-from storage.kernels.lookup import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
-from storage.kernels.structure import check_structure
-from storage.kernels.verify import next_slot_count, share_explained
+from storage.kernels.indexes import (
+    ENTRY_BYTES,
+    INDEX_HEADER,
+    SLOT_BYTES,
+    check_structure,
+    next_slot_count,
+    share_explained,
+)
+from storage.kernels.region import Region
 from storage.mapped_file import open_read_only
 
 SLOT_DTYPE: Final = np.dtype(">i4")
@@ -57,13 +63,15 @@ class IndexCopy:
             self.size = os.fstat(descriptor).st_size
             if self.size > LARGEST_FILE:
                 raise StoreError(path, expected=f"at most {LARGEST_FILE}", found=self.size, what="bytes")
-            self._memory = aligned_memory(self.size)
+            # An entry within which the file ends is looked at, too: zeros are there behind it.
+            self._memory = aligned_memory(self.size + ENTRY_BYTES)
             self._extents = list(data_extents(descriptor, self.size))
             for start, stop in self._extents:
                 self._read(descriptor, start, stop)
         finally:
             os.close(descriptor)
-        self.address: int = np.frombuffer(self._memory, np.uint8).ctypes.data
+        self.region = Region(self._memory)
+        self.address = self.region.address
         self.last_data = self._last_data()
 
     def _read(self, descriptor: int, start: int, stop: int) -> None:
@@ -170,7 +178,7 @@ def count_slots(copy: IndexCopy, told: Iterable[int] = ()) -> int:
 
 def _reproduces(copy: IndexCopy, slots: int) -> bool:
     entries = _entries_by_data(copy, slots)
-    return check_structure(copy.address, slots, entries, np.zeros(slots, np.int32)) == 0
+    return check_structure(copy.region, slots, entries) == 0
 
 
 def _fits(size: int, slots: int) -> bool:
@@ -182,7 +190,7 @@ def _best(copy: IndexCopy, candidates: Iterable[int]) -> int:
     """The candidate that explains most pointers and slots, if it explains half of them."""
     best, most = 0, 0.5
     for slots in candidates:
-        share = share_explained(copy.address, slots, _entries_by_data(copy, slots), np.zeros(slots, np.int32))
+        share = share_explained(copy.region, slots, _entries_by_data(copy, slots))
         if share > most or (share == most and not best):
             best, most = slots, share
     return best
@@ -192,7 +200,7 @@ def _guesses(copy: IndexCopy) -> Iterator[int]:
     """Slot counts that explain the first entries."""
     slots = 1
     for _ in range(MOST_GUESSES):
-        slots = next_slot_count(copy.address, slots, copy.last_data)
+        slots = next_slot_count(copy.region, slots, copy.last_data)
         if not slots or _entries_by_data(copy, slots) < FEWEST_GUESSED:
             return
         yield slots

@@ -7,13 +7,11 @@ broker changes for an entry but for the two end fields (store-format §3.4), so 
 from bisect import bisect_left
 from dataclasses import replace
 
-import numpy as np
-
 from storage.commit_log import CommitLog
 from storage.index.index_coverage import find_new_gaps
 from storage.index.index_shape import IndexShape
 from storage.index_file import IndexFile
-from storage.kernels.structure import check_growth
+from storage.kernels.indexes import check_growth
 
 
 def grown_shape(index_file: IndexFile, commit_log: CommitLog, has_tags: bool) -> IndexShape | None:
@@ -28,8 +26,7 @@ def grown_shape(index_file: IndexFile, commit_log: CommitLog, has_tags: bool) ->
         return shape
     if index_file.entry(shape.entries + 1).physical_offset < shape.maximum:
         return None
-    reached = np.zeros(entries - shape.entries, dtype=np.int8)
-    if check_growth(index_file.file.address, shape.slots, shape.entries, entries, index_file.capacity, reached):
+    if check_growth(index_file.file.region, shape.slots, shape.entries, entries, index_file.capacity):
         return None
     maximum = index_file.entry(entries).physical_offset
     grown = IndexFile(index_file.file, replace(shape, entries=entries, maximum=maximum))

@@ -11,18 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.index.index_mark import is_true, read_mark
-from storage.kernels.lookup import ENTRY_BYTES
-from storage.kernels.structure import (
-    GAP_BYTES,
-    NO_ENTRY,
-    STATS_ASCENDING,
-    STATS_GAPS,
-    STATS_MAXIMUM,
-    STATS_MINIMUM,
-    STRETCH_BYTES,
-    measure_compacted,
-    measure_entries,
-)
+from storage.kernels.indexes import GAP_BYTES, NO_ENTRY, STRETCH_BYTES, measure_compacted, measure_entries
 from storage.mapped_file import MappedFile
 
 MAXIMUM_GAPS = 64
@@ -63,30 +52,24 @@ def measure_shape(file: MappedFile, slots: int, entries: int) -> IndexShape:
 
 def _measure_part(file: MappedFile, slots: int, before: int, entries: int) -> IndexShape:
     """Measure the entries behind the first ``before`` ones, in the order of the log."""
-    stats = np.zeros(4, dtype=np.int64)
-    gaps = np.zeros((MAXIMUM_GAPS, 2), dtype=np.int64)
-    measure_entries(file.address + ENTRY_BYTES * before, slots, entries - before, stats, gaps)
-    count = int(stats[STATS_GAPS])
-    rows = [(int(start), int(stop)) for start, stop in gaps[: min(count, MAXIMUM_GAPS)]]
-    if count > MAXIMUM_GAPS:
-        rows.append((rows[-1][1], int(stats[STATS_MAXIMUM])))
-    return IndexShape(
-        slots, entries, int(stats[STATS_MINIMUM]), int(stats[STATS_MAXIMUM]), bool(stats[STATS_ASCENDING]), tuple(rows)
-    )
+    span = measure_entries(file.region, slots, before, entries, MAXIMUM_GAPS)
+    gaps = span.gaps
+    if span.gap_count > MAXIMUM_GAPS:
+        gaps = [*gaps, (gaps[-1][1], span.maximum)]
+    return IndexShape(slots, entries, span.minimum, span.maximum, span.ascending, tuple(gaps))
 
 
 def _measure_compacted(file: MappedFile, slots: int, entries: int, compacted: int) -> IndexShape | None:
     """Measure a file whose first entries should lie slot by slot; None if they do not, or what came later is amiss."""
-    stats, none = np.zeros(4, dtype=np.int64), np.zeros((0, 2), dtype=np.int64)
-    if measure_compacted(file.address, slots, compacted, 0, none, stats):
-        return None
-    minimum, maximum, ascending = (int(stats[place]) for place in (STATS_MINIMUM, STATS_MAXIMUM, STATS_ASCENDING))
+    none = np.zeros(0, dtype=np.int64)
+    span = measure_compacted(file.region, slots, compacted, 0, none, none)
+    minimum, maximum = span.minimum, span.maximum
     count = (maximum - minimum) // STRETCH_BYTES + 1
-    if minimum < 0 or count > MOST_STRETCHES:
+    if span.bad or minimum < 0 or count > MOST_STRETCHES:
         return None
-    stretches = np.zeros((count, 2), dtype=np.int64)
-    measure_compacted(file.address, slots, compacted, minimum, stretches, stats)
-    gaps = _gaps_between(stretches)
+    lowest, highest = np.empty(count, dtype=np.int64), np.empty(count, dtype=np.int64)
+    measure_compacted(file.region, slots, compacted, minimum, lowest, highest)
+    gaps = _gaps_between(lowest, highest)
     if entries > compacted:
         later = _measure_part(file, slots, compacted, entries)
         if later.minimum < maximum or not later.ascending:
@@ -94,7 +77,7 @@ def _measure_compacted(file: MappedFile, slots: int, entries: int, compacted: in
         # The record that stood last may have keys on both sides, and so may the first one behind it.
         gaps += [(maximum, later.minimum), *later.gaps]
         maximum = later.maximum
-    return IndexShape(slots, entries, minimum, maximum, bool(ascending), limit_gaps(gaps, maximum), compacted)
+    return IndexShape(slots, entries, minimum, maximum, span.ascending, limit_gaps(gaps, maximum), compacted)
 
 
 def limit_gaps(gaps: Sequence[Gap], maximum: int) -> tuple[Gap, ...]:
@@ -104,9 +87,9 @@ def limit_gaps(gaps: Sequence[Gap], maximum: int) -> tuple[Gap, ...]:
     return (*gaps[:MAXIMUM_GAPS], (gaps[MAXIMUM_GAPS][0], max(maximum, gaps[MAXIMUM_GAPS][0])))
 
 
-def _gaps_between(stretches: npt.NDArray[np.int64]) -> list[Gap]:
+def _gaps_between(lowest: npt.NDArray[np.int64], highest: npt.NDArray[np.int64]) -> list[Gap]:
     """Neighbours more than GAP_BYTES apart, from the lowest and the highest entry of each stretch of the log."""
-    used = stretches[stretches[:, 0] != NO_ENTRY]
-    lower, upper = used[:-1, 1], used[1:, 0]
+    used = lowest != NO_ENTRY
+    lower, upper = highest[used][:-1], lowest[used][1:]
     far = upper - lower > GAP_BYTES
     return list(zip(lower[far].tolist(), upper[far].tolist(), strict=True))

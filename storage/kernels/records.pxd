@@ -345,6 +345,7 @@ cdef inline void find_indexed(const Record *record, Indexed *found) noexcept nog
     cdef PropertyWalk walk
     cdef Property each
     found.unique_key.start = found.keys.start = found.tags.start = NULL
+    found.unique_key.length = found.keys.length = found.tags.length = 0
     begin_properties(&walk, record)
     while next_property(&walk, &each):
         if is_text(&each.name, b"KEYS", 4):
@@ -379,6 +380,29 @@ cdef inline int32_t tag_hash(uint32_t of_topic, const Text *tag) noexcept nogil:
     return fold_hash(hash_utf8(((of_topic * 31 + c'#') * 31 + c'T') * 31 + c'#', tag.start, tag.length))
 
 
+cdef inline void emit_keys(
+    uint32_t of_topic, const Indexed *indexed, int64_t physical_offset, Entries *entries
+) noexcept nogil:
+    """Append the entries of one record's unique key and of each piece of KEYS; MAXIMUM_PIECES more must fit.
+
+    ``of_topic`` is the hash of its topic.
+    """
+    cdef int64_t first = entries.count
+    cdef uint32_t prefix = of_topic * 31 + c'#'
+    cdef Text keys = indexed.keys
+    cdef Text piece
+    if indexed.unique_key.start != NULL:
+        emit(
+            entries, first, fold_hash(hash_utf8(prefix, indexed.unique_key.start, indexed.unique_key.length)),
+            physical_offset,
+        )
+    if indexed.keys.start != NULL:
+        while keys.length > 0:
+            piece = split_off(&keys, SPACE)
+            if piece.length > 0:
+                emit(entries, first, fold_hash(hash_utf8(prefix, piece.start, piece.length)), physical_offset)
+
+
 cdef inline void emit_record(const Record *record, int64_t physical_offset, Entries *entries) noexcept nogil:
     """Append what one record is found under: its unique key, each piece of KEYS, its tag.
 
@@ -387,18 +411,7 @@ cdef inline void emit_record(const Record *record, int64_t physical_offset, Entr
     cdef Indexed indexed
     cdef int64_t first = entries.count
     cdef uint32_t of_topic = topic_hash(record)
-    cdef uint32_t prefix = of_topic * 31 + c'#'
-    cdef Text piece
     find_indexed(record, &indexed)
-    if indexed.unique_key.start != NULL:
-        emit(
-            entries, first, fold_hash(hash_utf8(prefix, indexed.unique_key.start, indexed.unique_key.length)),
-            physical_offset,
-        )
-    if indexed.keys.start != NULL:
-        while indexed.keys.length > 0:
-            piece = split_off(&indexed.keys, SPACE)
-            if piece.length > 0:
-                emit(entries, first, fold_hash(hash_utf8(prefix, piece.start, piece.length)), physical_offset)
+    emit_keys(of_topic, &indexed, physical_offset, entries)
     if indexed.tags.start != NULL:
         emit(entries, first, tag_hash(of_topic, &indexed.tags), physical_offset)

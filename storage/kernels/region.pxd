@@ -13,6 +13,13 @@ cdef class Region:
 
 
 @cython.final
+cdef class Column:
+    cdef Py_buffer _export
+    cdef const void *items
+    cdef Py_ssize_t count
+
+
+@cython.final
 cdef class Room:
     cdef Py_buffer _export
     cdef void *items

@@ -4,7 +4,7 @@ from typing import final
 
 import numpy as np
 import numpy.typing as npt
-from _typeshed import ReadableBuffer
+from _typeshed import ReadableBuffer, WriteableBuffer
 
 @final
 class Region:
@@ -21,8 +21,15 @@ class Region:
         """Where the first byte lies, 0 for no bytes: for kernels that are compiled at run time."""
 
 @final
-class Room:
-    """An array of whole numbers that a kernel writes; kernels make it themselves of the arrays that they are given."""
+class Column:
+    """An array of whole numbers that a kernel reads; kernels make it themselves of the arrays that they are given."""
 
-    def __new__(cls, array: npt.NDArray[np.signedinteger], item_bytes: int) -> Room:
+    def __new__(cls, array: npt.NDArray[np.integer], item_bytes: int) -> Column:
+        """Hold an array of one dimension; raises ValueError for items that are no integers of so many bytes."""
+
+@final
+class Room:
+    """The same of an array that a kernel writes."""
+
+    def __new__(cls, array: npt.NDArray[np.integer] | WriteableBuffer, item_bytes: int) -> Room:
         """Hold an array of one dimension; raises ValueError for items that are no integers of so many bytes."""

@@ -37,20 +37,37 @@ cdef class Region:
         return <uintptr_t>self.data if self.size else 0
 
 
+cdef Py_ssize_t hold_integers(Py_buffer *export, array, int flags, Py_ssize_t item_bytes) except -1:
+    """Get the buffer of an array; how many items it has, which must be integers of so many bytes."""
+    PyObject_GetBuffer(array, export, flags | PyBUF_FORMAT | PyBUF_ND)
+    cdef bytes format = export.format if export.format is not NULL else b"B"
+    if export.ndim != 1 or export.itemsize != item_bytes or format not in b"bBhHiIlLqQ" or len(format) != 1:
+        raise ValueError(
+            f"expected one dimension of {8 * item_bytes}-bit integers, found {export.ndim} of "
+            f"{8 * export.itemsize} bits, format {format.decode()}"
+        )
+    return export.len // item_bytes
+
+
+@cython.final
+cdef class Column:
+    """An array of whole numbers that a kernel reads."""
+
+    def __cinit__(self, array, Py_ssize_t item_bytes):
+        self.count = hold_integers(&self._export, array, PyBUF_SIMPLE, item_bytes)
+        self.items = self._export.buf
+
+    def __dealloc__(self):
+        PyBuffer_Release(&self._export)
+
+
 @cython.final
 cdef class Room:
     """An array of whole numbers that a kernel writes."""
 
     def __cinit__(self, array, Py_ssize_t item_bytes):
-        PyObject_GetBuffer(array, &self._export, PyBUF_WRITABLE | PyBUF_FORMAT | PyBUF_ND)
-        cdef bytes format = self._export.format if self._export.format is not NULL else b"B"
-        if self._export.ndim != 1 or self._export.itemsize != item_bytes or format not in (b"b", b"h", b"i", b"l", b"q"):
-            raise ValueError(
-                f"expected one dimension of {8 * item_bytes}-bit integers, found {self._export.ndim} of "
-                f"{8 * self._export.itemsize} bits, format {format.decode()}"
-            )
+        self.count = hold_integers(&self._export, array, PyBUF_WRITABLE, item_bytes)
         self.items = self._export.buf
-        self.count = self._export.len // item_bytes
 
     def __dealloc__(self):
         PyBuffer_Release(&self._export)

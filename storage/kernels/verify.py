@@ -1,13 +1,13 @@
-"""Hold an index file against its log: which entries belong to records, whether slots and pointers follow from them.
+"""Hold an index file against its log: which entries belong to records.
 
 Everything here bears with damage. A file is compared entry by entry with the entries that its log leads to, whatever
-some of them say; slots and pointers are recomputed from the hashes that the log proves to be right.
+some of them say.
 """
 
 import numpy as np
 from numba import njit
 
-from storage.kernels.lookup import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
+from storage.kernels.lookup import ENTRY_BYTES
 from storage.kernels.memory import load_i32, load_i64
 
 NO_RECORD = -1
@@ -33,70 +33,6 @@ below the one before it, and the lowest and the highest of all."""
 
 NO_TIME = -1
 LARGEST_DIFFERENCE = 2**31 - 1
-
-QUICK_ENTRIES = 48
-QUICK_FAILURES = 12
-BAD_POINTER = 0
-BAD_SLOT = 1
-POINTER_ROW = 4
-
-
-@njit("float64(int64, int64, int64, int32[::1])", cache=True, nogil=True)
-def share_explained(address: int, slots: int, entries: int, heads: np.ndarray) -> float:
-    """The share of a file's pointers and used slots that a slot count explains; ``heads`` is zeroed."""
-    first = address + INDEX_HEADER + SLOT_BYTES * slots
-    good = 0
-    total = entries
-    for number in range(1, entries + 1):
-        entry = first + ENTRY_BYTES * number
-        key_hash = load_i32(entry)
-        if key_hash < 0:
-            continue
-        slot = key_hash % slots
-        good += 1 if load_i32(entry + 16) == heads[slot] else 0
-        heads[slot] = number
-    for slot in range(slots):
-        found = load_i32(address + INDEX_HEADER + SLOT_BYTES * slot)
-        if found != 0 or heads[slot] != 0:
-            total += 1
-            good += 1 if found == heads[slot] else 0
-    return good / total
-
-
-@njit(cache=True, nogil=True)
-def may_have_slots(address: int, slots: int, entries: int) -> bool:
-    """Whether a slot count explains the pointers of most of a file's first entries."""
-    first = address + INDEX_HEADER + SLOT_BYTES * slots
-    failures = 0
-    for number in range(1, min(entries, QUICK_ENTRIES) + 1):
-        key_hash = load_i32(first + ENTRY_BYTES * number)
-        expected = 0
-        if key_hash >= 0:
-            for before in range(number - 1, 0, -1):
-                other = load_i32(first + ENTRY_BYTES * before)
-                if other >= 0 and other % slots == key_hash % slots:
-                    expected = before
-                    break
-        if key_hash < 0 or load_i32(first + ENTRY_BYTES * number + 16) != expected:
-            failures += 1
-            if failures > QUICK_FAILURES or 2 * failures > min(entries, QUICK_ENTRIES):
-                return False
-    return True
-
-
-@njit("int64(int64, int64, int64)", cache=True, nogil=True)
-def next_slot_count(address: int, slots: int, last_data: int) -> int:
-    """The smallest slot count from ``slots`` on that :func:`may_have_slots`; 0 for none.
-
-    ``last_data`` is the position of the file's last byte that is not zero; it must lie in the last entry.
-    """
-    while True:
-        entries = (last_data - INDEX_HEADER - SLOT_BYTES * slots) // ENTRY_BYTES
-        if entries < 1:
-            return 0
-        if may_have_slots(address, slots, entries):
-            return slots
-        slots += 1
 
 
 @njit(cache=True, nogil=True)
@@ -265,73 +201,3 @@ def match_entries(
                 note_time(number, count, timestamps[record], entry, begin, late, state)
         i += 1
     return i
-
-
-@njit(cache=True, nogil=True)
-def note_pointer(kind: int, number: int, expected: int, found: int, rows: np.ndarray, count: int) -> int:
-    """Note a wrong slot or pointer if there is room; how many there are now."""
-    if count < rows.shape[0]:
-        rows[count, 0], rows[count, 1], rows[count, 2], rows[count, 3] = kind, number, expected, found
-    return count + 1
-
-
-@njit(cache=True, nogil=True)
-def newest_below(first: int, number: int, entries: int) -> int:
-    """What a slot held before the entries behind ``entries`` were put."""
-    steps = 0
-    while number > entries and steps < LARGEST_DIFFERENCE:
-        before = load_i32(first + ENTRY_BYTES * number + 16)
-        if before >= number:
-            return number
-        number = before
-        steps += 1
-    return number
-
-
-@njit(
-    "int64(int64, int64, int64, int64, int32[::1], int64[::1], int32[::1], int64[:, ::1], int64[::1])",
-    cache=True,
-    nogil=True,
-)
-def check_pointers(
-    address: int,
-    slots: int,
-    entries: int,
-    written: int,
-    heads: np.ndarray,
-    numbers: np.ndarray,
-    true_hashes: np.ndarray,
-    rows: np.ndarray,
-    used: np.ndarray,
-) -> int:
-    """Recompute slots and pointers; how many are wrong, of which as many as there is room for are noted.
-
-    ``numbers`` (ascending) are entries whose hash in the file is wrong, ``true_hashes`` theirs. Rows are the kind,
-    number of the entry or slot, expected, found. ``written`` is ``entries``, or above it for a file that grows: slots
-    may then point to newer entries up to there. ``used[0]`` becomes the number of slots in use; ``heads`` is zeroed.
-    """
-    first = address + INDEX_HEADER + SLOT_BYTES * slots
-    count = fixed = 0
-    for number in range(1, entries + 1):
-        entry = first + ENTRY_BYTES * number
-        key_hash = load_i32(entry)
-        while fixed < numbers.shape[0] and numbers[fixed] < number:
-            fixed += 1
-        if fixed < numbers.shape[0] and numbers[fixed] == number:
-            key_hash = true_hashes[fixed]
-        if key_hash < 0:
-            continue
-        slot = key_hash % slots
-        found = load_i32(entry + 16)
-        if found != heads[slot]:
-            count = note_pointer(BAD_POINTER, number, heads[slot], found, rows, count)
-        heads[slot] = number
-    used[0] = 0
-    for slot in range(slots):
-        used[0] += 1 if heads[slot] != 0 else 0
-        found = load_i32(address + INDEX_HEADER + SLOT_BYTES * slot)
-        if entries < found <= written:
-            found = newest_below(first, found, entries)
-        if found != heads[slot]:
-            count = note_pointer(BAD_SLOT, slot, heads[slot], found, rows, count)
-    return count

@@ -26,7 +26,7 @@ from storage.index_file import (
     last_data_position,
     read_header,
 )
-from storage.kernels.structure import GAP_BYTES
+from storage.kernels.indexes import GAP_BYTES
 from storage.mapped_file import MappedFile
 from store_files import write_file, write_index_file
 from strategies import KEYS

@@ -17,7 +17,7 @@ from storage.index import index_coverage, index_examination
 from storage.index.index_coverage import find_gaps
 from storage.index.index_set import IndexSet
 from storage.index_file import IndexFile, determine_shape
-from storage.kernels.structure import GAP_BYTES
+from storage.kernels.indexes import GAP_BYTES
 from storage.lookup_call import KeyKind, KeyQuery
 from storage.mapped_file import MappedFile
 from storage.message_store import MessageStore, StoreOptions

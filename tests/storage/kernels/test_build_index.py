@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -11,7 +12,7 @@ from compact_oracle import Mark, take_mark
 from oracles import IndexImage, index_hash
 from storage.index.index_builder import CompactFileBuilder, EntryColumns, IndexFileBuilder
 from storage.index_file import IndexHeader
-from storage.kernels.build_index import seconds_between, slot_of
+from storage.kernels.indexes import IndexWriter, place_entries, seconds_between, slot_number
 from strategies import KEYS
 
 FIRST = 3 << 33
@@ -118,11 +119,11 @@ def test_a_compact_file_has_the_entries_of_a_slot_side_by_side(
 @example(2**31 - 1, 2**31 - 1)
 @example(2**31 - 2, 2**31 - 1)
 def test_a_slot_is_the_remainder(key_hash: int, slots: int) -> None:
-    assert slot_of(key_hash, slots, 1 / slots) == key_hash % slots
+    assert slot_number(key_hash, slots) == key_hash % slots
     nearest = key_hash // slots * slots
     for near in (nearest - 1, nearest, nearest + 1):
         if 0 <= near < 2**31:
-            assert slot_of(near, slots, 1 / slots) == near % slots
+            assert slot_number(near, slots) == near % slots
 
 
 @pytest.mark.parametrize(
@@ -131,3 +132,58 @@ def test_a_slot_is_the_remainder(key_hash: int, slots: int) -> None:
 )
 def test_seconds_never_fall_below_zero_nor_leave_32_bits(begin: int, stamp: int, seconds: int) -> None:
     assert seconds_between(begin, stamp) == seconds
+
+
+def numbers(*values: int) -> npt.NDArray[np.int64]:
+    return np.array(values, np.int64)
+
+
+class TestDoors:
+    """What does not fit is refused before anything is written."""
+
+    @pytest.mark.parametrize(
+        ("offsets", "stops", "hashes", "first", "count", "message"),
+        [
+            ((1, 2), (1,), (5,), 0, 1, "columns of different lengths for 1 records"),
+            ((1,), (2,), (5,), 0, 1, "1 hashes for 2 entries"),
+            ((1,), (1,), (5,), 0, 2, "entries 0 to 2 of 1"),
+            ((1,), (1,), (5,), -1, 1, "entries -1 to 0 of 1"),
+            ((1,), (4,), (5, 6, 7, 8), 0, 4, "4 entries for a file that has room for 3"),
+        ],
+    )
+    def test_columns_that_do_not_fit_are_refused(
+        self, offsets: list[int], stops: list[int], hashes: list[int], first: int, count: int, message: str
+    ) -> None:
+        memory = bytearray(40 + 4 * 2 + 20 * 4)
+        writer = IndexWriter(memory, 2, 4, 0, 0)
+        with pytest.raises(ValueError, match=message):
+            writer.put(numbers(*offsets), numbers(7), numbers(*stops), np.array(hashes, np.int32), first, count)
+        assert not any(memory)
+
+    @pytest.mark.parametrize(("slots", "entries"), [(0, 1), (2, 5), (3, 4), (2**31, 1), (1, 0)])
+    def test_a_file_that_the_memory_is_too_small_for_is_refused(self, slots: int, entries: int) -> None:
+        memory = bytearray(40 + 4 * 2 + 20 * 4)
+        with pytest.raises(ValueError, match=f"{slots} slots and {entries} entries"):
+            IndexWriter(memory, slots, entries, 0, 0)
+        with pytest.raises(ValueError, match=f"{slots} slots and {entries} entries|{entries - 1} entries"):
+            place_entries(
+                memory, slots, np.zeros(4, np.int32), numbers(0, 0, 0, 0), numbers(0, 0, 0, 0), entries - 1, 0
+            )
+
+    def test_read_only_memory_is_refused(self) -> None:
+        with pytest.raises(BufferError):
+            IndexWriter(bytes(100), 1, 1, 0, 0)  # type: ignore[arg-type]
+
+    def test_stops_that_fall_put_no_entry_twice(self) -> None:
+        memory = bytearray(40 + 4 * 2 + 20 * 4 + 60)
+        writer = IndexWriter(memory, 2, 4, 0, 0)
+        hashes = np.array([1, 2, 3], np.int32)
+        writer.put(numbers(1, 2, 3, 4), numbers(7, 7, 7, 7), numbers(2, 0, 1, 3), hashes, 0, 3)
+        assert writer.index_count == 4
+        assert not any(memory[-60:])
+
+    def test_memory_that_holds_something_sends_no_entry_astray(self) -> None:
+        memory = bytearray(b"\x7f" * (40 + 4 * 2 + 20 * 4))
+        used = place_entries(memory, 2, np.array([1, 2, 3], np.int32), numbers(1, 2, 3), numbers(7, 7, 7), 3, 7)
+        assert used == 2
+        assert memory[40:48] == bytes([0, 0, 0, 1, 0, 0, 0, 3])

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import oracles
 from kernel_memory import Bytes
+from storage.kernels import indexes
 from storage.kernels import verify as kernel
 from strategies import KEYS
 
@@ -46,15 +47,14 @@ class TestShareExplained:
         for _ in range(data.draw(st.integers(0, 3))):
             content[data.draw(st.integers(40, len(content) - 1))] = data.draw(st.integers(0, 255))
         entries = min((len(content) - 40 - 4 * tried) // 20 - 1, len(keys))
-        heads = np.zeros(tried, np.int32)
         held = Bytes(bytes(content))
-        share = kernel.share_explained(held.address, tried, entries, heads)
+        share = indexes.share_explained(held.region, tried, entries)
         assert share == share_by_loop(bytes(content), tried, entries)
 
     @given(key_lists)
     def test_the_right_count_explains_all(self, keys: list[str]) -> None:
         held = Bytes(image_of(keys).to_bytes())
-        assert kernel.share_explained(held.address, SLOTS, len(keys), np.zeros(SLOTS, np.int32)) == 1.0
+        assert indexes.share_explained(held.region, SLOTS, len(keys)) == 1.0
 
 
 def share_by_loop(data: bytes, slots: int, entries: int) -> float:
@@ -88,14 +88,14 @@ class TestNextSlotCount:
         last = max(place for place, byte in enumerate(content) if byte)
         right = [tried for tried in range(start, len(content)) if may_have_slots(bytes(content), tried, last)]
         held = Bytes(bytes(content))
-        assert kernel.next_slot_count(held.address, start, last) == (right[0] if right else 0)
+        assert indexes.next_slot_count(held.region, start, last) == (right[0] if right else 0)
 
 
 def may_have_slots(data: bytes, slots: int, last: int) -> bool:
     entries = (last - 40 - 4 * slots) // 20
     if entries < 1:
         return False
-    looked_at = min(entries, kernel.QUICK_ENTRIES)
+    looked_at = min(entries, indexes.QUICK_ENTRIES)
     heads: dict[int, int] = {}
     failures = 0
     for number in range(1, looked_at + 1):
@@ -104,7 +104,7 @@ def may_have_slots(data: bytes, slots: int, last: int) -> bool:
         failures += key_hash < 0 or previous != heads.get(key_hash % slots, 0)
         if key_hash >= 0:
             heads[key_hash % slots] = number
-    return failures <= kernel.QUICK_FAILURES and 2 * failures <= looked_at
+    return failures <= indexes.QUICK_FAILURES and 2 * failures <= looked_at
 
 
 # --- entries beside the log -----------------------------------------------------------------------------------------
@@ -304,13 +304,11 @@ def test_a_compacted_file_begins_with_the_first_true_time(times: list[int]) -> N
 def check_pointers(data: bytes, slots: int, entries: int, **options: Any) -> tuple[int, list[list[int]], int]:
     """How many are wrong, the rows, slots in use."""
     fixed: dict[int, int] = options.get("fixed", {})
-    rows, used = np.zeros((options.get("room", 100), kernel.POINTER_ROW), np.int64), np.zeros(1, np.int64)
-    held = Bytes(data)
-    wrong = kernel.check_pointers(
-        held.address, slots, entries, options.get("written", entries), np.zeros(slots, np.int32),
-        np.array(sorted(fixed), np.int64), np.array([fixed[number] for number in sorted(fixed)], np.int32), rows, used,
+    check = indexes.check_pointers(
+        Bytes(data).region, slots, entries, options.get("written", entries), np.array(sorted(fixed), np.int64),
+        np.array([fixed[number] for number in sorted(fixed)], np.int32), options.get("room", 100),
     )  # fmt: skip
-    return int(wrong), rows[:wrong].tolist(), int(used[0])
+    return check.wrong, [[each.kind, each.number, each.expected, each.found] for each in check.noted], check.used
 
 
 def wrong_by_loop(data: bytes, slots: int, entries: int, fixed: dict[int, int]) -> list[list[int]]:
@@ -323,12 +321,12 @@ def wrong_by_loop(data: bytes, slots: int, entries: int, fixed: dict[int, int]) 
             continue
         found = oracles.signed(data, at + 16, 4)
         if found != heads[key_hash % slots]:
-            wrong.append([kernel.BAD_POINTER, number, heads[key_hash % slots], found])
+            wrong.append([indexes.BAD_POINTER, number, heads[key_hash % slots], found])
         heads[key_hash % slots] = number
     for slot, head in heads.items():
         found = oracles.signed(data, 40 + 4 * slot, 4)
         if found != head:
-            wrong.append([kernel.BAD_SLOT, slot, head, found])
+            wrong.append([indexes.BAD_SLOT, slot, head, found])
     return wrong
 
 
@@ -363,8 +361,20 @@ class TestCheckPointers:
         data = bytearray(image_of(["a", "a", "a", "a"], 1).to_bytes())
         data[44 + 20 * 4 + 16 : 44 + 20 * 5] = oracles.packed(pointer, 4)
         wrong = list(rows_of(check_pointers(bytes(data), 1, 2, written=4)))
-        assert wrong == ([] if pointer == 3 else [[kernel.BAD_SLOT, 0, 2, 4]])
+        assert wrong == ([] if pointer == 3 else [[indexes.BAD_SLOT, 0, 2, 4]])
 
 
 def rows_of(found: tuple[int, list[list[int]], int]) -> Iterator[list[int]]:
     yield from found[1]
+
+
+def test_counts_that_do_not_fit_are_refused() -> None:
+    region, none = Bytes(image_of(["a", "b"]).to_bytes()).region, np.zeros(0, np.int64)
+    with pytest.raises(ValueError, match="7 slots and 99 entries"):
+        indexes.share_explained(region, SLOTS, 99)
+    with pytest.raises(ValueError, match=f"a last byte at {region.size}"):
+        indexes.next_slot_count(region, 1, region.size)
+    with pytest.raises(ValueError, match="entries 0 to 2 of a file that has room for 1"):
+        indexes.check_pointers(region, SLOTS, 2, 1, none, np.zeros(0, np.int32), 9)
+    with pytest.raises(ValueError, match="1 hashes of 0 entries"):
+        indexes.check_pointers(region, SLOTS, 2, 2, none, np.zeros(1, np.int32), 9)

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,8 +11,7 @@ from hypothesis import strategies as st
 import oracles
 from compact_oracle import tag_hashes
 from kernel_memory import Bytes, segment_at
-from storage.kernels import merge_entries as kernel
-from storage.kernels.scan import MAXIMUM_PIECES
+from storage.kernels import index_entries as kernel
 from strategies import KEYS, TAGS
 
 SLOTS = 7
@@ -40,10 +38,11 @@ class TestCheckEntries:
     @given(key_lists, st.sampled_from([1, 2, 7, 97]), st.integers(1, 21))
     def test_a_sound_file_is_so_in_portions_of_any_size(self, keys: list[str], slots: int, at_once: int) -> None:
         image = image_of(keys, slots)
-        held, heads = Bytes(entry_bytes(image.entries)), np.zeros(slots, np.int32)
+        held, heads = entry_bytes(image.entries), np.zeros(slots, np.int32)
         for number in range(0, len(keys), at_once):
             count = min(at_once, len(keys) - number)
-            assert kernel.check_entries(held.address + 20 * number, number + 1, count, slots, heads) == 0
+            part = Bytes(held[20 * number : 20 * (number + count)])
+            assert kernel.check_entries(part.region, number + 1, heads) == 0
         assert heads.tolist() == [image.slots.get(slot, 0) for slot in range(slots)]
 
     @given(key_lists, st.data())
@@ -52,9 +51,9 @@ class TestCheckEntries:
         for _ in range(data.draw(st.integers(1, 3))):
             place = data.draw(st.integers(0, 20 * len(keys) - 1).filter(lambda place: not 4 <= place % 20 < 16))
             image[40 + 4 * SLOTS + 20 + place] = data.draw(st.integers(0, 255))
-        entries = Bytes(bytes(image[40 + 4 * SLOTS + 20 :]))
+        entries = Bytes(bytes(image[40 + 4 * SLOTS + 20 :][: 20 * len(keys)]))
         heads = np.zeros(SLOTS, np.int32)
-        found = kernel.check_entries(entries.address, 1, len(keys), SLOTS, heads)
+        found = kernel.check_entries(entries.region, 1, heads)
         expected = oracles.first_bad_entry(bytes(image), SLOTS, len(keys))
         assert found == (expected if expected <= len(keys) else 0)
 
@@ -66,10 +65,10 @@ class TestCheckSlots:
         memory = Bytes(b"".join(oracles.packed(value, 4) for value in held))
         numbers = np.array(heads, np.int32)
         wrong = [slot for slot, (has, should) in enumerate(zip(held, heads, strict=True)) if has != should]
-        assert kernel.check_slots(memory.address, len(heads), numbers, -1) == (wrong[0] if wrong else -1)
+        assert kernel.check_slots(memory.region, numbers, -1) == (wrong[0] if wrong else -1)
         newest = data.draw(st.integers(0, 10))
         behind = [slot for slot in wrong if held[slot] <= newest]
-        assert kernel.check_slots(memory.address, len(heads), numbers, newest) == (behind[0] if behind else -1)
+        assert kernel.check_slots(memory.region, numbers, newest) == (behind[0] if behind else -1)
 
 
 class TestDealEntries:
@@ -92,30 +91,24 @@ class TestDealEntries:
             at += length + hole
         entries = [(key_hash, max(start + near, -5)) for key_hash, near in drawn]
         entries += [(7, data.draw(st.sampled_from([edge for cell in bounds for edge in (*cell, cell[0] - 1)])))]
-        counts, hashes, positions = deal(entries, bounds)
+        dealt = deal(entries, bounds)
         inside = [[entry for entry in entries if low <= entry[1] < high] for low, high in bounds]
         below = sum(offset < bounds[0][0] for _, offset in entries)
         beyond = sum(offset >= bounds[-1][1] for _, offset in entries)
         nowhere = len(entries) - below - beyond - sum(map(len, inside))
-        assert counts.tolist() == [below, beyond, nowhere, *map(len, inside)]
+        assert [dealt.below, dealt.beyond, dealt.nowhere] == [below, beyond, nowhere]
+        assert dealt.counts.tolist() == [*map(len, inside)]
         expected = [
             (key_hash, offset - low) for (low, _), of in zip(bounds, inside, strict=True) for key_hash, offset in of
         ]
         count = len(expected)
-        assert list(zip(hashes[:count].tolist(), positions[:count].tolist(), strict=True)) == expected
+        assert list(zip(dealt.hashes[:count].tolist(), dealt.positions[:count].tolist(), strict=True)) == expected
 
 
-def deal(
-    entries: Sequence[tuple[int, int]], bounds: Sequence[tuple[int, int]]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32], npt.NDArray[np.uint32]]:
+def deal(entries: Sequence[tuple[int, int]], bounds: Sequence[tuple[int, int]]) -> kernel.Dealt:
     held = Bytes(entry_bytes([(key_hash, offset, 0, 0) for key_hash, offset in entries]))
-    counts = np.full(kernel.ELSEWHERE + len(bounds), 99, np.int64)
-    hashes, positions = np.zeros(len(entries), np.int32), np.zeros(len(entries), np.uint32)
     starts, ends = (np.array(column, np.int64) for column in zip(*bounds, strict=True))
-    kernel.deal_entries(
-        held.address, len(entries), starts, ends, np.zeros(len(entries), np.int32), counts, hashes, positions
-    )
-    return counts, hashes, positions
+    return kernel.deal_entries(held.region, starts, ends)
 
 
 # --- records at positions -------------------------------------------------------------------------------------------
@@ -137,17 +130,18 @@ class Window:
     """A part of a segment in memory, of which [start, start + filled) is shown, and records end at `limit`."""
 
     def __init__(self, data: bytes, start: int, filled: int, limit: int) -> None:
-        self.data, self.start, self.filled, self.limit = data, start, filled, limit
+        self.data, self.start, self.limit = data, start, limit
         self.memory = Bytes(data[start : start + filled])
+        self.filled = self.memory.length
 
     def heads(self, positions: Sequence[int]) -> tuple[int, list[int], list[int]]:
         """What `read_heads` says: where it stopped, fates and times."""
         fates, times = np.full(len(positions), 9, np.uint8), np.zeros(len(positions), np.int64)
         stopped = kernel.read_heads(
-            self.memory.address, self.start, self.filled, self.limit, BASE, np.array(positions, np.int64), 0, fates,
+            self.memory.region, self.start, self.filled, self.limit, BASE, np.array(positions, np.int64), 0, fates,
             times,
         )  # fmt: skip
-        return int(stopped), fates.tolist(), times.tolist()
+        return stopped, fates.tolist(), times.tolist()
 
     def records(
         self, positions: Sequence[int], topics: Sequence[bytes], *, tags: bool
@@ -155,14 +149,11 @@ class Window:
         """What `read_records` says: where it stopped, fates, times, hashes of tags."""
         fates, times = np.full(len(positions), 9, np.uint8), np.zeros(len(positions), np.int64)
         tag_entries = np.full(len(positions), -9, np.int64)
-        joined = Bytes(b"".join(topics))
-        ends = np.cumsum([len(topic) for topic in topics], dtype=np.int64)
         stopped = kernel.read_records(
-            self.memory.address, self.start, self.filled, self.limit, BASE, np.array(positions, np.int64), 0,
-            joined.address, ends, tags, fates, times, tag_entries, np.zeros(MAXIMUM_PIECES, np.int32),
-            np.zeros(MAXIMUM_PIECES, np.int64),
+            self.memory.region, self.start, self.filled, self.limit, BASE, np.array(positions, np.int64), 0,
+            tuple(topics), tags, fates, times, tag_entries,
         )  # fmt: skip
-        return int(stopped), fates.tolist(), times.tolist(), tag_entries.tolist()
+        return stopped, fates.tolist(), times.tolist(), tag_entries.tolist()
 
 
 def says_a_size(data: bytes, position: int, limit: int) -> int:
@@ -256,13 +247,42 @@ class TestReadRecords:
         number, stops = 0, []
         while number < 6:
             window = Window(segment, positions[number], 2 * (positions[1] - positions[0]) + 5, len(segment))
-            number = int(
-                kernel.read_heads(
-                    window.memory.address, window.start, window.filled, len(segment), BASE,
-                    np.array(positions, np.int64), number, fates, times,
-                )
+            number = kernel.read_heads(
+                window.memory.region, window.start, window.filled, len(segment), BASE,
+                np.array(positions, np.int64), number, fates, times,
             )  # fmt: skip
             stops.append(number)
         assert stops == [2, 4, 6]
         assert times.tolist() == list(range(6))
         assert not fates.any()
+
+
+class TestDoors:
+    """What does not fit is refused before anything is read."""
+
+    def test_a_window_holds_no_more_than_its_region(self) -> None:
+        window = Window(bytes(200), 0, 200, 200)
+        window.filled = 201
+        with pytest.raises(ValueError, match="bytes 0 to 201"):
+            window.heads([0])
+
+    def test_facts_are_as_many_as_positions(self) -> None:
+        region, numbers = Bytes(bytes(200)).region, np.zeros(2, np.int64)
+        with pytest.raises(ValueError, match="1 fates and 2 times of 2 records"):
+            kernel.read_heads(region, 0, 200, 200, BASE, numbers, 0, np.zeros(1, np.uint8), numbers)
+        fates = np.zeros(2, np.uint8)
+        with pytest.raises(ValueError, match="1 tags of 2 records"):
+            kernel.read_records(region, 0, 200, 200, BASE, numbers, 0, (), True, fates, numbers, numbers[:1])
+
+    @pytest.mark.parametrize("position", [2**63 - 1, 2**63 - 50, -(2**63), 201])
+    def test_positions_far_outside_are_no_records(self, position: int) -> None:
+        stopped, _, _ = Window(bytes(200), 0, 200, 200).heads([position])
+        assert stopped == (0 if position < 0 else 1)
+
+    def test_slots_and_cells_must_be_there(self) -> None:
+        with pytest.raises(ValueError, match="bytes 0 to 12"):
+            kernel.check_slots(bytes(8), np.zeros(3, np.int32), -1)
+        with pytest.raises(ValueError, match="of a file of 0 slots"):
+            kernel.check_entries(bytes(20), 1, np.zeros(0, np.int32))
+        with pytest.raises(ValueError, match="1 starts and 2 ends"):
+            kernel.deal_entries(bytes(20), np.zeros(1, np.int64), np.zeros(2, np.int64))

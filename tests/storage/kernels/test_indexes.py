@@ -9,13 +9,9 @@ import growing_index
 import oracles
 from kernel_memory import Bytes
 from offset_oracle import measure_offsets
-from storage.kernels.structure import (
+from storage.kernels.indexes import (
     GAP_BYTES,
     NO_ENTRY,
-    STATS_ASCENDING,
-    STATS_GAPS,
-    STATS_MAXIMUM,
-    STATS_MINIMUM,
     STRETCH_BYTES,
     check_growing_structure,
     check_growth,
@@ -37,8 +33,7 @@ def image_of(keys: list[str], slots: int = SLOTS, entries: int = 30) -> oracles.
 
 
 def check(data: bytes, slots: int, entries: int) -> int:
-    held = Bytes(data)
-    return int(check_structure(held.address, slots, entries, np.zeros(slots, dtype=np.int32)))
+    return check_structure(Bytes(data).region, slots, entries)
 
 
 key_lists = st.lists(st.sampled_from(KEYS), min_size=1, max_size=20)
@@ -78,11 +73,17 @@ class TestCheckStructure:
         image.entries[1] = (-1, *image.entries[1][1:])
         assert check(image.to_bytes(), SLOTS, 3) == 2
 
-    def test_scratch_of_an_earlier_file_is_the_callers_to_clear(self) -> None:
+    def test_nothing_is_left_of_an_earlier_file(self) -> None:
         held = Bytes(image_of(["a", "b"]).to_bytes())
-        heads = np.zeros(SLOTS, dtype=np.int32)
-        assert check_structure(held.address, SLOTS, 2, heads) == 0
-        assert sorted(heads.tolist())[-1] == 2
+        assert [check_structure(held.region, SLOTS, 2) for _ in range(2)] == [0, 0]
+
+    @pytest.mark.parametrize(
+        ("slots", "entries"), [(0, 1), (SLOTS, -1), (SLOTS, 30), (1000, 0), (2**31, 1), (1, 2**62)]
+    )
+    def test_counts_that_no_region_of_this_size_holds_are_refused(self, slots: int, entries: int) -> None:
+        region = Bytes(image_of(["a", "b"]).to_bytes()).region
+        with pytest.raises(ValueError, match=f"{slots} slots and {entries} entries"):
+            check_structure(region, slots, entries)
 
 
 class TestMeasureEntries:
@@ -95,16 +96,21 @@ class TestMeasureEntries:
         for number, offset in enumerate(offsets):
             image.put(f"T#{number}", offset, 0)
         held = Bytes(image.to_bytes())
-        stats, gaps = np.zeros(4, dtype=np.int64), np.zeros((20, 2), dtype=np.int64)
-        count = measure_entries(held.address, SLOTS, len(offsets), stats, gaps)
+        span = measure_entries(held.region, SLOTS, 0, len(offsets), 20)
         minimum, maximum, ascending, expected = measure_offsets(offsets, GAP_BYTES)
-        assert (stats[STATS_MINIMUM], stats[STATS_MAXIMUM], bool(stats[STATS_ASCENDING])) == (
-            minimum,
-            maximum,
-            ascending,
-        )
-        assert count == stats[STATS_GAPS] == len(expected)
-        assert [tuple(row) for row in gaps[:count].tolist()] == expected
+        assert (span.minimum, span.maximum, span.ascending) == (minimum, maximum, ascending)
+        assert span.gap_count == len(expected)
+        assert span.gaps == expected
+
+    @given(st.lists(st.integers(0, 4 * GAP_BYTES), min_size=1, max_size=12), st.data())
+    def test_entries_behind_others_are_measured_without_them(self, offsets: list[int], data: st.DataObject) -> None:
+        image = oracles.IndexImage(SLOTS, 20)
+        for number, offset in enumerate(offsets):
+            image.put(f"T#{number}", offset, 0)
+        before = data.draw(st.integers(0, len(offsets) - 1))
+        span = measure_entries(Bytes(image.to_bytes()).region, SLOTS, before, len(offsets), 20)
+        minimum, maximum, ascending, expected = measure_offsets(offsets[before:], GAP_BYTES)
+        assert (span.minimum, span.maximum, span.ascending, span.gaps) == (minimum, maximum, ascending, expected)
 
     @pytest.mark.parametrize(("distance", "count"), [(GAP_BYTES, 0), (GAP_BYTES + 1, 1)])
     def test_a_gap_is_more_than_the_longest_step(self, distance: int, count: int) -> None:
@@ -112,8 +118,7 @@ class TestMeasureEntries:
         image.put("T#a", 7, 0)
         image.put("T#b", 7 + distance, 0)
         held = Bytes(image.to_bytes())
-        stats, gaps = np.zeros(4, dtype=np.int64), np.zeros((2, 2), dtype=np.int64)
-        assert measure_entries(held.address, SLOTS, 2, stats, gaps) == count
+        assert measure_entries(held.region, SLOTS, 0, 2, 2).gap_count == count
 
     @pytest.mark.parametrize("room", [0, 1, 3])
     def test_gaps_beyond_the_room_are_counted_and_not_written(self, room: int) -> None:
@@ -121,16 +126,20 @@ class TestMeasureEntries:
         for number in range(6):
             image.put(f"T#{number}", number * 2 * GAP_BYTES, 0)
         held = Bytes(image.to_bytes())
-        stats, gaps = np.zeros(4, dtype=np.int64), np.full((room + 1, 2), -1, dtype=np.int64)
-        assert measure_entries(held.address, SLOTS, 6, stats, gaps[:room]) == 5
-        assert gaps[room].tolist() == [-1, -1]
-        assert gaps[:room, 0].tolist() == [number * 2 * GAP_BYTES for number in range(room)]
+        span = measure_entries(held.region, SLOTS, 0, 6, room)
+        assert span.gap_count == 5
+        assert [start for start, _ in span.gaps] == [number * 2 * GAP_BYTES for number in range(room)]
 
-    def test_stats_of_an_earlier_file_are_overwritten(self) -> None:
+    def test_a_file_without_entries_covers_nothing(self) -> None:
+        held = Bytes(image_of([]).to_bytes())
+        span = measure_entries(held.region, SLOTS, 0, 0, 1)
+        assert (span.minimum, span.maximum, span.ascending, span.gaps) == (0, 0, True, [])
+
+    @pytest.mark.parametrize(("before", "most"), [(-1, 1), (3, 1), (0, -1)])
+    def test_a_part_that_is_none_is_refused(self, before: int, most: int) -> None:
         held = Bytes(image_of(["a", "b"]).to_bytes())
-        stats, gaps = np.full(4, 99, dtype=np.int64), np.zeros((1, 2), dtype=np.int64)
-        measure_entries(held.address, SLOTS, 2, stats, gaps)
-        assert stats.tolist() == [0, 100, 1, 0]
+        with pytest.raises(ValueError, match=f"{most} gaps among entries {before} to 2"):
+            measure_entries(held.region, SLOTS, before, 2, most)
 
 
 class TestMeasureCompacted:
@@ -149,31 +158,36 @@ class TestMeasureCompacted:
         image = oracles.IndexImage(slots, 20)
         for key, offset in puts:
             image.put(f"T#{key}", offset, 0)
-        held, stats = Bytes(image.to_bytes()), np.full(4, 99, dtype=np.int64)
-        stretches = np.full((rows, 2), 99, dtype=np.int64)
-        assert measure_compacted(held.address, slots, len(puts), start, stretches, stats) == 0
+        held = Bytes(image.to_bytes())
+        lowest, highest = np.full(rows, 99, dtype=np.int64), np.full(rows, 99, dtype=np.int64)
+        span = measure_compacted(held.region, slots, len(puts), start, lowest, highest)
+        assert span.bad == 0
         offsets = [offset for _, offset in puts]
-        assert stats[:2].tolist() == [min(offsets), max(offsets)]
+        assert [span.minimum, span.maximum] == [min(offsets), max(offsets)]
         chains = [[o for k, o in puts if oracles.index_hash(f"T#{k}") % slots == slot] for slot in range(slots)]
-        assert bool(stats[STATS_ASCENDING]) == all(chain == sorted(chain) for chain in chains)
+        assert span.ascending == all(chain == sorted(chain) for chain in chains)
         for row in range(rows):
             first = start + row * STRETCH_BYTES
             inside = [offset for offset in offsets if first <= offset < first + STRETCH_BYTES]
-            assert stretches[row].tolist() == ([min(inside), max(inside)] if inside else [NO_ENTRY, NO_ENTRY])
+            assert [lowest[row], highest[row]] == ([min(inside), max(inside)] if inside else [NO_ENTRY, NO_ENTRY])
 
     @given(key_lists, st.sampled_from([1, 2, SLOTS]))
     def test_entries_as_a_broker_puts_them_are_compacted_only_by_chance(self, keys: list[str], slots: int) -> None:
         image = image_of(keys, slots)
-        held, stats = Bytes(image.to_bytes()), np.zeros(4, dtype=np.int64)
+        held = Bytes(image.to_bytes())
         bad = [number for number, entry in enumerate(image.entries, 1) if entry[3] not in (0, number - 1)]
-        none = np.zeros((0, 2), dtype=np.int64)
-        assert measure_compacted(held.address, slots, len(keys), 0, none, stats) == (bad[0] if bad else 0)
+        none = np.zeros(0, dtype=np.int64)
+        assert measure_compacted(held.region, slots, len(keys), 0, none, none).bad == (bad[0] if bad else 0)
+
+    def test_stretches_of_different_lengths_are_refused(self) -> None:
+        held = Bytes(image_of(["a"]).to_bytes())
+        with pytest.raises(ValueError, match="1 and 2 stretches"):
+            measure_compacted(held.region, SLOTS, 1, 0, np.zeros(1, dtype=np.int64), np.zeros(2, dtype=np.int64))
 
 
 def check_growing(data: bytes, slots: int, entries: int) -> int:
-    held = Bytes(data)
     capacity = (len(data) - 40 - 4 * slots) // 20 - 1
-    return int(check_growing_structure(held.address, slots, entries, capacity, np.zeros(slots, dtype=np.int32)))
+    return check_growing_structure(Bytes(data).region, slots, entries, capacity)
 
 
 class TestGrowingStructure:
@@ -206,9 +220,8 @@ class TestGrowingStructure:
 
 
 def check_more(data: bytes, slots: int, known: int, entries: int) -> int:
-    held = Bytes(data)
     capacity = (len(data) - 40 - 4 * slots) // 20 - 1
-    return int(check_growth(held.address, slots, known, entries, capacity, np.zeros(entries - known, dtype=np.int8)))
+    return check_growth(Bytes(data).region, slots, known, entries, capacity)
 
 
 class TestGrowth:
