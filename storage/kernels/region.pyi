@@ -24,5 +24,5 @@ class Region:
 class Room:
     """An array of whole numbers that a kernel writes; kernels make it themselves of the arrays that they are given."""
 
-    def __new__(cls, array: npt.NDArray[np.signedinteger], item_bytes: int) -> Room:
+    def __new__(cls, array: npt.NDArray[np.signedinteger | np.uint8], item_bytes: int) -> Room:
         """Hold an array of one dimension; raises ValueError for items that are no integers of so many bytes."""

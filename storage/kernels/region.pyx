@@ -44,7 +44,7 @@ cdef class Room:
     def __cinit__(self, array, Py_ssize_t item_bytes):
         PyObject_GetBuffer(array, &self._export, PyBUF_WRITABLE | PyBUF_FORMAT | PyBUF_ND)
         cdef bytes format = self._export.format if self._export.format is not NULL else b"B"
-        if self._export.ndim != 1 or self._export.itemsize != item_bytes or format not in (b"b", b"h", b"i", b"l", b"q"):
+        if self._export.ndim != 1 or self._export.itemsize != item_bytes or format not in (b"B", b"b", b"h", b"i", b"l", b"q"):
             raise ValueError(
                 f"expected one dimension of {8 * item_bytes}-bit integers, found {self._export.ndim} of "
                 f"{8 * self._export.itemsize} bits, format {format.decode()}"
