@@ -40,12 +40,13 @@ from storage.columns.texts import (
     TextLists,
     TextMaps,
     Texts,
-    bytes_at,
     gather_hosts,
     gather_keys,
 )
 from storage.kernels import message_rows as kernel
 from storage.kernels import records as codes
+from storage.kernels.region import Region
+from storage.kernels.texts import bytes_at
 
 Column: TypeAlias = Numbers | npt.NDArray[np.int32] | AnyTexts | TextLists | TextMaps
 
@@ -140,7 +141,7 @@ def _gather(rows: Rows, names: Sequence[str], bodies: dict[int, bytes], errors: 
 def _numbers(rows: Rows, name: str) -> Numbers:
     field, distance, bits = _NUMBERS[name]
     numbers = np.empty(len(rows), np.int64)
-    kernel.load_numbers(rows.address, rows.table[field], distance, bits, numbers)
+    kernel.load_numbers(rows.region.address, rows.table[field], distance, bits, numbers)
     return numbers
 
 
@@ -153,23 +154,25 @@ def _size(rows: Rows) -> Column:
 
 
 def _topic(rows: Rows) -> Column:
-    return Places(rows.table[kernel.TOPIC] + rows.address, rows.table[kernel.TOPIC_LENGTH]).gather_repeated_utf8()
+    return Places(
+        rows.region, rows.table[kernel.TOPIC].copy(), rows.table[kernel.TOPIC_LENGTH].copy()
+    ).gather_repeated_utf8()
 
 
 def _placed(rows: Rows, field: int) -> Places:
     places = rows.table[field]
     there = places >= 0
-    addresses = np.where(there, rows.table[kernel.BLOCK] + rows.address + (places >> 16), 0)
-    return Places(addresses, np.where(there, places & 0xFFFF, -1))
+    positions = np.where(there, rows.table[kernel.BLOCK] + (places >> 16), 0)
+    return Places(rows.region, positions, np.where(there, places & 0xFFFF, -1))
 
 
 def _properties(rows: Rows) -> Properties:
-    return Properties(rows.table[kernel.BLOCK] + rows.address, rows.table[kernel.BLOCK_LENGTH])
+    return Properties(rows.region, rows.table[kernel.BLOCK], rows.table[kernel.BLOCK_LENGTH])
 
 
 def _hosts(field: int, bit: int) -> Callable[[Rows], Column]:
     def gather_them(rows: Rows) -> Column:
-        return gather_hosts(rows.table[field] + rows.address, _numbers(rows, "sys_flag") & bit != 0)
+        return gather_hosts(rows.region, rows.table[field], _numbers(rows, "sys_flag") & bit != 0)
 
     return gather_them
 
@@ -183,7 +186,7 @@ _GATHER: Final[dict[str, Callable[[Rows], Column]]] = {
 
 
 def _decompress(rows: Rows, row: int, flags: int) -> bytes:
-    stored = bytes_at(rows.address + int(rows.table[kernel.BODY, row]), int(rows.table[kernel.BODY_LENGTH, row]))
+    stored = bytes_at(rows.region, int(rows.table[kernel.BODY, row]), int(rows.table[kernel.BODY_LENGTH, row]))
     kind = compression_type(flags)
     if kind is None:
         raise CorruptRecord("body", expected="0 to 3", found=flags >> 8 & 7, what="compression type")
@@ -194,14 +197,14 @@ def _bodies(rows: Rows, bodies: dict[int, bytes], errors: dict[int, bytes]) -> T
     lengths = rows.table[kernel.BODY_LENGTH].copy()
     if errors:
         lengths[list(errors)] = -1
-    places = Places(rows.table[kernel.BODY] + rows.address, lengths)
+    places = Places(rows.region, rows.table[kernel.BODY].copy(), lengths)
     if bodies:
         places.put(list(bodies), list(bodies.values()))
     return places.gather()
 
 
 def _errors(count: int, errors: dict[int, bytes]) -> Texts:
-    places = Places(np.zeros(count, np.int64), np.full(count, -1, np.int64))
+    places = Places(Region(b""), np.zeros(count, np.int64), np.full(count, -1, np.int64))
     if errors:
         places.put(list(errors), list(errors.values()))
     return places.gather()

@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 
 from protocol.errors import FilterEvaluationError
-from storage.columns.texts import bytes_at
 from storage.columns.wanted import KernelChoice, Wanted
 from storage.filter.property_block import PropertyBlock
 from storage.filter.sql92 import parse
@@ -20,6 +19,8 @@ from storage.kernels import expression as outcomes
 from storage.kernels import message_rows as kernel
 from storage.kernels import records as codes
 from storage.kernels.records import ANY_TIME, closes_segment, store_timestamp
+from storage.kernels.region import Region
+from storage.kernels.texts import bytes_at
 from storage.segments.damaged_ranges import ZEROS, DamagedRange
 from storage.segments.log_window import LONGEST_RECORD, LogWindow
 from storage.segments.segment_end import BLANK_BYTES, TOLERATED_MS
@@ -39,9 +40,9 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Messages in a window: where it lies in memory, its physical offset, and the table of the kernel's fields."""
+    """Messages in a window: the region that it is, its physical offset, and the table of the kernel's fields."""
 
-    address: int
+    region: Region
     base_offset: int
     table: Numbers
 
@@ -50,7 +51,7 @@ class Rows:
 
     def slice(self, start: int, stop: int) -> "Rows":
         """Some of them."""
-        return Rows(self.address, self.base_offset, np.ascontiguousarray(self.table[:, start:stop]))
+        return Rows(self.region, self.base_offset, np.ascontiguousarray(self.table[:, start:stop]))
 
 
 class RowReader:
@@ -146,7 +147,7 @@ class RowReader:
         self.seen += seen
         if last >= 0 and self._is_last:
             self._newest = store_timestamp(window.region, last)
-        rows = Rows(window.address, base, np.ascontiguousarray(self._table[:, :count])) if count else None
+        rows = Rows(window.region, base, np.ascontiguousarray(self._table[:, :count])) if count else None
         return rows, reason, code
 
     def _read_on(self, stop: int) -> int:
@@ -236,23 +237,23 @@ class RowReader:
         if kept.all():
             return rows
         table = np.ascontiguousarray(rows.table[:, kept])
-        return Rows(rows.address, rows.base_offset, table) if table.shape[1] else None
+        return Rows(rows.region, rows.base_offset, table) if table.shape[1] else None
 
     def _decide(self, rows: Rows) -> npt.NDArray[np.bool_]:
         """Whether the expression is true for each of the messages."""
-        blocks = rows.table[kernel.BLOCK] + rows.address
-        lengths = np.ascontiguousarray(rows.table[kernel.BLOCK_LENGTH])
+        blocks, lengths = rows.table[kernel.BLOCK], np.ascontiguousarray(rows.table[kernel.BLOCK_LENGTH])
         decided: Numbers = np.full(len(rows), outcomes.ASK, np.int64)
         if self._program is not None:
-            kernel.decide_records(self._program.address, blocks, lengths, self._values, decided)
+            addresses = blocks + rows.region.address
+            kernel.decide_records(self._program.address, addresses, lengths, self._values, decided)
         for row in np.flatnonzero(decided == outcomes.ASK).tolist():
-            decided[row] = self._evaluate(int(blocks[row]), int(lengths[row]))
+            decided[row] = self._evaluate(bytes_at(rows.region, int(blocks[row]), int(lengths[row])))
         return np.equal(decided, outcomes.TRUE)
 
-    def _evaluate(self, block: int, length: int) -> int:
+    def _evaluate(self, block: bytes) -> int:
         assert self._expression is not None
         try:
-            is_true = self._expression.evaluate(PropertyBlock(bytes_at(block, length))) is True
+            is_true = self._expression.evaluate(PropertyBlock(block)) is True
         except FilterEvaluationError:
             is_true = False
         return outcomes.TRUE if is_true else outcomes.FALSE

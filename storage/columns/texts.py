@@ -1,6 +1,5 @@
 """Columns of texts, and of lists and maps of texts: a block of bytes, and offsets into it, as Arrow lays them out."""
 
-import ctypes
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,9 +10,10 @@ import numpy.typing as npt
 
 from protocol.host_address import HostAddress
 from protocol.java_hash import decode_java
-from storage.kernels import gather as kernel
-from storage.kernels import words as coding
+from storage.kernels import texts as kernel
 from storage.kernels.message_rows import load_numbers
+from storage.kernels.region import Region
+from storage.kernels.texts import bytes_at
 
 Numbers = npt.NDArray[np.int64]
 Offsets = npt.NDArray[np.int32]
@@ -23,7 +23,9 @@ FEW: Final = 256
 """Different texts up to which a column is kept as words and codes."""
 
 MULTIPLIER: Final = secrets.randbits(63) | 1
-"""Of the hashes of :mod:`storage.kernels.words`, another one in each process."""
+"""Of the hashes of :mod:`storage.kernels.texts`, another one in each process."""
+
+_NOTHING: Final = Region(b"")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +54,8 @@ class RepeatedTexts:
         """The same texts one behind the other."""
         words = Places.of(self.words)
         # The last one is where −1 leads to: a text that is not there.
-        places = Places(np.append(words.addresses, 0)[self.codes], np.append(words.lengths, -1)[self.codes])
-        return places.gather()
+        positions, lengths = np.append(words.positions, 0), np.append(words.lengths, -1)
+        return words.at(positions[self.codes], lengths[self.codes]).gather()
 
 
 AnyTexts: TypeAlias = Texts | RepeatedTexts
@@ -77,38 +79,52 @@ class TextMaps:
 
 
 class Places:
-    """Texts that lie here and there: addresses and lengths, −1 for none. Some may be put in the place of others."""
+    """Texts that lie here and there in a region: positions and lengths, −1 for none. Some may be put in others' place.
 
-    def __init__(self, addresses: Numbers, lengths: Numbers) -> None:
-        """The arrays are its own from now on; who made them keeps the memory alive."""
-        self.addresses = np.ascontiguousarray(addresses)
+    Those lie in the region of others, and their positions are negative: −1 is its first byte.
+    """
+
+    def __init__(self, region: Region, positions: Numbers, lengths: Numbers, others: Region = _NOTHING) -> None:
+        """The arrays are its own from now on."""
+        self.region, self.others = region, others
+        self.positions = np.ascontiguousarray(positions)
         self.lengths = np.ascontiguousarray(lengths)
-        self._held: list[npt.NDArray[np.uint8]] = []
 
     @classmethod
     def of(cls, texts: Texts) -> "Places":
-        """Where some texts, of which none is missing, lie in their block; they must be kept alive."""
-        starts = texts.offsets[:-1].astype(np.int64) + texts.data.ctypes.data
-        return cls(starts, np.diff(texts.offsets).astype(np.int64))
+        """Where some texts, of which none is missing, lie in their block."""
+        return cls(
+            Region(texts.data.data), texts.offsets[:-1].astype(np.int64), np.diff(texts.offsets).astype(np.int64)
+        )
+
+    def at(self, positions: Numbers, lengths: Numbers) -> "Places":
+        """Other texts of the same memory."""
+        return Places(self.region, positions, lengths, self.others)
+
+    @property
+    def parts(self) -> tuple[Region, Region, Numbers, Numbers]:
+        """What kernels are told of it."""
+        return self.region, self.others, self.positions, self.lengths
 
     def put(self, rows: Sequence[int], texts: Sequence[bytes]) -> None:
         """Let some be other texts."""
-        memory, starts, sizes = hold(texts)
-        self._held.append(memory)
-        self.addresses[rows] = starts
-        self.lengths[rows] = sizes
+        before = bytes_at(self.others, 0, self.others.size)
+        self.others, starts, sizes = hold([before, *texts])
+        self.positions[rows] = -1 - starts[1:]
+        self.lengths[rows] = sizes[1:]
 
-    def keep(self, memory: npt.NDArray[np.uint8]) -> None:
-        """Keep alive what some of them lie in."""
-        self._held.append(memory)
+    def text(self, row: int) -> bytes:
+        """One of the texts, copied; of no bytes where it is not there."""
+        position, length = int(self.positions[row]), int(self.lengths[row])
+        return bytes_at(self.region, position, length) if position >= 0 else bytes_at(self.others, ~position, length)
 
     def as_utf8(self) -> "Places":
         """The same, what is no UTF-8 decoded as Java does."""
-        found = np.empty(len(self.addresses), np.int64)
-        count = kernel.find_non_ascii(self.addresses, self.lengths, found)
+        found = np.empty(len(self.lengths), np.int64)
+        count = kernel.find_non_ascii(*self.parts, found)
         rows, texts = [], []
         for row in found[:count].tolist():
-            data = bytes_at(int(self.addresses[row]), int(self.lengths[row]))
+            data = self.text(row)
             if (text := decode_java(data).encode()) != data:
                 rows.append(row)
                 texts.append(text)
@@ -124,7 +140,7 @@ class Places:
         offsets = np.zeros(len(lengths) + 1, np.int32)
         np.cumsum(lengths if is_whole else np.maximum(lengths, 0), dtype=np.int32, out=offsets[1:])
         data = np.empty(int(offsets[-1]), np.uint8)
-        kernel.copy_texts(self.addresses, lengths, offsets, data.ctypes.data)
+        kernel.copy_texts(*self.parts, offsets, data)
         return Texts(offsets, data, None if is_whole else lengths >= 0)
 
     def gather_utf8(self) -> Texts:
@@ -134,11 +150,12 @@ class Places:
 
     def gather_repeated(self) -> AnyTexts:
         """The texts, each different one copied once if they are few."""
-        codes, (words, slots) = np.empty(len(self.lengths), np.int32), word_table(FEW)
-        count = coding.code_texts(self.addresses, self.lengths, MULTIPLIER, codes, words, slots)
-        if count == coding.TOO_MANY:
+        codes = np.empty(len(self.lengths), np.int32)
+        positions, lengths = np.empty(FEW, np.int64), np.empty(FEW, np.int64)
+        count = kernel.code_texts(*self.parts, MULTIPLIER, codes, positions, lengths)
+        if count == kernel.TOO_MANY:
             return self.gather()
-        return RepeatedTexts(codes, Places(*words[:count].T).gather())
+        return RepeatedTexts(codes, self.at(positions[:count], lengths[:count]).gather())
 
     def gather_repeated_utf8(self) -> AnyTexts:
         """As :meth:`gather_repeated`, what is no UTF-8 decoded as Java does."""
@@ -150,27 +167,16 @@ class Places:
         return RepeatedTexts(texts.codes, Places.of(texts.words).as_utf8().gather())
 
 
-def word_table(room: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
-    """Tables for so many words, and for where each is found (:mod:`storage.kernels.words`)."""
-    return np.empty((room, coding.WORD), np.int64), np.full(1 << (2 * room).bit_length(), coding.EMPTY, np.int32)
-
-
 def is_ascii(texts: AnyTexts) -> bool:
     """Whether no text has a byte of 0x80 or above; one pass over what lies side by side, far below a visit to each."""
     data = texts.words.data if isinstance(texts, RepeatedTexts) else texts.data
     return not data.size or int(data.max()) < NON_ASCII
 
 
-def bytes_at(address: int, length: int) -> bytes:
-    """Bytes of memory, copied."""
-    return ctypes.string_at(address, length) if length > 0 else b""
-
-
-def hold(texts: Sequence[bytes]) -> tuple[npt.NDArray[np.uint8], Numbers, Numbers]:
-    """Texts side by side in memory, where each lies, and their lengths."""
-    memory = np.frombuffer(b"".join(texts) + b"\0", np.uint8)
+def hold(texts: Sequence[bytes]) -> tuple[Region, Numbers, Numbers]:
+    """Texts side by side in a region, where each lies, and their lengths."""
     sizes = np.array([len(text) for text in texts], np.int64)
-    return memory, memory.ctypes.data + np.cumsum(sizes) - sizes, sizes
+    return Region(b"".join(texts)), np.cumsum(sizes) - sizes, sizes
 
 
 def gather_keys(places: Places) -> TextLists:
@@ -182,35 +188,35 @@ def gather_keys(places: Places) -> TextLists:
 def _split_keys(places: Places) -> TextLists:
     room = int(np.maximum(places.lengths, 0).sum()) // 2 + len(places.lengths) + 1
     counts, starts, sizes = (np.empty(size, np.int64) for size in (len(places.lengths), room, room))
-    total = kernel.split_keys(places.addresses, places.lengths, counts, starts, sizes)
-    return TextLists(offsets_of(counts), Places(starts[:total], sizes[:total]).gather())
+    total = kernel.split_keys(*places.parts, counts, starts, sizes)
+    return TextLists(offsets_of(counts), places.at(starts[:total], sizes[:total]).gather())
 
 
-def gather_hosts(addresses: Numbers, is_v6: npt.NDArray[np.bool_]) -> AnyTexts:
+def gather_hosts(region: Region, positions: Numbers, is_v6: npt.NDArray[np.bool_]) -> AnyTexts:
     """IP addresses and ports as texts; an IPv4 host that many messages one behind the other have is written once."""
-    addresses = np.ascontiguousarray(addresses)
+    positions = np.ascontiguousarray(positions)
     if is_v6.any():
-        return _host_texts(addresses, is_v6).gather_repeated()
-    hosts = np.empty(len(addresses), np.int64)
-    load_numbers(0, addresses, 0, 64, hosts)
+        return _host_texts(region, positions, is_v6).gather_repeated()
+    hosts = np.empty(len(positions), np.int64)
+    load_numbers(region.address, positions, 0, 64, hosts)
     starts = np.flatnonzero(np.concatenate([[True], hosts[1:] != hosts[:-1]])[: len(hosts)])
-    places = _host_texts(addresses[starts], is_v6[starts])
+    places = _host_texts(region, positions[starts], is_v6[starts])
     repeats = np.diff(starts, append=len(hosts))
     texts = places.gather_repeated()
     if isinstance(texts, RepeatedTexts):
         return RepeatedTexts(np.repeat(texts.codes, repeats), texts.words)
-    return Places(np.repeat(places.addresses, repeats), np.repeat(places.lengths, repeats)).gather()
+    return places.at(np.repeat(places.positions, repeats), np.repeat(places.lengths, repeats)).gather()
 
 
-def _host_texts(addresses: Numbers, is_v6: npt.NDArray[np.bool_]) -> Places:
-    """The texts, which the places hold."""
-    room, lengths = np.empty(len(addresses) * kernel.HOST_ROOM, np.uint8), np.empty(len(addresses), np.int64)
-    kernel.write_hosts(addresses, room.ctypes.data, lengths)
-    places = Places(room.ctypes.data + kernel.HOST_ROOM * np.arange(len(addresses)), lengths)
-    places.keep(room)
+def _host_texts(region: Region, positions: Numbers, is_v6: npt.NDArray[np.bool_]) -> Places:
+    count = len(positions)
+    texts, lengths = np.empty(count * kernel.HOST_ROOM, np.uint8), np.empty(count, np.int64)
+    kernel.write_hosts(region, positions, texts, lengths)
+    places = Places(Region(texts.data), kernel.HOST_ROOM * np.arange(count), lengths)
     rows = np.flatnonzero(is_v6).tolist()
     if rows:
-        places.put(rows, [str(HostAddress.unpack(bytes_at(int(addresses[row]), 20))).encode() for row in rows])
+        packed = [bytes_at(region, int(positions[row]), 20) for row in rows]
+        places.put(rows, [str(HostAddress.unpack(host)).encode() for host in packed])
     return places
 
 

@@ -16,11 +16,11 @@ from protocol.checksum import PROPERTY_CRC_SIZE, property_crc
 from protocol.java_hash import decode_java
 from protocol.message_layout import INT, V4_V4_FIXED, fixed_struct, locate
 from storage.columns.rows import PIECE_BYTES, RowReader, Rows
-from storage.columns.texts import bytes_at
 from storage.columns.wanted import Wanted
 from storage.commit_log import Segment
 from storage.diff.log_pieces import Tell
 from storage.kernels import message_rows as kernel
+from storage.kernels.texts import bytes_at
 from storage.segments.damaged_ranges import DamagedRange
 from storage.segments.log_window import LocalFile, LogWindow
 
@@ -104,7 +104,7 @@ def entries_of(rows: Rows, names: QueueNames) -> Entries:
     entries = np.empty(len(rows), ENTRY)
     starts, sizes = rows.table[kernel.POSITION].tolist(), rows.table[kernel.SIZE].tolist()
     for number, (start, size) in enumerate(zip(starts, sizes, strict=True)):
-        entries[number] = entry_of(bytes_at(rows.address + start, size), names)
+        entries[number] = entry_of(bytes_at(rows.region, start, size), names)
     return entries
 
 

@@ -45,7 +45,7 @@ cdef inline void find_properties(const Record *record, Properties *found) noexce
     found.keys.start = found.tags.start = found.unique_key.start = found.delay.start = NULL
     found.inner_num.start = found.inner_base.start = NULL
     found.multi_dispatch.start = found.multi_queue_offset.start = NULL
-    begin_properties(&walk, record)
+    begin_properties(&walk, &record.properties)
     while next_property(&walk, &each):
         value = named_value(found, &each.name)
         if value != NULL:

@@ -264,10 +264,13 @@ cdef inline void mark_separators(PropertyWalk *walk) noexcept nogil:
         walk.marks.properties >>= missing
 
 
-cdef inline void begin_properties(PropertyWalk *walk, const Record *record) noexcept nogil:
-    """Get ready for going through the properties of a record of sound shape."""
-    walk.at = walk.piece = record.properties.start
-    walk.end = record.properties.start + record.properties.length
+cdef inline void begin_properties(PropertyWalk *walk, const Text *properties) noexcept nogil:
+    """Get ready for going through properties; SEPARATORS_WIDE bytes before their end must be readable.
+
+    That many are, of a record of sound shape.
+    """
+    walk.at = walk.piece = properties.start
+    walk.end = properties.start + properties.length
     walk.marks.names = walk.marks.properties = 0
     mark_separators(walk)
 
@@ -346,7 +349,7 @@ cdef inline void find_indexed(const Record *record, Indexed *found) noexcept nog
     cdef Property each
     found.unique_key.start = found.keys.start = found.tags.start = NULL
     found.unique_key.length = found.keys.length = found.tags.length = 0
-    begin_properties(&walk, record)
+    begin_properties(&walk, &record.properties)
     while next_property(&walk, &each):
         if is_text(&each.name, b"KEYS", 4):
             found.keys = each.value

@@ -16,19 +16,19 @@ blocks = st.one_of(
         b"".join
     ),
 )
+BEFORE = b"." * 64
+"""What a record has before its properties, at least."""
 
 
-def properties_of(blocks: list[bytes]) -> tuple[Properties, Bytes]:
-    # A record lies around each block: eight bytes before its end may be read.
-    held = Bytes(b"".join(b"........" + block for block in blocks))
+def properties_of(blocks: list[bytes]) -> Properties:
+    held = Bytes(b"".join(BEFORE + block for block in blocks))
     sizes = np.array([len(block) for block in blocks], np.int64)
-    return Properties(held.address + np.cumsum(sizes + 8) - sizes, sizes), held
+    return Properties(held.region, np.cumsum(sizes + len(BEFORE)) - sizes, sizes)
 
 
 def maps_of(blocks: list[bytes]) -> list[dict[str, str]]:
-    properties, held = properties_of(blocks)
+    properties = properties_of(blocks)
     maps: list[dict[str, str]] = values_of("properties", properties.maps())
-    del held
     return maps
 
 
@@ -44,12 +44,11 @@ def test_property_blocks_become_maps_by_the_brokers_rules(blocks: list[bytes]) -
 @given(st.lists(blocks, max_size=8))
 @settings(max_examples=200)
 def test_the_values_of_one_name_are_found(blocks: list[bytes]) -> None:
-    properties, held = properties_of(blocks)
+    properties = properties_of(blocks)
     for name in ("a", "bb", "aa", "c"):
         expected = [oracles.parse_properties(oracles.decode_java(block)).get(name) for block in blocks]
         found = texts_of(properties.of(name.encode()).gather_utf8())
         assert [text if text is None else text.decode() for text in found] == expected
-    del held
 
 
 def test_names_and_values_may_lie_anywhere_and_be_of_any_length() -> None:
@@ -70,9 +69,8 @@ def test_however_many_names_there_are_each_is_kept_once() -> None:
         few, all_, none = maps_of([b"a\1b\2", many * 2, b""])
         assert (few, list(all_), none) == ({"a": "b"}, names, {})
         assert all_["n7"] == "v7"
-        properties, held = properties_of([b"n%d\1v\2n0\1w\2" % number for number in range(count)])
+        properties = properties_of([b"n%d\1v\2n0\1w\2" % number for number in range(count)])
         kept = properties.maps().names
         assert isinstance(kept, RepeatedTexts)
         assert texts_of(kept.words) == [name.encode() for name in names]
         assert texts_of(properties.of(b"n0").gather()) == [b"w"] * count
-        del held

@@ -13,27 +13,25 @@ from storage.columns.texts import FEW, Places, RepeatedTexts, Texts, gather_host
 any_text = st.one_of(st.binary(max_size=20), st.text(max_size=12).map(str.encode))
 
 
-def places_of(texts: Sequence[bytes | None]) -> tuple[Places, object]:
-    memory, starts, sizes = hold([text or b"" for text in texts])
+def places_of(texts: Sequence[bytes | None]) -> Places:
+    region, starts, sizes = hold([text or b"" for text in texts])
     lengths = np.where([text is None for text in texts], -1, sizes).astype(np.int64)
-    return Places(np.array(starts), lengths), memory
+    return Places(region, starts, lengths)
 
 
 @given(st.lists(st.none() | any_text, max_size=10))
 @settings(max_examples=100)
 def test_texts_are_gathered_as_they_stand(texts: list[bytes | None]) -> None:
-    places, memory = places_of(texts)
+    places = places_of(texts)
     assert texts_of(places.gather()) == texts
-    del memory
 
 
 @given(st.lists(st.none() | any_text, max_size=10))
 @settings(max_examples=100)
 def test_what_is_no_utf8_is_decoded_as_java_does(texts: list[bytes | None]) -> None:
-    places, memory = places_of(texts)
+    places = places_of(texts)
     expected = [text if text is None else oracles.decode_java(text) for text in texts]
     assert [text if text is None else text.decode() for text in texts_of(places.gather_utf8())] == expected
-    del memory
 
 
 repeated_texts = st.sampled_from([b"", b"a", b"ab", b"TAGS", b"CLUSTER", b"UNIQ_KEY", b"__CRC32#", b"\xff"])
@@ -42,7 +40,7 @@ repeated_texts = st.sampled_from([b"", b"a", b"ab", b"TAGS", b"CLUSTER", b"UNIQ_
 @given(st.lists(st.none() | repeated_texts) | st.lists(st.none() | any_text, max_size=10))
 @settings(max_examples=200)
 def test_texts_that_come_again_are_kept_once(texts: list[bytes | None]) -> None:
-    places, memory = places_of(texts)
+    places = places_of(texts)
     repeated = places.gather_repeated()
     assert isinstance(repeated, RepeatedTexts)
     assert texts_of(repeated) == texts_of(repeated.spread()) == texts
@@ -52,19 +50,17 @@ def test_texts_that_come_again_are_kept_once(texts: list[bytes | None]) -> None:
     decoded = [text if text is None else oracles.decode_java(text) for text in texts]
     found = texts_of(places.gather_repeated_utf8())
     assert [text if text is None else text.decode() for text in found] == decoded
-    del memory
 
 
 def test_texts_of_which_very_many_differ_stay_as_they_are() -> None:
     for count, kind in ((FEW, RepeatedTexts), (FEW + 1, Texts)):
         for first in (b"a", "é".encode(), b"\xff"):
             texts: list[bytes | None] = [first, None, first, *(b"text %d" % number for number in range(count - 1))]
-            places, memory = places_of(texts)
+            places = places_of(texts)
             assert isinstance(places.gather_repeated(), kind)
             assert texts_of(places.gather_repeated()) == texts
             decoded = [text if text is None else oracles.decode_java(text).encode() for text in texts]
             assert texts_of(places.gather_repeated_utf8()) == decoded
-            del memory
 
 
 key_texts = st.text(" ab🔑", max_size=12).map(str.encode) | st.text(" ab", max_size=6).map(
@@ -77,10 +73,9 @@ long_key_texts = st.lists(st.sampled_from([b" ", b"a", b"abcdefg", b"!\x1f\x21",
 
 @given(st.lists(st.none() | key_texts | long_key_texts, max_size=6))
 def test_keys_are_split_at_blanks(texts: list[bytes | None]) -> None:
-    places, memory = places_of(texts)
+    places = places_of(texts)
     expected = [oracles.split_keys(oracles.decode_java(text or b"")) for text in texts]
     assert values_of("keys", gather_keys(places)) == expected
-    del memory
 
 
 addresses = st.binary(min_size=4, max_size=4) | st.binary(min_size=16, max_size=16)
@@ -93,8 +88,7 @@ few_hosts = st.sampled_from([(bytes(4), 1), (bytes(4), 2), (bytes([127, 0, 0, 1]
 @settings(max_examples=100)
 def test_hosts_are_written_as_people_do(hosts: list[tuple[bytes, int]]) -> None:
     packed = [address + port.to_bytes(4, "big", signed=True) for address, port in hosts]
-    memory, starts, _ = hold(packed)
+    region, starts, _ = hold(packed)
     is_v6 = np.array([len(address) == 16 for address, _ in hosts], np.bool_)
-    found = gather_hosts(np.array(starts), is_v6)
+    found = gather_hosts(region, starts, is_v6)
     assert [text.decode() for text in texts_of(found) if text is not None] == [host_text(host) for host in hosts]
-    del memory

@@ -1,0 +1,377 @@
+"""Texts that lie here and there in memory: gathered into columns, split, and numbered where they come again and again.
+
+Each different text is a word and has a number, its code. The ``multiplier`` of the hash that leads to it is an odd
+number of 63 bits that nobody knows who writes messages: texts made to share a hash would be compared each with all
+others.
+"""
+
+cimport cython
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memchr, memcpy, memset
+
+from storage.kernels.memory cimport load_i32, load_native_u64
+from storage.kernels.records cimport (
+    SEPARATORS_WIDE, SPACE, Property, PropertyWalk, Text, begin_properties, next_property,
+)
+from storage.kernels.region cimport Region, Room, require
+
+
+cdef int open_source(Source *source, Region region, Region others, Room positions, Room lengths) except -1:
+    """Where some texts are said to lie; raises ValueError unless each has a position and a length."""
+    if positions.count != lengths.count:
+        raise ValueError(f"{positions.count} positions and {lengths.count} lengths of texts")
+    source.data, source.size = region.data, region.size
+    source.others, source.others_size = others.data, others.size
+    source.positions, source.lengths = <const int64_t *>positions.items, <const int64_t *>lengths.items
+    source.count = positions.count
+    return 0
+
+
+cdef int refuse(const Source *source, int64_t row) except -1:
+    """Raise the ValueError for a text that lies outside its region."""
+    cdef int64_t position = source.positions[row]
+    raise ValueError(
+        f"text {row} of {source.lengths[row]} bytes at position {position} does not lie in a region of "
+        f"{source.size if position >= 0 else source.others_size} bytes"
+    )
+
+
+cdef int expect_room(str what, int64_t count, int64_t wanted) except -1:
+    """Raise ValueError where an array is too short."""
+    if count < wanted:
+        raise ValueError(f"room for {count} {what}, expected {wanted} at least")
+    return 0
+
+
+cdef int make_words(Words *words, int64_t room, uint64_t multiplier) except -1:
+    """An empty table for so many words, to be freed from ``words.texts`` on."""
+    cdef uint64_t slots = 2
+    while slots <= 2 * <uint64_t>room:
+        slots *= 2
+    words.texts = <Text *>malloc(room * sizeof(Text) + slots * sizeof(int32_t))
+    if words.texts == NULL:
+        raise MemoryError
+    words.slots = <int32_t *>(words.texts + room)
+    memset(words.slots, 0xFF, slots * sizeof(int32_t))
+    words.count, words.room, words.last_slot, words.multiplier = 0, room, slots - 1, multiplier
+    return 0
+
+
+# --- Texts gathered ---
+
+
+def bytes_at(Region region not None, int64_t position, int64_t length):
+    if length <= 0:
+        return b""
+    require(region, position, position + length)
+    return PyBytes_FromStringAndSize(<const char *>region.data + position, length)
+
+
+def copy_texts(Region region not None, Region others not None, positions, lengths, offsets, data):
+    cdef Room offset_room = Room(offsets, sizeof(int32_t)), data_room = Room(data, 1)
+    cdef Room position_room = Room(positions, sizeof(int64_t)), length_room = Room(lengths, sizeof(int64_t))
+    cdef const int32_t *starts = <const int32_t *>offset_room.items
+    cdef uint8_t *copied = <uint8_t *>data_room.items
+    cdef int64_t room = data_room.count, row = 0
+    cdef bint fits = True
+    cdef Source source
+    cdef Text text
+    open_source(&source, region, others, position_room, length_room)
+    expect_room("offsets", offset_room.count, source.count)
+    with nogil:
+        while row < source.count and find_text(&source, row, &text):
+            if text.length > 0:
+                fits = starts[row] >= 0 and text.length <= room - starts[row]
+                if not fits:
+                    break
+                memcpy(copied + starts[row], text.start, text.length)
+            row += 1
+    if not fits:
+        raise ValueError(f"text {row} of {text.length} bytes at offset {starts[row]} does not fit into {room} bytes")
+    if row < source.count:
+        refuse(&source, row)
+
+
+cdef inline bint is_ascii(const Text *text) noexcept nogil:
+    cdef uint64_t bits = 0
+    cdef int64_t position = 0
+    while position + 8 <= text.length:
+        bits |= load_native_u64(text.start + position)
+        position += 8
+    while position < text.length:
+        bits |= text.start[position]
+        position += 1
+    return bits & <uint64_t>0x8080808080808080 == 0
+
+
+def find_non_ascii(Region region not None, Region others not None, positions, lengths, found):
+    cdef Room position_room = Room(positions, sizeof(int64_t)), length_room = Room(lengths, sizeof(int64_t))
+    cdef Room found_room = Room(found, sizeof(int64_t))
+    cdef int64_t *rows = <int64_t *>found_room.items
+    cdef int64_t row = 0, count = 0
+    cdef Source source
+    cdef Text text
+    open_source(&source, region, others, position_room, length_room)
+    expect_room("rows", found_room.count, source.count)
+    with nogil:
+        while row < source.count and find_text(&source, row, &text):
+            if not is_ascii(&text):
+                rows[count] = row
+                count += 1
+            row += 1
+    if row < source.count:
+        refuse(&source, row)
+    return count
+
+
+cdef inline int64_t find_blank(const Text *text, int64_t position) noexcept nogil:
+    """Position of the next blank, or that of the end."""
+    cdef const uint8_t *blank = <const uint8_t *>memchr(text.start + position, SPACE, text.length - position)
+    return blank - text.start if blank != NULL else text.length
+
+
+def split_keys(
+    Region region not None, Region others not None, positions, lengths, counts, key_positions, key_lengths
+):
+    cdef Room position_room = Room(positions, sizeof(int64_t)), length_room = Room(lengths, sizeof(int64_t))
+    cdef Room count_room = Room(counts, sizeof(int64_t))
+    cdef Room start_room = Room(key_positions, sizeof(int64_t)), size_room = Room(key_lengths, sizeof(int64_t))
+    cdef int64_t *starts = <int64_t *>start_room.items
+    cdef int64_t *sizes = <int64_t *>size_room.items
+    cdef int64_t row = 0, total = 0, before, piece, end, room = min(start_room.count, size_room.count)
+    cdef Source source
+    cdef Text text
+    open_source(&source, region, others, position_room, length_room)
+    expect_room("counts", count_room.count, source.count)
+    with nogil:
+        while row < source.count and find_text(&source, row, &text):
+            before, piece = total, 0
+            while piece < text.length:
+                end = find_blank(&text, piece)
+                if end > piece:
+                    if total < room:
+                        starts[total], sizes[total] = moved(source.positions[row], piece), end - piece
+                    total += 1
+                piece = end + 1
+            (<int64_t *>count_room.items)[row] = total - before
+            row += 1
+    if row < source.count:
+        refuse(&source, row)
+    expect_room("keys", room, total)
+    return total
+
+
+def write_hosts(Region region not None, positions, texts, lengths):
+    cdef Room position_room = Room(positions, sizeof(int64_t)), length_room = Room(lengths, sizeof(int64_t))
+    cdef Room text_room = Room(texts, 1)
+    cdef const int64_t *places = <const int64_t *>position_room.items
+    cdef const uint8_t *host
+    cdef uint8_t *at
+    cdef int64_t row = 0, last = region.size - 8
+    expect_room("lengths", length_room.count, position_room.count)
+    expect_room("bytes of texts", text_room.count, HOST_ROOM * position_room.count)
+    with nogil:
+        while row < position_room.count and 0 <= places[row] <= last:
+            host, at = region.data + places[row], <uint8_t *>text_room.items + HOST_ROOM * row
+            for byte in range(4):
+                at = put_number(at, host[byte])
+                at[0] = c":" if byte == 3 else c"."
+                at += 1
+            at = put_number(at, load_i32(host + 4))
+            (<int64_t *>length_room.items)[row] = at - (<uint8_t *>text_room.items + HOST_ROOM * row)
+            row += 1
+    if row < position_room.count:
+        require(region, places[row], places[row] + 8)
+
+
+# --- Texts numbered ---
+
+
+def hash_text(Region region not None, uint64_t multiplier):
+    cdef Text text
+    text.start, text.length = region.data, region.size
+    return hash_of(&text, multiplier)
+
+
+cdef int64_t number_texts(
+    const Source *source, Words *words, int32_t *codes, int64_t *word_positions, int64_t *word_lengths
+) noexcept nogil:
+    """Number texts up to one that lies outside its region, or for which there is no room: its row."""
+    cdef int64_t row, count, code
+    cdef Text text
+    for row in range(source.count):
+        if source.lengths[row] < 0:
+            codes[row] = -1
+            continue
+        if not find_text(source, row, &text):
+            return row
+        count = words.count
+        code = code_of(words, &text)
+        if code == TOO_MANY:
+            words.count = TOO_MANY
+            return row
+        if code == count:
+            word_positions[code], word_lengths[code] = source.positions[row], text.length
+        codes[row] = <int32_t>code
+    return source.count
+
+
+def code_texts(
+    Region region not None,
+    Region others not None,
+    positions,
+    lengths,
+    uint64_t multiplier,
+    codes,
+    word_positions,
+    word_lengths,
+):
+    cdef Room position_room = Room(positions, sizeof(int64_t)), length_room = Room(lengths, sizeof(int64_t))
+    cdef Room code_room = Room(codes, sizeof(int32_t))
+    cdef Room place_room = Room(word_positions, sizeof(int64_t)), size_room = Room(word_lengths, sizeof(int64_t))
+    cdef int32_t *numbers = <int32_t *>code_room.items
+    cdef int64_t *places = <int64_t *>place_room.items
+    cdef int64_t *sizes = <int64_t *>size_room.items
+    cdef int64_t ended
+    cdef Source source
+    cdef Words words
+    open_source(&source, region, others, position_room, length_room)
+    expect_room("codes", code_room.count, source.count)
+    make_words(&words, min(place_room.count, size_room.count), multiplier)
+    with nogil:
+        ended = number_texts(&source, &words, numbers, places, sizes)
+        free(words.texts)
+    if ended < source.count and words.count != TOO_MANY:
+        refuse(&source, ended)
+    return words.count
+
+
+# --- Property blocks ---
+
+
+@cython.final
+cdef class SplitProperties:
+    cdef readonly int64_t pairs
+    cdef readonly int64_t words
+
+
+cdef struct Pairs:  # Names, by their codes, and values: room for them, and how many there are.
+    int32_t *codes
+    int64_t *positions
+    int64_t *lengths
+    int64_t count
+    int64_t room
+
+
+cdef int64_t split_block(
+    const Text *block, int64_t position, Words *words, int64_t *newest, int64_t *word_positions, int64_t *word_lengths,
+    Pairs *pairs,
+) noexcept nogil:
+    """Append the names and values of one block, which lies at a position; TOO_MANY for too many names, else 0."""
+    cdef int64_t first = pairs.count, count, code, pair
+    cdef PropertyWalk walk
+    cdef Property each
+    begin_properties(&walk, block)
+    while next_property(&walk, &each):
+        count = words.count
+        code = code_of(words, &each.name)
+        if code == TOO_MANY:
+            return TOO_MANY
+        if code == count:
+            newest[code] = -1
+            word_positions[code], word_lengths[code] = position + (each.name.start - block.start), each.name.length
+        pair = newest[code]
+        if pair < first:
+            newest[code] = pair = pairs.count
+            pairs.count += 1
+            if pair < pairs.room:
+                pairs.codes[pair] = <int32_t>code
+        if pair < pairs.room:
+            pairs.positions[pair] = position + (each.value.start - block.start)
+            pairs.lengths[pair] = each.value.length
+    return 0
+
+
+def split_properties(
+    Region region not None,
+    positions,
+    lengths,
+    uint64_t multiplier,
+    counts,
+    codes,
+    value_positions,
+    value_lengths,
+    word_positions,
+    word_lengths,
+):
+    cdef Room position_room = Room(positions, sizeof(int64_t)), length_room = Room(lengths, sizeof(int64_t))
+    cdef Room count_room = Room(counts, sizeof(int64_t)), code_room = Room(codes, sizeof(int32_t))
+    cdef Room start_room = Room(value_positions, sizeof(int64_t)), size_room = Room(value_lengths, sizeof(int64_t))
+    cdef Room place_room = Room(word_positions, sizeof(int64_t)), word_room = Room(word_lengths, sizeof(int64_t))
+    cdef int64_t *places = <int64_t *>place_room.items
+    cdef int64_t *sizes = <int64_t *>word_room.items
+    cdef int64_t room = min(place_room.count, word_room.count), row = 0, first, outcome = 0
+    cdef int64_t *newest
+    cdef SplitProperties split = SplitProperties()
+    cdef Source source
+    cdef Words words
+    cdef Pairs pairs
+    cdef Text block
+    open_source(&source, region, region, position_room, length_room)
+    expect_room("counts", count_room.count, source.count)
+    pairs.codes = <int32_t *>code_room.items
+    pairs.positions, pairs.lengths = <int64_t *>start_room.items, <int64_t *>size_room.items
+    pairs.count, pairs.room = 0, min(code_room.count, start_room.count, size_room.count)
+    make_words(&words, room, multiplier)
+    newest = <int64_t *>malloc((room + 1) * sizeof(int64_t))
+    if newest == NULL:
+        free(words.texts)
+        raise MemoryError
+    with nogil:
+        while row < source.count and source.positions[row] >= 0 and find_text(&source, row, &block):
+            # So many bytes before the end of a block are looked at together.
+            if block.length > 0 and source.positions[row] + block.length < SEPARATORS_WIDE:
+                break
+            first = pairs.count
+            outcome = split_block(&block, source.positions[row], &words, newest, places, sizes, &pairs)
+            if outcome == TOO_MANY:
+                break
+            (<int64_t *>count_room.items)[row] = pairs.count - first
+            row += 1
+        free(words.texts)
+        free(newest)
+    split.pairs, split.words = pairs.count if outcome == 0 else outcome, words.count
+    if outcome == 0:
+        if row < source.count:
+            raise ValueError(
+                f"block {row} of {source.lengths[row]} bytes at position {source.positions[row]} does not lie in a "
+                f"region of {source.size} bytes with {SEPARATORS_WIDE} of them before its end"
+            )
+        expect_room("properties", pairs.room, pairs.count)
+    return split
+
+
+def places_of_name(counts, codes, value_positions, value_lengths, int32_t code, positions, lengths):
+    cdef Room count_room = Room(counts, sizeof(int64_t)), code_room = Room(codes, sizeof(int32_t))
+    cdef Room start_room = Room(value_positions, sizeof(int64_t)), size_room = Room(value_lengths, sizeof(int64_t))
+    cdef Room position_room = Room(positions, sizeof(int64_t)), length_room = Room(lengths, sizeof(int64_t))
+    cdef const int64_t *in_block = <const int64_t *>count_room.items
+    cdef const int32_t *names = <const int32_t *>code_room.items
+    cdef int64_t *places = <int64_t *>position_room.items
+    cdef int64_t *sizes = <int64_t *>length_room.items
+    cdef int64_t row, pair = 0, stop = 0, pairs = min(code_room.count, start_room.count, size_room.count)
+    expect_room("places", min(position_room.count, length_room.count), count_room.count)
+    with nogil:
+        for row in range(count_room.count):
+            places[row], sizes[row] = 0, -1
+            stop += in_block[row]
+            if stop > pairs:
+                break
+            while pair < stop:
+                if names[pair] == code:
+                    places[row] = (<const int64_t *>start_room.items)[pair]
+                    sizes[row] = (<const int64_t *>size_room.items)[pair]
+                pair += 1
+    expect_room("properties", pairs, stop)
