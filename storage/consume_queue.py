@@ -337,21 +337,24 @@ class ConsumeQueue:
             written, is_whole = self._written_end(known.written, max(log.end - known.looked, 0))
             end = end_after(self, known, first, written)
             is_whole &= written == end or is_judged_anew(self, known, written)
+            behind = known.note if known.end > _capacity(files) and len(files.files) == len(known.files.files) else None
         else:
             known, (written, is_whole) = None, self._written_end(first)
             if written <= first:
                 return tail_of(self.holes, self, UNKNOWN, log.minimum), written
             end = end_behind(self, first, find_end(self, first, written), written)
-            if end == _capacity(files) or written * UNIT.size <= files.files[-1].start:
-                end = tail_of(self.holes, self, end, self.physical_offset(end - 1))[1]
+            is_odd = end == _capacity(files) or written * UNIT.size <= files.files[-1].start
+            behind = end if is_odd else None
+        if isinstance(behind, int):
+            end = max(end, tail_of(self.holes, self, behind, self.physical_offset(behind - 1))[1])
         if known is not None and known.log_minimum == log.minimum and known.minimum < min(known.end, end):
             minimum = known.minimum
         else:
             minimum = self._first_live(first, end)
         if self._keep is not None and (known is None or known.log_end <= log.end):
             looked = log.end if known is None or is_whole else known.looked
-            last = self.unit(end - 1)
-            self._keep(Known(self._generation, files, log.minimum, log.end, minimum, end, written, last, looked))
+            fields = self._generation, files, log.minimum, log.end, minimum, end, written, self.unit(end - 1), looked
+            self._keep(Known(*fields, behind))
         return (minimum, end), written
 
     def _written_end(self, start: int, growth: int | None = None) -> tuple[int, bool]:

@@ -290,6 +290,6 @@ def _end_of_record_around(segment: Segment, inside: int) -> int:
     lowest = max(0, inside - segment.base_offset - SEARCH_BACK_BYTES)
     region, base, stop = segment.file.region, segment.base_offset, segment.valid_length
     # No record starts so near the end that its fixed part would reach beyond it, where nothing may be read.
-    at = find_record_backwards(region, lowest, min(inside - base, stop - MINIMUM_SIZE + 1), base)
+    at = find_record_backwards(region, lowest, max(0, min(inside - base, stop - MINIMUM_SIZE + 1)), base)
     size = check_shape(region, at, stop, base + at) if at >= 0 else 0
     return max(base + at + size, inside)

@@ -66,6 +66,6 @@ def _check_offsets(store: OpenedStore, findings: Findings) -> None:
 def _end_of(store: OpenedStore, topic: str, queue_id: int) -> int | None:
     try:
         queue = store.queues.queue(topic, queue_id)
+        return None if queue is None else queue.max_offset
     except StoreError:
         return None
-    return None if queue is None else queue.max_offset

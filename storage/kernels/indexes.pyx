@@ -185,6 +185,7 @@ def measure_entries(Region region not None, int64_t slots, int64_t before, int64
     view_index(&view, region, slots, entries)
     if not 0 <= before <= entries or most_gaps < 0:
         raise ValueError(f"{most_gaps} gaps among entries {before} to {entries}")
+    most_gaps = min(most_gaps, entries - before)
     gaps = <Gap *>malloc((most_gaps + 1) * sizeof(Gap))
     if gaps == NULL:
         raise MemoryError
@@ -306,7 +307,7 @@ cdef bint may_have_slots(const uint8_t *data, int64_t slots, int64_t entries) no
 
 def next_slot_count(Region region not None, int64_t slots, int64_t last_data):
     cdef int64_t entries, found = 0
-    if slots < 1 or last_data > region.size - ENTRY_BYTES:
+    if slots < 1 or last_data < 0 or last_data > region.size - ENTRY_BYTES:
         raise ValueError(f"{slots} slots, and a last byte at {last_data} of a region of {region.size} bytes")
     with nogil:
         while slots <= INT32_MAX:
@@ -356,14 +357,17 @@ cdef void note_wrong(Wrongs *wrongs, int kind, int64_t number, int64_t expected,
     wrongs.count += 1
 
 
-cdef int64_t newest_below(const IndexView *view, int64_t number, int64_t entries) noexcept nogil:
-    """What a slot held before the entries behind ``entries`` were put."""
-    cdef int64_t before
+cdef int64_t newest_below(const IndexView *view, int64_t slot, int64_t number, int64_t entries) noexcept nogil:
+    """What a slot held before the entries behind ``entries`` were put; an entry of another slot ends its chain.
+
+    So no entry is passed for two slots, whatever the pointers say.
+    """
+    cdef Entry entry
     while number > entries:
-        before = entry_at(view, number).previous
-        if before >= number:
+        entry = entry_at(view, number)
+        if entry.previous >= number or slot_of(entry.key_hash, view.slots, view.inverse) != slot:
             return number
-        number = before
+        number = entry.previous
     return number
 
 
@@ -392,7 +396,7 @@ cdef int64_t recompute(
         used += heads[slot] != 0
         found = newest_in(view, slot)
         if entries < found <= view.entries:
-            found = newest_below(view, found, entries)
+            found = newest_below(view, slot, found, entries)
         if found != heads[slot]:
             note_wrong(wrongs, BAD_SLOT, slot, heads[slot], found)
     return used
@@ -417,6 +421,7 @@ def check_pointers(
     if number_column.count != hash_column.count or most < 0:
         raise ValueError(f"{hash_column.count} hashes of {number_column.count} entries, {most} wrong ones to be noted")
     heads = zeroed_heads(slots)
+    most = min(most, entries + slots)
     wrongs.room, wrongs.count = most, 0
     wrongs.noted = <Wrong *>malloc((most + 1) * sizeof(Wrong))
     if wrongs.noted == NULL:

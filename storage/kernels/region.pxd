@@ -32,7 +32,7 @@ cdef inline Region region_of(object buffer):
 
 
 cdef inline int require(Region region, int64_t position, int64_t stop) except -1:
-    """Raise ValueError unless reading from ``position``, where it lies below ``stop``, up to ``stop`` stays inside."""
-    if position < 0 or stop < 0 or stop > region.size:
+    """Raise ValueError unless both lie in the region, at its end at most; ``stop`` may lie before ``position``."""
+    if position < 0 or position > region.size or stop < 0 or stop > region.size:
         raise ValueError(f"bytes {position} to {stop} do not lie in a region of {region.size} bytes")
     return 0

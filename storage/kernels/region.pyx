@@ -54,6 +54,9 @@ cdef class Column:
     """An array of whole numbers that a kernel reads."""
 
     def __cinit__(self, array, Py_ssize_t item_bytes):
+        flags = getattr(array, "flags", None)
+        if flags is not None and not flags.aligned:  # a piece of a block that lies anywhere
+            array = array.copy()
         self.count = hold_integers(&self._export, array, PyBUF_SIMPLE, item_bytes)
         self.items = self._export.buf
 

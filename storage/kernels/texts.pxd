@@ -29,6 +29,10 @@ cdef struct Words:  # The different texts, and a hash table that leads to their 
     uint64_t multiplier
 
 
+cdef extern from *:
+    ctypedef unsigned long long uint128_t "unsigned __int128"  # twice as wide in C
+
+
 cdef inline bint find_text(const Source *source, int64_t row, Text *text) noexcept nogil:
     """Find one of the texts, of no bytes where it is not there; False where it lies outside its region."""
     cdef int64_t position = source.positions[row], size = source.size
@@ -51,9 +55,9 @@ cdef inline int64_t moved(int64_t position, int64_t distance) noexcept nogil:
 
 
 cdef inline uint64_t mix_in(uint64_t number, uint64_t word, uint64_t multiplier) noexcept nogil:
-    """A hash of 63 bits that goes on by eight bytes."""
-    word ^= number
-    return ((word ^ (word >> 32)) * multiplier) & <uint64_t>0x7FFFFFFFFFFFFFFF
+    """A hash that goes on by eight bytes: all bits of a product of 128 count, so that no bit can be undone by another."""
+    cdef uint128_t product = <uint128_t>(word ^ number ^ (multiplier >> 23 | multiplier << 41)) * multiplier
+    return <uint64_t>product ^ <uint64_t>(product >> 64)
 
 
 cdef inline uint64_t hash_of(const Text *text, uint64_t multiplier) noexcept nogil:
@@ -70,7 +74,7 @@ cdef inline uint64_t hash_of(const Text *text, uint64_t multiplier) noexcept nog
         word = <uint64_t>load_native_u32(at) << 32 | load_native_u32(at + length - 4)
     elif length > 0:
         word = <uint64_t>at[0] << 16 | <uint64_t>at[length // 2] << 8 | at[length - 1]
-    return (mix_in(number, word, multiplier) >> 39) & 0xFFFFFF
+    return (mix_in(number, word, multiplier) >> 40) & 0xFFFFFF
 
 
 cdef inline bint is_same_text(const Text *left, const Text *right) noexcept nogil:

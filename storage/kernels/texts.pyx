@@ -331,8 +331,12 @@ def split_properties(
         raise MemoryError
     with nogil:
         while row < source.count and source.positions[row] >= 0 and find_text(&source, row, &block):
+            if block.length <= 0:
+                (<int64_t *>count_room.items)[row] = 0
+                row += 1
+                continue
             # So many bytes before the end of a block are looked at together.
-            if block.length > 0 and source.positions[row] + block.length < SEPARATORS_WIDE:
+            if source.positions[row] + block.length < SEPARATORS_WIDE:
                 break
             first = pairs.count
             outcome = split_block(&block, source.positions[row], &words, newest, places, sizes, &pairs)

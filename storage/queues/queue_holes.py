@@ -50,6 +50,12 @@ NEAR: Final = 64 * PIECE
 MOST_TAILS: Final = 8192
 """Ends of queues of which it is remembered what follows in the log; mostly nothing does."""
 
+NEXT: Final = 64
+"""Places of a hole that are looked at first for the next one of another kind; of a long run ever more."""
+
+TOGETHER: Final = 64
+"""Holes that are searched for in one pass at most: each costs a little of every record."""
+
 HOLE_WEIGHT: Final = 128
 """What a hole counts for besides its queue offsets."""
 
@@ -145,8 +151,13 @@ class Hole:
         places = self.wanted.places
         skipped = -1 if places[number] == -1 else COVERED
         number += 1
-        others = np.flatnonzero(places[number:] != skipped)
-        return self.first + number + int(others[0]) if others.size else self.stop
+        step = NEXT
+        while number < places.size:
+            others = np.flatnonzero(places[number : number + step] != skipped)
+            if others.size:
+                return self.first + number + int(others[0])
+            number, step = number + step, 2 * step
+        return self.stop
 
     def holds(self, queue: HoledQueue) -> bool:
         """Whether all of it is still so in a queue as it is now."""
@@ -277,7 +288,7 @@ class QueueHoles:
         """
         hole = self._known(queue, queue_offset)
         if hole is not None and hole.is_done and hole.is_open and hole.place(queue_offset) is None:
-            hole.extend(queue.log, queue.log.end)
+            self._extend(hole, queue.log, queue.log.end)
         if hole is None or not (hole.is_done or hole.is_handed_on):
             if not may_wait():
                 raise Cold(f"messages of damaged units of {queue.name.topic} {queue.name.queue_id}")
@@ -300,8 +311,10 @@ class QueueHoles:
                 tail = None
             if tail is not None:
                 self._tails.move_to_end(key)
-        if tail is not None and tail.is_done:
-            tail.extend(queue.log, queue.log.end)
+        if tail is not None and tail.is_done and queue.log.end > tail.end:
+            if not may_wait():
+                raise Cold(f"messages that came behind the last unit of {queue.name.topic} {queue.name.queue_id}")
+            self._extend(tail, queue.log, queue.log.end)
         if tail is None or not (tail.is_done or tail.is_handed_on):
             if not may_wait():
                 raise Cold(f"messages behind the last unit of {queue.name.topic} {queue.name.queue_id}")
@@ -326,7 +339,7 @@ class QueueHoles:
                 self._drop(hole)
                 hole = None
         if hole is not None and hole.is_done and hole.place(0) is None:
-            hole.extend(queue.log, stop)
+            self._extend(hole, queue.log, stop)
         if hole is None or not (hole.is_done or hole.is_handed_on):
             if not may_wait():
                 raise Cold(f"looking for the first message of {queue.name.topic} {queue.name.queue_id} in the log")
@@ -350,6 +363,13 @@ class QueueHoles:
                 if hole in self._waiting:  # else it was forgotten meanwhile
                     self._waiting.remove(hole)
         self._tell(done)
+
+    def _extend(self, hole: Hole, log: CommitLog, end: int) -> None:
+        """Have a search go on in what has come to the log, unless a step that ends it is not over yet."""
+        with self._lock:
+            is_waiting = hole in self._waiting
+        if not is_waiting:
+            hole.extend(log, end)
 
     def _search(self, hole: Hole) -> None:
         """Search as much as one look-up may; the rest is handed on where somebody takes it."""
@@ -449,7 +469,7 @@ class QueueHoles:
         lead = self._waiting[-1]
         low = min(hole.position for hole in self._waiting if lead.position - NEAR <= hole.position <= lead.position)
         behind = next(hole for hole in self._waiting if hole.position == low)
-        return [behind, *(hole for hole in self._waiting if hole is not behind and _is_with(hole, behind))]
+        return [behind, *(hole for hole in self._waiting if hole is not behind and _is_with(hole, behind))][:TOGETHER]
 
 
 def _key_of_first(queue: HoledQueue) -> Key:
@@ -467,8 +487,13 @@ def go_on(holes: list[Hole], stop: int) -> None:
 
 
 def _is_with(hole: Hole, lead: Hole) -> bool:
-    """Whether a hole's search goes on in the next piece of another's, in the same file."""
+    """Whether a hole's search goes on in the next piece of another's, in the same file.
+
+    Not before it starts: the log may have other messages of these queue offsets there, of a topic that was made anew.
+    """
     if not lead.position <= hole.position < lead.position + PIECE or hole.end <= lead.position:
+        return False
+    if hole.start > lead.position:
         return False
     ours, theirs = hole.log().segment_of(hole.position), lead.log().segment_of(lead.position)
     return ours is not None and theirs is not None and ours.file is theirs.file

@@ -17,8 +17,8 @@ from storage.queues.queue_holes import MOST_AT_ONCE, Hole, HoledQueue, QueueHole
 from storage.queues.queue_record import batch_in
 from storage.queues.queue_repair import Around, Wanted
 
-FIRST_ROOM: Final = 4096
-"""Messages that are looked for at first, 32 KiB of memory; the room grows with those that are found."""
+FIRST_ROOM: Final = 512
+"""Messages that are looked for at first, 4 KiB of memory; the room grows with those that are found."""
 
 UNKNOWN: Final = -1
 """In the place of the first queue offset: that of the first message that the log has."""

@@ -8,7 +8,7 @@ from msgspec import Meta
 from broker.web.api.asked import Asked
 from broker.web.api.cursors import decode_cursor, encode_cursor
 from broker.web.api.endpoint import Cursor, Limit, Milliseconds, Question, Topic
-from protocol.errors import RocketLensError, StoreError
+from protocol.errors import BeingSearched, RocketLensError, StoreError
 from storage.life.message_copies import Stage, stage_of
 from storage.queues.queue import Queue
 
@@ -170,7 +170,7 @@ def _count(asked: Asked, line: TopicLine) -> None:
             messages += queue.max_offset - queue.min_offset
             if queue.max_offset > queue.min_offset:
                 last = max(last, queue.store_timestamp_at(queue.max_offset - 1))
-    except StoreError:
+    except (StoreError, BeingSearched):
         return
     line.messages, line.last_timestamp = messages, last if last >= 0 else None
 
@@ -182,7 +182,7 @@ def _queue_line(asked: Asked, topic: str, queue_id: int) -> QueueLine:
         if queue is not None:
             return _read_queue(queue)
         problem = "its directory is gone"
-    except StoreError as error:
+    except (StoreError, BeingSearched) as error:
         problem = str(error)
     return QueueLine(
         queue_id=queue_id, min_offset=0, max_offset=0, first_timestamp=None, last_timestamp=None, problem=problem

@@ -74,7 +74,7 @@ def test_names_are_counted_in_bytes_and_who_has_not_pulled_for_long_gives_way() 
 @pytest.fixture
 def asker(tmp_path: Path) -> Asker:
     writer = StoreWriter(tmp_path)
-    for number in range(200):
+    for number in range(210):
         writer.append(TOPIC, b"%d" % number)
     writer.close()
     asker = Asker(tmp_path)

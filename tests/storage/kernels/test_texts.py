@@ -176,6 +176,13 @@ def test_hosts_and_blocks_outside_their_region_are_refused(position: int) -> Non
         kernel.bytes_at(region, position, 8)
 
 
+def test_texts_that_meet_by_the_highest_bits_of_their_words_have_hashes_of_their_own() -> None:
+    pairs = (b"abcaefgahijklmna", b"abc!efg!hijklmn!"), (b"abc\xe1efg\xe1hijklmna", b"abcaefgahijklmn\xe1")
+    for one, other in pairs:
+        met = [kernel.hash_text(Region(one), m) == kernel.hash_text(Region(other), m) for m in range(3, 2**62, 2**56)]
+        assert sum(met) < 3
+
+
 def test_too_little_room_is_refused() -> None:
     places, codes = placed([b"a b", b"c"]), np.empty(2, np.int32)
     with pytest.raises(ValueError, match="text 0 of 3 bytes at offset 2 does not fit into 4 bytes"):

@@ -27,7 +27,7 @@ def begun(topic: str, tmp_path: Path) -> tuple[Path, int]:
 
     With the queue offset of the first one of them; between them lies much that is of other queues.
     """
-    writer = StoreWriter(tmp_path / "store", segment_size=4096)
+    writer = StoreWriter(tmp_path / "store", segment_size=4096, batch_queue_file_size=UNIT["B"] * 100)
     for number in range(60):
         if topic == "T":
             writer.append("T", b"%d" % number)

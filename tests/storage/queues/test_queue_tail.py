@@ -1,6 +1,7 @@
 """What the log has behind a queue's files is found once, extended as the log grows, and no more than there is."""
 
 import shutil
+import struct
 from pathlib import Path
 
 import pytest
@@ -100,6 +101,56 @@ def test_messages_that_come_to_the_log_are_found_without_a_new_search(
         assert min(pieces[searched:]) >= end, "what was searched is not searched again"
         searched = len(pieces)
     assert len(opened.told) == 1
+
+
+def test_a_served_store_sees_messages_that_come_behind_a_lost_file(tmp_path: Path) -> None:
+    writer, _ = make_store(tmp_path, 390)
+    writer.flush()
+    (directory_of(tmp_path) / f"{3 * UNITS_A_FILE * 20:020d}").unlink()
+    log = CommitLog.open([tmp_path / "commitlog"])
+    store = QueueStore(tmp_path, log)
+    for is_refreshed in (False, True, False):
+        for _ in range(10):
+            writer.append("T", b"more", queue_id=0, queue=False)
+        log = CommitLog.open([tmp_path / "commitlog"], log)
+        store = store.refresh(log) if is_refreshed else store.grown(log)
+        queue = store.queue("T", 0)
+        assert queue is not None
+        check(queue, written_in(writer))
+
+
+def test_searches_that_share_a_pass_find_nothing_before_their_start(tmp_path: Path) -> None:
+    """A topic that was deleted and made anew has old messages of the same queue offsets in the log."""
+    writer, _ = make_store(tmp_path, 390)
+    writer.flush()
+    renewed = [writer.append("T", b"new %d" % number, queue_id=0, queue_offset=number) for number in range(100)]
+    for _ in range(9):
+        writer.append("U", b"other", queue_id=0)
+    writer.flush()
+    shutil.rmtree(directory_of(tmp_path))
+    directory_of(tmp_path).mkdir()
+    units = b"".join(struct.pack(">qiq", each.physical_offset, each.size, 0) for each in renewed)
+    for start in (0, 1000):
+        (directory_of(tmp_path) / f"{start:020d}").write_bytes(units[start : start + 1000])
+    shutil.rmtree(tmp_path / "consumequeue" / "U" / "0")
+    (tmp_path / "consumequeue" / "U" / "0").mkdir()
+    opened = Opened(tmp_path)
+    opened.holes.hand_on = lambda: None
+    log = CommitLog.open([tmp_path / "commitlog"])
+    queues = QueueStore(tmp_path, log, holes=opened.holes)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(queue_holes, "SEARCHED_AT_ONCE", 1)
+        for topic in ("U", "T"):
+            queue = queues.queue(topic, 0)
+            assert queue is not None
+            with pytest.raises(QueueBeingSearched):
+                _ = queue.max_offset
+    while opened.holes.searching:
+        opened.holes.step()
+    queue = queues.queue("T", 0)
+    assert queue is not None
+    assert (queue.min_offset, queue.max_offset) == (0, 100)
+    assert [queue.message_in_log(number) for number in range(100)] == [each.physical_offset for each in renewed]
 
 
 def test_a_queue_whose_directory_is_empty_and_that_the_log_does_not_know_is_empty(tmp_path: Path) -> None:
