@@ -111,7 +111,8 @@ class ConsumeQueue:
         """Where the record of the last unit starts, or −1 for a queue without units."""
         unit = self.unit(self.max_offset - 1)
         if unit is None and self.max_offset:
-            return self.message_in_log(self.max_offset - 1) or -1
+            found = self.message_in_log(self.max_offset - 1)
+            return -1 if found is None else found
         return -1 if unit is None else unit[0]
 
     def entry_at(self, queue_offset: int) -> ConsumeQueueEntry | None:

@@ -165,10 +165,13 @@ class Hole:
             if not queue.files.continues(self.files):
                 return False
             self.files = queue.files
-        if self._last_log() is not queue.log:
-            if _segments(queue.log, self.start, self.end) != self._segments:
+        log = queue.log
+        if self._last_log() is not log:
+            # Segments that expired meanwhile speak against nothing.
+            kept = [each for each in self._segments if each[0] >= log.minimum]
+            if _segments(log, max(self.start, log.minimum), self.end) != kept:
                 return False
-            self._last_log = weakref.ref(queue.log)
+            self._last_log = weakref.ref(log)
         return True
 
     def extend(self, log: CommitLog, end: int) -> None:
@@ -335,7 +338,11 @@ class QueueHoles:
         place = _key_of_first(queue), 0
         with self._lock:
             hole = self._holes.get(place)
-            if hole is not None and not (hole.start == start and hole.holds(queue)):
+            if hole is not None and not (hole.start <= start and hole.holds(queue)):
+                self._drop(hole)
+                hole = None
+            found = None if hole is None or not hole.is_done else hole.place(0)
+            if hole is not None and found is not None and found < start:  # it expired meanwhile
                 self._drop(hole)
                 hole = None
         if hole is not None and hole.is_done and hole.place(0) is None:

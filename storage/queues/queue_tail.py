@@ -40,13 +40,15 @@ class QueueTail(Hole):
     def is_of(self, queue: HoledQueue, first: int) -> bool:
         """Whether it is what is to be known of a queue as it is now, perhaps over a log that has grown."""
         files, known = queue.files, self.files
-        if first != self._asked_first or len(files.files) != len(known.files):
+        if first != self._asked_first or files.files[-1:] != known.files[-1:]:
             return False
         if files is not known:
             if known.files and not files.continues(known):
                 return False
             self.files = files
-        return self._last_log() is queue.log or _identities(queue.log, self.end) == self._identities
+        # Segments that expired meanwhile speak against nothing.
+        kept = [each for each in self._identities if each[0] >= queue.log.minimum]
+        return self._last_log() is queue.log or _identities(queue.log, self.end) == kept
 
     def holds(self, queue: HoledQueue) -> bool:
         """As of any hole."""
@@ -68,6 +70,14 @@ class QueueTail(Hole):
             return self.stop
         beyond = np.flatnonzero(self.wanted.places >= log.end)
         return self.first + int(beyond[0]) if beyond.size else self.stop
+
+    def first_in(self, log: CommitLog) -> int:
+        """The queue offset of the first of its messages that is not expired; ``stop`` where there is none."""
+        places = self.wanted.places
+        if self.stop == self.first or places[0] >= log.minimum:
+            return self.first
+        live = np.flatnonzero(places >= log.minimum)
+        return self.first + int(live[0]) if live.size else self.stop
 
     def go_on(self, position: int) -> None:
         """Take over that everything before a physical offset has been searched."""
@@ -136,7 +146,7 @@ def tail_of(holes: QueueHoles, queue: HoledQueue, first: int, last_place: int) -
     log = queue.log
     start = last_place if log.minimum <= last_place < log.end else log.minimum
     tail = holes.find_tail(queue, first, lambda: QueueTail(queue, first, start))
-    return tail.first, tail.stop_in(log)
+    return tail.first_in(log), tail.stop_in(log)
 
 
 def _identities(log: CommitLog, end: int) -> list[SegmentIdentity]:

@@ -119,6 +119,23 @@ def test_a_served_store_sees_messages_that_come_behind_a_lost_file(tmp_path: Pat
         check(queue, written_in(writer))
 
 
+def test_what_expires_meanwhile_starts_no_search_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = StoreWriter(tmp_path, segment_size=2048)
+    for number in range(200):
+        writer.append("T", b"%d" % number)
+    writer.close()
+    shutil.rmtree(directory_of(tmp_path))
+    directory_of(tmp_path).mkdir()
+    opened, pieces = Opened(tmp_path), count_pieces(monkeypatch)
+    check(opened.queue(), written_in(writer))
+    searched = len(pieces)
+    for path in sorted((tmp_path / "commitlog").iterdir())[:4]:
+        path.unlink()
+        live = [each for each in written_in(writer) if each.physical_offset >= int(path.name) + 2048]
+        check(opened.queue(), written_in(writer), live[0].queue_offset)
+    assert len(pieces) == searched
+
+
 def test_searches_that_share_a_pass_find_nothing_before_their_start(tmp_path: Path) -> None:
     """A topic that was deleted and made anew has old messages of the same queue offsets in the log."""
     writer, _ = make_store(tmp_path, 390)
