@@ -3,6 +3,7 @@
 Kernels let other threads run while they search, so threads are enough as long as few records have to be decoded.
 """
 
+import itertools
 import os
 import threading
 import time
@@ -23,6 +24,9 @@ from storage.search.plan import Plan, make_plan
 from storage.search.progress import Progress
 from storage.search.query_table import QueryTable
 from storage.search.remarks import Remarks
+
+POOLS: Final = itertools.count()
+"""Numbers of the searches of this process, in the names of their threads."""
 
 AHEAD: Final = 2
 """Pieces a thread that are searched, or wait for it, before their results are asked for."""
@@ -77,7 +81,8 @@ def search_in_threads(searcher: Searcher, chunks: Sequence[Chunk], *, threads: i
         for chunk in chunks:
             yield chunk, searcher.run(chunk)
         return
-    pool = ThreadPoolExecutor(threads, "search")
+    pool_name = f"search-{next(POOLS)}"
+    pool = ThreadPoolExecutor(threads, pool_name)
     waiting: deque[tuple[Chunk, Future[Part]]] = deque()
     try:
         for chunk in chunks:
@@ -87,7 +92,10 @@ def search_in_threads(searcher: Searcher, chunks: Sequence[Chunk], *, threads: i
         while waiting:
             yield waiting[0][0], waiting.popleft()[1].result()
     finally:
-        pool.shutdown(cancel_futures=True)
+        # A search that nobody closed ends where it is collected, which may be on one of its own threads: none waits
+        # for itself.
+        is_own_thread = threading.current_thread().name.startswith(f"{pool_name}_")
+        pool.shutdown(wait=not is_own_thread, cancel_futures=True)
 
 
 class Run:

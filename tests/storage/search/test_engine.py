@@ -1,5 +1,6 @@
 """Searching a store by content against a loop over its records; pages, stops, threads."""
 
+import threading
 import zlib
 from collections.abc import Iterator
 from itertools import pairwise
@@ -18,6 +19,7 @@ from search_oracle import Hit
 from storage.message_store import MessageStore, StoreOptions
 from storage.search import Criteria, Place, Step, search
 from storage.search import plan as planning
+from storage.search.engine import search_in_threads
 from store_writer import StoreWriter
 from strategies import StorePlan, store_plans
 
@@ -287,3 +289,28 @@ class TestSteps:
         (root / "commitlog" / ("0" * 20)).write_bytes(bytes(4096))
         (last,) = search(MessageStore.open(root, LAZY), Criteria())
         assert (last.messages, last.is_last, last.cursor) == ((), True, None)
+
+
+def test_a_search_that_nobody_closed_may_be_collected_on_one_of_its_own_threads() -> None:
+    """The last reference to it may go on any thread; there it cannot wait for that thread itself."""
+    may_close, is_over = threading.Event(), threading.Event()
+    outcomes: list[object] = []
+
+    class Closing:
+        """Ends the search that it works for, in the middle of its fourth piece."""
+
+        def run(self, chunk: int) -> int:
+            if chunk == 3:
+                may_close.wait(10)
+                try:
+                    outcomes.append(parts.close())
+                except RuntimeError as error:
+                    outcomes.append(error)
+                is_over.set()
+            return chunk
+
+    parts = search_in_threads(Closing(), range(8), threads=2)  # type: ignore[arg-type]
+    assert next(parts) == (0, 0)  # type: ignore[comparison-overlap]
+    may_close.set()
+    assert is_over.wait(10)
+    assert outcomes == [None]
