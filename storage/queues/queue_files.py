@@ -159,9 +159,10 @@ def last_written(file: MappedFile, start: int, size: int, growth: int | None = N
             low = max(begin, stop - step)
             seen += stop - low
             refuse_long_scan(seen, f"where {file.path} ends")
-            content = np.frombuffer(file.read(low, stop - low), np.uint8)
-            if content.max():
-                return low + int(np.flatnonzero(content)[-1]) + 1, is_whole
+            # Compared first: flatnonzero counts and then collects, and raises where a broker writes in between.
+            written = np.flatnonzero(np.frombuffer(file.read(low, stop - low), np.uint8) != 0)
+            if written.size:
+                return low + int(written[-1]) + 1, is_whole
             stop, step = low, min(step * 2, LARGEST_STEP)
     return start, is_whole
 

@@ -1,12 +1,27 @@
 """The files of a queue as one stream, whatever their sizes are."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from protocol.errors import StoreError, TruncatedFile
+from storage.mapped_file import MappedFile
 from storage.open_files import OpenFiles
-from storage.queues.queue_files import QueueFiles
+from storage.queues.queue_files import LARGEST_STEP, QueueFiles, last_written
+
+KEEP_WRITING = """
+import mmap, sys
+
+with open(sys.argv[1], "r+b") as file, mmap.mmap(file.fileno(), 0) as queue:
+    ones, zeros = b"\\x01" * (len(queue) - 1), bytes(len(queue) - 1)
+    print("writing", flush=True)
+    while True:
+        queue[1:] = ones
+        queue[1:] = zeros
+"""
+"""A process that fills a queue file and clears it again, without end."""
 
 
 def files_of(directory: Path, sizes: dict[int, int], unit_size: int = 20) -> QueueFiles:
@@ -73,3 +88,17 @@ def test_a_file_removed_after_it_was_listed_is_a_store_error(tmp_path: Path) -> 
     (tmp_path / f"{0:020d}").unlink()
     with pytest.raises(StoreError, match="cannot be opened"):
         files.read(80, 20)
+
+
+def test_the_end_is_found_while_a_broker_writes(tmp_path: Path) -> None:
+    path = tmp_path / f"{0:020d}"
+    path.write_bytes(b"\x01" + bytes(LARGEST_STEP - 1))
+    with subprocess.Popen([sys.executable, "-c", KEEP_WRITING, path], stdout=subprocess.PIPE) as writer:
+        try:
+            assert writer.stdout is not None
+            assert writer.stdout.readline() == b"writing\n"
+            file = MappedFile.open(path)
+            ends = [last_written(file, 0, LARGEST_STEP)[0] for _ in range(300)]
+        finally:
+            writer.kill()
+    assert min(ends) >= 1 and max(ends) <= LARGEST_STEP and len(set(ends)) > 1
