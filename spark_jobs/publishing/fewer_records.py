@@ -40,7 +40,6 @@ MOST_NAMED: Final = 5
 """Segments that a refusal names one by one."""
 
 Offsets = npt.NDArray[np.int64]
-Leads = Callable[[Path, Range], Iterator[tuple[str, int, npt.NDArray[np.void]]]]
 
 
 @dataclass(frozen=True)

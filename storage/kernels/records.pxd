@@ -12,7 +12,7 @@ from libc.string cimport memchr, memcmp
 
 from storage.kernels.checksum cimport crc32_of
 from storage.kernels.java_string cimport fold_hash, hash_utf8
-from storage.kernels.memory cimport __builtin_ctzll, __builtin_prefetch, load_i16, load_i32, load_i64
+from storage.kernels.memory cimport __builtin_ctzll, load_i16, load_i32, load_i64
 
 
 cdef extern from "separators.h" nogil:
@@ -79,11 +79,6 @@ cpdef enum:
     MAXIMUM_PIECES = 32768
 
 
-cdef enum:
-    CACHE_LINE = 64
-    FETCHED_BYTES = 1024
-
-
 cdef struct Text:
     const uint8_t *start  # NULL where there is none.
     int64_t length
@@ -143,14 +138,6 @@ cdef inline int64_t check_head(const uint8_t *at, int64_t available) noexcept no
         return BAD_MAGIC
     cdef int32_t size = load_i32(at + TOTAL_SIZE)
     return BAD_SIZE if size < MINIMUM_SIZE or size > available else size
-
-
-cdef inline void fetch_record(const uint8_t *record, int64_t size) noexcept nogil:
-    """Ask for the lines of a record at once: its parts are then read in an order that no processor foresees."""
-    cdef int64_t position = CACHE_LINE
-    while position < size and position < FETCHED_BYTES:
-        __builtin_prefetch(record + position)
-        position += CACHE_LINE
 
 
 cdef inline int64_t read_parts(Record *record) noexcept nogil:
@@ -224,6 +211,14 @@ cdef inline int64_t check_blank(const uint8_t *at, int64_t code, int64_t left) n
     if load_i32(at + MAGIC) != MAGIC_BLANK:
         return code
     return 0 if closes_segment_at(at, left) else BAD_BLANK
+
+
+cdef inline int64_t read_step(
+    Record *record, const uint8_t *at, int64_t available, int64_t physical_offset, int64_t boundary
+) noexcept nogil:
+    """As :c:func:`read_shape`, but 0 for the BLANK that closes the segment, behind which the next starts at boundary."""
+    cdef int64_t size = read_shape(record, at, available, physical_offset)
+    return size if size > 0 else check_blank(at, size, boundary - physical_offset)
 
 
 cdef inline int64_t property_crc(const uint8_t *record, int64_t size) noexcept nogil:

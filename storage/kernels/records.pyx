@@ -70,12 +70,10 @@ def check_intact(Region region not None, int64_t position, int64_t stop, int64_t
 
 def check_step(Region region not None, int64_t position, int64_t stop, int64_t physical_offset, int64_t boundary):
     cdef Record record
-    cdef int64_t size
     require(region, position, stop)
     if stop - position < HEAD:
         raise ValueError(f"{stop - position} bytes are too few to tell what is there")
-    size = read_shape(&record, region.data + position, stop - position, physical_offset)
-    return size if size > 0 else check_blank(region.data + position, size, boundary - physical_offset)
+    return read_step(&record, region.data + position, stop - position, physical_offset, boundary)
 
 
 def closes_segment(Region region not None, int64_t position, int64_t left):
@@ -187,9 +185,8 @@ def scan_keys(
     entries.hashes, entries.offsets, entries.count = <int32_t *>hash_room.items, <int64_t *>offset_room.items, 0
     with nogil:
         while position < stop and position + HEAD <= readable:
-            size = read_shape(&record, region.data + position, readable - position, base + position)
-            if size < 0:
-                size = check_blank(region.data + position, size, boundary - base - position)
+            size = read_step(&record, region.data + position, readable - position, base + position, boundary)
+            if size <= 0:
                 reason = AT_BLANK if size == 0 else AT_DAMAGE
                 break
             if entries.count > room:
@@ -335,9 +332,8 @@ def find_record_by_entries(
     make_room(&wanted, 0)
     with nogil:
         while position < stop and position + HEAD <= readable:
-            size = read_shape(&record, region.data + position, readable - position, base + position)
-            if size < 0:
-                size = check_blank(region.data + position, size, boundary - base - position)
+            size = read_step(&record, region.data + position, readable - position, base + position, boundary)
+            if size <= 0:
                 reason = AT_BLANK if size == 0 else AT_DAMAGE
                 break
             while number < count and load_i64(first + ENTRY_BYTES * number + ENTRY_OFFSET) < base + position:
@@ -456,12 +452,10 @@ cdef int64_t walk_to_end(
         if load_i64(data + position) == 0:
             walk.reason = AT_NOTHING
             break
-        size = read_shape(&record, data + position, readable - position, base + position)
-        if size < 0:
-            size = check_blank(data + position, size, boundary - base - position)
-            if size == 0:
-                walk.reason = AT_BLANK
-                break
+        size = read_step(&record, data + position, readable - position, base + position, boundary)
+        if size == 0:
+            walk.reason = AT_BLANK
+            break
         if seen.count == MAXIMUM_QUEUES:
             walk.reason = QUEUES_FULL
             break

@@ -4,7 +4,8 @@ from numba import njit
 
 from storage.kernels.memory import load_i8, load_i32, load_i64
 from storage.kernels.record import MAGIC, MAGIC_V1, MAGIC_V2, PHYSICAL_OFFSET
-from storage.kernels.scan import MAGIC_FIRST_BYTE
+
+MAGIC_FIRST_BYTE = MAGIC_V1 >> 24
 
 
 @njit("int64(int64, int64, int64, int64)", cache=True, nogil=True)

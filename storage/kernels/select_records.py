@@ -56,7 +56,7 @@ from storage.kernels.record import (
     topic_length,
     topic_position,
 )
-from storage.kernels.scan import AT_BLANK, AT_DAMAGE, AT_LIMIT, OUTPUT_FULL
+from storage.kernels.records import AT_BLANK, AT_DAMAGE, AT_LIMIT, OUTPUT_FULL
 
 TOPIC, TOPIC_LENGTH, BEGIN, END, MINIMUM, MAXIMUM, TAG, TAG_LENGTH, KEY, KEY_LENGTH, KEY_IS_START = range(11)
 HOST_BYTES, NETWORK_HIGH, NETWORK_LOW, MASK_HIGH, MASK_LOW, PORT, PLACE, CHOICE, NEEDLES = range(11, 20)

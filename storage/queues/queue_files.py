@@ -99,11 +99,6 @@ class QueueFiles:
         number = bisect_right(self._starts, position) - 1
         return number if number >= 0 and position < self.files[number].end else None
 
-    def start_after(self, position: int) -> int | None:
-        """Where the first file that starts behind a byte offset starts; None behind the last one's start."""
-        number = bisect_right(self._starts, position)
-        return self._starts[number] if number < len(self._starts) else None
-
     def read(self, position: int, length: int) -> memoryview | None:
         """Bytes of the stream that lie in one file, as a slice of its map, or None where they do not.
 

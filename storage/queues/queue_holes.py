@@ -15,7 +15,7 @@ import weakref
 from bisect import bisect_right
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -253,6 +253,9 @@ class FirstMessage(Hole):
         )
 
 
+AnyHole = TypeVar("AnyHole", bound=Hole)
+
+
 class QueueHoles:
     """The holes of all queues of a store. Safe to use from several threads.
 
@@ -292,11 +295,7 @@ class QueueHoles:
         hole = self._known(queue, queue_offset)
         if hole is not None and hole.is_done and hole.is_open and hole.place(queue_offset) is None:
             self._extend(hole, queue.log, queue.log.end)
-        if hole is None or not (hole.is_done or hole.is_handed_on):
-            if not may_wait():
-                raise Cold(f"messages of damaged units of {queue.name.topic} {queue.name.queue_id}")
-            hole = hole or self._add(queue, queue_offset)
-            self._search(hole)
+        hole = self._begun(queue, hole, lambda: self._add(queue, queue_offset))
         if not hole.is_done:
             raise BeingSearched(hole.sentence())
         return hole
@@ -318,14 +317,7 @@ class QueueHoles:
             if not may_wait():
                 raise Cold(f"messages that came behind the last unit of {queue.name.topic} {queue.name.queue_id}")
             self._extend(tail, queue.log, queue.log.end)
-        if tail is None or not (tail.is_done or tail.is_handed_on):
-            if not may_wait():
-                raise Cold(f"messages behind the last unit of {queue.name.topic} {queue.name.queue_id}")
-            if tail is None:
-                made = make()
-                with self._lock:
-                    tail = self._tails.setdefault(key, made)
-            self._search(tail)
+        tail = self._begun(queue, tail, lambda: self._remember_tail(key, make()))
         if not tail.is_done:
             raise QueueBeingSearched(f"{queue.name.topic}/{queue.name.queue_id}", what=tail.sentence())
         return tail
@@ -347,11 +339,7 @@ class QueueHoles:
                 hole = None
         if hole is not None and hole.is_done and hole.place(0) is None:
             self._extend(hole, queue.log, stop)
-        if hole is None or not (hole.is_done or hole.is_handed_on):
-            if not may_wait():
-                raise Cold(f"looking for the first message of {queue.name.topic} {queue.name.queue_id} in the log")
-            hole = hole or self._remember(FirstMessage(queue, start, stop), 0)
-            self._search(hole)
+        hole = self._begun(queue, hole, lambda: self._remember(FirstMessage(queue, start, stop), 0))
         if not hole.is_done:
             raise QueueBeingSearched(f"{queue.name.topic}/{queue.name.queue_id}", what=hole.sentence())
         found = hole.place(0)
@@ -377,6 +365,18 @@ class QueueHoles:
             is_waiting = hole in self._waiting
         if not is_waiting:
             hole.extend(log, end)
+
+    def _begun(self, queue: HoledQueue, hole: AnyHole | None, make: Callable[[], AnyHole]) -> AnyHole:
+        """A hole whose search is over, or goes on elsewhere; ``make`` makes it where nothing is known of it.
+
+        Raises Cold on a thread that may not wait for it.
+        """
+        if hole is None or not (hole.is_done or hole.is_handed_on):
+            if not may_wait():
+                raise Cold(f"messages of {queue.name.topic} {queue.name.queue_id} are to be found in the log")
+            hole = make() if hole is None else hole
+            self._search(hole)
+        return hole
 
     def _search(self, hole: Hole) -> None:
         """Search as much as one look-up may; the rest is handed on where somebody takes it."""
@@ -451,6 +451,11 @@ class QueueHoles:
             del self._firsts[hole.key]
         if hole in self._waiting:
             self._waiting.remove(hole)
+
+    def _remember_tail(self, key: Key, tail: "QueueTail") -> "QueueTail":
+        """Remember what follows a queue's last unit, unless another thread has; which one is remembered."""
+        with self._lock:
+            return self._tails.setdefault(key, tail)
 
     def _drop_tail(self, key: Key) -> None:
         tail = self._tails.pop(key)

@@ -3,8 +3,8 @@
 A file that is lost between others leaves a gap. One that is lost at the end leaves nothing but a file before it that is
 full, the only one an empty directory; after a crash a file may be there and hold zeros. A broker makes a file when it
 writes the first unit of it (store-format §5.1), so no queue looks like this but by chance, or for a moment. There the
-log says whether messages follow. Mostly none does, which is found out
-once; those that do are a hole (:mod:`.queue_holes`) that ends with the last of them.
+log says whether messages follow. Mostly none does, which is found out once; those that do are a hole
+(:mod:`.queue_holes`) that ends with the last of them.
 """
 
 from typing import Final

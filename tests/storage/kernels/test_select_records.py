@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernel_memory import Bytes, segment_at
-from storage.kernels.scan import AT_BLANK, AT_DAMAGE, AT_LIMIT, OUTPUT_FULL
+from storage.kernels.records import AT_BLANK, AT_DAMAGE, AT_LIMIT, OUTPUT_FULL
 from storage.kernels.select_records import NEEDLES, QUERY_LENGTH, find_needle, select_records
 from storage.search.criteria import Criteria, Place
 from storage.search.matcher import Matcher

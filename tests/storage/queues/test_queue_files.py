@@ -36,7 +36,6 @@ def test_a_position_is_found_in_its_file(tmp_path: Path) -> None:
     assert [files.number_at(position) for position in (0, 39, 40, 139, 140, 239, 240, 299, 300, 359, 360)] == [
         None, None, 0, 0, 1, 1, None, None, 2, 2, None,
     ]  # fmt: skip
-    assert [files.start_after(position) for position in (0, 40, 140, 250, 300)] == [40, 140, 300, 300, None]
 
 
 def test_bytes_are_read_within_one_file(tmp_path: Path) -> None:
