@@ -100,4 +100,5 @@ def test_the_end_is_found_while_a_broker_writes(tmp_path: Path) -> None:
             ends = [last_written(file, 0, LARGEST_STEP)[0] for _ in range(300)]
         finally:
             writer.kill()
-    assert min(ends) >= 1 and max(ends) <= LARGEST_STEP and len(set(ends)) > 1
+    assert 1 <= min(ends) <= max(ends) <= LARGEST_STEP
+    assert len(set(ends)) > 1
