@@ -12,7 +12,7 @@ PROCESSES ?= $(shell expr $$(nproc 2>/dev/null || sysctl -n hw.ncpu) + 1)
 # The kernels that are compiled when RocketLens is built: their .pyi are held against them.
 STUBBED = $(subst /,.,$(basename $(wildcard storage/kernels/*.pyx)))
 
-.PHONY: help demo test lint format soak fuzz atheris bench record docs lock wheel clean
+.PHONY: help demo test lint format soak fuzz atheris bench record docs lock wheel wheels clean
 
 help:
 	@echo 'make demo    serve a sample store and say what to type next (PORT=10911, PYTHON=python3)'
@@ -25,6 +25,7 @@ help:
 	@echo 'make bench   speed, beside the official Java broker on the same store'
 	@echo 'make record  make the recorded stores of tests/golden/g2 anew with the official broker (11 minutes)'
 	@echo 'make docs    write docs/cli.md anew from the commands'
+	@echo 'make wheels  the wheels to publish, for x86_64 and arm64, any Python from 3.11 on: dist/'
 	@echo 'make lock    choose versions anew: requirements*.lock'
 	@echo 'make clean   remove what make made'
 
@@ -86,12 +87,18 @@ LOCK := env -u UV_INDEX_URL -u UV_FIND_LINKS $(BIN)/uv pip compile --quiet --no-
 lock: .dev
 	$(LOCK) --group build -o requirements-build.lock
 	$(LOCK) --group zig -o requirements-build-zig.lock
+	$(LOCK) --group wheels -o requirements-wheels.lock
 	$(LOCK) pyproject.toml -c requirements-build.lock -o requirements.lock
 	$(LOCK) pyproject.toml --extra spark -c requirements.lock -o requirements-spark.lock
 	$(LOCK) pyproject.toml --extra dev -c requirements-spark.lock -c requirements-build.lock -o requirements-dev.lock
 
 wheel: .dev
 	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
+
+# Installed beside the others for once: nobody but who publishes wheels needs these.
+wheels: .dev
+	$(BIN)/python -m pip install --quiet --upgrade --require-hashes --target $(VENV)/wheels -r requirements-wheels.lock
+	PYTHONPATH=$(abspath $(VENV)/wheels) $(BIN)/python build_backend/wheels.py $(MACHINES)
 
 clean:
 	rm -f storage/kernels/*.so

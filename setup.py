@@ -1,5 +1,6 @@
 """What pyproject.toml cannot say: the extension modules, and who compiles them (build_backend/kernel_build.py)."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -8,4 +9,7 @@ from setuptools import setup
 sys.path.insert(0, str(Path(__file__).resolve().parent / "build_backend"))
 from kernel_build import BuildKernels, extensions
 
-setup(ext_modules=extensions(), cmdclass={"build_ext": BuildKernels})
+# `make wheels` names the platform, and wants one wheel for every Python from 3.11 on (build_backend/wheels.py).
+platform = os.environ.get("ROCKETLENS_WHEEL_FOR")
+wheel = {"bdist_wheel": {"py_limited_api": "cp311", "plat_name": platform}} if platform else {}
+setup(ext_modules=extensions(is_limited=bool(platform)), cmdclass={"build_ext": BuildKernels}, options=wheel)

@@ -65,8 +65,11 @@ def compiler_requirements() -> list[str]:
     return [] if compilers.find_compiler() else [compilers.ZIG]
 
 
-def extensions() -> list[Extension]:
-    """The extension modules, one for each `.pyx`; all are compiled again when a shared source changes."""
+def extensions(*, is_limited: bool = False) -> list[Extension]:
+    """The extension modules, one for each `.pyx`; all are compiled again when a shared source changes.
+
+    Those that are limited to CPython's stable interface of 3.11 run on every later one.
+    """
     shared = sorted(str(path) for pattern in ("*.pxd", "*.h") for path in KERNELS.glob(pattern))
     depends = [*shared, *(f"build_backend/{name}.py" for name in ("compilers", "kernel_build"))]
     return [
@@ -76,6 +79,8 @@ def extensions() -> list[Extension]:
             include_dirs=[str(KERNELS)],
             depends=depends,
             extra_compile_args=C_OPTIONS,
+            define_macros=[("Py_LIMITED_API", "0x030B0000")] if is_limited else [],
+            py_limited_api=is_limited,
         )
         for path in sorted(KERNELS.glob("*.pyx"))
     ]

@@ -24,6 +24,7 @@ PACKAGES = ("broker", "protocol", "spark_jobs", "storage")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 LOCKS = ("requirements.lock", "requirements-spark.lock", "requirements-dev.lock")
 BUILD_LOCKS = {"requirements-build.lock": "build", "requirements-build-zig.lock": "zig"}
+ALL_LOCKS = [*LOCKS, *BUILD_LOCKS, "requirements-wheels.lock"]
 COMPILED = (".pyx", ".pxd", ".h")
 """What the kernels are compiled from; a wheel has what came of it."""
 MODULES = {str(path.relative_to(ROOT).with_suffix("")) for path in (ROOT / "storage" / "kernels").glob("*.pyx")}
@@ -122,7 +123,7 @@ def test_the_command_runs_from_the_wheel_alone(wheel: zipfile.ZipFile, tmp_path:
     assert "serve" in outcome.stdout
 
 
-@pytest.mark.parametrize("lock", [*LOCKS, *BUILD_LOCKS])
+@pytest.mark.parametrize("lock", ALL_LOCKS)
 def test_every_requirement_of_a_lock_is_pinned_and_hashed(lock: str) -> None:
     requirements = re.sub(r"\s*\\\n\s*", " ", (ROOT / lock).read_text()).splitlines()
     for line in requirements:
@@ -132,7 +133,7 @@ def test_every_requirement_of_a_lock_is_pinned_and_hashed(lock: str) -> None:
             )
 
 
-@pytest.mark.parametrize("lock", [*LOCKS, *BUILD_LOCKS])
+@pytest.mark.parametrize("lock", ALL_LOCKS)
 def test_no_lock_names_a_host_or_a_path(lock: str) -> None:
     assert not re.search(r"://|--index|--find-links|--extra-index|@ file|^-e|^/", (ROOT / lock).read_text(), re.M)
 
