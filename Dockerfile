@@ -1,5 +1,5 @@
 # Two images from one file: the server (the default, and the last stage) and `--target spark`, whose executors need the same
-# NumPy, numba and RocketLens plus a Java runtime. Neither has a compiler. Everything installed is pinned with hashes, the base by its digest; a newer one
+# NumPy and RocketLens plus a Java runtime. Neither has a compiler. Everything installed is pinned with hashes, the base by its digest; a newer one
 # is named by `docker buildx imagetools inspect python:3.12-slim-bookworm`.
 
 ARG BASE=python:3.12-slim-bookworm@sha256:54c85f3c47607a77f32adec749d3c81d1348bf25833671f512b26a9b6d778cb3
@@ -28,10 +28,10 @@ FROM build AS spark-build
 COPY requirements-spark.lock ./
 RUN /opt/rocketlens/bin/pip install --no-cache-dir --require-hashes -r requirements-spark.lock
 
-# Stores are read with the rights of an unprivileged user; all it may write is /state, compiled kernels included.
+# Stores are read with the rights of an unprivileged user; all it may write is /state, caches included.
 FROM $BASE AS base
 RUN useradd --uid 10001 --create-home rocketlens && install -d -o rocketlens -g rocketlens /state /work
-ENV PATH=/opt/rocketlens/bin:$PATH NUMBA_CACHE_DIR=/state/numba PYTHONUNBUFFERED=1
+ENV PATH=/opt/rocketlens/bin:$PATH XDG_CACHE_HOME=/state/cache PYTHONUNBUFFERED=1
 
 FROM base AS spark
 RUN apt-get update \

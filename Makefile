@@ -3,8 +3,6 @@
 PORT    ?= 10911
 VENV    ?= .venv
 BIN     := $(VENV)/bin
-# Compiled numba kernels: seconds the first time, nothing after that.
-export NUMBA_CACHE_DIR ?= $(abspath $(VENV))/cache/numba
 export VENV
 # One more than cores: tests of servers and JVMs wait much.
 PROCESSES ?= $(shell expr $$(nproc 2>/dev/null || sysctl -n hw.ncpu) + 1)
@@ -33,15 +31,11 @@ demo:
 	@tests/setup.sh venv requirements.lock
 	@exec $(BIN)/python docs/demo.py --port $(PORT)
 
-# The kernels run twice: as plain Python, which coverage can see, and compiled with all the rest. Meanwhile they are
-# compiled, once for all processes.
 test: .dev
 	@tests/setup.sh java
 	@tests/setup.sh clients
 	@tests/setup.sh browser
-	$(BIN)/python tests/support/compile_kernels.py & \
-		NUMBA_DISABLE_JIT=1 $(BIN)/python -m pytest -q --cov --cov-report= tests/storage/kernels && wait $$!
-	$(BIN)/python -m pytest -m 'not soak' -n $(PROCESSES) --cov --cov-append --cov-report=term \
+	$(BIN)/python -m pytest -m 'not soak' -n $(PROCESSES) --cov --cov-report=term \
 		--cov-fail-under=85 --durations=40
 
 lint: .dev

@@ -111,7 +111,7 @@ def measure_unlucky(target: Target, sizes: Sizes) -> dict[str, Report]:
 def measure_our_starts(
     store: Path, state_directory: Path, count: int, physical_offset: int
 ) -> dict[str, list[FirstAnswer]]:
-    """Starts with an empty and with a filled state directory. Kernels are compiled, and files in memory, before."""
+    """Starts with an empty and with a filled state directory. Files are in memory before."""
     cold = []
     for _ in range(count):
         shutil.rmtree(state_directory, ignore_errors=True)

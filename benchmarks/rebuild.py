@@ -51,13 +51,13 @@ class Run:
     peak_task_bytes: int
 
 
-def run_ours(store: Path, out: Path, what: str, master: str, cache: Path, entries: int) -> Run:
+def run_ours(store: Path, out: Path, what: str, master: str, entries: int) -> Run:
     """Rebuild into a fresh directory."""
     shutil.rmtree(out, ignore_errors=True)
     command = [
         *(sys.executable, "-c", "from broker.cli.main import main; main()"),
         *("rebuild", what, str(store), "--out", str(out), "--json"),
-        *("--master", master, "--numba-cache", str(cache)),
+        *("--master", master),
     ]
     began = time.perf_counter()
     with tempfile.TemporaryFile() as output:
@@ -208,9 +208,8 @@ def measure(store: Path, scratch: Path, jars: Path, rounds: int, masters: tuple[
     """Everything, as one JSON-able object; raises ClickException where the two built different bytes."""
     plan = StorePlan.load(store)
     entries = plan.parameters.count * ENTRIES_A_MESSAGE
-    cache = scratch / "numba"
     warm_kernel_cache(store)
-    run_ours(store, scratch / "ours", "all", masters[-1], cache, entries)
+    run_ours(store, scratch / "ours", "all", masters[-1], entries)
     java = run_java(store, scratch / "java", jars, plan.end_of_log, entries)
     differing = differing_files(scratch / "ours", scratch / "java")
     if differing:
@@ -218,8 +217,8 @@ def measure(store: Path, scratch: Path, jars: Path, rounds: int, masters: tuple[
     shutil.rmtree(scratch / "java")
     runs: list[Run] = []
     for _ in range(rounds):
-        runs += [run_ours(store, scratch / "ours", "all", master, cache, entries) for master in masters]
-        runs.append(run_ours(store, scratch / "ours", "index", masters[-1], cache, entries))
+        runs += [run_ours(store, scratch / "ours", "all", master, entries) for master in masters]
+        runs.append(run_ours(store, scratch / "ours", "index", masters[-1], entries))
     return {
         "messages": plan.parameters.count,
         "entries": entries,

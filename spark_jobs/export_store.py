@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from spark_jobs.engine.launch import Launch
     from spark_jobs.engine.progress import Progress
 
-KERNELS = ("spark_jobs.exporting.export",)
-
 
 def export(options: dict[str, Any], progress: "Progress", launch: "Launch | None") -> "Report":
     """Export what the options ask for."""
@@ -109,7 +107,7 @@ def export_store(out: Path, **options: Any) -> None:
 
     Exit code 1: done, but no message is like that. 4: done, with damage, which report and manifest name.
     """
-    run_command(export, check=check, kernels=KERNELS, out=str(out), **options)
+    run_command(export, check=check, out=str(out), **options)
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ others run without it, and so do those of them that have plain Python judge whol
 MANY_DESCRIPTORS = 500
 """Half of what a process may have by default."""
 
-COMPILED = "tests/storage/kernels/" if not os.environ.get("NUMBA_DISABLE_JIT") else "nothing"
+COMPILED = "tests/storage/kernels/"
 """Tests of what cannot be traced."""
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import compose
@@ -29,9 +30,9 @@ CLUSTER_JOB = """
 import sys
 from pyspark.sql import SparkSession
 
-def versions(_: int) -> tuple[str, str, str]:
-    import numba, numpy, storage
-    return numpy.__version__, numba.__version__, storage.__name__
+def versions(_: int) -> tuple[str, str]:
+    import numpy, storage
+    return numpy.__version__, storage.__name__
 
 session = SparkSession.builder.master(sys.argv[1]).config("spark.driver.host", "127.0.0.1").getOrCreate()
 print(*session.sparkContext.parallelize([0], 1).map(versions).first())
@@ -194,7 +195,7 @@ def test_the_official_broker_registers_with_the_official_name_server(tmp_path: P
 
 
 @pytest.mark.interop
-def test_executors_of_the_spark_worker_have_numpy_numba_and_our_packages(tmp_path: Path, g1_store: Path) -> None:
+def test_executors_of_the_spark_worker_have_numpy_and_our_packages(tmp_path: Path, g1_store: Path) -> None:
     composition = Composition(tmp_path, {"STORE": str(g1_store)})
     environment = {"SPARK_LOCAL_HOSTNAME": "127.0.0.1", "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOG_DIR": str(tmp_path)}
     with (
@@ -208,10 +209,7 @@ def test_executors_of_the_spark_worker_have_numpy_numba_and_our_packages(tmp_pat
         )
         assert master.poll() is None
         printed = run_cluster_job(tmp_path, f"spark://127.0.0.1:{composition.port(7077)}", environment)
-    import numba
-    import numpy as np
-
-    assert printed.split() == [np.__version__, numba.__version__, "storage"]
+    assert printed.split() == [np.__version__, "storage"]
 
 
 def master_state(composition: Composition) -> dict[str, Any]:

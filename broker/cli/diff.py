@@ -12,8 +12,8 @@ from broker.cli.options import DIRECTORY
 from broker.cli.output import print_table
 from protocol.errors import ConfigError
 from protocol.printable import printable
-from storage.numba_cache import is_writable, use_numba_cache
 from storage.outside import check_outside
+from storage.own_directories import is_writable
 
 if TYPE_CHECKING:
     from storage.diff.compare import Difference
@@ -33,13 +33,9 @@ MOST_TOLD = 50
     help="Keep here meanwhile what does not fit into memory, up to a tenth of both logs. [default: the machine's "
     "temporary directory]",
 )
-@click.option(
-    "--numba-cache", type=DIRECTORY, metavar="DIR", help="Keep compiled kernels here. [default: $NUMBA_CACHE_DIR, else "
-    "the user's cache directory]",
-)  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="One JSON object, with all ranges that are listed.")
 @plain_errors
-def diff(a: Path, b: Path, work: Path | None, numba_cache: Path | None, as_json: bool) -> None:
+def diff(a: Path, b: Path, work: Path | None, as_json: bool) -> None:
     """Compare the messages of the stores in A and B: a master and its slave, or one store before and after.
 
     `missing` are messages that only A has, `extra` those that only B has, by topic, queue and queue offset; `different`
@@ -48,10 +44,9 @@ def diff(a: Path, b: Path, work: Path | None, numba_cache: Path | None, as_json:
 
     Exit code 0: both hold the same messages, 1: they do not.
     """
-    check_outside((a, b), {"--work": work, "--numba-cache": numba_cache})
+    check_outside((a, b), {"--work": work})
     if work is not None and not is_writable(work):
         raise ConfigError(f"--work {work}: cannot be written to")
-    use_numba_cache(numba_cache)
     from storage.diff.compare import compare_stores
 
     found = compare_stores(a, b, work=work)

@@ -12,7 +12,6 @@ from broker.cli.errors import FOUND, plain_errors
 from broker.cli.options import DIRECTORY, directories
 from protocol.errors import ConfigError
 from protocol.printable import as_text, one_line
-from storage.numba_cache import use_numba_cache
 
 if TYPE_CHECKING:
     from spark_jobs.commands.request import Report
@@ -47,12 +46,6 @@ STATES = {
 )
 @click.option("--index-slots", type=click.IntRange(1, 2**31 - 1), metavar="N", help="Slots of an index file.")
 @click.option("--index-entries", type=click.IntRange(1, 2**31 - 1), metavar="N", help="Entries of an index file.")
-@click.option(
-    "--numba-cache",
-    type=DIRECTORY,
-    metavar="DIR",
-    help="Keep compiled kernels here. [default: $NUMBA_CACHE_DIR, else the user's cache directory]",
-)
 @plain_errors
 def doctor(
     store: Path,
@@ -61,7 +54,6 @@ def doctor(
     commit_log_directories: tuple[Path, ...] | None,
     index_slots: int | None,
     index_entries: int | None,
-    numba_cache: Path | None,
 ) -> None:
     """Say what is wrong with the store in STORE: where, what it means, and which command mends it.
 
@@ -73,13 +65,11 @@ def doctor(
     """
     if (index_slots is None) != (index_entries is None):
         raise ConfigError("--index-slots and --index-entries are given together or not at all")
-    use_numba_cache(numba_cache)
-    # Only now: numba reads its cache directory when the first kernel's module is imported.
     from storage.doctor.examine import examine
 
     vouched = None if index_slots is None or index_entries is None else (index_slots, index_entries)
     diagnosis = examine(store, commit_log_directories or (), vouched)
-    report = _verify(store, commit_log_directories or (), numba_cache, as_json=as_json) if deep else None
+    report = _verify(store, commit_log_directories or (), as_json=as_json) if deep else None
     if as_json:
         _print_json(diagnosis, report)
     else:
@@ -87,12 +77,12 @@ def doctor(
     sys.exit(_exit_code(diagnosis, report))
 
 
-def _verify(store: Path, logs: tuple[Path, ...], numba_cache: Path | None, *, as_json: bool) -> "Report":
+def _verify(store: Path, logs: tuple[Path, ...], *, as_json: bool) -> "Report":
     """All of the store, by the bulk job."""
     from spark_jobs.commands.command_run import run_job, verify
 
     options: dict[str, Any] = {"store": str(store), "commit_log_directories": tuple(map(str, logs))}
-    return run_job(verify, as_json=as_json, numba_cache=numba_cache, goes_on=False, **options)
+    return run_job(verify, as_json=as_json, goes_on=False, **options)
 
 
 def _exit_code(diagnosis: "Diagnosis", report: "Report | None") -> int:

@@ -1,13 +1,12 @@
 """Open a store for a command."""
 
 import gc
-import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from protocol.errors import ConfigError
-from storage.numba_cache import compile_apart, is_writable, use_numba_cache
 from storage.outside import check_outside
+from storage.own_directories import is_writable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,12 +16,6 @@ if TYPE_CHECKING:
 
 ENTRIES = "entries"
 """Where in a state directory keys lie that were found by scanning the log."""
-
-KERNELS = ("broker.fast_lane", "storage.message_store")
-"""Modules that import all kernels of a server."""
-
-SELDOM = ("storage.index.spill",)
-"""Modules that import those which are needed only when an index is lost."""
 
 
 def open_store(
@@ -36,33 +29,23 @@ def open_store(
     check_budget: int | None = None,
     entries_directory: "Callable[[StoreIdentity], Path | None] | None" = None,
     keeps_state: bool = True,
-    numba_cache: Path | None = None,
-    stays: bool = False,
 ) -> "MessageStore":
-    """Open a store as the shared options say; kernels are loaded when this returns.
+    """Open a store as the shared options say.
 
     `scan_budget` bounds the bytes of log scanned for keys that no index file covers, `check_budget` those of index
     files that are checked; None is all. Keys that were scanned before are read from `entries_directory`, and the state
-    directory is written to by who `keeps_state`. A process that `stays` has its kernels compiled by another one, whose
-    memory goes with it.
+    directory is written to by who `keeps_state`.
 
     Raises `ConfigError` for options that cannot be, `StoreError` for what is no store.
     """
     if (index_slots is None) != (index_entries is None):
         raise ConfigError("--index-slots and --index-entries are given together or not at all")
-    check_outside(
-        (path, *(commit_log_directories or ())), {"--state-dir": state_directory, "--numba-cache": numba_cache}
-    )
+    check_outside((path, *(commit_log_directories or ())), {"--state-dir": state_directory})
     if state_directory is not None and not is_writable(state_directory):
         raise ConfigError(f"--state-dir {state_directory}: cannot be written to")
-    if stays:
-        load_code(numba_cache)
-    else:
-        use_numba_cache(numba_cache)
     # What a start makes lives as long as the process: looking for garbage in it takes a tenth of the start.
     gc.disable()
     try:
-        # Only now: numba reads its cache directory when the first kernel's module is imported.
         from storage.message_store import MessageStore, StoreOptions
 
         options = StoreOptions(
@@ -78,14 +61,3 @@ def open_store(
         return MessageStore.open(path, options)
     finally:
         gc.enable()
-
-
-def load_code(numba_cache: Path | None, more: tuple[str, ...] = ()) -> None:
-    """Load all kernels, compiled by another process if that was not done before, and `more` modules.
-
-    Raises `ConfigError` for a cache that cannot be written to.
-    """
-    use_numba_cache(numba_cache)
-    compile_apart((*KERNELS, *SELDOM))
-    for name in (*KERNELS, *more):
-        importlib.import_module(name)

@@ -68,12 +68,6 @@ _STORE_OPTIONS = (
         "groups here too, and keys that no index file holds, by default below the user's state directory. Never "
         "inside the store.",
     ),
-    click.option(
-        "--numba-cache",
-        type=DIRECTORY,
-        metavar="DIR",
-        help="Keep compiled kernels here. [default: $NUMBA_CACHE_DIR, else the user's cache directory]",
-    ),
 )
 
 

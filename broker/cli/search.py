@@ -106,7 +106,7 @@ def search(
         criteria = _criteria(contains, size, **conditions)
         with stopping() as should_stop:
             options = {"limit": limit, "cursor": cursor, "should_stop": should_stop, "exhaustive": exhaustive}
-            steps = _steps(opened, criteria, master, arguments.get("numba_cache"), options)
+            steps = _steps(opened, criteria, master, options)
             last = _show(steps, write)
             was_stopped = should_stop()
     except FilterSyntaxError as error:
@@ -142,7 +142,7 @@ def _criteria(
 
 
 def _steps(
-    store: "MessageStore", criteria: "Criteria", master: str | None, numba_cache: Path | None, options: dict[str, Any]
+    store: "MessageStore", criteria: "Criteria", master: str | None, options: dict[str, Any]
 ) -> "Iterator[Step]":
     from storage.search import search as search_here
 

@@ -124,7 +124,6 @@ def serve(
     workers: int,
     frame_limit: int,
     limits: tuple[str, ...],
-    numba_cache: Path | None,
     log_format: str,
     **arguments: Any,
 ) -> None:
@@ -156,7 +155,7 @@ def serve(
     all_options = options_of_stores(stores, broker_names, options)
     _allow_many_files()
     try:
-        code = run_server(all_options, numba_cache)
+        code = run_server(all_options)
     except CannotListen as error:
         fail(str(error), NOT_FOUND)
     sys.exit(code)

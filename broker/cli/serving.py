@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import importlib
 import logging
 import os
 import resource
@@ -16,12 +17,11 @@ from typing import TYPE_CHECKING
 import click
 
 from broker.cli.errors import plain_errors
-from broker.cli.opening import ENTRIES, load_code, open_store
+from broker.cli.opening import ENTRIES, open_store
 from broker.cluster.several_stores import describe_names, settle_names
 from broker.config import ServeOptions
 from protocol.errors import ConfigError
 from storage.outside import check_outside
-from storage.process_memory import release_library_pages
 
 if TYPE_CHECKING:
     from broker.broker_service import BrokerService
@@ -48,8 +48,15 @@ CHECK_BUDGET = 512 * 1024 * 1024
 SPARE_DESCRIPTORS = 32
 """Descriptors that a worker needs besides the store's: for its loop, other workers, libraries, and some clients."""
 
-MODULES = ("broker.broker_service", "broker.consumers.offset_keeper", "broker.request_families", "broker.server")
-"""What workers need besides the kernels; loaded once, before they are forked."""
+MODULES = (
+    "broker.broker_service",
+    "broker.consumers.offset_keeper",
+    "broker.fast_lane",
+    "broker.request_families",
+    "broker.server",
+    "storage.message_store",
+)
+"""What workers need; loaded once, before they are forked."""
 
 WEB_MODULES = ("broker.metrics.metrics_collector", "broker.web.api.application", "broker.web.port", "broker.web.site")
 """The same for `--http`."""
@@ -88,7 +95,7 @@ class Shared:
         return replace(self, bound=[self.bound[number]], http=http)
 
 
-def run_server(all_options: AllOptions, numba_cache: Path | None) -> int:
+def run_server(all_options: AllOptions) -> int:
     """Serve stores until told to stop, in worker processes or in this one; the exit code.
 
     Raises `CannotListen` for an address that cannot be had, `ConfigError` and `StoreError` as `open_store` does.
@@ -101,14 +108,14 @@ def run_server(all_options: AllOptions, numba_cache: Path | None) -> int:
     announce = partial(_announce, all_options, shared)
     try:
         if not options.workers:
-            _serve_here(all_options, numba_cache, shared, announce)
+            _serve_here(all_options, shared, announce)
             return 0
         for each in all_options:
             stores = (each.store, *each.commit_log_directories)
-            check_outside(stores, {"--state-dir": each.state_directory, "--numba-cache": numba_cache})
-        load_code(numba_cache, MODULES if options.http is None else MODULES + WEB_MODULES)
-        release_library_pages()
-        work = partial(_work, all_options, numba_cache, shared)
+            check_outside(stores, {"--state-dir": each.state_directory})
+        for name in MODULES if options.http is None else MODULES + WEB_MODULES:
+            importlib.import_module(name)
+        work = partial(_work, all_options, shared)
         limit_seconds = options.worker_timeout_seconds
         watch = LoopWatch(shared.rows, limit_seconds) if limit_seconds else None
         supervisor = Supervisor(work, options.workers, announce, options.stop_timeout_seconds, watch)
@@ -156,22 +163,14 @@ def _announce(all_options: AllOptions, shared: Shared) -> None:
 
 
 @plain_errors
-def _work(
-    all_options: AllOptions, numba_cache: Path | None, shared: Shared, number: int, announce: Callable[[], None]
-) -> int:
+def _work(all_options: AllOptions, shared: Shared, number: int, announce: Callable[[], None]) -> int:
     """The life of one worker process."""
-    _serve_here(all_options, numba_cache, shared.of(number), announce, number)
+    _serve_here(all_options, shared.of(number), announce, number)
     return 0
 
 
-def _serve_here(
-    all_options: AllOptions,
-    numba_cache: Path | None,
-    shared: Shared,
-    announce: Callable[[], None],
-    number: int = 0,
-) -> None:
-    stores = [_open(options, numba_cache, number) for options in all_options]
+def _serve_here(all_options: AllOptions, shared: Shared, announce: Callable[[], None], number: int = 0) -> None:
+    stores = [_open(options, number) for options in all_options]
     _require_descriptors()
     if len(stores) > 1:
         identities = [store.identity for store in stores]
@@ -191,8 +190,6 @@ def _serve_here(
     ServedBrokers(services, ports)
     for place, service in enumerate(services):
         service.meter = _meter_of(service.options, shared.rows, number, place)
-    if not all_options[0].workers:  # a worker is forked without them
-        release_library_pages()
 
     async def serve() -> bool:
         web = None if not shared.http else _web_of(services, shared)
@@ -223,7 +220,7 @@ def _require_descriptors() -> None:
         )
 
 
-def _open(options: ServeOptions, numba_cache: Path | None, number: int) -> "MessageStore":
+def _open(options: ServeOptions, number: int) -> "MessageStore":
     """Open one store; worker 0 says what is wrong with it."""
     from broker.state_directory import known_state_directory
 
@@ -233,12 +230,10 @@ def _open(options: ServeOptions, numba_cache: Path | None, number: int) -> "Mess
         index_slots=options.index_slots,
         index_entries=options.index_entries,
         state_directory=options.state_directory or known_state_directory(options.store),
-        numba_cache=numba_cache,
         scan_budget=SCAN_BUDGET,
         check_budget=CHECK_BUDGET,
         entries_directory=partial(_entries_directory, options),
         keeps_state=not number,
-        stays=True,
     )
     for problem in () if number else opened.problems:
         logger.warning("%s", problem)

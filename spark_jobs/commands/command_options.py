@@ -1,10 +1,9 @@
 """Options of the bulk jobs' commands; their parameters bear the names of the requests' fields.
 
-Nothing here imports numba or pyspark: a usage error comes at once.
+Nothing here imports pyspark: a usage error comes at once.
 """
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 
 import click
@@ -220,13 +219,6 @@ job_options = _together(
         callback=_settings,
         metavar="KEY=VALUE",
         help="A property of Spark, such as spark.executor.memory=8g; repeatable.",
-    ),
-    click.option(
-        "--numba-cache",
-        type=click.Path(readable=False, path_type=Path),
-        metavar="DIR",
-        help="Keep compiled kernels here, and what lets Spark start quickly. [default: $NUMBA_CACHE_DIR, else the "
-        "user's cache directory]",
     ),
     click.option("--json", "as_json", is_flag=True, help="Report as one JSON object, everything listed."),
 )

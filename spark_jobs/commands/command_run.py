@@ -1,7 +1,6 @@
 """Run a bulk job for the person at a terminal, or for a program: checks, progress, report, exit code.
 
-What imports numba or pyspark is imported when a job starts: numba reads where its cache is when the first kernel is
-imported, and a usage error must not wait for either.
+What imports pyspark is imported when a job starts: a usage error must not wait for it.
 """
 
 import contextlib
@@ -19,7 +18,6 @@ import click
 from protocol.errors import ConfigError, FilterSyntaxError, RocketLensError, is_out_of_room
 from protocol.printable import one_line
 from spark_jobs.engine.class_archive import find_java
-from storage.numba_cache import compile_apart, use_numba_cache
 from storage.outside import check_outside
 
 if TYPE_CHECKING:
@@ -32,9 +30,6 @@ STORE_ERROR: Final = 3
 STOPPED: Final = 130
 """As shells tell a command that Ctrl-C ended; a report knows the other codes."""
 
-KERNELS: Final = ("spark_jobs.commands.run", "spark_jobs.verifying.verify")
-"""Modules that import all kernels of the jobs."""
-
 SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 """Set where spark-submit started this process."""
 
@@ -44,7 +39,7 @@ Job = Callable[[dict[str, Any], "Progress", "Launch | None"], "Report"]
 """Runs with the options of its request, and with the JVM that was started ahead, if one was."""
 
 Check = Callable[[dict[str, Any]], None]
-"""Raises ConfigError for options of a request that cannot be; imports no kernels, since nothing is started before."""
+"""Raises ConfigError for options of a request that cannot be; imports little, since nothing is started before."""
 
 
 def rebuild(options: dict[str, Any], progress: "Progress", launch: "Launch | None") -> "Report":
@@ -75,19 +70,15 @@ def run_command(
     job: Job,
     *,
     as_json: bool,
-    numba_cache: Path | None,
     goes_on: bool = True,
     check: Check | None = None,
-    kernels: tuple[str, ...] = KERNELS,
     **options: Any,
 ) -> NoReturn:
     """Run a job with the options of its request, report on stdout and end with the exit code.
 
-    `goes_on`: another run goes on where one was stopped; `kernels`: modules that import all that the job needs.
+    `goes_on`: another run goes on where one was stopped.
     """
-    report = run_job(
-        job, as_json=as_json, numba_cache=numba_cache, goes_on=goes_on, check=check, kernels=kernels, **options
-    )
+    report = run_job(job, as_json=as_json, goes_on=goes_on, check=check, **options)
     from spark_jobs.commands.show_report import print_report
 
     print_report(report, as_json=as_json)
@@ -98,23 +89,19 @@ def run_job(
     job: Job,
     *,
     as_json: bool,
-    numba_cache: Path | None,
     goes_on: bool = True,
     check: Check | None = None,
-    kernels: tuple[str, ...] = KERNELS,
     **options: Any,
 ) -> "Report":
     """Run a job with the options of its request; what ends it early ends the process, with a line and a code."""
     try:
         with _interruptible():
-            check_places(options, numba_cache)
+            check_places(options)
             if check is not None:
                 check(options)
             check_spark()
             progress = _progress(as_json)
-            use_numba_cache(numba_cache)
             with _launched(options, progress) as launch:
-                compile_apart(kernels, progress.note)
                 return job(options, progress, launch)
     except KeyboardInterrupt:
         _fail("stopped; run the same command again to go on" if goes_on else "stopped", STOPPED)
@@ -126,7 +113,7 @@ def run_job(
         _fail(_said(error), USAGE if is_out_of_room(error) else STORE_ERROR)
 
 
-def check_places(options: dict[str, Any], numba_cache: Path | None) -> None:
+def check_places(options: dict[str, Any]) -> None:
     """Raise ConfigError where something would be written into a store that is to stay as it is, or into its midst.
 
     Also for a URL where a path belongs: everywhere but for the store of an export.
@@ -140,7 +127,7 @@ def check_places(options: dict[str, Any], numba_cache: Path | None) -> None:
             raise ConfigError("--out is the store itself: leave it out to replace the store's own files")
         if options["drop_backup"]:
             raise ConfigError("--drop-backup and --out exclude each other: with --out nothing is replaced")
-    check_outside(stores, {"--out": out, "--work": work, "--numba-cache": numba_cache})
+    check_outside(stores, {"--out": out, "--work": work})
 
 
 def check_spark() -> None:

@@ -12,9 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from storage.attempt_names import attempt_name
-
-NUMBA_CACHE: Final = "NUMBA_CACHE_DIR"
-"""Where compiled kernels are kept, and the archive beside them: code that will run as us."""
+from storage.own_directories import user_cache
 
 PREFIX: Final = "spark-classes-"
 SUFFIX: Final = ".jsa"
@@ -58,15 +56,15 @@ class ClassArchive:
 
 
 def class_archive(spark_home: Path) -> ClassArchive:
-    """The archive for the Java that Spark's scripts will start, beside the compiled kernels."""
-    cache, java = os.environ.get(NUMBA_CACHE), find_java()
+    """The archive for the Java that Spark's scripts will start, in the user's cache."""
+    cache, java = user_cache(), find_java()
     if cache is None or java is None:
         return ClassArchive(None)
     digest = hashlib.sha256()
     for path in (java, spark_home / "jars"):
         status = os.stat(path)
         digest.update(f"{path.resolve()} {status.st_size} {status.st_mtime_ns}\n".encode())
-    return ClassArchive(Path(cache).absolute() / f"{PREFIX}{digest.hexdigest()[:16]}{SUFFIX}")
+    return ClassArchive(cache.absolute() / f"{PREFIX}{digest.hexdigest()[:16]}{SUFFIX}")
 
 
 def find_java() -> Path | None:

@@ -56,7 +56,6 @@ START_SETTING: Final = "spark.rocketlens.startSeconds"
 """The property that says otherwise: for machines that are very slow, and clusters that have a driver wait its turn."""
 
 PYTHON: Final = "PYSPARK_PYTHON"
-NUMBA_CACHE: Final = "NUMBA_CACHE_DIR"
 _QUIET: Final = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -84,7 +83,7 @@ def spark_context(
     """A context for one job; `settings` are Spark's own and win. A context that runs already is used and left running.
 
     Without `master` it is the one that spark-submit was told, or `local[*]`. `local[...]` stays on the loopback
-    address. Executors of a cluster get our packages as a zip and need NumPy, numba and msgpack on their image.
+    address. Executors of a cluster get our packages as a zip and need NumPy and msgpack on their image.
     `launch`: what :func:`launch_ahead` returned. `warm`: the module that workers of an embedded session import once,
     before they are forked.
     """
@@ -240,7 +239,7 @@ def _configuration(name: str, master: str, settings: dict[str, str]) -> "SparkCo
         SparkContext._ensure_initialized()  # else what spark-submit was told is not seen
     conf = SparkConf()
     master = master or conf.get("spark.master") or LOCAL
-    for key, value in {**_QUIET, **_SAFE, **_where(master), **_kernels()}.items():
+    for key, value in {**_QUIET, **_SAFE, **_where(master)}.items():
         conf.setIfMissing(key, value)
     for key, value in settings.items():
         conf.set(key, value)
@@ -306,8 +305,3 @@ def _where(master: str) -> dict[str, str]:
         "spark.driver.bindAddress": LOOPBACK,
         "spark.executorEnv.PYTHONPATH": sources,
     }
-
-
-def _kernels() -> dict[str, str]:
-    cache = os.environ.get(NUMBA_CACHE)
-    return {f"spark.executorEnv.{NUMBA_CACHE}": cache} if cache else {}

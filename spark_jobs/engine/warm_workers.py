@@ -1,7 +1,7 @@
 """Python workers that are ready when they start: the daemon that forks them imports what tasks need, once.
 
 `spark.python.daemon.module` names this module. Spark's own daemon imports nothing, so that each worker spends the first
-second of its first task on NumPy, numba and our kernels.
+second of its first task on NumPy and our modules.
 """
 
 import gc

@@ -1,12 +1,7 @@
-"""Kernels on memory: scan a segment, hash keys, walk a chain, build slots.
+"""Kernels on memory: scan a segment, hash keys, walk a chain, build slots; compiled when RocketLens is built.
 
-They know no objects, so that the server and the Spark jobs share them; each has a plain-Python oracle in
-`tests/support/oracles.py`. Those in `.pyx` files are compiled when RocketLens is built; the others, numba's, when they
-are first imported.
-
-numba keeps a compiled kernel as long as the kernel's own file stays the same, but a kernel contains what it calls from
-the other files. So the cache directory is narrowed here, before any kernel is compiled, to one that bears the digest of
-all of them, those of the server's fast lane too: after an upgrade nothing stale is ever run.
+They know few objects, so that the server and the Spark jobs share them; each has a plain-Python oracle in
+`tests/support/oracles.py`.
 """
 
 import atexit
@@ -15,74 +10,41 @@ import os
 import shutil
 import tempfile
 import zipfile
-from collections.abc import Sequence
 from importlib.machinery import EXTENSION_SUFFIXES
-from importlib.resources.abc import Traversable
 from pathlib import Path
 
-import numba
-from numba import config
+from storage.own_directories import user_cache
 
-from storage.numba_cache import TEMPORARY, use_numba_cache
-
-
-def sources_digest(*directories: Traversable) -> str:
-    """Digest of all kernels in some directories and of the compiler's version, as 16 hexadecimal digits."""
-    digest = hashlib.sha256(numba.__version__.encode())
-    for directory in directories:
-        for source in _kernels_in(directory):
-            digest.update(source.name.encode() + source.read_bytes())
-    return digest.hexdigest()[:16]
+TEMPORARY = "rocketlens-kernels-"
 
 
-def _kernels_in(directory: Traversable, suffixes: Sequence[str] = (".py",)) -> list[Traversable]:
-    found = [source for source in directory.iterdir() if source.name.endswith(tuple(suffixes))]
-    return sorted(found, key=lambda source: source.name)
+def _unpacked(directory: Path) -> list[str]:
+    """Where this package's modules are to be looked for: unpacked from the zip file in which executors get them.
 
-
-def _in_archive(directory: Path) -> Traversable:
-    """A directory of a zip file, which holds our sources on the executors of a Spark cluster."""
-    archive = next(parent for parent in directory.parents if parent.is_file())
-    return zipfile.Path(archive, directory.relative_to(archive).as_posix() + "/")
-
-
-def _unpacked(directory: Traversable, cache: Path) -> list[str]:
-    """Where a package's modules are to be looked for: in files of their own, in a directory of the cache.
-
-    Compiled modules cannot be imported from an archive at all, and numba knows the path alone of one, which each job
-    has another of, and would compile everything anew. The directory bears the digest of what is in it. Where the cache
-    takes no files, it is a temporary one, which goes with the process.
+    No Python imports compiled modules from an archive. They are kept in the user's cache, in a directory that bears the
+    digest of what is in it; where there is none that is safe, in a temporary one, which goes with the process.
     """
-    sources = _kernels_in(directory, (".py", *EXTENSION_SUFFIXES))
+    archive = next(parent for parent in directory.parents if parent.is_file())
+    packed = zipfile.Path(archive, directory.relative_to(archive).as_posix() + "/")
+    suffixes = (".py", *EXTENSION_SUFFIXES)
+    sources = sorted((each for each in packed.iterdir() if each.name.endswith(suffixes)), key=lambda each: each.name)
     digest = hashlib.sha256(b"".join(source.name.encode() + source.read_bytes() for source in sources))
-    target = cache / f"sources-{digest.hexdigest()[:16]}"
-    if target.exists():
+    cache = user_cache()
+    target = None if cache is None else cache / f"kernels-{digest.hexdigest()[:16]}"
+    if target is not None and target.exists():
         return [str(target)]
-    try:
-        cache.mkdir(mode=0o700, parents=True, exist_ok=True)
-        fresh = Path(tempfile.mkdtemp(dir=cache))
-    except OSError:
-        fresh = target = Path(tempfile.mkdtemp(prefix=TEMPORARY))
-        atexit.register(shutil.rmtree, fresh, ignore_errors=True)
+    fresh = Path(tempfile.mkdtemp(prefix=TEMPORARY, dir=cache))
     for source in sources:
         (fresh / source.name).write_bytes(source.read_bytes())
-    if fresh != target:
-        try:
-            os.rename(fresh, target)
-        except OSError:  # another process was quicker
-            shutil.rmtree(fresh, ignore_errors=True)
+    if target is None:
+        atexit.register(shutil.rmtree, fresh, ignore_errors=True)
+        return [str(fresh)]
+    try:
+        os.rename(fresh, target)
+    except OSError:  # another process was quicker
+        shutil.rmtree(fresh, ignore_errors=True)
     return [str(target)]
 
 
-_HERE = Path(__file__).parent
-_DIRECTORIES = _HERE, _HERE.parents[1] / "broker" / "kernels"
-_IS_ARCHIVED = not _HERE.is_dir()
-SOURCES: tuple[Traversable, ...] = tuple(map(_in_archive, _DIRECTORIES)) if _IS_ARCHIVED else _DIRECTORIES
-if _IS_ARCHIVED:
-    config.CACHE_DIR = str(use_numba_cache())  # type: ignore[attr-defined]
-CACHE_DIRECTORY = Path(config.CACHE_DIR or _HERE / "__pycache__") / sources_digest(*SOURCES)  # type: ignore[attr-defined]
-"""Where the compiled kernels of these sources are kept."""
-
-config.CACHE_DIR = str(CACHE_DIRECTORY)  # type: ignore[attr-defined]
-if _IS_ARCHIVED:
-    __path__ = _unpacked(SOURCES[0], CACHE_DIRECTORY)
+if not Path(__file__).parent.is_dir():
+    __path__ = _unpacked(Path(__file__).parent)

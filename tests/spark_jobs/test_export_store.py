@@ -48,7 +48,6 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[ExportRequest]:
         return Report(command="export", store=request.store, out=request.out, details=details, damages=[damage])
 
     monkeypatch.setattr("spark_jobs.exporting.export.run_export", run)
-    monkeypatch.setattr(command_run, "compile_apart", lambda modules, tell: None)
     monkeypatch.setattr(command_run.signal, "signal", lambda number, handler: None)
     return found
 
@@ -104,7 +103,6 @@ def test_wrong_usage_is_told_before_anything_is_started(
     words: list[str], g1_store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("spark_jobs.engine.session.launch_ahead", lambda *_: pytest.fail("Spark was started"))
-    monkeypatch.setattr(command_run, "compile_apart", lambda *_: pytest.fail("kernels were compiled"))
     assert rocketlens("export", g1_store, *words).code == 2
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from planted import NAMES, imported, plant
 from process import START_SECONDS
-from storage import child_process, numba_cache
+from storage import child_process
 from storage.child_process import child_environment, python_command
 
 ROOT = Path(__file__).parents[2]
@@ -65,14 +65,6 @@ def test_what_a_python_that_we_start_starts_does_not_look_here_either(here: Path
 def test_directories_that_somebody_added_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(["/one", "", "two", "/three"]))
     assert child_environment()["PYTHONPATH"] == os.pathsep.join(["/one", "/three"])
-
-
-def test_the_process_that_compiles_imports_nothing_from_here(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("storage.kernels.CACHE_DIRECTORY", here / "cache")
-    (here / "cache").mkdir()
-    numba_cache.compile_apart(["storage.amounts", "msgspec"], lambda _: None)
-    assert [path.name for path in (here / "cache").iterdir()] == ["compiled-storage.amounts+msgspec"]
-    assert imported(here) == {}
 
 
 @pytest.mark.parametrize("arguments", [("query", ".", "--topic", "TopicTest", "--key", "hotkey"), ("doctor", ".")])

@@ -37,6 +37,5 @@ def stand_in(patch: pytest.MonkeyPatch) -> StandIn:
     patch.setattr("spark_jobs.commands.run.run_rebuild", job)
     patch.setattr("spark_jobs.commands.run.run_compact", job, raising=False)
     patch.setattr("spark_jobs.verifying.verify.run_verify", job)
-    patch.setattr(command_run, "compile_apart", lambda modules, tell: None)
     patch.setattr(command_run.signal, "signal", lambda number, handler: None)
     return job

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 NAMES = (
-    "msgspec", "msgpack", "numpy", "numba", "json", "click", "rich", "uvloop", "pyspark", "py4j", "zipfile",
+    "msgspec", "msgpack", "numpy", "json", "click", "rich", "uvloop", "pyspark", "py4j", "zipfile",
     "storage/__init__", "protocol/__init__", "broker/__init__", "spark_jobs/__init__", "storage/kernels/__init__",
     "site", "sitecustomize", "usercustomize", "encodings/__init__", "daemon", "worker",
 )  # fmt: skip

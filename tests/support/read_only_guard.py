@@ -73,11 +73,6 @@ def watch(store: str, report: int) -> Callable[[str, tuple[Any, ...]], None]:
 
 def import_everything() -> None:
     """Import the project and what it, or the standard library, would import later."""
-    from broker.cli.opening import KERNELS
-    from storage.numba_cache import compile_apart, use_numba_cache
-
-    use_numba_cache()
-    compile_apart(KERNELS)
     for name in ("protocol", "storage", "broker"):
         for module in pkgutil.walk_packages(importlib.import_module(name).__path__, f"{name}."):
             importlib.import_module(module.name)

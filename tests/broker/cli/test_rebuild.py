@@ -120,7 +120,6 @@ def test_choices_that_are_spelled_twice_are_the_same() -> None:
         (["verify", "/store", "--conf", "spark.a"], "'spark.a', expected a Spark property"),
         (["verify", "/store", "--conf", "a=b"], "'a=b', expected a Spark property"),
         (["verify", "/store", "--commit-log", "/a,,/b"], "'/a,,/b' has an empty directory name"),
-        (["verify", "/store", "--numba-cache", "/store/x"], "--numba-cache /store/x lies inside the store"),
         (["verify", "/store", "--work", "/store/config"], "--work /store/config lies inside the store"),
         (["verify", "/store", "--commit-log", "/a,/log", "--work", "/log/w"], "--work /log/w lies inside /log"),
         (["rebuild", "all", "/store", "--out", "/store"], "--out is the store itself"),
@@ -237,14 +236,14 @@ def test_damage_is_told_and_makes_exit_code_4(job: StandIn) -> None:
 @pytest.mark.parametrize(
     "arguments", [["--help"], ["rebuild", "--help"], ["rebuild", "index", "--help"], ["verify"], ["rebuild", "all"]]
 )
-def test_help_and_usage_errors_import_neither_numba_nor_spark(arguments: list[str]) -> None:
+def test_help_and_usage_errors_import_neither_numpy_nor_spark(arguments: list[str]) -> None:
     code = (
         "import sys\n"
         "from broker.cli.main import main\n"
         "try:\n"
         "    main(sys.argv[1:])\n"
         "except SystemExit:\n"
-        "    heavy = {'numba', 'numpy', 'pyspark', 'py4j', 'rich'} & {name.split('.')[0] for name in sys.modules}\n"
+        "    heavy = {'numpy', 'pyspark', 'py4j', 'rich'} & {name.split('.')[0] for name in sys.modules}\n"
         "    print('heavy:', *sorted(heavy))\n"
     )
     done = subprocess.run(

@@ -115,7 +115,6 @@ def test_what_is_no_store_ends_it_with_code_3_and_one_line(tmp_path: Path, kind:
         (["--advertise", "a:0"], "cannot dial port 0"),
         (["--commit-log", "a,,b"], "empty directory name"),
         (["--state-dir", "STORE/state"], "lies inside the store"),
-        (["--numba-cache", "STORE/cache"], "lies inside the store"),
         (["--no-such-option"], "No such option"),
     ],
 )

@@ -29,9 +29,8 @@ def handlers() -> Iterator[None]:
 @pytest.mark.usefixtures("handlers")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_stops_it_even_if_it_was_ignored_and_a_second_one_is_of_no_use(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], number: int
+    capsys: pytest.CaptureFixture[str], number: int
 ) -> None:
-    monkeypatch.setattr(command_run, "compile_apart", lambda modules, tell: None)
     signal.signal(number, signal.SIG_IGN)
 
     def job(_options: object, _progress: object, _launch: object) -> Report:
@@ -39,7 +38,7 @@ def test_a_signal_stops_it_even_if_it_was_ignored_and_a_second_one_is_of_no_use(
         raise AssertionError("the signal did not stop the job")
 
     with pytest.raises(SystemExit) as stopped:
-        run_command(job, as_json=False, numba_cache=None, store="/store")
+        run_command(job, as_json=False, store="/store")
     assert stopped.value.code == 130
     assert capsys.readouterr().err == "rocketlens: stopped; run the same command again to go on\n"
     assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
@@ -47,12 +46,11 @@ def test_a_signal_stops_it_even_if_it_was_ignored_and_a_second_one_is_of_no_use(
 
 
 @pytest.mark.usefixtures("handlers")
-def test_after_a_job_signals_do_what_they_did(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command_run, "compile_apart", lambda modules, tell: None)
+def test_after_a_job_signals_do_what_they_did() -> None:
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     report = Report(command="rebuild", store="/store", out="/store")
     with pytest.raises(SystemExit):
-        run_command(lambda options, progress, launch: report, as_json=True, numba_cache=None, store="/store")
+        run_command(lambda options, progress, launch: report, as_json=True, store="/store")
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
 
 
@@ -68,7 +66,7 @@ def test_under_spark_submit_json_stands_alone(
     """There stdout and stderr are one."""
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
     with pytest.raises(SystemExit):
-        run_command(rebuild, as_json=as_json, numba_cache=None, store="/store", index=True)
+        run_command(rebuild, as_json=as_json, store="/store", index=True)
     assert job.request.index
     assert capsys.readouterr().err == told
 
@@ -98,8 +96,7 @@ def test_a_full_disk_ends_a_job_as_it_ends_every_command(
         raise error
 
     monkeypatch.setattr(command_run, "check_spark", lambda: None)
-    monkeypatch.setattr(command_run, "compile_apart", lambda *_: None)
     with pytest.raises(SystemExit) as end:
-        run_command(job, as_json=False, numba_cache=None, store="/store")
+        run_command(job, as_json=False, store="/store")
     assert end.value.code == code
     assert f"rocketlens: {said}" in capsys.readouterr().err

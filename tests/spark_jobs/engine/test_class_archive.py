@@ -12,9 +12,9 @@ QUIET = "-Xlog:cds*=error"
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
-    (tmp_path / "cache").mkdir()
-    return tmp_path / "cache"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    (tmp_path / "rocketlens").mkdir(mode=0o700)
+    return tmp_path / "rocketlens"
 
 
 @pytest.fixture
@@ -71,7 +71,7 @@ def test_without_a_cache_or_a_java_there_is_no_archive(
     assert find_java() is None
     assert class_archive(spark_home).options() == []
     monkeypatch.delenv("JAVA_HOME")
-    monkeypatch.delenv("NUMBA_CACHE_DIR")
+    cache.chmod(0o777)
     archive = class_archive(spark_home)
     assert archive.options() == []
     archive.keep(ended_well=True)

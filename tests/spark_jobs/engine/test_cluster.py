@@ -58,7 +58,6 @@ def submit(
     home = Path(pyspark.__file__).parent
     environment = {
         **os.environ, "SPARK_HOME": str(home), "SPARK_LOCAL_IP": LOOPBACK, "PYSPARK_PYTHON": sys.executable,
-        "NUMBA_CACHE_DIR": os.environ.get("NUMBA_CACHE_DIR", str(work / "numba")),
     }  # fmt: skip
     settings = {
         **SETTINGS, "spark.eventLog.enabled": "true", "spark.eventLog.dir": f"file://{events}",

@@ -20,9 +20,8 @@ def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("PYSPARK_PYTHON", "SPARK_LOCAL_IP", "SPARK_SUBMIT_OPTS", "JDK_JAVA_OPTIONS"):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
-    (tmp_path / "cache").mkdir()
     (tmp_path / "temporary").mkdir()
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     # The session of other tests, whose settings its JVM would tell.
     monkeypatch.setattr("pyspark.SparkContext._jvm", None)
@@ -106,12 +105,11 @@ def test_who_tunes_the_jvm_tunes_it_alone(
 
 
 def test_an_option_with_a_blank_is_one_option(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "a cache"))
-    (tmp_path / "a cache").mkdir()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a cache"))
     started = Launch(_configuration("", "local[1]", {}))
     started.connect(tmp_path / "spark.log")
     started.end()
-    assert len(list((tmp_path / "a cache").iterdir())) == 1
+    assert len(list((tmp_path / "a cache" / "rocketlens").iterdir())) == 1
 
 
 def test_what_spark_says_before_there_is_a_log_is_in_the_log(tmp_path: Path) -> None:

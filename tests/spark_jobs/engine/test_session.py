@@ -20,7 +20,6 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("PYSPARK_PYTHON", "SPARK_LOCAL_IP"):
         monkeypatch.setenv(name, "")
         monkeypatch.delenv(name)
-    monkeypatch.setenv("NUMBA_CACHE_DIR", "/cache")
     # The session of other tests, whose settings its JVM would tell.
     monkeypatch.setattr("pyspark.SparkContext._jvm", None)
 
@@ -39,7 +38,6 @@ def test_a_local_session_stays_on_the_loopback_address_and_finds_our_packages() 
     assert conf.get("spark.app.name") == "rocketlens test"
     assert conf.get("spark.driver.host") == conf.get("spark.driver.bindAddress") == "127.0.0.1"
     assert conf.get("spark.executorEnv.PYTHONPATH") == str(ROOT)
-    assert conf.get("spark.executorEnv.NUMBA_CACHE_DIR") == "/cache"
     assert conf.get("spark.ui.enabled") == "true"
     assert (os.environ["PYSPARK_PYTHON"], os.environ["SPARK_LOCAL_IP"]) == (sys.executable, "127.0.0.1")
 
@@ -48,7 +46,6 @@ def test_a_clusters_session_has_its_own_addresses_and_our_packages_as_a_zip() ->
     conf = _configuration("test", "spark://h:7077", {})
     assert conf.get("spark.driver.host") is None
     assert conf.get("spark.executorEnv.PYTHONPATH") is None
-    assert conf.get("spark.executorEnv.NUMBA_CACHE_DIR") == "/cache"
     assert "SPARK_LOCAL_IP" not in os.environ
 
 
