@@ -110,7 +110,7 @@ class QueryMessageProcessor:
     def _searched(self, query: KeyQuery) -> QueryAnswer:
         answer = self._store.query(query)
         if self._service.meter is not None:
-            self._service.meter.searched(answer.numbers)
+            self._service.meter.searched(answer.found)
         return answer
 
     def _found(self, records: bytes | memoryview, disclosures: dict[str, str]) -> Response:

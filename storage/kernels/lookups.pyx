@@ -320,6 +320,9 @@ cdef class Found:
     cdef readonly int64_t cold_length
     cdef Hit *_hits
 
+    def __cinit__(self):
+        self.records = b""
+
     def __dealloc__(self):
         free(self._hits)
 

@@ -31,8 +31,8 @@ cdef struct QueueView:  # Units of a queue as they stand one behind the other in
     Text topic
 
 cdef struct Pull:  # What is asked, and what came of it.
-    int64_t queue_offset  # From `first` of the queue's view on, and below `stop`.
-    int64_t scan  # Units that are looked through at most; one at least.
+    int64_t queue_offset  # From `first` of the queue's view on.
+    int64_t scan  # Units that are looked through at most.
     int64_t messages  # How many are returned at most; one at least is.
     int64_t record_bytes  # And their bytes; the first is returned however long it is.
     # What was found.

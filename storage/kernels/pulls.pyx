@@ -191,8 +191,10 @@ cdef int64_t pull_units(
     cdef Unit unit
     cdef Hit *hit
     pull.count = pull.total_bytes = pull.decided = 0
-    if pull.queue_offset < queue.first or count < 1 or choice.kind == BY_EXPRESSION:
+    if pull.queue_offset < queue.first or left < 0 or choice.kind == BY_EXPRESSION:
         return ODD
+    if count < 1:
+        return 0
     pull.cold.file = &queue.file
     pull.cold.position = position - UNIT_BYTES if is_preceded else position
     pull.cold.length = position + UNIT_BYTES * readable - pull.cold.position

@@ -27,6 +27,8 @@ cpdef enum:
 cdef enum:
     CACHE_LINE = 64
     FETCHED_BYTES = 1024
+    # Of what says that it is a longer record, so much is asked to be brought in before it is looked at once more.
+    MOST_WARMED = 4194304
 
 
 cdef struct File:  # A file in memory.
@@ -77,6 +79,7 @@ cdef class FileView:
     cdef File file
     cdef readonly Region region
     cdef readonly object view
+    cdef readonly object heat
     cdef Room _heat
 
 

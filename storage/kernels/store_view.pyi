@@ -34,6 +34,9 @@ class FileView:
     def view(self) -> memoryview:
         """The map."""
     @property
+    def heat(self) -> npt.NDArray[np.int32]:
+        """For each 64 KiB the tick at which they were last found in memory."""
+    @property
     def descriptor(self) -> int:
         """What is asked whether pages are in memory, or −1."""
     def is_hot(self, position: int, length: int, tick: int) -> bool:
@@ -49,7 +52,7 @@ class LogView:
     def __new__(cls, segments: Iterable[tuple[int, FileView, int]] = ()) -> LogView:
         """Of each segment its base offset, its file, and how many bytes may hold records; ascending.
 
-        Raises ValueError for segments that overlap, or are longer than their files.
+        Raises ValueError for segments in another order, or longer than their files.
         """
     def __len__(self) -> int: ...
     def grown(self, valid_length: int) -> LogView:

@@ -56,7 +56,7 @@ cdef class FileView:
             raise ValueError("a file that is seen already")
         if room.count <= region.size >> PROBE_SHIFT:
             raise ValueError(f"heat of {room.count} times 64 KiB, for a file of {region.size} bytes")
-        self.view, self.region, self._heat = view, region, room
+        self.view, self.region, self.heat, self._heat = view, region, heat, room
         self.file.data, self.file.size, self.file.heat = region.data, region.size, <int32_t *>room.items
         self.file.descriptor = descriptor if has_probe() else -1
         self.file.view = <PyObject *>self
@@ -89,7 +89,7 @@ cdef int64_t locate_in(
     cdef int64_t wanted = min(available, expected if expected > 0 else CACHE_LINE), size
     cdef const uint8_t *start = segment.file.data + position
     record.start = start
-    cold.file, cold.position, cold.length = &segment.file, position, wanted
+    cold.file, cold.position, cold.length = &segment.file, position, min(wanted, MOST_WARMED)
     if not is_hot(&segment.file, position, wanted, tick):
         record.size = COLD
         return COLD
@@ -98,7 +98,7 @@ cdef int64_t locate_in(
         record.size = size
         return size
     if expected <= 0:
-        cold.length = size
+        cold.length = min(size, MOST_WARMED)
         if not is_hot(&segment.file, position, size, tick):
             record.size = COLD
             return COLD
@@ -136,12 +136,12 @@ cdef class LogView:
             hold_file(&segment.file, file)
             segment.base_offset, segment.valid_length = base_offset, valid_length
             require_segment(segment, following)
+            following = segment.base_offset
             # All of one size, each where the one before it ends.
             if number == 0:
                 size = segment.file.size
             elif segment.file.size != size or segment.base_offset != self._segments[number - 1].base_offset + size:
                 size = 0
-            following = segment.base_offset + segment.valid_length
         self.log.count, self.log.segment_size = len(segments), size
 
     def __dealloc__(self):
@@ -194,9 +194,9 @@ cdef object slice_of(const ColdBytes *place, int64_t size):
 
 
 cdef int require_segment(const Segment *segment, int64_t following) except -1:
-    """Raise ValueError unless a segment lies behind those before it, and what is valid of it in its file."""
+    """Raise ValueError unless a segment starts no earlier than those before it, and what is valid lies in its file."""
     if segment.base_offset < following or segment.base_offset > INT64_MAX - segment.file.size:
-        raise ValueError(f"a segment from {segment.base_offset} on, before which others reach to {following}")
+        raise ValueError(f"a segment of {segment.file.size} bytes from {segment.base_offset} on, behind {following}")
     if not 0 <= segment.valid_length <= segment.file.size:
         raise ValueError(f"{segment.valid_length} valid bytes in a file of {segment.file.size}")
     return 0
