@@ -52,6 +52,7 @@ class FastLane:
         self._store = store = service.store
         frame_limit = service.options.frame_limit if frame_limit is None else frame_limit
         self._known = KnownPulls(service)
+        self._found = self._known.found
         self._lane = kernel.Lane(self._known.table, frame_limit, frame_limit - HEADER_RESERVE, TURN_FRAMES, TURN_BYTES)
         self._answer = self._lane.answer
         self._view_header = Template(cut_header(Response(), (OPAQUE,)))
@@ -71,7 +72,8 @@ class FastLane:
         snapshot = self._store.snapshot
         if snapshot is not self._followed():
             self._follow(snapshot)
-        self._known.prepare(snapshot)
+        if self._found or self._known.is_stale:
+            self._known.prepare(snapshot)
         answered = self._answer(snapshot.view, data, start, len(data) if stop is None else stop, current_tick())
         if self._lane.commit_count:
             self._known.hand_on(self._lane.take_commits(), connection)

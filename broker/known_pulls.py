@@ -58,21 +58,28 @@ class KnownPulls:
         self._snapshot_end: weakref.ref[Snapshot] | None = None
         self._seen: set[int] = set()
         self._group_changes = service.clients.changes
-        self._found: deque[FoundPull] = deque(maxlen=KEPT)
-        service.found_pulls = self._found
+        self._clients, self._polls = service.clients, service.polls
+        self.found: deque[FoundPull] = deque(maxlen=KEPT)
+        """What was answered on the ordinary way and was not taken in yet."""
+        service.found_pulls = self.found
         self._pulled = service.pulled
         self._pulled.of_lane = self.pulled
 
+    @property
+    def is_stale(self) -> bool:
+        """Whether what is known of groups and of ourselves need not hold any more."""
+        return self._clients.changes != self._group_changes or self._polls.is_stopping
+
     def prepare(self, snapshot: Snapshot) -> None:
         """Take in what was answered on the ordinary way, or forget everything that need not hold any more."""
-        service = self._service
-        if service.clients.changes != self._group_changes or service.polls.is_stopping:
-            self._group_changes = service.clients.changes
+        is_stopping = self._polls.is_stopping
+        if self.is_stale:
+            self._group_changes = self._clients.changes
             self.forget()
-        while self._found:
-            pull = self._found.popleft()
+        while self.found:
+            pull = self.found.popleft()
             is_current = pull.snapshot() is snapshot and pull.group_changes == self._group_changes
-            if is_current and not service.polls.is_stopping and self._is_seen(pull.header):
+            if is_current and not is_stopping and self._is_seen(pull.header):
                 # What would have to wait, or is gone, is for the ordinary way; here it would cost the connection.
                 with suppress(Cold, StoreError):
                     self._take_in(pull, snapshot)
