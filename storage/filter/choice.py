@@ -18,9 +18,10 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-EVERYTHING = 0
-BY_TAG = 1
-BY_EXPRESSION = 2
+from storage.kernels import pulls
+from storage.kernels.pulls import BY_EXPRESSION, BY_TAG, EVERYTHING
+
+__all__ = ["BY_EXPRESSION", "BY_TAG", "EVERYTHING", "Choice", "choice_of_tags"]
 
 KIND = 0
 COUNT = 1
@@ -39,10 +40,10 @@ DEEPEST = 30
 """Outcomes that wait to be joined."""
 
 
-class Choice:
+class Choice(pulls.Choice):
     """A choice and the memory that it lies in; `address` holds as long as it does. `kind` is BY_TAG, for instance."""
 
-    __slots__ = ("_numbers", "_texts", "address", "kind")
+    __slots__ = ("_numbers", "_texts", "address")
 
     def __init__(
         self,
@@ -55,7 +56,7 @@ class Choice:
         has_bits: bool = False,
     ) -> None:
         """Lay out what the module's table says; ``numbers`` are those from the fifth on."""
-        self.kind = kind
+        super().__init__(kind, np.array(numbers if kind == BY_TAG else (), np.uint32), has_bits)
         self._texts = np.frombuffer(texts + b"\0", np.uint8)
         self._numbers = np.array([kind, count, self._texts.ctypes.data, steps, has_bits, *numbers], np.int64)
         self.address: int = self._numbers.ctypes.data

@@ -28,6 +28,7 @@ from storage.index.index_examination import (
 from storage.index.index_glance import checking_cost
 from storage.index_file import read_header
 from storage.kernels import catalog as table
+from storage.kernels.store_view import FileView, IndexFilesView
 from storage.mapped_file import FileIdentity, MappedFile
 from storage.ranges import Range
 from storage.state_cache import StateCache
@@ -141,10 +142,9 @@ class IndexSet:
         """Of sound files, each once, the newest first."""
         return list(dict.fromkeys(file.index.shape.slots for file in self.files[::-1]))
 
-    def examined_at(self, heat_address: int) -> Examined | None:
-        """What is known of the file whose heat lies at an address."""
-        everything = (*self._examined, *self.examined_kept)
-        return next((found for found in everything if found.file.heat_address == heat_address), None)
+    def examined(self, file: FileView) -> Examined | None:
+        """What is known of a file."""
+        return next((found for found in (*self._examined, *self.examined_kept) if found.file is file), None)
 
     def is_as(self, other: "IndexSet") -> bool:
         """Whether two sets would answer alike: the same files in the same shape."""
@@ -183,6 +183,16 @@ class IndexSet:
     def untagged(self) -> bool:
         """Whether any file keeps no tag entries."""
         return any(not file.has_tags for file in self.files)
+
+    @cached_property
+    def view(self) -> IndexFilesView:
+        """The files as kernels see them."""
+        # Not the entries known: chains may start at those that were put meanwhile, and lead down to known ones.
+        return IndexFilesView(
+            (index.file, index.shape.slots, index.capacity, index.shape.maximum, index.shape.ascending, file.has_tags)
+            for file in self.all_files
+            for index in (file.index,)
+        )
 
     @cached_property
     def catalog_rows(self) -> np.ndarray:

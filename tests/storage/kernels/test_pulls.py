@@ -1,15 +1,14 @@
-"""What the kernel of a pull leaves to Python, and that it keeps to its room; what it finds: see `get_message`."""
+"""What the kernel of a pull leaves to Python, and that it keeps to its bounds; what it finds: see `get_message`."""
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from kernel_memory import Bytes
+from kernel_memory import HeldFile
 from oracles import packed
 from storage.commit_log import CommitLog
 from storage.filter.choice import CHOICE_OF_EVERYTHING, choice_of_tags
-from storage.kernels import pull as kernel
+from storage.kernels import pulls as kernel
 from storage.queues.queue_record import QueueName
 from store_writer import StoreWriter, Written
 
@@ -38,19 +37,19 @@ def call(
     behind: int = 0,
 ) -> tuple[int, list[int]]:
     """Units gone through or a code, and the physical offsets found."""
-    held, results = Bytes(b"".join(units)), np.zeros(kernel.RESULTS + 4, np.int64)
-    results[kernel.RESULTS :] = 4711
-    results[kernel.AHEAD_AT], results[kernel.BEHIND_AT] = ahead, behind
     name = name or QueueName("T", 2)
     choice = CHOICE_OF_EVERYTHING if codes is None else choice_of_tags(codes)
-    address, count = held.address + kernel.UNIT_BYTES * behind, len(units) - ahead - behind
-    passed = kernel.pull(
-        log.catalog, address, count, choice.address, name.queue_id, name.topic_address,
-        name.topic_size, maximum, maximum_bytes, results, 0,
+    count = len(units) - ahead - behind
+    pulled = kernel.pull(
+        log.view, HeldFile(b"".join(units)), 0, 0, len(units), name.queue_id, name.topic_bytes, choice, behind, count,
+        maximum, maximum_bytes, 0,
     )  # fmt: skip
-    assert results[kernel.RESULTS :].tolist() == [4711] * 4
-    pairs = results[kernel.FIRST_PAIR : kernel.FIRST_PAIR + 2 * int(results[kernel.FOUND_AT])] if passed >= 0 else []
-    return int(passed), [int(offset) for offset in pairs[::2]]
+    return pulled.passed, [offset_of(record) for record in pulled.records] if pulled.passed >= 0 else []
+
+
+def offset_of(record: memoryview) -> int:
+    """The physical offset that a record says."""
+    return int.from_bytes(record[28:36], "big")
 
 
 def test_more_units_than_room_are_left(tmp_path: Path) -> None:
