@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from protocol.errors import BeingSearched, FilterEvaluationError, StoreError
+from protocol.errors import BeingSearched, StoreError
 from protocol.message_layout import locate
 from storage.commit_log import CommitLog
 from storage.consume_queue import FILLER, ConsumeQueue, is_implausible
@@ -22,7 +22,6 @@ from storage.consume_queue_ext import LARGEST_ADDRESS
 from storage.filter.base import MessageFilter
 from storage.filter.choice import CHOICE_OF_EVERYTHING, Choice
 from storage.filter.expression import ExpressionFilter
-from storage.filter.property_block import PropertyBlock
 from storage.kernels import pull as kernel
 from storage.queues.found_entries import tags_code_of
 from storage.queues.queue import Queue, Unit
@@ -433,9 +432,6 @@ class _Messages:
 
 
 def _match_properties(chosen: MessageFilter, record: memoryview) -> bool:
-    """Ask the filter's second stage; a message that it cannot evaluate does not match."""
+    """Ask the filter's second stage."""
     places = locate(record)
-    try:
-        return chosen.matches_commit_log(PropertyBlock(record[places.properties : places.total_size]))
-    except FilterEvaluationError:
-        return False
+    return chosen.matches_commit_log(record[places.properties : places.total_size])
