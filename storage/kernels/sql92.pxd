@@ -15,6 +15,7 @@ cimport cython
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
 from storage.kernels.records cimport Text
+from storage.kernels.text_sets cimport TextSet
 
 
 cpdef enum:
@@ -86,15 +87,15 @@ cdef struct Step:
     bint decodes  # The text that is asked for has a character that malformed bytes of a property stand for.
     Operand left
     Operand right  # Of SEARCH, the text.
-    int64_t first  # Of LOOK_UP: the texts, which are ordered, and how many they are.
-    int64_t count
-    int64_t following  # Of JOIN_ALL and JOIN_ANY: the step that follows where the outcome is decided.
+    int64_t first  # Of LOOK_UP: which of the texts are looked through.
+    TextSet texts
+    int64_t following  # Of JOIN_ALL and JOIN_ANY: the step that follows where the outcome is decided,
+    int64_t depth  # and how many outcomes lie on the stack then.
 
 cdef struct Expression:
     const Step *steps
     int64_t count
-    const Span *texts  # The names of properties, and the texts that are looked up.
-    int64_t names  # How many names there are: the first of the texts.
+    TextSet names  # Of properties.
     uint64_t name_lengths  # Bit n says whether a name has so many bytes, modulo 64.
     const uint8_t *constants  # The bytes of all texts.
     int64_t deepest  # Outcomes that wait on the stack at most.
@@ -117,7 +118,8 @@ cdef class Program:
     cdef Expression expression
     cdef Step *steps
     cdef int64_t step_room
-    cdef Span *texts
+    cdef Span *spans  # The names of properties, and the texts that are looked up,
+    cdef Text *texts  # and where they lie once the constants are complete.
     cdef int64_t text_count
     cdef int64_t text_room
     cdef int64_t depth  # Of the stack behind the last step.

@@ -37,6 +37,7 @@ from storage.kernels.records cimport (
     next_property,
 )
 from storage.kernels.region cimport Column, Region, Room, region_of
+from storage.kernels.text_sets cimport place_in
 
 # Java's String.trim cuts every character up to the blank, not what Unicode calls white space.
 TRIMMED = "".join(map(chr, range(0x21)))
@@ -56,43 +57,18 @@ cdef inline Text constant(const Expression *expression, const Span *span) noexce
     return text
 
 
-cdef inline int order_of(const Text *left, const Text *right) noexcept nogil:
-    """Shorter texts first, those of one length by their bytes: below, at or above 0."""
-    if left.length != right.length:
-        return -1 if left.length < right.length else 1
-    return memcmp(left.start, right.start, left.length)
-
-
-cdef int64_t find_text(const Expression *expression, int64_t first, int64_t count, const Text *wanted) noexcept nogil:
-    """Which of some ordered texts a text is, or −1."""
-    cdef int64_t low = first, high = first + count, middle
-    cdef Text text
-    cdef int order
-    while low < high:
-        middle = (low + high) >> 1
-        text = constant(expression, &expression.texts[middle])
-        order = order_of(wanted, &text)
-        if order == 0:
-            return middle
-        if order < 0:
-            high = middle
-        else:
-            low = middle + 1
-    return -1
-
-
 cdef inline void find_values(Evaluation *evaluation, const Text *properties) noexcept nogil:
     """Find the properties that the expression names; of several of one name the last counts."""
     cdef const Expression *expression = evaluation.expression
     cdef PropertyWalk walk
     cdef Property each
     cdef int64_t name
-    for name in range(expression.names):
+    for name in range(expression.names.count):
         evaluation.values[name].start = NULL
     begin_properties(&walk, properties)
     while next_property(&walk, &each):
         if expression.name_lengths >> (each.name.length & 63) & 1:
-            name = find_text(expression, 0, expression.names, &each.name)
+            name = place_in(&expression.names, &each.name)
             if name >= 0:
                 evaluation.values[name] = each.value
 
@@ -272,14 +248,12 @@ cdef int search(Evaluation *evaluation, const Step *step) noexcept nogil:
 
 cdef int look_up(Evaluation *evaluation, const Step *step) noexcept nogil:
     cdef Value value
-    cdef int64_t found
     read_value(evaluation, &step.left, UNKNOWN, &value)
     if value.is_null:
         return UNKNOWN
     if step.decodes:
         decode(&value.text, evaluation.decoded)
-    found = find_text(evaluation.expression, step.first, step.count, &value.text)
-    return TRUE if (found >= 0) != step.is_negated else FALSE
+    return TRUE if (place_in(&step.texts, &value.text) >= 0) != step.is_negated else FALSE
 
 
 # --- Evaluation ---
@@ -381,10 +355,11 @@ cdef class Program:
             self.numbers[name] = len(self.numbers)
             self.add_text(name.encode())
             self.expression.name_lengths |= <uint64_t>1 << (len(name.encode()) & 63)
-        self.expression.names = self.text_count
+        self.expression.names.count = self.text_count
 
     def __dealloc__(self):
         free(self.steps)
+        free(self.spans)
         free(self.texts)
 
     def constant(self, int outcome):
@@ -431,7 +406,7 @@ cdef class Program:
         for text in sorted(different, key=in_order):
             self.add_text(encoded(text))
         step = self.append(LOOK_UP, 0)
-        step.left, step.first, step.count, step.is_negated = operand, first, self.text_count - first, is_negated
+        step.left, step.first, step.texts.count, step.is_negated = operand, first, self.text_count - first, is_negated
         step.decodes = any(is_decoded(text) for text in different)
         self.expression.decodes |= step.decodes
 
@@ -447,7 +422,7 @@ cdef class Program:
     def join(self, bint is_any):
         cdef Step *step = self.append(JOIN_ANY if is_any else JOIN_ALL, 2)
         step.following = self.expression.count
-        step.first = self.depth
+        step.depth = self.depth
         return self.expression.count - 1
 
     def land(self, int64_t join):
@@ -455,16 +430,25 @@ cdef class Program:
         if not 0 <= join < self.expression.count:
             raise ValueError(f"there is no step {join}")
         step = &self.steps[join]
-        if step.operation != JOIN_ALL and step.operation != JOIN_ANY or step.first != self.depth:
+        if step.operation != JOIN_ALL and step.operation != JOIN_ANY or step.depth != self.depth:
             raise ValueError(f"step {join} does not lead to here")
         step.following = self.expression.count
 
     def finish(self):
-        if self.depth != 1:
+        cdef int64_t number
+        if self.depth != 1 or self.is_done:
             raise ValueError(f"{self.depth} outcomes, expected one")
         self.constants = bytes(self.collected)
-        self.expression.steps, self.expression.texts = self.steps, self.texts
-        self.expression.constants = self.constants
+        self.expression.steps, self.expression.constants = self.steps, self.constants
+        self.texts = <Text *>malloc((self.text_count + 1) * sizeof(Text))
+        if self.texts == NULL:
+            raise MemoryError
+        for number in range(self.text_count):
+            self.texts[number] = constant(&self.expression, &self.spans[number])
+        self.expression.names.texts = self.texts
+        for number in range(self.expression.count):
+            if self.steps[number].operation == LOOK_UP:
+                self.steps[number].texts.texts = self.texts + self.steps[number].first
         self.is_done = True
 
     def evaluate(self, properties):
@@ -477,7 +461,7 @@ cdef class Program:
             if value is not None:
                 values[number] = value.encode("utf-8", "surrogatepass")
         open_evaluation(&evaluation, self, max(map(len, values.values()), default=0))
-        for number in range(self.expression.names):
+        for number in range(self.expression.names.count):
             evaluation.values[number].start = NULL
         for number, data in values.items():
             evaluation.values[number].start, evaluation.values[number].length = data, len(data)
@@ -531,8 +515,8 @@ cdef class Program:
         return kept
 
     cdef int add_text(self, bytes text) except -1:
-        self.texts = <Span *>grown(self.texts, self.text_count, &self.text_room, sizeof(Span))
-        self.texts[self.text_count] = self.keep(text)
+        self.spans = <Span *>grown(self.spans, self.text_count, &self.text_room, sizeof(Span))
+        self.spans[self.text_count] = self.keep(text)
         self.text_count += 1
         return 0
 
@@ -562,8 +546,8 @@ cdef int open_evaluation(Evaluation *evaluation, Program program, int64_t longes
         raise ValueError("a program that is not finished")
     evaluation.expression, evaluation.longest = expression, longest
     evaluation.values, evaluation.outcomes, evaluation.decoded = evaluation.few_values, evaluation.few_outcomes, NULL
-    if expression.names > FEW_NAMES:
-        evaluation.values = <Text *>malloc(expression.names * sizeof(Text))
+    if expression.names.count > FEW_NAMES:
+        evaluation.values = <Text *>malloc(expression.names.count * sizeof(Text))
     if expression.deepest > FEW_OUTCOMES:
         evaluation.outcomes = <uint8_t *>malloc(expression.deepest)
     if expression.decodes:
