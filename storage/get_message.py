@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Final, cast
 
-from protocol.errors import BeingSearched, FilterEvaluationError, StoreError
+from protocol.errors import BeingSearched, StoreError
 from protocol.message_layout import locate
 from storage.commit_log import CommitLog
 from storage.consume_queue import FILLER, ConsumeQueue, is_implausible
@@ -19,7 +19,6 @@ from storage.consume_queue_ext import LARGEST_ADDRESS
 from storage.filter.base import MessageFilter
 from storage.filter.choice import CHOICE_OF_EVERYTHING, Choice
 from storage.filter.expression import ExpressionFilter
-from storage.filter.property_block import PropertyBlock
 from storage.kernels.pulls import ODD, RECORD_COLD, UNITS_COLD, Pulled, pull
 from storage.mapped_file import MappedFile
 from storage.queues.found_entries import tags_code_of
@@ -411,9 +410,6 @@ class _Messages:
 
 
 def _match_properties(chosen: MessageFilter, record: memoryview) -> bool:
-    """Ask the filter's second stage; a message that it cannot evaluate does not match."""
+    """Ask the filter's second stage."""
     places = locate(record)
-    try:
-        return chosen.matches_commit_log(PropertyBlock(record[places.properties : places.total_size]))
-    except FilterEvaluationError:
-        return False
+    return chosen.matches_commit_log(record[places.properties : places.total_size])

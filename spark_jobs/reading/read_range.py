@@ -10,7 +10,7 @@ from protocol.errors import CorruptRecord
 from protocol.printable import one_line
 from spark_jobs.reading.arrow_columns import record_batch
 from spark_jobs.reading.log_ranges import LogRange, Problem
-from storage.columns.message_columns import Columns, gather, needs_places
+from storage.columns.message_columns import Columns, gather, needs_names
 from storage.columns.rows import RowReader
 from storage.columns.texts import Texts
 from storage.columns.wanted import Wanted
@@ -37,8 +37,8 @@ class RangeReader:
         """The messages that are wanted, in blocks of columns."""
         range_ = self._range
         with range_.open() as window:
-            places, boundary = needs_places(self._names), range_.boundary
-            reader = RowReader(window, self._wanted, places=places, is_last=range_.is_last, boundary=boundary)
+            names, boundary = needs_names(self._names), range_.boundary
+            reader = RowReader(window, self._wanted, names=names, is_last=range_.is_last, boundary=boundary)
             for rows in reader.read(range_.start, range_.stop):
                 self._check(reader.damage)
                 for columns in gather(rows, self._names):

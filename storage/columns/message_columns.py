@@ -56,24 +56,24 @@ MOST_BODY_BYTES: Final = 32 * 1024 * 1024
 _COMPRESSED: Final = int(SysFlag.COMPRESSED)
 _NUMBERS: Final = {
     # name: the field of the table it counts from, how far behind that it stands, its bits
-    "body_crc": (kernel.POSITION, codes.BODY_CRC, 32),
-    "queue_id": (kernel.POSITION, kernel.QUEUE_ID_POSITION, 32),
-    "flag": (kernel.POSITION, 16, 32),
-    "queue_offset": (kernel.POSITION, kernel.QUEUE_OFFSET_POSITION, 64),
-    "physical_offset": (kernel.POSITION, codes.PHYSICAL_OFFSET, 64),
-    "sys_flag": (kernel.POSITION, codes.SYS_FLAG, 32),
-    "born_timestamp": (kernel.POSITION, 40, 64),
-    "store_timestamp": (kernel.STORE, -8, 64),
-    "reconsume_times": (kernel.BODY, -16, 32),
-    "prepared_transaction_offset": (kernel.BODY, -12, 64),
+    "body_crc": ("position", codes.BODY_CRC, 32),
+    "queue_id": ("position", codes.QUEUE_ID, 32),
+    "flag": ("position", kernel.FLAG, 32),
+    "queue_offset": ("position", kernel.QUEUE_OFFSET, 64),
+    "physical_offset": ("position", codes.PHYSICAL_OFFSET, 64),
+    "sys_flag": ("position", codes.SYS_FLAG, 32),
+    "born_timestamp": ("position", kernel.BORN_TIMESTAMP, 64),
+    "store_timestamp": ("store_host", -8, 64),
+    "reconsume_times": ("body", -16, 32),
+    "prepared_transaction_offset": ("body", -12, 64),
 }
 
 
-_PLACES: Final[dict[str, tuple[int, Callable[[Places], Column]]]] = {
-    # name: the field of the table that says where the value lies, what makes a column of it
-    "unique_key": (kernel.UNIQUE_KEY_PLACE, Places.gather_utf8),
-    "tags": (kernel.TAGS_PLACE, Places.gather_repeated_utf8),
-    "keys": (kernel.KEYS_PLACE, gather_keys),
+_NAMED: Final[dict[str, Callable[[Places], Column]]] = {
+    # name, which is that of the field that says where the value lies: what makes a column of it
+    "unique_key": Places.gather_utf8,
+    "tags": Places.gather_repeated_utf8,
+    "keys": gather_keys,
 }
 
 
@@ -86,12 +86,12 @@ class Columns(dict[str, Column]):
         self.count = count
 
 
-def needs_places(names: Sequence[str]) -> bool:
+def needs_names(names: Sequence[str]) -> bool:
     """Whether the reader of rows is to note where keys, tag and unique key lie.
 
     Whoever wants all properties takes them apart anyway, and finds these on the way.
     """
-    return "properties" not in names and not _PLACES.keys().isdisjoint(names)
+    return "properties" not in names and not _NAMED.keys().isdisjoint(names)
 
 
 def gather(rows: Rows, names: Sequence[str]) -> Iterator[Columns]:
@@ -100,7 +100,7 @@ def gather(rows: Rows, names: Sequence[str]) -> Iterator[Columns]:
         yield _gather(rows, names, {}, {})
         return
     flags = _numbers(rows, "sys_flag")
-    compressed = np.flatnonzero((flags & _COMPRESSED != 0) & (rows.table[kernel.BODY_LENGTH] > 0)).tolist()
+    compressed = np.flatnonzero((flags & _COMPRESSED != 0) & (rows.table["body_length"] > 0)).tolist()
     start, held = 0, 0
     bodies: dict[int, bytes] = {}
     errors: dict[int, bytes] = {}
@@ -125,10 +125,9 @@ def _gather(rows: Rows, names: Sequence[str], bodies: dict[int, bytes], errors: 
             columns[name] = _bodies(rows, bodies, errors)
         elif name == "body_error":
             columns[name] = _errors(len(rows), errors)
-        elif name in _PLACES:
-            field, as_column = _PLACES[name]
-            places = _placed(rows, field) if properties is None else properties.of(PROPERTIES_OF[name].encode())
-            columns[name] = as_column(places)
+        elif name in _NAMED:
+            places = _places(rows, name) if properties is None else properties.of(PROPERTIES_OF[name].encode())
+            columns[name] = _NAMED[name](places)
         elif name in _NUMBERS:
             columns[name] = _sized(name, _numbers(rows, name))
         elif properties is not None and name == "properties":
@@ -141,7 +140,7 @@ def _gather(rows: Rows, names: Sequence[str], bodies: dict[int, bytes], errors: 
 def _numbers(rows: Rows, name: str) -> Numbers:
     field, distance, bits = _NUMBERS[name]
     numbers = np.empty(len(rows), np.int64)
-    kernel.load_numbers(rows.region.address, rows.table[field], distance, bits, numbers)
+    kernel.load_numbers(rows.region, rows.column(field), distance, bits, numbers)
     return numbers
 
 
@@ -150,29 +149,24 @@ def _sized(name: str, numbers: Numbers) -> Column:
 
 
 def _size(rows: Rows) -> Column:
-    return _sized("size", rows.table[kernel.SIZE])
+    return _sized("size", rows.column("size"))
 
 
 def _topic(rows: Rows) -> Column:
-    return Places(
-        rows.region, rows.table[kernel.TOPIC].copy(), rows.table[kernel.TOPIC_LENGTH].copy()
-    ).gather_repeated_utf8()
+    return _places(rows, "topic").gather_repeated_utf8()
 
 
-def _placed(rows: Rows, field: int) -> Places:
-    places = rows.table[field]
-    there = places >= 0
-    positions = np.where(there, rows.table[kernel.BLOCK] + (places >> 16), 0)
-    return Places(rows.region, positions, np.where(there, places & 0xFFFF, -1))
+def _places(rows: Rows, field: str) -> Places:
+    return Places(rows.region, rows.column(field), rows.column(f"{field}_length"))
 
 
 def _properties(rows: Rows) -> Properties:
-    return Properties(rows.region, rows.table[kernel.BLOCK], rows.table[kernel.BLOCK_LENGTH])
+    return Properties(rows.region, rows.column("properties"), rows.column("properties_length"))
 
 
-def _hosts(field: int, bit: int) -> Callable[[Rows], Column]:
+def _hosts(field: str, bit: int) -> Callable[[Rows], Column]:
     def gather_them(rows: Rows) -> Column:
-        return gather_hosts(rows.region, rows.table[field], _numbers(rows, "sys_flag") & bit != 0)
+        return gather_hosts(rows.region, rows.column(field), _numbers(rows, "sys_flag") & bit != 0)
 
     return gather_them
 
@@ -180,13 +174,13 @@ def _hosts(field: int, bit: int) -> Callable[[Rows], Column]:
 _GATHER: Final[dict[str, Callable[[Rows], Column]]] = {
     "size": _size,
     "topic": _topic,
-    "store_host": _hosts(kernel.STORE, codes.STORE_HOST_V6),
-    "born_host": _hosts(kernel.BORN, codes.BORN_HOST_V6),
+    "store_host": _hosts("store_host", codes.STORE_HOST_V6),
+    "born_host": _hosts("born_host", codes.BORN_HOST_V6),
 }
 
 
 def _decompress(rows: Rows, row: int, flags: int) -> bytes:
-    stored = bytes_at(rows.region, int(rows.table[kernel.BODY, row]), int(rows.table[kernel.BODY_LENGTH, row]))
+    stored = bytes_at(rows.region, int(rows.table["body"][row]), int(rows.table["body_length"][row]))
     kind = compression_type(flags)
     if kind is None:
         raise CorruptRecord("body", expected="0 to 3", found=flags >> 8 & 7, what="compression type")
@@ -194,10 +188,9 @@ def _decompress(rows: Rows, row: int, flags: int) -> bytes:
 
 
 def _bodies(rows: Rows, bodies: dict[int, bytes], errors: dict[int, bytes]) -> Texts:
-    lengths = rows.table[kernel.BODY_LENGTH].copy()
+    places = _places(rows, "body")
     if errors:
-        lengths[list(errors)] = -1
-    places = Places(rows.region, rows.table[kernel.BODY].copy(), lengths)
+        places.lengths[list(errors)] = -1
     if bodies:
         places.put(list(bodies), list(bodies.values()))
     return places.gather()

@@ -10,17 +10,13 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from protocol.errors import FilterEvaluationError
-from storage.columns.wanted import KernelChoice, Wanted
-from storage.filter.property_block import PropertyBlock
-from storage.filter.sql92 import parse
-from storage.filter.sql92.program import choice_of_expression
-from storage.kernels import expression as outcomes
+from storage.columns.wanted import Wanted
+from storage.filter.sql92 import Expression, parse
 from storage.kernels import message_rows as kernel
 from storage.kernels import records as codes
 from storage.kernels.records import ANY_TIME, closes_segment, store_timestamp
 from storage.kernels.region import Region
-from storage.kernels.texts import bytes_at
+from storage.kernels.sql92 import TRUE, decide_records
 from storage.segments.damaged_ranges import ZEROS, DamagedRange
 from storage.segments.log_window import LONGEST_RECORD, LogWindow
 from storage.segments.segment_end import BLANK_BYTES, TOLERATED_MS
@@ -35,23 +31,30 @@ STEPS_BACK: Final = (1 << 20, 1 << 23, 1 << 26)
 ROWS: Final = 65536
 """Messages of one block at most."""
 
+ROW: Final = np.dtype([(name, "<i8") for name in kernel.ROW_FIELDS])
+"""Where the parts of a record lie, as the kernel notes it."""
+
 Numbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Messages in a window: the region that it is, its physical offset, and the table of the kernel's fields."""
+    """Messages in a window: the region that it is, its physical offset, and a row for each."""
 
     region: Region
     base_offset: int
-    table: Numbers
+    table: npt.NDArray[np.void]
 
     def __len__(self) -> int:
-        return int(self.table.shape[1])
+        return len(self.table)
+
+    def column(self, field: str) -> Numbers:
+        """One field of all rows, copied."""
+        return np.ascontiguousarray(self.table[field])
 
     def slice(self, start: int, stop: int) -> "Rows":
         """Some of them."""
-        return Rows(self.region, self.base_offset, np.ascontiguousarray(self.table[:, start:stop]))
+        return Rows(self.region, self.base_offset, self.table[start:stop])
 
 
 class RowReader:
@@ -66,24 +69,23 @@ class RowReader:
         window: LogWindow,
         wanted: Wanted,
         *,
-        places: bool = False,
+        names: bool = False,
         checksums: bool = True,
         is_last: bool = False,
         boundary: int = 0,
     ) -> None:
-        """`boundary`: physical offset at which the next segment starts, or would start; 0 for the end of the file.
+        """`names`: note where keys, tag and unique key lie; `checksums`: hold the messages against theirs.
+
+        `boundary`: physical offset at which the next segment starts, or would start; 0 for the end of the file.
 
         Raises FilterSyntaxError for a `where` that is none.
         """
         self._window, self._wanted, self._is_last = window, wanted, is_last
         self._boundary = boundary or window.base_offset + window.size
         self._is_cut = not boundary
-        self._choice = KernelChoice(wanted, places=places, checksums=checksums)
+        self._query = wanted.query(names=names, checksums=checksums)
         self._expression = None if wanted.where is None else parse(wanted.where)
-        self._program = None if self._expression is None else choice_of_expression(self._expression.root)
-        self._values = np.zeros(outcomes.VALUES, np.int64)
-        self._table = np.empty((kernel.FIELDS, ROWS), np.int64)
-        self._result = np.zeros(kernel.RESULT, np.int64)
+        self._table = np.empty(ROWS, ROW)
         self._newest = 0
         self.damage: list[DamagedRange] = []
         self.seen = 0
@@ -101,11 +103,11 @@ class RowReader:
             found, reason, code = self._choose(stop)
             if found is not None and (found := self._filter(found, first)) is not None:
                 yield found
-            if reason == kernel.BLANK:
+            if reason == codes.AT_BLANK:
                 return
-            if reason in (kernel.NEED_MORE, kernel.LIMIT):
+            if reason in (kernel.NEED_MORE, codes.AT_LIMIT):
                 code = self._read_on(stop)
-            elif reason == kernel.ZERO:
+            elif reason == codes.AT_NOTHING:
                 code = ZEROS
             if code and not self._pass(code, stop):
                 return
@@ -125,30 +127,24 @@ class RowReader:
 
     def _choose(self, stop: int) -> tuple[Rows | None, int, int]:
         """What is wanted of the window, why that ended, and the code of damage or 0."""
-        window, choice, result = self._window, self._choice, self._result
+        window = self._window
         base = window.base_offset + window.start
-        position = self.position - window.start
-        ended = kernel.choose_records(
-            window.address,
-            position,
+        chosen = kernel.choose_records(
+            window.region,
+            self.position - window.start,
+            min(stop - window.start, window.filled),
             window.filled,
             base,
             self._boundary,
-            min(stop - window.start, window.filled),
-            choice.numbers,
-            choice.topics,
-            choice.queues,
-            choice.tags,
-            self._table,
-            result,
+            self._query,
+            self._table.view(np.int64),
         )
-        self.position = window.start + int(ended)
-        reason, count, code, seen, last = result.tolist()
-        self.seen += seen
-        if last >= 0 and self._is_last:
-            self._newest = store_timestamp(window.region, last)
-        rows = Rows(window.region, base, np.ascontiguousarray(self._table[:, :count])) if count else None
-        return rows, reason, code
+        self.position = window.start + chosen.position
+        self.seen += chosen.records
+        if chosen.last >= 0 and self._is_last:
+            self._newest = store_timestamp(window.region, chosen.last)
+        rows = Rows(window.region, base, self._table[: chosen.rows].copy()) if chosen.rows else None
+        return rows, chosen.reason, chosen.code
 
     def _read_on(self, stop: int) -> int:
         """Show the record that the window cuts off, and what follows it; a code where there can be none."""
@@ -231,29 +227,16 @@ class RowReader:
         """Those of the messages that start at `first` or behind it and that the expression lets pass."""
         kept = np.ones(len(rows), np.bool_)
         if first > 0:
-            kept &= rows.table[kernel.POSITION] + (rows.base_offset - self._window.base_offset) >= first
+            kept &= rows.table["position"] + (rows.base_offset - self._window.base_offset) >= first
         if self._expression is not None:
-            kept &= self._decide(rows)
+            kept &= self._decide(rows, self._expression)
         if kept.all():
             return rows
-        table = np.ascontiguousarray(rows.table[:, kept])
-        return Rows(rows.region, rows.base_offset, table) if table.shape[1] else None
+        return Rows(rows.region, rows.base_offset, rows.table[kept]) if kept.any() else None
 
-    def _decide(self, rows: Rows) -> npt.NDArray[np.bool_]:
-        """Whether the expression is true for each of the messages."""
-        blocks, lengths = rows.table[kernel.BLOCK], np.ascontiguousarray(rows.table[kernel.BLOCK_LENGTH])
-        decided: Numbers = np.full(len(rows), outcomes.ASK, np.int64)
-        if self._program is not None:
-            addresses = blocks + rows.region.address
-            kernel.decide_records(self._program.address, addresses, lengths, self._values, decided)
-        for row in np.flatnonzero(decided == outcomes.ASK).tolist():
-            decided[row] = self._evaluate(bytes_at(rows.region, int(blocks[row]), int(lengths[row])))
-        return np.equal(decided, outcomes.TRUE)
-
-    def _evaluate(self, block: bytes) -> int:
-        assert self._expression is not None
-        try:
-            is_true = self._expression.evaluate(PropertyBlock(block)) is True
-        except FilterEvaluationError:
-            is_true = False
-        return outcomes.TRUE if is_true else outcomes.FALSE
+    def _decide(self, rows: Rows, expression: Expression) -> npt.NDArray[np.bool_]:
+        """Whether an expression is true for each of the messages."""
+        decided = np.empty(len(rows), np.uint8)
+        blocks, lengths = rows.column("properties"), rows.column("properties_length")
+        decide_records(expression.program, rows.region, blocks, lengths, decided)
+        return np.equal(decided, TRUE)

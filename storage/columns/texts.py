@@ -198,7 +198,7 @@ def gather_hosts(region: Region, positions: Numbers, is_v6: npt.NDArray[np.bool_
     if is_v6.any():
         return _host_texts(region, positions, is_v6).gather_repeated()
     hosts = np.empty(len(positions), np.int64)
-    load_numbers(region.address, positions, 0, 64, hosts)
+    load_numbers(region, positions, 0, 64, hosts)
     starts = np.flatnonzero(np.concatenate([[True], hosts[1:] != hosts[:-1]])[: len(hosts)])
     places = _host_texts(region, positions[starts], is_v6[starts])
     repeats = np.diff(starts, append=len(hosts))

@@ -1,19 +1,16 @@
-"""Which messages are wanted, in the form in which the kernels take it."""
+"""Which messages are wanted."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 
-from storage.kernels import message_rows as kernel
-from storage.kernels.memory import address_of
+from storage.kernels.message_rows import RowQuery
 
 LOWEST: Final = -(2**63)
 HIGHEST: Final = 2**63 - 1
 
-Numbers = npt.NDArray[np.int64]
 Value = TypeVar("Value")
 
 
@@ -39,6 +36,18 @@ class Wanted:
         ranges = (self.times, self.queue_offsets, self.physical_offsets)
         return any(each is not None and not each for each in sets) or any(first > last for first, last in ranges)
 
+    def query(self, *, names: bool, checksums: bool) -> RowQuery:
+        """The same for the kernel, but for `physical_offsets` and `where`; see there."""
+        return RowQuery(
+            topics=self.topics,
+            tags=self.tags,
+            queue_ids=None if self.queue_ids is None else np.array(_of_32_bits(self.queue_ids), np.int32),
+            times=self.times,
+            queue_offsets=self.queue_offsets,
+            names=names,
+            checksums=checksums,
+        )
+
     def and_(self, other: "Wanted") -> "Wanted":
         """What both want; `where` is this one's, and the other must have none."""
         return replace(
@@ -52,28 +61,9 @@ class Wanted:
         )
 
 
-class KernelChoice:
-    """The arrays that :func:`storage.kernels.message_rows.choose_records` takes, and the memory they point to."""
-
-    def __init__(self, wanted: Wanted, *, places: bool, checksums: bool) -> None:
-        """`places`: note where keys, tag and unique key lie; `checksums`: hold the chosen records against theirs."""
-        self._held = [*(wanted.topics or ()), *(wanted.tags or ())]
-        self.topics = _texts(wanted.topics or ())
-        self.tags = _texts(wanted.tags or ())
-        self.queues = np.array(sorted(wanted.queue_ids or ()), np.int64)
-        self.numbers = np.zeros(kernel.WANTED, np.int64)
-        self.numbers[[kernel.TIME_FROM, kernel.TIME_TO]] = wanted.times
-        self.numbers[[kernel.OFFSET_FROM, kernel.OFFSET_TO]] = wanted.queue_offsets
-        self.numbers[kernel.WANTS_PLACES] = places
-        self.numbers[kernel.WANTS_CHECKSUMS] = checksums
-        self.numbers[kernel.ANY_TOPIC] = wanted.topics is None
-        self.numbers[kernel.ANY_QUEUE] = wanted.queue_ids is None
-        self.numbers[kernel.ANY_TAG] = wanted.tags is None
-
-
-def _texts(texts: Iterable[bytes]) -> Numbers:
-    """Addresses and lengths of texts that somebody else holds."""
-    return np.array([number for text in texts for number in (address_of(text), len(text))], np.int64)
+def _of_32_bits(numbers: Iterable[int]) -> list[int]:
+    """Those that a queue can have."""
+    return [number for number in numbers if -(2**31) <= number < 2**31]
 
 
 def _both(left: frozenset[Value] | None, right: frozenset[Value] | None) -> frozenset[Value] | None:

@@ -19,7 +19,6 @@ from storage.columns.rows import PIECE_BYTES, RowReader, Rows
 from storage.columns.wanted import Wanted
 from storage.commit_log import Segment
 from storage.diff.log_pieces import Tell
-from storage.kernels import message_rows as kernel
 from storage.kernels.texts import bytes_at
 from storage.segments.damaged_ranges import DamagedRange
 from storage.segments.log_window import LocalFile, LogWindow
@@ -102,7 +101,7 @@ def collect(segment: Segment, names: QueueNames, buckets: Buckets, tell: Tell) -
 def entries_of(rows: Rows, names: QueueNames) -> Entries:
     """The entries of some messages."""
     entries = np.empty(len(rows), ENTRY)
-    starts, sizes = rows.table[kernel.POSITION].tolist(), rows.table[kernel.SIZE].tolist()
+    starts, sizes = rows.table["position"].tolist(), rows.table["size"].tolist()
     for number, (start, size) in enumerate(zip(starts, sizes, strict=True)):
         entries[number] = entry_of(bytes_at(rows.region, start, size), names)
     return entries

@@ -75,7 +75,7 @@ def read_rows(
 ) -> tuple[list[Row], list[DamagedRange]]:
     """The rows of one segment, and its damage."""
     with LogWindow(LocalFile(segment), base_offset, read_bytes) as window:
-        reader = RowReader(window, wanted or Wanted(), places=True, is_last=is_last, boundary=boundary)
+        reader = RowReader(window, wanted or Wanted(), names=True, is_last=is_last, boundary=boundary)
         found = [
             row
             for rows in reader.read(start, window.size if stop is None else stop)

@@ -28,7 +28,7 @@ def writer(tmp_path: Path) -> StoreWriter:
 def masked(writer: StoreWriter, *fields: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     (segment,) = writer.log.segments.values()
     with LogWindow(LocalFile(segment), 0) as window:
-        for rows in RowReader(window, Wanted(), places=True).read(0, writer.log.end):
+        for rows in RowReader(window, Wanted(), names=True).read(0, writer.log.end):
             (columns,) = gather(rows, tuple(KINDS))
             return rows_of(columns), rows_of(read_mask(fields).apply(columns))
     raise AssertionError

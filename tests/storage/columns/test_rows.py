@@ -14,7 +14,6 @@ from column_rows import expected_rows, read_log_rows, read_rows
 from protocol.errors import FilterSyntaxError, StoreError, TruncatedFile
 from storage.columns.rows import RowReader
 from storage.columns.wanted import HIGHEST, LOWEST, Wanted
-from storage.kernels import message_rows as kernel
 from storage.kernels import records as codes
 from storage.segments.damaged_ranges import ZEROS, DamagedRange
 from storage.segments.log_window import LocalFile, LogWindow
@@ -63,7 +62,7 @@ class TestWholeLogs:
             wanted = Wanted(physical_offsets=(first, HIGHEST))
             with LogWindow(LocalFile(segment), 0) as window:
                 reader = RowReader(window, wanted)
-                found = [rows.table[kernel.POSITION] + rows.base_offset for rows in reader.read(0, writer.log.end)]
+                found = [rows.table["position"] + rows.base_offset for rows in reader.read(0, writer.log.end)]
                 assert [offset for each in found for offset in each.tolist()] == expected
                 assert [each.start for each in reader.damage] == [places[50]]  # it lies near before, or behind
                 assert window.bytes_read < writer.log.end / 2

@@ -16,7 +16,7 @@ from protocol.errors import FilterEvaluationError, FilterSyntaxError
 from protocol.properties import encode_properties, parse_properties
 from storage.filter.choice import DEEPEST, MOST_NAMES, MOST_STEPS, Choice
 from storage.filter.sql92 import Expression, parse
-from storage.filter.sql92.program import choice_of_expression
+from storage.filter.sql92.pull_program import choice_of_expression
 from storage.kernels import expression as kernel
 from strategies import property_blocks
 

@@ -1,0 +1,249 @@
+"""Choose records of a stretch of the log, and note where their parts lie: the rows that columns are gathered from.
+
+A choice is made by what can be told from a record where it lies: topic, queue, queue offset, store time, tag. Bodies
+are read only to hold those of the chosen records against their checksums.
+"""
+
+cimport cython
+from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdlib cimport free, malloc
+
+from storage.kernels.memory cimport load_i32, load_i64, load_native_u64
+from storage.kernels.records cimport (
+    AT_BLANK,
+    AT_DAMAGE,
+    AT_LIMIT,
+    AT_NOTHING,
+    BAD_BLANK,
+    BAD_MAGIC,
+    BAD_SIZE,
+    BORN_HOST,
+    BORN_HOST_V6,
+    HEAD,
+    IPV4_HOST,
+    IPV6_EXTRA,
+    MAGIC,
+    MAGIC_BLANK,
+    MINIMUM_SIZE,
+    OUTPUT_FULL,
+    QUEUE_ID,
+    SYS_FLAG,
+    Indexed,
+    Record,
+    Text,
+    check_checksums,
+    closes_segment_at,
+    find_indexed,
+    has_record_magic,
+    read_shape,
+    store_timestamp_at,
+)
+from storage.kernels.region cimport Column, Region, Room, require
+from storage.kernels.text_sets cimport TextSet, place_in
+
+ROW_FIELDS = tuple(
+    "position size body body_length topic topic_length properties properties_length keys keys_length tags tags_length "
+    "unique_key unique_key_length born_host store_host".split()
+)
+
+
+# --- What is wanted ---
+
+
+@cython.final
+cdef class _Texts:
+    """Some texts, and the bytes that hold them."""
+
+    cdef TextSet texts
+    cdef list held
+
+    def __cinit__(self, texts):
+        cdef bytes each
+        cdef int64_t number
+        self.held = sorted(texts, key=lambda text: (len(text), text))
+        self.texts.texts = <Text *>malloc((len(self.held) + 1) * sizeof(Text))
+        if self.texts.texts == NULL:
+            raise MemoryError
+        self.texts.count = len(self.held)
+        for number in range(self.texts.count):
+            each = self.held[number]
+            self.texts.texts[number].start, self.texts.texts[number].length = each, len(each)
+
+    def __dealloc__(self):
+        free(self.texts.texts)
+
+
+cdef struct Query:
+    const TextSet *topics  # NULL for any.
+    const TextSet *tags
+    const int32_t *queue_ids
+    int64_t queue_id_count
+    int64_t first_timestamp
+    int64_t last_timestamp
+    int64_t first_offset  # In the queue.
+    int64_t last_offset
+    bint notes_names  # Where keys, tag and unique key lie.
+    bint checksums
+
+
+@cython.final
+cdef class RowQuery:
+    cdef Query query
+    cdef tuple held
+
+    def __cinit__(self, *, topics, tags, queue_ids, times, queue_offsets, bint names, bint checksums):
+        cdef _Texts chosen_topics = None if topics is None else _Texts(topics)
+        cdef _Texts chosen_tags = None if tags is None else _Texts(tags)
+        cdef Column numbers = None if queue_ids is None else Column(queue_ids, sizeof(int32_t))
+        self.held = (chosen_topics, chosen_tags, numbers)
+        self.query.topics = NULL if topics is None else &chosen_topics.texts
+        self.query.tags = NULL if tags is None else &chosen_tags.texts
+        if queue_ids is not None:
+            self.query.queue_ids, self.query.queue_id_count = <const int32_t *>numbers.items, numbers.count
+        else:
+            self.query.queue_id_count = -1
+        self.query.first_timestamp, self.query.last_timestamp = times
+        self.query.first_offset, self.query.last_offset = queue_offsets
+        self.query.notes_names, self.query.checksums = names, checksums
+
+
+cdef bint has_queue_id(const Query *query, int32_t queue_id) noexcept nogil:
+    cdef int64_t number
+    for number in range(query.queue_id_count):
+        if query.queue_ids[number] == queue_id:
+            return True
+    return query.queue_id_count < 0
+
+
+cdef inline bint is_chosen(const Query *query, const Record *record, const Indexed *indexed) noexcept nogil:
+    """Whether a record of sound shape is wanted; its tag counts only where one is asked for."""
+    cdef int64_t stored = store_timestamp_at(record.start)
+    cdef int64_t offset = load_i64(record.start + QUEUE_OFFSET)
+    return (
+        query.first_timestamp <= stored <= query.last_timestamp
+        and query.first_offset <= offset <= query.last_offset
+        and has_queue_id(query, load_i32(record.start + QUEUE_ID))
+        and (query.topics == NULL or place_in(query.topics, &record.topic) >= 0)
+        and (query.tags == NULL or indexed.tags.start != NULL and place_in(query.tags, &indexed.tags) >= 0)
+    )
+
+
+# --- Rows ---
+
+
+cdef inline void put_text(const uint8_t *data, const Text *text, int64_t *position, int64_t *length) noexcept nogil:
+    position[0], length[0] = 0, -1
+    if text.start != NULL:
+        position[0], length[0] = text.start - data, text.length
+
+
+cdef inline void fill_row(Row *row, const uint8_t *data, const Record *record, const Indexed *indexed) noexcept nogil:
+    cdef int64_t born_extra = IPV6_EXTRA if load_i32(record.start + SYS_FLAG) & BORN_HOST_V6 else 0
+    row.position, row.size = record.start - data, record.size
+    put_text(data, &record.body, &row.body, &row.body_length)
+    put_text(data, &record.topic, &row.topic, &row.topic_length)
+    put_text(data, &record.properties, &row.properties, &row.properties_length)
+    put_text(data, &indexed.keys, &row.keys, &row.keys_length)
+    put_text(data, &indexed.tags, &row.tags, &row.tags_length)
+    put_text(data, &indexed.unique_key, &row.unique_key, &row.unique_key_length)
+    row.born_host = row.position + BORN_HOST
+    row.store_host = row.born_host + IPV4_HOST + born_extra + 8
+
+
+cdef inline int64_t read_next(
+    Record *record, const uint8_t *at, int64_t left, int64_t physical_offset, int64_t boundary, int *reason
+) noexcept nogil:
+    """Size of the record of which ``left`` bytes are there, a ``BAD_`` code, or 0 and a reason why the run ends."""
+    if left < HEAD:
+        reason[0] = NEED_MORE
+        return 0
+    if not has_record_magic(at):
+        if load_i32(at + MAGIC) == MAGIC_BLANK:
+            reason[0] = AT_BLANK
+            return 0 if closes_segment_at(at, boundary - physical_offset) else BAD_BLANK
+        reason[0] = AT_NOTHING
+        return 0 if load_native_u64(at) == 0 else BAD_MAGIC
+    if load_i32(at) < MINIMUM_SIZE:
+        return BAD_SIZE
+    if load_i32(at) > left:
+        reason[0] = NEED_MORE
+        return 0
+    return read_shape(record, at, left, physical_offset)
+
+
+@cython.final
+cdef class Choice:
+    cdef readonly int64_t position
+    cdef readonly int64_t rows
+    cdef readonly int64_t records
+    cdef readonly int64_t last
+    cdef readonly int reason
+    cdef readonly int code
+
+
+def choose_records(
+    Region region not None,
+    int64_t position,
+    int64_t limit,
+    int64_t stop,
+    int64_t base,
+    int64_t boundary,
+    RowQuery wanted not None,
+    table,
+):
+    cdef Room room = Room(table, sizeof(int64_t))
+    cdef Row *rows = <Row *>room.items
+    cdef int64_t row_room = room.count // <int64_t>(sizeof(Row) // sizeof(int64_t))
+    cdef const Query *query = &wanted.query
+    cdef Choice choice = Choice()
+    cdef Record record
+    cdef Indexed indexed
+    cdef int64_t size, count = 0, records = 0, last = -1
+    cdef int reason = AT_LIMIT, ended = AT_LIMIT, code = 0
+    require(region, position, stop)
+    indexed.keys.start = indexed.tags.start = indexed.unique_key.start = NULL
+    indexed.keys.length = indexed.tags.length = indexed.unique_key.length = 0
+    with nogil:
+        while position < limit:
+            if count == row_room:
+                reason = OUTPUT_FULL
+                break
+            size = read_next(&record, region.data + position, stop - position, base + position, boundary, &ended)
+            if size > 0:
+                if query.notes_names or query.tags != NULL:
+                    find_indexed(&record, &indexed)
+                if is_chosen(query, &record, &indexed):
+                    if query.checksums:
+                        size = check_checksums(&record)
+                    if size > 0:
+                        fill_row(&rows[count], region.data, &record, &indexed)
+                        count += 1
+            if size <= 0:
+                reason, code = AT_DAMAGE if size < 0 else ended, <int>size
+                break
+            records += 1
+            last = position
+            position += size
+    choice.position, choice.rows, choice.records, choice.last = position, count, records, last
+    choice.reason, choice.code = reason, code
+    return choice
+
+
+def load_numbers(Region region not None, positions, int64_t distance, int bits, numbers):
+    cdef Column column = Column(positions, sizeof(int64_t))
+    cdef Room room = Room(numbers, sizeof(int64_t))
+    cdef const int64_t *places = <const int64_t *>column.items
+    cdef int64_t *found = <int64_t *>room.items
+    cdef int64_t row = 0, last = region.size - bits // 8, place
+    if bits != 32 and bits != 64 or room.count != column.count:
+        raise ValueError(f"{column.count} numbers of {bits} bits, and room for {room.count}")
+    with nogil:
+        while row < column.count:
+            place = places[row] + distance
+            if not 0 <= place <= last:
+                break
+            found[row] = load_i64(region.data + place) if bits == 64 else load_i32(region.data + place)
+            row += 1
+    if row < column.count:
+        require(region, places[row] + distance, places[row] + distance + bits // 8)
+        raise ValueError(f"no number of {bits} bits lies at position {places[row] + distance}")
