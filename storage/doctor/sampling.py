@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from protocol.errors import StoreError
 from protocol.message_layout import locate
 from storage.commit_log import CommitLog, Segment
-from storage.kernels.records import ANY_TIME, check_shape, find_recent, store_timestamp
+from storage.kernels.records import ANY_TIME, Sums, check_shape, find_recent, store_timestamp
 from storage.queues.queue_record import LIGHT_PREFIX, dispatched_places
 
 PLACES = 96
@@ -61,10 +61,9 @@ def _records(commit_log: CommitLog, start: int, stop: int) -> Iterator[Sample]:
     """The intact records that start in [start, stop), across segments and damage."""
     for segment in commit_log.segments:
         position, limit = max(start - segment.base_offset, 0), min(stop - segment.base_offset, segment.valid_length)
+        region, readable, sums = segment.file.region, segment.valid_length, Sums()
         while position < limit:
-            position = find_recent(
-                segment.file.region, position, limit, segment.valid_length, segment.base_offset, ANY_TIME
-            )
+            position = find_recent(region, position, limit, readable, segment.base_offset, ANY_TIME, sums)
             sample = _sample(segment, position) if position < limit else None
             if sample is not None:
                 yield sample

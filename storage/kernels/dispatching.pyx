@@ -21,12 +21,14 @@ from storage.kernels.records cimport (
     BAD_MAGIC,
     BAD_NUMBER,
     BAD_SIZE,
+    COMMIT,
     HEAD,
     MAGIC,
     MAGIC_BLANK,
     MAXIMUM_PIECES,
     MINIMUM_SIZE,
     QUEUE_ID,
+    QUEUE_OFFSET,
     ROLLBACK,
     SPACE,
     SYS_FLAG,
@@ -45,8 +47,6 @@ from storage.kernels.region cimport Region, require
 
 
 cdef enum:
-    QUEUE_OFFSET = 20  # Position in a record.
-    COMMIT = 8
     ENTRIES_PER_RECORD = 8
     NAME_BYTES_PER_RECORD = 32
     NAME_ROOM = 4 * MAXIMUM_PIECES  # More bytes than the names of all queues of one record.

@@ -19,6 +19,7 @@ TOTAL_SIZE: Final = 0
 MAGIC: Final = 4
 BODY_CRC: Final = 8
 QUEUE_ID: Final = 12
+QUEUE_OFFSET: Final = 20
 PHYSICAL_OFFSET: Final = 28
 SYS_FLAG: Final = 36
 BORN_HOST: Final = 48
@@ -35,6 +36,7 @@ MAGIC_FIRST_BYTE: Final = 0xDA
 BORN_HOST_V6: Final = 0x10
 STORE_HOST_V6: Final = 0x20
 TRANSACTION_MASK: Final = 0xC
+COMMIT: Final = 0x8
 ROLLBACK: Final = 0xC
 CRC_MASK: Final = 0x7FFFFFFF
 NAME_SEPARATOR: Final = 1
@@ -67,6 +69,8 @@ MAXIMUM_QUEUES: Final = 2048
 """Those that one walk tells apart."""
 
 RECENT_PIECES: Final = 64
+SUM_STEP: Final = 1024
+SUM_PATIENCE: Final = 16_777_216
 MAXIMUM_PIECES: Final = 32768
 """More keys than one property block can hold."""
 
@@ -113,6 +117,21 @@ def entry_hashes(region: Region, position: int, stop: int) -> list[int]:
     """What one record of sound shape is found under: hashes of its unique key, each piece of KEYS, its tag."""
 
 @final
+class Sums:
+    """What one pass over a segment knows of checksums, so that bytes are not summed up again and again.
+
+    Records can be nested in one another, a million of them in one another's bodies. A pass that goes from damage to
+    damage hands the same object to every call; each call by itself has one of its own. It must not outlive the pass:
+    what is written meanwhile is not summed up again.
+    """
+
+    def __new__(cls, patience: int = SUM_PATIENCE) -> Sums:
+        """Nothing is known; ``patience`` bytes may be summed up for nothing before what is known is kept."""
+    @property
+    def summed(self) -> int:
+        """Bytes that were summed up."""
+
+@final
 class Walk:
     """Where a walk from record to record ended, and why."""
 
@@ -132,7 +151,9 @@ class Walk:
     def code(self) -> int:
         """Why no record is there, where that is damage; else 0."""
 
-def walk_records(region: Region, position: int, stop: int, base: int, boundary: int, checksums: bool) -> Walk:
+def walk_records(
+    region: Region, position: int, stop: int, base: int, boundary: int, checksums: bool, sums: Sums | None = None
+) -> Walk:
     """Step over the records of a segment from a position on, whose checksums are looked at or not."""
 
 @final
@@ -171,15 +192,20 @@ def scan_keys(
 def find_candidate(region: Region, position: int, stop: int, base: int) -> int:
     """First position from which a record's magic and own offset end before `stop`, and are right; −1 for none."""
 
-def find_recent(region: Region, position: int, stop: int, readable: int, base: int, earliest: int) -> int:
+def find_recent(
+    region: Region, position: int, stop: int, readable: int, base: int, earliest: int, sums: Sums | None = None
+) -> int:
     """Position of the first intact record that starts in [position, stop) and was stored at `earliest` (ms) or later.
 
     Intact means shape, own offset and checksums. Returns `stop` where there is none. The body of a record that is too
     old is stepped over, so that no byte is summed up twice.
     """
 
-def find_record(region: Region, position: int, stop: int, base: int) -> int:
+def find_record(region: Region, position: int, stop: int, base: int, sums: Sums | None = None) -> int:
     """Position of the first intact record (shape, own offset, checksums) at or after a position, or `stop`."""
+
+def find_intact_backwards(region: Region, lowest: int, position: int, readable: int, base: int) -> int:
+    """Position of the last intact record that starts in [lowest, position) and ends at `readable` or before; −1."""
 
 def find_record_backwards(region: Region, lowest: int, position: int, base: int) -> int:
     """Position of the last record that starts in [lowest, position), by magic and own offset; −1 for none."""

@@ -55,6 +55,11 @@ class QueueName:
         self._queue_id = INT.pack(queue_id)
 
     @property
+    def encoded_topic(self) -> bytes:
+        """The topic's bytes in a record."""
+        return self._topic
+
+    @property
     def is_light(self) -> bool:
         """Whether records name this queue among several, and bear the name of another topic."""
         return self.topic.startswith(LIGHT_PREFIX)
