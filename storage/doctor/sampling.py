@@ -8,6 +8,7 @@ from protocol.errors import StoreError
 from protocol.message_layout import locate
 from storage.commit_log import CommitLog, Segment
 from storage.kernels.records import ANY_TIME, Sums, check_shape, find_recent, store_timestamp
+from storage.kernels.region import Region
 from storage.queues.queue_record import LIGHT_PREFIX, dispatched_places
 
 PLACES = 96
@@ -75,7 +76,7 @@ def _sample(segment: Segment, position: int) -> Sample | None:
     size = check_shape(region, position, segment.valid_length, physical_offset)
     if size <= 0:
         return None
-    record = segment.file.view[position : position + size]
+    record = bytes(segment.file.view[position : position + size])  # that does not change while it is looked at
     try:
         places = locate(record, physical_offset)
     except StoreError:
@@ -86,8 +87,8 @@ def _sample(segment: Segment, position: int) -> Sample | None:
     is_queued = flags & TRANSACTION_MASK not in UNQUEUED
     light = tuple(
         (name, offset)
-        for name, offset in dispatched_places(record)
+        for name, offset in dispatched_places(record, places)
         if offset is not None and name.startswith(LIGHT_PREFIX)
     )
-    timestamp = store_timestamp(region, position)
+    timestamp = store_timestamp(Region(record), 0)
     return Sample(physical_offset, size, timestamp, topic, queue_id, queue_offset, is_queued, light)

@@ -4,6 +4,9 @@ Positions are bytes from the start of a region, `stop` and `readable` bound read
 says of itself (−1: any), `base` the physical offset of a region's first byte, `boundary` that at which the next segment
 starts, or will start. Every function raises ValueError where it was to read outside its region.
 
+What is looked at may change meanwhile, as a broker writes it: where an earlier call found a record the next one may
+find none, and says so.
+
 Where a size is returned, a negative one is a `BAD_` code: why no record is there.
 """
 
@@ -108,13 +111,16 @@ def store_timestamp(region: Region, position: int) -> int:
     """When the broker stored the record at a position, in ms; its first `MINIMUM_SIZE` bytes must be there."""
 
 def has_sane_texts(region: Region, position: int, stop: int) -> bool:
-    """Whether topic and properties of a record of sound shape hold no zero byte: no checksum covers them."""
+    """Whether topic and properties of a record hold no zero byte: no checksum covers them. False without a record."""
 
 def tag_entry_hash(region: Region, position: int, stop: int) -> int | None:
-    """Hash of ``topic#T#tag``, under which the tag of a record is indexed since 5.4; None for one without a tag."""
+    """Hash of ``topic#T#tag``, under which the tag of a record is indexed since 5.4; None without tag or record."""
 
-def entry_hashes(region: Region, position: int, stop: int) -> list[int]:
-    """What one record of sound shape is found under: hashes of its unique key, each piece of KEYS, its tag."""
+def entry_hashes(region: Region, position: int, stop: int) -> list[int] | None:
+    """What one record is found under: hashes of its unique key, each piece of KEYS, its tag.
+
+    None where no record of sound shape is: what was looked at before may have changed.
+    """
 
 @final
 class Sums:

@@ -31,12 +31,10 @@ def crc32_by_tables(buffer):
     return checksum.crc32_by_tables(region.data, region.size)
 
 
-cdef int require_record(Region region, int64_t position, int64_t stop, Record *record) except -1:
-    """Read the record that starts at a position; raises ValueError where none of sound shape does."""
+cdef bint has_record(Region region, int64_t position, int64_t stop, Record *record) except -1:
+    """Read the record that starts at a position; whether one of sound shape does, for it may have changed."""
     require(region, position, stop)
-    if read_shape(record, region.data + position, stop - position, -1) < 0:
-        raise ValueError(f"no record starts at position {position} of a region of {region.size} bytes")
-    return 0
+    return read_shape(record, region.data + position, stop - position, -1) > 0
 
 
 cdef int make_room(Entries *entries, int64_t count) except -1:
@@ -89,9 +87,9 @@ def store_timestamp(Region region not None, int64_t position):
 
 def has_sane_texts(Region region not None, int64_t position, int64_t stop):
     cdef Record record
-    require_record(region, position, stop, &record)
     return (
-        memchr(record.topic.start, 0, record.topic.length) == NULL
+        has_record(region, position, stop, &record)
+        and memchr(record.topic.start, 0, record.topic.length) == NULL
         and memchr(record.properties.start, 0, record.properties.length) == NULL
     )
 
@@ -99,7 +97,8 @@ def has_sane_texts(Region region not None, int64_t position, int64_t stop):
 def tag_entry_hash(Region region not None, int64_t position, int64_t stop):
     cdef Record record
     cdef Indexed indexed
-    require_record(region, position, stop, &record)
+    if not has_record(region, position, stop, &record):
+        return None
     find_indexed(&record, &indexed)
     return None if indexed.tags.start == NULL else tag_hash(topic_hash(&record), &indexed.tags)
 
@@ -107,7 +106,8 @@ def tag_entry_hash(Region region not None, int64_t position, int64_t stop):
 def entry_hashes(Region region not None, int64_t position, int64_t stop):
     cdef Record record
     cdef Entries entries
-    require_record(region, position, stop, &record)
+    if not has_record(region, position, stop, &record):
+        return None
     make_room(&entries, 0)
     try:
         emit_record(&record, 0, &entries)

@@ -176,7 +176,7 @@ class EndSearch:
 
     def _is_ours(self, position: int) -> bool:
         """Whether no queue has an earlier record in the place of an intact one."""
-        record = self.file.view[position : position + self._size_at(position)]
+        record = self.file.view[position : position + max(self._size_at(position), 0)]
         return self.is_left_over is None or not self.is_left_over(record, self.base_offset + position)
 
     def _records_since(self, earliest: int, start: int, stop: int) -> Iterator[int]:

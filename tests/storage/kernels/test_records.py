@@ -114,7 +114,7 @@ class TestLayout:
         assert store_timestamp(Bytes(data).region, 0) == 1_700_000_000_123
         record = oracles.read_record(data, 0, OFFSET)
         assert record is not None
-        assert set(entry_hashes(Bytes(data).region, 0, len(data))) == {
+        assert set(entry_hashes(Bytes(data).region, 0, len(data)) or ()) == {
             oracles.index_hash(text) for text in oracles.index_keys(record)
         }
 
@@ -211,10 +211,9 @@ class TestDoors:
                 call()
 
     def test_what_is_no_record_has_no_texts_and_no_entries(self) -> None:
+        """It may have been one when it was looked at before."""
         region = Region(bytes(200))
-        for ask in (has_sane_texts, tag_entry_hash, entry_hashes):
-            with pytest.raises(ValueError, match="no record starts at position 0"):
-                ask(region, 0, 200)
+        assert [ask(region, 0, 200) for ask in (has_sane_texts, tag_entry_hash, entry_hashes)] == [False, None, None]
 
     def test_less_than_the_head_of_a_record_has_no_time_and_closes_nothing(self) -> None:
         with pytest.raises(ValueError, match="do not lie in"):
