@@ -100,7 +100,7 @@ class BatchConsumeQueue:
         self._commit_log = commit_log
         self._generation = generation
         self._keep = keep
-        self._known = None if known is None else _renewed(known, generation, commit_log.minimum)
+        self._known = None if known is None else _renewed(known, generation, commit_log)
         self._files = QueueFiles(directory, UNIT.size, open_files) if self._known is None else self._known.files
         self._first_numbers = self._files.first_numbers
         self._bounds: tuple[int, int, int] | None = None
@@ -486,10 +486,10 @@ class BatchConsumeQueue:
                 yield begin, np.frombuffer(data, UNIT_DTYPE)
 
 
-def _renewed(known: Known, generation: object, log_minimum: int) -> Known | None:
+def _renewed(known: Known, generation: object, log: CommitLog) -> Known | None:
     """What is known, for the files that are there now; units are numbered from the first file, which must be there."""
     numbers = known.files.first_numbers
-    renewed = known.renewed(generation, log_minimum, numbers[-1])
+    renewed = known.renewed(generation, log, numbers[-1])
     return renewed if renewed is not None and renewed.files.files[0] == known.files.files[0] else None
 
 

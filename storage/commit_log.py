@@ -21,11 +21,11 @@ from storage.kernels import records as codes
 from storage.kernels.memory import PROBE_ADDRESS
 from storage.kernels.records import check_intact, check_shape, store_timestamp
 from storage.kernels.store_view import LogView
-from storage.mapped_file import LARGEST_OFFSET, FileIdentity, MappedFile, lacks_means, open_read_only
+from storage.mapped_file import FileIdentity, MappedFile, lacks_means, open_read_only
 from storage.residency import Cold, ColdKind, current_tick
 from storage.segments.damaged_ranges import DamagedRange
 from storage.segments.segment_end import EndSearch, IsLeftOver, SegmentEnd, last_store_timestamp
-from storage.segments.segment_list import boundaries, list_segments
+from storage.segments.segment_list import boundaries, list_segments, reaches_beyond
 from storage.segments.torn_end import TornEnd, look_behind_end
 
 MOST_DAMAGE_TOLD = 5
@@ -320,7 +320,7 @@ def _open_files(
             continue
         if not file.size:
             problems.append(f"{path} is empty")
-        elif base_offset + file.size > LARGEST_OFFSET:
+        elif reaches_beyond(base_offset, file.size):
             problems.append(f"{path} reaches beyond the largest offset there is and is ignored")
         else:
             files.append((base_offset, file))

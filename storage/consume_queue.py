@@ -79,7 +79,7 @@ class ConsumeQueue:
         self._open_files = open_files
         self._generation = generation
         self._keep = keep
-        self._known = None if known is None else known.renewed(generation, commit_log.minimum, _capacity(known.files))
+        self._known = None if known is None else known.renewed(generation, commit_log, _capacity(known.files))
         self._files = QueueFiles(directory, UNIT.size, open_files) if self._known is None else self._known.files
         self._extension_directory = extension_directory
         self._extension: ConsumeQueueExt | None = None

@@ -22,6 +22,7 @@ from storage.kernels.records import (
     MAXIMUM_PIECES,
     MINIMUM_SIZE,
     OUTPUT_FULL,
+    Sums,
     check_shape,
     find_record,
     find_record_backwards,
@@ -235,6 +236,7 @@ class _Scan:
         self._hashes = np.empty(OUTPUT_ENTRIES + MAXIMUM_PIECES, dtype=np.int32)
         self._offsets = np.empty(OUTPUT_ENTRIES + MAXIMUM_PIECES, dtype=np.int64)
         self._result = np.zeros(4, dtype=np.int64)
+        self._sums = Sums()
         self._start = 0
         self.found = Scanned()
 
@@ -249,7 +251,7 @@ class _Scan:
     def _resynchronise(self, segment: Segment, at: int) -> int:
         """First intact record at or behind an offset where none starts."""
         base = segment.base_offset
-        return base + find_record(segment.file.region, at - base, segment.valid_length, base)
+        return base + find_record(segment.file.region, at - base, segment.valid_length, base, self._sums)
 
     def _run_segment(self, segment: Segment, at: int, stop: int) -> int:
         """Scan one segment from a record's start; where the scan stands at the segment's end or ``stop``."""

@@ -17,7 +17,6 @@ import numpy as np
 import numpy.typing as npt
 
 from protocol.errors import StoreError
-from protocol.message_layout import locate
 from spark_jobs.publishing.publish_checks import Staged
 from spark_jobs.scanning.damage import Damage
 from spark_jobs.scanning.source import Source
@@ -30,7 +29,7 @@ from storage.kernels.records import entry_hashes, tag_entry_hash
 from storage.kernels.region import Region
 from storage.mapped_file import MappedFile, list_segment_files
 from storage.queues.queue_place import has_another
-from storage.queues.queue_record import QueueName
+from storage.queues.queue_record import QueueName, queue_place
 from storage.queues.queue_store import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, directories, is_queue_id
 from storage.ranges import Range
 from storage.store_layout import INDEX
@@ -166,9 +165,10 @@ class _IndexEntries(_Kind):
     def _is_right(self, name: str, record: memoryview, physical_offset: int, fact: int) -> bool:
         region, size = Region(record), len(record)
         is_left_out = self._left_out.tags and fact == tag_entry_hash(region, 0, size)
-        if is_left_out or fact not in entry_hashes(region, 0, size):
+        hashes, place = entry_hashes(region, 0, size), queue_place(record)
+        if is_left_out or hashes is None or fact not in hashes or place is None:
             return False
-        return not self._left_out.topics(_topic_of(record))
+        return not self._left_out.topics(place[2])
 
 
 class _QueueUnits(_Kind):
@@ -191,8 +191,3 @@ class _QueueUnits(_Kind):
         topic, _, queue_id = name.rpartition("/")
         said = QueueName(topic, int(queue_id)).offset_in(record, physical_offset)
         return said is not None and fact in (said, -1) and not self._left_out.topics(topic)
-
-
-def _topic_of(record: memoryview) -> str:
-    places = locate(record)
-    return bytes(record[places.topic : places.topic + places.topic_length]).decode("utf-8", "surrogateescape")

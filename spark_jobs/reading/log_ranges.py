@@ -21,7 +21,7 @@ from storage.mapped_file import LARGEST_OFFSET, SEGMENT_NAME_DIGITS
 from storage.queues.queue_place import has_another
 from storage.segments.damaged_ranges import reason_of
 from storage.segments.log_window import ByteSource, LocalFile, LogWindow
-from storage.segments.segment_list import boundaries
+from storage.segments.segment_list import boundaries, refuse_beyond
 from storage.store_layout import COMMIT_LOG, EXPECTED, LEDGER, converted_refused, is_ledger, recognise_store
 from storage.store_state import read_store_state
 
@@ -201,6 +201,8 @@ def _list_remote(directory: str, storage: str) -> list[tuple[int, int, str]]:
     except Exception as error:  # each file system has errors of its own
         raise StoreError(directory, what=f"cannot be listed: {said(error)}") from error
     files = [(_offset_of(entry["name"]), entry["size"], entry["name"]) for entry in entries if entry["type"] == "file"]
+    for base, size, name in files:
+        refuse_beyond(base, size or 0, system.unstrip_protocol(name))
     return sorted((base, size, system.unstrip_protocol(name)) for base, size, name in files if base >= 0 and size)
 
 

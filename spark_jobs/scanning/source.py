@@ -10,7 +10,7 @@ from protocol.errors import NotAStore, StoreError
 from spark_jobs.scanning.probe_store import SegmentPlace
 from storage.checkpoint import Checkpoint
 from storage.index.index_set import NAME_DIGITS
-from storage.segments.segment_list import list_segments
+from storage.segments.segment_list import list_segments, refuse_beyond
 from storage.store_layout import EXPECTED, StoreLayout, recognise_store
 from storage.store_state import read_store_state
 
@@ -51,6 +51,7 @@ def find_source(root: Path, commit_log_directories: tuple[Path, ...]) -> Source:
     segments = []
     for base_offset, path in list_segments(layout.commit_log_directories, problems):
         size = _state(str(path))[0]
+        refuse_beyond(base_offset, size, path)
         if size > 0:
             segments.append(SegmentPlace(base_offset, size, str(path)))
         else:

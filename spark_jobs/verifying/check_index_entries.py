@@ -22,7 +22,7 @@ from spark_jobs.verifying.match_entries import LogBlock, LogEntries, Matched, ma
 from spark_jobs.verifying.pair_entries import Leftover, sort_out
 from storage.index.index_copy import Entries, IndexCopy, IndexCounts, count_entries, count_slots
 from storage.kernels.indexes import INDEX_HEADER
-from storage.kernels.verify import STATE_FIRST, STATE_SMALLEST
+from storage.kernels.matching import NO_TIME
 
 
 class MeasureIndexTask(msgspec.Struct, frozen=True):
@@ -114,8 +114,8 @@ class IndexCheck:
         matched = match_file(copy, counts, log, begin, self._task.limit)
         if not matched.lates:
             return matched, begin
-        other = matched.time(STATE_FIRST if matched.is_ordered else STATE_SMALLEST)
-        if other in (-1, begin):
+        other = matched.matching.first_time if matched.is_ordered else matched.matching.smallest_time
+        if other in (NO_TIME, begin):
             return matched, begin
         again = match_file(copy, counts, log, other, self._task.limit)
         return (again, other) if again.lates < matched.lates else (matched, begin)

@@ -22,7 +22,7 @@ from storage.kernels.indexes import (
     check_pointers,
     seconds_between,
 )
-from storage.kernels.verify import NO_TIME, STATE_FIRST, STATE_LARGEST, STATE_LAST, STATE_SMALLEST, earlier_begin
+from storage.kernels.matching import NO_TIME, earlier_begin
 
 PHASE: Final = "check"
 HEADER_PLACES: Final = {
@@ -106,9 +106,10 @@ class ShapeCheck:
         if matched.lates > 2 and 2 * matched.lates > matched.matches:
             self._say_header("begin_timestamp", "a time from which those of the entries count", begin)
             return
-        for number, expected in matched.late[: matched.lates].tolist():
-            self._say_late(number, expected)
-        self._findings.more(ENTRY, max(matched.lates - len(matched.late), 0))
+        late = matched.matching.late
+        for each in late:
+            self._say_late(each.number, each.expected)
+        self._findings.more(ENTRY, matched.lates - len(late))
         for number, place in self._left.pairs:
             expected = seconds_between(begin, int(unseen.timestamps[place]))
             if number > 1 and self._entries["time_difference"][number] != expected:
@@ -121,7 +122,7 @@ class ShapeCheck:
 
     def _first_difference(self, begin: int) -> None:
         """The first entry: a broker counts from the end of the file before (store-format §3.5)."""
-        timestamp = self._time_of(1, STATE_FIRST)
+        timestamp = self._time_of(1, self._matched.matching.first_time)
         if not self._counts.entries or timestamp == NO_TIME:
             return
         found = int(self._entries["time_difference"][1])
@@ -143,10 +144,10 @@ class ShapeCheck:
             return int(self._entries["physical_offset"][number])
         return int(self._left.unseen.physical_offsets[place])
 
-    def _time_of(self, number: int, place: int) -> int:
-        """Store time of the record of the first or the last entry, −1 where it is not known."""
+    def _time_of(self, number: int, said: int) -> int:
+        """Store time of an entry's record: what its match says, or the entry that it is paired with."""
         pair = self._paired.get(number)
-        return self._matched.time(place) if pair is None else int(self._left.unseen.timestamps[pair])
+        return said if pair is None else int(self._left.unseen.timestamps[pair])
 
     # --- slots and pointers -------------------------------------------------------------------------------------------
 
@@ -193,14 +194,16 @@ class ShapeCheck:
     def _ends(self) -> dict[str, set[int]]:
         """Begin and end as the entries have them; −1 stands for what cannot be known."""
         begins, ends = self._places()
+        matching = self._matched.matching
         expected = {"begin_physical_offset": {begins}}
         if self._left.ordered:
-            expected["begin_timestamp"] = {self._time_of(1, STATE_FIRST)}
-            last = {"end_timestamp": {self._time_of(self._counts.entries, STATE_LAST)}, "end_physical_offset": {ends}}
+            expected["begin_timestamp"] = {self._time_of(1, matching.first_time)}
+            newest = self._time_of(self._counts.entries, matching.last_time)
+            last = {"end_timestamp": {newest}, "end_physical_offset": {ends}}
         else:
             known = not (self._left.expired or self._left.lost or self._left.strays.size)
             times = [int(self._left.unseen.timestamps[place]) for _, place in self._left.pairs]
-            times += [self._matched.time(STATE_SMALLEST), self._matched.time(STATE_LARGEST)]
+            times += [matching.smallest_time, matching.largest_time]
             expected["begin_timestamp"] = {reduce(earlier_begin, times) if known else NO_TIME}
             # A compaction leaves the end where the broker's skip rule needs it, be the last records dropped or not.
             said = self._copy.header.end_physical_offset

@@ -13,19 +13,8 @@ import numpy.typing as npt
 
 from spark_jobs.verifying.log_table import LogTable
 from storage.index.index_copy import IndexCopy, IndexCounts
-from storage.kernels.indexes import INDEX_HEADER, SLOT_BYTES, measure_entries
-from storage.kernels.verify import (
-    NO_TIME,
-    STATE,
-    STATE_DESCENTS,
-    STATE_FIRST,
-    STATE_LAST,
-    STATE_LATE,
-    STATE_MATCHES,
-    STATE_TIMES,
-    match_entries,
-    skip_below,
-)
+from storage.kernels.indexes import measure_entries
+from storage.kernels.matching import Matching
 
 MOST_UNSEEN: Final = 1 << 21
 """Entries of the log without a match that are kept of one file; more are counted."""
@@ -103,19 +92,17 @@ class LogBlock:
 class Matched:
     """What became of the entries of a file; see :func:`match_file`. `was_sorted`: they do not ascend as they stand.
 
-    `ranks[number]`: the entry's rank, or a code of :mod:`storage.kernels.verify`. `unseen`: what the log leads to in
-    the blocks around and has no match here, `more_unseen` how many beyond what is kept. `late`: entries with a wrong
-    time difference, as (number, expected), `lates` how many of them in all. `first_tag` and `last_tag`: ranks of the
-    entries of tags that are there, −1 without any.
+    `ranks[number]`: the entry's rank, or a code of :mod:`storage.kernels.matching`. `matching`: what else is known of
+    them. `unseen`: what the log leads to in the blocks around and has no match here, `more_unseen` how many beyond what
+    is kept. `first_tag` and `last_tag`: ranks of the entries of tags that are there, −1 without any.
     """
 
-    def __init__(self, entries: int, late_room: int) -> None:
+    def __init__(self, copy: IndexCopy, counts: IndexCounts, begin: int, most_late: int) -> None:
         """Nothing is matched."""
-        self.ranks = np.full(entries + 1, -1, np.int64)
-        self.late = np.zeros((late_room, 2), np.int64)
-        self.state = np.zeros(STATE, np.int64)
-        self.state[STATE_FIRST] = self.state[STATE_LAST] = NO_TIME
-        self.was_sorted = False
+        self.ranks = np.full(counts.entries + 1, -1, np.int64)
+        order = entry_order(copy, counts)
+        self.was_sorted = order.size > 0
+        self.matching = Matching(copy.region, counts.slots, counts.entries, order, begin, self.ranks, most_late)
         self.first_tag = self.last_tag = -1
         self.more_unseen = 0
         self._unseen: dict[int, LogEntries] = {}
@@ -125,23 +112,19 @@ class Matched:
     @property
     def matches(self) -> int:
         """Entries that belong to a record."""
-        return int(self.state[STATE_MATCHES])
+        return self.matching.matches
 
     @property
     def lates(self) -> int:
         """Entries whose time difference is wrong."""
-        return int(self.state[STATE_LATE])
+        return self.matching.lates
 
     @property
     def is_ordered(self) -> bool:
         """Whether the entries stand in the order of the log, as a broker puts them."""
         if not self.was_sorted:
-            return not self.state[STATE_DESCENTS]
+            return not self.matching.descents
         return bool((np.diff(self.ranks[self.ranks >= 0]) > 0).all())
-
-    def time(self, place: int) -> int:
-        """A store time (ms) of `state`; −1 where it is not known."""
-        return int(self.state[place]) if self.state[STATE_TIMES] else NO_TIME
 
     def note_tags(self, ranks: Numbers) -> None:
         """Entries of tags at these ranks are there."""
@@ -162,33 +145,27 @@ class Matched:
         self._unseen.clear()
 
 
-def match_file(copy: IndexCopy, counts: IndexCounts, log: LogTable, begin: int, late_room: int) -> Matched:
+def match_file(copy: IndexCopy, counts: IndexCounts, log: LogTable, begin: int, most_late: int) -> Matched:
     """Hold all entries of a file against the log; time differences count from `begin` (ms).
 
     Blocks in which the file has an entry are read, those between the first and the last match, and one to each side of
     them: what a damaged entry at either end should be lies there.
     """
-    matched = Matched(counts.entries, late_room)
-    order = entry_order(copy, counts)
-    matched.was_sorted = order.size > 0
-    entries = copy.address + INDEX_HEADER + SLOT_BYTES * counts.slots
+    matched = Matched(copy, counts, begin, most_late)
+    matching = matched.matching
     read: dict[int, int] = {}
-    i = 0
     for number, block in enumerate(log.blocks):
-        i = int(skip_below(entries, order, i, counts.entries, block.first))
-        if i == counts.entries:
+        offset = matching.next_offset(block.first)
+        if offset is None:
             break
-        if _offset_at(copy, counts, order, i) >= block.end or not block.entries:
+        if offset >= block.end or not block.entries:
             continue
         columns = LogBlock(log, number)
         seen = np.zeros(columns.hashes.size, np.uint8)
         before = matched.matches
-        i = int(
-            match_entries(
-                entries, order, i, counts.entries, columns.first, columns.offsets, columns.timestamps, columns.counts,
-                columns.hashes, columns.rank, begin, matched.ranks, seen, matched.late, matched.state,
-            )
-        )  # fmt: skip
+        matching.match(
+            columns.first, columns.offsets, columns.timestamps, columns.counts, columns.hashes, columns.rank, seen
+        )
         read[number] = matched.matches - before
         if read[number]:
             matched.keep_unseen(number, columns.entries(np.flatnonzero(seen == 0)))
@@ -206,11 +183,6 @@ def entry_order(copy: IndexCopy, counts: IndexCounts) -> npt.NDArray[np.int32]:
         return np.zeros(0, np.int32)
     offsets = copy.entries(counts.slots, counts.entries)["physical_offset"][1:].astype(np.int64)
     return (np.argsort(offsets, kind="stable") + 1).astype(np.int32)
-
-
-def _offset_at(copy: IndexCopy, counts: IndexCounts, order: npt.NDArray[np.int32], i: int) -> int:
-    number = int(order[i]) if order.size else i + 1
-    return int(copy.entries(counts.slots, counts.entries)["physical_offset"][number])
 
 
 def _unread_between(read: dict[int, int], blocks: int) -> Iterator[int]:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from spark_jobs.verifying.log_table import LogTable
 from spark_jobs.verifying.match_entries import LogEntries, Matched, Numbers
 from storage.index.index_copy import Entries
-from storage.kernels.verify import REPEATED, STATE_HIGHEST, STATE_LOWEST
+from storage.kernels.matching import REPEATED
 
 MOST_PAIRED: Final = 100_000
 """Leftover entries of a file that are paired; with more it is not damage in places any more."""
@@ -56,7 +56,7 @@ def sort_out(entries: Entries, matched: Matched, log: LogTable, *, grows: bool) 
     """Judge what is left over of a file with these entries (from number 0 on); `grows`: a broker writes to it."""
     ranks = matched.ranks
     none = np.zeros(0, np.int64)
-    bounds = [int(matched.state[place]) if matched.matches else -1 for place in (STATE_LOWEST, STATE_HIGHEST)]
+    bounds = matched.matching.lowest, matched.matching.highest
     left = Leftover(matched.is_ordered, matched.unseen, none, none, matched.unseen.take(slice(0)), [], *bounds)
     numbers = np.flatnonzero(ranks[1:] < 0) + 1
     first = int((ranks >= 0).argmax()) if matched.matches else len(ranks)
@@ -107,7 +107,7 @@ def _of_other_brokers(matched: Matched) -> Flags:
     if matched.first_tag < 0:
         return unseen.are_tags
     lenient: Flags = np.zeros(len(unseen.ranks), np.bool_)
-    first, last = int(matched.state[STATE_LOWEST]), int(matched.state[STATE_HIGHEST])
+    first, last = matched.matching.lowest, matched.matching.highest
     # Only where tags of this very file are left out before its first or behind its last one, so they are around it.
     for outside, inside in (
         (unseen.ranks < matched.first_tag, unseen.ranks > first),

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from protocol.errors import StoreError
 from protocol.message_layout import locate
 from storage.commit_log import CommitLog, Segment
-from storage.kernels.records import ANY_TIME, check_shape, find_recent, store_timestamp
+from storage.kernels.records import ANY_TIME, Sums, check_shape, find_recent, store_timestamp
+from storage.kernels.region import Region
 from storage.queues.queue_record import LIGHT_PREFIX, dispatched_places
 
 PLACES = 96
@@ -61,10 +62,9 @@ def _records(commit_log: CommitLog, start: int, stop: int) -> Iterator[Sample]:
     """The intact records that start in [start, stop), across segments and damage."""
     for segment in commit_log.segments:
         position, limit = max(start - segment.base_offset, 0), min(stop - segment.base_offset, segment.valid_length)
+        region, readable, sums = segment.file.region, segment.valid_length, Sums()
         while position < limit:
-            position = find_recent(
-                segment.file.region, position, limit, segment.valid_length, segment.base_offset, ANY_TIME
-            )
+            position = find_recent(region, position, limit, readable, segment.base_offset, ANY_TIME, sums)
             sample = _sample(segment, position) if position < limit else None
             if sample is not None:
                 yield sample
@@ -76,7 +76,7 @@ def _sample(segment: Segment, position: int) -> Sample | None:
     size = check_shape(region, position, segment.valid_length, physical_offset)
     if size <= 0:
         return None
-    record = segment.file.view[position : position + size]
+    record = bytes(segment.file.view[position : position + size])  # that does not change while it is looked at
     try:
         places = locate(record, physical_offset)
     except StoreError:
@@ -87,8 +87,8 @@ def _sample(segment: Segment, position: int) -> Sample | None:
     is_queued = flags & TRANSACTION_MASK not in UNQUEUED
     light = tuple(
         (name, offset)
-        for name, offset in dispatched_places(record)
+        for name, offset in dispatched_places(record, places)
         if offset is not None and name.startswith(LIGHT_PREFIX)
     )
-    timestamp = store_timestamp(region, position)
+    timestamp = store_timestamp(Region(record), 0)
     return Sample(physical_offset, size, timestamp, topic, queue_id, queue_offset, is_queued, light)

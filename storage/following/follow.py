@@ -116,7 +116,7 @@ class StoreFollower:
 
     def _note(self, growth: LogGrowth, now: float) -> None:
         """Expect the units of what came."""
-        queues = {queue_key(record) for record in growth.records}
+        queues = {key for record in growth.records if (key := queue_key(record)) is not None}
         if self._lag is None:
             self._lag = _Lag(growth.last, now, queues, set(queues))
             return
@@ -132,15 +132,15 @@ class StoreFollower:
         return now - lag.since >= UNQUEUED_SECONDS
 
 
-def queue_key(record: memoryview) -> QueueKey:
-    """The queue of a record of sound shape, which may go on behind its end."""
-    queue_id, _, topic = queue_place(record)
-    return topic, queue_id
+def queue_key(record: memoryview) -> QueueKey | None:
+    """The queue of a record of sound shape, which may go on behind its end; None where it has changed meanwhile."""
+    place = queue_place(record)
+    return None if place is None else (place[2], place[0])
 
 
 def _is_new_queue_there(snapshot: Snapshot, lag: _Lag, last: memoryview | None) -> bool:
     """Whether a queue of what has come, or that of the last record, has come into being since queues were listed."""
     known, keys = snapshot.queues, lag.seen
     if lag.queues is None and last is not None:
-        keys = keys | {queue_key(last)}
+        keys = keys | {key for key in [queue_key(last)] if key is not None}
     return any(not known.knows(*key) and known.has_directory(*key) for key in keys)

@@ -71,7 +71,6 @@ class IndexCopy:
         finally:
             os.close(descriptor)
         self.region = Region(self._memory)
-        self.address = self.region.address
         self.last_data = self._last_data()
 
     def _read(self, descriptor: int, start: int, stop: int) -> None:

@@ -20,7 +20,7 @@ from storage.commit_log import CommitLog, Segment
 from storage.index.index_shape import MAXIMUM_GAPS, Gap, IndexShape, limit_gaps
 from storage.index_file import ENTRY_DTYPE, IndexFile
 from storage.kernels.indexes import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
-from storage.kernels.records import AT_DAMAGE, AT_RECORD, find_record, find_record_by_entries
+from storage.kernels.records import AT_DAMAGE, AT_RECORD, Sums, find_record, find_record_by_entries
 from storage.ranges import intersect
 
 COMPARED_BYTES = 128 * 1024 * 1024
@@ -190,7 +190,7 @@ class _Comparison:
 
     def _run_segment(self, segment: Segment, start: int, stop: int) -> None:
         region, base, readable = segment.file.region, segment.base_offset, segment.valid_length
-        position, limit = start - base, stop - base
+        position, limit, sums = start - base, stop - base, Sums()
         while position < limit and len(self._gaps) < MAXIMUM_GAPS:
             found = find_record_by_entries(
                 region, position, limit, readable, base, segment.boundary, self._rows, self._number, self._has_tags,
@@ -198,7 +198,7 @@ class _Comparison:
             )  # fmt: skip
             position, self._number = found.position, found.number
             if found.reason == AT_DAMAGE:
-                position = find_record(region, position + 1, readable, base)
+                position = find_record(region, position + 1, readable, base, sums)
             elif found.reason != AT_RECORD:
                 return
             elif self._open is None:

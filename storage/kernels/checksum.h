@@ -165,6 +165,31 @@ static const char *crc32_chosen_path = "tables";
 static inline uint32_t crc32_of(const uint8_t *data, size_t length) { return crc32_chosen(data, length); }
 static inline const char *crc32_path(void) { return crc32_chosen_path; }
 
+/* Row k of the powers: x to the 8·2^k, by which a CRC is multiplied when 2^k bytes more stand behind. */
+static uint32_t crc32_powers[32];
+
+/* The product of two polynomials, reduced; the highest power stands in the lowest bit. */
+static inline uint32_t crc32_product(uint32_t left, uint32_t right)
+{
+    uint32_t product = 0;
+    for (uint32_t bit = 1u << 31; bit != 0; bit >>= 1) {
+        if (left & bit)
+            product ^= right;
+        right = (right >> 1) ^ (right & 1 ? CRC32_REFLECTED : 0);
+    }
+    return product;
+}
+
+/* What the CRC of some bytes adds to that of the same bytes with `length` more behind them. With the CRC of the bytes
+ * behind, by an exclusive or, that is the CRC of all of them; and of these three any two give the third. */
+static inline uint32_t crc32_moved(uint32_t crc, uint64_t length)
+{
+    for (int k = 0; length != 0; length >>= 1, k++)
+        if (length & 1)
+            crc = crc32_product(crc32_powers[k & 31], crc);
+    return crc;
+}
+
 /* Runs when the module is loaded, before anything in it can be called. */
 __attribute__((constructor)) static void crc32_prepare(void)
 {
@@ -179,6 +204,9 @@ __attribute__((constructor)) static void crc32_prepare(void)
             uint32_t before = crc32_tables[k - 1][byte];
             crc32_tables[k][byte] = (before >> 8) ^ crc32_tables[0][before & 0xFF];
         }
+    crc32_powers[0] = 1u << 23; /* x to the 8 */
+    for (int k = 1; k < 32; k++)
+        crc32_powers[k] = crc32_product(crc32_powers[k - 1], crc32_powers[k - 1]);
 #if defined(__x86_64__)
     if (crc32_can_fold()) {
         crc32_chosen = crc32_by_folding;

@@ -101,6 +101,12 @@ cdef class DispatchMemory:
     cdef Text *batch_topics
     cdef void *memory  # Of all the above but the table.
 
+    cdef uint64_t multiplier
+    cdef readonly int64_t collisions
+    cdef bint is_claimed  # By a thread that is just using it.
+
+    cdef int claim(self) except -1
+    cdef int move_into(self, Gathered taken) except -1
     cdef int make_room(self) except -1
     cdef void forget(self) noexcept nogil
     cdef list shown_queues(self)

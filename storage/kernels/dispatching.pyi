@@ -104,7 +104,10 @@ class Gathered:
 
 @final
 class DispatchMemory:
-    """The memory of a scan: what it gathers, up to a number of records. For one thread at a time."""
+    """The memory of a scan: what it gathers, up to a number of records.
+
+    For one thread at a time: `run` and `take` raise RuntimeError while another thread is in one of them.
+    """
 
     def __new__(
         cls,
@@ -133,3 +136,6 @@ class DispatchMemory:
         """
     def take(self) -> Gathered:
         """What has been gathered since this was last asked for; the scan goes on with nothing."""
+    @property
+    def collisions(self) -> int:
+        """How often a queue was met in the table in the place of another one, since it was made."""

@@ -5,6 +5,8 @@ key twice. A record for which there might not be room any more ends the run befo
 the log, and sorted by queue when they are taken.
 """
 
+import secrets
+
 cimport cython
 from cpython.bytearray cimport PyByteArray_AsString, PyByteArray_FromStringAndSize
 from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t
@@ -21,12 +23,14 @@ from storage.kernels.records cimport (
     BAD_MAGIC,
     BAD_NUMBER,
     BAD_SIZE,
+    COMMIT,
     HEAD,
     MAGIC,
     MAGIC_BLANK,
     MAXIMUM_PIECES,
     MINIMUM_SIZE,
     QUEUE_ID,
+    QUEUE_OFFSET,
     ROLLBACK,
     SPACE,
     SYS_FLAG,
@@ -45,8 +49,6 @@ from storage.kernels.region cimport Region, require
 
 
 cdef enum:
-    QUEUE_OFFSET = 20  # Position in a record.
-    COMMIT = 8
     ENTRIES_PER_RECORD = 8
     NAME_BYTES_PER_RECORD = 32
     NAME_ROOM = 4 * MAXIMUM_PIECES  # More bytes than the names of all queues of one record.
@@ -64,7 +66,7 @@ cdef struct Batch:  # Of messages in one record, for a queue of batches.
 
 cdef Queue *find_queue(DispatchMemory memory, const Text *name, int32_t queue_id, bint is_light) noexcept nogil:
     """The queue, which is made known if it is new: then it has no units yet."""
-    cdef uint64_t name_hash = hash_name(name, queue_id)
+    cdef uint64_t name_hash = hash_name(name, queue_id, memory.multiplier)
     cdef int64_t place = <int64_t>(name_hash & <uint64_t>memory.table_mask)
     cdef Queue *queue
     while memory.table[place]:
@@ -77,6 +79,7 @@ cdef Queue *find_queue(DispatchMemory memory, const Text *name, int32_t queue_id
             and memcmp(memory.names + queue.name, name.start, name.length) == 0
         ):
             return queue
+        memory.collisions += 1
         place = (place + 1) & memory.table_mask
     queue = &memory.queues[memory.queue_count]
     memory.queue_count += 1
@@ -393,6 +396,7 @@ cdef class DispatchMemory:
         self.hash_room = records * ENTRIES_PER_RECORD + MAXIMUM_PIECES
         self.name_room = max(records * NAME_BYTES_PER_RECORD, 2 * NAME_ROOM)
         self.table_mask = (1 << (2 * self.unit_room - 1).bit_length()) - 1
+        self.multiplier = secrets.randbits(63) | 1
         self.make_room()
         for number, delay in enumerate(levels):
             self.delays[number] = delay
@@ -445,17 +449,36 @@ cdef class DispatchMemory:
     ):
         cdef Step step = Step()
         require(region, position, available)
-        if base < 0 or (self.first_offset >= 0 and base + position < self.end_offset):
-            raise ValueError(f"a run from {base + position} on does not go forward from {self.end_offset}")
-        if self.first_offset < 0:
-            self.first_offset = base + position
-        with nogil:
-            step.position = dispatch_records(self, region.data, position, available, base, boundary, limit, step)
-        self.end_offset = base + step.position
+        self.claim()
+        try:
+            if base < 0 or (self.first_offset >= 0 and base + position < self.end_offset):
+                raise ValueError(f"a run from {base + position} on does not go forward from {self.end_offset}")
+            if self.first_offset < 0:
+                self.first_offset = base + position
+            with nogil:
+                step.position = dispatch_records(self, region.data, position, available, base, boundary, limit, step)
+            self.end_offset = base + step.position
+        finally:
+            self.is_claimed = False
         return step
+
+    cdef int claim(self) except -1:
+        """Have it for one thread, which must give it back; raises RuntimeError where another one has it."""
+        if self.is_claimed:
+            raise RuntimeError("a DispatchMemory is for one thread, and another one is just using it")
+        self.is_claimed = True
+        return 0
 
     def take(self):
         cdef Gathered taken = Gathered()
+        self.claim()
+        try:
+            self.move_into(taken)
+        finally:
+            self.is_claimed = False
+        return taken
+
+    cdef int move_into(self, Gathered taken) except -1:
         cdef Run *runs
         cdef uint8_t *units
         cdef int64_t *timestamps
@@ -476,7 +499,7 @@ cdef class DispatchMemory:
             sort_units(self, runs, units, timestamps)
         taken.queues = self.shown_queues()
         self.forget()
-        return taken
+        return 0
 
     cdef list shown_queues(self):
         """Topic and id of each queue that has units."""

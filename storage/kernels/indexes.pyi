@@ -173,7 +173,10 @@ def seconds_between(begin: int, timestamp: int) -> int:
 
 @final
 class IndexWriter:
-    """Puts entries into an index file in memory as a broker does, and counts what stands in its header."""
+    """Puts entries into an index file in memory as a broker does, and counts what stands in its header.
+
+    For one thread at a time: `put` raises RuntimeError while another thread is in it.
+    """
 
     def __new__(
         cls, memory: WriteableBuffer, slots: int, entries: int, timestamp: int, physical_offset: int

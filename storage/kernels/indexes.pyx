@@ -485,6 +485,7 @@ cdef class IndexWriter:
     cdef Room _memory
     cdef int64_t _slots
     cdef int64_t _entries
+    cdef bint _is_claimed  # By a thread that is just using it.
     cdef readonly int64_t begin_timestamp
     cdef readonly int64_t end_timestamp
     cdef readonly int64_t begin_physical_offset
@@ -516,10 +517,14 @@ cdef class IndexWriter:
             raise ValueError(f"entries {first_entry} to {first_entry + count} of {hash_column.count}")
         if count > self._entries - self.index_count:
             raise ValueError(f"{count} entries for a file that has room for {self._entries - self.index_count}")
+        if self._is_claimed:
+            raise RuntimeError("an IndexWriter is for one thread, and another one is just using it")
+        self._is_claimed = True
         with nogil:
             while put.record < records and put.stops[put.record] <= first_entry:
                 put.record += 1
             put_entries(self, &put)
+        self._is_claimed = False
 
 
 cdef void put_entries(IndexWriter file, Put *put) noexcept nogil:

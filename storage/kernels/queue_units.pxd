@@ -12,27 +12,29 @@ from libc.string cimport memcmp
 from storage.kernels.dispatching cimport BATCH_BYTES, PLAIN_BYTES, Queue, Unit
 from storage.kernels.memory cimport load_native_u64, store_i16, store_i32, store_i64
 from storage.kernels.records cimport Text, is_text
+from storage.kernels.texts cimport mix_in
 
 
 cdef enum:
     NOT_COMPACTED = -1
 
 
-cdef inline uint64_t mix(uint64_t mixed, uint64_t word) noexcept nogil:
-    mixed = (mixed ^ word) * <uint64_t>0x9E3779B97F4A7C15
-    return mixed ^ (mixed >> 32)
+cdef inline uint64_t hash_name(const Text *name, int32_t queue_id, uint64_t multiplier) noexcept nogil:
+    """A hash for the table alone; who does not know the multiplier, an odd number, cannot find names that share one.
 
-
-cdef inline uint64_t hash_name(const Text *name, int32_t queue_id) noexcept nogil:
-    """A hash for the table alone. Eight bytes before the end of the name must be readable, as in a record."""
-    cdef uint64_t mixed = mix(name.length, <uint32_t>queue_id)
+    Eight bytes before the end of the name must be readable, as in a record.
+    """
+    cdef uint64_t mixed = mix_in(name.length, <uint32_t>queue_id, multiplier)
     cdef int64_t position = 0
     while position + 8 <= name.length:
-        mixed = mix(mixed, load_native_u64(name.start + position))
+        mixed = mix_in(mixed, load_native_u64(name.start + position), multiplier)
         position += 8
     if position < name.length:
-        mixed = mix(mixed, load_native_u64(name.start + name.length - 8) >> ((position + 8 - name.length) << 3))
+        mixed = mix_in(
+            mixed, load_native_u64(name.start + name.length - 8) >> ((position + 8 - name.length) << 3), multiplier
+        )
     return mixed
+
 
 cdef inline void note_traits(Queue *queue, const Text *topic) noexcept nogil:
     """Find out what holds for all messages of a topic that is not one of batches.

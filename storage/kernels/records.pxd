@@ -10,9 +10,12 @@ into a :c:struct:`Record`, checked, and taken from there ever after.
 from libc.stdint cimport int8_t, int16_t, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memchr, memcmp
 
+cimport cython
+
 from storage.kernels.checksum cimport crc32_of
 from storage.kernels.java_string cimport fold_hash, hash_utf8
 from storage.kernels.memory cimport __builtin_ctzll, load_i16, load_i32, load_i64
+from storage.kernels.region cimport Region
 
 
 cdef extern from "separators.h" nogil:
@@ -30,6 +33,7 @@ cpdef enum:
     MAGIC = 4
     BODY_CRC = 8
     QUEUE_ID = 12
+    QUEUE_OFFSET = 20
     PHYSICAL_OFFSET = 28
     SYS_FLAG = 36
     BORN_HOST = 48
@@ -48,6 +52,7 @@ cpdef enum:
     BORN_HOST_V6 = 0x10
     STORE_HOST_V6 = 0x20
     TRANSACTION_MASK = 0xC
+    COMMIT = 0x8
     ROLLBACK = 0xC
     CRC_MASK = 0x7FFFFFFF
     NAME_SEPARATOR = 1
@@ -75,6 +80,9 @@ cpdef enum:
     MAXIMUM_QUEUES = 2048
     # How far back a repeated key of one record is looked for: a double costs bytes, a full search a square.
     RECENT_PIECES = 64
+    # Every how many bytes a CRC is kept, and how many are summed up for nothing before that begins.
+    SUM_STEP = 1024
+    SUM_PATIENCE = 1 << 24
     # More keys than one property block of 32,767 bytes can hold.
     MAXIMUM_PIECES = 32768
 
@@ -238,12 +246,52 @@ cdef inline int64_t property_crc(const uint8_t *record, int64_t size) noexcept n
 
 cdef inline int64_t check_checksums(const Record *record) noexcept nogil:
     """The size if body CRC and property CRC, where there is one, hold; else the ``BAD_`` code."""
+    return check_sums(record, None)
+
+
+# Records may be nested in one another, by accident two, by malice a million: whoever looks for an intact one among them
+# must not sum up all their bodies. The CRC of any bytes follows from those of what ends where they begin and where they
+# end, so these are kept, for every so many bytes. That costs something, and begins when much was summed up for nothing.
+
+
+@cython.final
+cdef class Sums:
+    cdef Region region  # That they are of.
+    cdef int64_t anchor  # Position at which all the bytes begin
+    cdef uint32_t *sums  # whose CRCs these are, the first of none, each of SUM_STEP bytes more.
+    cdef int64_t count
+    cdef int64_t room
+    cdef int64_t patience
+    cdef readonly int64_t summed
+
+
+cdef Sums begin_sums(Sums sums, Region region)
+cdef uint32_t sum_once(Sums sums, const uint8_t *start, int64_t length) noexcept nogil
+cdef int64_t next_candidate(const uint8_t *data, int64_t position, int64_t stop, int64_t base) noexcept nogil
+cdef int64_t next_recent(
+    const uint8_t *data, int64_t position, int64_t stop, int64_t readable, int64_t base, int64_t earliest, Sums sums
+) noexcept nogil
+
+
+cdef inline uint32_t sum_up(Sums sums, const uint8_t *start, int64_t length) noexcept nogil:
+    """CRC-32 of bytes of a record; with sums those of their region."""
+    return crc32_of(start, length) if sums is None else sum_once(sums, start, length)
+
+
+cdef inline int64_t check_sums(const Record *record, Sums sums) noexcept nogil:
+    """As :c:func:`check_checksums`, in a pass that keeps its sums."""
     cdef int64_t stated
     if record.body.length > 0:
-        if <int32_t>(crc32_of(record.body.start, record.body.length) & CRC_MASK) != load_i32(record.start + BODY_CRC):
+        if <int32_t>(sum_up(sums, record.body.start, record.body.length) & CRC_MASK) != load_i32(
+            record.start + BODY_CRC
+        ):
+            if sums is not None:
+                sums.patience -= record.body.length
             return BAD_BODY_CRC
     stated = property_crc(record.start, record.size)
-    if stated >= 0 and <int64_t>(crc32_of(record.start, record.size - CRC_PROPERTY) & CRC_MASK) != stated:
+    if stated >= 0 and <int64_t>(sum_up(sums, record.start, record.size - CRC_PROPERTY) & CRC_MASK) != stated:
+        if sums is not None:
+            sums.patience -= record.size
         return BAD_PROPERTY_CRC
     return record.size
 

@@ -4,6 +4,9 @@ Positions are bytes from the start of a region, `stop` and `readable` bound read
 says of itself (−1: any), `base` the physical offset of a region's first byte, `boundary` that at which the next segment
 starts, or will start. Every function raises ValueError where it was to read outside its region.
 
+What is looked at may change meanwhile, as a broker writes it: where an earlier call found a record the next one may
+find none, and says so.
+
 Where a size is returned, a negative one is a `BAD_` code: why no record is there.
 """
 
@@ -19,6 +22,7 @@ TOTAL_SIZE: Final = 0
 MAGIC: Final = 4
 BODY_CRC: Final = 8
 QUEUE_ID: Final = 12
+QUEUE_OFFSET: Final = 20
 PHYSICAL_OFFSET: Final = 28
 SYS_FLAG: Final = 36
 BORN_HOST: Final = 48
@@ -35,6 +39,7 @@ MAGIC_FIRST_BYTE: Final = 0xDA
 BORN_HOST_V6: Final = 0x10
 STORE_HOST_V6: Final = 0x20
 TRANSACTION_MASK: Final = 0xC
+COMMIT: Final = 0x8
 ROLLBACK: Final = 0xC
 CRC_MASK: Final = 0x7FFFFFFF
 NAME_SEPARATOR: Final = 1
@@ -67,6 +72,8 @@ MAXIMUM_QUEUES: Final = 2048
 """Those that one walk tells apart."""
 
 RECENT_PIECES: Final = 64
+SUM_STEP: Final = 1024
+SUM_PATIENCE: Final = 16_777_216
 MAXIMUM_PIECES: Final = 32768
 """More keys than one property block can hold."""
 
@@ -104,13 +111,31 @@ def store_timestamp(region: Region, position: int) -> int:
     """When the broker stored the record at a position, in ms; its first `MINIMUM_SIZE` bytes must be there."""
 
 def has_sane_texts(region: Region, position: int, stop: int) -> bool:
-    """Whether topic and properties of a record of sound shape hold no zero byte: no checksum covers them."""
+    """Whether topic and properties of a record hold no zero byte: no checksum covers them. False without a record."""
 
 def tag_entry_hash(region: Region, position: int, stop: int) -> int | None:
-    """Hash of ``topic#T#tag``, under which the tag of a record is indexed since 5.4; None for one without a tag."""
+    """Hash of ``topic#T#tag``, under which the tag of a record is indexed since 5.4; None without tag or record."""
 
-def entry_hashes(region: Region, position: int, stop: int) -> list[int]:
-    """What one record of sound shape is found under: hashes of its unique key, each piece of KEYS, its tag."""
+def entry_hashes(region: Region, position: int, stop: int) -> list[int] | None:
+    """What one record is found under: hashes of its unique key, each piece of KEYS, its tag.
+
+    None where no record of sound shape is: what was looked at before may have changed.
+    """
+
+@final
+class Sums:
+    """What one pass over a segment knows of checksums, so that bytes are not summed up again and again.
+
+    Records can be nested in one another, a million of them in one another's bodies. A pass that goes from damage to
+    damage hands the same object to every call; each call by itself has one of its own. It must not outlive the pass:
+    what is written meanwhile is not summed up again.
+    """
+
+    def __new__(cls, patience: int = SUM_PATIENCE) -> Sums:
+        """Nothing is known; ``patience`` bytes may be summed up for nothing before what is known is kept."""
+    @property
+    def summed(self) -> int:
+        """Bytes that were summed up."""
 
 @final
 class Walk:
@@ -132,7 +157,9 @@ class Walk:
     def code(self) -> int:
         """Why no record is there, where that is damage; else 0."""
 
-def walk_records(region: Region, position: int, stop: int, base: int, boundary: int, checksums: bool) -> Walk:
+def walk_records(
+    region: Region, position: int, stop: int, base: int, boundary: int, checksums: bool, sums: Sums | None = None
+) -> Walk:
     """Step over the records of a segment from a position on, whose checksums are looked at or not."""
 
 @final
@@ -171,15 +198,20 @@ def scan_keys(
 def find_candidate(region: Region, position: int, stop: int, base: int) -> int:
     """First position from which a record's magic and own offset end before `stop`, and are right; −1 for none."""
 
-def find_recent(region: Region, position: int, stop: int, readable: int, base: int, earliest: int) -> int:
+def find_recent(
+    region: Region, position: int, stop: int, readable: int, base: int, earliest: int, sums: Sums | None = None
+) -> int:
     """Position of the first intact record that starts in [position, stop) and was stored at `earliest` (ms) or later.
 
     Intact means shape, own offset and checksums. Returns `stop` where there is none. The body of a record that is too
     old is stepped over, so that no byte is summed up twice.
     """
 
-def find_record(region: Region, position: int, stop: int, base: int) -> int:
+def find_record(region: Region, position: int, stop: int, base: int, sums: Sums | None = None) -> int:
     """Position of the first intact record (shape, own offset, checksums) at or after a position, or `stop`."""
+
+def find_intact_backwards(region: Region, lowest: int, position: int, readable: int, base: int) -> int:
+    """Position of the last intact record that starts in [lowest, position) and ends at `readable` or before; −1."""
 
 def find_record_backwards(region: Region, lowest: int, position: int, base: int) -> int:
     """Position of the last record that starts in [lowest, position), by magic and own offset; −1 for none."""

@@ -6,10 +6,11 @@ at memory speed.
 
 cimport cython
 from libc.stdint cimport INT64_MIN, int32_t, int64_t, uint8_t, uint32_t
-from libc.stdlib cimport calloc, free, malloc
+from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memchr, memcmp
 
 from storage.kernels cimport checksum
+from storage.kernels.checksum cimport crc32_moved, crc32_of
 from storage.kernels.memory cimport load_i32, load_i64
 from storage.kernels.region cimport Region, Room, region_of, require
 
@@ -30,12 +31,10 @@ def crc32_by_tables(buffer):
     return checksum.crc32_by_tables(region.data, region.size)
 
 
-cdef int require_record(Region region, int64_t position, int64_t stop, Record *record) except -1:
-    """Read the record that starts at a position; raises ValueError where none of sound shape does."""
+cdef bint has_record(Region region, int64_t position, int64_t stop, Record *record) except -1:
+    """Read the record that starts at a position; whether one of sound shape does, for it may have changed."""
     require(region, position, stop)
-    if read_shape(record, region.data + position, stop - position, -1) < 0:
-        raise ValueError(f"no record starts at position {position} of a region of {region.size} bytes")
-    return 0
+    return read_shape(record, region.data + position, stop - position, -1) > 0
 
 
 cdef int make_room(Entries *entries, int64_t count) except -1:
@@ -88,9 +87,9 @@ def store_timestamp(Region region not None, int64_t position):
 
 def has_sane_texts(Region region not None, int64_t position, int64_t stop):
     cdef Record record
-    require_record(region, position, stop, &record)
     return (
-        memchr(record.topic.start, 0, record.topic.length) == NULL
+        has_record(region, position, stop, &record)
+        and memchr(record.topic.start, 0, record.topic.length) == NULL
         and memchr(record.properties.start, 0, record.properties.length) == NULL
     )
 
@@ -98,7 +97,8 @@ def has_sane_texts(Region region not None, int64_t position, int64_t stop):
 def tag_entry_hash(Region region not None, int64_t position, int64_t stop):
     cdef Record record
     cdef Indexed indexed
-    require_record(region, position, stop, &record)
+    if not has_record(region, position, stop, &record):
+        return None
     find_indexed(&record, &indexed)
     return None if indexed.tags.start == NULL else tag_hash(topic_hash(&record), &indexed.tags)
 
@@ -106,13 +106,75 @@ def tag_entry_hash(Region region not None, int64_t position, int64_t stop):
 def entry_hashes(Region region not None, int64_t position, int64_t stop):
     cdef Record record
     cdef Entries entries
-    require_record(region, position, stop, &record)
+    if not has_record(region, position, stop, &record):
+        return None
     make_room(&entries, 0)
     try:
         emit_record(&record, 0, &entries)
         return [entries.hashes[i] for i in range(entries.count)]
     finally:
         free(entries.offsets)
+
+
+# --- Sums that are kept ---
+
+
+@cython.final
+cdef class Sums:
+    def __cinit__(self, int64_t patience=SUM_PATIENCE):
+        self.patience = patience
+
+    def __dealloc__(self):
+        free(self.sums)
+
+
+cdef Sums begin_sums(Sums sums, Region region):
+    """Those of a pass, of which nothing is known in another region; new ones where None are handed in."""
+    if sums is None:
+        sums = Sums()
+    if sums.region is not region:
+        sums.region, sums.count = region, 0
+    return sums
+
+
+cdef bint keep_sums(Sums sums, int64_t start, int64_t stop) noexcept nogil:
+    """Have sums that begin at a position or before it and reach up to another one; False without memory for them."""
+    cdef const uint8_t *data = sums.region.data
+    cdef int64_t needed, at
+    cdef uint32_t *larger
+    if sums.count == 0 or start < sums.anchor or start >= sums.anchor + sums.count * SUM_STEP:
+        sums.anchor, sums.count = start, 0
+    needed = (stop - sums.anchor) // SUM_STEP + 1
+    if needed > sums.room:
+        larger = <uint32_t *>realloc(sums.sums, 2 * needed * sizeof(uint32_t))
+        if larger == NULL:
+            return False
+        sums.sums, sums.room = larger, 2 * needed
+    if sums.count == 0:
+        sums.sums[0], sums.count = 0, 1
+    while sums.count < needed:
+        at = sums.anchor + (sums.count - 1) * SUM_STEP
+        sums.sums[sums.count] = crc32_moved(sums.sums[sums.count - 1], SUM_STEP) ^ crc32_of(data + at, SUM_STEP)
+        sums.count += 1
+        sums.summed += SUM_STEP
+    return True
+
+
+cdef uint32_t sum_from_anchor(Sums sums, int64_t stop) noexcept nogil:
+    """CRC of the bytes from the anchor up to a position that the sums reach."""
+    cdef int64_t number = (stop - sums.anchor) // SUM_STEP
+    cdef int64_t at = sums.anchor + number * SUM_STEP
+    sums.summed += stop - at
+    return crc32_moved(sums.sums[number], stop - at) ^ crc32_of(sums.region.data + at, stop - at)
+
+
+cdef uint32_t sum_once(Sums sums, const uint8_t *start, int64_t length) noexcept nogil:
+    cdef int64_t position = start - sums.region.data
+    cdef int64_t stop = position + length
+    if length > 2 * SUM_STEP and sums.patience < 0 and keep_sums(sums, position, stop):
+        return crc32_moved(sum_from_anchor(sums, position), length) ^ sum_from_anchor(sums, stop)
+    sums.summed += length
+    return crc32_of(start, length)
 
 
 # --- Walks ---
@@ -128,18 +190,25 @@ cdef class Walk:
 
 
 def walk_records(
-    Region region not None, int64_t position, int64_t stop, int64_t base, int64_t boundary, bint checksums
+    Region region not None,
+    int64_t position,
+    int64_t stop,
+    int64_t base,
+    int64_t boundary,
+    bint checksums,
+    Sums sums=None,
 ):
     cdef Walk walk = Walk()
     cdef Record record
     cdef int64_t size, records = 0, last = -1
     cdef int reason = AT_LIMIT, code = 0
     require(region, position, stop)
+    sums = begin_sums(sums, region)
     with nogil:
         while position + HEAD <= stop:
             size = read_shape(&record, region.data + position, stop - position, base + position)
             if size > 0 and checksums:
-                size = check_checksums(&record)
+                size = check_sums(&record, sums)
             if size < 0:
                 size = check_blank(region.data + position, size, boundary - base - position)
                 if size == 0:
@@ -226,15 +295,16 @@ def find_candidate(Region region not None, int64_t position, int64_t stop, int64
 
 
 cdef int64_t next_recent(
-    const uint8_t *data, int64_t position, int64_t stop, int64_t readable, int64_t base, int64_t earliest
+    const uint8_t *data, int64_t position, int64_t stop, int64_t readable, int64_t base, int64_t earliest, Sums sums
 ) noexcept nogil:
+    """As :func:`find_recent`."""
     cdef Record record
     while True:
         position = next_candidate(data, position, min(stop - 1 + PHYSICAL_OFFSET + 8, readable), base)
         if position < 0:
             return stop
         if read_shape(&record, data + position, readable - position, base + position) > 0:
-            if check_checksums(&record) > 0:
+            if check_sums(&record, sums) > 0:
                 if store_timestamp_at(record.start) >= earliest:
                     return position
                 position += record.topic.start - record.start - 3  # no byte of the body is summed up twice
@@ -242,19 +312,47 @@ cdef int64_t next_recent(
 
 
 def find_recent(
-    Region region not None, int64_t position, int64_t stop, int64_t readable, int64_t base, int64_t earliest
+    Region region not None,
+    int64_t position,
+    int64_t stop,
+    int64_t readable,
+    int64_t base,
+    int64_t earliest,
+    Sums sums=None,
 ):
     require(region, position, readable)
+    sums = begin_sums(sums, region)
     with nogil:
-        position = next_recent(region.data, position, stop, readable, base, earliest)
+        position = next_recent(region.data, position, stop, readable, base, earliest, sums)
     return position
 
 
-def find_record(Region region not None, int64_t position, int64_t stop, int64_t base):
+def find_record(Region region not None, int64_t position, int64_t stop, int64_t base, Sums sums=None):
     require(region, position, stop)
+    sums = begin_sums(sums, region)
     with nogil:
-        position = next_recent(region.data, position, stop, stop, base, INT64_MIN)
+        position = next_recent(region.data, position, stop, stop, base, INT64_MIN, sums)
     return position
+
+
+def find_intact_backwards(
+    Region region not None, int64_t lowest, int64_t position, int64_t readable, int64_t base
+):
+    cdef int64_t at = min(position - 1, readable - MINIMUM_SIZE)
+    cdef Sums sums = begin_sums(None, region)
+    cdef Record record
+    require(region, lowest, position)
+    require(region, lowest, readable)
+    with nogil:
+        while at >= lowest:
+            if may_be_record(region.data + at, base + at):
+                if read_shape(&record, region.data + at, readable - at, base + at) > 0:
+                    if sums.patience < 0 and sums.count == 0:
+                        keep_sums(sums, lowest, readable)
+                    if check_sums(&record, sums) > 0:
+                        break
+            at -= 1
+    return at if at >= lowest else -1
 
 
 def find_record_backwards(Region region not None, int64_t lowest, int64_t position, int64_t base):

@@ -15,10 +15,10 @@ from storage.kernels.memory cimport load_i32, load_native_u64
 from storage.kernels.records cimport (
     SEPARATORS_WIDE, SPACE, Property, PropertyWalk, Text, begin_properties, next_property,
 )
-from storage.kernels.region cimport Region, Room, require
+from storage.kernels.region cimport Column, Region, Room, require
 
 
-cdef int open_source(Source *source, Region region, Region others, Room positions, Room lengths) except -1:
+cdef int open_source(Source *source, Region region, Region others, Column positions, Column lengths) except -1:
     """Where some texts are said to lie; raises ValueError unless each has a position and a length."""
     if positions.count != lengths.count:
         raise ValueError(f"{positions.count} positions and {lengths.count} lengths of texts")
@@ -70,16 +70,17 @@ def bytes_at(Region region not None, int64_t position, int64_t length):
 
 
 def copy_texts(Region region not None, Region others not None, positions, lengths, offsets, data):
-    cdef Room offset_room = Room(offsets, sizeof(int32_t)), data_room = Room(data, 1)
-    cdef Room position_room = Room(positions, sizeof(int64_t)), length_room = Room(lengths, sizeof(int64_t))
-    cdef const int32_t *starts = <const int32_t *>offset_room.items
+    cdef Column offset_column = Column(offsets, sizeof(int32_t))
+    cdef Room data_room = Room(data, 1)
+    cdef Column position_column = Column(positions, sizeof(int64_t)), length_column = Column(lengths, sizeof(int64_t))
+    cdef const int32_t *starts = <const int32_t *>offset_column.items
     cdef uint8_t *copied = <uint8_t *>data_room.items
     cdef int64_t room = data_room.count, row = 0
     cdef bint fits = True
     cdef Source source
     cdef Text text
-    open_source(&source, region, others, position_room, length_room)
-    expect_room("offsets", offset_room.count, source.count)
+    open_source(&source, region, others, position_column, length_column)
+    expect_room("offsets", offset_column.count, source.count)
     with nogil:
         while row < source.count and find_text(&source, row, &text):
             if text.length > 0:
@@ -107,13 +108,13 @@ cdef inline bint is_ascii(const Text *text) noexcept nogil:
 
 
 def find_non_ascii(Region region not None, Region others not None, positions, lengths, found):
-    cdef Room position_room = Room(positions, sizeof(int64_t)), length_room = Room(lengths, sizeof(int64_t))
+    cdef Column position_column = Column(positions, sizeof(int64_t)), length_column = Column(lengths, sizeof(int64_t))
     cdef Room found_room = Room(found, sizeof(int64_t))
     cdef int64_t *rows = <int64_t *>found_room.items
     cdef int64_t row = 0, count = 0
     cdef Source source
     cdef Text text
-    open_source(&source, region, others, position_room, length_room)
+    open_source(&source, region, others, position_column, length_column)
     expect_room("rows", found_room.count, source.count)
     with nogil:
         while row < source.count and find_text(&source, row, &text):
@@ -135,7 +136,7 @@ cdef inline int64_t find_blank(const Text *text, int64_t position) noexcept nogi
 def split_keys(
     Region region not None, Region others not None, positions, lengths, counts, key_positions, key_lengths
 ):
-    cdef Room position_room = Room(positions, sizeof(int64_t)), length_room = Room(lengths, sizeof(int64_t))
+    cdef Column position_column = Column(positions, sizeof(int64_t)), length_column = Column(lengths, sizeof(int64_t))
     cdef Room count_room = Room(counts, sizeof(int64_t))
     cdef Room start_room = Room(key_positions, sizeof(int64_t)), size_room = Room(key_lengths, sizeof(int64_t))
     cdef int64_t *starts = <int64_t *>start_room.items
@@ -143,7 +144,7 @@ def split_keys(
     cdef int64_t row = 0, total = 0, before, piece, end, room = min(start_room.count, size_room.count)
     cdef Source source
     cdef Text text
-    open_source(&source, region, others, position_room, length_room)
+    open_source(&source, region, others, position_column, length_column)
     expect_room("counts", count_room.count, source.count)
     with nogil:
         while row < source.count and find_text(&source, row, &text):
@@ -164,16 +165,16 @@ def split_keys(
 
 
 def write_hosts(Region region not None, positions, texts, lengths):
-    cdef Room position_room = Room(positions, sizeof(int64_t)), length_room = Room(lengths, sizeof(int64_t))
-    cdef Room text_room = Room(texts, 1)
-    cdef const int64_t *places = <const int64_t *>position_room.items
+    cdef Column position_column = Column(positions, sizeof(int64_t))
+    cdef Room text_room = Room(texts, 1), length_room = Room(lengths, sizeof(int64_t))
+    cdef const int64_t *places = <const int64_t *>position_column.items
     cdef const uint8_t *host
     cdef uint8_t *at
     cdef int64_t row = 0, last = region.size - 8
-    expect_room("lengths", length_room.count, position_room.count)
-    expect_room("bytes of texts", text_room.count, HOST_ROOM * position_room.count)
+    expect_room("lengths", length_room.count, position_column.count)
+    expect_room("bytes of texts", text_room.count, HOST_ROOM * position_column.count)
     with nogil:
-        while row < position_room.count and 0 <= places[row] <= last:
+        while row < position_column.count and 0 <= places[row] <= last:
             host, at = region.data + places[row], <uint8_t *>text_room.items + HOST_ROOM * row
             for byte in range(4):
                 at = put_number(at, host[byte])
@@ -182,7 +183,7 @@ def write_hosts(Region region not None, positions, texts, lengths):
             at = put_number(at, load_i32(host + 4))
             (<int64_t *>length_room.items)[row] = at - (<uint8_t *>text_room.items + HOST_ROOM * row)
             row += 1
-    if row < position_room.count:
+    if row < position_column.count:
         require(region, places[row], places[row] + 8)
 
 
@@ -228,7 +229,7 @@ def code_texts(
     word_positions,
     word_lengths,
 ):
-    cdef Room position_room = Room(positions, sizeof(int64_t)), length_room = Room(lengths, sizeof(int64_t))
+    cdef Column position_column = Column(positions, sizeof(int64_t)), length_column = Column(lengths, sizeof(int64_t))
     cdef Room code_room = Room(codes, sizeof(int32_t))
     cdef Room place_room = Room(word_positions, sizeof(int64_t)), size_room = Room(word_lengths, sizeof(int64_t))
     cdef int32_t *numbers = <int32_t *>code_room.items
@@ -237,7 +238,7 @@ def code_texts(
     cdef int64_t ended
     cdef Source source
     cdef Words words
-    open_source(&source, region, others, position_room, length_room)
+    open_source(&source, region, others, position_column, length_column)
     expect_room("codes", code_room.count, source.count)
     make_words(&words, min(place_room.count, size_room.count), multiplier)
     with nogil:
@@ -306,7 +307,7 @@ def split_properties(
     word_positions,
     word_lengths,
 ):
-    cdef Room position_room = Room(positions, sizeof(int64_t)), length_room = Room(lengths, sizeof(int64_t))
+    cdef Column position_column = Column(positions, sizeof(int64_t)), length_column = Column(lengths, sizeof(int64_t))
     cdef Room count_room = Room(counts, sizeof(int64_t)), code_room = Room(codes, sizeof(int32_t))
     cdef Room start_room = Room(value_positions, sizeof(int64_t)), size_room = Room(value_lengths, sizeof(int64_t))
     cdef Room place_room = Room(word_positions, sizeof(int64_t)), word_room = Room(word_lengths, sizeof(int64_t))
@@ -319,7 +320,7 @@ def split_properties(
     cdef Words words
     cdef Pairs pairs
     cdef Text block
-    open_source(&source, region, region, position_room, length_room)
+    open_source(&source, region, region, position_column, length_column)
     expect_room("counts", count_room.count, source.count)
     pairs.codes = <int32_t *>code_room.items
     pairs.positions, pairs.lengths = <int64_t *>start_room.items, <int64_t *>size_room.items
@@ -358,24 +359,25 @@ def split_properties(
 
 
 def places_of_name(counts, codes, value_positions, value_lengths, int32_t code, positions, lengths):
-    cdef Room count_room = Room(counts, sizeof(int64_t)), code_room = Room(codes, sizeof(int32_t))
-    cdef Room start_room = Room(value_positions, sizeof(int64_t)), size_room = Room(value_lengths, sizeof(int64_t))
+    cdef Column count_column = Column(counts, sizeof(int64_t)), code_column = Column(codes, sizeof(int32_t))
+    cdef Column start_column = Column(value_positions, sizeof(int64_t))
+    cdef Column size_column = Column(value_lengths, sizeof(int64_t))
     cdef Room position_room = Room(positions, sizeof(int64_t)), length_room = Room(lengths, sizeof(int64_t))
-    cdef const int64_t *in_block = <const int64_t *>count_room.items
-    cdef const int32_t *names = <const int32_t *>code_room.items
+    cdef const int64_t *in_block = <const int64_t *>count_column.items
+    cdef const int32_t *names = <const int32_t *>code_column.items
     cdef int64_t *places = <int64_t *>position_room.items
     cdef int64_t *sizes = <int64_t *>length_room.items
-    cdef int64_t row, pair = 0, stop = 0, pairs = min(code_room.count, start_room.count, size_room.count)
-    expect_room("places", min(position_room.count, length_room.count), count_room.count)
+    cdef int64_t row, pair = 0, stop = 0, pairs = min(code_column.count, start_column.count, size_column.count)
+    expect_room("places", min(position_room.count, length_room.count), count_column.count)
     with nogil:
-        for row in range(count_room.count):
+        for row in range(count_column.count):
             places[row], sizes[row] = 0, -1
             stop += in_block[row]
             if stop > pairs:
                 break
             while pair < stop:
                 if names[pair] == code:
-                    places[row] = (<const int64_t *>start_room.items)[pair]
-                    sizes[row] = (<const int64_t *>size_room.items)[pair]
+                    places[row] = (<const int64_t *>start_column.items)[pair]
+                    sizes[row] = (<const int64_t *>size_column.items)[pair]
                 pair += 1
     expect_room("properties", pairs, stop)

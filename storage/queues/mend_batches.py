@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.commit_log import CommitLog
-from storage.kernels.find_message import ANY_OFFSET
+from storage.kernels.messages import ANY_OFFSET
 from storage.kernels.records import BAD_BODY_CRC, BAD_PROPERTY_CRC, MINIMUM_SIZE, NO_SEGMENT
 from storage.queues.queue_end import SEARCHED_FOR_BROKEN, SEARCHED_FOR_LEFT_OVER, message_behind
 from storage.queues.queue_record import QueueName, batch_in

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from storage.kernels.find_message import ANY_OFFSET
+from storage.kernels.messages import ANY_OFFSET
 from storage.queues.queue_repair import search
 from storage.queues.unit_standing import BROKEN, EMPTY, FILLER, JudgedUnits, Standing
 from storage.residency import LONG_SCAN as LONG_SCAN

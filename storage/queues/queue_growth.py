@@ -5,6 +5,8 @@ A queue ends where a fresh look would find its end (:mod:`.queue_end`): behind i
 
 from typing import Final, NamedTuple
 
+from storage.commit_log import CommitLog
+from storage.kernels.records import MINIMUM_SIZE
 from storage.queues.queue_end import LONG_SCAN, end_behind, find_end, last_sound
 from storage.queues.queue_files import QueueFiles
 from storage.queues.unit_standing import EMPTY, JudgedUnits, Standing
@@ -33,17 +35,26 @@ class Known(NamedTuple):
     minimum: int
     end: int
     written: int
-    last: object
+    last: tuple[int, ...] | None
     looked: int = 0
     note: object = None
 
-    def renewed(self, generation: object, log_minimum: int, capacity: int) -> "Known | None":
+    def renewed(self, generation: object, log: CommitLog, capacity: int) -> "Known | None":
         """The same for the files that are there now, None where they are others; ``capacity`` units fit those known."""
-        is_full = max(self.written, self.end) >= capacity and self.files.has_successor()
-        if generation is self.generation and log_minimum == self.log_minimum and not is_full:
+        is_listed = generation is self.generation and log.minimum == self.log_minimum
+        if is_listed and not (self.may_be_full(log.end, capacity) and self.files.has_successor()):
             return self
         files = self.files.renewed()
         return self._replace(generation=generation, files=files) if files.continues(self.files) else None
+
+    def may_be_full(self, log_end: int, capacity: int) -> bool:
+        """Whether the messages that may have come are enough to fill the last file.
+
+        What stands in the file does not tell: its last units may be lost, while the next file goes on.
+        """
+        room = capacity - max(self.written, self.end)
+        place = 0 if self.last is None else self.last[0]
+        return log_end - place >= MINIMUM_SIZE * room
 
 
 NEAR_UNITS: Final = 4096

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from protocol.errors import BeingSearched, QueueBeingSearched
 from storage.commit_log import CommitLog
-from storage.kernels.find_message import ANY_OFFSET
+from storage.kernels.messages import ANY_OFFSET
 from storage.mapped_file import FileIdentity
 from storage.queues.queue_files import QueueFiles
 from storage.queues.queue_record import QueueName, batch_in

@@ -26,7 +26,10 @@ def has_another(root: Path, record: memoryview, physical_offset: int) -> bool:
 
     False too where the queue is missing, does not reach so far, or has a unit that points nowhere.
     """
-    places = locate(record, physical_offset)
+    try:
+        places = locate(record, physical_offset)
+    except StoreError:  # it has changed since it was looked at
+        return False
     fields = places.fixed.unpack_from(record)
     if fields[_SYS_FLAG] & _TRANSACTION_MASK in _UNQUEUED or fields[_QUEUE_OFFSET] < 0:
         return False

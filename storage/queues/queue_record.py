@@ -5,21 +5,14 @@ an older log that was cut and written anew survive behind a queue's end (store-f
 """
 
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import zip_longest
 from typing import Final
 
 import numpy as np
 
 from protocol.errors import StoreError
-from protocol.message_layout import (
-    INT,
-    SYS_FLAG_POSITION,
-    V1_MAGIC,
-    V1_TOPIC_LENGTH,
-    V2_TOPIC_LENGTH,
-    fixed_struct,
-    locate,
-)
+from protocol.message_layout import INT, SYS_FLAG_POSITION, Places, locate
 from protocol.properties import INNER_BASE, INNER_MULTI_DISPATCH, INNER_MULTI_QUEUE_OFFSET, INNER_NUM, property_value
 from protocol.sys_flag import TRANSACTION_MASK, SysFlag
 
@@ -27,11 +20,6 @@ LIGHT_PREFIX: Final = "%LMQ%"
 """How names of light queues start, which hold messages of other topics."""
 
 QUEUE_ID_POSITION: Final = 12
-_MAGIC_LOW_BYTE: Final = 7
-_SYS_FLAG_LOW_BYTE: Final = SYS_FLAG_POSITION + 3
-_V1_LOW_BYTE: Final = V1_MAGIC & 0xFF
-# By the two host bits of sysFlag: where the body starts.
-_BODY_POSITIONS: Final = tuple(fixed_struct(bits << 4).size for bits in range(4))
 _LIST_SEPARATOR: Final = ","
 _LONGEST_OFFSET: Final = 19  # digits of an i64
 
@@ -39,28 +27,15 @@ _LONGEST_OFFSET: Final = 19  # digits of an i64
 class QueueName:
     """Topic and queue id as records spell them, to compare with many records.
 
-    `topic_bytes` is the topic's UTF-8; `topic_address` is where kernels find it, `topic_size` bytes.
+    `topic_bytes` is the topic's UTF-8.
     """
 
-    __slots__ = (
-        "_memory",
-        "_queue_id",
-        "_topic_length",
-        "queue_id",
-        "topic",
-        "topic_address",
-        "topic_bytes",
-        "topic_size",
-    )
+    __slots__ = ("_queue_id", "queue_id", "topic", "topic_bytes")
 
     def __init__(self, topic: str, queue_id: int) -> None:
         self.topic = topic
         self.queue_id = queue_id
         self.topic_bytes = topic.encode("utf-8", "surrogateescape")
-        self._topic_length = len(self.topic_bytes) & 0xFF
-        self._memory = np.frombuffer(self.topic_bytes or b"\0", np.uint8)
-        self.topic_address: int = self._memory.ctypes.data
-        self.topic_size = len(self.topic_bytes)
         self._queue_id = INT.pack(queue_id)
 
     @property
@@ -70,37 +45,43 @@ class QueueName:
 
     def owns(self, record: memoryview) -> bool:
         """Whether an intact record is a message of this queue, directly or dispatched to it as one of several."""
-        if record[QUEUE_ID_POSITION : QUEUE_ID_POSITION + INT.size] == self._queue_id:
-            topic = _topic_position(record)
-            # The low byte of the length tells equal prefixes apart: no topic has more than 255 bytes.
-            if (
-                record[topic - 1] == self._topic_length
-                and record[topic : topic + len(self.topic_bytes)] == self.topic_bytes
-            ):
-                return True
-        return self._dispatched_offset(record) is not None
+        places = _places_of(record)
+        return places is not None and (
+            self._is_told_by(record, places) or self._dispatched_offset(record, places) is not None
+        )
 
     def offset_in(self, record: memoryview, physical_offset: int) -> int | None:
         """The queue offset that the bytes at a physical offset claim in this queue, or None: no message of it."""
-        try:
-            fixed = locate(record, physical_offset).fixed
-        except StoreError:
+        places = _places_of(record)
+        if places is None:
             return None
         own_offset: int
-        _, _, _, _, _, own_offset, own_place, *_ = fixed.unpack_from(record)
-        if own_place != physical_offset or not self.owns(record):
+        _, _, _, _, _, own_offset, own_place, *_ = places.fixed.unpack_from(record)
+        if own_place != physical_offset:
             return None
-        dispatched = self._dispatched_offset(record)
-        return own_offset if dispatched is None else dispatched
+        dispatched = self._dispatched_offset(record, places)
+        return own_offset if dispatched is None and self._is_told_by(record, places) else dispatched
 
-    def _dispatched_offset(self, record: memoryview) -> int | None:
+    def _is_told_by(self, record: memoryview, places: Places) -> bool:
+        """Whether a record says this topic and queue id."""
+        if record[QUEUE_ID_POSITION : QUEUE_ID_POSITION + INT.size] != self._queue_id:
+            return False
+        return record[places.topic : places.topic + places.topic_length] == self.topic_bytes
+
+    def _dispatched_offset(self, record: memoryview, places: Places) -> int | None:
         """The offset in this queue of a message that names it among several (store-format §2.10), or None."""
-        return next((offset for name, offset in dispatched_places(record) if name == self.topic), None)
+        return next((offset for name, offset in dispatched_places(record, places) if name == self.topic), None)
 
 
-def dispatched_places(record: memoryview) -> Iterator[tuple[str, int | None]]:
-    """Queues that a record of sound shape names besides its own, each with its offset there (store-format §2.10)."""
-    places = locate(record)
+def _places_of(record: memoryview) -> Places | None:
+    """Where the parts of a record of sound shape lie; None where it has changed since it was looked at."""
+    with suppress(StoreError):
+        return locate(record)
+    return None
+
+
+def dispatched_places(record: memoryview | bytes, places: Places) -> Iterator[tuple[str, int | None]]:
+    """Queues that a record names besides its own, each with its offset there (store-format §2.10)."""
     properties = record[places.properties : places.total_size]
     names = property_value(properties, INNER_MULTI_DISPATCH)
     if names is not None:
@@ -113,9 +94,11 @@ def dispatched_places(record: memoryview) -> Iterator[tuple[str, int | None]]:
 def batch_in(record: memoryview, queue_offset: int) -> tuple[int, int]:
     """Queue offset of the first message of the batch in a record of sound shape, and how many there are.
 
-    A record that is no batch is its one message, which has ``queue_offset``.
+    A record that is no batch is its one message, which has ``queue_offset``; so is one that has changed meanwhile.
     """
-    places = locate(record)
+    places = _places_of(record)
+    if places is None:
+        return queue_offset, 1
     properties = record[places.properties : places.total_size]
     base, number = _number(property_value(properties, INNER_BASE)), _number(property_value(properties, INNER_NUM))
     return (queue_offset, 1) if base is None or number is None else (base, number)
@@ -126,12 +109,14 @@ def _number(text: str | None) -> int | None:
     return int(text) if text is not None and is_number else None
 
 
-def queue_place(record: memoryview) -> tuple[int, int, str]:
+def queue_place(record: memoryview) -> tuple[int, int, str] | None:
     """Queue id, queue offset and topic of a record of sound shape, which may go on behind its end.
 
-    Bytes of a topic that are no UTF-8 are kept as file names keep them.
+    Bytes of a topic that are no UTF-8 are kept as file names keep them. None where the record has changed meanwhile.
     """
-    places = locate(record)
+    places = _places_of(record)
+    if places is None:
+        return None
     _, _, _, queue_id, _, queue_offset, *_ = places.fixed.unpack_from(record)
     topic = bytes(record[places.topic : places.topic + places.topic_length])
     return queue_id, queue_offset, topic.decode("utf-8", "surrogateescape")
@@ -141,11 +126,3 @@ def is_queued(record: memoryview) -> bool:
     """Whether a record gets a unit in its queue: not while its transaction is open, nor when that was rolled back."""
     (sys_flag,) = INT.unpack_from(record, SYS_FLAG_POSITION)
     return sys_flag & TRANSACTION_MASK in (0, SysFlag.TRANSACTION_COMMIT)
-
-
-def _topic_position(record: memoryview) -> int:
-    """Where the topic of a record of sound shape starts; `protocol.message_layout.locate` for the hot path."""
-    body = _BODY_POSITIONS[record[_SYS_FLAG_LOW_BYTE] >> 4 & 3]
-    length: int = INT.unpack_from(record, body - INT.size)[0]
-    length_field = V1_TOPIC_LENGTH.size if record[_MAGIC_LOW_BYTE] == _V1_LOW_BYTE else V2_TOPIC_LENGTH.size
-    return body + max(length, 0) + length_field

@@ -11,13 +11,19 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple, Protocol
 
 import numpy as np
+import numpy.typing as npt
 
 from storage.commit_log import CommitLog
-from storage.kernels import find_message as kernel
+from storage.kernels.messages import NOT_FOUND, MessageSearch, find_messages
+from storage.kernels.records import HEAD
 from storage.queues.queue_record import QueueName
 
 MOST_BEYOND: Final = 64
 """Messages with later queue offsets that are met before a search ends: one alone may lie about its offset."""
+
+
+Places = npt.NDArray[np.int64]
+NOTHING_KNOWN: Final[Places] = np.empty(0, np.int64)
 
 
 class Units(Protocol):
@@ -99,22 +105,21 @@ def search(log: CommitLog, name: QueueName, queue_offset: int, start: int, stop:
 
 
 class Wanted:
-    """Messages of one queue that are looked for, and where the log has them; see the kernel's table."""
+    """Messages of one queue that are looked for, and where the log has them."""
 
-    __slots__ = ("name", "places", "row")
+    __slots__ = ("name", "places", "search")
 
-    def __init__(self, name: QueueName, first: int, count: int) -> None:
-        """``count`` queue offsets from ``first`` on."""
+    def __init__(self, name: QueueName, first: int, count: int, known: Places = NOTHING_KNOWN) -> None:
+        """``count`` queue offsets from ``first`` on, of the first of which is ``known`` what was found before."""
         self.name = name
-        self.places = np.full(count, kernel.NOT_FOUND, np.int64)
-        address = self.places.ctypes.data
-        fields = name.topic_address, name.topic_size, name.queue_id, first, count, address, count, MOST_BEYOND
-        self.row = np.array(fields, np.int64)
+        self.places = np.full(count, NOT_FOUND, np.int64)
+        self.places[: known.size] = known
+        self.search = MessageSearch(name.topic_bytes, name.queue_id, first, self.places, MOST_BEYOND)
 
     @property
     def is_found(self) -> bool:
         """Whether nothing of it is left to be found."""
-        return bool(self.row[kernel.LEFT] <= 0)
+        return self.search.left == 0
 
     def place(self, number: int) -> int | None:
         """Physical offset of one of the messages by its number, or None."""
@@ -130,13 +135,8 @@ def search_piece(log: CommitLog, wanted: Sequence[Wanted], start: int, stop: int
     segment = next((segment for segment in log.segments if segment.end > start), None)
     if segment is None or segment.base_offset >= stop:
         return stop
-    base = segment.base_offset
-    rows = np.stack([each.row for each in wanted])
-    position = kernel.find_messages(
-        segment.file.address, max(start - base, 0), min(stop - base, segment.valid_length), segment.valid_length,
-        base, segment.boundary, rows, np.zeros(kernel.SCRATCH, np.int64),
-    )  # fmt: skip
-    for each, row in zip(wanted, rows, strict=True):
-        each.row[:] = row
-    at_end = position + kernel.HEAD_BYTES > segment.valid_length
-    return segment.end if at_end else base + int(position)
+    base, readable = segment.base_offset, segment.valid_length
+    first, limit = max(start - base, 0), min(stop - base, readable)
+    searches = [each.search for each in wanted]
+    position = find_messages(segment.file.region, first, limit, readable, base, segment.boundary, searches)
+    return segment.end if position + HEAD > readable else base + position

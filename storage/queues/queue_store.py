@@ -204,7 +204,10 @@ class QueueStore:
 
     def has_unit_of(self, record: memoryview, physical_offset: int) -> bool:
         """Whether the queue of an intact record has a unit of it; one of batches only if the log holds the record."""
-        queue_id, queue_offset, topic = queue_place(record)
+        place = queue_place(record)
+        if place is None:
+            return False
+        queue_id, queue_offset, topic = place
         if not self.knows(topic, queue_id):
             return False
         queue = self.queue(topic, queue_id)

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from storage.commit_log import CommitLog
-from storage.kernels.find_message import ANY_OFFSET, LEFT
+from storage.kernels.messages import ANY_OFFSET
 from storage.queues.queue_holes import MOST_AT_ONCE, Hole, HoledQueue, QueueHoles
 from storage.queues.queue_record import batch_in
 from storage.queues.queue_repair import Around, Wanted
@@ -117,10 +117,7 @@ class QueueTail(Hole):
         return True
 
     def _widen(self, count: int) -> None:
-        known = self.wanted.places
-        self.wanted = Wanted(self.name, self.first, count)
-        self.wanted.places[: known.size] = known
-        self.wanted.row[LEFT] -= np.count_nonzero(known != -1)
+        self.wanted = Wanted(self.name, self.first, count, self.wanted.places)
 
     def _finish(self) -> None:
         places = self.wanted.places if self._is_begun else self.wanted.places[:0]

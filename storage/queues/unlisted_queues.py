@@ -38,7 +38,8 @@ class UnlistedQueues:
                 if record is None:
                     self._are_missed = not _ends_at(segment, place)
                     break
-                self._are_missed = is_queued(record) and queue_place(record)[2] not in batch_topics
+                own = queue_place(record)
+                self._are_missed = own is not None and is_queued(record) and own[2] not in batch_topics
                 place = self._looked_up_to = place + len(record)
         return self._are_missed
 

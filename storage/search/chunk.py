@@ -17,13 +17,13 @@ from protocol.errors import StoreError
 from protocol.message import Message
 from storage.commit_log import Segment
 from storage.kernels.records import (
+    ANY_TIME,
     AT_BLANK,
     AT_DAMAGE,
     AT_LIMIT,
     MINIMUM_SIZE,
-    PHYSICAL_OFFSET,
     check_intact,
-    find_candidate,
+    find_recent,
 )
 from storage.kernels.select_records import select_records
 from storage.search.matcher import Matcher, Unreadable
@@ -193,14 +193,8 @@ class Searcher:
 
 def first_intact(segment: Segment, start: int, stop: int) -> int | None:
     """Physical offset of the first intact record that starts in [start, stop), or None."""
-    base, region = segment.base_offset, segment.file.region
-    position = start - base
-    readable = min(stop - base + PHYSICAL_OFFSET + 7, segment.valid_length)
-    while position + MINIMUM_SIZE <= segment.valid_length:
-        position = find_candidate(region, position, readable, base)
-        if position < 0:
-            return None
-        if check_intact(region, position, segment.valid_length, base + position) > 0:
-            return base + position
-        position += 1
-    return None
+    base, limit = segment.base_offset, stop - segment.base_offset
+    if start >= stop:
+        return None
+    found = find_recent(segment.file.region, start - base, limit, segment.valid_length, base, ANY_TIME)
+    return base + found if found < limit else None

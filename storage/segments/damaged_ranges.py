@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from storage.kernels import records as codes
-from storage.kernels.records import AT_DAMAGE, find_record, walk_records
+from storage.kernels.records import AT_DAMAGE, Sums, find_record, walk_records
 from storage.mapped_file import MappedFile
 
 ZEROS = 1
@@ -53,10 +53,10 @@ def find_damaged_ranges(
     Ends at the BLANK that leads to ``boundary``, where the next segment starts. Records are checked against their
     checksums. Waits for the disk.
     """
-    position = start
+    position, sums = start, Sums()
     while position < stop:
-        walk = walk_records(file.region, position, stop, base_offset, boundary, True)
+        walk = walk_records(file.region, position, stop, base_offset, boundary, True, sums)
         if walk.reason != AT_DAMAGE:
             return
-        position = find_record(file.region, walk.position + 1, stop, base_offset)
+        position = find_record(file.region, walk.position + 1, stop, base_offset, sums)
         yield DamagedRange(base_offset + walk.position, base_offset + position, walk.code)

@@ -16,7 +16,7 @@ too, what was left over cannot be told from what is lost.
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -24,12 +24,13 @@ import numpy as np
 from storage.kernels import records as codes
 from storage.kernels.records import (
     AT_BLANK,
+    Sums,
     check_intact,
     check_shape,
     check_step,
     closes_segment,
+    find_intact_backwards,
     find_recent,
-    find_record_backwards,
     store_timestamp,
     walk_records,
 )
@@ -78,6 +79,7 @@ class EndSearch:
     last_before: Callable[[], int] = int
     is_left_over: IsLeftOver | None = None
     next_base: int = 0
+    sums: Sums = field(default_factory=Sums, compare=False, repr=False)
 
     @property
     def length(self) -> int:
@@ -136,7 +138,7 @@ class EndSearch:
             while known and known[-1].start < base + at:
                 known.pop()
             limit = known[-1].start - base if known else end.position
-            walk = walk_records(self.file.region, at, limit, base, boundary, True)
+            walk = walk_records(self.file.region, at, limit, base, boundary, True, self.sums)
             at = walk.position
             if at >= limit:
                 if known:
@@ -174,7 +176,7 @@ class EndSearch:
 
     def _is_ours(self, position: int) -> bool:
         """Whether no queue has an earlier record in the place of an intact one."""
-        record = self.file.view[position : position + self._size_at(position)]
+        record = self.file.view[position : position + max(self._size_at(position), 0)]
         return self.is_left_over is None or not self.is_left_over(record, self.base_offset + position)
 
     def _records_since(self, earliest: int, start: int, stop: int) -> Iterator[int]:
@@ -183,7 +185,7 @@ class EndSearch:
         for first, last in self.written_chunks(start, stop):
             # The first bytes of a record are zero mostly, and may lie in front of the stretch that says so.
             at = max(first - codes.MAGIC, start)
-            while (at := find_recent(file.region, at, last, file.size, self.base_offset, earliest)) < last:
+            while (at := find_recent(file.region, at, last, file.size, self.base_offset, earliest, self.sums)) < last:
                 yield at
                 at += 1
 
@@ -208,10 +210,8 @@ class EndSearch:
         """Store time of the last intact record in front of a position."""
         lowest = max(0, position - LOOK_BACK_BYTES)
         at = max(min(position, self.file.size - codes.MINIMUM_SIZE), lowest)
-        while (at := find_record_backwards(self.file.region, lowest, at, self.base_offset)) >= 0:
-            if self._is_intact(at):
-                return store_timestamp(self.file.region, at)
-        return self.last_before()
+        at = find_intact_backwards(self.file.region, lowest, at, self.file.size, self.base_offset)
+        return store_timestamp(self.file.region, at) if at >= 0 else self.last_before()
 
     def _size_at(self, position: int) -> int:
         """Size of the record of sound shape at a position, or a negative code."""

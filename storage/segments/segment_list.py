@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from storage.mapped_file import list_segment_files
+from protocol.errors import StoreError
+from storage.mapped_file import LARGEST_OFFSET, list_segment_files
 
 PAGE_BYTES = 4096
 
@@ -50,9 +51,20 @@ def boundaries(files: Sequence[tuple[int, int]]) -> list[int]:
     ``files`` are base offsets and sizes, in order. There a segment's BLANK must end, even if the file was cut.
     """
     whole = segment_size(files)
-    ends = [base + max(size, whole) for base, size in files]
+    ends = [min(base + max(size, whole), LARGEST_OFFSET) for base, size in files]
     following = [base for base, _ in files[1:]]
     return [*map(min, ends[:-1], following), *ends[-1:]]
+
+
+def reaches_beyond(base_offset: int, size: int) -> bool:
+    """Whether a file of so many bytes reaches beyond the largest physical offset there is: no broker writes such."""
+    return base_offset + size > LARGEST_OFFSET
+
+
+def refuse_beyond(base_offset: int, size: int, path: Path | str) -> None:
+    """Raise StoreError where a segment's file reaches beyond the largest physical offset."""
+    if reaches_beyond(base_offset, size):
+        raise StoreError(path, what=f"of {size} bytes reaches beyond {LARGEST_OFFSET}, the largest offset there is")
 
 
 def may_be_cut(base_offset: int, size: int, length: int) -> bool:

@@ -13,6 +13,7 @@ from growing_store import GrowingStore
 from protocol.errors import ConfigError, NotAStore, StoreError
 from spark_jobs.reading.log_ranges import LogRanges, end_of, find_ranges
 from spark_jobs.reading.read_range import RangeReader
+from spark_jobs.scanning.source import find_source
 from storage.columns.names import KINDS
 from storage.columns.wanted import Wanted
 from store_writer import StoreWriter
@@ -130,3 +131,23 @@ class TestBehindUrls:
         fsspec.filesystem("memory").rm("/rocketlens/store/commitlog/00000000000000000000")
         with pytest.raises(StoreError, match="cannot be opened"):
             read(found)
+
+
+@pytest.mark.parametrize("name", [2**63 - 1, 2**63 - 2, 2**63 - 4096])
+def test_a_segment_that_reaches_beyond_the_largest_offset_is_named(tmp_path: Path, name: int) -> None:
+    writer = StoreWriter(tmp_path)
+    writer.append("T", b"x")
+    writer.close()
+    path = tmp_path / "commitlog" / f"{name:020d}"
+    path.write_bytes(bytes(4096 + 8))
+    for look in (lambda: find_source(tmp_path, ()), lambda: find_ranges(f"local://{tmp_path}")):
+        with pytest.raises(StoreError, match=f"{name:020d}: of 4104 bytes reaches beyond"):
+            look()
+
+
+def test_a_segment_near_the_largest_offset_ends_before_it(tmp_path: Path) -> None:
+    (tmp_path / "commitlog").mkdir()
+    for base, size in ((0, 1 << 20), (2**63 - 8192, 4096)):
+        (tmp_path / "commitlog" / f"{base:020d}").write_bytes(bytes(size))
+    assert all(each.boundary < 2**63 for each in find_ranges(str(tmp_path)).ranges)
+    find_source(tmp_path, ())

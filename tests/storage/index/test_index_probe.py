@@ -144,3 +144,15 @@ def test_recorded_index_files_fit_their_logs_and_keep_tags(tmp_path: Path, archi
         results.append(probe_index_file(IndexFile(file, shape), log))
     assert all(result.fits for result in results)
     assert results[0].has_tags
+
+
+def test_records_that_are_written_anew_while_they_are_looked_at_are_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = store_of(tmp_path, 20)
+    writer.close()
+    log = CommitLog.open(writer.log.directories)
+    for path in writer.log.directories[0].iterdir():
+        path.write_bytes(bytes(path.stat().st_size))
+    monkeypatch.setattr(module, "check_shape", lambda *place: 100)
+    assert probe_path(writer.index_paths()[0], log) == ProbeResult(fits=False, has_tags=False)

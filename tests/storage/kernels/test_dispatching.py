@@ -1,5 +1,6 @@
 """What a scan's memory says when it is asked for what it cannot give, and how it reads properties of any bytes."""
 
+import threading
 from typing import Any
 
 import pytest
@@ -67,6 +68,54 @@ class TestTheDoor:
         data, _ = segment([{"topic_bytes": b"Batches", "queue_offset": 3}], BASE)
         memory.run(Bytes(data).region, 0, len(data), BASE, BASE + len(data), len(data))
         assert len(memory.take().units) == 46
+
+
+def names_of_one_hash(pairs: int) -> list[bytes]:
+    """Topics that share a hash which multiplies word by word and adds the upper half of the product to the lower.
+
+    The highest bit of a word changes one bit of a product with an odd number, and then one more: two bits of the next
+    word undo both, whatever the factor and the beginning are.
+    """
+    words = [(b"firstone", b"theother"), (b"firston\xe5", b"the\xefthe\xf2")]
+    assert [int.from_bytes(a, "little") ^ int.from_bytes(b, "little") for a, b in zip(*words, strict=True)] == [
+        1 << 63, 1 << 63 | 1 << 31,
+    ]  # fmt: skip
+    return [b"".join(b"".join(words[number >> bit & 1]) for bit in range(pairs)) for number in range(1 << pairs)]
+
+
+class TestQueues:
+    def test_names_that_were_made_to_share_a_hash_do_not(self) -> None:
+        topics = names_of_one_hash(11)
+        data, _ = segment([{"topic_bytes": topic} for topic in topics], BASE)
+        memory = make_memory(records=8 * len(topics))
+        memory.run(Bytes(data).region, 0, len(data), BASE, BASE + len(data), len(data))
+        assert len(memory.take().queues) == len(set(topics)) == 2048
+        assert memory.collisions < 200, "by chance some 20 of two million pairs"
+
+
+def test_a_memory_that_another_thread_is_using_is_refused() -> None:
+    data, _ = segment([{"body": bytes(1 << 26)}], BASE)
+    held, memory, begins = Bytes(data), make_memory(), threading.Event()
+
+    def run() -> None:
+        begins.set()
+        memory.run(held.region, 0, len(data), BASE, BASE + len(data), len(data))
+
+    refused = 0
+    for _ in range(20):
+        begins.clear()
+        thread = threading.Thread(target=run)
+        thread.start()
+        begins.wait()
+        while thread.is_alive():
+            try:
+                memory.take()
+            except RuntimeError:
+                refused += 1
+        if refused:
+            break
+        memory.take()
+    assert refused
 
 
 names = st.one_of(

@@ -1,5 +1,6 @@
 """One record, walks and scans against the oracle that reads a segment record by record."""
 
+import struct
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -20,12 +21,14 @@ from storage.kernels.records import (
     BAD_BODY_CRC,
     MAXIMUM_PIECES,
     OUTPUT_FULL,
+    Sums,
     check_intact,
     check_shape,
     check_step,
     closes_segment,
     entry_hashes,
     find_candidate,
+    find_intact_backwards,
     find_recent,
     find_record,
     find_record_backwards,
@@ -111,7 +114,7 @@ class TestLayout:
         assert store_timestamp(Bytes(data).region, 0) == 1_700_000_000_123
         record = oracles.read_record(data, 0, OFFSET)
         assert record is not None
-        assert set(entry_hashes(Bytes(data).region, 0, len(data))) == {
+        assert set(entry_hashes(Bytes(data).region, 0, len(data)) or ()) == {
             oracles.index_hash(text) for text in oracles.index_keys(record)
         }
 
@@ -199,6 +202,7 @@ class TestDoors:
             lambda: find_recent(region, position, 0, stop, 0, 0),
             lambda: find_record(region, position, stop, 0),
             lambda: find_record_backwards(region, position, stop, 0),
+            lambda: find_intact_backwards(region, position, stop, stop, 0),
             lambda: find_record_by_entries(region, position, 0, stop, 0, 0, room[:0], 0, True, True),
             lambda: walk_appended(region, position, 0, stop, 0, 0),
         ]
@@ -207,10 +211,9 @@ class TestDoors:
                 call()
 
     def test_what_is_no_record_has_no_texts_and_no_entries(self) -> None:
+        """It may have been one when it was looked at before."""
         region = Region(bytes(200))
-        for ask in (has_sane_texts, tag_entry_hash, entry_hashes):
-            with pytest.raises(ValueError, match="no record starts at position 0"):
-                ask(region, 0, 200)
+        assert [ask(region, 0, 200) for ask in (has_sane_texts, tag_entry_hash, entry_hashes)] == [False, None, None]
 
     def test_less_than_the_head_of_a_record_has_no_time_and_closes_nothing(self) -> None:
         with pytest.raises(ValueError, match="do not lie in"):
@@ -318,6 +321,13 @@ class TestFindRecord:
         assert find_record_backwards(region, positions[1] + 1, positions[2], BASE) == -1
         assert find_record_backwards(region, 0, 0, BASE) == -1
 
+    def test_the_last_intact_record_before_a_position_is_found(self) -> None:
+        data, positions = segment({}, {}, {"crc": 1})
+        region, end = Bytes(data).region, len(data)
+        assert find_intact_backwards(region, 0, end, end, BASE) == positions[1]
+        assert find_intact_backwards(region, 0, end, positions[2] - 1, BASE) == positions[0]
+        assert find_intact_backwards(region, positions[1] + 1, end, end, BASE) == -1
+
     @pytest.mark.parametrize("earliest", [0, 1_700_000_000_124])
     def test_records_that_are_too_old_are_passed_by(self, earliest: int) -> None:
         data, positions = segment({}, {"store_timestamp": 1_700_000_000_124})
@@ -331,3 +341,56 @@ class TestFindRecord:
     ) -> None:
         data, _ = segment_at(BASE + len(noise), *plan)
         assert find_candidate(Bytes(noise + data).region, 0, len(noise + data), BASE) == (len(noise) if data else -1)
+
+
+def nest(depth: int, offset: int, draw: Callable[[st.SearchStrategy[Any]], Any]) -> bytes:
+    """A record, sound or not, whose body has such records within, and filling around them."""
+    if depth == 0:
+        return draw(st.sampled_from([b"", b"filling", bytes(3000)]))  # type: ignore[no-any-return]
+    front = draw(st.sampled_from([b"", b"\xda\xa3", bytes(1500), b"x" * 5000]))
+    body = front + nest(depth - 1, offset + 88 + len(front), draw)
+    body += nest(depth - 1, offset + 88 + len(body), draw) + draw(st.sampled_from([b"", b"behind" * 500]))
+    changes: dict[str, Any] = draw(st.sampled_from([{}, {"crc": 1}, {"keys": "k"}, {"crc": 7, "keys": "k"}]))
+    return record_at(offset, body=body, **changes)
+
+
+class TestSums:
+    @settings(max_examples=40)
+    @given(st.data())
+    def test_the_same_is_found_whether_sums_are_kept_or_not(self, data: st.DataObject) -> None:
+        log = nest(data.draw(st.integers(1, 4)), BASE, data.draw) + bytes(100)
+        region, end = Region(log), len(log)
+        kept, position = Sums(patience=-1), 0
+        intact = [at for at in range(end) if check_intact(region, at, end, BASE + at) > 0]
+        for at in [*intact, end]:
+            assert find_record(region, position, end, BASE, kept) == find_record(region, position, end, BASE) == at
+            walk = walk_records(region, position, end, BASE, BASE + end, True, kept)
+            assert walk.records == walk_records(region, position, end, BASE, BASE + end, True).records
+            assert find_intact_backwards(region, 0, at, end, BASE) == max((n for n in intact if n < at), default=-1)
+            position = at + 1
+
+    def test_what_is_known_of_a_region_says_nothing_of_another(self) -> None:
+        sums = Sums(patience=-1)
+        for body in (b"a", b"b"):
+            data, _ = segment({"body": body * 9000})
+            assert find_record(Region(data), 0, len(data), BASE, sums) == 0
+
+    @pytest.mark.parametrize("magic", [records.MAGIC_V1, records.MAGIC_V2])
+    def test_headers_in_one_another_are_not_summed_up_again_and_again(self, magic: int) -> None:
+        step, count, size = 100, 20_000, 2_000_100
+        log = bytearray(size)
+        topic = b"\x01T" if magic == records.MAGIC_V1 else b"\0\x01T"
+        log[size - len(topic) - 2 : size - 2] = topic
+        for position in range(0, step * count, step):
+            struct.pack_into(">ii", log, position, size - position, magic)
+            struct.pack_into(">q", log, position + records.PHYSICAL_OFFSET, BASE + position)
+            struct.pack_into(">i", log, position + 84, size - len(topic) - 2 - position - 88)
+        sound = record_at(BASE + size)
+        region, end = Region(bytes(log) + sound), size + len(sound)
+        assert check_shape(region, step * (count // 2), end, -1) == size - step * (count // 2)
+        sums = Sums()
+        assert find_record(region, 0, end, BASE, sums) == size
+        assert walk_records(region, 0, end, BASE, BASE + end, True, sums).code == BAD_BODY_CRC
+        assert find_record(region, 1, end, BASE, sums) == size
+        # Half of the step of each of the two ends of each body, twice; one by one it would be some 40 GB.
+        assert sums.summed < 2 * records.SUM_PATIENCE + 2 * count * records.SUM_STEP + 3 * size

@@ -25,7 +25,10 @@ Numbers = npt.NDArray[np.int64]
 
 
 def numbers(*values: int) -> Numbers:
-    return np.array(values, np.int64)
+    """Which a kernel does not write."""
+    given = np.array(values, np.int64)
+    given.flags.writeable = False
+    return given
 
 
 def room(count: int) -> Numbers:

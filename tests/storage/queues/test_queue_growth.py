@@ -3,6 +3,7 @@
 import os
 import random
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -11,6 +12,7 @@ from damaged_units import DAMAGES, QueueImage
 from judged_units import LOG_END, FakeUnits
 from queue_stores import unit_bytes
 from storage.commit_log import CommitLog
+from storage.kernels.records import MINIMUM_SIZE
 from storage.open_files import OpenFiles
 from storage.queues.queue_files import QueueFiles
 from storage.queues.queue_growth import MOST_JUDGED, Known, end_after
@@ -73,21 +75,30 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def known_of(directory: Path, written: int) -> Known:
-    return Known("first", QueueFiles(directory, UNIT, OpenFiles()), 7, 100, 0, written, written, None)
+def known_of(directory: Path, written: int, last_place: int = 100) -> Known:
+    files = QueueFiles(directory, UNIT, OpenFiles())
+    return Known("first", files, 7, 100, 0, written, written, (last_place, MINIMUM_SIZE, 0))
+
+
+def log_to(end: int, minimum: int = 7) -> CommitLog:
+    """As much of a log as decides about the files of a queue."""
+    return cast(CommitLog, SimpleNamespace(minimum=minimum, end=end))
 
 
 class TestKnown:
     def test_in_the_same_generation_nothing_is_listed(self, directory: Path) -> None:
         known = known_of(directory, 3)
         (directory / f"{4 * UNIT:020d}").write_bytes(bytes(2 * UNIT))
-        assert known.renewed("first", 7, 4) is known
+        assert known.renewed("first", log_to(190), 4) is known
 
-    def test_where_the_files_are_full_the_next_one_is_looked_for(self, directory: Path) -> None:
-        known = known_of(directory, 4)
-        assert known.renewed("first", 7, 4) is known
+    @pytest.mark.parametrize(("written", "log_end"), [(4, 100), (3, 191), (1, 373)])
+    def test_where_the_files_may_be_full_the_next_one_is_looked_for(
+        self, directory: Path, written: int, log_end: int
+    ) -> None:
+        known = known_of(directory, written)
+        assert known.renewed("first", log_to(log_end), 4) is known
         (directory / f"{4 * UNIT:020d}").write_bytes(bytes(2 * UNIT))
-        renewed = known.renewed("first", 7, 4)
+        renewed = known.renewed("first", log_to(log_end), 4)
         assert renewed is not None
         assert len(renewed.files.files) == 3
 
@@ -95,7 +106,7 @@ class TestKnown:
     def test_files_are_listed_when_others_may_be_there(self, directory: Path, generation: str, minimum: int) -> None:
         known = known_of(directory, 3)
         (directory / f"{0:020d}").unlink()
-        renewed = known.renewed(generation, minimum, 4)
+        renewed = known.renewed(generation, log_to(100, minimum), 4)
         assert renewed is not None
         assert ([file.start for file in renewed.files.files], renewed.generation) == ([2 * UNIT], generation)
 
@@ -103,18 +114,41 @@ class TestKnown:
         known, path = known_of(directory, 3), directory / f"{0:020d}"
         path.with_name("new").write_bytes(bytes(2 * UNIT))
         os.replace(path.with_name("new"), path)
-        assert known.renewed("second", 7, 4) is None
+        assert known.renewed("second", log_to(100), 4) is None
 
     def test_of_a_file_that_was_cut_nothing_is_known(self, directory: Path) -> None:
         known = known_of(directory, 3)
         os.truncate(directory / f"{2 * UNIT:020d}", UNIT)
-        assert known.renewed("second", 7, 4) is None
+        assert known.renewed("second", log_to(100), 4) is None
 
     def test_of_a_queue_that_is_gone_nothing_is_known(self, directory: Path) -> None:
         known = known_of(directory, 3)
         for path in directory.iterdir():
             path.unlink()
-        assert known.renewed("second", 7, 4) is None
+        assert known.renewed("second", log_to(100), 4) is None
+
+
+def bounds_of(store: QueueStore) -> tuple[int, int]:
+    queue = store.queue("T", 0)
+    assert queue is not None
+    return queue.min_offset, queue.max_offset
+
+
+def test_files_behind_one_whose_last_units_are_lost_are_found(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path, segment_size=1 << 20, queue_file_size=10 * UNIT)
+    for _ in range(8):
+        writer.append("T", b"before")
+    writer.flush()
+    log = CommitLog.open([tmp_path / "commitlog"])
+    store = QueueStore(tmp_path, log)
+    assert bounds_of(store) == (0, 8)
+    for _ in range(20):
+        writer.append("T", b"behind")
+    writer.flush()
+    image = QueueImage(tmp_path / "consumequeue" / "T" / "0")
+    for number in range(7, 12):
+        image.put(number, bytes(UNIT))
+    assert bounds_of(store.grown(CommitLog.open([tmp_path / "commitlog"], log))) == (0, 28)
 
 
 def follow_damaged_store(root: Path, seed: int) -> None:
@@ -146,9 +180,7 @@ def follow_damaged_store(root: Path, seed: int) -> None:
             image.put(number, unit_bytes(10**9 + 200 * number, 150, 7))
         log = CommitLog.open([root / "commitlog"], log)
         store = store.refresh(log) if chance.random() < 0.3 else store.grown(log)
-        queue = store.queue("T", 0)
-        assert queue is not None
-        assert (queue.min_offset, queue.max_offset) == (0, count), seed
+        assert bounds_of(store) == (0, count), seed
 
 
 @pytest.mark.parametrize("seed", range(12))

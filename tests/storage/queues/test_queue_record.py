@@ -1,11 +1,14 @@
 """Whether a record is a message of a queue, and which of its messages."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from oracles import V1_MAGIC, V2_MAGIC
-from storage.queues.queue_record import QueueName
+from storage.queues.queue_place import has_another
+from storage.queues.queue_record import QueueName, batch_in, is_queued, queue_place
 from store_files import pack_record, property_bytes, with_host_bits
 
 V4 = ("127.0.0.1", 10911)
@@ -71,3 +74,30 @@ def test_a_record_with_one_byte_changed_is_a_message_or_none(position: int, valu
     data[position % len(data)] = value
     found = QueueName("T", 3).offset_in(memoryview(bytes(data)), 4096)
     assert found is None or isinstance(found, int)
+
+
+@given(st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=12), st.sampled_from([0, 0x10, 0x30]))
+def test_what_has_changed_since_it_was_looked_at_is_no_message(changes: list[tuple[int, int]], flags: int) -> None:
+    """A broker may write a record anew while it is looked at; what is asked of it then does not raise."""
+    names = {"INNER_MULTI_DISPATCH": "%LMQ%a,%LMQ%b", "INNER_MULTI_QUEUE_OFFSET": "1,2", "INNER_NUM": "3"}
+    data = bytearray(record(properties_bytes=property_bytes(names)))
+    data[36:40] = flags.to_bytes(4)
+    for position, value in changes:
+        data[position % len(data)] = value
+    changed = memoryview(data)
+    for name in (QueueName("T", 3), QueueName("%LMQ%b", 0)):
+        assert name.owns(changed) in (True, False)
+        name.offset_in(changed, 4096)
+    queue_place(changed)
+    is_queued(changed)
+    batch_in(changed, 17)
+    has_another(Path("/proc/none"), changed, 4096)
+
+
+def test_bytes_that_are_no_record_any_more_belong_nowhere() -> None:
+    gone = memoryview(bytes(200))
+    name = QueueName("T", 3)
+    assert (name.owns(gone), name.offset_in(gone, 0), queue_place(gone), batch_in(gone, 17)) == (
+        False, None, None, (17, 1),
+    )  # fmt: skip
+    assert not has_another(Path("/proc/none"), gone, 0)

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from kernel_memory import record_at
-from storage.kernels import find_message as kernel
-from storage.kernels.find_message import ANY_OFFSET, NOT_FOUND, find_messages
+from storage.kernels.messages import ANY_OFFSET, NOT_FOUND, MessageSearch, find_messages
+from storage.kernels.region import Region
 from store_files import property_bytes
 
 LIGHT = ("INNER_MULTI_DISPATCH", "INNER_MULTI_QUEUE_OFFSET")
@@ -53,15 +53,7 @@ class Search:
 
     def __post_init__(self) -> None:
         self.places = np.full(self.count, NOT_FOUND, np.int64)
-        self.name = np.frombuffer(self.topic, np.uint8).copy()
-
-    @property
-    def row(self) -> list[int]:
-        places = self.places.ctypes.data
-        return [
-            *(self.name.ctypes.data, len(self.topic), self.queue_id),
-            *(self.first, self.count, places, self.count, self.beyond),
-        ]
+        self.kernel = MessageSearch(self.topic, self.queue_id, self.first, self.places, self.beyond)
 
     def found(self) -> list[int]:
         return self.places.tolist()
@@ -69,12 +61,9 @@ class Search:
 
 def search(data: np.ndarray, searches: list[Search], start: int = 0, stop: int | None = None) -> tuple[int, list[int]]:
     """Where the search ended, and what is left of each."""
-    wanted = np.array([each.row for each in searches], np.int64)
-    scratch = np.zeros(kernel.SCRATCH, np.int64)
-    end = find_messages(
-        data.ctypes.data, start, data.size if stop is None else stop, data.size, 0, data.size, wanted, scratch
-    )
-    return int(end), wanted[:, kernel.LEFT].tolist()
+    limit = data.size if stop is None else stop
+    end = find_messages(Region(data), start, limit, data.size, 0, data.size, [each.kernel for each in searches])
+    return end, [each.kernel.left for each in searches]
 
 
 def put_blank(data: np.ndarray, position: int, size: int) -> None:
@@ -125,10 +114,9 @@ def test_a_search_that_goes_on_where_it_stopped_finds_the_same(log: Log) -> None
     data[log.starts[2] : log.starts[3]] = 0
     for stop in range(1, log.starts[5]):
         one = Search(7, 6)
-        wanted, scratch = np.array([one.row], np.int64), np.zeros(kernel.SCRATCH, np.int64)
-        start = find_messages(data.ctypes.data, 0, stop, data.size, 0, data.size, wanted, scratch)
+        start, _ = search(data, [one], 0, stop)
         assert start >= stop
-        find_messages(data.ctypes.data, start, data.size, data.size, 0, data.size, wanted, scratch)
+        search(data, [one], start)
         assert one.found() == [NOT_FOUND if number == 2 else place for number, place in enumerate(log.starts)]
 
 
@@ -199,3 +187,23 @@ def test_messages_of_light_queues_are_found_by_what_they_say_of_them() -> None:
     assert {n: place for n, place in enumerate(first.found()) if place >= 0} == {7: log.starts[0], 8: log.starts[2]}
     assert second.found() == [*log.starts[:2], NOT_FOUND, log.starts[5], *[NOT_FOUND] * 6]
     assert third.found() == [*[NOT_FOUND] * 9, log.starts[2]]
+
+
+def test_what_was_found_before_is_not_looked_for_again(log: Log) -> None:
+    places = np.array([log.starts[2], NOT_FOUND, NOT_FOUND], np.int64)
+    search = MessageSearch(b"TopicTest", 1, 7, places, 64)
+    assert search.left == 2
+    data = log.memory()
+    find_messages(Region(data), 0, data.size, data.size, 0, data.size, [search])
+    assert (search.left, places.tolist()) == (0, [log.starts[2], *log.starts[1:3]])
+
+
+def test_what_is_no_search_is_refused() -> None:
+    with pytest.raises(ValueError, match="no queue offset"):
+        MessageSearch(b"T", 0, -2, np.zeros(1, np.int64), 1)
+    with pytest.raises(ValueError, match="64-bit"):
+        MessageSearch(b"T", 0, 0, np.zeros(1, np.int32), 1)  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        find_messages(Region(bytes(9)), 0, 9, 9, 0, 9, [None])  # type: ignore[list-item]
+    with pytest.raises(ValueError, match="do not lie in a region"):
+        find_messages(Region(bytes(9)), 0, 9, 10, 0, 9, [])

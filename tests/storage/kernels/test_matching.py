@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import oracles
 from kernel_memory import Bytes
-from storage.kernels import indexes
-from storage.kernels import verify as kernel
+from storage.kernels import indexes, matching
+from storage.kernels.region import Region
 from strategies import KEYS
 
 SLOTS = 7
@@ -118,38 +118,33 @@ class Keyed(NamedTuple):
     hashes: tuple[int, ...]
 
 
-class Matching:
+class Matched:
     """A file held against the blocks of a log, from the first to the last."""
 
     def __init__(self, entries: Sequence[Entry], blocks: Sequence[Sequence[Keyed]], begin: int, room: int = 50) -> None:
-        held = Bytes(entry_bytes(entries))
         offsets = [entry[1] for entry in entries]
-        is_sorted = offsets == sorted(offsets)
         order = np.zeros(0, np.int32)
-        if not is_sorted:
+        if offsets != sorted(offsets):
             order = np.array(sorted(range(1, len(entries) + 1), key=lambda number: offsets[number - 1]), np.int32)
         self.ranks = np.full(len(entries) + 1, -1, np.int64)
-        self.late, self.state = np.zeros((room, 2), np.int64), np.zeros(kernel.STATE, np.int64)
-        self.state[[kernel.STATE_FIRST, kernel.STATE_LAST]] = kernel.NO_TIME
+        region = Region(bytes(44) + entry_bytes(entries))
+        self.matching = matching.Matching(region, 1, len(entries), order, begin, self.ranks, room)
         self.seen: list[int] = []
-        i = rank = 0
+        rank = 0
         for block in blocks:
             first = block[0].offset
-            i = kernel.skip_below(held.address, order, i, len(entries), first)
+            self.matching.next_offset(first)
             hashes = [key_hash for record in block for key_hash in record.hashes]
             seen = np.zeros(len(hashes), np.uint8)
-            i = kernel.match_entries(
-                held.address, order, i, len(entries), first,
+            self.matching.match(
+                first,
                 np.array([record.offset - first for record in block], np.uint32),
                 np.array([record.timestamp for record in block], np.int64),
                 np.array([len(record.hashes) for record in block], np.uint16),
-                np.array(hashes, np.int32), rank, begin, self.ranks, seen, self.late, self.state,
+                np.array(hashes, np.int32), rank, seen,
             )  # fmt: skip
             self.seen += seen.tolist()
             rank += len(hashes)
-
-    def number(self, place: int) -> int:
-        return int(self.state[place])
 
 
 def seconds(timestamp: int, begin: int) -> int:
@@ -195,21 +190,21 @@ class TestMatchEntries:
             (key_hash, record.offset, seconds(record.timestamp, begin), 0)
             for record, key_hash, _ in everything[start:stop]
         ]
-        matching = Matching(entries, blocks, begin)
-        ranks = matching.ranks[1:].tolist()
+        matched = Matched(entries, blocks, begin)
+        found, ranks = matched.matching, matched.ranks[1:].tolist()
         whole = [key_hash for record, key_hash, rank in everything if record is everything[start][0]]
         is_told = start + stop - start >= everything[start][2] + len(whole)  # the record's last key is in the file
         if is_told:
             assert ranks == list(range(start, stop))
         assert [everything[rank][:2] for rank in ranks] == [entry[:2] for entry in everything[start:stop]]
         assert len(set(ranks)) == len(ranks)
-        assert sum(matching.seen) == len(entries) == matching.number(kernel.STATE_MATCHES)
-        assert matching.number(kernel.STATE_LATE) == 0
+        assert sum(matched.seen) == len(entries) == found.matches == found.timed
+        assert found.lates == 0
         times = [record.timestamp for record, _, _ in everything[start:stop]]
-        assert matching.number(kernel.STATE_FIRST) == times[0]
-        assert matching.number(kernel.STATE_LAST) == times[-1]
-        assert matching.number(kernel.STATE_LARGEST) == max(times)
-        assert matching.number(kernel.STATE_SMALLEST) == min((time for time in times if time > 0), default=max(times))
+        assert found.first_time == times[0]
+        assert found.last_time == times[-1]
+        assert found.largest_time == max(times)
+        assert found.smallest_time == min((time for time in times if time > 0), default=max(times))
 
     @settings(max_examples=200)
     @given(logs(), st.integers(0, 60), st.data())
@@ -226,22 +221,21 @@ class TestMatchEntries:
             (key_hash, offset, seconds(times.get(offset, T0), begin) + data.draw(st.sampled_from([0, 0, 0, 1])), 0)
             for key_hash, offset in drawn
         ]
-        matching = Matching(entries, blocks, begin, room)
-        expected = match_by_loop(entries, blocks, begin)
-        assert matching.ranks[1:].tolist() == expected["ranks"]
-        count = len(expected["late"])
-        assert matching.number(kernel.STATE_LATE) == count
-        assert matching.late[: min(count, room)].tolist() == [list(row) for row in expected["late"][:room]]
-        for place in ("matches", "times", "first", "last", "lowest", "highest"):
-            assert matching.number(getattr(kernel, f"STATE_{place.upper()}")) == expected[place], place
-        assert [rank for rank, seen in enumerate(matching.seen) if seen] == sorted(
+        matched = Matched(entries, blocks, begin, room)
+        found, expected = matched.matching, match_by_loop(entries, blocks, begin)
+        assert matched.ranks[1:].tolist() == expected["ranks"]
+        assert found.lates == len(expected["late"])
+        assert [(each.number, each.expected) for each in found.late] == expected["late"][:room]
+        for name in ("matches", "timed", "first_time", "last_time", "lowest", "highest"):
+            assert getattr(found, name) == expected[name], name
+        assert [rank for rank, seen in enumerate(matched.seen) if seen] == sorted(
             rank for rank in expected["ranks"] if rank >= 0
         )
 
     def test_ranks_that_fall_are_counted(self) -> None:
         block = [Keyed(100 * n, T0, (n, n + 50)) for n in range(4)]
         entries = [(1, 100, 0, 0), (51, 100, 0, 0), (52, 200, 0, 0), (2, 200, 0, 0), (3, 300, 0, 0)]
-        assert Matching(entries, [block], T0).number(kernel.STATE_DESCENTS) == 1
+        assert Matched(entries, [block], T0).matching.descents == 1
 
     @pytest.mark.parametrize(
         ("keys", "entries", "ranks"),
@@ -259,7 +253,31 @@ class TestMatchEntries:
     ) -> None:
         block = [Keyed(0, T0, tuple(map(ord, keys))), Keyed(50, T0, (1,))]
         file = [(ord(key), 0, 0, 0) for key in entries] + [(1, 50, 0, 0)]
-        assert Matching(file, [block], T0).ranks[1:].tolist() == [*ranks, 3]
+        assert Matched(file, [block], T0).ranks[1:].tolist() == [*ranks, 3]
+
+
+def test_columns_that_do_not_fit_are_refused() -> None:
+    region, none, ranks = Region(bytes(44 + 60)), np.zeros(0, np.int32), np.zeros(3, np.int64)
+    with pytest.raises(ValueError, match="do not lie in a region"):
+        matching.Matching(region, 1, 3, none, 0, np.zeros(4, np.int64), 1)
+    with pytest.raises(ValueError, match="2 ranks"):
+        matching.Matching(region, 1, 2, none, 0, ranks[:2], 1)
+    for numbers in ([0, 1], [1, 3]):
+        with pytest.raises(ValueError, match="there is no entry"):
+            matching.Matching(region, 1, 2, np.array(numbers, np.int32), 0, ranks, 1)
+    one = matching.Matching(region, 1, 2, none, 0, ranks, 1)
+    offsets, times, counts = np.zeros(1, np.uint32), np.zeros(1, np.int64), np.full(1, 2, np.uint16)
+    two, seen = np.zeros(2, np.int32), np.zeros(2, np.uint8)
+    for columns in (
+        (offsets, times[:0], counts, two, 0, seen),
+        (offsets, times, counts[:0], two, 0, seen),
+        (offsets, times, counts, two[:1], 0, seen),
+        (offsets, times, counts, two, 0, seen[:1]),
+    ):
+        with pytest.raises(ValueError, match="of"):
+            one.match(0, *columns)
+    one.match(0, offsets, times, counts, two, 0, seen)
+    assert (one.matches, one.next_offset(0)) == (2, None)
 
 
 def match_by_loop(entries: Sequence[Entry], blocks: Sequence[Sequence[Keyed]], begin: int) -> dict[str, Any]:
@@ -268,16 +286,16 @@ def match_by_loop(entries: Sequence[Entry], blocks: Sequence[Sequence[Keyed]], b
     taken: set[int] = set()
     ranks: list[int] = [-1] * len(entries)
     late, times = [], []
-    first = last = kernel.NO_TIME
+    first = last = matching.NO_TIME
     for number, (key_hash, offset, difference, _) in sorted(enumerate(entries, 1), key=lambda item: item[1][1]):
         if offset not in records:
             continue
         record, rank = records[offset]
         if key_hash not in record.hashes:
-            ranks[number - 1] = kernel.NO_KEY
+            ranks[number - 1] = matching.NO_KEY
             continue
         place = rank + record.hashes.index(key_hash)
-        ranks[number - 1] = kernel.REPEATED - rank if place in taken else place
+        ranks[number - 1] = matching.REPEATED - rank if place in taken else place
         taken.add(place)
         times.append(record.timestamp)
         first = record.timestamp if number == 1 else first
@@ -285,8 +303,8 @@ def match_by_loop(entries: Sequence[Entry], blocks: Sequence[Sequence[Keyed]], b
         if number > 1 and difference != seconds(record.timestamp, begin):
             late.append((number, seconds(record.timestamp, begin)))
     return {
-        "ranks": ranks, "late": late, "matches": len(taken), "times": len(times), "first": first, "last": last,
-        "lowest": min(taken, default=0), "highest": max(taken, default=0),
+        "ranks": ranks, "late": late, "matches": len(taken), "timed": len(times), "first_time": first,
+        "last_time": last, "lowest": min(taken, default=-1), "highest": max(taken, default=-1),
     }  # fmt: skip
 
 
@@ -294,7 +312,7 @@ def match_by_loop(entries: Sequence[Entry], blocks: Sequence[Sequence[Keyed]], b
 def test_a_compacted_file_begins_with_the_first_true_time(times: list[int]) -> None:
     begin = times[0]
     for time in times[1:]:
-        begin = kernel.earlier_begin(begin, time)
+        begin = matching.earlier_begin(begin, time)
     assert begin == min((time for time in times if time > 0), default=max(times))
 
 

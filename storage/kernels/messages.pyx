@@ -1,0 +1,191 @@
+"""Find messages of queues in the log, where the queues' own units do not lead to them.
+
+A light queue (``%LMQ%``) is searched by what its messages say of it in their properties (store-format §2.10).
+"""
+
+cimport cython
+from libc.stdint cimport INT64_MIN, int32_t, int64_t, uint8_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcmp
+
+from storage.kernels.light_queues cimport LIGHT_PREFIX_BYTES, count_items, is_light_name, trim_list
+from storage.kernels.memory cimport load_i32, load_i64
+from storage.kernels.properties cimport Properties, find_properties, parse_integer
+from storage.kernels.records cimport (
+    COMMIT,
+    HEAD,
+    QUEUE_ID,
+    QUEUE_OFFSET,
+    SYS_FLAG,
+    TRANSACTION_MASK,
+    Record,
+    Sums,
+    Text,
+    begin_sums,
+    check_sums,
+    next_recent,
+    read_step,
+    split_off,
+)
+from storage.kernels.region cimport Region, Room, require
+
+ANY_OFFSET = -1
+NOT_FOUND = -1
+
+
+cdef enum:
+    ANY = -1  # queue offset
+    NOWHERE = -1
+
+
+cdef struct Search:
+    Text topic
+    int32_t queue_id
+    bint is_light
+    int64_t first  # Queue offset, or ANY.
+    int64_t count
+    int64_t *places
+    int64_t left
+    int64_t beyond
+
+
+@cython.final
+cdef class MessageSearch:
+    cdef Search search
+    cdef bytes topic
+    cdef Room room
+
+    def __cinit__(self, bytes topic not None, int32_t queue_id, int64_t first, places, int64_t beyond):
+        cdef Search *search = &self.search
+        if first < ANY:
+            raise ValueError(f"there is no queue offset {first}")
+        self.topic, self.room = topic, Room(places, sizeof(int64_t))
+        search.topic.start, search.topic.length = <const uint8_t *>topic, len(topic)
+        search.queue_id, search.first, search.beyond = queue_id, first, beyond
+        search.is_light = search.topic.length > LIGHT_PREFIX_BYTES and is_light_name(&search.topic)
+        search.places, search.count = <int64_t *>self.room.items, self.room.count
+        for i in range(search.count):
+            search.left += search.places[i] == NOWHERE
+
+    @property
+    def left(self):
+        return max(self.search.left, 0)
+
+
+cdef int64_t light_offset(const Record *record, const Text *queue) noexcept nogil:
+    """The offset that a record says it has in a light queue, or NOWHERE for a record that is not dispatched to it."""
+    cdef Properties found
+    cdef Text names, offsets, name, offset
+    cdef int64_t i, count, queue_offset = 0
+    find_properties(record, &found)
+    if found.multi_dispatch.start == NULL or found.multi_queue_offset.start == NULL:
+        return NOWHERE
+    names, offsets = found.multi_dispatch, found.multi_queue_offset
+    trim_list(&names)
+    trim_list(&offsets)
+    count = count_items(&names)
+    if count != count_items(&offsets):
+        return NOWHERE
+    for i in range(count):
+        name, offset = split_off(&names, c','), split_off(&offsets, c',')
+        if name.length == queue.length and memcmp(name.start, queue.start, name.length) == 0:
+            return queue_offset if parse_integer(&offset, 64, &queue_offset) else NOWHERE
+    return NOWHERE
+
+
+cdef inline int64_t offset_in_queue(const Record *record, const Search *search) noexcept nogil:
+    """The queue offset of a record in the queue of a search, below 0 for no message of the queue."""
+    if search.is_light:
+        return light_offset(record, &search.topic)
+    if (
+        load_i32(record.start + QUEUE_ID) == search.queue_id
+        and record.topic.length == search.topic.length
+        and memcmp(record.topic.start, search.topic.start, search.topic.length) == 0
+    ):
+        return load_i64(record.start + QUEUE_OFFSET)
+    return NOWHERE
+
+
+cdef void note_message(const Record *record, Search *search, Sums sums) noexcept nogil:
+    """Note where a record lies if it is intact and looked for; the first one of an offset counts."""
+    cdef int64_t offset = offset_in_queue(record, search), number
+    if offset < 0:
+        return
+    number = 0 if search.first == ANY else offset - search.first
+    if number < 0 or (number < search.count and search.places[number] != NOWHERE):
+        return
+    if check_sums(record, sums) < 0:
+        return
+    if number < search.count:
+        search.places[number] = record.physical_offset
+        search.left -= 1
+        return
+    search.beyond -= 1
+    if search.beyond <= 0:
+        search.left = 0
+
+
+cdef int64_t search_records(
+    const uint8_t *data,
+    int64_t position,
+    int64_t stop,
+    int64_t readable,
+    int64_t base,
+    int64_t boundary,
+    Search **searches,
+    int64_t count,
+    Sums sums,
+) noexcept nogil:
+    """As :func:`find_messages`."""
+    cdef Record record
+    cdef int64_t i, size, open = 0
+    cdef int32_t transaction
+    for i in range(count):
+        open += searches[i].left > 0
+    while open > 0 and position < stop and position + HEAD <= readable:
+        size = read_step(&record, data + position, readable - position, base + position, boundary)
+        if size == 0:
+            return readable
+        if size < 0:
+            position = next_recent(data, position + 1, stop, readable, base, INT64_MIN, sums)
+            continue
+        transaction = load_i32(record.start + SYS_FLAG) & TRANSACTION_MASK
+        if transaction == 0 or transaction == COMMIT:
+            for i in range(count):
+                if searches[i].left > 0:
+                    note_message(&record, searches[i], sums)
+                    open -= searches[i].left <= 0
+        position += size
+    return position
+
+
+def find_messages(
+    Region region not None,
+    int64_t position,
+    int64_t stop,
+    int64_t readable,
+    int64_t base,
+    int64_t boundary,
+    list searches not None,
+):
+    cdef Sums sums = begin_sums(None, region)
+    cdef MessageSearch each
+    cdef Search **pointers
+    cdef int64_t i, count = len(searches)
+    require(region, position, readable)
+    pointers = <Search **>malloc(count * sizeof(Search *) + 1)
+    if pointers == NULL:
+        raise MemoryError
+    try:
+        for i in range(count):
+            each = searches[i]
+            if each is None:
+                raise TypeError("None is no search")
+            pointers[i] = &each.search
+        with nogil:
+            position = search_records(
+                region.data, position, stop, readable, base, boundary, pointers, count, sums
+            )
+    finally:
+        free(pointers)
+    return position
