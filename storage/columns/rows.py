@@ -142,6 +142,7 @@ class RowReader:
             self._table,
             result,
         )
+        window.require_whole()
         self.position = window.start + int(ended)
         reason, count, code, seen, last = result.tolist()
         self.seen += seen
