@@ -2,9 +2,12 @@
 
 import json
 import os
+import platform
+import shutil
 import subprocess
 import sys
 import sysconfig
+import zlib
 from pathlib import Path
 
 import pytest
@@ -90,13 +93,20 @@ def test_what_is_newer_than_its_sources_is_not_compiled_again(sources: Path) -> 
     assert "compiling the kernels" in outcome.stderr
 
 
-def test_without_a_compiler_the_kernels_are_those_of_one(sources: Path, tmp_path: Path) -> None:
-    target, environment = tmp_path / "zig", on_a_machine_without_compiler(tmp_path)
+@pytest.fixture(scope="module")
+def ziglang(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the package is that compiles."""
+    target = tmp_path_factory.mktemp("zig")
     lock = str(ROOT / "requirements-build-zig.lock")
     install = ["-m", "pip", "install", "-q", "--require-hashes", "-r", lock, "--target", str(target)]
-    outcome = run(install, sources, dict(os.environ))
+    outcome = run(install, ROOT, dict(os.environ))
     assert outcome.returncode == 0, outcome.stderr
-    outcome = run(["setup.py", "-q", "build_ext", "--inplace"], sources, {**environment, "PYTHONPATH": str(target)})
+    return target
+
+
+def test_without_a_compiler_the_kernels_are_those_of_one(sources: Path, tmp_path: Path, ziglang: Path) -> None:
+    environment = on_a_machine_without_compiler(tmp_path)
+    outcome = run(["setup.py", "-q", "build_ext", "--inplace"], sources, {**environment, "PYTHONPATH": str(ziglang)})
     assert outcome.returncode == 0, outcome.stderr
     assert "with ziglang" in outcome.stderr
     used = run(["-c", USE], sources, environment)
@@ -104,3 +114,21 @@ def test_without_a_compiler_the_kernels_are_those_of_one(sources: Path, tmp_path
     file, path = used.stdout.split()
     assert Path(file).is_relative_to(sources)
     assert path == records.CRC32_PATH
+
+
+def test_arm64_makes_checksums_by_its_instructions(tmp_path: Path, ziglang: Path) -> None:
+    """Compiled anywhere; run where that can be emulated, too."""
+    program = tmp_path / "ways"
+    kernels = str(ROOT / "storage" / "kernels")
+    source = str(ROOT / "tests" / "support" / "checksum_ways.c")
+    options = ["-target", "aarch64-linux-musl", "-static", "-O3", "-Wall", "-I", kernels, "-o", str(program)]
+    command = ["-m", "ziglang", "cc", *options, source]
+    outcome = run(command, tmp_path, {**os.environ, "PYTHONPATH": str(ziglang)})
+    assert (outcome.returncode, outcome.stderr) == (0, "")
+    emulator = "" if platform.machine() == "aarch64" else shutil.which("qemu-aarch64")
+    if emulator is None:
+        pytest.skip("compiled, but there is no qemu-aarch64 to run it")
+    data = bytes(n * n % 253 for n in range(1000))
+    ran = subprocess.run([*filter(None, [emulator]), program], input=data, capture_output=True, check=True)
+    expected = " ".join(f"{zlib.crc32(data[:n]):08x}" for n in range(len(data) + 1))
+    assert ran.stdout.decode().splitlines() == [f"instructions {expected}", f"tables {expected}"]

@@ -142,6 +142,7 @@ class SegmentScan:
         limit = min(self._limit - window.start, window.filled)
         at, base = self._position - window.start, window.base_offset + window.start
         step = self._scan.run(window.region, at, window.filled, base, self._boundary, limit)
+        window.require_whole()
         self._position = window.start + step.position
         if step.reason == Reason.FULL:
             self._flush()

@@ -1,13 +1,14 @@
-"""A window on a segment of this machine, as the tasks of the bulk jobs read it.
-
-The buffer is small enough to stay in the processor's cache.
-"""
+"""A window on a segment of this machine, as the tasks of the bulk jobs read it."""
 
 from pathlib import Path
+from typing import Final
 
 from storage.segments.log_window import LONGEST_RECORD, READ_BYTES, LocalFile, LogWindow
 
 __all__ = ["LONGEST_RECORD", "READ_BYTES", "SegmentWindow"]
+
+MAPPED_BYTES: Final = 8 * 1024 * 1024
+"""Of a map, shown at once and populated ahead: so many that handing a piece over to another thread costs nothing."""
 
 
 class SegmentWindow(LogWindow):
@@ -15,4 +16,4 @@ class SegmentWindow(LogWindow):
 
     def __init__(self, path: Path, base_offset: int) -> None:
         """Open the file; raises StoreError where that cannot be done."""
-        super().__init__(LocalFile(path), base_offset)
+        super().__init__(LocalFile(path), base_offset, MAPPED_BYTES)

@@ -139,6 +139,7 @@ class RowReader:
             self._query,
             self._table.view(np.int64),
         )
+        window.require_whole()
         self.position = window.start + chosen.position
         self.seen += chosen.records
         if chosen.last >= 0 and self._is_last:

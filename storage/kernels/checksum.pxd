@@ -6,6 +6,11 @@ from libc.stdint cimport uint8_t, uint32_t, uint64_t
 
 cdef extern from "checksum.h" nogil:
     uint32_t crc32_of(const uint8_t *data, size_t length) noexcept  # The checksum, unsigned; a record keeps its low 31 bits.
-    uint32_t crc32_by_tables(const uint8_t *data, size_t length) noexcept  # The same without any instruction that not every processor has.
     uint32_t crc32_moved(uint32_t crc, uint64_t length) noexcept  # What it adds to that of the same bytes with more behind them.
-    const char *crc32_path() noexcept  # How `crc32_of` does it on this processor.
+    ctypedef struct crc32_way:
+        const char *name
+        uint32_t (*function)(const uint8_t *data, size_t length) noexcept
+        bint (*is_possible)() noexcept
+    enum:
+        CRC32_WAYS
+    const crc32_way crc32_ways[]  # The best first; `crc32_of` goes the first that is possible on this processor.

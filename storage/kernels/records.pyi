@@ -80,14 +80,16 @@ MAXIMUM_PIECES: Final = 32768
 ANY_TIME: Final[int]
 """No record was stored before it."""
 
+CRC32_PATHS: Final[tuple[str, ...]]
+"""How checksums can be made on this processor, the best first: see checksum.h."""
 CRC32_PATH: Final[str]
-"""How checksums are made on this processor: by `folding`, `instructions` or `tables`."""
+"""How they are made: the first of those."""
 
 def crc32(buffer: ReadableBuffer | Region) -> int:
     """CRC-32 of some bytes, unsigned; a record keeps its low 31 bits."""
 
-def crc32_by_tables(buffer: ReadableBuffer | Region) -> int:
-    """The same without any instruction that not every processor has."""
+def crc32_by(path: str, buffer: ReadableBuffer | Region) -> int:
+    """The same in a way of `CRC32_PATHS`; raises ValueError for any other."""
 
 def check_shape(region: Region, position: int, stop: int, physical_offset: int) -> int:
     """Size of the record at a position if its parts add up; reads no body.

@@ -14,7 +14,8 @@ from storage.kernels.checksum cimport crc32_moved, crc32_of
 from storage.kernels.memory cimport load_i32, load_i64
 from storage.kernels.region cimport Region, Room, region_of, require
 
-CRC32_PATH = checksum.crc32_path().decode()
+CRC32_PATHS = tuple(way.name.decode() for way in checksum.crc32_ways[:checksum.CRC32_WAYS] if way.is_possible())
+CRC32_PATH = CRC32_PATHS[0]
 ANY_TIME = INT64_MIN
 
 
@@ -26,9 +27,13 @@ def crc32(buffer):
     return result
 
 
-def crc32_by_tables(buffer):
+def crc32_by(str path, buffer):
     cdef Region region = region_of(buffer)
-    return checksum.crc32_by_tables(region.data, region.size)
+    cdef checksum.crc32_way way
+    for way in checksum.crc32_ways[:checksum.CRC32_WAYS]:
+        if way.name.decode() == path and way.is_possible():
+            return way.function(region.data, region.size)
+    raise ValueError(f"checksums cannot be made by {path} on this processor")
 
 
 cdef bint has_record(Region region, int64_t position, int64_t stop, Record *record) except -1:

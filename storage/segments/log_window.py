@@ -1,22 +1,20 @@
-"""Read a segment by blocks into one buffer, as a window that moves over it.
+"""Read a segment as a window that moves over it.
 
-Not through a map: a file that shrinks under a map kills the process, block reads are what a disk likes, and an object
-store has no maps. The buffer grows only for a record that is longer than it.
+A file of this machine is mapped and read through windows of the map (:mod:`storage.segments.held_bytes`); what is no
+such file, and any file where the kernel cannot do that, is copied by blocks into one buffer, which grows only for a
+record that is longer than it.
 """
 
-import mmap
 import os
-from pathlib import Path
-from typing import Final, Protocol, Self
+from typing import Final, Self
 
-import numpy as np
-
-from protocol.errors import StoreError, TruncatedFile
-from storage.direct_writer import aligned_memory
 from storage.kernels.records import MINIMUM_SIZE, check_intact, find_candidate, store_timestamp
 from storage.kernels.region import Region
+from storage.kernels.texts import bytes_at
+from storage.segments.held_bytes import READ_BYTES, ByteSource, LocalFile, hold
 
-READ_BYTES: Final = 1024 * 1024
+__all__ = ["CANDIDATE_BYTES", "LONGEST_RECORD", "READ_BYTES", "ByteSource", "LocalFile", "LogWindow"]
+
 LONGEST_RECORD: Final = 128 * 1024 * 1024
 """Bytes of the longest record that is believed: what is held in memory of a segment is bounded by it."""
 
@@ -24,85 +22,52 @@ CANDIDATE_BYTES: Final = 36
 """Bytes of a record up to and with its own offset: enough to know a candidate by."""
 
 
-class ByteSource(Protocol):
-    """Where a segment's bytes come from; `path` is for messages, `size` as it was when it was opened."""
-
-    @property
-    def path(self) -> str | os.PathLike[str]:
-        """What the bytes are known by."""
-        ...
-
-    @property
-    def size(self) -> int:
-        """How many there are."""
-        ...
-
-    def read_into(self, view: memoryview, position: int) -> int:
-        """Read up to as many bytes as the view has, from a position on; how many. Raises OSError."""
-        ...
-
-    def first_data(self, position: int) -> int:
-        """Position of the first byte from one on that is in no hole, as far as that is known."""
-        ...
-
-    def close(self) -> None:
-        """Let it go."""
-        ...
-
-
-class LocalFile:
-    """A file of this machine."""
-
-    def __init__(self, path: Path) -> None:
-        """Open it; raises StoreError where that cannot be done."""
-        self.path = path
-        try:
-            self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY)
-        except OSError as error:
-            raise StoreError(path, what=f"cannot be opened: {error.strerror}") from error
-        self.size = os.fstat(self._descriptor).st_size
-
-    def read_into(self, view: memoryview, position: int) -> int:
-        """As :class:`ByteSource` says."""
-        return os.preadv(self._descriptor, [view], position)
-
-    def first_data(self, position: int) -> int:
-        """As :class:`ByteSource` says."""
-        try:
-            return os.lseek(self._descriptor, position, os.SEEK_DATA)
-        except OSError:  # nothing but a hole up to the end, or a file system that cannot say
-            try:
-                return self.size if os.lseek(self._descriptor, position, os.SEEK_HOLE) <= position else position
-            except OSError:
-                return position
-
-    def close(self) -> None:
-        """As :class:`ByteSource` says."""
-        os.close(self._descriptor)
-
-
 class LogWindow:
     """A segment's bytes [`start`, `start + filled`) by position: the first of a `region`, which lies at `address`."""
 
     def __init__(self, source: ByteSource, base_offset: int, read_bytes: int = READ_BYTES) -> None:
-        """Look at a segment, which is closed with the window; `read_bytes` are read at once."""
+        """Look at a segment, which is closed with the window; `read_bytes` are held at once."""
         self.base_offset = base_offset
+        self.path: str | os.PathLike[str] = source.path
         self.size = source.size
-        self.start = self.filled = 0
-        self.bytes_read = 0
-        self._source, self._read_bytes = source, read_bytes
-        self._hold(aligned_memory(read_bytes))
+        self._read_bytes = read_bytes
+        self._source, self._held = source, hold(source, base_offset, read_bytes)
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._source.close()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Raises StoreError where what was looked at was cut meanwhile and nobody has been told, whatever followed."""
+        try:
+            if kind is None or issubclass(kind, Exception):
+                self.require_whole()
+        finally:
+            self._held.close()
 
     @property
-    def path(self) -> str | os.PathLike[str]:
-        """The segment's, for messages."""
-        return self._source.path
+    def start(self) -> int:
+        """Position of the first byte."""
+        return self._held.start
+
+    @property
+    def filled(self) -> int:
+        """How many bytes there are."""
+        return self._held.filled
+
+    @property
+    def region(self) -> Region:
+        """What kernels read; another one after each move."""
+        return self._held.region
+
+    @property
+    def address(self) -> int:
+        """Where the first byte lies, for kernels that are compiled at run time."""
+        return self._held.region.address
+
+    @property
+    def bytes_read(self) -> int:
+        """How many bytes of the segment were read so far, or mapped."""
+        return self._held.bytes_read
 
     @property
     def is_at_end(self) -> bool:
@@ -111,14 +76,15 @@ class LogWindow:
 
     def move(self, position: int) -> None:
         """Let the window start at a position of the segment; what it holds from there on stays in it."""
-        inside = position - self.start
-        if 0 <= inside <= self.filled:
-            self._array[: self.filled - inside] = self._array[inside : self.filled].copy()
-            self.filled -= inside
-        else:
-            self.filled = 0
-        self.start = position
-        self.fill(min(self._read_bytes, len(self._array)))
+        self._held.move(position, self._read_bytes)
+
+    def fill(self, wanted: int) -> None:
+        """Hold `wanted` bytes from the window's start on, as far as the segment goes."""
+        self._held.fill(wanted)
+
+    def require_whole(self) -> None:
+        """Raise StoreError where what was looked at was cut meanwhile: then nothing that was made of it counts."""
+        self._held.require_whole()
 
     def show(self, position: int, size: int) -> bool:
         """Hold `size` bytes from a position on; False where the segment has not so many."""
@@ -147,26 +113,10 @@ class LogWindow:
         """When the record at a position that is held was stored, in ms."""
         return store_timestamp(self.region, position - self.start)
 
-    def fill(self, wanted: int) -> None:
-        """Hold `wanted` bytes from the window's start on, as far as the segment goes."""
-        self._make_room(wanted)
-        wanted = min(wanted, self.size - self.start)
-        while self.filled < wanted:
-            view = memoryview(self._memory)[self.filled : wanted]
-            try:
-                count = self._source.read_into(view, self.start + self.filled)
-            except OSError as error:
-                place = self.base_offset + self.start + self.filled
-                raise StoreError(self.path, place, what=f"cannot be read: {error.strerror or error}") from error
-            if not count:
-                raise TruncatedFile(self.path, expected=self.size, found=self.start + self.filled)
-            self.filled += count
-            self.bytes_read += count
-
     def i32(self, position: int) -> int:
         """The number at a position inside the window."""
         at = position - self.start
-        return int.from_bytes(self._memory[at : at + 4], "big", signed=True)
+        return int.from_bytes(bytes_at(self.region, at, 4), "big", signed=True)
 
     def find_candidate(self, position: int) -> int:
         """Next position from `position` on where a record may start: magic and own offset are right. −1 for none.
@@ -185,15 +135,3 @@ class LogWindow:
                 break
             position = self.start + self.filled - CANDIDATE_BYTES + 1
         return -1
-
-    def _make_room(self, size: int) -> None:
-        if size > len(self._array):
-            held = self._array[: self.filled]
-            self._hold(aligned_memory(size))
-            self._array[: self.filled] = held
-
-    def _hold(self, memory: mmap.mmap) -> None:
-        self._memory = memory
-        self._array = np.frombuffer(memory, dtype=np.uint8)
-        self.region = Region(memory)
-        self.address = self.region.address

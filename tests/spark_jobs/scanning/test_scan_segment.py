@@ -1,7 +1,9 @@
 """The task that reads a segment: nothing of an intact record is lost, whatever lies between, and breaks are told."""
 
+import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -12,12 +14,17 @@ from blanks import LENGTH, Blanked, blanked_segments
 from oracles import Record, index_hash, index_keys, is_queued, queue_unit, read_record
 from spark_jobs.engine.attempt import block_file
 from spark_jobs.engine.blocks import read_blocks
+from spark_jobs.engine.session import run_tasks
+from spark_jobs.engine.spark_calls import TaskFailed
 from spark_jobs.engine.work_directory import WorkDirectory
 from spark_jobs.scanning.damage import ZEROS
-from spark_jobs.scanning.scan_segment import ScanTask, bundle_of, scan_segment
+from spark_jobs.scanning.scan_segment import ScanTask, SegmentScan, bundle_of, scan_segment
 from spark_jobs.scanning.segment_window import READ_BYTES
 from storage.kernels import records as codes
 from store_writer import StoreWriter
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
 
 SEGMENT = 4096
 
@@ -25,13 +32,17 @@ SEGMENT = 4096
 def scan(work: Path, segment: Path, **options: Any) -> dict[str, Any]:
     """Run the task on a segment in a work directory of its own."""
     directory = WorkDirectory.open(work, {"segment": str(segment)}, fresh=True)
+    directory.close()
+    return {**scan_segment(task_of(directory, segment, **options)), "work": directory}
+
+
+def task_of(directory: WorkDirectory, segment: Path, **options: Any) -> ScanTask:
+    """The task that reads a segment."""
     fields: dict[str, Any] = {
         "limit": -1, "entries": True, "checksums": False, "tags": True, "bundles": 1, "delays": (), "lmq": False,
         "ext": False, "batch_topics": (),
     }  # fmt: skip
-    task = ScanTask(work=str(directory.root), path=str(segment), base_offset=int(segment.name), **{**fields, **options})
-    directory.close()
-    return {**scan_segment(task), "work": directory}
+    return ScanTask(work=str(directory.root), path=str(segment), base_offset=int(segment.name), **{**fields, **options})
 
 
 def entries_in(summary: dict[str, Any]) -> list[tuple[int, int, int]]:
@@ -281,3 +292,35 @@ def test_records_left_over_hide_no_newer_ones_in_the_last_segment(tmp_path: Path
     for options in ({}, {"limit": 8192, "ends_log": True}):
         summary = scan(tmp_path / "work", writer.log.segments[0], **options)
         assert {offset for _, offset, _ in entries_in(summary)} == set(sound)
+
+
+def cutting() -> Callable[[ScanTask], dict[str, Any]]:
+    """Scans a segment that somebody cuts when its beginning is held; a function that executors need not import."""
+
+    def scan_while_it_is_cut(task: ScanTask) -> dict[str, Any]:
+        step = SegmentScan._step
+
+        def cut(scan: SegmentScan) -> bool:
+            os.truncate(task.path, 5000)
+            return step(scan)
+
+        SegmentScan._step = cut  # type: ignore[method-assign]
+        try:
+            return scan_segment(task)
+        finally:
+            SegmentScan._step = step  # type: ignore[method-assign]
+
+    return scan_while_it_is_cut
+
+
+@pytest.mark.parametrize("size", [READ_BYTES // 2, 3 * READ_BYTES])
+def test_a_segment_that_is_cut_while_it_is_scanned_fails_the_task_with_a_sentence(
+    spark: "SparkContext", tmp_path: Path, size: int
+) -> None:
+    writer = write(tmp_path / "store", [{"topic": "T", "body": b"x" * 1000}] * (size // 1200), segment=size)
+    segment = writer.log.segments[0]
+    directory = WorkDirectory.open(tmp_path / "work", {}, fresh=True)
+    with pytest.raises(TaskFailed) as caught:
+        run_tasks(spark, "scan", [task_of(directory, segment)], cutting())
+    directory.close()
+    assert str(caught.value) == f"{segment}: needs {size} bytes, but only 5000 are there"

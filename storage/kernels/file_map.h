@@ -1,0 +1,127 @@
+/* Maps of files that somebody may cut, or a disk may lose, while they are looked at.
+ *
+ * The processor's answer to a look at a page that is not there any more is SIGBUS, which ends the process. A handler
+ * for the whole process knows the guarded maps: in one of those it puts zeros where the file was, from that page to the
+ * end of the map, and marks the map as cut; who reads goes on over zeros and asks for the mark when it is done. No lock
+ * and no jump, so that any thread may be in any code. A signal that is none of ours goes to whom it went before.
+ */
+#ifndef ROCKETLENS_FILE_MAP_H
+#define ROCKETLENS_FILE_MAP_H
+
+#include <errno.h>
+#include <signal.h>
+#include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22 /* Linux 5.14; older ones say EINVAL. */
+#endif
+
+#define GUARDED_MAPS 256
+
+typedef struct {
+    uintptr_t start;
+    uintptr_t stop; /* 0: free. */
+    int is_cut;
+} GuardedMap;
+
+static GuardedMap guarded_maps[GUARDED_MAPS];
+static struct sigaction sigbus_before;
+static int sigbus_was_passed_on;
+
+static GuardedMap *guarded_map_at(uintptr_t address)
+{
+    for (int n = 0; n < GUARDED_MAPS; n++) {
+        GuardedMap *map = &guarded_maps[n];
+        uintptr_t stop = __atomic_load_n(&map->stop, __ATOMIC_ACQUIRE);
+        if (address < stop && address >= __atomic_load_n(&map->start, __ATOMIC_RELAXED))
+            return map;
+    }
+    return NULL;
+}
+
+static int show_zeros(GuardedMap *map, uintptr_t address)
+{
+    uintptr_t page = address & ~((uintptr_t)sysconf(_SC_PAGESIZE) - 1);
+    int flags = MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    __atomic_store_n(&map->is_cut, 1, __ATOMIC_RELEASE);
+    return mmap((void *)page, map->stop - page, PROT_READ, flags, -1, 0) != MAP_FAILED;
+}
+
+/* Whoever had the signal before gets it, and if that comes back to us the system itself. A fault happens again as soon
+ * as we return, what somebody sent does not. */
+static void pass_sigbus_on(int number, int code)
+{
+    struct sigaction plain;
+    memset(&plain, 0, sizeof plain);
+    plain.sa_handler = SIG_DFL;
+    sigaction(number, sigbus_was_passed_on ? &plain : &sigbus_before, NULL);
+    sigbus_was_passed_on = 1;
+    if (code <= 0)
+        raise(number);
+}
+
+static void on_sigbus(int number, siginfo_t *info, void *context)
+{
+    int errno_before = errno;
+    GuardedMap *map = info->si_code == BUS_ADRERR ? guarded_map_at((uintptr_t)info->si_addr) : NULL;
+    (void)context;
+    if (map == NULL || !show_zeros(map, (uintptr_t)info->si_addr))
+        pass_sigbus_on(number, info->si_code);
+    errno = errno_before;
+}
+
+/* Others may have set a handler since the last map was made. */
+static int handle_sigbus(void)
+{
+    struct sigaction now, ours;
+    if (sigaction(SIGBUS, NULL, &now) != 0)
+        return errno;
+    if (now.sa_flags & SA_SIGINFO && now.sa_sigaction == on_sigbus)
+        return 0;
+    memset(&ours, 0, sizeof ours);
+    ours.sa_sigaction = on_sigbus;
+    ours.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;
+    sigemptyset(&ours.sa_mask);
+    sigbus_before = now;
+    sigbus_was_passed_on = 0;
+    return sigaction(SIGBUS, &ours, NULL) == 0 ? 0 : errno;
+}
+
+/* Guard a map from here on; its place among the guarded ones, or −1 and errno. One thread at a time. */
+static int guard_map(const void *start, size_t length)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    if ((errno = handle_sigbus()) != 0)
+        return -1;
+    for (int n = 0; n < GUARDED_MAPS; n++) {
+        GuardedMap *map = &guarded_maps[n];
+        if (map->stop == 0) {
+            map->is_cut = 0;
+            __atomic_store_n(&map->start, (uintptr_t)start, __ATOMIC_RELAXED);
+            __atomic_store_n(&map->stop, (uintptr_t)start + (length + page - 1) / page * page, __ATOMIC_RELEASE);
+            return n;
+        }
+    }
+    errno = ENOSPC;
+    return -1;
+}
+
+static void release_map(int number) { __atomic_store_n(&guarded_maps[number].stop, 0, __ATOMIC_RELEASE); }
+
+static int map_is_cut(int number) { return __atomic_load_n(&guarded_maps[number].is_cut, __ATOMIC_ACQUIRE); }
+
+/* Read the pages from the disk where they are in no memory, and enter them into the map; 0 or why that failed. */
+static int populate_pages(const uint8_t *start, size_t length)
+{
+    while (madvise((void *)start, length, MADV_POPULATE_READ) != 0)
+        if (errno != EINTR)
+            return errno;
+    return 0;
+}
+
+static void drop_pages(const uint8_t *start, size_t length) { madvise((void *)start, length, MADV_DONTNEED); }
+
+#endif

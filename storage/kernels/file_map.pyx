@@ -1,0 +1,81 @@
+"""A file that is read through a map, piece by piece, and may be cut meanwhile: see file_map.h.
+
+What was cut away reads as zeros, and :attr:`FileMap.is_cut` tells so afterwards.
+"""
+
+cimport cython
+from cpython.buffer cimport PyBuffer_FillInfo
+from libc.errno cimport errno
+from libc.stdint cimport uint8_t
+from posix.mman cimport MADV_SEQUENTIAL, MAP_FAILED, MAP_SHARED, PROT_READ, madvise, mmap, munmap
+
+
+cdef extern from "file_map.h" nogil:
+    int guard_map(const void *start, size_t length)
+    void release_map(int number)
+    int map_is_cut(int number)
+    int populate_pages(const uint8_t *start, size_t length)
+    void drop_pages(const uint8_t *start, size_t length)
+
+
+cdef extern from "<unistd.h>" nogil:
+    long sysconf(int name)
+    enum:
+        _SC_PAGESIZE
+
+
+@cython.final
+cdef class FileMap:
+    cdef const uint8_t *start
+    cdef readonly Py_ssize_t size
+    cdef Py_ssize_t page
+    cdef int number
+
+    def __cinit__(self, int descriptor, Py_ssize_t size):
+        cdef void *start = mmap(NULL, size, PROT_READ, MAP_SHARED, descriptor, 0)
+        self.number = -1
+        if start == MAP_FAILED:
+            raise OSError(errno, "cannot be mapped")
+        self.start, self.size, self.page = <const uint8_t *>start, size, sysconf(_SC_PAGESIZE)
+        self.number = guard_map(start, size)
+        if self.number < 0:
+            raise OSError(errno, "cannot be guarded")
+        madvise(start, size, MADV_SEQUENTIAL)  # so that letting pages go does not make them look as if in demand
+        self.populate(0, 1)
+
+    def __dealloc__(self):
+        if self.number >= 0:
+            release_map(self.number)
+        if self.start != NULL:
+            munmap(<void *>self.start, self.size)
+
+    def __getbuffer__(self, Py_buffer *buffer, int flags):
+        PyBuffer_FillInfo(buffer, self, <void *>self.start, self.size, 1, flags)
+
+    def __len__(self):
+        return self.size
+
+    @property
+    def is_cut(self):
+        return map_is_cut(self.number) != 0
+
+    def populate(self, Py_ssize_t position, Py_ssize_t stop):
+        cdef int error
+        self.require(position, stop)
+        position -= position % self.page
+        with nogil:
+            error = populate_pages(self.start + position, stop - position)
+        if error != 0:
+            raise OSError(error, "pages cannot be read")
+
+    def drop(self, Py_ssize_t position, Py_ssize_t stop):
+        self.require(position, stop)
+        position, stop = (position + self.page - 1) // self.page * self.page, stop // self.page * self.page
+        if position < stop:
+            with nogil:
+                drop_pages(self.start + position, stop - position)
+
+    cdef int require(self, Py_ssize_t position, Py_ssize_t stop) except -1:
+        if not 0 <= position <= stop <= self.size:
+            raise ValueError(f"bytes {position} to {stop} do not lie in a map of {self.size} bytes")
+        return 0

@@ -1,0 +1,159 @@
+"""Maps whose files are cut while somebody looks at them."""
+
+import mmap
+import os
+import subprocess
+import sys
+import threading
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from storage.kernels.file_map import FileMap
+from storage.kernels.records import crc32
+from storage.kernels.region import Region
+
+PAGE = mmap.PAGESIZE
+SIZE = 64 * PAGE + 100
+DATA = bytes(n * n % 251 for n in range(SIZE))
+GUARDED = 256
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "file"
+    path.write_bytes(DATA)
+    return path
+
+
+@pytest.fixture
+def descriptor(path: Path) -> Iterator[int]:
+    descriptor = os.open(path, os.O_RDONLY)
+    yield descriptor
+    os.close(descriptor)
+
+
+def test_a_map_is_a_buffer_of_the_files_bytes(descriptor: int) -> None:
+    pages = FileMap(descriptor, SIZE)
+    assert (len(pages), pages.size, pages.is_cut) == (SIZE, SIZE, False)
+    assert bytes(pages) == DATA
+    assert memoryview(pages).readonly
+
+
+def test_what_was_populated_and_dropped_is_there_again(descriptor: int) -> None:
+    pages = FileMap(descriptor, SIZE)
+    for start, stop in ((0, SIZE), (5, 6), (PAGE - 1, 3 * PAGE + 1), (SIZE, SIZE)):
+        pages.populate(start, stop)
+        pages.drop(start, stop)
+        assert crc32(pages) == zlib.crc32(DATA)
+
+
+@pytest.mark.parametrize(("start", "stop"), [(-1, 5), (6, 5), (0, SIZE + 1)])
+def test_what_lies_outside_is_refused(descriptor: int, start: int, stop: int) -> None:
+    pages = FileMap(descriptor, SIZE)
+    for act in (pages.populate, pages.drop):
+        with pytest.raises(ValueError, match=f"bytes {start} to {stop} do not lie in a map of {SIZE} bytes"):
+            act(start, stop)
+
+
+def test_a_buffer_outlives_the_map_and_the_descriptor(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    region = Region(memoryview(FileMap(descriptor, SIZE))[100:300])
+    os.close(descriptor)
+    assert crc32(region) == zlib.crc32(DATA[100:300])
+
+
+@pytest.mark.parametrize("kept", [0, 1, PAGE, 10 * PAGE + 7])
+def test_what_was_cut_away_reads_as_zeros_and_the_map_says_so(path: Path, descriptor: int, kept: int) -> None:
+    pages = FileMap(descriptor, SIZE)
+    pages.populate(0, SIZE)
+    os.truncate(path, kept)
+    assert crc32(pages) == zlib.crc32(DATA[:kept].ljust(SIZE, b"\0"))
+    assert pages.is_cut
+
+
+def test_only_the_map_that_was_looked_at_is_cut(path: Path, descriptor: int) -> None:
+    whole, short = FileMap(descriptor, SIZE), FileMap(descriptor, PAGE)
+    os.truncate(path, 2 * PAGE)
+    assert crc32(short) == zlib.crc32(DATA[:PAGE])
+    crc32(whole)
+    assert (whole.is_cut, short.is_cut) == (True, False)
+
+
+def test_a_map_in_the_place_of_one_that_was_cut_is_whole(path: Path, descriptor: int) -> None:
+    pages = FileMap(descriptor, SIZE)
+    os.truncate(path, PAGE)
+    assert bytes(pages)[PAGE:] == bytes(SIZE - PAGE)
+    del pages
+    path.write_bytes(DATA)
+    pages = FileMap(descriptor, SIZE)
+    assert (crc32(pages), pages.is_cut) == (zlib.crc32(DATA), False)
+
+
+def test_pages_behind_the_end_cannot_be_populated(path: Path, descriptor: int) -> None:
+    pages = FileMap(descriptor, SIZE)
+    os.truncate(path, PAGE)
+    with pytest.raises(OSError, match="pages cannot be read"):
+        pages.populate(0, SIZE)
+    assert not pages.is_cut
+
+
+def test_many_threads_may_meet_the_end_at_once(path: Path, descriptor: int) -> None:
+    pages = FileMap(descriptor, SIZE)
+    os.truncate(path, 2 * PAGE)
+    expected, found = zlib.crc32(DATA[: 2 * PAGE].ljust(SIZE, b"\0")), []
+    threads = [threading.Thread(target=lambda: found.append(crc32(pages))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [expected] * 8
+
+
+def test_more_maps_than_can_be_guarded_are_refused_and_room_comes_back(descriptor: int) -> None:
+    held: list[FileMap] = []
+    with pytest.raises(OSError, match="cannot be guarded"):
+        held.extend(FileMap(descriptor, SIZE) for _ in range(GUARDED + 1))
+    held.clear()
+    assert bytes(FileMap(descriptor, SIZE)) == DATA
+
+
+def test_what_cannot_be_mapped_is_refused(descriptor: int) -> None:
+    with pytest.raises(OSError, match="cannot be mapped"):
+        FileMap(descriptor, 0)
+    with pytest.raises(OSError, match="cannot be mapped"):
+        FileMap(-1, PAGE)
+
+
+OTHERS = """
+import faulthandler, mmap, os, signal, sys
+from storage.kernels.file_map import FileMap
+from storage.kernels.records import crc32
+path, act = sys.argv[1:]
+descriptor = os.open(path, os.O_RDONLY)
+size = os.fstat(descriptor).st_size
+if act == "faulthandler before":
+    faulthandler.enable()
+pages = FileMap(descriptor, size)
+if act == "faulthandler behind":
+    faulthandler.enable()
+    pages = [pages, FileMap(descriptor, size)][1]
+other = mmap.mmap(descriptor, size, access=mmap.ACCESS_READ)
+os.truncate(path, 4096)
+print(crc32(pages), pages.is_cut, flush=True)
+if act == "a signal that was sent":
+    os.kill(os.getpid(), signal.SIGBUS)
+crc32(other)
+print("still here")
+"""
+
+
+@pytest.mark.parametrize("act", ["a fault", "a signal that was sent", "faulthandler before", "faulthandler behind"])
+def test_a_signal_of_another_map_ends_the_process_as_ever(path: Path, act: str) -> None:
+    command = [sys.executable, "-c", OTHERS, str(path), act]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.stdout == f"{zlib.crc32(DATA[:4096].ljust(SIZE, bytes(1)))} True\n"
+    assert ended.returncode == -7
+    assert ("Bus error" in ended.stderr) == act.startswith("faulthandler")
