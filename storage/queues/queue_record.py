@@ -9,8 +9,6 @@ from contextlib import suppress
 from itertools import zip_longest
 from typing import Final
 
-import numpy as np
-
 from protocol.errors import StoreError
 from protocol.message_layout import INT, SYS_FLAG_POSITION, Places, locate
 from protocol.properties import INNER_BASE, INNER_MULTI_DISPATCH, INNER_MULTI_QUEUE_OFFSET, INNER_NUM, property_value
