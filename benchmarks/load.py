@@ -1,7 +1,7 @@
 """The load generator: a process of its own that keeps a number of requests in flight and says how they were answered.
 
 Requests are prebuilt frames in one buffer, so that sending the next k is one ``send`` of a slice; answers are parsed
-by one numba kernel a read, which matches each to its request by opaque and checks code 0 and a body. It costs about 1
+by one kernel call a read, which matches each to its request by opaque and checks code 0 and a body. It costs about 1
 µs of its own CPU a request: it must not be what is measured. Its report is one JSON object on stdout.
 """
 
@@ -17,7 +17,7 @@ from pathlib import Path
 import click
 import numpy as np
 
-from benchmarks.answers import (
+from benchmarks.kernels.answers import (
     ANSWERS,
     BAD,
     BODY_BYTES,
@@ -26,11 +26,11 @@ from benchmarks.answers import (
     FRAME_BYTES,
     UNANSWERED,
     read_answers,
-    warm_up_kernel,
 )
 from benchmarks.server_process import cpu_ns
 from benchmarks.store_plan import StorePlan
 from benchmarks.workload import WORKLOADS, Requests, build_requests
+from storage.kernels.region import Region
 
 _BUFFER_SIZE = 4 << 20
 _RECEIVE_ROOM = 1 << 20
@@ -103,6 +103,7 @@ class Lane:
         self._first = first
         self.unanswered = 0
         self._buffer = np.empty(_BUFFER_SIZE, dtype=np.uint8)
+        self._region = Region(self._buffer)
         self._view = memoryview(self._buffer.data)
         self._start = self._filled = 0
         self.socket = socket.create_connection(("127.0.0.1", port))
@@ -122,7 +123,7 @@ class Lane:
         course = self._course
         answers, bad = int(course.tally[ANSWERS]), int(course.tally[BAD])
         self._start = read_answers(
-            self._buffer, self._start, self._filled, now, course.sent_at, course.latency, course.tally
+            self._region, self._start, self._filled, now, course.sent_at, course.latency, course.tally
         )
         if course.tally[BAD] != bad and course.first_error is None:
             position = int(course.tally[FIRST_BAD])
@@ -198,7 +199,6 @@ def run_load(port: int, requests: Requests, connections: int, in_flight: int, pi
     """One measurement; with ``pid``, of that server process's CPU too."""
     course = Course(requests)
     lanes = open_lanes(port, course, connections, in_flight)
-    warm_up_kernel()
     server_before, load_before = cpu_ns(pid) if pid else 0, time.process_time_ns()
     seconds = drive(lanes)
     load_cpu = time.process_time_ns() - load_before
@@ -209,7 +209,6 @@ def run_beside(port: int, requests: Requests, beside: Requests) -> tuple[LoadRep
     """Two connections with one request in flight each: reports of ``requests`` and of ``beside``, run as long."""
     course, other = Course(requests), Course(beside)
     lanes, other_lanes = open_lanes(port, course, 1, 1), open_lanes(port, other, 1, 1)
-    warm_up_kernel()
     load_before = time.process_time_ns()
     seconds = drive(lanes, other_lanes)
     load_cpu = time.process_time_ns() - load_before

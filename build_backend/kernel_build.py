@@ -92,6 +92,10 @@ class BuildKernels(build_ext):
         """Compile; in place, nothing is done again where all is newer than its sources."""
         if (self.inplace or self.editable_mode) and _is_current(self.extensions):
             self.extensions = []
+        if not (self.inplace or self.editable_mode):
+            self.extensions = [
+                extension for extension in self.extensions if not extension.name.startswith("benchmarks.")
+            ]
         super().run()
 
     def build_extensions(self) -> None:

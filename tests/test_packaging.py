@@ -27,7 +27,11 @@ BUILD_LOCKS = {"requirements-build.lock": "build", "requirements-build-zig.lock"
 ALL_LOCKS = [*LOCKS, *BUILD_LOCKS, "requirements-wheels.lock"]
 COMPILED = (".pyx", ".pxd", ".h")
 """What the kernels are compiled from; a wheel has what came of it."""
-MODULES = {str(path.relative_to(ROOT).with_suffix("")) for path in ROOT.glob("*/kernels/*.pyx")}
+MODULES = {
+    str(path.relative_to(ROOT).with_suffix(""))
+    for package in PACKAGES
+    for path in ROOT.glob(f"{package}/kernels/*.pyx")
+}
 
 
 @pytest.fixture(scope="module")
