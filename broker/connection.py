@@ -140,8 +140,10 @@ class Connection(asyncio.Protocol):
         if self._rest:
             self._rest += data
             self._count(is_new=False)
-        elif len(data) > SMALL_READ and self._turns.must_wait(len(data)) and not (
-            self._backlog or self._decoder.needs_more
+        elif (
+            len(data) > SMALL_READ
+            and self._turns.must_wait(len(data))
+            and not (self._backlog or self._decoder.needs_more)
         ):
             self._rest = data
             self._wait_in_line()
