@@ -3,8 +3,8 @@
     python -m benchmarks.evaluate
 
 Through pulls, as a consumer causes it: queue units and log are read, and each message's properties are found and
-compared by the kernel of a pull. And by the evaluator that decides where the kernel has no steps for an expression:
-its closures on each message's property block.
+compared by the kernel of a pull. Over blocks of properties side by side, as exports do it. And with a call for each
+block, as where something else about the message is looked at in Python.
 """
 
 import statistics
@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import click
+import numpy as np
 
 from benchmarks import java_broker
 from benchmarks.drain import ONE_PERCENT
@@ -21,13 +22,15 @@ from benchmarks.measure import warm_kernel_cache
 from benchmarks.report import machine
 from benchmarks.store_plan import QUEUES, TOPIC, StoreParameters, StorePlan
 from storage.filter.expression import ExpressionFilter
-from storage.filter.property_block import PropertyBlock
 from storage.filter.sql92 import parse
 from storage.get_message import get_message
+from storage.kernels.region import Region
+from storage.kernels.sql92 import LONGEST_PROPERTIES, TRUE, decide_records
 from storage.message_store import MessageStore
 
 BLOCKS = 100_000
-AIM = 500_000
+AIMS = {"pulls": 3_000_000, "blocks": 3_000_000, "one call each": 1_000_000}
+"""Messages a second."""
 MESSAGES_A_PULL, BYTES_A_PULL = 32, 256 * 1024
 
 
@@ -45,11 +48,17 @@ def pulled(store: MessageStore, wanted: ExpressionFilter) -> Iterator[int]:
             yield len(result.records)
 
 
-def evaluated(blocks: list[bytes], wanted: ExpressionFilter) -> Iterator[int]:
-    """For each property block whether the closures let it through."""
-    evaluate = wanted.expression.evaluate
-    for block in blocks:
-        yield evaluate(PropertyBlock(block)) is True
+def decided(blocks: list[bytes], wanted: ExpressionFilter) -> Callable[[], Iterator[int]]:
+    """What decides blocks of properties that lie side by side, and says how many pass."""
+    region = Region(bytes(LONGEST_PROPERTIES) + b"".join(blocks))
+    lengths = np.array([len(block) for block in blocks], np.int64)
+    positions, outcomes = LONGEST_PROPERTIES + np.cumsum(lengths) - lengths, np.empty(len(blocks), np.uint8)
+
+    def work() -> Iterator[int]:
+        decide_records(wanted.expression.program, region, positions, lengths, outcomes)
+        yield int((outcomes == TRUE).sum())
+
+    return work
 
 
 def rate(count: int, work: Callable[[], Iterator[int]], expected: int, rounds: int) -> float:
@@ -69,22 +78,27 @@ def measure(store: Path, rounds: int, blocks: int = BLOCKS) -> dict[str, float]:
     plan, wanted = StorePlan.load(store), ExpressionFilter(parse(ONE_PERCENT.text))
     mask, opened = ONE_PERCENT.mask(plan), MessageStore.open(store)
     some = [plan.properties(number) for number in range(min(blocks, plan.parameters.count))]
+    passed = int(mask[: len(some)].sum())
     return {
         "pulls": rate(plan.parameters.count, lambda: pulled(opened, wanted), int(mask.sum()), rounds),
-        "closures": rate(len(some), lambda: evaluated(some, wanted), int(mask[: len(some)].sum()), rounds),
+        "blocks": rate(len(some), decided(some, wanted), passed, rounds),
+        "one call each": rate(len(some), lambda: map(wanted.matches_commit_log, some), passed, rounds),
     }
 
 
 def markdown(rates: dict[str, float]) -> str:
     """The table."""
     where = machine()
-    rows = [f"| {name} | {figure:,.0f} | {'met' if figure >= AIM else 'NOT met'} |" for name, figure in rates.items()]
+    rows = [
+        f"| {name} | {figure:,.0f} | {AIMS[name]:,}: {'met' if figure >= AIMS[name] else 'NOT met'} |"
+        for name, figure in rates.items()
+    ]
     return "\n".join(
         [
             f"Machine: {where['cpu']}, {where['memory']}, kernel {where['kernel']}, Python {where['python']}. "
             f"`{ONE_PERCENT.text}`.",
             "",
-            f"| evaluated by | messages/s a core | ≥ {AIM:,} |",
+            "| evaluated through | messages/s a core | aim |",
             "|---|---|---|",
             *rows,
         ]

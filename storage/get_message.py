@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum, IntEnum
 from typing import Final, cast
 
-from protocol.errors import BeingSearched, FilterEvaluationError, StoreError
+from protocol.errors import BeingSearched, StoreError
 from protocol.message_layout import locate
 from storage.commit_log import CommitLog
 from storage.consume_queue import FILLER, ConsumeQueue, is_implausible
@@ -19,7 +19,6 @@ from storage.consume_queue_ext import LARGEST_ADDRESS
 from storage.filter.base import MessageFilter
 from storage.filter.choice import CHOICE_OF_EVERYTHING, Choice
 from storage.filter.expression import ExpressionFilter
-from storage.filter.property_block import PropertyBlock
 from storage.kernels.pulls import ODD, RECORD_COLD, UNITS_COLD, Pulled, pull
 from storage.mapped_file import MappedFile
 from storage.queues.found_entries import tags_code_of
@@ -38,6 +37,8 @@ TRANSFER_COUNT: Final = 32
 SMALLEST_PULL: Final = 100
 PATIENT_SCAN: Final = 4096
 """Units that a thread which may not wait goes through in one pull."""
+PATIENT_STEPS: Final = 1 << 18
+"""Steps of an expression that such a thread takes for them: a millisecond or two."""
 
 
 class GetMessageStatus(IntEnum):
@@ -116,6 +117,9 @@ def get_message(
     refuse_long_scan(min(stop, end) - queue_offset, f"a pull of {max_messages} messages", PATIENT_SCAN)
     limits = _Limits(stop, max_messages, returned_bytes(max_bytes))
     choice = CHOICE_OF_EVERYTHING if message_filter is None else message_filter.choice
+    if choice is not None:
+        cost = choice.cost * (min(stop, end) - queue_offset)
+        refuse_long_scan(cost, "messages to be decided by a long expression", PATIENT_STEPS)
     if isinstance(queue, ConsumeQueue) and choice is not None:
         result = _pull(commit_log, queue, queue_offset, limits, choice, message_filter)
         if result is not None:
@@ -411,9 +415,6 @@ class _Messages:
 
 
 def _match_properties(chosen: MessageFilter, record: memoryview) -> bool:
-    """Ask the filter's second stage; a message that it cannot evaluate does not match."""
+    """Ask the filter's second stage."""
     places = locate(record)
-    try:
-        return chosen.matches_commit_log(PropertyBlock(record[places.properties : places.total_size]))
-    except FilterEvaluationError:
-        return False
+    return chosen.matches_commit_log(record[places.properties : places.total_size])

@@ -134,7 +134,7 @@ def _by_expression(text: str) -> Choice:
     stages = ExpressionFilter(expression)
     return Choice(
         stages,
-        lambda message: stages.matches_commit_log(message.properties),
+        lambda message: stages.matches_commit_log(message.properties_bytes),
         lambda message: explain_expression(expression, message.properties),
     )
 

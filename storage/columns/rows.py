@@ -10,17 +10,13 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from protocol.errors import FilterEvaluationError
 from storage.columns.wanted import KernelChoice, Wanted
-from storage.filter.property_block import PropertyBlock
-from storage.filter.sql92 import parse
-from storage.filter.sql92.program import choice_of_expression
-from storage.kernels import expression as outcomes
+from storage.filter.sql92 import Expression, parse
 from storage.kernels import message_rows as kernel
 from storage.kernels import records as codes
 from storage.kernels.records import ANY_TIME, closes_segment, store_timestamp
 from storage.kernels.region import Region
-from storage.kernels.texts import bytes_at
+from storage.kernels.sql92 import TRUE, decide_records
 from storage.segments.damaged_ranges import ZEROS, DamagedRange
 from storage.segments.log_window import LONGEST_RECORD, LogWindow
 from storage.segments.segment_end import BLANK_BYTES, TOLERATED_MS
@@ -80,8 +76,6 @@ class RowReader:
         self._is_cut = not boundary
         self._choice = KernelChoice(wanted, places=places, checksums=checksums)
         self._expression = None if wanted.where is None else parse(wanted.where)
-        self._program = None if self._expression is None else choice_of_expression(self._expression.root)
-        self._values = np.zeros(outcomes.VALUES, np.int64)
         self._table = np.empty((kernel.FIELDS, ROWS), np.int64)
         self._result = np.zeros(kernel.RESULT, np.int64)
         self._newest = 0
@@ -233,27 +227,15 @@ class RowReader:
         if first > 0:
             kept &= rows.table[kernel.POSITION] + (rows.base_offset - self._window.base_offset) >= first
         if self._expression is not None:
-            kept &= self._decide(rows)
+            kept &= self._decide(rows, self._expression)
         if kept.all():
             return rows
         table = np.ascontiguousarray(rows.table[:, kept])
         return Rows(rows.region, rows.base_offset, table) if table.shape[1] else None
 
-    def _decide(self, rows: Rows) -> npt.NDArray[np.bool_]:
-        """Whether the expression is true for each of the messages."""
-        blocks, lengths = rows.table[kernel.BLOCK], np.ascontiguousarray(rows.table[kernel.BLOCK_LENGTH])
-        decided: Numbers = np.full(len(rows), outcomes.ASK, np.int64)
-        if self._program is not None:
-            addresses = blocks + rows.region.address
-            kernel.decide_records(self._program.address, addresses, lengths, self._values, decided)
-        for row in np.flatnonzero(decided == outcomes.ASK).tolist():
-            decided[row] = self._evaluate(bytes_at(rows.region, int(blocks[row]), int(lengths[row])))
-        return np.equal(decided, outcomes.TRUE)
-
-    def _evaluate(self, block: bytes) -> int:
-        assert self._expression is not None
-        try:
-            is_true = self._expression.evaluate(PropertyBlock(block)) is True
-        except FilterEvaluationError:
-            is_true = False
-        return outcomes.TRUE if is_true else outcomes.FALSE
+    def _decide(self, rows: Rows, expression: Expression) -> npt.NDArray[np.bool_]:
+        """Whether an expression is true for each of the messages."""
+        decided = np.empty(len(rows), np.uint8)
+        blocks, lengths = (np.ascontiguousarray(rows.table[field]) for field in (kernel.BLOCK, kernel.BLOCK_LENGTH))
+        decide_records(expression.program, rows.region, blocks, lengths, decided)
+        return np.equal(decided, TRUE)

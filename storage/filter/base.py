@@ -4,7 +4,6 @@ A pull asks a filter twice, as the broker does: first with what the queue unit h
 then, only if the filter says that it needs them, with the message's properties. Source: filter.md §1.4, §3.3.
 """
 
-from collections.abc import Mapping
 from typing import Protocol
 
 from storage.consume_queue_ext import ConsumeQueueExtUnit
@@ -36,6 +35,6 @@ class MessageFilter(Protocol):
         """
         ...
 
-    def matches_commit_log(self, properties: Mapping[str, str]) -> bool:
-        """Whether a message with these properties matches."""
+    def matches_commit_log(self, properties: bytes | memoryview) -> bool:
+        """Whether a message with this block of properties matches."""
         ...

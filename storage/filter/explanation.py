@@ -9,7 +9,8 @@ from collections.abc import Iterator, Mapping
 
 from protocol.errors import FilterEvaluationError
 from storage.filter.sql92 import Expression
-from storage.filter.sql92.node import Kind, Node, evaluator
+from storage.filter.sql92.node import Kind, Node
+from storage.filter.sql92.program import program_of
 from storage.filter.tag import TagExpression
 
 LONGEST_VALUE = 80
@@ -81,7 +82,7 @@ def _names(node: Node) -> Iterator[str]:
 
 def _outcome(node: Node, properties: Mapping[str, str]) -> str:
     try:
-        return OUTCOMES[evaluator(node)(properties)]
+        return OUTCOMES[program_of(node, set(_names(node))).evaluate(properties)]
     except FilterEvaluationError as error:
         return f"not to be evaluated: {error}"
 

@@ -4,15 +4,13 @@ The bitmap only ever spares the reading of a message: where it leaves any doubt 
 decide. Source: filter.md §2.7 and §3.3.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from protocol.errors import FilterEvaluationError
 from storage.consume_queue_ext import ConsumeQueueExtUnit
 from storage.filter.bloom import FilterBits, registered_bits
 from storage.filter.sql92 import Expression
-from storage.filter.sql92.program import choice_of_expression
+from storage.filter.sql92.pull_program import choice_of_expression
 from storage.store_config import ConsumerFilter
 
 SQL92_TYPE: Final = "SQL92"
@@ -38,7 +36,7 @@ class ExpressionFilter:
     the same; pulls that take the fast lane count nothing.
     """
 
-    __slots__ = ("__weakref__", "_evaluate", "bits", "choice", "evaluations", "expression")
+    __slots__ = ("__weakref__", "bits", "choice", "evaluations", "expression")
     matches_everything = False
     needs_properties = True
 
@@ -48,8 +46,7 @@ class ExpressionFilter:
         self.expression = expression
         self.bits = bits
         self.evaluations = Evaluations() if evaluations is None else evaluations
-        self._evaluate = expression.evaluate
-        self.choice = choice_of_expression(expression.root, has_bits=bits is not None)
+        self.choice = choice_of_expression(expression.root, expression.program, has_bits=bits is not None)
 
     def matches_consume_queue_entry(self, tags_code: int | None, extension: ConsumeQueueExtUnit | None) -> bool:
         """Whether the message's bitmap does not rule it out; without one it may match."""
@@ -58,16 +55,10 @@ class ExpressionFilter:
         self.evaluations.skipped += 1
         return False
 
-    def matches_commit_log(self, properties: Mapping[str, str]) -> bool:
-        """Whether the expression is true; unknown is not, nor is what cannot be evaluated.
-
-        Only the properties that the expression names are asked for: a `PropertyBlock` reads no others.
-        """
+    def matches_commit_log(self, properties: bytes | memoryview) -> bool:
+        """Whether the expression is true; unknown is not, nor is what cannot be evaluated."""
         self.evaluations.done += 1
-        try:
-            return self._evaluate(properties) is True
-        except FilterEvaluationError:
-            return False
+        return self.expression.delivers(properties)
 
 
 def bits_of_subscription(

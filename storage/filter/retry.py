@@ -5,9 +5,10 @@ broker with `filterSupportRetry` does not ask the expression with which the retr
 group registered for that topic. Source: filter.md §3.5; recorded pulls in `golden/g2/g2-filters/pulls-retry.jsonl.xz`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Final
 
+from protocol.properties import RETRY_TOPIC, property_value
 from storage.consume_queue_ext import ConsumeQueueExtUnit
 from storage.filter.base import MessageFilter
 
@@ -16,9 +17,6 @@ RETRY_PREFIX: Final = "%RETRY%"
 
 POP_SEPARATOR: Final = "+"
 """Between group and topic in the name of a retry topic of popped messages; neither may contain it."""
-
-ORIGIN_PROPERTY: Final = "RETRY_TOPIC"
-"""The property that names the topic from which a message came."""
 
 
 def group_of_retry_topic(topic: str) -> str | None:
@@ -48,8 +46,8 @@ class RetryFilter:
         """Any message may match: its bitmap speaks of filters on the retry topic."""
         return True
 
-    def matches_commit_log(self, properties: Mapping[str, str]) -> bool:
+    def matches_commit_log(self, properties: bytes | memoryview) -> bool:
         """Whether the filter on the message's first topic lets it through."""
-        topic = properties.get(ORIGIN_PROPERTY)
+        topic = property_value(properties, RETRY_TOPIC)
         chosen = None if topic is None else self._registered(topic)
         return chosen is None or chosen.matches_commit_log(properties)

@@ -4,7 +4,6 @@ The broker compares hashes only and the client compares the tags themselves agai
 reach a consumer mixed up, but both count as delivered by the queue. Source: filter.md §1.1–§1.4.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -76,6 +75,6 @@ class TagFilter:
         """Whether the low 32 bits of the unit's code are one of the subscription's hashes."""
         return tags_code is None or self.matches_everything or tags_code & 0xFFFFFFFF in self._codes
 
-    def matches_commit_log(self, properties: Mapping[str, str]) -> bool:
+    def matches_commit_log(self, properties: bytes | memoryview) -> bool:
         """Always: the broker leaves the comparison of the tags themselves to the client."""
         return True

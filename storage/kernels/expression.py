@@ -22,7 +22,7 @@ import numpy as np
 from numba import njit
 
 from storage.filter import choice as layout
-from storage.filter.sql92 import program
+from storage.filter.sql92 import pull_program as program
 from storage.kernels.memory import equal_bytes, load_native_i64, load_u8
 from storage.kernels.properties import find_end, find_separator, parse_integer
 from storage.kernels.record import NAME_SEPARATOR

@@ -9,7 +9,6 @@ from protocol.message import Message, decode_message
 from protocol.message_layout import INT, SYS_FLAG_POSITION, fixed_struct
 from protocol.sys_flag import SysFlag, has_inner_messages
 from storage.filter.expression import ExpressionFilter
-from storage.filter.property_block import PropertyBlock
 from storage.filter.sql92 import parse
 from storage.search.born_host import BornHost
 from storage.search.criteria import Criteria, Place
@@ -101,7 +100,7 @@ class Matcher:
         prefix = criteria.key_prefix
         if prefix is not None and not any(key.startswith(prefix) for key in (*message.keys, message.unique_key or "")):
             return False
-        return self.expression is None or self.expression.matches_commit_log(PropertyBlock(message.properties_bytes))
+        return self.expression is None or self.expression.matches_commit_log(message.properties_bytes)
 
     def _has_content(self, message: Message) -> bool:
         body: bytes | memoryview = b""

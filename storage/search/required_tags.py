@@ -3,7 +3,8 @@
 from typing import Final
 
 from storage.filter.sql92 import parse
-from storage.filter.sql92.form import All, Equal, OneOf
+from storage.filter.sql92.form import All, Compared, OneOf
+from storage.filter.sql92.node import Kind, Type
 from storage.search.criteria import Criteria
 
 TAGS: Final = "TAGS"
@@ -21,10 +22,12 @@ def required_tags(criteria: Criteria) -> tuple[str, ...] | None:
     while waiting:  # they may be nested deeper than calls may be
         node = waiting.pop()
         form = node.form
-        if isinstance(form, Equal) and form.name == TAGS and not form.is_negated:
-            return (form.text,)
-        if isinstance(form, OneOf) and form.name == TAGS and not form.is_negated:
-            return form.texts
         if isinstance(form, All):
             waiting += node.operands
+        elif node.operands and node.operands[0].kind is Kind.PROPERTY and node.operands[0].constant == TAGS:
+            other = node.operands[-1]
+            if form == Compared("EQUAL") and other.kind is Kind.CONSTANT and other.type is Type.TEXT:
+                return (other.constant,)
+            if isinstance(form, OneOf) and not form.is_negated:
+                return form.texts
     return None

@@ -12,8 +12,9 @@ from ipaddress import ip_address, ip_network
 import lz4.frame
 import zstandard
 
+import sql92_oracle
 from oracles import Record, decode_java, parse_properties, split_keys
-from storage.filter.expression import ExpressionFilter
+from protocol.errors import FilterEvaluationError
 from storage.filter.sql92 import parse
 from storage.search import Criteria, Place
 from storage.search.json_path import JsonCondition
@@ -104,7 +105,7 @@ def _matches(body: bytes | None, properties: dict[str, str], criteria: Criteria)
         and criteria.minimum_size <= len(body) <= largest
         and _says(body, properties, criteria)
         and (criteria.json_path is None or JsonCondition(criteria.json_path).matches(body))
-        and (criteria.where is None or ExpressionFilter(parse(criteria.where)).matches_commit_log(properties))
+        and (criteria.where is None or _is_true(criteria.where, properties))
     )
 
 
@@ -117,3 +118,10 @@ def _says(body: bytes, properties: dict[str, str], criteria: Criteria) -> bool:
     if criteria.contains is not None and not any(criteria.contains in part for part in parts):
         return False
     return criteria.regex is None or any(re.search(criteria.regex, text) for text in texts)
+
+
+def _is_true(expression: str, properties: dict[str, str]) -> bool:
+    try:
+        return sql92_oracle.evaluate(parse(expression).root, properties) is True
+    except FilterEvaluationError:
+        return False

@@ -7,7 +7,7 @@ from typing import Annotated, TypeAlias
 from msgspec import Meta
 
 from broker.web.api.errors import bad_parameter
-from protocol.errors import FilterEvaluationError, FilterSyntaxError
+from protocol.errors import FilterSyntaxError
 from protocol.message import Message
 from storage.filter.base import MessageFilter
 from storage.filter.explanation import is_tagged_so
@@ -56,12 +56,5 @@ def _by_expression(text: str) -> Choice:
     expression = parse(text)
     stages = ExpressionFilter(expression)
     unread = expression.text[expression.end :].strip()
-
-    def delivers(message: Message) -> bool:
-        try:
-            return stages.matches_commit_log(message.properties)
-        except FilterEvaluationError:
-            return False
-
     note = f"brokers do not read what stands behind the expression, nor do we: {unread}" if unread else None
-    return Choice(stages, delivers, note)
+    return Choice(stages, lambda message: stages.matches_commit_log(message.properties_bytes), note)

@@ -3,16 +3,18 @@
     expression = parse("a > 5 AND region = 'hz'")
     expression.evaluate({"a": "7", "region": "hz"})     # True; False, or None for unknown, does not deliver
 
-An expression is compiled once, to closures; see `node`. Source: filter.md §2.
+An expression is compiled once, to a program that a kernel evaluates; see `program`. Source: filter.md §2.
 """
 
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from protocol.errors import FilterSyntaxError
-from storage.filter.sql92.node import Node, Properties, evaluator
+from storage.filter.sql92.node import Node
 from storage.filter.sql92.parser import Parser
+from storage.filter.sql92.program import program_of
+from storage.kernels.sql92 import TRUE, Program
 
 LONGEST: Final = 1 << 18
 """Characters of an expression. No list that anybody writes is longer, and no peer may keep us parsing for seconds."""
@@ -24,16 +26,27 @@ __all__ = ["LONGEST", "Expression", "parse"]
 class Expression:
     """A parsed expression; equal to another of the same text, and shared by threads.
 
-    `evaluate(properties)` decides for one message: True, False or None for unknown, which is not delivered. It raises
-    `FilterEvaluationError` where a comparison cannot be made, which means the same. It asks `properties` for nothing
-    but `names`. `root` is the tree of conditions, for whoever explains a decision; behind `end` the text is unread.
+    `program` is what kernels evaluate. `root` is the tree of conditions, for whoever explains a decision; behind `end`
+    the text is unread.
     """
 
     text: str
     names: frozenset[str] = field(compare=False)
-    evaluate: Callable[[Properties], bool | None] = field(compare=False, repr=False)
+    program: Program = field(compare=False, repr=False)
     root: Node = field(compare=False, repr=False)
     end: int = field(compare=False, repr=False)
+
+    def evaluate(self, properties: Mapping[str, str]) -> bool | None:
+        """What it says of a message: True, False or None for unknown, which is not delivered.
+
+        Raises `FilterEvaluationError` where a comparison cannot be made, which means the same. It asks `properties` for
+        nothing but `names`.
+        """
+        return self.program.evaluate(properties)
+
+    def delivers(self, properties: bytes | memoryview) -> bool:
+        """Whether a message with this block of properties is delivered."""
+        return self.program.decide(properties) == TRUE
 
 
 def parse(text: str) -> Expression:
@@ -45,4 +58,4 @@ def parse(text: str) -> Expression:
         raise FilterSyntaxError(text, (LONGEST, len(text)), f"more than {LONGEST} characters")
     parser = Parser(text)
     root = parser.selector()
-    return Expression(text, frozenset(parser.names), evaluator(root), root, parser.end)
+    return Expression(text, frozenset(parser.names), program_of(root, parser.names), root, parser.end)

@@ -1,9 +1,6 @@
-"""What a condition does, said in words instead of a closure, for the kernel that decides messages by the thousand.
+"""What a condition does with its operands, of which the steps are made that compute it."""
 
-Only forms that the kernel knows have one; what it cannot compute in all cases, nobody need describe.
-"""
-
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 
 class All(NamedTuple):
@@ -18,57 +15,45 @@ class Negated(NamedTuple):
     """The operand is false."""
 
 
-class Missing(NamedTuple):
-    """The operand, a property or a condition, has no value; or that it has one."""
-
-    is_negated: bool
+class Nothing(NamedTuple):
+    """Null, once the operand has been computed without an error."""
 
 
 class Truth(NamedTuple):
     """A property where a condition is wanted: never true."""
 
 
-class Compared(NamedTuple):
-    """A property stands in a relation to a number of `number_type`; `absent` is the outcome where it is missing.
+class Missing(NamedTuple):
+    """The operand has no value; or that it has one."""
 
-    `operator` is the name of its token.
-    """
-
-    name: str
-    operator: str
-    number_type: Any
-    number: int | float
-    absent: bool | None
-
-
-class Equal(NamedTuple):
-    """A property is a text; unknown where it is missing."""
-
-    name: str
-    text: str
     is_negated: bool
 
 
-class OneOf(NamedTuple):
-    """A property is one of several texts; unknown where it is missing."""
+class Compared(NamedTuple):
+    """The first operand stands in a relation to the second; `operator` is the name of its token."""
 
-    name: str
+    operator: str
+
+
+class OneOf(NamedTuple):
+    """The operand, a property, is one of several texts; unknown where it is missing."""
+
     texts: tuple[str, ...]
     is_negated: bool
 
 
 class Searched(NamedTuple):
-    """A property contains a text, or starts or ends with it; false where it is missing, negated or not."""
+    """The operand contains a text, or starts or ends with it; false where it is no text, negated or not."""
 
-    name: str
     keyword: str
     text: str
     is_negated: bool
 
 
-Form: TypeAlias = All | Either | Negated | Missing | Truth | Compared | Equal | OneOf | Searched
+Form: TypeAlias = All | Either | Negated | Nothing | Truth | Missing | Compared | OneOf | Searched
 
 ALL: Final = All()
 EITHER: Final = Either()
 NEGATED: Final = Negated()
+NOTHING: Final = Nothing()
 TRUTH: Final = Truth()

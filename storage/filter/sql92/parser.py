@@ -11,7 +11,6 @@ from typing import Final, cast
 
 from protocol.errors import FilterSyntaxError
 from storage.filter.sql92.comparison import ORDERS, between, equality, ordering
-from storage.filter.sql92.conversion import INT32, INT64
 from storage.filter.sql92.logic import SEARCHES, all_of, any_of, is_null, membership, negation, search, truth
 from storage.filter.sql92.node import NUMBERS, Kind, Misuse, Node, Type, literal, nothing, property_node
 from storage.filter.sql92.tokenizer import IDENTIFIER, Token, Tokenizer
@@ -19,6 +18,8 @@ from storage.filter.sql92.tokenizer import IDENTIFIER, Token, Tokenizer
 DEEPEST: Final = 750
 """Parentheses in each other. RocketMQ's stack bears 500 and breaks down before 1,000."""
 _LONGEST_INTEGER: Final = 19  # digits of an i64
+_LARGEST_INT32: Final = (1 << 31) - 1
+_LARGEST_INT64: Final = (1 << 63) - 1
 
 Rule = Generator["Rule", Node, Node]
 
@@ -184,10 +185,10 @@ def _string_literal(token: Token) -> Node:
 def _integer_literal(token: Token) -> Node:
     """An integer, of 32 bits if it fits there, whatever its suffix."""
     digits = token.text.rstrip("lL")
-    if len(digits) > _LONGEST_INTEGER or int(digits) > INT64[1]:
-        raise Misuse(token.span, f"an integer above {INT64[1]}")
+    if len(digits) > _LONGEST_INTEGER or int(digits) > _LARGEST_INT64:
+        raise Misuse(token.span, f"an integer above {_LARGEST_INT64}")
     number = int(digits)
-    return literal(Kind.CONSTANT, Type.INT32 if number <= INT32[1] else Type.INT64, number, token.span)
+    return literal(Kind.CONSTANT, Type.INT32 if number <= _LARGEST_INT32 else Type.INT64, number, token.span)
 
 
 def _float_literal(token: Token) -> Node:

@@ -1,181 +1,150 @@
-"""Expressions as programs for :mod:`storage.kernels.expression`, which decides a message in some hundred nanoseconds.
+"""Expressions turned into the steps by which :mod:`storage.kernels.sql92` evaluates them."""
 
-Most expressions that anybody writes can be programs: properties compared with numbers and texts, joined by AND, OR and
-NOT. For the others, `evaluate` alone decides.
-"""
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, Final, TypeAlias
 
-from collections.abc import Callable
-from struct import Struct
-from typing import Any, Final
+from storage.filter.sql92.comparison import ORDERS
+from storage.filter.sql92.form import (
+    NOTHING,
+    All,
+    Compared,
+    Either,
+    Missing,
+    Negated,
+    Nothing,
+    OneOf,
+    Searched,
+    Truth,
+)
+from storage.filter.sql92.node import NUMBERS, Kind, Node, Type
+from storage.kernels import sql92 as kernel
 
-from storage.filter.choice import BY_EXPRESSION, DEEPEST, MOST_NAMES, MOST_STEPS, Choice
-from storage.filter.sql92.form import All, Compared, Either, Equal, Missing, Negated, OneOf, Searched, Truth
-from storage.filter.sql92.node import Kind, Node, Type
-
-# What a step does; the kernel has the same numbers.
-CONSTANT, COMPARE, COMPARE_DOUBLE, EQUAL, ONE_OF, IS_MISSING, SEARCH, TRUTH, NOT, AND, OR, IS_UNKNOWN = range(12)
-FALSE, TRUE, UNKNOWN = range(3)
-
-BELOW, SAME, ABOVE = 1, 2, 4
-RELATIONS: Final = {
-    "EQUAL": SAME,
-    "NOT_EQUAL": BELOW | ABOVE,
-    "ABOVE": ABOVE,
-    "AT_LEAST": SAME | ABOVE,
-    "BELOW": BELOW,
-    "AT_MOST": BELOW | SAME,
+_STANDS: Final = {
+    "EQUAL": kernel.SAME,
+    "NOT_EQUAL": kernel.BELOW | kernel.ABOVE,
+    "ABOVE": kernel.ABOVE,
+    "AT_LEAST": kernel.SAME | kernel.ABOVE,
+    "BELOW": kernel.BELOW,
+    "AT_MOST": kernel.BELOW | kernel.SAME,
 }
-"""Where a property may stand to a number, by the operators' tokens."""
+"""How the left side may stand to the right one, by the operators' tokens."""
+_PLACES: Final = {"CONTAINS": kernel.ANYWHERE, "STARTSWITH": kernel.AT_START, "ENDSWITH": kernel.AT_END}
+_KINDS: Final = {
+    Type.TEXT: kernel.TEXT,
+    Type.INT32: kernel.INT32,
+    Type.INT64: kernel.INT64,
+    Type.DOUBLE: kernel.DOUBLE,
+}
 
-SEARCHES: Final = {"CONTAINS": 0, "STARTSWITH": 1, "ENDSWITH": 2}
-BITS: Final = {Type.INT32: 32, Type.INT64: 64}
-_DOUBLE: Final = Struct(">d")
-_BITS: Final = Struct(">q")
-_REPLACEMENT: Final = "\ufffd"
-
-
-class _NoProgram(Exception):
-    """The expression is none that the kernel can decide."""
-
-
-def choice_of_expression(root: Node, *, has_bits: bool = False) -> Choice | None:
-    """The choice by an expression, or None for one that cannot be a program.
-
-    ``has_bits`` tells that extension units may rule a message out.
-    """
-    program = _Program()
-    try:
-        program.add(root, 1)
-    except _NoProgram:
-        return None
-    names = [number for name in program.names for number in program.text(name)]
-    return Choice(
-        BY_EXPRESSION,
-        [*names, *(number for step in program.steps for number in step)],
-        count=len(program.names),
-        texts=bytes(program.texts),
-        steps=len(program.steps),
-        has_bits=has_bits,
-    )
+Work: TypeAlias = Node | Callable[[], Any]
+"""A part whose outcome is to be computed, or what appends a step."""
 
 
-class _Program:
-    """A program as it grows: its steps, the properties it names, and all texts."""
-
-    def __init__(self) -> None:
-        self.steps: list[list[int]] = []
-        self.names: list[str] = []
-        self.texts = bytearray()
-
-    def add(self, node: Node, depth: int) -> None:
-        """Append the steps that compute a condition; ``depth`` outcomes wait then, its own among them."""
-        if depth > DEEPEST:
-            raise _NoProgram
-        if node.kind is Kind.BOOLEAN_CONSTANT:
-            self._step(CONSTANT, UNKNOWN if node.constant is None else int(node.constant))
-            return
-        add = _ADD.get(type(node.form))
-        if add is None:
-            raise _NoProgram
-        add(self, node, node.form, depth)
-
-    def add_joined(self, node: Node, form: Any, depth: int) -> None:
-        """AND and OR: the outcome so far lies below that of each operand, and may end the search."""
-        operation, start = (AND, TRUE) if isinstance(form, All) else (OR, FALSE)
-        self._step(CONSTANT, start)
-        joins = []
-        for operand in node.operands:
-            self.add(operand, depth + 1)
-            joins.append(self._step(operation))
-        for join in joins:
-            join[1] = len(self.steps)
-
-    def add_negated(self, node: Node, form: Negated, depth: int) -> None:
-        """NOT."""
-        self.add(node.operands[0], depth)
-        self._step(NOT)
-
-    def add_missing(self, node: Node, form: Missing, depth: int) -> None:
-        """IS NULL, of a property or of a condition."""
-        (operand,) = node.operands
-        if operand.kind is Kind.PROPERTY:
-            self._step(IS_MISSING, self._name(operand.constant), form.is_negated)
+def program_of(root: Node, names: Iterable[str]) -> kernel.Program:
+    """The program that computes a condition; it names no properties but these."""
+    program = kernel.Program(names)
+    waiting: list[Work] = [root]
+    while waiting:  # they may be nested deeper than calls may be
+        each = waiting.pop()
+        if isinstance(each, Node):
+            waiting += reversed(_work(program, each))
         else:
-            self.add(operand, depth)
-            self._step(IS_UNKNOWN, form.is_negated)
-
-    def add_truth(self, node: Node, form: Truth, depth: int) -> None:
-        """A property where a condition is wanted."""
-        self._step(TRUTH, self._name(node.operands[0].constant))
-
-    def add_compared(self, node: Node, form: Compared, depth: int) -> None:
-        """A property beside a number."""
-        relation = RELATIONS[form.operator]
-        absent = UNKNOWN if form.absent is None else int(form.absent)
-        name = self._name(form.name)
-        if form.number_type is Type.DOUBLE:
-            bits: int = _BITS.unpack(_DOUBLE.pack(float(form.number)))[0]
-            self._step(COMPARE_DOUBLE, name, relation, bits, 0, absent)
-        else:
-            self._step(COMPARE, name, relation, int(form.number), BITS[form.number_type], absent)
-
-    def add_equal(self, node: Node, form: Equal, depth: int) -> None:
-        """A property beside a text."""
-        self._step(EQUAL, self._name(form.name), *self.text(form.text), form.is_negated)
-
-    def add_one_of(self, node: Node, form: OneOf, depth: int) -> None:
-        """A list of texts, compared one after the other."""
-        if depth == DEEPEST:
-            raise _NoProgram
-        self._step(CONSTANT, FALSE)
-        joins = []
-        for text in form.texts:
-            self.add_equal(node, Equal(form.name, text, is_negated=False), depth + 1)
-            joins.append(self._step(OR))
-        for join in joins:
-            join[1] = len(self.steps)
-        if form.is_negated:
-            self._step(NOT)
-
-    def add_searched(self, node: Node, form: Searched, depth: int) -> None:
-        """A text searched for in a property."""
-        self._step(SEARCH, self._name(form.name), *self.text(form.text), form.is_negated, SEARCHES[form.keyword])
-
-    def text(self, text: str) -> tuple[int, int]:
-        """Keep a text; its position and its length. A text that bytes may stand for unequally is for nobody."""
-        if _REPLACEMENT in text:
-            raise _NoProgram
-        try:
-            data = text.encode()
-        except UnicodeEncodeError as error:
-            raise _NoProgram from error
-        position = len(self.texts)
-        self.texts += data
-        return position, len(data)
-
-    def _step(self, operation: int, *numbers: int) -> list[int]:
-        if len(self.steps) == MOST_STEPS:
-            raise _NoProgram
-        step = [operation, *map(int, numbers), *[0] * (5 - len(numbers))]
-        self.steps.append(step)
-        return step
-
-    def _name(self, name: str) -> int:
-        if name not in self.names:
-            if len(self.names) == MOST_NAMES:
-                raise _NoProgram
-            self.names.append(name)
-        return self.names.index(name)
+            each()
+    program.finish()
+    return program
 
 
-_ADD: Final[dict[type, Callable[[_Program, Node, Any, int], None]]] = {
-    All: _Program.add_joined,
-    Either: _Program.add_joined,
-    Negated: _Program.add_negated,
-    Missing: _Program.add_missing,
-    Truth: _Program.add_truth,
-    Compared: _Program.add_compared,
-    Equal: _Program.add_equal,
-    OneOf: _Program.add_one_of,
-    Searched: _Program.add_searched,
+def _work(program: kernel.Program, node: Node) -> Sequence[Work]:
+    """What computes the outcome of a part: of what is no condition, whether it is null or anything but true."""
+    if node.kind is Kind.PROPERTY:
+        return [partial(program.truth, node.constant)]
+    if node.form is None:
+        outcome = kernel.UNKNOWN if node.is_null else kernel.TRUE if node.constant is True else kernel.FALSE
+        return [partial(program.constant, outcome)]
+    return _WORK[type(node.form)](program, node, node.form)
+
+
+def _join(program: kernel.Program, node: Node, form: All | Either) -> Sequence[Work]:
+    """AND and OR: the outcome so far lies below that of each operand, and may end them."""
+    is_any = isinstance(form, Either)
+    joins: list[int] = []
+
+    def join() -> None:
+        joins.append(program.join(is_any))
+
+    def land() -> None:
+        for each in joins:
+            program.land(each)
+
+    work: list[Work] = [partial(program.constant, kernel.FALSE if is_any else kernel.TRUE)]
+    for operand in node.operands:
+        work += operand, join
+    return [*work, land]
+
+
+def _negate(program: kernel.Program, node: Node, form: Negated) -> Sequence[Work]:
+    return [*node.operands, program.negate]
+
+
+def _forget(program: kernel.Program, node: Node, form: Nothing) -> Sequence[Work]:
+    return [*node.operands, program.forget]
+
+
+def _truth(program: kernel.Program, node: Node, form: Truth) -> Sequence[Work]:
+    return node.operands
+
+
+def _ask(program: kernel.Program, node: Node, form: Missing) -> Sequence[Work]:
+    return [*node.operands, partial(program.ask_unknown, form.is_negated)]
+
+
+def _look_up(program: kernel.Program, node: Node, form: OneOf) -> Sequence[Work]:
+    return [partial(program.look_up, node.operands[0].constant, form.texts, form.is_negated)]
+
+
+def _search(program: kernel.Program, node: Node, form: Searched) -> Sequence[Work]:
+    (subject,) = node.operands
+    if not form.text:  # the subject is not even computed, and so cannot fail
+        return [partial(program.constant, kernel.FALSE)]
+    if subject.type is not Type.TEXT:
+        return [subject, program.forget, partial(program.ask_unknown, True)]
+    return [partial(program.search, _PLACES[form.keyword], *_operand(subject), form.text, form.is_negated)]
+
+
+def _compare(program: kernel.Program, node: Node, form: Compared) -> Sequence[Work]:
+    left, right = node.operands
+    if form.operator in ORDERS and left.type is Type.NULL:  # then the right side is not computed
+        return [left]
+    if form.operator in ORDERS and right.type is Type.NULL:  # it is null, too, and the left one may spare it
+        return _work(program, Node(node.kind, node.type, node.span, None, (_is_null_or(left, right),), NOTHING))
+    steps = [side for side in (left, right) if _operand(side)[0] == kernel.OUTCOME]
+    return [*steps, partial(program.compare, _STANDS[form.operator], *_operand(left), *_operand(right))]
+
+
+def _is_null_or(left: Node, right: Node) -> Node:
+    """Whether a value is null, or another part is true, which is computed only if it is not."""
+    is_null = Node(Kind.CONDITION, Type.BOOLEAN, left.span, None, (left,), Missing(is_negated=False))
+    return Node(Kind.CONDITION, Type.BOOLEAN, right.span, None, (is_null, right), Either())
+
+
+def _operand(side: Node) -> tuple[int, Any]:
+    """A side of a comparison as the kernel takes it: what kind it is, and its name or value."""
+    if side.kind is Kind.PROPERTY:
+        return kernel.PROPERTY, side.constant
+    if side.type is Type.TEXT or side.type in NUMBERS:
+        return _KINDS[side.type], side.constant
+    return kernel.OUTCOME, None
+
+
+_WORK: Final[dict[type, Callable[[kernel.Program, Node, Any], Sequence[Work]]]] = {
+    All: _join,
+    Either: _join,
+    Negated: _negate,
+    Nothing: _forget,
+    Truth: _truth,
+    Missing: _ask,
+    OneOf: _look_up,
+    Searched: _search,
+    Compared: _compare,
 }

@@ -45,7 +45,7 @@ def test_the_filter_of_a_subscription_is_made_once(filters: KeptFilters) -> None
 def test_a_subscription_as_long_as_a_book_is_made_once_too(filters: KeptFilters) -> None:
     chosen = filters.make(BOOK, "SQL92")
     assert chosen is filters.make(BOOK, "SQL92")
-    assert chosen.matches_commit_log({"a": "100"})
+    assert chosen.matches_commit_log(b"a\x01100\x02")
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_on_the_event_loop_only_what_is_short_is_made_and_the_rest_says_what_wou
         filters.make(BOOK, "SQL92")
     assert (caught.value.is_part, caught.value.units > UNITS_A_TURN) == (True, True)
     caught.value.warm()
-    assert filters.make(BOOK, "SQL92").matches_commit_log({"a": "100"})
+    assert filters.make(BOOK, "SQL92").matches_commit_log(b"a\x01100\x02")
     with pytest.raises(LongParse) as caught:
         filters.make_all((expression(number), "SQL92") for number in range(30))
     assert not caught.value.is_part

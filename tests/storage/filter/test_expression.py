@@ -11,7 +11,6 @@ from storage.consume_queue_ext import ConsumeQueueExtUnit
 from storage.filter.base import MessageFilter
 from storage.filter.bloom import BloomFilter, FilterBits
 from storage.filter.expression import ExpressionFilter, bits_of_subscription
-from storage.filter.property_block import PropertyBlock
 from storage.filter.sql92 import parse
 from storage.get_message import get_message
 from storage.store_config import BloomFilterData, ConsumerFilter, StoreConfig
@@ -146,11 +145,10 @@ def test_pulls_without_bitmaps_give_what_the_official_consumer_received(
 
 def test_only_true_matches() -> None:
     chosen = ExpressionFilter(parse("a > 5"))
-    assert [chosen.matches_commit_log(properties) for properties in ({"a": "6"}, {"a": "5"}, {}, {"a": "x"})] == (
-        [True, False, False, False]
-    )
-    assert chosen.matches_commit_log(PropertyBlock(b"b\x011\x02a\x016\x02"))
-    assert not chosen.matches_commit_log(PropertyBlock(b"a\x01\xff\x02"))
+    blocks = (b"a\x016\x02", b"a\x015\x02", b"", b"a\x01x\x02", b"b\x011\x02a\x016", b"a\x01\xff\x02")
+    assert list(map(chosen.matches_commit_log, blocks)) == [True, False, False, False, True, False]
+    assert chosen.matches_commit_log(memoryview(blocks[0]))
+    assert chosen.evaluations.done == len(blocks) + 1
     assert (chosen.matches_everything, chosen.needs_properties) == (False, True)
 
 

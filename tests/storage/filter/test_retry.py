@@ -2,10 +2,10 @@
 
 import pytest
 
+from protocol.properties import encode_properties
 from storage.consume_queue_ext import ConsumeQueueExtUnit
 from storage.filter.base import MessageFilter
 from storage.filter.expression import ExpressionFilter
-from storage.filter.property_block import PropertyBlock
 from storage.filter.retry import RetryFilter, group_of_retry_topic
 from storage.filter.sql92 import parse
 
@@ -28,9 +28,7 @@ REGISTERED: dict[str, MessageFilter] = {"A": ExpressionFilter(parse("a > 5")), "
 )
 def test_a_message_is_chosen_as_in_the_topic_it_came_from(properties: dict[str, str], is_delivered: bool) -> None:
     chosen = RetryFilter(REGISTERED.get)
-    assert chosen.matches_commit_log(properties) is is_delivered
-    block = "".join(f"{name}\x01{value}\x02" for name, value in properties.items())
-    assert chosen.matches_commit_log(PropertyBlock(block.encode())) is is_delivered
+    assert chosen.matches_commit_log(encode_properties(properties)) is is_delivered
 
 
 def test_no_bitmap_rules_a_message_out() -> None:

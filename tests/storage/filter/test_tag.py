@@ -70,7 +70,7 @@ def test_only_the_low_32_bits_of_a_code_are_compared() -> None:
 
 def test_the_second_stage_is_left_to_the_client() -> None:
     chosen = TagFilter(parse_tag_expression("TagA"))
-    assert chosen.matches_commit_log({"TAGS": "TagB"})
+    assert chosen.matches_commit_log(b"TAGS\x01TagB\x02")
     assert not chosen.needs_properties
 
 

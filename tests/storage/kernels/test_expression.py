@@ -16,7 +16,7 @@ from protocol.errors import FilterEvaluationError, FilterSyntaxError
 from protocol.properties import encode_properties, parse_properties
 from storage.filter.choice import DEEPEST, MOST_NAMES, MOST_STEPS, Choice
 from storage.filter.sql92 import Expression, parse
-from storage.filter.sql92.program import choice_of_expression
+from storage.filter.sql92.pull_program import choice_of_expression
 from storage.kernels import expression as kernel
 from strategies import property_blocks
 
@@ -31,7 +31,8 @@ AROUND = bytes(range(1, 3)) * 20
 
 def program(text: str) -> tuple[Expression, Choice | None]:
     expression = parse(text)
-    return expression, choice_of_expression(expression.root)
+    choice = choice_of_expression(expression.root, expression.program)
+    return expression, choice if choice.address else None
 
 
 def decided(choice: Choice, block: bytes) -> str:

@@ -1,0 +1,261 @@
+"""Programs over blocks of properties as they lie in records, beside the oracle and what the official filter said."""
+
+import random
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import oracles
+import sql92_oracle
+from filter_vectors import vectors
+from kernel_memory import Bytes
+from protocol.errors import FilterEvaluationError, FilterSyntaxError
+from protocol.properties import encode_properties
+from storage.filter.sql92 import Expression, parse
+from storage.kernels import sql92 as kernel
+from strategies import property_blocks
+
+LETTERS = {True: "T", False: "F", None: "N"}
+OUTCOMES = {kernel.TRUE: "T", kernel.FALSE: "F", kernel.UNKNOWN: "N", kernel.FAILED: "E"}
+AROUND = bytes(range(1, 3)) * 40
+"""What a record has around its properties: here it reads like some."""
+
+
+def decided(expression: Expression, *blocks: bytes) -> str:
+    """The kernel's outcomes as letters, for blocks within records and alone."""
+    held = Bytes(AROUND + AROUND.join(blocks))
+    lengths = np.array([len(block) for block in blocks], np.int64)
+    positions = np.cumsum(lengths + len(AROUND)) - lengths
+    outcomes = np.empty(len(blocks), np.uint8)
+    kernel.decide_records(expression.program, held.region, positions, lengths, outcomes)
+    letters = "".join(OUTCOMES[outcome] for outcome in outcomes.tolist())
+    assert letters == "".join(OUTCOMES[expression.program.decide(block)] for block in blocks)
+    return letters
+
+
+def letter(expression: Expression, block: bytes) -> str:
+    """The oracle's outcome."""
+    properties = oracles.parse_properties(oracles.decode_java(block))
+    try:
+        return LETTERS[sql92_oracle.evaluate(expression.root, properties)]
+    except FilterEvaluationError:
+        return "E"
+
+
+def decide(text: str, *values: bytes) -> str:
+    """Outcomes for messages with one property, `a`."""
+    return decided(parse(text), *(b"a\x01" + value + b"\x02" for value in values))
+
+
+# ---------------------------------------------------------------------- the same outcomes
+
+
+def test_random_expressions_come_out_as_the_official_filter_said() -> None:
+    blocks = [encode_properties(properties) for (properties,) in vectors("properties")]
+    for text, expected in vectors("sql"):
+        if expected is not None:
+            assert decided(parse(text), *blocks) == expected, text
+
+
+NAMES = ("a", "b", "c_1", "$", "averylongnameofaproperty")
+NUMBERS = (
+    *("0", "5", "-7", "2147483647", "2147483648", "-2147483648", "9223372036854775807"),
+    *("5.5", "0.1", "-2.50", "1e3", "- -7"),
+)
+TEXTS = ("'x'", "'5'", "'hz'", "''", "'价值'", "'it''s'", "'a'", "'\ufffd'", "'x\ufffd'", "'\ud83d'", "'True'")
+VALUES = (
+    *(b"0", b"5", b"05", b"+5", b"-7", b"5.5", b"5.", b".5", b".", b"-0", b"-0.0", b"0.1", b"1e3", b"NaN", b"-", b"+"),
+    *(b" 5", b"5 ", b"2147483648", b"9223372036854775808", b"123456789012345", b"1234567890123456", b"0x1p3", b"5d"),
+    *(
+        "٥".encode(),
+        b"6\xc2\xa0",
+        b"\xff",
+        b"x\xff",
+        b"x\xed\xa0\xbdy",
+        b"\xed\xa0\xbd",
+        b"x\xe4\xbb",
+        "\ufffd".encode(),
+    ),
+    *(b"x", b"hz", "价值".encode(), b"it's", b"true", b"TRUE", b"aa", b"a\x01b"),
+)
+
+
+def condition(generator: random.Random, depth: int) -> str:
+    """A condition of any form."""
+    choice = generator.choice
+    name = choice(NAMES)
+    kind = generator.random()
+    if depth and kind < 0.5:
+        parts = [condition(generator, depth - 1) for _ in range(generator.randint(2, 4))]
+        joined = f" {choice(('AND', 'OR'))} ".join(parts)
+        return f"({joined})" if generator.random() < 0.9 else f"NOT ({joined})"
+    negated = choice(("", "", "NOT "))
+    inner = f"({condition(generator, depth - 1)})" if depth else choice(("TRUE", "FALSE", name))
+    side = choice((name, choice(NUMBERS), choice(TEXTS), inner, f"-{inner}", f"-{choice(TEXTS)}"))
+    return choice(
+        (
+            f"{name} {choice(('=', '<>', '<', '<=', '>', '>='))} {choice(NUMBERS)}",
+            f"{choice(NUMBERS)} {choice(('=', '<>', '<', '<=', '>', '>='))} {name}",
+            f"{name} {choice(('=', '<>'))} {choice(TEXTS)}",
+            f"{name} {choice(('=', '<>', '<', '<=', '>', '>='))} {choice(NAMES)}",
+            f"{side} {choice(('=', '<>', '<', '<=', '>', '>='))} {choice((name, inner, f'-{inner}', choice(TEXTS)))}",
+            f"{name} {negated}BETWEEN {choice(NUMBERS)} AND {choice((*NUMBERS, *NAMES))}",
+            f"{name} {negated}IN ({', '.join(generator.sample(TEXTS, 3))})",
+            f"{side} IS {negated}NULL",
+            f"{side} {negated}{choice(('CONTAINS', 'STARTSWITH', 'ENDSWITH'))} {choice(TEXTS)}",
+            f"{negated}{name}",
+            choice(("TRUE", "FALSE", "NULL")),
+        )
+    )
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_made_up_expressions_come_out_alike(seed: int) -> None:
+    generator = random.Random(seed)
+    outcomes = ""
+    for _ in range(2_500):
+        try:
+            expression = parse(condition(generator, 2))
+        except FilterSyntaxError:
+            continue
+        blocks = [
+            b"".join(
+                name.encode() + b"\x01" + generator.choice(VALUES) + b"\x02"
+                for name in generator.sample(NAMES, generator.randint(0, 5))
+            )
+            for _ in range(5)
+        ]
+        letters = decided(expression, *blocks)
+        assert letters == "".join(letter(expression, block) for block in blocks), expression.text
+        outcomes += letters
+    assert all(outcomes.count(each) > 500 for each in "TFNE")
+
+
+@given(
+    property_blocks,
+    st.sampled_from(
+        ["a IS NULL", "a = 'b'", "a CONTAINS 'b' OR b IS NOT NULL", "a > 5", "a >= 0.5", "KEYS = TAGS", "a = '\ufffd'"]
+    ),
+)
+def test_any_block_of_properties_is_read_by_the_brokers_rules(block: bytes, text: str) -> None:
+    expression = parse(text)
+    assert decided(expression, block) == letter(expression, block)
+
+
+def test_what_malformed_bytes_are_decoded_to_is_what_they_are_compared_as() -> None:
+    assert decide("a = '\ufffd'", b"\xff", b"\xed\xa0\x80", b"\xc3", b"\xff\xff", b"x", "\ufffd".encode()) == "TTTFFT"
+    assert decide("a IN ('\ufffd', 'x')", b"\xff", b"x", b"y") == "TTF"
+    assert decide("a CONTAINS 'x\ufffd'", b"x\xc3y", b"x", b"yx\xff") == "TFT"
+    assert decide("a STARTSWITH '\ufffdx'", b"\xffx", b"xx") == "TF"
+    assert decide("a ENDSWITH '\ufffd'", b"\xffx", b"x\xe4\xbb") == "FT"
+    assert decide("a = '\ufffd'", b"\xff" * 32_000) == "F"
+    assert decided(parse("a = b"), b"a\x01\xff\x02b\x01\xc3\x02", b"a\x01\xff\x02b\x01x\x02") == "TF"
+
+
+def test_half_a_character_is_in_no_property_and_equal_to_itself() -> None:
+    assert decide("a = '\ud83d'", b"\xed\xa0\xbd", "😀".encode(), "\ufffd".encode(), b"\x02") == "FFFN"
+    assert decide("'\ud83d' = '\ud83d' AND 'x\ud83dy' CONTAINS '\ud83d'", b"") == "T"
+    assert decide("'\ud83d' = '\ud83e'", b"") == "F"
+
+
+def test_and_and_or_end_where_they_are_decided() -> None:
+    """A part that cannot be evaluated is not reached behind one that decides."""
+    block = b"a\x01y\x02b\x01no number\x02"
+    for text, expected in (
+        ("a = 'x' AND b > 5", "F"),
+        ("a = 'y' AND b > 5", "E"),
+        ("a = 'y' OR b > 5", "T"),
+        ("c > 5 AND b > 5", "E"),
+        ("(a = 'x' OR a = 'y') AND c > 2 AND NOT (c = '1')", "N"),
+        ("c < -(b > 5)", "N"),
+        ("a < -(b > 5)", "E"),
+    ):
+        assert decided(parse(text), block) == expected, text
+
+
+# ---------------------------------------------------------------------- much of everything
+
+
+def test_names_are_told_apart_however_many_there_are() -> None:
+    names = [f"{'p' * (number % 90)}{number}" for number in range(400)]
+    values = dict(zip(names, map(str, range(400)), strict=True))
+    expression = parse(" AND ".join(f"{name} = '{value}'" for name, value in values.items()))
+    assert decided(expression, encode_properties(values), encode_properties(values | {names[7]: "x"})) == "TF"
+
+
+def test_many_texts_are_looked_up() -> None:
+    texts = [f"{number:o}" for number in range(5_000)]
+    expression = parse("a IN (" + ", ".join(f"'{text}'" for text in reversed(texts)) + ")")
+    asked = [*texts[:300], "8", "77777777", "00"]
+    assert decided(expression, *(encode_properties({"a": text}) for text in asked)) == "T" * 300 + "FFF"
+
+
+def test_a_search_in_a_hostile_text_takes_no_square_of_its_length() -> None:
+    expression = parse(f"a CONTAINS '{'x' * 16_000}y'")
+    assert decided(expression, b"a\x01" + b"x" * 32_700) == "F"
+
+
+# ---------------------------------------------------------------------- what is refused
+
+
+def finished(*steps: Callable[[kernel.Program], object]) -> kernel.Program:
+    program = kernel.Program(["a"])
+    for step in steps:
+        step(program)
+    program.finish()
+    return program
+
+
+def test_a_program_that_does_not_come_to_one_outcome_is_refused() -> None:
+    for steps in (
+        [],
+        [lambda program: program.truth("a")] * 2,
+        [lambda program: program.negate()],
+        [lambda program: program.truth("a"), lambda program: program.join(False)],
+        [lambda program: program.compare(kernel.SAME, kernel.PROPERTY, "a", kernel.OUTCOME, None)],
+        [lambda program: program.compare(kernel.SAME, 9, "a", kernel.TEXT, "x")],
+        [lambda program: program.constant(kernel.FAILED)],
+        [lambda program: program.search(kernel.ANYWHERE, kernel.INT32, 5, "x", False)],  # type: ignore[arg-type]
+        [lambda program: program.truth("a"), lambda program: program.land(0)],
+        [lambda program: program.land(-1)],
+    ):
+        with pytest.raises(ValueError, match=r"outcome|operand|texts|step"):
+            finished(*steps)
+    with pytest.raises(KeyError):
+        finished(lambda program: program.truth("b"))
+
+
+def test_a_join_leads_nowhere_but_to_where_as_many_outcomes_wait() -> None:
+    program = kernel.Program(["a"])
+    program.truth("a")
+    program.truth("a")
+    join = program.join(False)
+    program.truth("a")
+    with pytest.raises(ValueError, match="does not lead to here"):
+        program.land(join)
+
+
+def test_nothing_is_added_to_a_finished_program_and_no_other_decides() -> None:
+    program = finished(lambda program: program.truth("a"))
+    with pytest.raises(ValueError, match="no step"):
+        program.negate()
+    with pytest.raises(ValueError, match="not finished"):
+        kernel.Program(["a"]).decide(b"")
+
+
+@pytest.mark.parametrize(
+    ("position", "length"), [(-1, 4), (100, 30), (101, 28), (0, 60), (128, 1), (64, -1), (1 << 62, 8)]
+)
+def test_a_block_that_does_not_lie_in_a_record_is_refused(position: int, length: int) -> None:
+    held, outcomes = Bytes(bytes(128)), np.empty(1, np.uint8)
+    with pytest.raises(ValueError, match="block 0"):
+        kernel.decide_records(parse("a = 'x'").program, held.region, np.array([position]), np.array([length]), outcomes)
+
+
+def test_as_many_outcomes_as_blocks_are_wanted() -> None:
+    one, none = np.zeros(1, np.int64), np.empty(0, np.uint8)
+    with pytest.raises(ValueError, match="room for 0 outcomes"):
+        kernel.decide_records(parse("a = 'x'").program, Bytes(bytes(128)).region, one, one, none)
