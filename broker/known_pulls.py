@@ -40,8 +40,11 @@ LONGEST_SUBSCRIPTION = 4096
 
 RUN_SHIFT = kernel.RUN_SHIFT
 UNBOUNDED = 1 << 60
-COSTS = {EVERYTHING: 0, BY_TAG: 1, BY_EXPRESSION: 64}
-"""What going through a unit costs, in sixteenths of a step along an index's chain: not all who ask pay for it alone."""
+COSTS = {EVERYTHING: 0, BY_TAG: 1, BY_EXPRESSION: 16}
+"""What going through a unit costs, in sixteenths of a step along an index's chain: not all who ask pay for it alone.
+
+Of an expression so much for each of its parts.
+"""
 
 NEXT_OFFSET = '"nextBeginOffset":"'
 """What stands before the number in an answer's header that no two answers share."""
@@ -164,7 +167,7 @@ class KnownPulls:
             messages,
             returned_bytes(record_bytes),
             choice,
-            COSTS[choice.kind],
+            COSTS[choice.kind] * choice.cost,
             self._template(queue, pull),
         )
 

@@ -37,6 +37,8 @@ TRANSFER_COUNT: Final = 32
 SMALLEST_PULL: Final = 100
 PATIENT_SCAN: Final = 4096
 """Units that a thread which may not wait goes through in one pull."""
+PATIENT_STEPS: Final = 1 << 18
+"""Steps of an expression that such a thread takes for them: a millisecond or two."""
 
 
 class GetMessageStatus(IntEnum):
@@ -115,6 +117,9 @@ def get_message(
     refuse_long_scan(min(stop, end) - queue_offset, f"a pull of {max_messages} messages", PATIENT_SCAN)
     limits = _Limits(stop, max_messages, returned_bytes(max_bytes))
     choice = CHOICE_OF_EVERYTHING if message_filter is None else message_filter.choice
+    if choice is not None:
+        cost = choice.cost * (min(stop, end) - queue_offset)
+        refuse_long_scan(cost, "messages to be decided by a long expression", PATIENT_STEPS)
     if isinstance(queue, ConsumeQueue) and choice is not None:
         result = _pull(commit_log, queue, queue_offset, limits, choice, message_filter)
         if result is not None:

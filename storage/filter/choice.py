@@ -20,6 +20,7 @@ import numpy as np
 
 from storage.kernels import pulls
 from storage.kernels.pulls import BY_EXPRESSION, BY_TAG, EVERYTHING
+from storage.kernels.sql92 import Program
 
 __all__ = ["BY_EXPRESSION", "BY_TAG", "EVERYTHING", "Choice", "choice_of_tags"]
 
@@ -41,7 +42,7 @@ DEEPEST = 30
 
 
 class Choice(pulls.Choice):
-    """A choice and the memory that it lies in; `address` holds as long as it does. `kind` is BY_TAG, for instance."""
+    """A choice and the memory that it lies in; `address` holds as long as it does, 0 for one that is no such table."""
 
     __slots__ = ("_numbers", "_texts", "address")
 
@@ -54,12 +55,14 @@ class Choice(pulls.Choice):
         texts: bytes = b"",
         steps: int = 0,
         has_bits: bool = False,
+        program: Program | None = None,
+        has_address: bool = True,
     ) -> None:
         """Lay out what the module's table says; ``numbers`` are those from the fifth on."""
-        super().__init__(kind, np.array(numbers if kind == BY_TAG else (), np.uint32), has_bits)
+        super().__init__(kind, np.array(numbers if kind == BY_TAG else (), np.uint32), program, has_bits)
         self._texts = np.frombuffer(texts + b"\0", np.uint8)
         self._numbers = np.array([kind, count, self._texts.ctypes.data, steps, has_bits, *numbers], np.int64)
-        self.address: int = self._numbers.ctypes.data
+        self.address: int = self._numbers.ctypes.data if has_address else 0
 
 
 def choice_of_tags(codes: Iterable[int]) -> Choice:

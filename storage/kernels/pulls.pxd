@@ -5,6 +5,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from storage.kernels.lookups cimport Hit
 from storage.kernels.records cimport Text
 from storage.kernels.region cimport Column
+from storage.kernels.sql92 cimport Program
 from storage.kernels.store_view cimport ColdBytes, File, FileView, Log
 
 
@@ -48,6 +49,8 @@ cdef class Choice:
     cdef readonly bint has_bits
     cdef const uint32_t *codes  # The low 32 bits of the tags' hashes.
     cdef int64_t code_count
+    cdef readonly Program program  # Of the expression.
+    cdef readonly int64_t cost  # Of deciding one message: steps and names of the expression, else 1.
     cdef Column _codes
 
 

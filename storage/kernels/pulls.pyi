@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from typing_extensions import disjoint_base
 
+from storage.kernels.sql92 import Program
 from storage.kernels.store_view import FileView, LogView
 
 UNIT_BYTES: Final = 20
@@ -33,11 +34,26 @@ RECORD_COLD: Final = -3
 class Choice:
     """How a filter chooses."""
 
-    def __init__(self, kind: int, codes: npt.NDArray[np.uint32] | None = None, has_bits: bool = False) -> None:
-        """`codes` are of tags their hashes; `has_bits` says that extension units may speak of the filter."""
+    def __init__(
+        self,
+        kind: int,
+        codes: npt.NDArray[np.uint32] | None = None,
+        program: Program | None = None,
+        has_bits: bool = False,
+    ) -> None:
+        """`codes` are of tags their hashes, `program` is of an expression.
+
+        `has_bits` says that extension units may speak of the filter. Raises ValueError for an expression without one.
+        """
     @property
     def kind(self) -> int:
         """EVERYTHING, BY_TAG or BY_EXPRESSION."""
+    @property
+    def program(self) -> Program | None:
+        """The compiled expression."""
+    @property
+    def cost(self) -> int:
+        """What deciding one message may take: steps and names of the expression, else 1."""
     @property
     def has_bits(self) -> bool:
         """Whether extension units may speak of the filter, so that a kernel has to leave them alone."""

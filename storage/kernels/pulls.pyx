@@ -12,6 +12,7 @@ from libc.string cimport memcmp
 
 from storage.kernels.memory cimport __builtin_prefetch, load_i32, load_i64
 from storage.kernels.records cimport COLD, QUEUE_ID, Record, check_checksums
+from storage.kernels.sql92 cimport LONGEST_PROPERTIES, TRUE, Evaluation, close_evaluation, decide, open_evaluation
 from storage.kernels.store_view cimport (
     CACHE_LINE,
     LogView,
@@ -59,8 +60,12 @@ cdef inline Unit read_unit(const uint8_t *at) noexcept nogil:
 
 
 cdef class Choice:
-    def __init__(self, int kind, codes=None, bint has_bits=False):
-        self.kind, self.has_bits = kind, has_bits
+    def __init__(self, int kind, codes=None, Program program=None, bint has_bits=False):
+        if kind == BY_EXPRESSION and program is None:
+            raise ValueError("a choice by an expression without one")
+        self.kind, self.program, self.has_bits, self.cost = kind, program, has_bits, 1
+        if program is not None:
+            self.cost = program.expression.count + program.expression.names
         if codes is not None:
             self._codes = Column(codes, sizeof(uint32_t))
             self.codes, self.code_count = <const uint32_t *>self._codes.items, self._codes.count
@@ -177,9 +182,34 @@ cdef void fetch_next(const Log *log, Units *units, Choice choice) noexcept nogil
 # --- The pull ---
 
 
+cdef bint open_for(Evaluation *evaluation, Choice choice) noexcept with gil:
+    """Get ready for an expression; False where there is no memory for it, or it is not finished."""
+    try:
+        open_evaluation(evaluation, choice.program, LONGEST_PROPERTIES)
+        return True
+    except (MemoryError, ValueError):
+        return False
+
+
 cdef int64_t pull_units(
     const Log *log, const QueueView *queue, Choice choice, int64_t tick, Pull *pull
 ) noexcept nogil:
+    cdef Evaluation evaluation
+    cdef int64_t passed
+    pull.count = pull.total_bytes = pull.decided = 0
+    if choice.kind != BY_EXPRESSION:
+        return look_through(log, queue, choice, NULL, tick, pull)
+    if not open_for(&evaluation, choice):
+        return ODD
+    passed = look_through(log, queue, choice, &evaluation, tick, pull)
+    close_evaluation(&evaluation)
+    return passed
+
+
+cdef int64_t look_through(
+    const Log *log, const QueueView *queue, Choice choice, Evaluation *evaluation, int64_t tick, Pull *pull
+) noexcept nogil:
+    """As pull_units; with what evaluates the choice's expression, if it has one."""
     cdef int64_t left = queue.stop - pull.queue_offset, count = min(pull.scan, left), readable = min(count + 1, left)
     cdef int64_t begin = log_begin(log), end = log_end(log), maximum = max(min(pull.messages, MAXIMUM_FOUND), 1)
     cdef int64_t before = -1, number = 0, size, following
@@ -190,8 +220,7 @@ cdef int64_t pull_units(
     cdef Units units
     cdef Unit unit
     cdef Hit *hit
-    pull.count = pull.total_bytes = pull.decided = 0
-    if pull.queue_offset < queue.first or left < 0 or choice.kind == BY_EXPRESSION:
+    if pull.queue_offset < queue.first or left < 0:
         return ODD
     if count < 1:
         return 0
@@ -230,7 +259,13 @@ cdef int64_t pull_units(
         size = locate_record(log, unit.physical_offset, unit.size, tick, &record, &pull.cold)
         if size < 0:  # of a filler too: no record is as long as it says
             return RECORD_COLD if size == COLD else ODD
-        if not is_of_queue(&record, queue) or check_checksums(&record) < 0:
+        if not is_of_queue(&record, queue):
+            return ODD
+        if evaluation != NULL:
+            pull.decided += 1
+            if decide(evaluation, &record.properties) != TRUE:
+                continue
+        if check_checksums(&record) < 0:
             return ODD
         hit = &pull.found[pull.count]
         hit.physical_offset, hit.record, hit.size = unit.physical_offset, record.start, size

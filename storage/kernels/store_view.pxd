@@ -27,6 +27,8 @@ cpdef enum:
 cdef enum:
     CACHE_LINE = 64
     FETCHED_BYTES = 1024
+    # Seconds after which bytes are asked for again that were looked at in each of them. What is in use stays in memory.
+    ASKED_AGAIN = 16
     # Of what says that it is a longer record, so much is asked to be brought in before it is looked at once more.
     MOST_WARMED = 4194304
 
@@ -34,7 +36,8 @@ cdef enum:
 cdef struct File:  # A file in memory.
     const uint8_t *data
     int64_t size
-    int32_t *heat  # For each 64 KiB the tick at which they were last found in memory.
+    int32_t *heat  # For each 64 KiB the tick at which they were last known to be in memory,
+    int32_t *asked  # and the one at which that was last asked.
     int descriptor  # What is asked whether pages are in memory; −1 says that all are.
     PyObject *view  # The FileView that holds all this.
 
@@ -123,8 +126,12 @@ cdef inline bint is_hot(const File *file, int64_t position, int64_t length, int6
         return True
     unit, last = position >> PROBE_SHIFT, (position + length - 1) >> PROBE_SHIFT
     while unit <= last:
-        if file.heat[unit] + 1 < tick and not is_unit_hot(file, unit, position, position + length, tick):
-            return False
+        if file.heat[unit] != tick:
+            if file.heat[unit] + 1 >= tick:
+                if tick - file.asked[unit] < ASKED_AGAIN:
+                    file.heat[unit] = <int32_t>tick
+            elif not is_unit_hot(file, unit, position, position + length, tick):
+                return False
         unit += 1
     return True
 

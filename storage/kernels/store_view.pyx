@@ -23,6 +23,7 @@ cdef extern from "page_probe.h" nogil:
 
 cdef enum:
     SMALL_WANT = 4096  # Bytes up to which a want is asked for at its ends; a longer one by reading its whole unit.
+    PAGE_SHIFT = 12  # One byte of a page tells of all; where pages are larger, one is asked for twice.
 
 
 cdef bint is_unit_hot(const File *file, int64_t unit, int64_t position, int64_t stop, int64_t tick) noexcept nogil:
@@ -31,20 +32,24 @@ cdef bint is_unit_hot(const File *file, int64_t unit, int64_t position, int64_t 
     Copying 64 KiB to learn that they can be copied costs 6 µs, so a small want is asked for by single bytes: its own
     ends and the unit's. Page caches fill in runs of pages; what such a run leaves out costs one fault, not an answer.
     """
-    cdef int64_t start = unit << PROBE_SHIFT, end
+    cdef int64_t start = unit << PROBE_SHIFT, end, place, asked = -1
+    cdef int64_t[4] places
+    cdef int number
     end = min(start + PROBE_BYTES, file.size)
     position, stop = max(position, start), min(stop, end)
     if stop - position > SMALL_WANT:
         if count_readable(file.descriptor, start, PROBE_BYTES) < end - start:
             return False
-    elif (
-        count_readable(file.descriptor, position, 1) < 1
-        or count_readable(file.descriptor, stop - 1, 1) < 1
-        or count_readable(file.descriptor, start, 1) < 1
-        or count_readable(file.descriptor, end - 1, 1) < 1
-    ):
-        return False
-    file.heat[unit] = <int32_t>tick
+    else:
+        places[0], places[1], places[2], places[3] = start, position, stop - 1, end - 1
+        for number in range(4):
+            place = places[number]
+            if place >> PAGE_SHIFT == asked:
+                continue
+            asked = place >> PAGE_SHIFT
+            if count_readable(file.descriptor, place, 1) < 1:
+                return False
+    file.heat[unit] = file.asked[unit] = <int32_t>tick
     return True
 
 
@@ -56,10 +61,16 @@ cdef class FileView:
             raise ValueError("a file that is seen already")
         if room.count <= region.size >> PROBE_SHIFT:
             raise ValueError(f"heat of {room.count} times 64 KiB, for a file of {region.size} bytes")
+        self.file.asked = <int32_t *>calloc(room.count, sizeof(int32_t))
+        if self.file.asked == NULL:
+            raise MemoryError
         self.view, self.region, self.heat, self._heat = view, region, heat, room
         self.file.data, self.file.size, self.file.heat = region.data, region.size, <int32_t *>room.items
         self.file.descriptor = descriptor if has_probe() else -1
         self.file.view = <PyObject *>self
+
+    def __dealloc__(self):
+        free(self.file.asked)
 
     @property
     def descriptor(self):

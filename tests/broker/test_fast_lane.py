@@ -14,6 +14,7 @@ import pytest
 from broker.broker_service import BrokerService
 from broker.fast_lane import LEFT_OVER, NOT_TAKEN, TURN_OVER, WANTS_MORE, FastLane
 from broker.kernels import lane as kernel
+from broker.processors.query_message import split_records
 from broker.turns import TURN_BYTES, TURN_FRAMES
 from broker_harness import connected, service_of, serving, until
 from golden_frames import Session, sessions
@@ -34,7 +35,8 @@ from lane_requests import (
     view,
 )
 from lane_stores import KEYS, ORDINARY, STORES, TOPICS, UNIQUE, without_index
-from protocol.command import encode_request
+from protocol.command import decode_command, encode_request, ext_fields_of
+from protocol.frame import FrameDecoder
 from protocol.message import decode_message
 from storage.lookup_call import KeyQuery
 from storage.message_store import MessageStore, StoreOptions
@@ -149,6 +151,55 @@ EXCEPTIONS = {"g1": 1, "g2/g2-ext": 0, "g2/g2-hosts": 0, "g2/g2-queues": 0, "g2/
 
 Besides, records that wait and are asked for by the topic they wait for.
 """
+
+
+@pytest.mark.parametrize("frame_limit", [1 << 24, 65_536], ids=["cut by number", "cut by bytes"])
+def test_answers_that_leave_out_older_matches_are_alike_and_in_the_lane(frame_limit: int, tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store", segment_size=1 << 20)
+    for number in range(200):
+        writer.append(
+            "TopicTest",
+            bytes(1_000),
+            keys=["hot", f"k{number % 3}"],
+            unique_key=ORDINARY.format(number % 4),
+            tags="AB"[number % 2],
+        )
+    writer.close()
+    service = service_of(MessageStore.open(writer.root), frame_limit=frame_limit)
+    asked = [("hot", "K"), ("k0", "K"), ("k1", ""), (ORDINARY.format(1), "U"), (ORDINARY.format(2), ""), ("A", "T")]
+    frames = [
+        query("TopicTest", key, maxNum=maximum, indexType=kind, opaque=opaque)
+        for key, kind in asked
+        for maximum in (1, 2, 31, 32, 33, 63, 64, 65, 2**31 - 1)
+        for opaque in (0, -(2**31))
+    ]
+    frames += [query("TopicTest", ORDINARY.format(1), _UNIQUE_KEY_QUERY="true", maxNum=maximum) for maximum in (0, 50)]
+    assert asyncio.run(compare(service, [[frame] for frame in frames])) == len(frames)
+    road = Road(service, has_lane=True)
+    answer, _ = asyncio.run(road.answer([query("TopicTest", "hot", maxNum=32)]))
+    fields = ext_fields_of(decode_command(FrameDecoder().feed(answer)[0]))
+    assert (road.taken, fields["rocketlensTruncated"]) == (1, "true")
+    assert int(fields["rocketlensCursor"]) == writer.written[168].physical_offset
+
+
+def test_the_pages_of_a_key_join_without_a_gap(tmp_path: Path) -> None:
+    """The first page from the lane, those that its cursor leads to on the ordinary way."""
+    writer = StoreWriter(tmp_path / "store", segment_size=1 << 20)
+    for number in range(1_000):
+        writer.append("TopicTest", b"%d" % number, keys="hot")
+    writer.close()
+    road = Road(service_of(MessageStore.open(writer.root)), has_lane=True)
+    cursor, found = "", b""
+    while True:
+        answer, _ = asyncio.run(road.answer([query("TopicTest", "hot", maxNum=32, lastKey=cursor)]))
+        command = decode_command(FrameDecoder().feed(answer)[0])
+        found = command.body + found
+        cursor = ext_fields_of(command).get("rocketlensCursor", "")
+        if not cursor:
+            break
+    assert road.taken == 1
+    offsets = [decode_message(record).physical_offset for record in split_records(found)]
+    assert offsets == [message.physical_offset for message in writer.written]
 
 
 # ---------------------------------------------------------------------- what is taken, and what is not

@@ -18,6 +18,8 @@ from oracles import Record, java_hash
 from protocol.properties import property_value
 from queue_stores import PRE_BLANK_UNIT, open_queues, unit_bytes
 from storage.consume_queue_ext import ConsumeQueueExtUnit
+from storage.filter.expression import ExpressionFilter
+from storage.filter.sql92 import parse
 from storage.filter.tag import TagFilter, parse_tag_expression
 from storage.get_message import GetMessageResult, GetMessageStatus, Lost, get_message
 from storage.kernels.pulls import RECORD_COLD, UNITS_COLD
@@ -444,6 +446,23 @@ def test_where_a_record_is_cold_the_pull_says_which(tmp_path: Path, monkeypatch:
             pull(tmp_path)
         caught.value.warm()
     assert warmed == [(4711, UNITS_COLD), (4711, RECORD_COLD)]
+
+
+def test_a_thread_that_may_not_wait_refuses_an_expression_of_very_many_steps(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path)
+    for _ in range(40):
+        writer.append("T", b"")
+    writer.flush()
+    queues, log = open_queues(tmp_path)
+    long = ExpressionFilter(parse(" OR ".join(f"a = {number}" for number in range(7000))))
+    forbid_waiting()
+    try:
+        with pytest.raises(Cold, match="a long expression"):
+            get_message(queues, log, "T", 0, 0, 32, PLENTY, long)
+        assert get_message(queues, log, "T", 0, 0, 32, PLENTY, ExpressionFilter(parse("a = 1"))).records == []
+    finally:
+        allow_waiting()
+    assert get_message(queues, log, "T", 0, 0, 32, PLENTY, long).records == []
 
 
 def test_a_thread_that_may_not_wait_refuses_a_long_pull_only(tmp_path: Path) -> None:

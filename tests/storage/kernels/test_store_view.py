@@ -76,6 +76,26 @@ class TestHeat:
         assert file.is_hot(0, 10, 1000)
         assert not file.is_hot(0, 10, 1001)
 
+    def test_what_is_in_use_is_asked_for_again_after_sixteen_seconds(self, tmp_path: Path) -> None:
+        path = tmp_path / "file"
+        path.write_bytes(bytes(PROBE_BYTES))
+        descriptor = os.open(path, os.O_RDONLY)
+        file = HeldFile(bytes(PROBE_BYTES), descriptor)
+        assert file.is_hot(0, 10, 1000)
+        os.close(descriptor)  # who asks now is told that nothing is in memory
+        assert [file.is_hot(0, 10, tick) for tick in range(1000, 1017)] == [True] * 17
+        assert not file.is_hot(0, 10, 1017)
+
+    def test_what_is_not_in_use_is_asked_for_again_after_a_second(self, tmp_path: Path) -> None:
+        path = tmp_path / "file"
+        path.write_bytes(bytes(PROBE_BYTES))
+        descriptor = os.open(path, os.O_RDONLY)
+        file = HeldFile(bytes(PROBE_BYTES), descriptor)
+        assert file.is_hot(0, 10, 1000)
+        assert file.is_hot(0, 10, 1001)
+        os.close(descriptor)
+        assert not file.is_hot(0, 10, 1003)
+
     @pytest.mark.parametrize(("position", "length"), [(-1, 1), (0, 0), (0, 11), (10, 1), (2**62, 2**62), (5, -1)])
     def test_bytes_that_a_file_has_not_are_refused(self, position: int, length: int) -> None:
         with pytest.raises(ValueError, match="of a file of 10"):
