@@ -282,8 +282,14 @@ cdef inline bint may_be_record(const uint8_t *at, int64_t physical_offset) noexc
 
 cdef int64_t next_candidate(const uint8_t *data, int64_t position, int64_t stop, int64_t base) noexcept nogil:
     """As :func:`find_candidate`."""
-    while position + PHYSICAL_OFFSET + 8 <= stop:
-        if data[position + MAGIC] == MAGIC_FIRST_BYTE and may_be_record(data + position, base + position):
+    cdef const uint8_t *at
+    cdef int64_t last = stop - PHYSICAL_OFFSET - 8
+    while position <= last:
+        at = <const uint8_t *>memchr(data + position + MAGIC, MAGIC_FIRST_BYTE, last - position + 1)
+        if at == NULL:
+            break
+        position = at - data - MAGIC
+        if may_be_record(data + position, base + position):
             return position
         position += 1
     return -1
