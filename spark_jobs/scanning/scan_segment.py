@@ -28,8 +28,6 @@ MOST_BREAKS: Final = 10_000
 """Places of one segment that are listed; more are counted."""
 
 REPORT_BYTES: Final = 32 * 1024 * 1024
-RUN_FIELDS: Final = 4
-"""Numbers of a run in a block: queue, kind, first queue offset, units."""
 
 PHASE: Final = "scan"
 ENTRIES: Final = "entries"

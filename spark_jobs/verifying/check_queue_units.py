@@ -24,6 +24,7 @@ from spark_jobs.verifying.unit_files import UnitFiles
 from storage.batch_consume_queue import UNIT_DTYPE as BATCH_UNIT_DTYPE
 from storage.consume_queue import UNIT_DTYPE
 from storage.queues.queue import SCHEDULE_TOPIC
+from storage.queues.queue_files import UNITS_OF_BATCHES, UNITS_OF_PLAIN
 from storage.queues.queue_plan import QueueKey, directory_name
 from storage.queues.queue_record import LIGHT_PREFIX
 from storage.queues.queue_store import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
@@ -121,7 +122,8 @@ class _Checked:
 
     def __init__(self, task: CheckQueuesTask, key: QueueKey, log: LogTable, findings: Findings) -> None:
         root, is_batch = Path(task.store), key.tree == BATCH_CONSUME_QUEUE
-        units = UnitFiles(root / key.path, BATCH_UNIT_DTYPE if is_batch else UNIT_DTYPE)
+        kind = (BATCH_UNIT_DTYPE, UNITS_OF_BATCHES) if is_batch else (UNIT_DTYPE, UNITS_OF_PLAIN)
+        units = UnitFiles(root / key.path, *kind)
         extension = None
         if task.ext and not is_batch:
             extension = ExtUnits(root / CONSUME_QUEUE_EXT / key.topic / str(key.queue_id))

@@ -42,7 +42,7 @@ class ExtUnits:
 
     def __init__(self, directory: Path) -> None:
         """List the files; a missing directory has none."""
-        self.files = UnitFiles(directory, BYTE_DTYPE)
+        self.files = UnitFiles(directory, BYTE_DTYPE, "bytes")
         self._next = self.files.first
 
     def check(self, addresses: Numbers, tags_codes: Numbers, timestamps: Numbers) -> list[WrongExt]:

@@ -35,9 +35,9 @@ class UnitFiles:
     has, and behind the last one that is not zero, as they are at the beginning. Nothing is kept open.
     """
 
-    def __init__(self, directory: Path, dtype: np.dtype[Any]) -> None:
-        """List the files; a missing directory has none."""
-        self.directory, self.dtype = directory, dtype
+    def __init__(self, directory: Path, dtype: np.dtype[Any], named: str) -> None:
+        """List the files; a missing directory has none. ``named`` is what findings call the units."""
+        self.directory, self.dtype, self._named = directory, dtype, named
         self.problems: dict[Path, tuple[str, str]] = {}
         try:
             self.files = self._list()
@@ -100,7 +100,7 @@ class UnitFiles:
                 self.problems[file.path] = f"{usual} bytes, as the others have", f"{length} bytes"
         for left, right in itertools.pairwise(files):
             if left.stop < right.first and left.stop - left.first == usual // unit:
-                expected = f"files from byte {left.stop * unit} to {right.first * unit}"
+                expected = f"a file that holds {self._named} {left.stop} to {right.first - 1}"
                 self.problems[self.directory] = expected, "none"
 
     def _find_end(self) -> int:

@@ -7,6 +7,7 @@ from protocol.errors import StoreError
 from storage.doctor.finding import Finding, Findings, Severity
 from storage.doctor.opened_store import OpenedStore
 from storage.doctor.sampling import Sample
+from storage.queues.queue_files import LOOKED_FOR
 from storage.ranges import Range
 
 REBUILD = "rebuild queues"
@@ -83,7 +84,8 @@ def _report_missing(store: OpenedStore, findings: Findings, first: Sample, queue
         severity = Severity.INFO
     else:
         found = f"{count} sampled messages of {queue} have no unit, the first at queue offset {first.queue_offset}"
-        meaning = "nobody can consume them"
+        is_there = store.queues.has_directory(first.topic, first.queue_id)
+        meaning = LOOKED_FOR if is_there else "nobody can consume them"
         severity = Severity.ERROR
     path = store.layout.consume_queue / first.topic / str(first.queue_id)
     findings.add(severity, path, found, meaning, store.command(REBUILD), physical_offset=first.physical_offset)

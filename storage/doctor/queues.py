@@ -14,6 +14,7 @@ from storage.consume_queue import UNIT, UNIT_DTYPE
 from storage.doctor.finding import Finding, Findings, Severity
 from storage.doctor.opened_store import OpenedStore
 from storage.mapped_file import MappedFile, list_segment_files
+from storage.queues.queue_files import LOOKED_FOR, UNITS_OF_BATCHES, UNITS_OF_PLAIN
 from storage.queues.queue_store import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
 
 MOST_QUEUES = 10_000
@@ -117,10 +118,9 @@ def _check_files(store: OpenedStore, directory: _Directory, sizes: Counter[int],
             meaning = "no unit can be placed in it: it is ignored"
             findings.add(Severity.ERROR, path, "starts inside a unit", meaning, store.command(REBUILD), position=0)
         elif start > end:
-            found = f"no file holds queue offsets {end // unit} to {start // unit}"
-            findings.add(
-                Severity.ERROR, directory.path, found, "nobody can consume those messages", store.command(REBUILD)
-            )
+            units = UNITS_OF_PLAIN if directory.tree == CONSUME_QUEUE else UNITS_OF_BATCHES
+            found = f"no file holds {units} {end // unit} to {start // unit - 1}"
+            findings.add(Severity.ERROR, directory.path, found, LOOKED_FOR, store.command(REBUILD))
         end = start + size
 
 
@@ -135,7 +135,7 @@ def _check_end(store: OpenedStore, directory: _Directory, findings: Findings) ->
         return
     for queue_offset, count, path in lost:
         found = f"{count} units from queue offset {queue_offset} on are no units"
-        meaning = "their messages are looked for in the log; a broker's recovery cuts the queue there"
+        meaning = f"{LOOKED_FOR}, and its recovery cuts the queue there"
         position = queue_offset * UNIT.size - int(path.name)
         findings.add(Severity.ERROR, path, found, meaning, store.command(REBUILD), position=position)
     if queue is None or first is None:

@@ -279,6 +279,9 @@ class Appended:
     @property
     def queues(self) -> list[int]:
         """Positions of the first record of each queue, in their order."""
+    @property
+    def collisions(self) -> int:
+        """How often a queue was met in the table in the place of another one."""
 
 def walk_appended(region: Region, position: int, limit: int, readable: int, base: int, boundary: int) -> Appended:
     """Step over the intact records that start in [position, limit) of a segment that may just be written to."""

@@ -4,14 +4,17 @@ These loops read headers, topics and properties, never bodies unless a checksum 
 at memory speed.
 """
 
+import secrets
+
 cimport cython
-from libc.stdint cimport INT64_MIN, int32_t, int64_t, uint8_t, uint32_t
+from libc.stdint cimport INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memchr, memcmp
 
 from storage.kernels cimport checksum
 from storage.kernels.checksum cimport crc32_moved, crc32_of
 from storage.kernels.memory cimport load_i32, load_i64
+from storage.kernels.queue_units cimport hash_name
 from storage.kernels.region cimport Region, Room, region_of, require
 
 CRC32_PATHS = tuple(way.name.decode() for way in checksum.crc32_ways[:checksum.CRC32_WAYS] if way.is_possible())
@@ -284,8 +287,14 @@ cdef inline bint may_be_record(const uint8_t *at, int64_t physical_offset) noexc
 
 cdef int64_t next_candidate(const uint8_t *data, int64_t position, int64_t stop, int64_t base) noexcept nogil:
     """As :func:`find_candidate`."""
-    while position + PHYSICAL_OFFSET + 8 <= stop:
-        if data[position + MAGIC] == MAGIC_FIRST_BYTE and may_be_record(data + position, base + position):
+    cdef const uint8_t *at
+    cdef int64_t last = stop - PHYSICAL_OFFSET - 8
+    while position <= last:
+        at = <const uint8_t *>memchr(data + position + MAGIC, MAGIC_FIRST_BYTE, last - position + 1)
+        if at == NULL:
+            break
+        position = at - data - MAGIC
+        if may_be_record(data + position, base + position):
             return position
         position += 1
     return -1
@@ -464,8 +473,12 @@ cdef enum:
     TABLE_SIZE = 4096
 
 
+cdef uint64_t multiplier = secrets.randbits(63) | 1  # Of the hash: nobody can make up queues that share a place.
+
+
 cdef struct SeenQueues:
     int64_t count
+    int64_t collisions
     int64_t first[MAXIMUM_QUEUES]  # Positions of the first record of each queue, in their order.
     int64_t table[TABLE_SIZE]  # The same, + 1, by hash of the queue.
 
@@ -479,6 +492,7 @@ cdef class Appended:
     cdef readonly int reason
     cdef readonly int code
     cdef readonly list queues
+    cdef readonly int64_t collisions
 
 
 cdef bint is_same_queue(const Record *left, const uint8_t *start, int64_t available) noexcept nogil:
@@ -496,13 +510,13 @@ cdef void note_queue(
     SeenQueues *seen, const Record *record, const uint8_t *data, int64_t position, int64_t readable
 ) noexcept nogil:
     """Note the queue of the record at a position unless one of it was noted."""
-    cdef uint32_t start = load_i32(record.start + QUEUE_ID) & 0xFFFF
-    cdef int64_t place = hash_utf8(start, record.topic.start, record.topic.length) % TABLE_SIZE
+    cdef int64_t place = hash_name(&record.topic, load_i32(record.start + QUEUE_ID), multiplier) % TABLE_SIZE
     cdef int64_t other
     while seen.table[place]:
         other = seen.table[place] - 1
         if is_same_queue(record, data + other, readable - other):
             return
+        seen.collisions += 1
         place = (place + 1) % TABLE_SIZE
     seen.table[place] = position + 1
     seen.first[seen.count] = position
@@ -590,7 +604,7 @@ def walk_appended(
     try:
         with nogil:
             walk.position = walk_to_end(region.data, position, limit, readable, base, boundary, seen, walk)
-        walk.queues = [seen.first[i] for i in range(seen.count)]
+        walk.queues, walk.collisions = [seen.first[i] for i in range(seen.count)], seen.collisions
     finally:
         free(seen)
     return walk

@@ -28,6 +28,14 @@ NEAR: Final = 1 << 16
 """Bytes behind the known end that are looked at in every look, where a file has no holes."""
 
 
+LOOKED_FOR: Final = "their messages are looked for in the log; a broker gives them to no consumer"
+"""What it means that units of a queue, or a file of them, are lost."""
+
+UNITS_OF_PLAIN: Final = "queue offsets"
+UNITS_OF_BATCHES: Final = "units"
+"""What findings call the units of a queue by their numbers; those of batches say their queue offsets themselves."""
+
+
 @dataclass(frozen=True, slots=True)
 class QueueFile:
     """One file: `start` is the stream's byte offset of its first byte; `size` counts whole units only."""

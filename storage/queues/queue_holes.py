@@ -12,10 +12,11 @@ store change nothing of it. A run is remembered as one i64 for each queue offset
 
 import threading
 import weakref
+from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -28,9 +29,6 @@ from storage.queues.queue_files import QueueFiles
 from storage.queues.queue_record import QueueName, batch_in
 from storage.queues.queue_repair import Around, Wanted, search_piece
 from storage.residency import Cold, may_wait
-
-if TYPE_CHECKING:
-    from storage.queues.queue_tail import QueueTail
 
 MOST_AT_ONCE: Final = 1 << 20
 """Queue offsets of one hole: 8 MiB of memory."""
@@ -253,6 +251,22 @@ class FirstMessage(Hole):
         )
 
 
+class Tail(Hole, ABC):
+    """The messages of a queue behind its last unit, as far as the log has any (:mod:`storage.queues.queue_tail`)."""
+
+    @abstractmethod
+    def is_of(self, queue: HoledQueue, first: int) -> bool:
+        """Whether it is what is to be known of a queue as it is now, whose files end with a queue offset."""
+
+    @abstractmethod
+    def first_in(self, log: CommitLog) -> int:
+        """The queue offset of the first of its messages that is not expired; ``stop`` where there is none."""
+
+    @abstractmethod
+    def stop_in(self, log: CommitLog) -> int:
+        """The queue offset behind the last of its messages that a log has, which may end before what was searched."""
+
+
 AnyHole = TypeVar("AnyHole", bound=Hole)
 
 
@@ -269,7 +283,7 @@ class QueueHoles:
         self._lock = threading.Lock()
         self._holes: OrderedDict[tuple[Key, int], Hole] = OrderedDict()
         self._firsts: dict[Key, list[int]] = {}
-        self._tails: OrderedDict[Key, QueueTail] = OrderedDict()
+        self._tails: OrderedDict[Key, Tail] = OrderedDict()
         self._waiting: deque[Hole] = deque()
         self._weight = 0
 
@@ -300,7 +314,7 @@ class QueueHoles:
             raise BeingSearched(hole.sentence())
         return hole
 
-    def find_tail(self, queue: HoledQueue, first: int, make: "Callable[[], QueueTail]") -> "QueueTail":
+    def find_tail(self, queue: HoledQueue, first: int, make: Callable[[], Tail]) -> Tail:
         """What follows in the log from a queue offset on of a queue that ends there, searched to its end.
 
         ``make`` makes the search where nothing is known of it. Raises as :meth:`find` does.
@@ -452,7 +466,7 @@ class QueueHoles:
         if hole in self._waiting:
             self._waiting.remove(hole)
 
-    def _remember_tail(self, key: Key, tail: "QueueTail") -> "QueueTail":
+    def _remember_tail(self, key: Key, tail: Tail) -> Tail:
         """Remember what follows a queue's last unit, unless another thread has; which one is remembered."""
         with self._lock:
             return self._tails.setdefault(key, tail)

@@ -13,7 +13,7 @@ import numpy as np
 
 from storage.commit_log import CommitLog
 from storage.kernels.messages import ANY_OFFSET
-from storage.queues.queue_holes import MOST_AT_ONCE, Hole, HoledQueue, QueueHoles
+from storage.queues.queue_holes import MOST_AT_ONCE, HoledQueue, QueueHoles, Tail
 from storage.queues.queue_record import batch_in
 from storage.queues.queue_repair import Around, Wanted
 
@@ -26,7 +26,7 @@ UNKNOWN: Final = -1
 SegmentIdentity = tuple[int, int, int]
 
 
-class QueueTail(Hole):
+class QueueTail(Tail):
     """The messages of a queue from ``first`` on, as far as the log has any from physical offset ``start`` on."""
 
     def __init__(self, queue: HoledQueue, first: int, start: int) -> None:

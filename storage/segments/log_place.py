@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from protocol.errors import StoreError
 from storage.commit_log import CommitLog
-from storage.kernels.records import check_intact, check_shape
+from storage.kernels.records import check_intact
 from storage.mapped_file import SEGMENT_NAME_DIGITS, MappedFile, list_segment_files
 
 HEAD_BYTES: Final = 8
@@ -45,10 +45,6 @@ class Place(NamedTuple):
     def has_nothing(self) -> bool:
         """Whether nothing was written there."""
         return self.peek(HEAD_BYTES) == NOTHING
-
-    def size_of_shape(self) -> int:
-        """Size of the record there, its checksums unseen; or a negative code of :mod:`storage.kernels.records`."""
-        return check_shape(self.file.region, self.position, self.file.size, self.physical_offset)
 
     def is_intact(self) -> bool:
         """Whether an intact record starts there."""

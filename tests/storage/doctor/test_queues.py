@@ -40,7 +40,8 @@ def test_no_queues_at_all_are_an_error_that_rebuilding_mends(root: Path) -> None
 def test_a_missing_file_is_a_gap_of_queue_offsets(root: Path, queue: Path) -> None:
     (queue / f"{FILE:020d}").unlink()
     finding = only(root, "queues")
-    assert (finding.path, finding.found) == (str(queue), "no file holds queue offsets 50 to 100")
+    assert (finding.path, finding.found) == (str(queue), "no file holds queue offsets 50 to 99")
+    assert finding.meaning == "their messages are looked for in the log; a broker gives them to no consumer"
 
 
 @pytest.mark.parametrize("size", [0, 19, 39, 41, 980])

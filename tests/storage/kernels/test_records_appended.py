@@ -1,5 +1,6 @@
 """Walking over what a broker appends: up to the last intact record, with one record of each queue noted."""
 
+import itertools
 from functools import partial
 
 import pytest
@@ -170,3 +171,11 @@ class TestHalfWrittenHeads:
     def test_what_is_no_beginning_is_damage(self, head: bytes) -> None:
         data, _ = segment({})
         assert Walked(data + head + bytes(600)).reason == AT_DAMAGE
+
+    def test_queues_that_share_a_java_hash_do_not_slow_a_walk_down(self) -> None:
+        topics = [bytes(b"".join(pair)) for pair in itertools.product([b"Aa", b"BB"], repeat=11)]
+        data, positions = segment(*({"topic_bytes": topic, "body": b""} for topic in topics))
+        assert len(positions) == MAXIMUM_QUEUES
+        walk = walk_appended(Bytes(data + bytes(8)).region, 0, len(data), len(data) + 8, BASE, BASE + len(data) + 8)
+        assert len(walk.queues) == MAXIMUM_QUEUES
+        assert walk.collisions < 20_000, "some thousand in a table that is half full, of two million pairs"
