@@ -238,7 +238,8 @@ def markdown(results: Mapping[str, Any]) -> str:
     lines = [
         f"Log: {results['messages']:,} messages, {results['log_bytes'] / 1e9:.1f} GB, {results['entries']:,} entries; "
         "in memory. Index and queues equal the official broker's byte for byte.",
-        f"Machine: {where['cpu']}, {where['memory']}, kernel {where['kernel']}, Python {where['python']}.",
+        f"Machine: {where['cpu']}, {where['memory']}, kernel {where['kernel']}, Python {where['python']}; "
+        f"checksums by {where['checksums']}.",
         f"Command: `{results['command']}`",
         "",
         "| | entries/s, steady | × Java | whole command, s | × Java | scan, GB/s a core | memory a task, MB |",

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.measure import JAVA, MANY, ONE, OURS, TIMED_WORKLOADS, median_of
+from storage.kernels.records import CRC32_PATH
 
 # Server CPU a request, ours as a share of Java's.
 CPU_AIMS = {"view": 1 / 6, "key": 1 / 4, "unique": 1 / 3.5, "hot": 1 / 4}
@@ -40,7 +41,7 @@ class Aim:
 
 
 def machine() -> dict[str, str]:
-    """CPU model, cores, memory, kernel, Python."""
+    """CPU model, cores, memory, kernel, Python, and how checksums are made on it."""
     model = [line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")]
     memory = Path("/proc/meminfo").read_text().split()[1]
     return {
@@ -48,6 +49,7 @@ def machine() -> dict[str, str]:
         "memory": f"{int(memory) / 1e6:.0f} GB",
         "kernel": platform.release(),
         "python": platform.python_version(),
+        "checksums": CRC32_PATH,
     }
 
 

@@ -23,7 +23,7 @@ BATCH: Final = dispatching.BATCH
 LIGHT: Final = dispatching.LIGHT
 """Kinds of runs: plain units, units of batches, plain units of a light queue (which lead to no extension)."""
 
-RECORDS: Final = 1 << 17
+RECORDS: Final = 1 << 16
 
 Numbers = npt.NDArray[np.int64]
 
