@@ -21,7 +21,7 @@ from protocol.errors import StoreError
 from protocol.headers import PullMessageRequestHeader
 from protocol.response_template import OPAQUE, cut_header
 from storage.consume_queue import ConsumeQueue
-from storage.get_message import PATIENT_SCAN, GetMessageStatus, returned_bytes, scanned_units
+from storage.get_message import PATIENT_SCAN, PATIENT_STEPS, GetMessageStatus, returned_bytes, scanned_units
 from storage.kernels.pulls import BY_EXPRESSION, BY_TAG, EVERYTHING
 from storage.mapped_file import MappedFile
 from storage.message_store import Snapshot
@@ -130,7 +130,9 @@ class KnownPulls:
             return
         place = queue.place(header.queue_offset, UNBOUNDED)
         scan = scanned_units(limits_of(header, self._service.options)[0], queue.unit_size)
-        if place is None or scan > PATIENT_SCAN or len(header.subscription or "") > LONGEST_SUBSCRIPTION:
+        if place is None or scan > PATIENT_SCAN or pull.choice.cost * scan > PATIENT_STEPS:
+            return
+        if len(header.subscription or "") > LONGEST_SUBSCRIPTION:
             return
         if self.table.is_full or len(self._files) == FILES:
             self.forget()

@@ -13,12 +13,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-
 from protocol.errors import StoreError
-from storage.kernels import catalog as table
 from storage.kernels import records as codes
-from storage.kernels.memory import PROBE_ADDRESS
 from storage.kernels.records import check_intact, check_shape, store_timestamp
 from storage.kernels.store_view import LogView
 from storage.mapped_file import LARGEST_OFFSET, FileIdentity, MappedFile, lacks_means, open_read_only
@@ -84,7 +80,6 @@ class CommitLog:
         self.end = segments[-1].end if segments else 0
         self._bases = [segment.base_offset for segment in segments]
         self.view = LogView((segment.base_offset, segment.file, segment.valid_length) for segment in segments)
-        self.catalog = _make_catalog(self.segments)
         self.holes = tuple(_find_holes(self.segments))
         """Ranges of physical offsets, [from, to), that no segment covers although later ones do."""
 
@@ -146,9 +141,6 @@ class CommitLog:
         grown.segments, grown.torn_end, grown.end = tuple(segments), None, segments[-1].end
         grown.damage += damage
         grown.view = self.view.grown(segments[-1].valid_length)
-        grown.catalog = self.catalog.copy()
-        last = table.HEADER + (len(segments) - 1) * table.SEGMENT_ROW
-        grown.catalog[last + table.VALID_LENGTH] = segments[-1].valid_length
         return grown
 
     def torn(self) -> "CommitLog":
@@ -415,26 +407,3 @@ def _report_adjacency(files: list[tuple[int, MappedFile]], problems: list[str]) 
             problems.append(f"hole in the log: no segment holds physical offsets {end} to {following}")
         elif end > following:
             problems.append(f"{file.path} reaches beyond the start of {after.path}; the overlap is ignored")
-
-
-def _make_catalog(segments: tuple[Segment, ...]) -> np.ndarray:
-    """The table of :mod:`storage.kernels.catalog` for segments alone; int64."""
-    catalog = np.zeros(table.HEADER + len(segments) * table.SEGMENT_ROW, dtype=np.int64)
-    catalog[table.PROBE] = PROBE_ADDRESS
-    catalog[table.SEGMENT_COUNT] = len(segments)
-    sizes = {segment.file.size for segment in segments}
-    if len(sizes) == 1 and all(
-        left.base_offset + left.file.size == right.base_offset for left, right in itertools.pairwise(segments)
-    ):
-        catalog[table.SEGMENT_SIZE] = sizes.pop()
-    for number, segment in enumerate(segments):
-        file = segment.file
-        catalog[table.HEADER + number * table.SEGMENT_ROW :][: table.SEGMENT_ROW] = (
-            segment.base_offset,
-            file.address,
-            segment.valid_length,
-            file.heat_address,
-            file.descriptor,
-            file.size,
-        )
-    return catalog

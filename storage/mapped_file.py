@@ -86,8 +86,7 @@ def lacks_means(error: BaseException) -> bool:
 class MappedFile(FileView):
     """A read-only map of one whole file.
 
-    ``region`` is what kernels read; ``address`` is where those of numba find its first byte (0 for an empty file),
-    ``heat_address`` a native i32 for each 64 KiB.
+    ``region`` is what kernels read; ``address`` is where those of numba find its first byte (0 for an empty file).
     """
 
     def __init__(self, path: Path, descriptor: int) -> None:
@@ -105,7 +104,6 @@ class MappedFile(FileView):
         heat = np.zeros((self.size >> PROBE_SHIFT) + 1, dtype=np.int32)
         super().__init__(view, heat, descriptor if _can_be_probed(descriptor, self.size) else -1)
         self.address = self.region.address
-        self.heat_address: int = self.heat.ctypes.data
         self._descriptor = descriptor
 
     @classmethod

@@ -17,7 +17,6 @@ from storage.following.log_follower import LogFollower
 from storage.following.log_growth import LogGrowth
 from storage.index.index_set import IndexSet
 from storage.index.kept_entries import KeptEntries
-from storage.kernels import catalog as table
 from storage.kernels.store_view import IndexFilesView, LogView, RunsView, StoreView
 from storage.queues.queue_holes import QueueHoles
 from storage.queues.queue_place import has_another
@@ -31,7 +30,6 @@ from storage.tail_index import TailIndex, empty_tail, extend_tail, scan_ranges
 UNBOUNDED = 2**62
 MOST_DAMAGE = 10_000
 
-Catalog = npt.NDArray[np.int64]
 Offsets = npt.NDArray[np.int64]
 
 
@@ -82,7 +80,6 @@ class Snapshot:
     tail: TailIndex
     damage: Offsets
     view: StoreView
-    catalog: Catalog
     beyond_index: int
     incomplete: str | None
 
@@ -119,7 +116,6 @@ def open_snapshot(
         tail=tail,
         damage=np.zeros(0, dtype=np.int64),
         view=StoreView(LogView(), IndexFilesView(), RunsView()),
-        catalog=np.zeros(0, dtype=np.int64),
         beyond_index=0,
         incomplete=None,
     )
@@ -132,7 +128,6 @@ def derived(snapshot: Snapshot) -> Snapshot:
     return replace(
         snapshot,
         view=StoreView(log.view, index.view, tail.view, snapshot.damage),
-        catalog=_make_catalog(log, index, tail, snapshot.damage),
         beyond_index=_beyond_index(log, index),
         incomplete=_incompleteness(log, index, tail),
     )
@@ -182,20 +177,6 @@ def _beyond_index(commit_log: CommitLog, index: IndexSet) -> int:
     last = max((file.index.shape.maximum for file in index.files), default=-1)
     known = last + max(commit_log.check(last), 0) if last >= 0 else commit_log.minimum
     return max(commit_log.end - known, 0)
-
-
-def _make_catalog(commit_log: CommitLog, index: IndexSet, tail: TailIndex, damage: Offsets) -> Catalog:
-    rows = index.catalog_rows
-    catalog = np.concatenate([commit_log.catalog, rows.reshape(-1)])
-    catalog[table.INDEX_COUNT] = len(rows)
-    catalog[table.DAMAGE_COUNT], catalog[table.DAMAGE_OFFSETS] = damage.size, damage.ctypes.data
-    _point_at_tail(catalog, tail)
-    return catalog
-
-
-def _point_at_tail(catalog: Catalog, tail: TailIndex) -> None:
-    catalog[table.TAIL_COUNT] = len(tail.runs)
-    catalog[table.TAIL_RUNS] = tail.table.ctypes.data
 
 
 def _incompleteness(commit_log: CommitLog, index: IndexSet, tail: TailIndex) -> str | None:

@@ -104,12 +104,6 @@ class TailIndex:
     skipped: Ranges = ()
 
     @cached_property
-    def table(self) -> npt.NDArray[np.int64]:
-        """The rows of the runs for kernels (:mod:`storage.kernels.catalog`); the runs must outlive their use."""
-        rows = [(run.hashes.size, run.hashes.ctypes.data, run.offsets.ctypes.data) for run in self.runs]
-        return np.array(rows, dtype=np.int64).reshape(-1, 3)
-
-    @cached_property
     def view(self) -> RunsView:
         """The entries as kernels see them."""
         return RunsView((run.hashes, run.offsets) for run in self.runs)

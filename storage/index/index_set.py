@@ -11,8 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
-import numpy as np
-
 from protocol.errors import StoreError
 from storage.commit_log import CommitLog
 from storage.index.index_examination import (
@@ -27,7 +25,6 @@ from storage.index.index_examination import (
 )
 from storage.index.index_glance import checking_cost
 from storage.index_file import read_header
-from storage.kernels import catalog as table
 from storage.kernels.store_view import FileView, IndexFilesView
 from storage.mapped_file import FileIdentity, MappedFile
 from storage.ranges import Range
@@ -193,28 +190,6 @@ class IndexSet:
             for file in self.all_files
             for index in (file.index,)
         )
-
-    @cached_property
-    def catalog_rows(self) -> np.ndarray:
-        """Rows of :mod:`storage.kernels.catalog`, shape (files, 8), int64, by falling largest physical offset."""
-        files = self.all_files
-        rows = np.zeros((len(files), table.INDEX_ROW), dtype=np.int64)
-        ordered = sorted(files, key=lambda file: file.index.shape.maximum, reverse=True)
-        for row, covering in zip(rows, ordered, strict=True):
-            shape, file = covering.index.shape, covering.index.file
-            flags = (table.ASCENDING if shape.ascending else 0) | (table.HAS_TAGS if covering.has_tags else 0)
-            row[:] = (
-                file.address,
-                file.size,
-                shape.slots,
-                # Not those known: chains may start at entries that were put meanwhile, and lead down to known ones.
-                covering.index.capacity,
-                file.heat_address,
-                file.descriptor,
-                shape.maximum,
-                flags,
-            )
-        return rows
 
 
 def _beyond(budget: int | None, files: Sequence[MappedFile]) -> set[MappedFile]:
