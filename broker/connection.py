@@ -22,7 +22,7 @@ from broker.fast_lane import LEFT_OVER, NOT_TAKEN, TURN_OVER, WANTS_MORE, FastLa
 from broker.metrics.metrics_meter import RESULT_BITS
 from broker.security.proxy_protocol import ProxyHeader
 from broker.slow_queries import Visit
-from broker.turns import SLICE_FRAMES, TURN_BYTES, TURN_FRAMES
+from broker.turns import SLICE_FRAMES, SMALL_READ, TURN_BYTES, TURN_FRAMES
 from broker.waiting import Waiting
 from broker.writing import close_gently, write_pieces
 from protocol.codes import ResponseCode
@@ -140,7 +140,11 @@ class Connection(asyncio.Protocol):
         if self._rest:
             self._rest += data
             self._count(is_new=False)
-        elif self._turns.must_wait(len(data)) and not (self._backlog or self._decoder.needs_more):
+        elif (
+            len(data) > SMALL_READ
+            and self._turns.must_wait(len(data))
+            and not (self._backlog or self._decoder.needs_more)
+        ):
             self._rest = data
             self._wait_in_line()
             self._count(is_new=False)
@@ -164,7 +168,8 @@ class Connection(asyncio.Protocol):
         if self._beginning:
             data, self._beginning = self._beginning + data, b""
         lane, left, is_new = self._settings.fast_lane, data, False
-        if lane is not None and not (self._backlog or self.is_held or self._decoder.needs_more):
+        is_held = self._reader_is_slow or (self._waiting.cost and self.is_held)
+        if lane is not None and not (is_held or self._backlog or self._decoder.needs_more):
             left = self._take_the_lane(lane, data)
             if self._ending or not (left or self._reader_is_slow or (self._waiting.cost and self.is_held)):
                 if self._beginning or self._rest or self._held_bytes:
@@ -246,11 +251,17 @@ class Connection(asyncio.Protocol):
         """
         meter = self._meter
         started = 0 if meter is None else perf_counter_ns()
+        stop = len(data) if len(data) <= SMALL_READ else self._turns.stop(len(data))
+        answers, position, reason = lane.answer(data, 0, stop, self)
+        if position == len(data):  # what most reads are: one call, one write
+            self._transport.write(answers)
+            self._end_turn_of_lane(started, position, len(answers))
+            return b""
         output: list[bytes | memoryview] = []
-        size = position = 0
-        stop = self._turns.stop(len(data))
-        for _ in range(TURN_FRAMES):
-            answers, position, reason = lane.answer(data, position, stop, self)
+        size = 0
+        for number in range(TURN_FRAMES):
+            if number:
+                answers, position, reason = lane.answer(data, position, stop, self)
             if answers:
                 output.append(answers)
                 size += len(answers)
@@ -270,13 +281,7 @@ class Connection(asyncio.Protocol):
             size += self._answer(frame, output)
         if output:
             write_pieces(self._transport, output, size)
-        self._turns.spend(position)
-        if meter is not None:
-            meter.sent += size  # and so on as in `end_turn`
-            elapsed = perf_counter_ns() - started
-            meter.note_turn(elapsed)
-            if meter.answers or elapsed > meter.limit:
-                meter.count_answers(elapsed, self.peer_address)
+        self._end_turn_of_lane(started, position, size)
         if self._ending:
             return b""
         if stop < len(data):
@@ -290,6 +295,18 @@ class Connection(asyncio.Protocol):
             self._rest = data[position:]
             self._wait_in_line()
         return b""
+
+    def _end_turn_of_lane(self, started: int, position: int, size: int) -> None:
+        """Count a turn that began at `started` (ns), answered requests up to a position and wrote so many bytes."""
+        if position > SMALL_READ:
+            self._turns.spend(position)
+        meter = self._meter
+        if meter is not None:
+            meter.sent += size  # and so on as in `end_turn`
+            elapsed = perf_counter_ns() - started
+            meter.note_turn(elapsed)
+            if meter.answers or elapsed > meter.limit:
+                meter.count_answers(elapsed, self.peer_address)
 
     def _answer_all(self, frames: list[Frame]) -> None:
         """Answer frames until the turn is over or the connection is held; the rest waits in the backlog."""

@@ -13,7 +13,7 @@ from pathlib import Path
 ZIG = "ziglang"
 """The package that compiles C where no compiler is installed; 100 MB, so nobody else gets it."""
 
-KERNELS = Path("storage/kernels")
+KERNELS = (Path("storage/kernels"), Path("broker/kernels"))
 """Where the sources lie, from the project's directory, in which every build starts."""
 
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -44,10 +44,15 @@ def missing_header() -> str:
     )
 
 
+def sources(*patterns: str) -> list[Path]:
+    """The sources whose names match."""
+    return sorted(path for kernels in KERNELS for pattern in patterns for path in kernels.glob(pattern))
+
+
 def modules() -> list[Path]:
     """The files that compiling in place leaves beside the sources."""
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
-    return [path.with_suffix(suffix) for path in sorted(KERNELS.glob("*.pyx"))]
+    return [path.with_suffix(suffix) for path in sources("*.pyx")]
 
 
 ANSWERS = {

@@ -1,7 +1,7 @@
-"""The build backend of RocketLens: setuptools', with what compiling `storage/kernels` needs besides.
+"""The build backend of RocketLens: setuptools', with what compiling the kernels needs besides.
 
-Every `.pyx` there is an extension module of its own. Where neither gcc nor clang is found (nor $CC names another one),
-the package `ziglang` is asked for as a requirement of the build, and compiles.
+Every `.pyx` under `storage/kernels` and `broker/kernels` is an extension module of its own. Where neither gcc nor clang
+is found (nor $CC names another one), the package `ziglang` is asked for as a requirement of the build, and compiles.
 """
 
 import os
@@ -22,7 +22,6 @@ from setuptools.build_meta import (
 from setuptools.command.build_ext import build_ext
 
 import compilers
-from compilers import KERNELS
 
 __all__ = [
     "build_editable",
@@ -67,17 +66,17 @@ def compiler_requirements() -> list[str]:
 
 def extensions() -> list[Extension]:
     """The extension modules, one for each `.pyx`; all are compiled again when a shared source changes."""
-    shared = sorted(str(path) for pattern in ("*.pxd", "*.h") for path in KERNELS.glob(pattern))
+    shared = map(str, compilers.sources("*.pxd", "*.h"))
     depends = [*shared, *(f"build_backend/{name}.py" for name in ("compilers", "kernel_build"))]
     return [
         Extension(
             ".".join(path.with_suffix("").parts),
             [str(path)],
-            include_dirs=[str(KERNELS)],
+            include_dirs=list(map(str, compilers.KERNELS)),
             depends=depends,
             extra_compile_args=C_OPTIONS,
         )
-        for path in sorted(KERNELS.glob("*.pyx"))
+        for path in compilers.sources("*.pyx")
     ]
 
 

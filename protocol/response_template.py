@@ -4,19 +4,37 @@ Thousands of consumers may wait for the same message; but for the opaque, and th
 the same.
 """
 
+import re
+from collections.abc import Iterable
 from typing import Final
 
 from protocol.codes import SerializeType
 from protocol.command import Command, Response, encode_response
 from protocol.frame import LENGTH_SIZE, PREFIX, SERIALIZE_TYPE_SHIFT
 
-_MARK: Final = 1_234_567_890
-_JSON_MARK: Final = b'"opaque":%d' % _MARK
-"""Within a text a quote is escaped, so this stands nowhere else in a header."""
+OPAQUE: Final = '"opaque":'
+"""What stands before a response's opaque."""
+LONGEST_OPAQUE: Final = 11
+"""Digits, and a sign."""
 _OPAQUE_POSITION: Final = 5
 """Where the opaque stands in a binary header (:mod:`protocol.binary_header`)."""
 
 _pack_prefix: Final = PREFIX.pack
+
+
+def cut_header(response: Response, names: Iterable[str]) -> list[bytes]:
+    """The JSON header of a response in pieces: the numbers between them are those right behind each of some names.
+
+    Within a text a quote is escaped: a name with quotes around it, or one before the number, stands nowhere else.
+    """
+    header = encode_response(Command(code=0), response)[PREFIX.size :]
+    pieces, start = [], 0
+    for name in names:
+        number = re.compile(re.escape(name.encode()) + rb"(-?[0-9]+)").search(header, start)
+        assert number is not None, name
+        pieces.append(header[start : number.start(1)])
+        start = number.end()
+    return [*pieces, header[start:]]
 
 
 class ResponseTemplate:
@@ -26,19 +44,17 @@ class ResponseTemplate:
 
     def __init__(self, serialize_type: int, response: Response) -> None:
         """Encode a response. Raises `BadCommand` for what the binary form cannot hold, and `FrameTooLarge`."""
-        encoded = encode_response(Command(code=0, opaque=_MARK, serialize_type=serialize_type), response)
-        header = encoded[PREFIX.size :]
         self._is_json = serialize_type == SerializeType.JSON
         self.body = response.body
         if self._is_json:
-            before, _, self._behind = header.partition(_JSON_MARK)
-            self._before = before + b'"opaque":'
+            self._before, self._behind = cut_header(response, (OPAQUE,))
         else:
+            header = encode_response(Command(code=0, serialize_type=serialize_type), response)[PREFIX.size :]
             self._before, self._behind = header[:_OPAQUE_POSITION], header[_OPAQUE_POSITION + 4 :]
         fixed = len(self._before) + len(self._behind)
         self._length = LENGTH_SIZE + fixed + len(response.body)
         self._word = (serialize_type << SERIALIZE_TYPE_SHIFT) + fixed
-        self.size = len(encoded) + 1 + len(response.body)
+        self.size = PREFIX.size + fixed + LONGEST_OPAQUE + len(response.body)
 
     def head(self, opaque: int) -> bytes:
         """Prefix and header of the answer to a request; the body is to be written right behind."""

@@ -13,14 +13,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-
 from protocol.errors import StoreError
-from storage.kernels import catalog as table
 from storage.kernels import records as codes
-from storage.kernels.catalog import check_record, locate_record
-from storage.kernels.memory import PROBE_ADDRESS
 from storage.kernels.records import check_intact, check_shape, store_timestamp
+from storage.kernels.store_view import LogView
 from storage.mapped_file import LARGEST_OFFSET, FileIdentity, MappedFile, lacks_means, open_read_only
 from storage.residency import Cold, ColdKind, current_tick
 from storage.segments.damaged_ranges import DamagedRange
@@ -28,7 +24,6 @@ from storage.segments.segment_end import EndSearch, IsLeftOver, SegmentEnd, last
 from storage.segments.segment_list import boundaries, list_segments
 from storage.segments.torn_end import TornEnd, look_behind_end
 
-SIZE_MASK = 0xFFFFFFFF
 MOST_DAMAGE_TOLD = 5
 """Places of damage that are told one by one."""
 
@@ -83,10 +78,8 @@ class CommitLog:
         self._file_problems = tuple(problems)
         self.minimum = segments[0].base_offset if segments else 0
         self.end = segments[-1].end if segments else 0
-        self._views = [segment.file.view for segment in segments]
         self._bases = [segment.base_offset for segment in segments]
-        self.files_by_heat = {segment.file.heat_address: segment.file for segment in segments}
-        self.catalog = _make_catalog(self.segments)
+        self.view = LogView((segment.base_offset, segment.file, segment.valid_length) for segment in segments)
         self.holes = tuple(_find_holes(self.segments))
         """Ranges of physical offsets, [from, to), that no segment covers although later ones do."""
 
@@ -147,9 +140,7 @@ class CommitLog:
         grown = copy(self)  # what is made for each segment is shared
         grown.segments, grown.torn_end, grown.end = tuple(segments), None, segments[-1].end
         grown.damage += damage
-        grown.catalog = self.catalog.copy()
-        last = table.HEADER + (len(segments) - 1) * table.SEGMENT_ROW
-        grown.catalog[last + table.VALID_LENGTH] = segments[-1].valid_length
+        grown.view = self.view.grown(segments[-1].valid_length)
         return grown
 
     def torn(self) -> "CommitLog":
@@ -191,17 +182,11 @@ class CommitLog:
 
         A slice of the map, exactly as long as the record. Raises Cold on a thread that may not wait.
         """
-        return self._found(physical_offset, check_record(self.catalog, physical_offset, current_tick()))
+        return self._found(physical_offset, self.view.record_at(physical_offset, current_tick()))
 
     def unchecked_record_at(self, physical_offset: int) -> memoryview | None:
         """The same without a look at the checksums."""
-        return self._found(physical_offset, locate_record(self.catalog, physical_offset, current_tick(), 0))
-
-    def slice(self, physical_offset: int, found: int) -> memoryview:
-        """The record that a kernel found at a physical offset, by the word that it tells."""
-        number, size = found >> 32, found & SIZE_MASK
-        position = physical_offset - self._bases[number]
-        return self._views[number][position : position + size]
+        return self._found(physical_offset, self.view.unchecked_record_at(physical_offset, current_tick()))
 
     def damaged_record_at(self, physical_offset: int) -> memoryview | None:
         """The record whose shape is sound at a physical offset, its checksums unseen, or None.
@@ -276,10 +261,12 @@ class CommitLog:
 
         return Cold(f"physical offset {physical_offset} is cold", warm)
 
-    def _found(self, physical_offset: int, found: int) -> memoryview | None:
+    def _found(self, physical_offset: int, found: memoryview | int) -> memoryview | None:
+        if not isinstance(found, int):
+            return found
         if found == codes.COLD:
             raise self.cold(physical_offset)
-        return self.slice(physical_offset, found) if found > 0 else None
+        return None
 
     def _available(self, physical_offset: int) -> tuple[Segment, int, int] | None:
         """Segment, position in it, and bytes from there to the end of its valid part."""
@@ -300,8 +287,8 @@ class CommitLog:
         return segment, position, segment.file.size - position
 
     def _segment_number(self, physical_offset: int) -> int | None:
-        row = table.find_segment(self.catalog, physical_offset) if -(2**63) <= physical_offset < 2**63 else -1
-        return None if row < 0 else (row - table.HEADER) // table.SEGMENT_ROW
+        number = self.view.find_segment(physical_offset) if -(2**63) <= physical_offset < 2**63 else -1
+        return None if number < 0 else number
 
 
 def _open_files(
@@ -420,26 +407,3 @@ def _report_adjacency(files: list[tuple[int, MappedFile]], problems: list[str]) 
             problems.append(f"hole in the log: no segment holds physical offsets {end} to {following}")
         elif end > following:
             problems.append(f"{file.path} reaches beyond the start of {after.path}; the overlap is ignored")
-
-
-def _make_catalog(segments: tuple[Segment, ...]) -> np.ndarray:
-    """The table of :mod:`storage.kernels.catalog` for segments alone; int64."""
-    catalog = np.zeros(table.HEADER + len(segments) * table.SEGMENT_ROW, dtype=np.int64)
-    catalog[table.PROBE] = PROBE_ADDRESS
-    catalog[table.SEGMENT_COUNT] = len(segments)
-    sizes = {segment.file.size for segment in segments}
-    if len(sizes) == 1 and all(
-        left.base_offset + left.file.size == right.base_offset for left, right in itertools.pairwise(segments)
-    ):
-        catalog[table.SEGMENT_SIZE] = sizes.pop()
-    for number, segment in enumerate(segments):
-        file = segment.file
-        catalog[table.HEADER + number * table.SEGMENT_ROW :][: table.SEGMENT_ROW] = (
-            segment.base_offset,
-            file.address,
-            segment.valid_length,
-            file.heat_address,
-            file.descriptor,
-            file.size,
-        )
-    return catalog

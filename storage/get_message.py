@@ -6,13 +6,10 @@ a record whose segment is missing makes the pull jump to the next segment, and i
 or lost stands what the log has of their messages (:mod:`storage.queues.queue_holes`).
 """
 
-import threading
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from typing import Final
-
-import numpy as np
+from typing import Final, cast
 
 from protocol.errors import BeingSearched, StoreError
 from protocol.message_layout import locate
@@ -22,14 +19,15 @@ from storage.consume_queue_ext import LARGEST_ADDRESS
 from storage.filter.base import MessageFilter
 from storage.filter.choice import CHOICE_OF_EVERYTHING, Choice
 from storage.filter.expression import ExpressionFilter
-from storage.kernels import pull as kernel
+from storage.kernels.pulls import ODD, RECORD_COLD, UNITS_COLD, Pulled, pull
+from storage.mapped_file import MappedFile
 from storage.queues.found_entries import tags_code_of
 from storage.queues.queue import Queue, Unit
 from storage.queues.queue_end import refuse_long_scan
 from storage.queues.queue_holes import Hole
 from storage.queues.queue_record import batch_in
 from storage.queues.queue_store import QueueStore
-from storage.residency import current_tick
+from storage.residency import Cold, current_tick
 
 LARGEST_FILTER_SCAN: Final = 16_000
 """Bytes of units that one pull looks through (`maxFilterMessageSize`), unless it asks for more messages than that."""
@@ -39,6 +37,8 @@ TRANSFER_COUNT: Final = 32
 SMALLEST_PULL: Final = 100
 PATIENT_SCAN: Final = 4096
 """Units that a thread which may not wait goes through in one pull."""
+PATIENT_STEPS: Final = 1 << 18
+"""Steps of an expression that such a thread takes for them: a millisecond or two."""
 
 
 class GetMessageStatus(IntEnum):
@@ -117,6 +117,9 @@ def get_message(
     refuse_long_scan(min(stop, end) - queue_offset, f"a pull of {max_messages} messages", PATIENT_SCAN)
     limits = _Limits(stop, max_messages, returned_bytes(max_bytes))
     choice = CHOICE_OF_EVERYTHING if message_filter is None else message_filter.choice
+    if choice is not None:
+        cost = choice.cost * (min(stop, end) - queue_offset)
+        refuse_long_scan(cost, "messages to be decided by a long expression", PATIENT_STEPS)
     if isinstance(queue, ConsumeQueue) and choice is not None:
         result = _pull(commit_log, queue, queue_offset, limits, choice, message_filter)
         if result is not None:
@@ -154,17 +157,6 @@ class _Limits:
     record_bytes: int
 
 
-class _Scratch(threading.local):
-    """What the kernel writes to; one a thread."""
-
-    def __init__(self) -> None:
-        self.results = np.zeros(kernel.RESULTS, np.int64)
-        self.numbers = self.results.data
-
-
-_scratch = _Scratch()
-
-
 def _pull(
     commit_log: CommitLog,
     queue: ConsumeQueue,
@@ -179,50 +171,41 @@ def _pull(
     if place is None:
         return None
     file, position, count = place
-    if not position and queue.starts_out_of_order(queue_offset):
+    before = position // queue.unit_size
+    if not before and queue.starts_out_of_order(queue_offset):
         return None
     # The kernel sees no unit behind the last one of a file.
     if count <= wanted and queue_offset + count < queue.max_offset and queue.ends_out_of_order(queue_offset + count):
         return None
-    start = max(position - queue.unit_size, 0)
-    file.require_hot(start, position + count * queue.unit_size - start)
-    name, numbers = queue.name, _scratch.numbers
-    _scratch.results[: kernel.FIRST_PAIR] = 0
-    numbers[kernel.AHEAD_AT] = count > wanted
-    numbers[kernel.BEHIND_AT] = position > 0
-    count = min(count, wanted)
-    passed = kernel.ASKS
-    while passed == kernel.ASKS:
-        passed = kernel.pull(
-            commit_log.catalog, file.address + position, count, choice.address, name.queue_id, name.topic_address,
-            name.topic_size, limits.messages, limits.record_bytes, _scratch.results, current_tick(),
-        )  # fmt: skip
-        if passed == kernel.ASKS and not _answer(commit_log, numbers, message_filter):
-            return None
+    pulled = pull(
+        commit_log.view,
+        file,
+        position - before * queue.unit_size,
+        queue_offset - before,
+        queue_offset + count,
+        queue.queue_id,
+        queue.name.topic_bytes,
+        choice,
+        queue_offset,
+        wanted,
+        limits.messages,
+        limits.record_bytes,
+        current_tick(),
+    )
     if isinstance(message_filter, ExpressionFilter):
-        message_filter.evaluations.done += numbers[kernel.DECIDED_AT]
-    if passed == kernel.STOPPED_COLD:
-        raise commit_log.cold(numbers[kernel.STOPPED_AT])
-    if passed == kernel.ODD:
+        message_filter.evaluations.done += pulled.decided
+    if pulled.passed == ODD:
         return None
-    found = numbers[kernel.FOUND_AT]
-    pairs = numbers[kernel.FIRST_PAIR : kernel.FIRST_PAIR + 2 * found].tolist()
-    records = list(map(commit_log.slice, pairs[::2], pairs[1::2]))
-    status = GetMessageStatus.FOUND if found else GetMessageStatus.NO_MATCHED_MESSAGE
-    return GetMessageResult(status, queue_offset + passed, queue.min_offset, queue.max_offset, records)
+    if pulled.passed in (UNITS_COLD, RECORD_COLD):
+        raise _cold(pulled)
+    status = GetMessageStatus.FOUND if pulled.records else GetMessageStatus.NO_MATCHED_MESSAGE
+    return GetMessageResult(status, queue_offset + pulled.passed, queue.min_offset, queue.max_offset, pulled.records)
 
 
-def _answer(commit_log: CommitLog, numbers: memoryview, message_filter: MessageFilter | None) -> bool:
-    """Decide the message that the kernel asks about; False if it is to be delivered and is not intact."""
-    place = kernel.FIRST_PAIR + 2 * numbers[kernel.FOUND_AT]
-    record = commit_log.slice(numbers[place], numbers[place + 1])
-    if message_filter is None or not _match_properties(message_filter, record):
-        return True
-    if commit_log.record_at(numbers[place]) is None:
-        return False
-    numbers[kernel.FOUND_AT] += 1
-    numbers[kernel.TOTAL_AT] += len(record)
-    return True
+def _cold(pulled: Pulled) -> Cold:
+    """The exception that asks for the bytes that a pull would have waited for."""
+    file, position, length = cast(MappedFile, pulled.cold_file), pulled.cold_position, pulled.cold_length
+    return Cold(f"{file.path.name} is cold at {position}", lambda: file.warm(position, length))
 
 
 def _collect(messages: "_Messages", limits: _Limits, queue_offset: int) -> GetMessageResult:

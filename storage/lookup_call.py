@@ -1,12 +1,11 @@
-"""Calling the lookup kernel: the query in Python terms, scratch memory a thread, and what came back."""
+"""Calling the lookup kernel: the query in Python terms."""
 
-import threading
 from enum import IntEnum
 
 import msgspec
-import numpy as np
 
-from storage.kernels import lookup as kernel
+from storage.kernels import lookups as kernel
+from storage.kernels.store_view import StoreView
 
 MAXIMUM_OFFSET = 2**63 - 1
 DEFAULT_BYTES = 15 * 1024 * 1024
@@ -59,66 +58,22 @@ class KeyQuery(msgspec.Struct, gc=False):
             return whole.encode("utf-8", "surrogatepass"), topic, topic + len(infix)
 
 
-class Scratch:
-    """Memory that the kernel reads its needle from and writes its answer to; one query at a time."""
-
-    __slots__ = ("address", "body", "hits", "memory", "needle", "query", "results", "results_bytes")
-
-    def __init__(self) -> None:
-        """Allocate, and slice the parts once."""
-        body = kernel.NEEDLE_BYTES + kernel.RESULT_BYTES
-        self.memory = np.zeros(body + kernel.BODY_BYTES, dtype=np.uint8)
-        self.address: int = self.memory.ctypes.data
-        self.results = self.memory[kernel.NEEDLE_BYTES : body].view(np.int64)
-        self.query = np.zeros(16, dtype=np.int64)
-        view = self.memory.data
-        self.needle = view[: kernel.NEEDLE_BYTES]
-        self.results_bytes = view[kernel.NEEDLE_BYTES : body]
-        self.hits = self.results_bytes[8 * kernel.RESULT_HITS :]
-        self.body = view[body:]
-
-
-class _Scratches(threading.local):
-    """The scratch of the calling thread, allocated when it first asks."""
-
-    def __init__(self) -> None:
-        self.own = Scratch()
-
-
-scratches = _Scratches()
-
-
 def run_lookup(
-    scratch: Scratch,
-    catalog: np.ndarray,
-    query: KeyQuery,
-    needle: bytes,
-    topic: int,
-    key: int,
-    tick: int,
-    tags_only: int,
-) -> int:
-    """Run the kernel into a scratch; its status. The needle must fit NEEDLE_BYTES; MAXIMUM_HITS are kept at most."""
-    length = len(needle)
-    scratch.needle[:length] = needle
-    kind = query.kind
-    unbounded = kind is UNIQUE
-    status: int = kernel.lookup(
-        catalog,
-        scratch.query,
-        scratch.results,
-        scratch.address,
+    view: StoreView, query: KeyQuery, needle: bytes, topic: int, key: int, tick: int, *, tags_only: bool = False
+) -> kernel.Found:
+    """Run the kernel, with what :meth:`KeyQuery.needle` says; MAXIMUM_HITS are found at most."""
+    return kernel.look_up(
+        view,
+        needle,
         topic,
         key,
-        length,
-        int(kind),  # an enum member would take the slow way into compiled code
-        query.maximum if query.maximum < kernel.MAXIMUM_HITS else kernel.MAXIMUM_HITS,
-        -MAXIMUM_OFFSET if unbounded else query.begin_timestamp,
-        MAXIMUM_OFFSET if unbounded else query.end_timestamp,
+        query.kind,
+        min(query.maximum, kernel.MAXIMUM_HITS),
+        query.begin_timestamp,
+        query.end_timestamp,
         query.before_physical_offset,
         query.maximum_bytes,
         tick,
         STEPS_AT_ONCE if tick else STEPS_UNBOUNDED,
         tags_only,
     )
-    return status

@@ -5,7 +5,6 @@ keeps it alive, and the last one lets it go. How hot its pages are is remembered
 (:mod:`storage.residency`).
 """
 
-import ctypes
 import errno
 import mmap
 import os
@@ -17,8 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from protocol.errors import StoreError, TruncatedFile
-from storage.kernels.memory import PROBE_ADDRESS, PROBE_BYTES, PROBE_SHIFT, RWF_NOWAIT, is_hot
-from storage.kernels.region import Region
+from storage.kernels.store_view import PROBE_BYTES, PROBE_SHIFT, FileView
 from storage.residency import Cold, current_tick
 
 SEGMENT_NAME_DIGITS = 20
@@ -85,12 +83,10 @@ def lacks_means(error: BaseException) -> bool:
     return isinstance(cause, OSError) and cause.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
-class MappedFile:
+class MappedFile(FileView):
     """A read-only map of one whole file.
 
-    ``region`` is what kernels read; ``address`` is where those of numba find its first byte (0 for an empty file),
-    ``heat_address`` a native i32 for each 64 KiB, ``descriptor`` what page probes ask (−1 where the file system cannot
-    tell).
+    ``region`` is what kernels read; ``address`` is where those of numba find its first byte (0 for an empty file).
     """
 
     def __init__(self, path: Path, descriptor: int) -> None:
@@ -99,17 +95,15 @@ class MappedFile:
         weakref.finalize(self, os.close, descriptor)
         self.identity = FileIdentity.of(os.fstat(descriptor))
         self.size = self.identity.size
-        self.view = memoryview(b"")
+        view = memoryview(b"")
         if self.size:
             try:
-                self.view = memoryview(mmap.mmap(descriptor, self.size, access=mmap.ACCESS_READ))
+                view = memoryview(mmap.mmap(descriptor, self.size, access=mmap.ACCESS_READ))
             except (OSError, ValueError) as error:
                 raise StoreError(path, what=f"cannot be mapped: {error}") from error
-        self.region = Region(self.view)
+        heat = np.zeros((self.size >> PROBE_SHIFT) + 1, dtype=np.int32)
+        super().__init__(view, heat, descriptor if _can_be_probed(descriptor, self.size) else -1)
         self.address = self.region.address
-        self._heat = np.zeros((self.size >> PROBE_SHIFT) + 1, dtype=np.int32)
-        self.heat_address: int = self._heat.ctypes.data
-        self.descriptor = descriptor if _can_be_probed(descriptor, self.size) else -1
         self._descriptor = descriptor
 
     @classmethod
@@ -143,10 +137,6 @@ class MappedFile:
         tick = current_tick()
         if tick and length and not self.is_hot(position, length, tick):
             raise Cold(f"{self.path.name} is cold at {position}", lambda: self.warm(position, length))
-
-    def is_hot(self, position: int, length: int, tick: int) -> bool:
-        """Whether bytes are in memory, as of a tick of :func:`storage.residency.current_tick`."""
-        return bool(is_hot(PROBE_ADDRESS, self.heat_address, self.descriptor, self.size, position, length, tick))
 
     def warm(self, position: int, length: int) -> None:
         """Read the 64 KiB units around some bytes into the page cache; waits for the disk."""
@@ -209,10 +199,10 @@ class MappedFile:
 
 def _can_be_probed(descriptor: int, size: int) -> bool:
     """Whether the file system answers reads with RWF_NOWAIT; tmpfs does not, and there everything is hot."""
-    if not size or not ctypes.c_int64.from_address(PROBE_ADDRESS).value:
+    if not size or not hasattr(os, "RWF_NOWAIT"):
         return False
     try:
-        os.preadv(descriptor, [bytearray(1)], 0, RWF_NOWAIT)
+        os.preadv(descriptor, [bytearray(1)], 0, os.RWF_NOWAIT)
     except BlockingIOError:
         return True
     except OSError:

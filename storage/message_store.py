@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from struct import Struct
+from typing import cast
 
 import msgspec
 import numpy as np
@@ -26,19 +26,20 @@ from storage.following.log_follower import LogFollower, LogRewritten
 from storage.following.store_watch import StoreWatch
 from storage.following.upkeep import Upkeep
 from storage.index.index_examination import distrust
-from storage.kernels import lookup as kernel
-from storage.lookup_call import TAG, KeyQuery, Scratch, run_lookup, scratches
+from storage.kernels import lookups as kernel
+from storage.kernels.lookups import Found
+from storage.kernels.store_view import FileView, StoreView
+from storage.lookup_call import TAG, KeyQuery, run_lookup
+from storage.mapped_file import MappedFile
 from storage.queues.queue_holes import QueueHoles
 from storage.queues.queue_store import QueueStore
 from storage.residency import Cold, ColdKind, current_tick, may_wait
 from storage.search_report import SearchReport
 from storage.segments.absence import explain_absence
 from storage.snapshot import (
-    Catalog,
     Change,
     Snapshot,
     StoreOptions,
-    catalog_with,
     open_snapshot,
     with_all_growth,
     with_damage,
@@ -48,15 +49,13 @@ from storage.state_cache import StateCache
 from storage.store_config import StoreConfig
 from storage.store_layout import StoreLayout
 from storage.store_state import StoreIdentity, StoreState, infer_identity
-from storage.tail_index import TailIndex, lies_in_record, merge_candidates
+from storage.tail_index import lies_in_record, merge_candidates
 
 __all__ = ["KeyQuery", "MessageStore", "QueryAnswer", "Snapshot", "StoreOptions"]
 
 REPLACEMENT = "\ufffd".encode()
 
-RESULTS = Struct(f"={kernel.RESULT_STRAY_OFFSET + 1}q")
-HIT = Struct("=qqq")
-NO_NUMBERS = (0,) * (kernel.RESULT_STRAY_OFFSET + 1)
+NOTHING_SEARCHED = Found()
 MOST_STRAYS = 16
 """Entries that lead nowhere which are looked into for one query; the next one goes on."""
 
@@ -65,33 +64,33 @@ class QueryAnswer(msgspec.Struct, gc=False):
     """What a key query found: whole records one after the other, ascending by physical offset.
 
     ``truncated``: more match than were asked for, or fit; ``physical_offsets[0]`` is then where the next page ends.
-    ``incomplete`` says what the answer may lack, or is None; ``refusal`` why a question has no answer in any store. The
-    rest is what the properties below are made of.
+    ``incomplete`` says what the answer may lack, or is None; ``refusal`` why a question has no answer in any store.
+    ``found`` is what a kernel made of it; ``decoded``, physical offsets and sizes, what was found without one.
     """
 
     records: bytes
     count: int
     truncated: bool
     incomplete: str | None
-    hits: bytes
-    numbers: tuple[int, ...]
     snapshot: Snapshot
+    found: Found = NOTHING_SEARCHED
+    decoded: tuple[tuple[int, int], ...] = ()
     refusal: str | None = None
 
     @property
     def physical_offsets(self) -> tuple[int, ...]:
         """Where the records start, ascending."""
-        return tuple(hit[0] for hit in HIT.iter_unpack(self.hits))
+        return self.found.physical_offsets or tuple(place for place, _ in self.decoded)
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """Bytes of each record."""
-        return tuple(hit[2] for hit in HIT.iter_unpack(self.hits))
+        return self.found.sizes or tuple(size for _, size in self.decoded)
 
     @property
     def search(self) -> SearchReport:
         """What was searched for it."""
-        return _report(self.snapshot, self.numbers)
+        return _report(self.snapshot, self.found)
 
 
 class MessageStore:
@@ -256,41 +255,37 @@ class MessageStore:
         snapshot = self._snapshot
         needle, topic, key = query.needle()
         if len(needle) > kernel.NEEDLE_BYTES or query.maximum <= 0:
-            return QueryAnswer(b"", 0, False, snapshot.incomplete, b"", NO_NUMBERS, snapshot, _refusal(query, needle))
+            return QueryAnswer(b"", 0, False, snapshot.incomplete, snapshot, refusal=_refusal(query, needle))
         if not needle.isascii() and REPLACEMENT in needle:
             return self._query_by_decoding(snapshot, query)
         if query.kind is TAG and snapshot.index.untagged:
             return self._query_queues(snapshot, query)
-        scratch = scratches.own
         for _ in range(MOST_STRAYS):
-            status = run_lookup(scratch, snapshot.catalog, query, needle, topic, key, current_tick(), 0)
-            if status < 0:
-                raise _wait_for(snapshot, scratch, status)
-            answer = _answer(snapshot, scratch, status)
-            if not answer.numbers[kernel.RESULT_STRAY_HEAT]:
+            found = run_lookup(snapshot.view, query, needle, topic, key, current_tick())
+            answer = _answer(snapshot, found)
+            if found.stray_file is None:
                 break
-            snapshot = self._without_stray(snapshot, answer)
+            snapshot = self._without_stray(snapshot, found.stray_file, found.stray_offset)
         return answer
 
-    def _without_stray(self, snapshot: Snapshot, answer: QueryAnswer) -> Snapshot:
+    def _without_stray(self, snapshot: Snapshot, file: FileView, physical_offset: int) -> Snapshot:
         """A snapshot in which an entry that led to no record counts for what it is. Cold on a thread that may not wait.
 
         Either the log is damaged there, or the entry is, and with it all that its file seems to cover.
         """
         if not may_wait():
             raise Cold("an index entry that leads to no message")
-        heat, physical_offset = answer.numbers[kernel.RESULT_STRAY_HEAT :][:2]
         if lies_in_record(snapshot.commit_log, physical_offset):
-            self.change(partial(self._distrust, heat, physical_offset))
+            self.change(partial(self._distrust, file, physical_offset))
             if self._options.scan_budget is None:
                 self.finish_scan()
         else:
             self.change(lambda current: with_damage(current, physical_offset))
         return self._snapshot
 
-    def _distrust(self, heat: int, physical_offset: int, snapshot: Snapshot) -> Snapshot | None:
+    def _distrust(self, file: FileView, physical_offset: int, snapshot: Snapshot) -> Snapshot | None:
         """The snapshot in which a file covers nothing whose entry for a physical offset leads into a message."""
-        before = snapshot.index.examined_at(heat)
+        before = snapshot.index.examined(file)
         if before is None or before.distrusted:
             return None
         gaps = () if before.covering is None else before.covering.index.shape.gaps
@@ -305,13 +300,8 @@ class MessageStore:
     def _query_queues(self, snapshot: Snapshot, query: KeyQuery) -> QueryAnswer:
         """A tag where index files keep no tags: the topic's queue units propose what those files do not."""
         needle, topic, key = query.needle()
-        tail, catalog = _with_tagged_units(snapshot, query, needle)
-        scratch = scratches.own
-        status = run_lookup(scratch, catalog, query, needle, topic, key, current_tick(), 1)
-        if status < 0:
-            raise _wait_for(snapshot, scratch, status)
-        answer = _answer(snapshot, scratch, status)
-        del tail  # the catalog pointed at it until here
+        view = _with_tagged_units(snapshot, query, needle)
+        answer = _answer(snapshot, run_lookup(view, query, needle, topic, key, current_tick(), tags_only=True))
         answer.incomplete = "; ".join(filter(None, [answer.incomplete, _missing_queues(snapshot, query.topic)])) or None
         return answer
 
@@ -322,10 +312,9 @@ class MessageStore:
         records, truncated = find_by_decoding(
             snapshot.commit_log, snapshot.index, snapshot.tail, snapshot.queues, query
         )
-        hits = b"".join(HIT.pack(offset, 0, len(record)) for offset, record in records)
         joined = b"".join(record for _, record in records)
-        numbers = (len(records), len(joined), *NO_NUMBERS[2:])
-        return QueryAnswer(joined, len(records), truncated, snapshot.incomplete, hits, numbers, snapshot)
+        places = tuple((offset, len(record)) for offset, record in records)
+        return QueryAnswer(joined, len(records), truncated, snapshot.incomplete, snapshot, decoded=places)
 
 
 def store_host_of(record: memoryview) -> HostAddress:
@@ -333,14 +322,14 @@ def store_host_of(record: memoryview) -> HostAddress:
     return decode_message(record, check_crc=False).store_host
 
 
-def _with_tagged_units(snapshot: Snapshot, query: KeyQuery, needle: bytes) -> tuple[TailIndex, Catalog]:
-    """A catalog whose tail also proposes queue units with the tag's hash, where index files keep no tags."""
+def _with_tagged_units(snapshot: Snapshot, query: KeyQuery, needle: bytes) -> StoreView:
+    """A view whose tail also proposes queue units with the tag's hash, where index files keep no tags."""
     tag = java_hash(query.key)
     found = [
         _offsets_with_tag(snapshot, query.topic, tag, start, stop) for start, stop in snapshot.index.without_tags()
     ]
     tail = merge_candidates(snapshot.tail, index_hash(needle.decode("utf-8", "replace")), np.concatenate(found))
-    return tail, catalog_with(snapshot, tail)
+    return snapshot.view.with_runs(tail.view)
 
 
 def _offsets_with_tag(snapshot: Snapshot, topic: str, tag: int, start: int, stop: int) -> npt.NDArray[np.int64]:
@@ -379,35 +368,28 @@ def _missing_queues(snapshot: Snapshot, topic: str) -> str | None:
     return None
 
 
-def _wait_for(snapshot: Snapshot, scratch: Scratch, status: int) -> Cold:
+def _wait_for(found: Found) -> Cold:
     """What a lookup that stopped would have to wait for."""
-    if status == kernel.STOPPED_LONG:
+    if found.status == kernel.STOPPED_LONG:
         return Cold("a long chain of index entries", kind=ColdKind.CHAIN)
-    heat, position, length = RESULTS.unpack_from(scratch.results_bytes)[kernel.RESULT_COLD_HEAT :][:3]
-    file = snapshot.files_by_heat[heat]
+    file, position, length = cast(MappedFile, found.cold_file), found.cold_position, found.cold_length
     return Cold(f"{file.path.name} is cold at {position}", lambda: file.warm(position, length))
 
 
-def _answer(snapshot: Snapshot, scratch: Scratch, status: int) -> QueryAnswer:
-    """The answer that the kernel left in a scratch, copied out."""
-    numbers = RESULTS.unpack_from(scratch.results_bytes)
-    count, total, _, _, more, cut = numbers[: kernel.RESULT_CUT + 1]
-    hits = bytes(scratch.hits[: HIT.size * count])
-    if status == kernel.FOUND:
-        records = bytes(scratch.body[:total])
-    else:
-        log = snapshot.commit_log
-        records = b"".join(log.record(offset, size) or b"" for offset, _, size in HIT.iter_unpack(hits))
-    return QueryAnswer(records, count, bool(more or cut), snapshot.incomplete, hits, numbers, snapshot)
+def _answer(snapshot: Snapshot, found: Found) -> QueryAnswer:
+    """The answer that a lookup found; raises Cold where it stopped."""
+    if found.status != kernel.FOUND:
+        raise _wait_for(found)
+    return QueryAnswer(found.records, found.count, found.truncated, snapshot.incomplete, snapshot, found)
 
 
-def _report(snapshot: Snapshot, numbers: tuple[int, ...]) -> SearchReport:
+def _report(snapshot: Snapshot, found: Found) -> SearchReport:
     begin_timestamp, end_timestamp, begin_physical_offset, end_physical_offset = snapshot.index.extent
     return SearchReport(
-        files_searched=numbers[kernel.RESULT_FILES],
-        entries_walked=numbers[kernel.RESULT_WALKED],
-        refused=numbers[kernel.RESULT_REFUSED],
-        bad_pointers=numbers[kernel.RESULT_BAD_POINTERS],
+        files_searched=found.files,
+        entries_walked=found.walked,
+        refused=found.refused,
+        bad_pointers=found.bad_pointers,
         index_begin_timestamp=begin_timestamp,
         index_end_timestamp=end_timestamp,
         index_begin_physical_offset=begin_physical_offset,

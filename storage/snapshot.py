@@ -17,8 +17,7 @@ from storage.following.log_follower import LogFollower
 from storage.following.log_growth import LogGrowth
 from storage.index.index_set import IndexSet
 from storage.index.kept_entries import KeptEntries
-from storage.kernels import catalog as table
-from storage.mapped_file import MappedFile
+from storage.kernels.store_view import IndexFilesView, LogView, RunsView, StoreView
 from storage.queues.queue_holes import QueueHoles
 from storage.queues.queue_place import has_another
 from storage.queues.queue_store import QueueStore
@@ -31,7 +30,6 @@ from storage.tail_index import TailIndex, empty_tail, extend_tail, scan_ranges
 UNBOUNDED = 2**62
 MOST_DAMAGE = 10_000
 
-Catalog = npt.NDArray[np.int64]
 Offsets = npt.NDArray[np.int64]
 
 
@@ -64,7 +62,7 @@ class StoreOptions:
 
 @dataclass(frozen=True, slots=True, weakref_slot=True)
 class Snapshot:
-    """The files of a store at one moment; ``catalog`` is the kernels' table over them.
+    """The files of a store at one moment; ``view`` is what kernels see of them.
 
     ``kept`` is the directory of our own index files, another object whenever the store is opened anew; ``damage`` are
     places of the log to which index entries point and where no record starts, because the log is damaged there;
@@ -81,8 +79,7 @@ class Snapshot:
     kept: KeptEntries
     tail: TailIndex
     damage: Offsets
-    catalog: Catalog
-    files_by_heat: dict[int, MappedFile]
+    view: StoreView
     beyond_index: int
     incomplete: str | None
 
@@ -118,24 +115,19 @@ def open_snapshot(
         kept=kept,
         tail=tail,
         damage=np.zeros(0, dtype=np.int64),
-        catalog=np.zeros(0, dtype=np.int64),
-        files_by_heat={},
+        view=StoreView(LogView(), IndexFilesView(), RunsView()),
         beyond_index=0,
         incomplete=None,
     )
-    return derived(snapshot, files_changed=True)
+    return derived(snapshot)
 
 
-def derived(snapshot: Snapshot, *, files_changed: bool) -> Snapshot:
+def derived(snapshot: Snapshot) -> Snapshot:
     """The snapshot with everything that follows from its log, index and tail."""
     log, index, tail = snapshot.commit_log, snapshot.index, snapshot.tail
-    files = snapshot.files_by_heat
-    if files_changed:
-        files = {**log.files_by_heat, **{file.index.file.heat_address: file.index.file for file in index.all_files}}
     return replace(
         snapshot,
-        catalog=_make_catalog(log, index, tail, snapshot.damage),
-        files_by_heat=files,
+        view=StoreView(log.view, index.view, tail.view, snapshot.damage),
         beyond_index=_beyond_index(log, index),
         incomplete=_incompleteness(log, index, tail),
     )
@@ -143,7 +135,7 @@ def derived(snapshot: Snapshot, *, files_changed: bool) -> Snapshot:
 
 def with_tail(snapshot: Snapshot, tail: TailIndex) -> Snapshot:
     """The snapshot with another tail."""
-    return derived(replace(snapshot, tail=tail), files_changed=False)
+    return derived(replace(snapshot, tail=tail))
 
 
 def with_growth(snapshot: Snapshot, growth: LogGrowth) -> Snapshot:
@@ -152,7 +144,7 @@ def with_growth(snapshot: Snapshot, growth: LogGrowth) -> Snapshot:
     tail = snapshot.tail.covering(snapshot.index.uncovered(log.minimum, log.end))
     tail = tail.with_scanned(scan_ranges([(before.end, log.end)], log, UNBOUNDED))
     grown = replace(snapshot, commit_log=log, queues=snapshot.queues.grown(log), tail=tail)
-    return derived(grown, files_changed=len(before.segments) != len(log.segments))
+    return derived(grown)
 
 
 def with_all_growth(snapshot: Snapshot, follower: LogFollower) -> Snapshot:
@@ -169,7 +161,7 @@ def with_index(snapshot: Snapshot, index: IndexSet) -> Snapshot:
     """The snapshot with other index files; what is not covered any more remains to be scanned."""
     log = snapshot.commit_log
     tail = snapshot.tail.covering(index.uncovered(log.minimum, log.end))
-    return derived(replace(snapshot, index=index, tail=tail), files_changed=True)
+    return derived(replace(snapshot, index=index, tail=tail))
 
 
 def with_damage(snapshot: Snapshot, physical_offset: int) -> Snapshot | None:
@@ -177,14 +169,7 @@ def with_damage(snapshot: Snapshot, physical_offset: int) -> Snapshot | None:
     if snapshot.damage.size >= MOST_DAMAGE or physical_offset in snapshot.damage:
         return None
     damage = np.sort(np.append(snapshot.damage, physical_offset))
-    return derived(replace(snapshot, damage=damage), files_changed=False)
-
-
-def catalog_with(snapshot: Snapshot, tail: TailIndex) -> Catalog:
-    """The snapshot's catalog with another tail, which must outlive its use."""
-    catalog = snapshot.catalog.copy()
-    _point_at_tail(catalog, tail)
-    return catalog
+    return derived(replace(snapshot, damage=damage))
 
 
 def _beyond_index(commit_log: CommitLog, index: IndexSet) -> int:
@@ -192,20 +177,6 @@ def _beyond_index(commit_log: CommitLog, index: IndexSet) -> int:
     last = max((file.index.shape.maximum for file in index.files), default=-1)
     known = last + max(commit_log.check(last), 0) if last >= 0 else commit_log.minimum
     return max(commit_log.end - known, 0)
-
-
-def _make_catalog(commit_log: CommitLog, index: IndexSet, tail: TailIndex, damage: Offsets) -> Catalog:
-    rows = index.catalog_rows
-    catalog = np.concatenate([commit_log.catalog, rows.reshape(-1)])
-    catalog[table.INDEX_COUNT] = len(rows)
-    catalog[table.DAMAGE_COUNT], catalog[table.DAMAGE_OFFSETS] = damage.size, damage.ctypes.data
-    _point_at_tail(catalog, tail)
-    return catalog
-
-
-def _point_at_tail(catalog: Catalog, tail: TailIndex) -> None:
-    catalog[table.TAIL_COUNT] = len(tail.runs)
-    catalog[table.TAIL_RUNS] = tail.table.ctypes.data
 
 
 def _incompleteness(commit_log: CommitLog, index: IndexSet, tail: TailIndex) -> str | None:

@@ -27,6 +27,7 @@ from storage.kernels.records import (
     find_record_backwards,
     scan_keys,
 )
+from storage.kernels.store_view import RunsView
 from storage.ranges import Range, Ranges, intersect, lie_within, subtract, total_length
 
 OUTPUT_ENTRIES = 1 << 20
@@ -103,10 +104,9 @@ class TailIndex:
     skipped: Ranges = ()
 
     @cached_property
-    def table(self) -> npt.NDArray[np.int64]:
-        """The rows of the runs for kernels (:mod:`storage.kernels.catalog`); the runs must outlive their use."""
-        rows = [(run.hashes.size, run.hashes.ctypes.data, run.offsets.ctypes.data) for run in self.runs]
-        return np.array(rows, dtype=np.int64).reshape(-1, 3)
+    def view(self) -> RunsView:
+        """The entries as kernels see them."""
+        return RunsView((run.hashes, run.offsets) for run in self.runs)
 
     @property
     def entry_count(self) -> int:

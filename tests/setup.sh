@@ -86,7 +86,7 @@ wanted_with() { echo "$1 $(cat "$1" requirements-build*.lock pyproject.toml | ck
 # In place, so that the sources run. The stamp holds the checksum of all that they are compiled from, and what came of it.
 compile_kernels() {
     local stamp="$VENV/compiled" sources modules
-    sources=$(cat setup.py build_backend/*.py storage/kernels/*.pyx storage/kernels/*.pxd storage/kernels/*.h | cksum)
+    sources=$(cat setup.py build_backend/*.py */kernels/*.pyx */kernels/*.pxd */kernels/*.h | cksum)
     if [ -f "$stamp" ]; then
         mapfile -t modules <"$stamp"
         if [ "${modules[0]}" = "$sources" ] && [ "${#modules[@]}" -gt 1 ] && are_there "${modules[@]:1}"; then return; fi

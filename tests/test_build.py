@@ -79,13 +79,12 @@ def test_a_machine_without_pythons_headers_is_told_which_package_has_them(source
 
 def test_what_is_newer_than_its_sources_is_not_compiled_again(sources: Path) -> None:
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
-    kernels = sources / "storage" / "kernels"
-    for source in kernels.glob("*.pyx"):
+    for source in sources.glob("*/kernels/*.pyx"):
         source.with_name(source.stem + suffix).touch()
     build = ["setup.py", "build_ext", "--inplace"]
     outcome = run(build, sources, dict(os.environ))
     assert (outcome.returncode, "compiling" in outcome.stderr) == (0, False), outcome.stderr
-    os.utime(kernels / "records.pxd", (2**32, 2**32))
+    os.utime(sources / "storage" / "kernels" / "records.pxd", (2**32, 2**32))
     outcome = run(build, sources, {**os.environ, "CC": "/nowhere/cc"})
     assert outcome.returncode != 0
     assert "compiling the kernels" in outcome.stderr

@@ -26,7 +26,7 @@ LOCKS = ("requirements.lock", "requirements-spark.lock", "requirements-dev.lock"
 BUILD_LOCKS = {"requirements-build.lock": "build", "requirements-build-zig.lock": "zig"}
 COMPILED = (".pyx", ".pxd", ".h")
 """What the kernels are compiled from; a wheel has what came of it."""
-MODULES = {str(path.relative_to(ROOT).with_suffix("")) for path in (ROOT / "storage" / "kernels").glob("*.pyx")}
+MODULES = {str(path.relative_to(ROOT).with_suffix("")) for path in ROOT.glob("*/kernels/*.pyx")}
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ where the others see it: shared memory would cost twice as much a number. Everyt
 
 import time
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from threading import Lock
 from typing import TYPE_CHECKING, Final
 
@@ -47,7 +47,7 @@ from broker.metrics.metrics_rows import (
 )
 from broker.slow_queries import SlowQueries, Visit
 from protocol.command import Command
-from storage.kernels import lookup as kernel
+from storage.kernels.lookups import Found
 from storage.residency import may_wait
 
 if TYPE_CHECKING:
@@ -60,14 +60,6 @@ RESULT_MASK: Final = (1 << RESULT_BITS) - 1
 NEVER: Final = 1 << 62
 
 Places = npt.NDArray[np.int64]
-
-SEARCH_RESULTS: Final = (
-    kernel.RESULT_WALKED,
-    kernel.RESULT_REFUSED,
-    kernel.RESULT_BAD_POINTERS,
-    kernel.RESULT_STRAYS,
-)
-"""Where a lookup's numbers have SEARCH_FIGURES behind the first."""
 
 LANE_QUERIES: Final = 1
 """The place of key queries among the lane's counts."""
@@ -171,19 +163,21 @@ class Meter:
 
     # ------------------------------------------------------------------ what others tell
 
-    def searched(self, numbers: Sequence[int]) -> None:
-        """Count what a key query cost, by the numbers of its lookup; on any thread."""
+    def searched(self, found: Found) -> None:
+        """Count what a key query cost, by what its lookup found; on any thread."""
         if may_wait():
             with self._lock:
-                self._add_search(POOL_SEARCH, numbers)
+                self._add_search(POOL_SEARCH, found)
         else:
-            self._add_search(SEARCH, numbers)
+            self._add_search(SEARCH, found)
 
-    def _add_search(self, first: int, numbers: Sequence[int]) -> None:
+    def _add_search(self, first: int, found: Found) -> None:
         row = self.row
         row[first] += 1
-        for place, number in enumerate(SEARCH_RESULTS, first + 1):
-            row[place] += numbers[number]
+        row[first + 1] += found.walked
+        row[first + 2] += found.refused
+        row[first + 3] += found.bad_pointers
+        row[first + 4] += found.strays
 
     def hole_searched(self, found: int, lost: int) -> None:
         """Count what became of the messages of damaged queue units; on any thread."""

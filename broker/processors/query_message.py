@@ -110,7 +110,7 @@ class QueryMessageProcessor:
     def _searched(self, query: KeyQuery) -> QueryAnswer:
         answer = self._store.query(query)
         if self._service.meter is not None:
-            self._service.meter.searched(answer.numbers)
+            self._service.meter.searched(answer.found)
         return answer
 
     def _found(self, records: bytes | memoryview, disclosures: dict[str, str]) -> Response:
@@ -118,9 +118,7 @@ class QueryMessageProcessor:
         if last_update != self._last_update:
             self._last_update = last_update
             self._found_fields = found_fields(*last_update)
-        if not disclosures:
-            return Response(SUCCESS, None, self._found_fields, records)
-        return Response(SUCCESS, _remark(disclosures), self._found_fields | disclosures, records)
+        return found(self._found_fields, disclosures, records)
 
     def _with_copies(self, header: QueryMessageRequestHeader, query: KeyQuery, request: Request) -> Response:
         """Answer with the copies too; never on the event loop, since every group has a topic to look into."""
@@ -251,6 +249,13 @@ def split_records(records: bytes | memoryview) -> Iterator[memoryview]:
 def found_fields(timestamp: int, physical_offset: int) -> dict[str, str]:
     """The header fields that a Java client cannot do without, of a hit and of a miss."""
     return {"indexLastUpdatePhyoffset": str(physical_offset), "indexLastUpdateTimestamp": str(timestamp)}
+
+
+def found(fields: dict[str, str], disclosures: dict[str, str], records: bytes | memoryview = b"") -> Response:
+    """The answer with records, whose `fields` are :func:`found_fields`; it says what it leaves out."""
+    if not disclosures:
+        return Response(SUCCESS, None, fields, records)
+    return Response(SUCCESS, _remark(disclosures), fields | disclosures, records)
 
 
 def _disclosures(answer: QueryAnswer) -> dict[str, str]:

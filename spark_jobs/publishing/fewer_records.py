@@ -25,7 +25,7 @@ from storage.batch_consume_queue import UNIT_DTYPE as BATCH_UNIT_DTYPE
 from storage.commit_log import CommitLog
 from storage.consume_queue import UNIT_DTYPE
 from storage.index_file import DEFAULT_SLOTS, ENTRY_DTYPE, determine_shape
-from storage.kernels.lookup import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
+from storage.kernels.indexes import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
 from storage.kernels.records import entry_hashes, tag_entry_hash
 from storage.kernels.region import Region
 from storage.mapped_file import MappedFile, list_segment_files

@@ -17,7 +17,7 @@ from spark_jobs.scanning.segment_window import SegmentWindow
 from storage.consume_queue import UNIT_DTYPE
 from storage.index.index_mark import read_mark
 from storage.index_file import DEFAULT_SLOTS, HEADER, IndexFile, determine_shape
-from storage.kernels.lookup import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
+from storage.kernels.indexes import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
 from storage.kernels.records import MAGIC
 from storage.mapped_file import MappedFile, list_segment_files
 from storage.queues.queue_store import directories

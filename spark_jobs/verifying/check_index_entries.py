@@ -21,7 +21,7 @@ from spark_jobs.verifying.log_table import LogTable
 from spark_jobs.verifying.match_entries import LogBlock, LogEntries, Matched, match_file
 from spark_jobs.verifying.pair_entries import Leftover, sort_out
 from storage.index.index_copy import Entries, IndexCopy, IndexCounts, count_entries, count_slots
-from storage.kernels.lookup import INDEX_HEADER
+from storage.kernels.indexes import INDEX_HEADER
 from storage.kernels.verify import STATE_FIRST, STATE_SMALLEST
 
 

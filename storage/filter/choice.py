@@ -1,4 +1,4 @@
-"""A filter as the kernel of a pull takes it: native i64 at an address, its *choice*.
+"""A filter as kernels take it, its *choice*: that of a pull as an object, that of a search as native i64 at an address.
 
 | index | content |
 |---|---|
@@ -18,9 +18,11 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-EVERYTHING = 0
-BY_TAG = 1
-BY_EXPRESSION = 2
+from storage.kernels import pulls
+from storage.kernels.pulls import BY_EXPRESSION, BY_TAG, EVERYTHING
+from storage.kernels.sql92 import Program
+
+__all__ = ["BY_EXPRESSION", "BY_TAG", "EVERYTHING", "Choice", "choice_of_tags"]
 
 KIND = 0
 COUNT = 1
@@ -39,10 +41,10 @@ DEEPEST = 30
 """Outcomes that wait to be joined."""
 
 
-class Choice:
-    """A choice and the memory that it lies in; `address` holds as long as it does. `kind` is BY_TAG, for instance."""
+class Choice(pulls.Choice):
+    """A choice and the memory that it lies in; `address` holds as long as it does, 0 for one that is no such table."""
 
-    __slots__ = ("_numbers", "_texts", "address", "kind")
+    __slots__ = ("_numbers", "_texts", "address")
 
     def __init__(
         self,
@@ -53,12 +55,14 @@ class Choice:
         texts: bytes = b"",
         steps: int = 0,
         has_bits: bool = False,
+        program: Program | None = None,
+        has_address: bool = True,
     ) -> None:
         """Lay out what the module's table says; ``numbers`` are those from the fifth on."""
-        self.kind = kind
+        super().__init__(kind, np.array(numbers if kind == BY_TAG else (), np.uint32), program, has_bits)
         self._texts = np.frombuffer(texts + b"\0", np.uint8)
         self._numbers = np.array([kind, count, self._texts.ctypes.data, steps, has_bits, *numbers], np.int64)
-        self.address: int = self._numbers.ctypes.data
+        self.address: int = self._numbers.ctypes.data if has_address else 0
 
 
 def choice_of_tags(codes: Iterable[int]) -> Choice:

@@ -46,7 +46,7 @@ class ExpressionFilter:
         self.expression = expression
         self.bits = bits
         self.evaluations = Evaluations() if evaluations is None else evaluations
-        self.choice = choice_of_expression(expression.root, has_bits=bits is not None)
+        self.choice = choice_of_expression(expression.root, expression.program, has_bits=bits is not None)
 
     def matches_consume_queue_entry(self, tags_code: int | None, extension: ConsumeQueueExtUnit | None) -> bool:
         """Whether the message's bitmap does not rule it out; without one it may match."""

@@ -105,7 +105,7 @@ class StoreWatch:
                 queues=current.queues.refresh(log) if is_other else current.queues,
                 tail=extend_tail(tail, log, SCANNED_AT_ONCE),
             )
-            return derived(changed, files_changed=True)
+            return derived(changed)
 
         return change
 

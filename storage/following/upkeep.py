@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from storage.direct_writer import fsync_directory
 from storage.index.index_examination import Examined, examine, recall
 from storage.index_file import DEFAULT_ENTRIES, DEFAULT_SLOTS
-from storage.kernels.lookup import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
+from storage.kernels.indexes import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
 from storage.ranges import intersect, total_length
 from storage.snapshot import Snapshot, StoreOptions, with_index, with_tail
 from storage.state_cache import StateCache

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from storage.commit_log import CommitLog, Segment
 from storage.index.index_shape import MAXIMUM_GAPS, Gap, IndexShape, limit_gaps
 from storage.index_file import ENTRY_DTYPE, IndexFile
-from storage.kernels.lookup import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
+from storage.kernels.indexes import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
 from storage.kernels.records import AT_DAMAGE, AT_RECORD, find_record, find_record_by_entries
 from storage.ranges import intersect
 

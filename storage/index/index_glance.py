@@ -19,7 +19,7 @@ from storage.index_file import (
     last_data_position,
     read_header,
 )
-from storage.kernels.lookup import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
+from storage.kernels.indexes import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
 from storage.mapped_file import MappedFile
 
 LOOKED_AT = 256

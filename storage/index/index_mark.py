@@ -22,7 +22,7 @@ from struct import Struct
 from typing import Final
 
 from protocol.checksum import crc32
-from storage.kernels.lookup import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
+from storage.kernels.indexes import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
 
 MARK = Struct(">iiiiI")
 MAGIC: Final = int.from_bytes(b"\xd2LC1", "big", signed=True)

@@ -11,8 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 
-import numpy as np
-
 from protocol.errors import StoreError
 from storage.commit_log import CommitLog
 from storage.index.index_examination import (
@@ -27,7 +25,7 @@ from storage.index.index_examination import (
 )
 from storage.index.index_glance import checking_cost
 from storage.index_file import read_header
-from storage.kernels import catalog as table
+from storage.kernels.store_view import FileView, IndexFilesView
 from storage.mapped_file import FileIdentity, MappedFile
 from storage.ranges import Range
 from storage.state_cache import StateCache
@@ -141,10 +139,9 @@ class IndexSet:
         """Of sound files, each once, the newest first."""
         return list(dict.fromkeys(file.index.shape.slots for file in self.files[::-1]))
 
-    def examined_at(self, heat_address: int) -> Examined | None:
-        """What is known of the file whose heat lies at an address."""
-        everything = (*self._examined, *self.examined_kept)
-        return next((found for found in everything if found.file.heat_address == heat_address), None)
+    def examined(self, file: FileView) -> Examined | None:
+        """What is known of a file."""
+        return next((found for found in (*self._examined, *self.examined_kept) if found.file is file), None)
 
     def is_as(self, other: "IndexSet") -> bool:
         """Whether two sets would answer alike: the same files in the same shape."""
@@ -185,26 +182,14 @@ class IndexSet:
         return any(not file.has_tags for file in self.files)
 
     @cached_property
-    def catalog_rows(self) -> np.ndarray:
-        """Rows of :mod:`storage.kernels.catalog`, shape (files, 8), int64, by falling largest physical offset."""
-        files = self.all_files
-        rows = np.zeros((len(files), table.INDEX_ROW), dtype=np.int64)
-        ordered = sorted(files, key=lambda file: file.index.shape.maximum, reverse=True)
-        for row, covering in zip(rows, ordered, strict=True):
-            shape, file = covering.index.shape, covering.index.file
-            flags = (table.ASCENDING if shape.ascending else 0) | (table.HAS_TAGS if covering.has_tags else 0)
-            row[:] = (
-                file.address,
-                file.size,
-                shape.slots,
-                # Not those known: chains may start at entries that were put meanwhile, and lead down to known ones.
-                covering.index.capacity,
-                file.heat_address,
-                file.descriptor,
-                shape.maximum,
-                flags,
-            )
-        return rows
+    def view(self) -> IndexFilesView:
+        """The files as kernels see them."""
+        # Not the entries known: chains may start at those that were put meanwhile, and lead down to known ones.
+        return IndexFilesView(
+            (index.file, index.shape.slots, index.capacity, index.shape.maximum, index.shape.ascending, file.has_tags)
+            for file in self.all_files
+            for index in (file.index,)
+        )
 
 
 def _beyond(budget: int | None, files: Sequence[MappedFile]) -> set[MappedFile]:

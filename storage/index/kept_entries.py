@@ -30,7 +30,7 @@ from storage.commit_log import CommitLog
 from storage.direct_writer import fsync_directory
 from storage.index.index_examination import Examined, examine, look_over, recall
 from storage.index.index_glance import checking_cost
-from storage.kernels.lookup import INDEX_HEADER
+from storage.kernels.indexes import INDEX_HEADER
 from storage.mapped_file import LARGEST_OFFSET, FileIdentity, MappedFile, read_small_file
 from storage.ranges import Ranges, intersect, subtract
 from storage.state_cache import StateCache

@@ -30,7 +30,6 @@ from storage.kernels.properties import (
     get,
     parse_integer,
 )
-from storage.kernels.pull import is_of_queue
 from storage.kernels.record import (
     PHYSICAL_OFFSET,
     SYS_FLAG,
@@ -43,6 +42,7 @@ from storage.kernels.record import (
 )
 from storage.kernels.resync import find_candidate
 
+QUEUE_ID_AT = 12
 QUEUE_OFFSET = 20
 COMMIT = 0x8
 ANY_OFFSET = -1
@@ -63,6 +63,14 @@ WANTED_ROW = 8
 
 SCRATCH = PROPERTIES + 1
 """Numbers of memory that a search needs to read properties."""
+
+
+@njit(cache=True, nogil=True)
+def is_of_queue(record: int, queue_id: int, topic: int, length: int) -> bool:
+    """Whether an intact record says this queue id and topic."""
+    if load_i32(record + QUEUE_ID_AT) != queue_id or topic_length(record) != length:
+        return False
+    return equal_bytes(record + topic_position(record), topic, length)
 
 
 @njit(cache=True, nogil=True)

@@ -7,7 +7,7 @@ some of them say.
 import numpy as np
 from numba import njit
 
-from storage.kernels.lookup import ENTRY_BYTES
+from storage.kernels.indexes import ENTRY_BYTES
 from storage.kernels.memory import load_i32, load_i64
 
 NO_RECORD = -1

@@ -39,19 +39,28 @@ _LONGEST_OFFSET: Final = 19  # digits of an i64
 class QueueName:
     """Topic and queue id as records spell them, to compare with many records.
 
-    `topic_address` is where kernels find the topic's UTF-8, `topic_size` bytes.
+    `topic_bytes` is the topic's UTF-8; `topic_address` is where kernels find it, `topic_size` bytes.
     """
 
-    __slots__ = ("_memory", "_queue_id", "_topic", "_topic_length", "queue_id", "topic", "topic_address", "topic_size")
+    __slots__ = (
+        "_memory",
+        "_queue_id",
+        "_topic_length",
+        "queue_id",
+        "topic",
+        "topic_address",
+        "topic_bytes",
+        "topic_size",
+    )
 
     def __init__(self, topic: str, queue_id: int) -> None:
         self.topic = topic
         self.queue_id = queue_id
-        self._topic = topic.encode("utf-8", "surrogateescape")
-        self._topic_length = len(self._topic) & 0xFF
-        self._memory = np.frombuffer(self._topic or b"\0", np.uint8)
+        self.topic_bytes = topic.encode("utf-8", "surrogateescape")
+        self._topic_length = len(self.topic_bytes) & 0xFF
+        self._memory = np.frombuffer(self.topic_bytes or b"\0", np.uint8)
         self.topic_address: int = self._memory.ctypes.data
-        self.topic_size = len(self._topic)
+        self.topic_size = len(self.topic_bytes)
         self._queue_id = INT.pack(queue_id)
 
     @property
@@ -64,7 +73,10 @@ class QueueName:
         if record[QUEUE_ID_POSITION : QUEUE_ID_POSITION + INT.size] == self._queue_id:
             topic = _topic_position(record)
             # The low byte of the length tells equal prefixes apart: no topic has more than 255 bytes.
-            if record[topic - 1] == self._topic_length and record[topic : topic + len(self._topic)] == self._topic:
+            if (
+                record[topic - 1] == self._topic_length
+                and record[topic : topic + len(self.topic_bytes)] == self.topic_bytes
+            ):
                 return True
         return self._dispatched_offset(record) is not None
 

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from storage.kernels.lookup import MAXIMUM_HITS, NEEDLE_BYTES
+from storage.kernels.lookups import MAXIMUM_HITS, NEEDLE_BYTES
 from storage.lookup_call import KeyQuery
 from storage.message_store import MessageStore
 from storage.search.criteria import Criteria

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.index_file import ENTRY_DTYPE, IndexFile
-from storage.kernels.lookup import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
+from storage.kernels.indexes import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
 from storage.snapshot import Snapshot
 from storage.tail_index import Hashes, Offsets, Run
 

@@ -2,18 +2,14 @@
 
 import asyncio
 import gc
-import os
 import random
 import shutil
-import subprocess
-import sys
 import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from asking import FakeConnection
@@ -21,9 +17,8 @@ from broker import known_pulls
 from broker.broker_service import BrokerService
 from broker.fast_lane import LEFT_OVER, NOT_TAKEN, WANTS_MORE, FastLane
 from broker.found_pulls import KEPT
-from broker.kernels import fast_lane as kernel
-from broker.kernels.known_pulls import write_number
 from broker_harness import connected, service_of, serving
+from guarded_memory import Guarded
 from heartbeats import consumer, heartbeat, subscription
 from lane_requests import LITE_PULL, PULL, SUBSCRIPTION_FLAG, Puller, Road, compare, frame_of, mutated, pull, request
 from protocol.bodies import ConsumerData, HeartbeatData
@@ -31,7 +26,6 @@ from protocol.codes import RequestCode
 from protocol.command import decode_command, encode_request, ext_fields_of
 from protocol.errors import StoreError
 from protocol.frame import FrameDecoder
-from storage.kernels.memory import address_of
 from storage.message_store import MessageStore
 from storage.residency import Cold
 from store_writer import StoreWriter
@@ -40,7 +34,6 @@ EXAMPLES = 3_000
 FUZZED = 30_000
 GROUP = "Group"
 COMMIT_FLAG = 1
-NAMES = "of_its_own_kind or read_anew or one_more"
 
 SUBSCRIPTIONS = (
     *[("*", "TAG")] * 5,
@@ -197,14 +190,6 @@ def test_a_queue_is_drained_alike(written: Written) -> None:
             assert asyncio.run(compare(service, [[b"".join(frames)]])) > len(frames) - 100
 
 
-def test_the_kernel_runs_without_the_compiler() -> None:
-    """The same as plain Python, in a process of its own."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", NAMES]
-    environment = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
-    done = subprocess.run([*command, __file__], env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout[-4_000:]
-
-
 # ---------------------------------------------------------------------- what is known, and for how long
 
 OF_ITS_OWN_KIND = {
@@ -263,8 +248,8 @@ def test_one_more_of_a_known_kind_is_taken(frame: bytes, service: BrokerService)
 def test_a_known_pull_that_finds_nothing_is_for_the_ordinary_way(service: BrokerService) -> None:
     road = taught(service, pull("T", subscription="A"))
     assert road.lane is not None
-    assert road.lane.answer(pull("T", 0, 99, subscription="A")).reason == NOT_TAKEN
-    assert road.lane.answer(pull("T", 0, 98, subscription="A")).reason == LEFT_OVER
+    assert road.lane.answer(pull("T", 0, 99, subscription="A"))[2] == NOT_TAKEN
+    assert road.lane.answer(pull("T", 0, 98, subscription="A"))[2] == LEFT_OVER
 
 
 def test_what_is_known_is_forgotten_when_the_store_is_read_anew(tmp_path: Path) -> None:
@@ -319,7 +304,7 @@ def test_a_row_that_would_have_to_wait_is_not_made(
 
     road = Road(service, has_lane=True)
     with monkeypatch.context() as patch:
-        patch.setattr(known_pulls.KnownPulls, "_write_row", fail)
+        patch.setattr(known_pulls.KnownPulls, "_known_pull", fail)
         for _ in range(4):
             answer, is_closed = asyncio.run(road.answer([pull("T")]))
             assert told((answer, is_closed))[0] == 0
@@ -422,14 +407,14 @@ def test_the_offsets_that_pulls_commit_are_handed_on(service: BrokerService) -> 
     assert road.lane is not None
     assert service.offsets.committed(GROUP, "T", 0) is None
     for offset, expected in ((5, 5), (0, 5), (-3, 5), (9, 9), (2**40, 2**40), (7, 7)):
-        assert road.lane.answer(pull("T", commitOffset=offset, **committing), connection=member).answers
+        assert road.lane.answer(pull("T", commitOffset=offset, **committing), connection=member)[0]
         assert service.offsets.committed(GROUP, "T", 0) == expected
     for number in range(1, 300):
         road.lane.answer(pull("T", commitOffset=number, **committing), connection=member)
     assert service.offsets.committed(GROUP, "T", 0) == 299
     assert road.taken == 1 + 6 + 299
     for connection in (stranger, None):
-        assert road.lane.answer(pull("T", commitOffset=5, **committing), connection=connection).answers
+        assert road.lane.answer(pull("T", commitOffset=5, **committing), connection=connection)[0]
         assert service.offsets.committed(GROUP, "T", 0) == 299, "its client is no member"
     asyncio.run(road.answer([pull("T", commitOffset=5)]))
     assert service.offsets.committed(GROUP, "T", 0) == 299, "it did not ask for it"
@@ -445,14 +430,6 @@ def test_a_connection_hands_its_pulls_to_the_lane_as_its_own(service: BrokerServ
 
 
 # ---------------------------------------------------------------------- limits, and the end
-
-
-@pytest.mark.parametrize("number", [0, 1, 9, 10, 99, 100, 12345, 2**31, 10**18, 2**63 - 1])
-def test_numbers_are_written_in_decimal_digits(number: int) -> None:
-    memory = np.zeros(24, np.uint8)
-    end = write_number(memory.ctypes.data, number)
-    assert memory[: end - memory.ctypes.data].tobytes() == b"%d" % number
-    assert not memory[end - memory.ctypes.data :].any()
 
 
 def test_answers_keep_to_the_frame_limit(tmp_path: Path) -> None:
@@ -473,17 +450,15 @@ def test_no_bytes_make_the_kernel_read_or_write_outside(written: Written) -> Non
     frames = [puller.frame() for _ in range(400)]
     for frame in frames * 3:
         asyncio.run(road.answer([frame]))
-    lane = road.lane
+    lane, guarded = road.lane, Guarded(65536)
     assert lane is not None
-    snapshot, table = service.store.snapshot, lane._table
     for number in range(FUZZED):
         data = mutated(puller.generator, puller.generator.choice(frames))
         if number % 4 == 0:
             data = data[: puller.generator.randrange(len(data) + 1)]
-        result = kernel.answer_frames(snapshot.catalog, table, address_of(data), len(data), 0)
-        assert 0 <= result >> 32 <= len(data)
-        assert result & 0xFF in (LEFT_OVER, NOT_TAKEN, WANTS_MORE)
-        lane._known.hand_on_commits(None)
+        _, consumed, reason = lane.answer(guarded.put(data))
+        assert 0 <= consumed <= len(data)
+        assert reason in (LEFT_OVER, NOT_TAKEN, WANTS_MORE)
 
 
 @pytest.mark.asyncio

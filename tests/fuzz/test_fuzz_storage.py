@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -29,9 +28,9 @@ from storage.index.index_coverage import find_gaps
 from storage.index.index_probe import probe_index_file
 from storage.index.index_shape import IndexShape
 from storage.index_file import IndexFile, determine_shape
-from storage.kernels import catalog as table
-from storage.kernels import lookup as kernel
-from storage.lookup_call import KeyKind, KeyQuery, Scratch, run_lookup
+from storage.kernels import lookups as kernel
+from storage.kernels.store_view import IndexFilesView, RunsView, StoreView
+from storage.lookup_call import KeyKind, KeyQuery, run_lookup
 from storage.mapped_file import MappedFile
 from storage.message_store import MessageStore, StoreOptions
 from storage.segments.absence import explain_absence
@@ -200,27 +199,22 @@ def test_lookups_end_whatever_changed_under_the_snapshot(
     index_file: ChangingFile, segment: ChangingFile, places: list[int]
 ) -> None:
     """A live broker writes on after the check, and so may anybody: counts stay, bytes do not."""
-    generator, scratch = random.Random(6), Scratch()
+    generator = random.Random(6)
     entries = sum(len(oracles.index_keys(record)) for record in oracles.scan_segment(segment.original, 0))
     log, file = whole_log(segment.file), index_file.file
-    flags = table.ASCENDING | table.HAS_TAGS
-    row = (file.address, file.size, 7, entries, file.heat_address, file.descriptor, WORST, flags)
-    catalog = np.concatenate([log.catalog, np.array(row, dtype=np.int64)])
-    catalog[table.INDEX_COUNT] = 1
+    index = IndexFilesView([(file, 7, entries, WORST, True, True)])
+    view = StoreView(log.view, index, RunsView())
     for number in range(EXAMPLES // 4):
         index_file.change(generator, INDEX_PLACES)
         content = segment.change(generator, places)
         key, kind = generator.choice(KEYS), generator.choice(list(KeyKind))
         query = KeyQuery("TopicTest", key, kind, maximum=generator.randint(1, 20))
         needle, topic, start = query.needle()
-        status = run_lookup(scratch, catalog, query, needle, topic, start, 0, 0)
-        assert status == kernel.FOUND
-        assert scratch.results[kernel.RESULT_WALKED] <= entries
+        found = run_lookup(view, query, needle, topic, start, 0)
+        assert found.status == kernel.FOUND
+        assert found.walked <= entries
         if number % 10 == 0:
-            hits = np.frombuffer(scratch.hits, dtype=np.int64)[: 3 * scratch.results[kernel.RESULT_COUNT]].reshape(
-                -1, 3
-            )
-            for offset, _, size in hits.tolist():
+            for offset, size in zip(found.physical_offsets, found.sizes, strict=True):
                 record = record_of(content, offset)
                 assert record is not None
                 assert record.total_size == size

@@ -4,6 +4,7 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +14,6 @@ from golden_store import GOLDEN, unpack
 from kernel_memory import record_at
 from oracles import packed
 from protocol.errors import StoreError
-from storage import commit_log as module
 from storage.commit_log import CommitLog
 from storage.kernels import records as codes
 from storage.residency import Cold, allow_waiting, forbid_waiting
@@ -351,7 +351,9 @@ class TestCold:
         written = writer.append("T", bytes(200_000))
         log = opened(writer)
         forbid_waiting()
-        monkeypatch.setattr(module, "check_record", lambda *_: codes.COLD)
+        monkeypatch.setattr(
+            log, "view", SimpleNamespace(record_at=lambda *_: codes.COLD, find_segment=log.view.find_segment)
+        )
         with pytest.raises(Cold, match="physical offset 0 is cold") as caught:
             log.record_at(0)
         monkeypatch.undo()

@@ -5,6 +5,7 @@ import lzma
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,9 +18,11 @@ from oracles import Record, java_hash
 from protocol.properties import property_value
 from queue_stores import PRE_BLANK_UNIT, open_queues, unit_bytes
 from storage.consume_queue_ext import ConsumeQueueExtUnit
+from storage.filter.expression import ExpressionFilter
+from storage.filter.sql92 import parse
 from storage.filter.tag import TagFilter, parse_tag_expression
 from storage.get_message import GetMessageResult, GetMessageStatus, Lost, get_message
-from storage.kernels import pull as kernel
+from storage.kernels.pulls import RECORD_COLD, UNITS_COLD
 from storage.residency import Cold, allow_waiting, forbid_waiting
 from store_files import write_file
 from store_writer import StoreWriter
@@ -434,13 +437,32 @@ def test_tags_of_equal_hash_are_delivered_for_the_client_to_tell_apart(tmp_path:
 def test_where_a_record_is_cold_the_pull_says_which(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     make_store(tmp_path, 3)
 
-    def stop(*arguments: Any) -> int:
-        arguments[-2][kernel.STOPPED_AT] = 4711
-        return kernel.STOPPED_COLD
+    warmed: list[tuple[int, int]] = []
+    file = SimpleNamespace(path=Path("segment"), warm=lambda *place: warmed.append(place))
+    for status in (UNITS_COLD, RECORD_COLD):
+        cold = SimpleNamespace(passed=status, decided=0, cold_file=file, cold_position=4711, cold_length=status)
+        monkeypatch.setattr("storage.get_message.pull", lambda *_, cold=cold: cold)
+        with pytest.raises(Cold, match="segment is cold at 4711") as caught:
+            pull(tmp_path)
+        caught.value.warm()
+    assert warmed == [(4711, UNITS_COLD), (4711, RECORD_COLD)]
 
-    monkeypatch.setattr(kernel, "pull", stop)
-    with pytest.raises(Cold, match="physical offset 4711 is cold"):
-        pull(tmp_path)
+
+def test_a_thread_that_may_not_wait_refuses_an_expression_of_very_many_steps(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path)
+    for _ in range(40):
+        writer.append("T", b"")
+    writer.flush()
+    queues, log = open_queues(tmp_path)
+    long = ExpressionFilter(parse(" OR ".join(f"a = {number}" for number in range(7000))))
+    forbid_waiting()
+    try:
+        with pytest.raises(Cold, match="a long expression"):
+            get_message(queues, log, "T", 0, 0, 32, PLENTY, long)
+        assert get_message(queues, log, "T", 0, 0, 32, PLENTY, ExpressionFilter(parse("a = 1"))).records == []
+    finally:
+        allow_waiting()
+    assert get_message(queues, log, "T", 0, 0, 32, PLENTY, long).records == []
 
 
 def test_a_thread_that_may_not_wait_refuses_a_long_pull_only(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 import storage
 from layouts import check_layout, has_layout
 from storage.index_file import ENTRY, HEADER, SLOT
-from storage.kernels import indexes, lookup
+from storage.kernels import indexes
 
 MODULES = sorted(path.stem for path in Path(storage.__path__[0]).glob("*.py") if has_layout(path))
 
@@ -24,5 +24,4 @@ def test_the_modules_with_layouts_are_found() -> None:
 
 
 def test_kernels_step_by_the_sizes_of_the_index_layouts() -> None:
-    for kernel in (indexes, lookup):
-        assert (HEADER.size, SLOT.size, ENTRY.size) == (kernel.INDEX_HEADER, kernel.SLOT_BYTES, kernel.ENTRY_BYTES)
+    assert (HEADER.size, SLOT.size, ENTRY.size) == (indexes.INDEX_HEADER, indexes.SLOT_BYTES, indexes.ENTRY_BYTES)

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 import oracles
 from kernel_memory import Bytes
-from storage.kernels import lookup as kernel
+from storage.kernels import lookups as kernel
 from storage.kernels.java_string import fold_hash, hash_utf8
-from storage.lookup_call import KeyKind, KeyQuery, Scratch, scratches
+from storage.lookup_call import KeyKind, KeyQuery
 from storage.message_store import MessageStore
 from store_writer import START_TIMESTAMP, StoreWriter
 from strategies import texts
@@ -41,24 +41,7 @@ class TestNeedle:
         assert query.end_timestamp == query.before_physical_offset == 2**63 - 1
 
 
-class TestScratch:
-    def test_its_parts_lie_where_the_kernel_writes_them(self) -> None:
-        scratch = Scratch()
-        assert scratch.memory.size == kernel.NEEDLE_BYTES + kernel.RESULT_BYTES + kernel.BODY_BYTES
-        assert scratch.address == scratch.memory.ctypes.data
-        assert scratch.results.ctypes.data == scratch.address + kernel.NEEDLE_BYTES
-        assert len(scratch.hits) == kernel.RESULT_BYTES - 8 * kernel.RESULT_HITS
-        assert len(scratch.body) == kernel.BODY_BYTES
-        assert len(scratch.hits) >= 24 * (kernel.MAXIMUM_HITS + 1)
-
-    def test_every_thread_has_its_own(self) -> None:
-        addresses = [scratches.own.address]
-        thread = threading.Thread(target=lambda: addresses.append(scratches.own.address))
-        thread.start()
-        thread.join()
-        assert len(set(addresses)) == 2
-        assert scratches.own.address == addresses[0]
-
+class TestThreads:
     def test_threads_that_ask_at_once_get_their_own_answers(self, tmp_path: Path) -> None:  # rmq#7872
         writer = StoreWriter(tmp_path)
         for number in range(60):

@@ -92,7 +92,7 @@ COMPILE = (
     "import sys; from pathlib import Path; from storage.numba_cache import use_numba_cache, compile_apart; "
     "use_numba_cache(Path(sys.argv[1])); compile_apart(sys.argv[2:], lambda text: print('told', text)); "
     "from storage.kernels import CACHE_DIRECTORY; "
-    "print(*sorted(path.name for path in CACHE_DIRECTORY.glob('compiled-*')), 'storage.kernels.lookup' in sys.modules)"
+    "print(*sorted(path.name for path in CACHE_DIRECTORY.glob('compiled-*')), 'storage.kernels.resync' in sys.modules)"
 )
 
 

@@ -5,24 +5,21 @@ from collections.abc import Callable
 from dataclasses import FrozenInstanceError
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from growing_store import GrowingStore
 from storage.commit_log import CommitLog
 from storage.following.log_follower import LogFollower
-from storage.kernels import catalog as table
 from storage.message_store import MessageStore
 from storage.snapshot import (
     Snapshot,
     StoreOptions,
-    catalog_with,
     open_snapshot,
     with_all_growth,
     with_growth,
     with_tail,
 )
-from storage.tail_index import empty_tail, extend_tail
+from storage.tail_index import extend_tail
 
 
 @pytest.fixture
@@ -62,14 +59,12 @@ class TestOpening:
         with pytest.raises(FrozenInstanceError):
             snapshot.commit_log = CommitLog([], [])  # type: ignore[misc]
 
-    def test_the_catalog_tells_kernels_of_log_index_and_tail(self, growing: GrowingStore) -> None:
+    def test_the_view_shows_kernels_log_index_and_tail(self, growing: GrowingStore) -> None:
         snapshot = open_snapshot(growing.root, StoreOptions())
-        assert snapshot.catalog[table.SEGMENT_COUNT] == len(snapshot.commit_log.segments) > 0
-        assert snapshot.catalog[table.INDEX_COUNT] == len(snapshot.index.files) > 0
-        assert snapshot.catalog[table.TAIL_COUNT] == len(snapshot.tail.runs) > 0
-        assert snapshot.catalog[table.TAIL_RUNS] == snapshot.tail.table.ctypes.data
-        heats = {segment.file.heat_address for segment in snapshot.commit_log.segments}
-        assert set(snapshot.files_by_heat) == heats | {file.index.file.heat_address for file in snapshot.index.files}
+        assert snapshot.view.log is snapshot.commit_log.view
+        assert len(snapshot.commit_log.view) == len(snapshot.commit_log.segments) > 0
+        assert len(snapshot.index.view) == len(snapshot.index.files) > 0
+        assert len(snapshot.tail.view) == len(snapshot.tail.runs) > 0
 
     def test_where_the_scan_is_put_off_the_snapshot_says_so(self, growing: GrowingStore) -> None:
         snapshot = open_snapshot(growing.root, StoreOptions(scan_budget=0))
@@ -77,7 +72,7 @@ class TestOpening:
         assert snapshot.incomplete == f"{left} bytes of the log beyond the index are still to be scanned"
         whole = with_tail(snapshot, extend_tail(snapshot.tail, snapshot.commit_log, 2**62))
         assert whole.incomplete is None
-        assert whole.catalog[table.TAIL_COUNT] > 0
+        assert len(whole.tail.view) > len(snapshot.tail.view) == 0
 
     def test_what_lies_beyond_the_index_is_counted_from_its_last_record(self, growing: GrowingStore) -> None:
         assert open_snapshot(growing.root, StoreOptions()).beyond_index == 0
@@ -96,7 +91,7 @@ class TestGrowth:
         before = open_snapshot(growing.root, StoreOptions())
         after = grown(before, growing)
         assert after.commit_log.end == growing.log.end > before.commit_log.end
-        for name in ("layout", "state", "config", "index", "files_by_heat"):
+        for name in ("layout", "state", "config", "index"):
             assert getattr(after, name) is getattr(before, name), name
         assert after.queues.is_of(before.queues)
         assert after.queues is not before.queues
@@ -106,15 +101,16 @@ class TestGrowth:
         after = grown(before, growing, 3, keys="new")
         assert after.tail.remaining == ()
         assert after.tail.entry_count > before.tail.entry_count
-        assert after.catalog[table.TAIL_RUNS] == after.tail.table.ctypes.data
+        assert after.view is not before.view
 
-    def test_files_of_a_new_segment_can_be_waited_for(self, growing: GrowingStore) -> None:
+    def test_records_of_a_new_segment_are_seen(self, growing: GrowingStore) -> None:
         before = open_snapshot(growing.root, StoreOptions())
         after = grown(before, growing, 30, body=b"x" * 100)
         added = after.commit_log.segments[len(before.commit_log.segments) :]
         assert added
-        assert {segment.file.heat_address for segment in added} <= set(after.files_by_heat)
-        assert not {segment.file.heat_address for segment in added} & set(before.files_by_heat)
+        for segment in added:
+            assert after.view.log.find_segment(segment.base_offset) >= len(before.commit_log.segments)
+            assert before.view.log.find_segment(segment.base_offset) == -1
 
     def test_nothing_new_is_the_same_snapshot(self, growing: GrowingStore) -> None:
         snapshot = open_snapshot(growing.root, StoreOptions())
@@ -122,16 +118,10 @@ class TestGrowth:
 
     def test_an_earlier_snapshot_answers_on_as_before(self, growing: GrowingStore) -> None:
         before = open_snapshot(growing.root, StoreOptions())
-        catalog, end = before.catalog.copy(), before.commit_log.end
+        end = before.commit_log.end
         grown(before, growing, 30, body=b"x" * 100)
-        assert np.array_equal(before.catalog, catalog)
         assert before.commit_log.end == end
-
-    def test_a_catalog_with_another_tail_leaves_the_snapshot_alone(self, growing: GrowingStore) -> None:
-        snapshot = open_snapshot(growing.root, StoreOptions())
-        other = catalog_with(snapshot, empty_tail())
-        assert other[table.TAIL_COUNT] == 0
-        assert snapshot.catalog[table.TAIL_COUNT] > 0
+        assert before.view.log.find_segment(end) == -1
 
 
 class TestLettingGo:

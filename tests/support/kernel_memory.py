@@ -4,13 +4,13 @@ import ctypes
 import mmap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from storage.kernels import catalog as table
-from storage.kernels.memory import PROBE_ADDRESS, PROBE_SHIFT
 from storage.kernels.region import Region
+from storage.kernels.store_view import PROBE_SHIFT, FileView, IndexFilesView, LogView, RunsView, StoreView
 from store_files import pack_record, property_bytes
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -33,7 +33,8 @@ class Bytes:
         self.address = start + self._start
         if _libc.mprotect(ctypes.c_void_p(start + room), ctypes.c_size_t(mmap.PAGESIZE), 0) != 0:
             raise OSError(ctypes.get_errno(), "a page could not be protected")
-        self.region = Region(memoryview(self._pages)[self._start : room])
+        self.view = memoryview(self._pages)[self._start : room]
+        self.region = Region(self.view)
 
     def __bytes__(self) -> bytes:
         return self._pages[self._start : self._start + self.length]
@@ -72,6 +73,21 @@ def segment_at(base_offset: int, *messages: Mapping[str, Any]) -> tuple[bytes, l
     return data, positions
 
 
+class HeldFile(FileView):
+    """Some bytes as a kernel sees a file, and as :class:`storage.mapped_file.MappedFile` shows one.
+
+    `descriptor` is what page probes ask; −1 says that everything is in memory.
+    """
+
+    def __init__(self, data: bytes, descriptor: int = -1, path: Path = Path("segment")) -> None:
+        self.held = Bytes(data)
+        self.path, self.size, self.address = path, self.held.length, self.held.address
+        super().__init__(self.held.view, np.zeros((self.size >> PROBE_SHIFT) + 1, np.int32), descriptor)
+
+    def __bytes__(self) -> bytes:
+        return bytes(self.held)
+
+
 @dataclass
 class IndexBytes:
     """An index file for a :class:`KernelStore`, with what a snapshot knows of it."""
@@ -80,18 +96,15 @@ class IndexBytes:
     slots: int
     entries: int
     maximum: int
-    flags: int = table.ASCENDING | table.HAS_TAGS
-
-
-def _trust(file: IndexBytes) -> tuple[int, int]:
-    return file.maximum, file.flags
+    ascending: bool = True
+    has_tags: bool = True
 
 
 class KernelStore:
     """Segments (base offset, bytes), index files and scanned entries (hash, physical offset) as kernels see them.
 
     Entries are dealt out to so many `runs`. `descriptor` is what page probes ask, for all files alike; −1 says that
-    everything is in memory.
+    everything is in memory. `valid` are as many bytes of each segment as may hold records.
     """
 
     def __init__(
@@ -102,40 +115,29 @@ class KernelStore:
         *,
         runs: int = 1,
         descriptor: int = -1,
+        damage: Sequence[int] = (),
+        valid: Sequence[int] | None = None,
     ) -> None:
-        self.segments = [Bytes(data) for _, data in segments]
-        self.index_files = [Bytes(file.data) for file in index_files]
-        self._heat: list[np.ndarray] = []
-        rows = [
-            (base, held.address, held.length, self._heat_of(held), descriptor, held.length)
-            for (base, _), held in zip(segments, self.segments, strict=True)
-        ]
-        index_rows = [
-            (held.address, held.length, file.slots, file.entries, self._heat_of(held), descriptor, *_trust(file))
+        self.segments = [HeldFile(data, descriptor) for _, data in segments]
+        self.index_files = [HeldFile(file.data, descriptor) for file in index_files]
+        lengths = valid or [held.size for held in self.segments]
+        bases = [base for base, _ in segments]
+        self.log = LogView(zip(bases, self.segments, lengths, strict=True))
+        index = IndexFilesView(
+            (held, file.slots, file.entries, file.maximum, file.ascending, file.has_tags)
             for file, held in zip(index_files, self.index_files, strict=True)
-        ]
-        self._runs = [self._run(scanned[number::runs]) for number in range(runs)]
-        table_of_runs = np.array([row for row, _, _ in self._runs], dtype=np.int64)
-        self._table_of_runs = Bytes(table_of_runs.tobytes())
-        head = np.zeros(table.HEADER, dtype=np.int64)
-        head[table.PROBE] = PROBE_ADDRESS
-        head[table.SEGMENT_COUNT], head[table.INDEX_COUNT] = len(rows), len(index_rows)
-        head[table.TAIL_COUNT], head[table.TAIL_RUNS] = runs, self._table_of_runs.address
-        ordered_rows = sorted(index_rows, key=lambda row: row[table.INDEX_MAXIMUM], reverse=True)
-        flat = [value for row in [*rows, *ordered_rows] for value in row]
-        self.catalog = np.concatenate([head, np.array(flat, dtype=np.int64)])
+        )
+        tail = RunsView(self._run(scanned[number::runs]) for number in range(runs))
+        self.view = StoreView(self.log, index, tail, np.array(damage, np.int64))
 
     @staticmethod
-    def _run(scanned: Sequence[tuple[int, int]]) -> tuple[tuple[int, int, int], Bytes, Bytes]:
+    def _run(scanned: Sequence[tuple[int, int]]) -> tuple[Any, Any]:
         ordered = sorted(scanned)
         hashes = Bytes(np.array([hashed for hashed, _ in ordered], dtype=np.int32).tobytes())
         offsets = Bytes(np.array([offset for _, offset in ordered], dtype=np.int64).tobytes())
-        return (len(ordered), hashes.address, offsets.address), hashes, offsets
+        return np.frombuffer(hashes.view, np.int32), np.frombuffer(offsets.view, np.int64)
 
-    def heat_address(self, number: int) -> int:
-        """Where the heat of a file lies: segments first, then index files as they were given."""
-        return int(self._heat[number].ctypes.data)
-
-    def _heat_of(self, held: Bytes) -> int:
-        self._heat.append(np.zeros((held.length >> PROBE_SHIFT) + 1, dtype=np.int32))
-        return int(self._heat[-1].ctypes.data)
+    @property
+    def files(self) -> list[HeldFile]:
+        """All files: segments first, then index files as they were given."""
+        return [*self.segments, *self.index_files]

@@ -1,4 +1,4 @@
-"""Expressions as programs for :mod:`storage.kernels.expression`, by which the kernel of a pull decides messages."""
+"""Expressions as programs for :mod:`storage.kernels.expression`, by which the kernel of a search decides messages."""
 
 from collections.abc import Callable
 from struct import Struct
@@ -7,6 +7,7 @@ from typing import Any, Final
 from storage.filter.choice import BY_EXPRESSION, DEEPEST, MOST_NAMES, MOST_STEPS, Choice
 from storage.filter.sql92.form import All, Compared, Either, Missing, Negated, OneOf, Searched, Truth
 from storage.filter.sql92.node import NUMBERS, Kind, Node, Type
+from storage.kernels import sql92 as kernel
 
 # What a step does; the kernel has the same numbers.
 CONSTANT, COMPARE, COMPARE_DOUBLE, EQUAL, ONE_OF, IS_MISSING, SEARCH, TRUTH, NOT, AND, OR, IS_UNKNOWN = range(12)
@@ -34,8 +35,8 @@ class _NoProgram(Exception):
     """The expression is none that the kernel can decide."""
 
 
-def choice_of_expression(root: Node, *, has_bits: bool = False) -> Choice | None:
-    """The choice by an expression, or None for one that cannot be a program.
+def choice_of_expression(root: Node, compiled: kernel.Program, *, has_bits: bool = False) -> Choice:
+    """The choice by an expression, without an address where it cannot be a program of this kind.
 
     ``has_bits`` tells that extension units may rule a message out.
     """
@@ -43,7 +44,7 @@ def choice_of_expression(root: Node, *, has_bits: bool = False) -> Choice | None
     try:
         program.add(root, 1)
     except _NoProgram:
-        return None
+        return Choice(BY_EXPRESSION, has_bits=has_bits, program=compiled, has_address=False)
     names = [number for name in program.names for number in program.text(name)]
     return Choice(
         BY_EXPRESSION,
@@ -52,6 +53,7 @@ def choice_of_expression(root: Node, *, has_bits: bool = False) -> Choice | None
         texts=bytes(program.texts),
         steps=len(program.steps),
         has_bits=has_bits,
+        program=compiled,
     )
 
 

@@ -5,6 +5,8 @@ import threading
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 import pytest_asyncio
@@ -27,6 +29,7 @@ from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Response
 from protocol.frame import FrameDecoder
 from protocol.headers import EmptyRequestHeader
+from storage.kernels.lookups import Found
 from storage.message_store import MessageStore
 from storage.residency import Cold, ColdKind, may_wait
 
@@ -234,11 +237,11 @@ async def test_a_turn_of_many_requests_counts_each_of_them() -> None:
 
 
 async def test_threads_and_the_loop_count_searches_without_losing_any() -> None:
-    meter, numbers = Meter(), (0, 0, 3, 1, 0, 0, 0, 0, 0, 2, 1, 1)
+    meter, found = Meter(), cast(Found, SimpleNamespace(walked=3, refused=1, bad_pointers=2, strays=1))
 
     def search() -> None:
         for _ in range(2000):
-            meter.searched(numbers)
+            meter.searched(found)
 
     threads = [threading.Thread(target=search) for _ in range(4)]
     for thread in threads:

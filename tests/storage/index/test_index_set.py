@@ -15,7 +15,6 @@ from storage.index import index_examination as module
 from storage.index.index_set import CoveringFile, IndexSet
 from storage.index.index_shape import IndexShape
 from storage.index_file import IndexFile
-from storage.kernels import catalog as table
 from storage.mapped_file import MappedFile
 from storage.state_cache import StateCache
 from store_files import write_file
@@ -123,7 +122,7 @@ class TestOpening:
     def test_a_missing_directory_has_no_files_and_no_problem(self, tmp_path: Path) -> None:
         index = IndexSet.open(tmp_path / "nothing", CommitLog([], []), None, StateCache(None))
         assert (index.files, index.problems, index.last_update) == ((), (), (0, 0))
-        assert index.catalog_rows.shape == (0, table.INDEX_ROW)
+        assert len(index.view) == 0
 
     def test_a_directory_that_cannot_be_listed_is_a_problem(self, tmp_path: Path) -> None:
         (tmp_path / "index").write_text("a file")
@@ -248,19 +247,11 @@ class TestCounts:
         assert [file.index.shape.slots for file in index.files] == [97, 97, 92, 92, 102, 102]
 
 
-class TestCatalog:
-    def test_rows_tell_kernels_the_newest_file_first(self, tmp_path: Path) -> None:
+class TestView:
+    def test_kernels_see_each_file(self, tmp_path: Path) -> None:
         index = opened(filled(tmp_path, 30))
-        rows = index.catalog_rows
-        assert rows.shape == (len(index.files), table.INDEX_ROW)
-        for row, file in zip(rows.tolist(), index.files[::-1], strict=True):
-            shape = file.index.shape
-            assert row[table.INDEX_ADDRESS] == file.index.file.address
-            assert row[table.INDEX_SIZE] == file.index.file.size
-            assert row[table.INDEX_SLOTS] == shape.slots
-            assert row[table.INDEX_ENTRIES] == file.index.capacity == 9
-            assert row[table.INDEX_MAXIMUM] == shape.maximum
-            assert row[table.INDEX_FLAGS] == table.ASCENDING | (table.HAS_TAGS if file.has_tags else 0)
+        assert len(index.view) == len(index.files) > 1
+        assert [file.index.capacity for file in index.files] == [9] * len(index.files)
 
     def test_files_without_tags_are_told(self, tmp_path: Path) -> None:
         writer = StoreWriter(tmp_path, index_slots=31, index_entries=40, profile="5.3")

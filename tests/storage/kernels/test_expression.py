@@ -31,7 +31,8 @@ AROUND = bytes(range(1, 3)) * 20
 
 def program(text: str) -> tuple[Expression, Choice | None]:
     expression = parse(text)
-    return expression, choice_of_expression(expression.root)
+    choice = choice_of_expression(expression.root, expression.program)
+    return expression, choice if choice.address else None
 
 
 def decided(choice: Choice, block: bytes) -> str:

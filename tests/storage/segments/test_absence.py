@@ -2,7 +2,6 @@
 
 import re
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -10,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracles
-from kernel_memory import Bytes, record_at
+from kernel_memory import HeldFile, record_at
 from protocol.message import decode_messages
 from storage.commit_log import CommitLog, Segment
 from storage.mapped_file import MappedFile
@@ -28,12 +27,8 @@ def log_of(writer: StoreWriter) -> CommitLog:
 
 def log_in_memory(data: bytes, base_offset: int = 0) -> CommitLog:
     """One segment whose last byte is the last that may be read: a page behind it is not there."""
-    held = Bytes(data)
-    file = SimpleNamespace(
-        path=Path("segment"), size=held.length, address=held.address, view=memoryview(bytes(held)), heat_address=0,
-        descriptor=-1, region=held.region, keep=held,
-    )  # fmt: skip
-    return CommitLog([Segment(base_offset, cast(MappedFile, file), held.length)], [])
+    file = HeldFile(data)
+    return CommitLog([Segment(base_offset, cast(MappedFile, file), file.size)], [])
 
 
 class TestReasons:

@@ -3,36 +3,23 @@
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from struct import Struct
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracles
-from kernel_memory import Bytes, IndexBytes, KernelStore, record_at
+from kernel_memory import IndexBytes, KernelStore, record_at
 from oracles import END_OF_TIME
-from storage.kernels import catalog as table
-from storage.kernels import lookup as kernel
-from storage.kernels.lookup import keep_hit, matches_key
+from storage.kernels import lookups as kernel
 from store_files import property_bytes
 from strategies import KEYS, TAGS, TOPICS, property_blocks
 
 KINDS = {"ANY": kernel.KIND_ANY, "K": kernel.KIND_KEY, "U": kernel.KIND_UNIQUE, "T": kernel.KIND_TAG}
-HIT = Struct("=qqq")
 STEPS = 10_000
 TICK = 1000
 T0 = 1_700_000_000_000
-
-
-@dataclass
-class Answer:
-    status: int
-    offsets: list[int]
-    body: bytes
-    results: list[int]
 
 
 @dataclass
@@ -50,27 +37,15 @@ class Question:
     tags_only: bool = False
 
 
-memory = np.zeros(kernel.NEEDLE_BYTES + kernel.RESULT_BYTES + kernel.BODY_BYTES, dtype=np.uint8)
-
-
-def ask(store: KernelStore, question: Question) -> Answer:
+def ask(store: KernelStore, question: Question) -> kernel.Found:
     """Call the kernel once."""
     infix = "#T#" if question.kind == "T" else "#"
     topic, key = question.topic.encode(), question.key.encode()
     needle = topic + infix.encode() + key
-    memory[: len(needle)] = np.frombuffer(needle, dtype=np.uint8)
-    hits = kernel.NEEDLE_BYTES + 8 * kernel.RESULT_HITS
-    body = kernel.NEEDLE_BYTES + kernel.RESULT_BYTES
-    results = memory[kernel.NEEDLE_BYTES : hits].view(np.int64)
-    status = kernel.lookup(
-        store.catalog, np.zeros(16, dtype=np.int64), results, memory.ctypes.data, len(topic), len(needle) - len(key),
-        len(needle), KINDS[question.kind], question.maximum, question.begin, question.end, question.before,
-        question.limit, question.tick, question.steps, int(question.tags_only),
+    return kernel.look_up(
+        store.view, needle, len(topic), len(needle) - len(key), KINDS[question.kind], question.maximum, question.begin,
+        question.end, question.before, question.limit, question.tick, question.steps, question.tags_only,
     )  # fmt: skip
-    numbers = [int(number) for number in results]
-    found = HIT.iter_unpack(memory[hits : hits + HIT.size * numbers[kernel.RESULT_COUNT]].tobytes())
-    copied = memory[body : body + numbers[kernel.RESULT_TOTAL]].tobytes() if status == kernel.FOUND else b""
-    return Answer(int(status), [hit[0] for hit in found], copied, numbers)
 
 
 @dataclass
@@ -169,11 +144,13 @@ class TestLookup:
             )  # fmt: skip
             answer = ask(store, question)
             assert answer.status == kernel.FOUND
-            assert answer.offsets == expected[-question.maximum :]
-            assert bool(answer.results[kernel.RESULT_MORE]) == (len(expected) > question.maximum)
+            assert list(answer.physical_offsets) == expected[-question.maximum :]
+            assert answer.truncated == (len(expected) > question.maximum)
             log = bytes(store.segments[0])
             sizes = {record.physical_offset: record.total_size for record in records}
-            assert answer.body == b"".join(log[offset : offset + sizes[offset]] for offset in answer.offsets)
+            assert answer.records == b"".join(
+                log[offset : offset + sizes[offset]] for offset in list(answer.physical_offsets)
+            )
 
     def test_a_hit_of_several_files_and_of_the_scan_counts_once(self) -> None:
         plan = Plan(messages=[{"keys": "a a a", "unique_key": "a"}] * 3)
@@ -183,16 +160,18 @@ class TestLookup:
         scanned = [(oracles.index_hash("TopicTest#a"), offset) for offset in (0, 0, 0)]
         both = KernelStore([(0, bytes(store.segments[0]))], [twice, twice], scanned)
         answer = ask(both, Question("TopicTest", "a"))
-        assert answer.offsets == sorted(set(oracles.walk_chain(files[0][0], 7, oracles.index_hash("TopicTest#a"))))
+        assert list(answer.physical_offsets) == sorted(
+            set(oracles.walk_chain(files[0][0], 7, oracles.index_hash("TopicTest#a")))
+        )
 
     def test_what_was_looked_at_is_counted(self) -> None:
         store, _, files, _ = Plan(slots=1, messages=[{"keys": "Aa"}, {"keys": "BB"}, {"keys": "c"}]).build()
         answer = ask(store, Question("TopicTest", "Aa", "K"))
-        assert answer.offsets == [0]
-        assert answer.results[kernel.RESULT_FILES] == 1
-        assert answer.results[kernel.RESULT_WALKED] == 3
-        assert answer.results[kernel.RESULT_REFUSED] == 1
-        assert answer.results[kernel.RESULT_BAD_POINTERS] == 0
+        assert list(answer.physical_offsets) == [0]
+        assert answer.files == 1
+        assert answer.walked == 3
+        assert answer.refused == 1
+        assert answer.bad_pointers == 0
         assert len(files) == 1
 
     @pytest.mark.parametrize(
@@ -209,11 +188,11 @@ class TestLookup:
         data[entry + 4 : entry + 12] = oracles.packed(wrong(len(log)), 8)
         store = KernelStore([(0, log)], [IndexBytes(bytes(data), 1, 3, 10**6)])
         answer = ask(store, Question("TopicTest", "a", "K"))
-        assert answer.offsets == [records[0].physical_offset, records[2].physical_offset]
-        assert (answer.results[kernel.RESULT_STRAYS], answer.results[kernel.RESULT_REFUSED]) == (strays, 1)
+        assert list(answer.physical_offsets) == [records[0].physical_offset, records[2].physical_offset]
+        assert (answer.strays, answer.refused) == (strays, 1)
         if strays:
-            assert answer.results[kernel.RESULT_STRAY_HEAT] == store.heat_address(len(store.segments))
-            assert answer.results[kernel.RESULT_STRAY_OFFSET] == wrong(len(log))
+            assert answer.stray_file is store.index_files[0]
+            assert answer.stray_offset == wrong(len(log))
 
     @pytest.mark.parametrize(("known", "strays"), [((), 1), ((50,), 1), ((1,), 0), ((0, 1, 7), 0), ((0, 2), 1)])
     def test_where_the_log_is_known_to_be_damaged_an_entry_is_no_stray(
@@ -222,54 +201,53 @@ class TestLookup:
         store, _, files, _ = Plan(slots=1, messages=[{"keys": "a"}] * 3).build()
         log, data, entry = bytes(store.segments[0]), bytearray(files[0][0]), 40 + 4 + 20 * 2
         data[entry + 4 : entry + 12] = oracles.packed(1, 8)
-        store = KernelStore([(0, log)], [IndexBytes(bytes(data), 1, 3, 10**6)])
-        places = Bytes(np.array(known, dtype=np.int64).tobytes())
-        store.catalog[[table.DAMAGE_COUNT, table.DAMAGE_OFFSETS]] = len(known), places.address
-        assert ask(store, Question("TopicTest", "a", "K")).results[kernel.RESULT_STRAYS] == strays
+        store = KernelStore([(0, log)], [IndexBytes(bytes(data), 1, 3, 10**6)], damage=known)
+        assert ask(store, Question("TopicTest", "a", "K")).strays == strays
 
     def test_a_record_of_another_key_is_no_stray(self) -> None:
         store, _, _, _ = Plan(slots=1, messages=[{"keys": "Aa"}, {"keys": "BB"}]).build()
-        assert ask(store, Question("TopicTest", "Aa", "K")).results[kernel.RESULT_STRAYS] == 0
+        assert ask(store, Question("TopicTest", "Aa", "K")).strays == 0
 
     @pytest.mark.parametrize(("entry", "value"), [(0, 9), (3, 3), (3, 9), (2, 5)])
     def test_a_pointer_that_does_not_go_down_ends_the_chain_and_is_counted(self, entry: int, value: int) -> None:
         plan = Plan(slots=1, messages=[{"keys": "a"}] * 3, damage=[(0, entry, value)])
         store, records, files, _ = plan.build()
         answer = ask(store, Question("TopicTest", "a", "K"))
-        assert answer.results[kernel.RESULT_BAD_POINTERS] == 1
-        assert answer.offsets == oracles.lookup(files, [], records, "TopicTest", "a", kind="K")
+        assert answer.bad_pointers == 1
+        assert list(answer.physical_offsets) == oracles.lookup(files, [], records, "TopicTest", "a", kind="K")
 
     def test_files_without_tag_entries_are_left_out_when_only_tags_count(self) -> None:
         store, _, _, _ = Plan(messages=[{"tags": "TagA"}] * 3).build()
         held = store.index_files[0]
-        for flags, expected in ((table.ASCENDING, 0), (table.ASCENDING | table.HAS_TAGS, 3)):
-            file = IndexBytes(bytes(held), 7, 3, 10**6, flags)
+        for has_tags, expected in ((False, 0), (True, 3)):
+            file = IndexBytes(bytes(held), 7, 3, 10**6, has_tags=has_tags)
             changed = KernelStore([(0, bytes(store.segments[0]))], [file])
             answer = ask(changed, Question("TopicTest", "TagA", "T", tags_only=True))
-            assert len(answer.offsets) == expected
-            assert answer.results[kernel.RESULT_FILES] == (expected > 0)
+            assert len(list(answer.physical_offsets)) == expected
+            assert answer.files == (expected > 0)
 
-    @pytest.mark.parametrize("flags", [0, table.ASCENDING])
-    def test_files_wholly_older_than_a_full_answer_are_not_opened(self, flags: int) -> None:
+    @pytest.mark.parametrize("ascending", [False, True])
+    def test_files_wholly_older_than_a_full_answer_are_not_opened(self, ascending: bool) -> None:
         plan = Plan(entries=3, messages=[{"keys": "a"}] * 8)
         store, _, files, _ = plan.build()
         log = bytes(store.segments[0])
         maxima = [max(oracles.walk_chain(*file, oracles.index_hash("TopicTest#a"))) for file in files]
         rows = [
-            IndexBytes(data, slots, 2, maximum, flags) for (data, slots), maximum in zip(files, maxima, strict=True)
+            IndexBytes(data, slots, 2, maximum, ascending, has_tags=False)
+            for (data, slots), maximum in zip(files, maxima, strict=True)
         ]
         answer = ask(KernelStore([(0, log)], rows), Question("TopicTest", "a", maximum=2))
         assert len(rows) == 4
-        assert len(answer.offsets) == 2
-        assert answer.results[kernel.RESULT_FILES] == 2
-        assert answer.results[kernel.RESULT_MORE] == 1
+        assert len(list(answer.physical_offsets)) == 2
+        assert answer.files == 2
+        assert answer.truncated
 
     def test_a_long_chain_is_walked_to_its_end(self) -> None:
         plan = Plan(slots=1, entries=2000, messages=[{"keys": "first"}, *[{"keys": "x"}] * 400])
         store, _, _, _ = plan.build()
         answer = ask(store, Question("TopicTest", "first"))
-        assert answer.offsets == [0]
-        assert answer.results[kernel.RESULT_WALKED] == 401
+        assert list(answer.physical_offsets) == [0]
+        assert answer.walked == 401
 
 
 class TestSize:
@@ -285,31 +263,22 @@ class TestSize:
             if sum(r.total_size for r in kept) + record.total_size > limit:
                 break
             kept.insert(0, record)
-        assert answer.offsets == [record.physical_offset for record in kept]
-        assert bool(answer.results[kernel.RESULT_CUT]) == (len(kept) < min(maximum, len(records)))
-        assert bool(answer.results[kernel.RESULT_MORE]) == (len(records) > maximum)
+        assert list(answer.physical_offsets) == [record.physical_offset for record in kept]
+        assert answer.truncated == (len(kept) < len(records))
 
     @pytest.mark.parametrize(("spare", "kept"), [(-1, 2), (0, 3), (1, 3)])
     def test_an_answer_may_be_as_long_as_the_limit(self, spare: int, kept: int) -> None:
         store, records, _, _ = Plan(messages=[{"keys": "a"}] * 3).build()
         answer = ask(store, Question("TopicTest", "a", limit=3 * records[0].total_size + spare))
-        assert len(answer.offsets) == kept
-        assert answer.results[kernel.RESULT_CUT] == (kept < 3)
+        assert len(list(answer.physical_offsets)) == kept
+        assert answer.truncated == (kept < 3)
 
-    @pytest.mark.parametrize(("spare", "status"), [(0, kernel.FOUND), (1, kernel.FOUND_UNCOPIED)])
-    def test_an_answer_that_just_fits_is_copied(self, spare: int, status: int) -> None:
-        body = kernel.BODY_BYTES - len(record_at(0, keys="a", body=b"")) + spare
-        store, _, _, _ = Plan(messages=[{"keys": "a", "body": bytes(body)}]).build()
-        answer = ask(store, Question("TopicTest", "a"))
-        assert (answer.status, answer.results[kernel.RESULT_TOTAL]) == (status, kernel.BODY_BYTES + spare)
-        assert status == kernel.FOUND_UNCOPIED or answer.body == bytes(store.segments[0])
-
-    def test_an_answer_too_long_to_copy_is_listed(self) -> None:
+    def test_long_records_are_copied_whole(self) -> None:
         store, records, _, _ = Plan(messages=[{"keys": "a", "body": bytes(300_000)}] * 5).build()
         answer = ask(store, Question("TopicTest", "a", maximum=4))
-        assert answer.status == kernel.FOUND_UNCOPIED
-        assert answer.offsets == [record.physical_offset for record in records[1:]]
-        assert answer.results[kernel.RESULT_TOTAL] == sum(record.total_size for record in records[1:])
+        assert list(answer.physical_offsets) == [record.physical_offset for record in records[1:]]
+        assert list(answer.sizes) == [record.total_size for record in records[1:]]
+        assert answer.records == bytes(store.segments[0])[records[1].physical_offset :]
 
 
 class TestStopping:
@@ -320,7 +289,7 @@ class TestStopping:
         store, records, _, _ = Plan(slots=1, messages=[{"keys": "a"}] * 5).build()
         answer = ask(store, Question("TopicTest", "a", steps=steps))
         assert answer.status == status
-        assert status == kernel.STOPPED_LONG or answer.body == bytes(store.segments[0])
+        assert status == kernel.STOPPED_LONG or answer.records == bytes(store.segments[0])
         assert len(records) == 5
 
     @pytest.mark.parametrize(("steps", "status"), [(4, kernel.STOPPED_LONG), (5, kernel.FOUND)])
@@ -328,7 +297,7 @@ class TestStopping:
         store, _, _, _ = Plan(messages=[{"keys": "a"}] * 5, scanned=[0, 1, 2, 3, 4]).build()
         answer = ask(store, Question("TopicTest", "a", steps=steps))
         assert answer.status == status
-        assert status == kernel.STOPPED_LONG or answer.body == bytes(store.segments[0])
+        assert status == kernel.STOPPED_LONG or answer.records == bytes(store.segments[0])
 
     def test_what_was_cold_is_named_until_nothing_is(self) -> None:
         """Slot, entry, head of the record and its body, each in a 64 KiB unit of its own."""
@@ -346,13 +315,13 @@ class TestStopping:
             for number, position, length in expected:
                 answer = ask(store, question)
                 assert answer.status == kernel.STOPPED_COLD
-                assert answer.results[kernel.RESULT_COLD_HEAT] == store.heat_address(number)
-                assert answer.results[kernel.RESULT_COLD_POSITION] == position
-                assert answer.results[kernel.RESULT_COLD_LENGTH] == length
-                store._heat[number][position >> 16 : ((position + length - 1) >> 16) + 1] = TICK
-            assert ask(store, question).offsets == [0]
+                assert answer.cold_file is store.files[number]
+                assert answer.cold_position == position
+                assert answer.cold_length == length
+                store.files[number].heat[position >> 16 : ((position + length - 1) >> 16) + 1] = TICK
+            assert ask(store, question).physical_offsets == (0,)
             assert ask(store, replace(question, tick=TICK + 2)).status == kernel.STOPPED_COLD
-            assert ask(store, replace(question, tick=0)).offsets == [0]
+            assert ask(store, replace(question, tick=0)).physical_offsets == (0,)
 
     def test_a_cold_record_that_the_scan_proposes_stops_too(self) -> None:
         built, _, _, scanned = Plan(messages=[{"keys": "a"}], scanned=[0]).build()
@@ -364,29 +333,38 @@ class TestStopping:
 class TestMatching:
     @given(property_blocks, st.sampled_from(["a", "Aa", "k1", "v", "KEYS", ""]), st.sampled_from(list(KINDS)))
     def test_a_key_matches_by_the_brokers_parsing_of_properties(self, block: bytes, key: str, kind: str) -> None:
-        text = oracles.decode_java(block)
-        record = oracles.Record(
-            0, 0, 0, 0, 0, 0, 0, 0, 0, (b"", 0), 0, (b"", 0), 0, 0, b"", b"", text.encode("utf-8", "surrogatepass")
-        )
-        held, needle = Bytes(block), Bytes(key.encode())
-        found = matches_key(held.address, held.length, needle.address, needle.length, KINDS[kind])
-        assert found == (bool(key) and oracles.has_key(record, key, kind))
+        data = record_at(0, properties_bytes=block)
+        record = oracles.read_record(data, 0)
+        assert record is not None
+        assert bool(ask_of(data, key, kind).count) == (bool(key) and oracles.has_key(record, key, kind))
 
     @pytest.mark.parametrize(("kind", "expected"), [("ANY", True), ("K", False), ("U", True), ("T", False)])
     def test_each_kind_looks_at_its_own_property(self, kind: str, expected: bool) -> None:
-        block = property_bytes({"UNIQ_KEY": "x", "KEYS": "xx y", "TAGS": "x y"})
-        held, needle = Bytes(block), Bytes(b"x")
-        assert matches_key(held.address, held.length, needle.address, 1, KINDS[kind]) == expected
+        data = record_at(0, properties_bytes=property_bytes({"UNIQ_KEY": "x", "KEYS": "xx y", "TAGS": "x y"}))
+        assert bool(ask_of(data, "x", kind).count) == expected
 
     @settings(max_examples=60)
-    @given(st.lists(st.integers(0, 30), max_size=40), st.integers(1, 8))
-    def test_the_newest_hits_are_kept_once_each_in_order(self, offsets: list[int], capacity: int) -> None:
-        results = np.zeros(kernel.RESULT_HITS, dtype=np.int64)
-        hits = np.zeros(3 * (capacity + 2), dtype=np.int64)
-        for offset in offsets:
-            is_full = results[kernel.RESULT_COUNT] == capacity
-            if not (is_full and offset <= hits[0]):  # as `is_wanted` has asked before
-                keep_hit(hits.ctypes.data, results, capacity, offset, offset + 1000, 7)
-        kept = hits[: 3 * int(results[kernel.RESULT_COUNT])].reshape(-1, 3).tolist()
-        assert kept == [[offset, offset + 1000, 7] for offset in sorted(set(offsets))[-capacity:]]
-        assert hits[3 * capacity :].tolist() == [0] * 6
+    @given(st.lists(st.integers(0, 30), max_size=40), st.integers(1, 8), st.integers(1, 3))
+    def test_the_newest_hits_are_kept_once_each_in_order(self, numbers: list[int], maximum: int, runs: int) -> None:
+        data, size = b"", len(record_at(0, keys="a"))
+        for _ in range(31):
+            data += record_at(len(data), keys="a")
+        scanned = [(oracles.index_hash("TopicTest#a"), size * number) for number in numbers]
+        answer = ask(KernelStore([(0, data)], [], scanned, runs=runs), Question("TopicTest", "a", maximum=maximum))
+        expected = [size * number for number in sorted(set(numbers))]
+        assert list(answer.physical_offsets) == expected[-maximum:]
+        assert answer.truncated == (len(expected) > maximum)
+
+
+def ask_of(data: bytes, key: str, kind: str) -> kernel.Found:
+    """Ask for a key of the one record there is, which is proposed whatever it carries."""
+    text = f"TopicTest#T#{key}" if kind == "T" else f"TopicTest#{key}"
+    return ask(KernelStore([(0, data)], [], [(oracles.index_hash(text), 0)]), Question("TopicTest", key, kind))
+
+
+@pytest.mark.parametrize(
+    ("topic", "key", "kind"), [(-1, 1, 0), (2, 1, 0), (1, 4, 0), (1, 2, -1), (1, 2, 4), (2**62, 2**62, 0)]
+)
+def test_a_needle_has_a_topic_before_its_key(topic: int, key: int, kind: int) -> None:
+    with pytest.raises(ValueError, match="a topic of"):
+        kernel.look_up(KernelStore([]).view, b"T#k", topic, key, kind, 1, 0, 1, 1, 1, 0, 1, False)

@@ -1,14 +1,12 @@
-"""Answers lie where they were written until they are sent, and nobody else writes there."""
+"""Answers belong to who asked: a client that reads late gets what was written for him, whatever came meanwhile."""
 
 import asyncio
 import contextlib
-import ctypes
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from broker.answer_rooms import MOST_ROOMS, SHORTEST_HANDED_ON, AnswerRooms
 from broker.config import Endpoint
 from broker.security.tls import TlsOptions
 from broker_harness import RawClient, connected, service_of, serving, until
@@ -16,64 +14,6 @@ from certificates import Authority
 from lane_requests import Road, pull
 from storage.message_store import MessageStore
 from store_writer import StoreWriter
-
-SIZE = SHORTEST_HANDED_ON + 1
-
-
-def write(rooms: AnswerRooms, byte: int, length: int = SHORTEST_HANDED_ON) -> bytes | memoryview:
-    """Some answers, all of one byte."""
-    ctypes.memset(rooms.address(), byte, length)
-    return rooms.take(length)
-
-
-def test_short_answers_are_copied_and_the_room_is_used_again() -> None:
-    rooms = AnswerRooms(SIZE)
-    first, second = write(rooms, 1, 5), write(rooms, 2, SHORTEST_HANDED_ON - 1)
-    assert (first, second) == (b"\1" * 5, b"\2" * (SHORTEST_HANDED_ON - 1))
-    assert isinstance(first, bytes)
-    assert isinstance(second, bytes)
-    assert len(rooms) == 1
-
-
-def test_long_answers_are_handed_on_as_they_lie() -> None:
-    rooms = AnswerRooms(SIZE)
-    address = rooms.address()
-    answers = write(rooms, 3)
-    assert isinstance(answers, memoryview)
-    assert ctypes.string_at(address, SHORTEST_HANDED_ON) == answers
-    ctypes.memset(address, 4, 1)
-    assert answers[0] == 4
-
-
-def test_a_room_is_not_written_to_while_anybody_has_a_part_of_it() -> None:
-    rooms = AnswerRooms(SIZE)
-    first = write(rooms, 1)
-    rest = memoryview(first)[100:].cast("b")
-    del first
-    second = write(rooms, 2)
-    assert bytes(rest) == b"\1" * (SHORTEST_HANDED_ON - 100)
-    assert bytes(second) == b"\2" * SHORTEST_HANDED_ON
-    assert len(rooms) == 2
-
-
-def test_a_room_whose_answers_are_sent_is_used_again() -> None:
-    rooms = AnswerRooms(SIZE)
-    addresses = set()
-    for byte in range(50):
-        addresses.add(rooms.address())
-        assert write(rooms, byte)[0] == byte
-    assert len(addresses) == len(rooms) == 1
-
-
-def test_when_all_rooms_wait_to_be_sent_answers_are_copied() -> None:
-    rooms = AnswerRooms(SIZE)
-    waiting = [write(rooms, byte) for byte in range(2 * MOST_ROOMS)]
-    assert len(rooms) == MOST_ROOMS
-    assert [bytes(answers) for answers in waiting] == [bytes([n]) * SHORTEST_HANDED_ON for n in range(2 * MOST_ROOMS)]
-    assert [type(answers) for answers in waiting].count(bytes) == MOST_ROOMS + 1
-    waiting.clear()
-    assert isinstance(write(rooms, 1), (memoryview, bytes))
-    assert len(rooms) == MOST_ROOMS
 
 
 @contextlib.asynccontextmanager

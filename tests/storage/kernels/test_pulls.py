@@ -1,15 +1,19 @@
-"""What the kernel of a pull leaves to Python, and that it keeps to its room; what it finds: see `get_message`."""
+"""What the kernel of a pull leaves to Python, and that it keeps to its bounds; what it finds: see `get_message`."""
 
+import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from kernel_memory import Bytes
+from kernel_memory import HeldFile
 from oracles import packed
 from storage.commit_log import CommitLog
 from storage.filter.choice import CHOICE_OF_EVERYTHING, choice_of_tags
-from storage.kernels import pull as kernel
+from storage.filter.expression import ExpressionFilter
+from storage.filter.sql92 import parse
+from storage.kernels import pulls as kernel
+from storage.kernels.store_view import LogView
 from storage.queues.queue_record import QueueName
 from store_writer import StoreWriter, Written
 
@@ -38,19 +42,19 @@ def call(
     behind: int = 0,
 ) -> tuple[int, list[int]]:
     """Units gone through or a code, and the physical offsets found."""
-    held, results = Bytes(b"".join(units)), np.zeros(kernel.RESULTS + 4, np.int64)
-    results[kernel.RESULTS :] = 4711
-    results[kernel.AHEAD_AT], results[kernel.BEHIND_AT] = ahead, behind
     name = name or QueueName("T", 2)
     choice = CHOICE_OF_EVERYTHING if codes is None else choice_of_tags(codes)
-    address, count = held.address + kernel.UNIT_BYTES * behind, len(units) - ahead - behind
-    passed = kernel.pull(
-        log.catalog, address, count, choice.address, name.queue_id, name.topic_address,
-        name.topic_size, maximum, maximum_bytes, results, 0,
+    count = len(units) - ahead - behind
+    pulled = kernel.pull(
+        log.view, HeldFile(b"".join(units)), 0, 0, len(units), name.queue_id, name.topic_bytes, choice, behind, count,
+        maximum, maximum_bytes, 0,
     )  # fmt: skip
-    assert results[kernel.RESULTS :].tolist() == [4711] * 4
-    pairs = results[kernel.FIRST_PAIR : kernel.FIRST_PAIR + 2 * int(results[kernel.FOUND_AT])] if passed >= 0 else []
-    return int(passed), [int(offset) for offset in pairs[::2]]
+    return pulled.passed, [offset_of(record) for record in pulled.records] if pulled.passed >= 0 else []
+
+
+def offset_of(record: memoryview) -> int:
+    """The physical offset that a record says."""
+    return int.from_bytes(record[28:36], "big")
 
 
 def test_more_units_than_room_are_left(tmp_path: Path) -> None:
@@ -135,3 +139,74 @@ def test_an_extension_is_odd_only_where_tags_are_compared(tmp_path: Path) -> Non
     extended = unit(written[0], -(1 << 63))
     assert call(log, [extended], [5])[0] == kernel.ODD
     assert call(log, [extended]) == (1, [written[0].physical_offset])
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [("number > 17", range(18, 40)), ("number BETWEEN 3 AND 5", range(3, 6)), ("number = 'x'", ()), ("FALSE", ())],
+)
+def test_expressions_are_decided_by_properties(text: str, wanted: Iterable[int], tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path)
+    for number in range(40):
+        writer.append("T", b"", queue_id=2, properties={"number": str(number)})
+    writer.flush()
+    log, choice = CommitLog.open([tmp_path / "commitlog"]), ExpressionFilter(parse(text)).choice
+    units = b"".join(unit(one) for one in writer.written)
+    pulled = kernel.pull(log.view, HeldFile(units), 0, 0, 40, 2, b"T", choice, 0, 40, 99, 1 << 40, 0)
+    expected = [writer.written[number].physical_offset for number in wanted]
+    assert (pulled.passed, pulled.decided) == (40, 40)
+    assert [offset_of(record) for record in pulled.records] == expected
+
+
+def test_a_message_that_an_expression_wants_must_be_intact(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path)
+    for number in range(3):
+        writer.append("T", b"body", queue_id=2, properties={"number": str(number)})
+    body = writer.written[1].record.index(b"body")
+    writer.overwrite(writer.written[1].physical_offset + body, b"x")
+    log = CommitLog.open([tmp_path / "commitlog"])
+    units = b"".join(unit(one) for one in writer.written)
+    for text, passed in (("number = 1", kernel.ODD), ("number <> 1", 3)):
+        choice = ExpressionFilter(parse(text)).choice
+        pulled = kernel.pull(log.view, HeldFile(units), 0, 0, 3, 2, b"T", choice, 0, 3, 99, 1 << 40, 0)
+        assert pulled.passed == passed
+
+
+def test_a_choice_by_an_expression_has_one() -> None:
+    with pytest.raises(ValueError, match="without one"):
+        kernel.Choice(kernel.BY_EXPRESSION)
+
+
+@pytest.mark.parametrize(
+    ("position", "first", "stop"), [(0, 0, 4), (-1, 0, 1), (61, 0, 0), (0, -1, 1), (0, 2, 1), (1, 0, 3)]
+)
+def test_units_lie_in_their_file(position: int, first: int, stop: int, tmp_path: Path) -> None:
+    log, written = written_store(tmp_path, 3)
+    file = HeldFile(b"".join(map(unit, written)))
+    with pytest.raises(ValueError, match="units"):
+        kernel.pull(log.view, file, position, first, stop, 2, b"T", CHOICE_OF_EVERYTHING, first, 1, 1, 100, 0)
+
+
+@pytest.mark.parametrize(
+    ("queue_offset", "passed"), [(-(2**63), kernel.ODD), (-1, kernel.ODD), (3, 0), (4, kernel.ODD)]
+)
+def test_a_pull_begins_at_a_unit_that_is_seen(queue_offset: int, passed: int, tmp_path: Path) -> None:
+    log, written = written_store(tmp_path, 3)
+    file = HeldFile(b"".join(map(unit, written)))
+    pulled = kernel.pull(log.view, file, 0, 0, 3, 2, b"T", CHOICE_OF_EVERYTHING, queue_offset, 9, 9, 1 << 40, 0)
+    assert pulled.passed == passed
+
+
+def test_units_and_records_that_are_not_in_memory_are_told(tmp_path: Path) -> None:
+    log, written = written_store(tmp_path, 3)
+    with tempfile.TemporaryFile() as short:  # as short as it is, every probe comes back short, as over cold pages
+        file = HeldFile(b"".join(map(unit, written)), short.fileno())
+        arguments = (0, 0, 3, 2, b"T", CHOICE_OF_EVERYTHING, 1, 1, 9, 1 << 40, 1000)
+        pulled = kernel.pull(log.view, file, *arguments)
+        assert (pulled.passed, pulled.cold_file) == (kernel.UNITS_COLD, file)
+        assert (pulled.cold_position, pulled.cold_length) == (0, 60)
+        file.heat[:] = 1000
+        segment = HeldFile(bytes(log.segments[0].file.view), short.fileno())
+        pulled = kernel.pull(LogView([(0, segment, log.end)]), file, *arguments)
+        assert (pulled.passed, pulled.cold_file) == (kernel.RECORD_COLD, segment)
+        assert (pulled.cold_position, pulled.cold_length) == (written[1].physical_offset, written[1].size)

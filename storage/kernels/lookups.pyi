@@ -1,0 +1,107 @@
+"""One query, one call: walk the chains of a key in every index file, check each record, copy the hits out.
+
+The index is only a hint. An entry proposes a physical offset; what lies there counts only if it is an intact record
+whose topic, key (or unique key, or tag) and store time match, so hash collisions, whole seconds, wild pointers and
+stale entries can neither hide nor invent a message. A chain may only go down, which bounds every walk by the number
+of entries.
+"""
+
+from typing import Final, final
+
+from storage.kernels.store_view import FileView, StoreView
+
+KIND_ANY: Final = 0
+"""What a key is compared with: KEYS or the unique key."""
+KIND_KEY: Final = 1
+"""KEYS alone."""
+KIND_UNIQUE: Final = 2
+"""The unique key alone, whenever the message was stored."""
+KIND_TAG: Final = 3
+"""The tag."""
+
+FOUND: Final = 0
+STOPPED_COLD: Final = -1
+"""The search ended at bytes that are not in memory."""
+STOPPED_LONG: Final = -2
+"""The search ended after as many entries as it was allowed."""
+
+MAXIMUM_HITS: Final = 512
+"""Most hits of one search."""
+NEEDLE_BYTES: Final = 65536
+"""Topic and key of a message and what stands between them never have more bytes."""
+
+@final
+class Found:
+    """What a search found, and what it looked at."""
+
+    @property
+    def status(self) -> int:
+        """FOUND; else why the search ended before, without anything found."""
+    @property
+    def records(self) -> bytes:
+        """The records one after the other, ascending by physical offset."""
+    @property
+    def count(self) -> int:
+        """How many there are."""
+    @property
+    def physical_offsets(self) -> tuple[int, ...]:
+        """Where they start."""
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Bytes of each."""
+    @property
+    def truncated(self) -> bool:
+        """Whether more match than were asked for, or fit."""
+    @property
+    def files(self) -> int:
+        """Index files that were searched."""
+    @property
+    def walked(self) -> int:
+        """Entries that were looked at."""
+    @property
+    def refused(self) -> int:
+        """Entries with the key's hash whose record does not match."""
+    @property
+    def bad_pointers(self) -> int:
+        """Slots and entries that point where no chain leads."""
+    @property
+    def strays(self) -> int:
+        """Entries with the key's hash that point into the log where no record starts, unless damage is known there."""
+    @property
+    def stray_file(self) -> FileView | None:
+        """The index file in which the last of them stands, None where there is none."""
+    @property
+    def stray_offset(self) -> int:
+        """The physical offset that it says."""
+    @property
+    def cold_file(self) -> FileView | None:
+        """The file of which something is not in memory."""
+    @property
+    def cold_position(self) -> int:
+        """From where on."""
+    @property
+    def cold_length(self) -> int:
+        """How much."""
+
+def look_up(
+    view: StoreView,
+    needle: bytes,
+    topic: int,
+    key: int,
+    kind: int,
+    maximum: int,
+    begin_timestamp: int,
+    end_timestamp: int,
+    before_physical_offset: int,
+    maximum_bytes: int,
+    tick: int,
+    steps: int,
+    tags_only: bool,
+) -> Found:
+    """Answer one query: the newest `maximum` messages, MAXIMUM_HITS at most, that match.
+
+    `needle` is ``topic#key`` or ``topic#T#tag``, `topic` the length of its topic and `key` where its key starts. Times
+    are in ms, both included; records start below `before_physical_offset`, and have no more than `maximum_bytes` in
+    all: the oldest are dropped first. `steps` entries may be walked. With `tags_only` index files without tag entries
+    are left out.
+    """

@@ -1,0 +1,388 @@
+"""One query, one call: walk the chains of a key in every index file, check each record, copy the hits out.
+
+The index is only a hint. An entry proposes a physical offset; what lies there counts only if it is an intact record
+whose topic, key (or unique key, or tag) and store time match, so hash collisions, whole seconds, wild pointers and
+stale entries can neither hide nor invent a message. A chain may only go down, which bounds every walk by the number
+of entries.
+"""
+
+cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
+from libc.stdlib cimport free, malloc
+from libc.string cimport memcmp, memcpy, memmove, memset
+
+from storage.kernels.indexes cimport ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES, Entry, newest_in, read_entry, slot_of
+from storage.kernels.memory cimport __builtin_prefetch
+from storage.kernels.records cimport (
+    COLD,
+    SPACE,
+    Indexed,
+    Record,
+    Text,
+    check_checksums,
+    find_indexed,
+    split_off,
+    store_timestamp_at,
+)
+from storage.kernels.store_view cimport (
+    CACHE_LINE,
+    FileView,
+    IndexFileView,
+    Run,
+    Segment,
+    StoreView,
+    find_segment,
+    is_hot,
+    is_known_damage,
+    locate_in,
+)
+
+
+cdef enum:
+    # Steps after which a chain's next entries are fetched ahead: a hot tag's chain would else wait at each for memory.
+    LONG_CHAIN = 64
+    AHEAD_BYTES = 4096
+    # What became of a record that an entry proposes, if it did not match.
+    NO_MATCH = 0
+    NO_RECORD = -2  # None starts there although the log has that place.
+
+
+# --- One record ---
+
+
+cdef inline bint is_same(const Text *stored, const Text *asked) noexcept nogil:
+    """Whether a text is there and equal to another one."""
+    return (
+        stored.start != NULL
+        and stored.length == asked.length
+        and memcmp(stored.start, asked.start, asked.length) == 0
+    )
+
+
+cdef bint has_piece(Text keys, const Text *key) noexcept nogil:
+    """Whether one of the space-separated pieces of KEYS is the key."""
+    cdef Text piece
+    if key.length == 0:
+        return False
+    while keys.length >= key.length:
+        piece = split_off(&keys, SPACE)
+        if is_same(&piece, key):
+            return True
+    return False
+
+
+cdef bint matches_key(const Record *record, const Query *query) noexcept nogil:
+    """Whether a record's properties carry the key in the way that the kind of query asks for."""
+    cdef Indexed indexed
+    find_indexed(record, &indexed)
+    if query.kind == KIND_TAG:
+        return is_same(&indexed.tags, &query.key)
+    if query.kind != KIND_KEY and is_same(&indexed.unique_key, &query.key):
+        return True
+    return query.kind != KIND_UNIQUE and has_piece(indexed.keys, &query.key)
+
+
+cdef int64_t match_record(
+    const Segment *segment, const Query *query, int64_t physical_offset, int64_t tick, Record *record, ColdBytes *cold
+) noexcept nogil:
+    """Size of the record at a place of a segment if it is intact and matches the query; else NO_MATCH, NO_RECORD, COLD."""
+    cdef int64_t size = locate_in(segment, physical_offset, 0, tick, record, cold), stored
+    if size < 0:
+        return COLD if size == COLD else NO_RECORD
+    if not is_same(&record.topic, &query.topic):
+        return NO_MATCH
+    if query.kind != KIND_UNIQUE:
+        stored = store_timestamp_at(record.start)
+        if stored < query.begin_timestamp or stored > query.end_timestamp:
+            return NO_MATCH
+    if not matches_key(record, query):
+        return NO_MATCH
+    return size if check_checksums(record) > 0 else NO_MATCH
+
+
+# --- The hits ---
+
+
+cdef inline bint is_full(const Query *query, const Lookup *lookup) noexcept nogil:
+    """Whether there is no room for another hit: one more than wanted is there."""
+    return lookup.count > query.maximum
+
+
+cdef inline bint is_too_old(const Query *query, const Lookup *lookup, int64_t physical_offset) noexcept nogil:
+    """Whether a hit at an offset would not be among the newest any more."""
+    return is_full(query, lookup) and physical_offset < lookup.hits[lookup.count - 1].physical_offset
+
+
+cdef inline int64_t place_of(const Lookup *lookup, int64_t physical_offset) noexcept nogil:
+    """Where among the hits one at an offset belongs, behind all newer ones; most come in falling order."""
+    cdef int64_t place = lookup.count
+    while place > 0 and lookup.hits[place - 1].physical_offset < physical_offset:
+        place -= 1
+    return place
+
+
+cdef void keep_hit(const Query *query, Lookup *lookup, int64_t place, const Record *record) noexcept nogil:
+    """Insert a hit at its place; the oldest falls out where there is no room for one more."""
+    cdef Hit *hit = lookup.hits + place
+    if not is_full(query, lookup):
+        lookup.count += 1
+    memmove(hit + 1, hit, (lookup.count - 1 - place) * sizeof(Hit))
+    hit.physical_offset, hit.record, hit.size = record.physical_offset, record.start, record.size
+
+
+cdef int propose(const Store *store, const Query *query, int64_t physical_offset, int64_t tick, Lookup *lookup) noexcept nogil:
+    """Check one proposed offset and keep it when it matches; STOPPED_COLD when its record is not in memory."""
+    cdef int64_t place, size = NO_MATCH
+    cdef const Segment *segment
+    cdef Record record
+    if physical_offset >= query.before_physical_offset or is_too_old(query, lookup, physical_offset):
+        return FOUND
+    place = place_of(lookup, physical_offset)
+    if place > 0 and lookup.hits[place - 1].physical_offset == physical_offset:
+        return FOUND
+    segment = find_segment(&store.log, physical_offset)
+    if segment != NULL:
+        size = match_record(segment, query, physical_offset, tick, &record, &lookup.cold)
+        if size > 0:
+            record.physical_offset = physical_offset  # as it was when it was compared
+            keep_hit(query, lookup, place, &record)
+            return FOUND
+        if size == COLD:
+            return STOPPED_COLD
+    lookup.refused += 1
+    if size == NO_RECORD and not is_known_damage(store, physical_offset):
+        lookup.strays += 1
+    return FOUND
+
+
+# --- What proposes ---
+
+
+cdef int search_run(
+    const Store *store, const Query *query, const Run *run, int64_t tick, Lookup *lookup
+) noexcept nogil:
+    """Propose, newest first, what a run has for the query's hash."""
+    cdef int64_t low = 0, high = run.count, middle
+    while low < high:
+        middle = (low + high) >> 1
+        if run.hashes[middle] <= query.key_hash:
+            low = middle + 1
+        else:
+            high = middle
+    while low > 0 and run.hashes[low - 1] == query.key_hash:
+        low -= 1
+        if is_too_old(query, lookup, run.offsets[low]):
+            break
+        if lookup.steps <= 0:
+            return STOPPED_LONG
+        lookup.steps -= 1
+        lookup.walked += 1
+        if propose(store, query, run.offsets[low], tick, lookup) == STOPPED_COLD:
+            return STOPPED_COLD
+    return FOUND
+
+
+cdef inline const uint8_t *fetch_ahead(
+    const uint8_t *entry, const uint8_t *lowest, const uint8_t *fetched
+) noexcept nogil:
+    """Ask for the lines up to AHEAD_BYTES below an entry, down to `lowest`, but for `fetched` ones; the new mark.
+
+    Chains only go down, so this is a sequential read; where hops are longer than what is fetched, nothing is.
+    """
+    cdef const uint8_t *target = entry - AHEAD_BYTES if entry - lowest > AHEAD_BYTES else lowest
+    if entry < fetched:
+        fetched = entry
+    if fetched - target > 2 * AHEAD_BYTES:
+        return target
+    while fetched > target:
+        fetched -= CACHE_LINE
+        __builtin_prefetch(fetched)
+    return fetched
+
+
+cdef int stop_cold(Lookup *lookup, const IndexFileView *file, int64_t position, int64_t length) noexcept nogil:
+    lookup.cold.file, lookup.cold.position, lookup.cold.length = &file.file, position, length
+    return STOPPED_COLD
+
+
+cdef int walk_chain(
+    const Store *store, const Query *query, const IndexFileView *file, int64_t tick, Lookup *lookup
+) noexcept nogil:
+    """Follow the chain of the query's hash in an index file, newest entry first."""
+    cdef const uint8_t *first = file.view.first_entry
+    cdef const uint8_t *fetched = file.file.data + file.file.size
+    cdef const uint8_t *at
+    cdef int64_t slot = slot_of(query.key_hash, file.view.slots, file.view.inverse)
+    cdef int64_t position = INDEX_HEADER + SLOT_BYTES * slot, number, strays
+    cdef int64_t fetch_below = lookup.steps - LONG_CHAIN
+    cdef Entry entry
+    if not is_hot(&file.file, position, SLOT_BYTES, tick):
+        return stop_cold(lookup, file, position, SLOT_BYTES)
+    number = newest_in(&file.view, slot)
+    if number > file.view.entries:
+        lookup.bad_pointers += 1
+    while 0 < number <= file.view.entries:
+        if lookup.steps <= 0:
+            return STOPPED_LONG
+        lookup.steps -= 1
+        at = first + ENTRY_BYTES * number
+        if lookup.steps < fetch_below:
+            fetched = fetch_ahead(at, first, fetched)
+        position = at - file.file.data
+        if not is_hot(&file.file, position, ENTRY_BYTES, tick):
+            return stop_cold(lookup, file, position, ENTRY_BYTES)
+        lookup.walked += 1
+        entry = read_entry(at)
+        # The next entry comes while this one's record is checked.
+        __builtin_prefetch(first + ENTRY_BYTES * <int64_t>max(entry.previous, 0))
+        if entry.key_hash == query.key_hash:
+            if file.ascending and is_too_old(query, lookup, entry.physical_offset):
+                return FOUND
+            strays = lookup.strays
+            if propose(store, query, entry.physical_offset, tick, lookup) == STOPPED_COLD:
+                return STOPPED_COLD
+            if lookup.strays > strays:
+                lookup.stray_file, lookup.stray_offset = &file.file, entry.physical_offset
+        if entry.previous >= number:
+            lookup.bad_pointers += 1
+            return FOUND
+        number = entry.previous
+    return FOUND
+
+
+cdef int find_hits(const Store *store, const Query *query, int64_t tick, Lookup *lookup) noexcept nogil:
+    cdef Hit *hits = lookup.hits
+    cdef int64_t steps = lookup.steps, number = store.run_count
+    cdef const IndexFileView *file = store.index_files
+    cdef int status
+    memset(lookup, 0, sizeof(Lookup))
+    lookup.hits, lookup.steps = hits, steps
+    while number > 0:
+        number -= 1
+        status = search_run(store, query, store.runs + number, tick, lookup)
+        if status != FOUND:
+            return status
+    while file < store.index_files + store.index_count:
+        # A hit at its highest offset would be there already.
+        if is_full(query, lookup) and hits[lookup.count - 1].physical_offset >= file.maximum:
+            break
+        if file.has_tags or not query.tags_only:
+            lookup.files += 1
+            status = walk_chain(store, query, file, tick, lookup)
+            if status != FOUND:
+                return status
+        file += 1
+    return FOUND
+
+
+cdef void limit_hits(const Query *query, Lookup *lookup) noexcept nogil:
+    cdef int64_t kept = 0
+    if is_full(query, lookup):
+        lookup.more = True
+        lookup.count = query.maximum
+    lookup.total_bytes = 0
+    while kept < lookup.count and lookup.total_bytes + lookup.hits[kept].size <= query.maximum_bytes:
+        lookup.total_bytes += lookup.hits[kept].size
+        kept += 1
+    lookup.cut = kept < lookup.count
+    lookup.count = kept
+
+
+cdef void copy_hits(const Lookup *lookup, uint8_t *target) noexcept nogil:
+    cdef const Hit *hit = lookup.hits + lookup.count
+    while hit > lookup.hits:
+        hit -= 1
+        memcpy(target, hit.record, hit.size)
+        target += hit.size
+
+
+# --- The door ---
+
+
+@cython.final
+cdef class Found:
+    """What a search found: see lookups.pyi."""
+
+    cdef readonly int status
+    cdef readonly bytes records
+    cdef readonly int64_t count
+    cdef readonly bint truncated
+    cdef readonly int64_t files
+    cdef readonly int64_t walked
+    cdef readonly int64_t refused
+    cdef readonly int64_t bad_pointers
+    cdef readonly int64_t strays
+    cdef readonly object stray_file
+    cdef readonly int64_t stray_offset
+    cdef readonly object cold_file
+    cdef readonly int64_t cold_position
+    cdef readonly int64_t cold_length
+    cdef Hit *_hits
+
+    def __cinit__(self):
+        self.records = b""
+
+    def __dealloc__(self):
+        free(self._hits)
+
+    @property
+    def physical_offsets(self):
+        return tuple([self._hits[number].physical_offset for number in range(self.count - 1, -1, -1)])
+
+    @property
+    def sizes(self):
+        return tuple([self._hits[number].size for number in range(self.count - 1, -1, -1)])
+
+
+cdef int keep_found(Found found, const Lookup *lookup) except -1:
+    """Copy out what a search found and what it looked at."""
+    found.files, found.walked, found.refused = lookup.files, lookup.walked, lookup.refused
+    found.bad_pointers, found.strays, found.stray_offset = lookup.bad_pointers, lookup.strays, lookup.stray_offset
+    if lookup.stray_file != NULL:
+        found.stray_file = <object>lookup.stray_file.view
+    if found.status == STOPPED_COLD:
+        found.cold_file = <object>lookup.cold.file.view
+        found.cold_position, found.cold_length = lookup.cold.position, lookup.cold.length
+    if found.status != FOUND:
+        return 0
+    found.truncated = lookup.more or lookup.cut
+    found._hits = <Hit *>malloc((lookup.count + 1) * sizeof(Hit))
+    if found._hits == NULL:
+        raise MemoryError
+    memcpy(found._hits, lookup.hits, lookup.count * sizeof(Hit))
+    found.count = lookup.count
+    found.records = PyBytes_FromStringAndSize(NULL, lookup.total_bytes)
+    copy_hits(lookup, <uint8_t *>PyBytes_AS_STRING(found.records))
+    return 0
+
+
+def look_up(
+    StoreView view not None, bytes needle not None, int64_t topic, int64_t key, int kind, int64_t maximum,
+    int64_t begin_timestamp, int64_t end_timestamp, int64_t before_physical_offset, int64_t maximum_bytes,
+    int64_t tick, int64_t steps, bint tags_only,
+):
+    cdef const uint8_t *start = <const uint8_t *>PyBytes_AS_STRING(needle)
+    cdef int64_t length = len(needle)
+    cdef Hit hits[MAXIMUM_HITS + 1]
+    cdef Found found = Found()
+    cdef Lookup lookup
+    cdef Query query
+    if not 0 <= topic <= key <= length or not KIND_ANY <= kind <= KIND_TAG:
+        raise ValueError(f"a topic of {topic} bytes and a key from {key} on in {length}, of kind {kind}")
+    query.topic.start, query.topic.length = start, topic
+    query.key.start, query.key.length = start + key, length - key
+    query.kind, query.key_hash = kind, hash_query(&query.topic, &query.key, kind)
+    query.begin_timestamp, query.end_timestamp = begin_timestamp, end_timestamp
+    query.before_physical_offset, query.maximum_bytes = before_physical_offset, maximum_bytes
+    query.maximum, query.tags_only = max(min(maximum, MAXIMUM_HITS), 1), tags_only
+    lookup.hits, lookup.steps = hits, steps
+    if tick == 0:
+        with nogil:
+            found.status = find_hits(&view.store, &query, tick, &lookup)
+    else:  # a walk that is bounded: to wait for the GIL afterwards could take longer
+        found.status = find_hits(&view.store, &query, tick, &lookup)
+    if found.status == FOUND:
+        limit_hits(&query, &lookup)
+    keep_found(found, &lookup)
+    return found

@@ -1,0 +1,323 @@
+"""One pull over the units of a plain queue (store-format §5.4), as long as nothing odd is met.
+
+Each unit takes the way of :func:`storage.get_message.get_message`: the limits, the filter, the record. A record that
+is not there, not intact or not the queue's, a filler, a lost or present extension: all that is for the caller to look
+at otherwise.
+"""
+
+cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
+from libc.string cimport memcmp
+
+from storage.kernels.memory cimport __builtin_prefetch, load_i32, load_i64
+from storage.kernels.records cimport COLD, QUEUE_ID, Record, check_checksums
+from storage.kernels.sql92 cimport LONGEST_PROPERTIES, TRUE, Evaluation, close_evaluation, decide, open_evaluation
+from storage.kernels.store_view cimport (
+    CACHE_LINE,
+    LogView,
+    Segment,
+    fetch_record,
+    find_segment,
+    is_hot,
+    locate_record,
+    log_begin,
+    log_end,
+)
+
+
+cdef enum:
+    UNIT_SIZE = 8
+    UNIT_TAGS_CODE = 12
+    # Records that are asked of memory before the one that is checked: they lie anywhere, and each would be waited for.
+    FETCHED_AHEAD = 2
+    # Units whose records are asked for by their first line together: to find the page of one takes as long as to read
+    # it, and a processor finds several at a time, but only if nothing else stands between.
+    FOUND_TOGETHER = 32
+    # Of a record whose properties are wanted and not its body, what is asked for at its end.
+    TAIL_BYTES = 256
+
+
+cdef extern from *:
+    """
+    #define LARGEST_ADDRESS (-(1LL << 31) - 1)
+    """
+    const int64_t LARGEST_ADDRESS  # Of an extension unit, in the place of a tags code.
+
+
+cdef struct Unit:
+    int64_t physical_offset
+    int32_t size
+    int64_t tags_code
+
+
+cdef inline Unit read_unit(const uint8_t *at) noexcept nogil:
+    cdef Unit unit
+    unit.physical_offset = load_i64(at)
+    unit.size = load_i32(at + UNIT_SIZE)
+    unit.tags_code = load_i64(at + UNIT_TAGS_CODE)
+    return unit
+
+
+cdef class Choice:
+    def __init__(self, int kind, codes=None, Program program=None, bint has_bits=False):
+        if kind == BY_EXPRESSION and program is None:
+            raise ValueError("a choice by an expression without one")
+        self.kind, self.program, self.has_bits, self.cost = kind, program, has_bits, 1
+        if program is not None:
+            self.cost = program.expression.count + program.expression.names
+        if codes is not None:
+            self._codes = Column(codes, sizeof(uint32_t))
+            self.codes, self.code_count = <const uint32_t *>self._codes.items, self._codes.count
+
+
+cdef int view_units(
+    QueueView *queue, FileView file, int64_t position, int64_t first, int64_t stop, int32_t queue_id, bytes topic
+) except -1:
+    if not 0 <= position <= file.file.size or not 0 <= first <= stop:
+        raise ValueError(f"units {first} to {stop} from position {position} of {file.file.size} bytes on")
+    if stop - first > (file.file.size - position) // UNIT_BYTES:
+        raise ValueError(f"{stop - first} units at position {position} do not lie in {file.file.size} bytes")
+    queue.file = file.file
+    queue.position, queue.first, queue.stop, queue.queue_id = position, first, stop, queue_id
+    queue.topic.start, queue.topic.length = <const uint8_t *>PyBytes_AS_STRING(topic), len(topic)
+    return 0
+
+
+# --- What a unit and its record say ---
+
+
+cdef inline bint is_wanted(Choice choice, int64_t tags_code) noexcept nogil:
+    """Whether the low 32 bits of a tags code are among the codes of a choice by tags; others want any."""
+    cdef int64_t number
+    if choice.kind != BY_TAG:
+        return True
+    for number in range(choice.code_count):
+        if choice.codes[number] == <uint32_t>tags_code:
+            return True
+    return False
+
+
+cdef inline bint leads_to_extension(Choice choice, int64_t tags_code) noexcept nogil:
+    """Whether a unit leads to an extension that says something about the choice."""
+    return tags_code <= LARGEST_ADDRESS and (choice.kind == BY_TAG or choice.has_bits)
+
+
+cdef inline bint is_implausible(const Unit *unit, int64_t begin, int64_t end) noexcept nogil:
+    """Whether a unit points to no place of a log from ``begin`` to ``end``: what it says of the tag decides nothing."""
+    return unit.size <= 0 or not begin <= unit.physical_offset < end
+
+
+cdef inline bint is_of_queue(const Record *record, const QueueView *queue) noexcept nogil:
+    """Whether a record says the queue's id and topic."""
+    return (
+        load_i32(record.start + QUEUE_ID) == queue.queue_id
+        and record.topic.length == queue.topic.length
+        and memcmp(record.topic.start, queue.topic.start, queue.topic.length) == 0
+    )
+
+
+# --- Asking memory for records before they are read ---
+
+
+cdef struct Units:  # Those that one pull looks at.
+    const uint8_t *first
+    int64_t count
+    int64_t ahead  # The unit from which on no record is fetched.
+    int64_t together  # The unit from which on not even a first line is.
+
+
+cdef void fetch_first_lines(const Log *log, Units *units, Choice choice) noexcept nogil:
+    """Ask memory for the first line of the wanted records of the next units."""
+    cdef int64_t number = units.together, behind = min(number + FOUND_TOGETHER, units.count), begin = 0, end = 0
+    cdef const uint8_t *data = NULL
+    cdef const Segment *segment
+    cdef Unit unit
+    while number < behind:
+        unit = read_unit(units.first + UNIT_BYTES * number)
+        number += 1
+        if not begin <= unit.physical_offset < end:
+            segment = find_segment(log, unit.physical_offset)
+            if segment == NULL:
+                continue
+            begin, data = segment.base_offset, segment.file.data
+            end = begin + segment.valid_length
+        if is_wanted(choice, unit.tags_code):
+            __builtin_prefetch(data + (unit.physical_offset - begin))
+    units.together = behind
+
+
+cdef void fetch_next(const Log *log, Units *units, Choice choice) noexcept nogil:
+    """Ask memory for the record of the next wanted unit."""
+    cdef const Segment *segment
+    cdef const uint8_t *record
+    cdef int64_t position, available
+    cdef Unit unit
+    while units.ahead < units.count:
+        unit = read_unit(units.first + UNIT_BYTES * units.ahead)
+        units.ahead += 1
+        if not is_wanted(choice, unit.tags_code):
+            continue
+        segment = find_segment(log, unit.physical_offset)
+        if segment == NULL:
+            return
+        position = unit.physical_offset - segment.base_offset
+        available = segment.valid_length - position
+        record = segment.file.data + position
+        __builtin_prefetch(record)
+        if unit.size <= 0 or unit.size > available:
+            return
+        if choice.kind != BY_EXPRESSION or unit.size <= TAIL_BYTES:
+            fetch_record(record, unit.size)
+        else:
+            __builtin_prefetch(record + CACHE_LINE)
+            position = unit.size - TAIL_BYTES
+            while position < unit.size:
+                __builtin_prefetch(record + position)
+                position += CACHE_LINE
+            __builtin_prefetch(record + unit.size - 1)
+        return
+
+
+# --- The pull ---
+
+
+cdef bint open_for(Evaluation *evaluation, Choice choice) noexcept with gil:
+    """Get ready for an expression; False where there is no memory for it, or it is not finished."""
+    try:
+        open_evaluation(evaluation, choice.program, LONGEST_PROPERTIES)
+        return True
+    except (MemoryError, ValueError):
+        return False
+
+
+cdef int64_t pull_units(
+    const Log *log, const QueueView *queue, Choice choice, int64_t tick, Pull *pull
+) noexcept nogil:
+    cdef Evaluation evaluation
+    cdef int64_t passed
+    pull.count = pull.total_bytes = pull.decided = 0
+    if choice.kind != BY_EXPRESSION:
+        return look_through(log, queue, choice, NULL, tick, pull)
+    if not open_for(&evaluation, choice):
+        return ODD
+    passed = look_through(log, queue, choice, &evaluation, tick, pull)
+    close_evaluation(&evaluation)
+    return passed
+
+
+cdef int64_t look_through(
+    const Log *log, const QueueView *queue, Choice choice, Evaluation *evaluation, int64_t tick, Pull *pull
+) noexcept nogil:
+    """As pull_units; with what evaluates the choice's expression, if it has one."""
+    cdef int64_t left = queue.stop - pull.queue_offset, count = min(pull.scan, left), readable = min(count + 1, left)
+    cdef int64_t begin = log_begin(log), end = log_end(log), maximum = max(min(pull.messages, MAXIMUM_FOUND), 1)
+    cdef int64_t before = -1, number = 0, size, following
+    cdef int64_t position = queue.position + UNIT_BYTES * (pull.queue_offset - queue.first)
+    cdef bint is_preceded = pull.queue_offset > queue.first
+    cdef const uint8_t *at = queue.file.data + position
+    cdef Record record
+    cdef Units units
+    cdef Unit unit
+    cdef Hit *hit
+    if pull.queue_offset < queue.first or left < 0:
+        return ODD
+    if count < 1:
+        return 0
+    pull.cold.file = &queue.file
+    pull.cold.position = position - UNIT_BYTES if is_preceded else position
+    pull.cold.length = position + UNIT_BYTES * readable - pull.cold.position
+    if not is_hot(&queue.file, pull.cold.position, pull.cold.length, tick):
+        return UNITS_COLD
+    if is_preceded:
+        before = load_i64(at - UNIT_BYTES)
+    units.first, units.ahead, units.together = at, 0, 0
+    units.count = min(count, maximum) if choice.kind == EVERYTHING else count
+    for _ in range(FETCHED_AHEAD):
+        fetch_next(log, &units, choice)
+    while number < units.count:
+        if number == units.together:
+            fetch_first_lines(log, &units, choice)
+        unit = read_unit(at)
+        at += UNIT_BYTES
+        number += 1
+        # Messages of a queue ascend: one unit that does not leads elsewhere, and its tag decides nothing.
+        following = load_i64(at) if number < readable else end
+        if is_implausible(&unit, begin, end) or unit.physical_offset <= before:
+            return ODD
+        if 0 < following <= unit.physical_offset:
+            return ODD
+        before = unit.physical_offset
+        if pull.count > 0 and (pull.count >= maximum or pull.total_bytes + unit.size > pull.record_bytes):
+            return number - 1
+        if choice.kind != EVERYTHING:
+            if leads_to_extension(choice, unit.tags_code):
+                return ODD
+            if not is_wanted(choice, unit.tags_code):
+                continue
+        fetch_next(log, &units, choice)
+        size = locate_record(log, unit.physical_offset, unit.size, tick, &record, &pull.cold)
+        if size < 0:  # of a filler too: no record is as long as it says
+            return RECORD_COLD if size == COLD else ODD
+        if not is_of_queue(&record, queue):
+            return ODD
+        if evaluation != NULL:
+            pull.decided += 1
+            if decide(evaluation, &record.properties) != TRUE:
+                continue
+        if check_checksums(&record) < 0:
+            return ODD
+        hit = &pull.found[pull.count]
+        hit.physical_offset, hit.record, hit.size = unit.physical_offset, record.start, size
+        pull.count += 1
+        pull.total_bytes += size
+    if choice.kind == BY_TAG and number < readable:
+        # Damage behind these units may have begun within the tag of the last one.
+        unit = read_unit(at)
+        if is_implausible(&unit, begin, end):
+            return ODD
+    return number
+
+
+# --- The door ---
+
+
+@cython.final
+cdef class Pulled:
+    cdef readonly int64_t passed
+    cdef readonly list records
+    cdef readonly int64_t decided
+    cdef readonly object cold_file
+    cdef readonly int64_t cold_position
+    cdef readonly int64_t cold_length
+
+
+def pull(
+    LogView log not None, FileView file not None, int64_t position, int64_t first, int64_t stop, int32_t queue_id,
+    bytes topic not None, Choice choice not None, int64_t queue_offset, int64_t scan, int64_t messages,
+    int64_t record_bytes, int64_t tick,
+):
+    cdef Pulled pulled = Pulled()
+    cdef QueueView queue
+    cdef Pull asked
+    cdef const Hit *hit
+    view_units(&queue, file, position, first, stop, queue_id, topic)
+    asked.queue_offset, asked.scan, asked.messages, asked.record_bytes = queue_offset, scan, messages, record_bytes
+    if tick == 0:
+        with nogil:
+            pulled.passed = pull_units(&log.log, &queue, choice, tick, &asked)
+    else:  # a pull that is bounded: to wait for the GIL afterwards could take longer
+        pulled.passed = pull_units(&log.log, &queue, choice, tick, &asked)
+    pulled.decided = asked.decided
+    pulled.records = [slice_of(log, &asked.found[number]) for number in range(asked.count)]
+    if pulled.passed == UNITS_COLD or pulled.passed == RECORD_COLD:
+        pulled.cold_file = <object>asked.cold.file.view
+        pulled.cold_position, pulled.cold_length = asked.cold.position, asked.cold.length
+    return pulled
+
+
+cdef object slice_of(LogView log, const Hit *hit):
+    """A record as a slice of its segment's map."""
+    cdef const Segment *segment = find_segment(&log.log, hit.physical_offset)
+    cdef int64_t position = hit.record - segment.file.data
+    return (<FileView>segment.file.view).view[position : position + hit.size]

@@ -1,0 +1,102 @@
+"""What kernels see of a store at one moment: its segments, its index files, and entries that were scanned.
+
+A view never changes, and holds the files that it shows. `tick` is what :func:`storage.residency.current_tick` says: 0
+where the thread may wait; else what is not known to be in memory is not looked at.
+"""
+
+from collections.abc import Iterable
+from typing import Final, final
+
+import numpy as np
+import numpy.typing as npt
+from typing_extensions import disjoint_base
+
+from storage.kernels.region import Region
+
+PROBE_BYTES: Final = 65536
+"""Pages are told hot or cold in units of this many bytes."""
+PROBE_SHIFT: Final = 16
+
+@disjoint_base
+class FileView:
+    """A file in memory, and how hot its pages are."""
+
+    def __init__(self, view: memoryview, heat: npt.NDArray[np.int32], descriptor: int) -> None:
+        """See a map; `heat` has a zero for each 64 KiB and one more: the tick at which they were last found in memory.
+
+        `descriptor` is what is asked whether pages are in memory, −1 where the file system cannot tell: then all count
+        as hot.
+        """
+    @property
+    def region(self) -> Region:
+        """What kernels read."""
+    @property
+    def view(self) -> memoryview:
+        """The map."""
+    @property
+    def heat(self) -> npt.NDArray[np.int32]:
+        """For each 64 KiB the tick at which they were last found in memory."""
+    @property
+    def descriptor(self) -> int:
+        """What is asked whether pages are in memory, or −1."""
+    def is_hot(self, position: int, length: int, tick: int) -> bool:
+        """Whether bytes of the file, at least one, are in memory, as far as is known.
+
+        Asked is by reads with RWF_NOWAIT, which come back short rather than wait; an answer holds for a second.
+        """
+
+@final
+class LogView:
+    """The segments of a log."""
+
+    def __new__(cls, segments: Iterable[tuple[int, FileView, int]] = ()) -> LogView:
+        """Of each segment its base offset, its file, and how many bytes may hold records; ascending.
+
+        Raises ValueError for segments in another order, or longer than their files.
+        """
+    def __len__(self) -> int: ...
+    def grown(self, valid_length: int) -> LogView:
+        """The same with so many valid bytes in the last segment."""
+    def find_segment(self, physical_offset: int) -> int:
+        """The number of the segment whose valid part holds a physical offset, or −1."""
+    def record_at(self, physical_offset: int, tick: int) -> memoryview | int:
+        """The intact record that starts at a physical offset, a slice of its segment's map; else why there is none.
+
+        That is a code of :mod:`storage.kernels.records`; COLD where its pages are not known to be in memory.
+        """
+    def unchecked_record_at(self, physical_offset: int, tick: int) -> memoryview | int:
+        """The same without a look at the checksums."""
+
+@final
+class IndexFilesView:
+    """The index files of a store."""
+
+    def __new__(cls, files: Iterable[tuple[FileView, int, int, int, bool, bool]] = ()) -> IndexFilesView:
+        """Of each file how many slots it has and how many entries fit it (a broker may put some behind those known).
+
+        Then the largest physical offset of an entry, whether physical offsets never fall from one entry to the next,
+        and whether there is an entry for each tagged record. Raises ValueError where that does not lie in the file.
+        """
+    def __len__(self) -> int: ...
+
+@final
+class RunsView:
+    """Entries found by scanning the log."""
+
+    def __new__(cls, runs: Iterable[tuple[npt.NDArray[np.int32], npt.NDArray[np.int64]]] = ()) -> RunsView:
+        """Of each scan the hashes and the physical offsets, sorted by both; the latest is the last."""
+    def __len__(self) -> int: ...
+
+@final
+class StoreView:
+    """All of them together."""
+
+    def __new__(
+        cls, log: LogView, index: IndexFilesView, runs: RunsView, damage: npt.NDArray[np.int64] | None = None
+    ) -> StoreView:
+        """`damage` are places where no record starts although the index rightly points there, ascending."""
+    @property
+    def log(self) -> LogView:
+        """The segments."""
+    def with_runs(self, runs: RunsView) -> StoreView:
+        """The same with other entries found by scanning."""

@@ -1,0 +1,298 @@
+"""What kernels see of a store at one moment: its segments, its index files, and entries that were scanned.
+
+A view never changes. It is made of the views of those parts that stayed the same, so that the next moment's costs
+little.
+"""
+
+cimport cython
+from cpython.ref cimport PyObject
+from libc.stdint cimport INT64_MAX, int32_t, int64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcpy
+
+from operator import itemgetter
+
+from storage.kernels.indexes cimport view_index
+from storage.kernels.records cimport BAD_SIZE, COLD, MINIMUM_SIZE, check_checksums, check_head, read_shape
+
+
+cdef extern from "page_probe.h" nogil:
+    bint has_probe() noexcept
+    int64_t count_readable(int descriptor, int64_t position, int64_t length) noexcept
+
+
+cdef enum:
+    SMALL_WANT = 4096  # Bytes up to which a want is asked for at its ends; a longer one by reading its whole unit.
+    PAGE_SHIFT = 12  # One byte of a page tells of all; where pages are larger, one is asked for twice.
+
+
+cdef bint is_unit_hot(const File *file, int64_t unit, int64_t position, int64_t stop, int64_t tick) noexcept nogil:
+    """Ask whether 64 KiB of a file are in memory, of which [position, stop) is wanted, and note it if so.
+
+    Copying 64 KiB to learn that they can be copied costs 6 µs, so a small want is asked for by single bytes: its own
+    ends and the unit's. Page caches fill in runs of pages; what such a run leaves out costs one fault, not an answer.
+    """
+    cdef int64_t start = unit << PROBE_SHIFT, end, place, asked = -1
+    cdef int64_t[4] places
+    cdef int number
+    end = min(start + PROBE_BYTES, file.size)
+    position, stop = max(position, start), min(stop, end)
+    if stop - position > SMALL_WANT:
+        if count_readable(file.descriptor, start, PROBE_BYTES) < end - start:
+            return False
+    else:
+        places[0], places[1], places[2], places[3] = start, position, stop - 1, end - 1
+        for number in range(4):
+            place = places[number]
+            if place >> PAGE_SHIFT == asked:
+                continue
+            asked = place >> PAGE_SHIFT
+            if count_readable(file.descriptor, place, 1) < 1:
+                return False
+    file.heat[unit] = file.asked[unit] = <int32_t>tick
+    return True
+
+
+cdef class FileView:
+    def __init__(self, view, heat, int descriptor):
+        cdef Region region = Region(view)
+        cdef Room room = Room(heat, sizeof(int32_t))
+        if self.region is not None:
+            raise ValueError("a file that is seen already")
+        if room.count <= region.size >> PROBE_SHIFT:
+            raise ValueError(f"heat of {room.count} times 64 KiB, for a file of {region.size} bytes")
+        self.file.asked = <int32_t *>calloc(room.count, sizeof(int32_t))
+        if self.file.asked == NULL:
+            raise MemoryError
+        self.view, self.region, self.heat, self._heat = view, region, heat, room
+        self.file.data, self.file.size, self.file.heat = region.data, region.size, <int32_t *>room.items
+        self.file.descriptor = descriptor if has_probe() else -1
+        self.file.view = <PyObject *>self
+
+    def __dealloc__(self):
+        free(self.file.asked)
+
+    @property
+    def descriptor(self):
+        return self.file.descriptor
+
+    def is_hot(self, int64_t position, int64_t length, int64_t tick):
+        if position < 0 or length < 1 or length > self.file.size - position:
+            raise ValueError(f"{length} bytes at {position} of a file of {self.file.size}")
+        return is_hot(&self.file, position, length, tick)
+
+
+cdef int hold_file(File *file, FileView view) except -1:
+    if view is None or view.region is None:
+        raise ValueError("a file that is not seen yet")
+    file[0] = view.file
+    return 0
+
+
+# --- The log ---
+
+
+cdef int64_t locate_in(
+    const Segment *segment, int64_t physical_offset, int64_t expected, int64_t tick, Record *record, ColdBytes *cold
+) noexcept nogil:
+    cdef int64_t position = physical_offset - segment.base_offset
+    cdef int64_t available = segment.valid_length - position
+    cdef int64_t wanted = min(available, expected if expected > 0 else CACHE_LINE), size
+    cdef const uint8_t *start = segment.file.data + position
+    record.start = start
+    cold.file, cold.position, cold.length = &segment.file, position, min(wanted, MOST_WARMED)
+    if not is_hot(&segment.file, position, wanted, tick):
+        record.size = COLD
+        return COLD
+    size = check_head(start, available)
+    if size < 0:
+        record.size = size
+        return size
+    if expected <= 0:
+        cold.length = min(size, MOST_WARMED)
+        if not is_hot(&segment.file, position, size, tick):
+            record.size = COLD
+            return COLD
+        fetch_record(start, size)
+    elif size != expected:
+        record.size = BAD_SIZE
+        return BAD_SIZE
+    # Of the size that was asked for and no other, though bytes may change in between.
+    size = read_shape(record, start, size, physical_offset)
+    if 0 < expected != size and size > 0:
+        record.size = BAD_SIZE
+    return record.size
+
+
+cdef int64_t check_record(
+    const Log *log, int64_t physical_offset, int64_t tick, Record *record, ColdBytes *cold
+) noexcept nogil:
+    cdef int64_t size = locate_record(log, physical_offset, 0, tick, record, cold)
+    return check_checksums(record) if size > 0 else size
+
+
+@cython.final
+cdef class LogView:
+    def __cinit__(self, segments=()):
+        cdef Segment *segment
+        cdef int64_t following = 0, size = 0, number
+        segments = tuple(segments)
+        self._files = tuple([file for _, file, _ in segments])
+        self._segments = <Segment *>calloc(len(segments) + 1, sizeof(Segment))
+        if self._segments == NULL:
+            raise MemoryError
+        self.log.segments = self._segments
+        for number, (base_offset, file, valid_length) in enumerate(segments):
+            segment = self._segments + number
+            hold_file(&segment.file, file)
+            segment.base_offset, segment.valid_length = base_offset, valid_length
+            require_segment(segment, following)
+            following = segment.base_offset
+            # All of one size, each where the one before it ends.
+            if number == 0:
+                size = segment.file.size
+            elif segment.file.size != size or segment.base_offset != self._segments[number - 1].base_offset + size:
+                size = 0
+        self.log.count, self.log.segment_size = len(segments), size
+
+    def __dealloc__(self):
+        free(self._segments)
+
+    def __len__(self):
+        return self.log.count
+
+    def grown(self, int64_t valid_length):
+        cdef LogView grown = LogView.__new__(LogView)
+        cdef int64_t count = self.log.count
+        if count == 0:
+            raise ValueError("no segment that could grow")
+        free(grown._segments)
+        grown._segments = <Segment *>calloc(count + 1, sizeof(Segment))
+        if grown._segments == NULL:
+            raise MemoryError
+        memcpy(grown._segments, self._segments, count * sizeof(Segment))
+        grown._segments[count - 1].valid_length = valid_length
+        grown._files, grown.log = self._files, self.log
+        grown.log.segments = grown._segments
+        require_segment(grown._segments + count - 1, grown._segments[count - 1].base_offset)
+        return grown
+
+    def find_segment(self, int64_t physical_offset):
+        cdef const Segment *segment = find_segment(&self.log, physical_offset)
+        return -1 if segment == NULL else segment - self.log.segments
+
+    def record_at(self, int64_t physical_offset, int64_t tick):
+        cdef Record record
+        cdef ColdBytes cold
+        cdef int64_t size
+        if tick == 0:  # who may wait may wait for the GIL, too
+            with nogil:
+                size = check_record(&self.log, physical_offset, tick, &record, &cold)
+        else:
+            size = check_record(&self.log, physical_offset, tick, &record, &cold)
+        return slice_of(&cold, size) if size > 0 else size
+
+    def unchecked_record_at(self, int64_t physical_offset, int64_t tick):
+        cdef Record record
+        cdef ColdBytes cold
+        cdef int64_t size = locate_record(&self.log, physical_offset, 0, tick, &record, &cold)
+        return slice_of(&cold, size) if size > 0 else size
+
+
+cdef object slice_of(const ColdBytes *place, int64_t size):
+    """Bytes of a file's map from a place on."""
+    return (<FileView>place.file.view).view[place.position : place.position + size]
+
+
+cdef int require_segment(const Segment *segment, int64_t following) except -1:
+    """Raise ValueError unless a segment starts no earlier than those before it, and what is valid lies in its file."""
+    if segment.base_offset < following or segment.base_offset > INT64_MAX - segment.file.size:
+        raise ValueError(f"a segment of {segment.file.size} bytes from {segment.base_offset} on, behind {following}")
+    if not 0 <= segment.valid_length <= segment.file.size:
+        raise ValueError(f"{segment.valid_length} valid bytes in a file of {segment.file.size}")
+    return 0
+
+
+# --- Index files, entries of scans, and all together ---
+
+
+@cython.final
+cdef class IndexFilesView:
+    def __cinit__(self, files=()):
+        cdef IndexFileView *file
+        cdef int64_t number
+        files = sorted(files, key=itemgetter(3), reverse=True)
+        self._files = tuple([each[0] for each in files])
+        self.files = <IndexFileView *>calloc(len(files) + 1, sizeof(IndexFileView))
+        if self.files == NULL:
+            raise MemoryError
+        for number, (view, slots, entries, maximum, ascending, has_tags) in enumerate(files):
+            file = self.files + number
+            hold_file(&file.file, view)
+            view_index(&file.view, (<FileView>view).region, slots, entries)
+            file.maximum, file.ascending, file.has_tags = maximum, ascending, has_tags
+        self.count = len(files)
+
+    def __dealloc__(self):
+        free(self.files)
+
+    def __len__(self):
+        return self.count
+
+
+@cython.final
+cdef class RunsView:
+    def __cinit__(self, runs=()):
+        cdef Column hash_column, offset_column
+        cdef int64_t number
+        runs = tuple(runs)
+        self._columns = []
+        self.runs = <Run *>calloc(len(runs) + 1, sizeof(Run))
+        if self.runs == NULL:
+            raise MemoryError
+        for number, (hashes, offsets) in enumerate(runs):
+            hash_column, offset_column = Column(hashes, sizeof(int32_t)), Column(offsets, sizeof(int64_t))
+            if hash_column.count != offset_column.count:
+                raise ValueError(f"{hash_column.count} hashes of {offset_column.count} offsets")
+            self._columns += hash_column, offset_column
+            self.runs[number].hashes = <const int32_t *>hash_column.items
+            self.runs[number].offsets = <const int64_t *>offset_column.items
+            self.runs[number].count = hash_column.count
+        self.count = len(runs)
+
+    def __dealloc__(self):
+        free(self.runs)
+
+    def __len__(self):
+        return self.count
+
+
+@cython.final
+cdef class StoreView:
+    def __cinit__(
+        self, LogView log not None, IndexFilesView index not None, RunsView runs not None, damage=None
+    ):
+        self.log, self._index, self._tail = log, index, runs
+        self.store.log = log.log
+        self.store.index_files, self.store.index_count = index.files, index.count
+        self.store.runs, self.store.run_count = runs.runs, runs.count
+        if damage is not None:
+            self._damage = Column(damage, sizeof(int64_t))
+            self.store.damage, self.store.damage_count = <const int64_t *>self._damage.items, self._damage.count
+
+    def with_runs(self, RunsView runs not None):
+        cdef StoreView other = StoreView(self.log, self._index, runs)
+        other._damage = self._damage
+        other.store.damage, other.store.damage_count = self.store.damage, self.store.damage_count
+        return other
+
+
+cdef bint is_known_damage(const Store *store, int64_t physical_offset) noexcept nogil:
+    cdef int64_t low = 0, high = store.damage_count, middle
+    while low < high:
+        middle = (low + high) >> 1
+        if store.damage[middle] < physical_offset:
+            low = middle + 1
+        else:
+            high = middle
+    return low < store.damage_count and store.damage[low] == physical_offset

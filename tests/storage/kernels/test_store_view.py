@@ -1,0 +1,217 @@
+"""What kernels see of a store: is a page in memory, which segment holds an offset, is an intact record there."""
+
+import os
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import oracles
+from kernel_memory import HeldFile, IndexBytes, KernelStore, record_at
+from storage.kernels import records as codes
+from storage.kernels.store_view import PROBE_BYTES, FileView, IndexFilesView, LogView, RunsView, StoreView
+from storage.mapped_file import MappedFile
+
+TICK = 1000
+
+
+def found_size(found: memoryview | int) -> int:
+    """Size of a record that was found, or the code."""
+    return found if isinstance(found, int) else len(found)
+
+
+@st.composite
+def segment_lists(draw: st.DrawFn) -> list[tuple[int, bytes]]:
+    """Segments of any size, with holes between some; base offsets ascend and nothing overlaps."""
+    segments, base = [], draw(st.integers(0, 2**62))
+    for _ in range(draw(st.integers(0, 6))):
+        size = draw(st.integers(1, 40))
+        segments.append((base, bytes(size)))
+        base += size + draw(st.sampled_from([0, 0, 0, 7, 1000]))
+    return segments
+
+
+def segment_of(segments: list[tuple[int, bytes]], offset: int) -> int:
+    """The number of the segment that holds an offset, by looking at each; −1 for none."""
+    numbers = [number for number, (base, data) in enumerate(segments) if base <= offset < base + len(data)]
+    return numbers[0] if numbers else -1
+
+
+class TestHeat:
+    def test_a_file_just_written_is_hot_and_remembered(self, tmp_path: Path) -> None:
+        path = tmp_path / "file"
+        path.write_bytes(bytes(3 * PROBE_BYTES + 5))
+        file = MappedFile.open(path)
+        assert file.is_hot(0, file.size, 1000)
+        if file.descriptor >= 0:
+            assert file.heat.tolist() == [1000] * 4
+
+    def test_a_descriptor_that_cannot_be_asked_counts_as_hot(self) -> None:
+        assert HeldFile(bytes(10)).is_hot(0, 10, 1000)
+
+    def test_a_thread_that_may_wait_finds_everything_hot(self) -> None:
+        assert HeldFile(bytes(10), 10_000).is_hot(0, 10, 0)
+
+    def test_a_short_read_is_cold(self, tmp_path: Path) -> None:
+        path = tmp_path / "file"
+        path.write_bytes(bytes(100))
+        descriptor = os.open(path, os.O_RDONLY)
+        # The file is shorter than the map is said to be, so that the probe comes back short, as over cold pages.
+        file = HeldFile(bytes(2 * PROBE_BYTES), descriptor)
+        try:
+            assert not file.is_hot(0, 10, 1000)
+            assert not file.is_hot(0, 10_000, 1000)
+        finally:
+            os.close(descriptor)
+        assert not file.heat.any()
+
+    def test_what_was_found_hot_is_not_asked_for_again_within_a_second(self) -> None:
+        closed = os.open("/dev/null", os.O_RDONLY)
+        os.close(closed)
+        file = HeldFile(bytes(10), closed)
+        file.heat[0] = 999
+        assert file.is_hot(0, 10, 1000)
+        assert not file.is_hot(0, 10, 1001)
+
+    def test_what_is_in_use_is_asked_for_again_after_sixteen_seconds(self, tmp_path: Path) -> None:
+        path = tmp_path / "file"
+        path.write_bytes(bytes(PROBE_BYTES))
+        descriptor = os.open(path, os.O_RDONLY)
+        file = HeldFile(bytes(PROBE_BYTES), descriptor)
+        assert file.is_hot(0, 10, 1000)
+        os.close(descriptor)  # who asks now is told that nothing is in memory
+        assert [file.is_hot(0, 10, tick) for tick in range(1000, 1017)] == [True] * 17
+        assert not file.is_hot(0, 10, 1017)
+
+    def test_what_is_not_in_use_is_asked_for_again_after_a_second(self, tmp_path: Path) -> None:
+        path = tmp_path / "file"
+        path.write_bytes(bytes(PROBE_BYTES))
+        descriptor = os.open(path, os.O_RDONLY)
+        file = HeldFile(bytes(PROBE_BYTES), descriptor)
+        assert file.is_hot(0, 10, 1000)
+        assert file.is_hot(0, 10, 1001)
+        os.close(descriptor)
+        assert not file.is_hot(0, 10, 1003)
+
+    @pytest.mark.parametrize(("position", "length"), [(-1, 1), (0, 0), (0, 11), (10, 1), (2**62, 2**62), (5, -1)])
+    def test_bytes_that_a_file_has_not_are_refused(self, position: int, length: int) -> None:
+        with pytest.raises(ValueError, match="of a file of 10"):
+            HeldFile(bytes(10)).is_hot(position, length, 1000)
+
+    def test_there_is_heat_for_each_64_kib(self) -> None:
+        with pytest.raises(ValueError, match="heat of 1 times 64 KiB"):
+            FileView(memoryview(bytes(PROBE_BYTES)), np.zeros(1, np.int32), -1)
+
+    def test_a_file_is_seen_once(self) -> None:
+        file = HeldFile(b"abc")
+        with pytest.raises(ValueError, match="seen already"):
+            FileView.__init__(file, memoryview(b"abc"), np.zeros(1, np.int32), -1)
+        with pytest.raises(ValueError, match="not seen yet"):
+            LogView([(0, FileView.__new__(FileView), 0)])
+
+
+class TestFindSegment:
+    @given(segment_lists(), st.integers(-5, 60), st.data())
+    def test_any_offset_is_found_where_looking_at_each_segment_finds_it(
+        self, segments: list[tuple[int, bytes]], distance: int, data: st.DataObject
+    ) -> None:
+        store = KernelStore(segments)
+        base = data.draw(st.sampled_from([base for base, _ in segments])) if segments else 0
+        assert store.log.find_segment(base + distance) == segment_of(segments, base + distance)
+
+    @given(st.integers(1, 5), st.integers(1, 50), st.integers(0, 2**62), st.integers(-60, 300))
+    def test_segments_of_one_size_are_found_by_division(self, count: int, size: int, base: int, distance: int) -> None:
+        segments = [(base + number * size, bytes(size)) for number in range(count)]
+        assert KernelStore(segments).log.find_segment(base + distance) == segment_of(segments, base + distance)
+
+    @pytest.mark.parametrize("offset", [-(2**63), -1, 0, 2**63 - 1])
+    def test_an_empty_log_holds_no_offset(self, offset: int) -> None:
+        assert KernelStore([]).log.find_segment(offset) == -1
+
+    @pytest.mark.parametrize("size", [9, 10])
+    def test_bytes_behind_the_valid_part_are_in_no_segment(self, size: int) -> None:
+        log = KernelStore([(0, bytes(size)), (10, bytes(10))], valid=[size, 4]).log
+        assert (log.find_segment(13), log.find_segment(14), log.find_segment(2**63 - 1)) == (1, -1, -1)
+        grown = log.grown(5)
+        assert (grown.find_segment(14), log.find_segment(14), len(grown)) == (1, -1, 2)
+
+    @pytest.mark.parametrize("valid", [-1, 11])
+    def test_no_more_may_be_valid_than_there_is(self, valid: int) -> None:
+        with pytest.raises(ValueError, match="valid bytes in a file of 10"):
+            KernelStore([(0, bytes(10))], valid=[valid])
+        with pytest.raises(ValueError, match="valid bytes in a file of 10"):
+            KernelStore([(0, bytes(10))]).log.grown(valid)
+        with pytest.raises(ValueError, match="no segment"):
+            LogView().grown(valid)
+
+    @pytest.mark.parametrize("bases", [(10, 9), (-1, 5), (0, 2**63 - 9)])
+    def test_segments_stand_in_order(self, bases: tuple[int, int]) -> None:
+        with pytest.raises(ValueError, match="a segment of 10 bytes from"):
+            KernelStore([(base, bytes(10)) for base in bases])
+
+
+class TestRecords:
+    @given(st.data())
+    def test_a_record_is_found_exactly_where_the_oracle_reads_one(self, data: st.DataObject) -> None:
+        base = 1 << 40
+        whole = bytearray()
+        for _ in range(3):
+            whole += record_at(base + len(whole), keys="a", body=data.draw(st.binary(max_size=9)))
+        for _ in range(data.draw(st.integers(0, 2))):
+            whole[data.draw(st.integers(0, len(whole) - 1))] = data.draw(st.integers(0, 255))
+        store = KernelStore([(base - 100, bytes(100)), (base, bytes(whole))])
+        for position in range(len(whole)):
+            expected = oracles.read_record(bytes(whole), position, base + position)
+            found = store.log.record_at(base + position, 0)
+            assert max(found_size(found), 0) == (expected.total_size if expected else 0)
+            if not isinstance(found, int):
+                assert found == whole[position : position + len(found)]
+
+    def test_codes_name_the_reason(self) -> None:
+        data = record_at(0, crc=1)
+        log = KernelStore([(0, data)]).log
+        assert log.record_at(0, 0) == codes.BAD_BODY_CRC
+        assert log.unchecked_record_at(0, 0) == data
+        assert log.record_at(1, 0) == codes.BAD_MAGIC
+        assert log.record_at(len(data), 0) == codes.NO_SEGMENT
+        assert log.record_at(-1, 0) == codes.NO_SEGMENT
+
+    def test_pages_that_are_not_in_memory_are_not_read(self) -> None:
+        data = record_at(0, body=bytes(200_000))
+        with tempfile.TemporaryFile() as short:  # as short as it is, every probe comes back short, as over cold pages
+            store = KernelStore([(0, data)], descriptor=short.fileno())
+            assert not store.segments[0].is_hot(0, 64, TICK)
+            assert store.log.record_at(0, TICK) == codes.COLD
+            assert store.log.record_at(0, 0) == data
+
+    def test_a_cold_body_behind_a_hot_head_is_cold(self) -> None:
+        data = record_at(0, body=bytes(200_000))
+        with tempfile.TemporaryFile() as short:
+            store = KernelStore([(0, data)], descriptor=short.fileno())
+            store.segments[0].heat[0] = TICK
+            assert store.segments[0].is_hot(0, 64, TICK)
+            assert store.log.record_at(0, TICK) == codes.COLD
+            store.segments[0].heat[:] = TICK
+            assert store.log.record_at(0, TICK) == data
+
+
+class TestStoreView:
+    @pytest.mark.parametrize(("slots", "entries"), [(0, 1), (-1, 1), (1, 3), (17, 0), (2**31, 1), (1, -1)])
+    def test_an_index_file_has_room_for_its_entries(self, slots: int, entries: int) -> None:
+        data = bytes(40 + 4 + 3 * 20)
+        assert len(IndexFilesView([(HeldFile(data), 1, 2, 0, True, True)])) == 1
+        with pytest.raises(ValueError, match="entries"):
+            KernelStore([], [IndexBytes(data, slots, entries, 0)])
+
+    def test_each_scanned_hash_has_an_offset(self) -> None:
+        with pytest.raises(ValueError, match="2 hashes of 1 offsets"):
+            RunsView([(np.zeros(2, np.int32), np.zeros(1, np.int64))])
+
+    def test_parts_live_as_long_as_what_is_made_of_them(self) -> None:
+        data = record_at(0)
+        view = StoreView(LogView([(0, HeldFile(data), len(data))]), IndexFilesView(), RunsView())
+        view = view.with_runs(RunsView([(np.array([7], np.int32), np.array([0], np.int64))]))
+        assert view.log.record_at(0, 0) == data
