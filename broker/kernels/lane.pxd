@@ -4,6 +4,7 @@ cimport cython
 from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
+from broker.kernels.requests cimport Request
 from storage.kernels.lookups cimport Hit
 from storage.kernels.pulls cimport Choice, Pull, QueueView
 from storage.kernels.records cimport Text
@@ -34,6 +35,9 @@ cdef enum:
     MOST_PARTS = 4
     LONGEST_NUMBER = 20
     COMMIT_OFFSET_FLAG = 1
+    # Requests that are read before the first of them is answered, and lines that are fetched for one.
+    MOST_AHEAD = 16
+    FETCHED_LINES = 6
 
 
 @cython.final
@@ -112,11 +116,14 @@ cdef class Lane:
     cdef int64_t _body_limit
     cdef int64_t _turn_frames
     cdef int64_t _turn_bytes
+    cdef int64_t _window  # Requests that are read ahead.
     # Of one call.
     cdef const uint8_t *_at
     cdef const uint8_t *_stop
     cdef int64_t _steps
     cdef int64_t _likely  # Answers that may be expected of it, by the length of the request.
+    cdef Request _requests[MOST_AHEAD]
+    cdef const uint8_t *_ends[MOST_AHEAD]
     cdef Commit *_commits
     cdef int64_t _commit_count
     cdef Hit _hits[MAXIMUM_BY_KEY + 1]

@@ -25,11 +25,23 @@ from storage.kernels.lookups cimport (
     hash_query,
     limit_hits,
 )
-from storage.kernels.memory cimport load_i32, load_native_u32, store_i32
-from storage.kernels.pulls cimport Choice, Pull, pull_units, view_units
+from storage.kernels.indexes cimport ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES, newest_in, read_entry, slot_of
+from storage.kernels.memory cimport __builtin_prefetch, load_i32, load_native_u32, store_i32
+from storage.kernels.pulls cimport UNIT_BYTES, Choice, Pull, pull_units, view_units
 from storage.kernels.records cimport Record, Text
 from storage.kernels.region cimport Region
-from storage.kernels.store_view cimport ColdBytes, FileView, Store, StoreView, check_record
+from storage.kernels.store_view cimport (
+    CACHE_LINE,
+    ColdBytes,
+    FileView,
+    IndexFileView,
+    Segment,
+    Store,
+    StoreView,
+    check_record,
+    find_segment,
+    is_hot,
+)
 from storage.kernels.texts cimport hash_of, is_same_text, mix_in
 
 from os import urandom
@@ -302,6 +314,7 @@ cdef class Lane:
         self._turn_frames, self._turn_bytes = turn_frames, turn_bytes
         if not 0 < turn_frames < 1 << 16:
             raise ValueError(f"{turn_frames} frames in one call")
+        self._window = MOST_AHEAD
         self._commits = <Commit *>malloc(turn_frames * sizeof(Commit))
         if self._commits == NULL:
             raise MemoryError
@@ -359,14 +372,13 @@ cdef class Lane:
             Py_XDECREF(output.answers)
 
 
-cdef int answer_frames(Lane lane, const Store *store, Output *output, int64_t tick) except -1:
-    """Answer frames as long as all are plain hits; why it stopped, and where is told by the lane."""
-    cdef Request request
+cdef int read_ahead(Lane lane, int64_t most, int *count) noexcept:
+    """Read the requests of up to so many frames, and how many they are; why they are no more."""
     cdef const uint8_t *at = lane._at
-    cdef const uint8_t *stop = lane._stop
-    cdef int64_t frames = 0, left, size, header, written = 0
-    while at < stop:
-        left = stop - at
+    cdef int64_t left, size, header
+    count[0] = 0
+    while at < lane._stop:
+        left = lane._stop - at
         if left < PREFIX:
             return WANTS_MORE
         size, header = load_i32(at), load_i32(at + 4) & 0xFFFFFF
@@ -374,19 +386,108 @@ cdef int answer_frames(Lane lane, const Store *store, Output *output, int64_t ti
             return LEFT_OVER
         if size + 4 > left:
             return WANTS_MORE
-        if frames == lane._turn_frames or written >= lane._turn_bytes or lane._steps <= 0:
+        if count[0] >= most:
             return TURN_OVER
         # A body, or another serialize type than JSON, which is 0.
-        if load_i32(at + 4) != size - 4 or not read_request(at + PREFIX, at + 4 + size, &request):
+        if load_i32(at + 4) != size - 4 or not read_request(at + PREFIX, at + 4 + size, &lane._requests[count[0]]):
             return NOT_TAKEN
-        lane._likely = left // (size + 4)
-        if not answer_request(lane, store, &request, output, tick):
-            return NOT_TAKEN
-        written = output.at - <uint8_t *>bytes_start(output.answers)
         at += 4 + size
-        lane._at = at
-        frames += 1
+        lane._ends[count[0]] = at
+        count[0] += 1
     return LEFT_OVER
+
+
+cdef inline void fetch_record_at(const Store *store, int64_t physical_offset) noexcept:
+    """Ask memory for the first lines of what lies at a physical offset."""
+    cdef const Segment *segment = find_segment(&store.log, physical_offset)
+    cdef int64_t line
+    if segment != NULL:
+        for line in range(FETCHED_LINES):
+            __builtin_prefetch(segment.file.data + (physical_offset - segment.base_offset) + CACHE_LINE * line)
+
+
+cdef void fetch_units(Lane lane, const Request *request) noexcept:
+    """Ask memory for the first units that a pull looks through."""
+    cdef KnownPulls known = lane._known
+    cdef uint64_t slot
+    cdef int64_t number = find_pull(known, request, number_of(known, request), &slot), line
+    cdef KnownPull pull
+    if number >= 0:
+        pull = <KnownPull>known._pulls[number]
+        for line in range(FETCHED_LINES):
+            __builtin_prefetch(
+                pull.queue.file.data + pull.queue.position + UNIT_BYTES * (request.queue_offset - pull.queue.first)
+                + CACHE_LINE * line
+            )
+
+
+cdef void fetch_first(Lane lane, const Store *store, int count, int64_t tick) noexcept:
+    """Ask memory for what several answers need first: it lies anywhere, and each would be waited for.
+
+    Of a key query that is the slot of the index file with the newest messages, then the entry that it leads to, then
+    the record of that. Nothing is decided here: what is fetched in vain costs time alone.
+    """
+    cdef const IndexFileView *file = store.index_files if store.index_count > 0 else NULL
+    cdef const Request *request
+    cdef const uint8_t *at
+    cdef int64_t[MOST_AHEAD] slots
+    cdef int64_t[MOST_AHEAD] numbers
+    cdef int i
+    for i in range(count):
+        request = &lane._requests[i]
+        if request.code == VIEW:
+            fetch_record_at(store, request.offset)
+        elif request.code != QUERY:
+            fetch_units(lane, request)
+        elif file != NULL:
+            slots[i] = slot_of(
+                hash_query(&request.topic, &request.key, request.kind), file.view.slots, file.view.inverse
+            )
+            __builtin_prefetch(file.view.first_slot + SLOT_BYTES * slots[i])
+    if file == NULL:
+        return
+    for i in range(count):
+        numbers[i] = 0
+        if lane._requests[i].code == QUERY and is_hot(
+            &file.file, INDEX_HEADER + SLOT_BYTES * slots[i], SLOT_BYTES, tick
+        ):
+            numbers[i] = newest_in(&file.view, slots[i])
+            __builtin_prefetch(file.view.first_entry + ENTRY_BYTES * numbers[i])
+    for i in range(count):
+        if 0 < numbers[i] <= file.view.entries:
+            at = file.view.first_entry + ENTRY_BYTES * numbers[i]
+            if is_hot(&file.file, at - file.file.data, ENTRY_BYTES, tick):
+                fetch_record_at(store, read_entry(at).physical_offset)
+
+
+cdef int answer_frames(Lane lane, const Store *store, Output *output, int64_t tick) except -1:
+    """Answer frames as long as all are plain hits; why it stopped, and where is told by the lane.
+
+    Requests are read some at a time, so that memory can be asked for what all of them need. After one that was read
+    and not taken they are fewer, since those behind it are read once more.
+    """
+    cdef int64_t frames = 0, written = 0, most
+    cdef int count, i, reason
+    while True:
+        most = min(lane._window, lane._turn_frames - frames)
+        if written >= lane._turn_bytes or lane._steps <= 0:
+            most = 0
+        reason = read_ahead(lane, most, &count)
+        if count > 1:
+            fetch_first(lane, store, count, tick)
+        for i in range(count):
+            if written >= lane._turn_bytes or lane._steps <= 0:
+                return TURN_OVER
+            lane._likely = (lane._stop - lane._at) // (lane._ends[i] - lane._at)
+            if not answer_request(lane, store, &lane._requests[i], output, tick):
+                lane._window = 1
+                return NOT_TAKEN
+            written = output.at - <uint8_t *>bytes_start(output.answers)
+            lane._at = lane._ends[i]
+            frames += 1
+        lane._window = min(2 * lane._window, MOST_AHEAD)
+        if reason != TURN_OVER or count == 0:
+            return reason
 
 
 cdef uint8_t *write_answer(

@@ -25,7 +25,7 @@ from storage.search.cursor import Cursor
 from storage.search.engine import Run, Step
 from storage.search.matcher import Matcher
 from storage.search.plan import Plan, make_plan
-from storage.search.query_table import QueryTable
+from storage.search.query import query_of
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -54,7 +54,7 @@ def search_segment(task: SearchTask) -> dict[str, Any]:
 
     segment = Segment(task.base_offset, MappedFile.open(Path(task.path)), task.valid_length, task.boundary)
     matcher = Matcher(task.criteria)
-    searcher = Searcher(matcher, QueryTable(matcher), lambda: False, task.maximum)
+    searcher = Searcher(matcher, query_of(matcher), lambda: False, task.maximum)
     listed = None if task.listed is None else np.array(task.listed, np.int64)
     part = searcher.run(Chunk(segment, task.start, task.stop, listed))
     view = segment.file.view

@@ -1,4 +1,4 @@
-"""A filter as the kernel of a pull takes it: native i64 at an address, its *choice*.
+"""A filter as kernels take it, its *choice*: that of a pull as an object, that of a search as native i64 at an address.
 
 | index | content |
 |---|---|

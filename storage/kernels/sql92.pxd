@@ -18,6 +18,10 @@ from storage.kernels.records cimport Text
 from storage.kernels.text_sets cimport TextSet
 
 
+cdef extern from "<string.h>" nogil:
+    const void *memmem(const void *text, size_t length, const void *wanted, size_t wanted_length) noexcept
+
+
 cpdef enum:
     # What an expression, or a condition in it, comes to for a message; only TRUE delivers it.
     FALSE = 0

@@ -43,10 +43,6 @@ from storage.kernels.text_sets cimport place_in
 TRIMMED = "".join(map(chr, range(0x21)))
 
 
-cdef extern from "<string.h>" nogil:
-    const void *memmem(const void *text, size_t length, const void *wanted, size_t wanted_length) noexcept
-
-
 # --- Values of properties ---
 
 

@@ -25,9 +25,8 @@ from storage.kernels.records import (
     check_intact,
     find_recent,
 )
-from storage.kernels.select_records import select_records
+from storage.kernels.select_records import SearchQuery, Selection, select_records
 from storage.search.matcher import Matcher, Unreadable
-from storage.search.query_table import QueryTable
 
 CANDIDATES: Final = 1024
 """Candidates that the kernel notes before they are looked at."""
@@ -87,7 +86,7 @@ class Searcher:
     """
 
     matcher: Matcher
-    table: QueryTable
+    query: SearchQuery
     should_stop: Callable[[], bool]
     maximum: int | None = None
     deciding: threading.Lock = field(default_factory=threading.Lock)
@@ -118,25 +117,27 @@ class Searcher:
         """Go from record to record, up to damage, enough candidates, or the end."""
         segment = chunk.segment
         base = segment.base_offset
-        result, positions = np.zeros(4, np.int64), np.empty(CANDIDATES, np.int64)
-        data = np.frombuffer(segment.file.view, np.uint8)
-        position = select_records(
-            data, segment.file.address, start - base, chunk.stop - base, segment.valid_length, base, segment.boundary,
-            self.table.numbers, self.table.needles, positions, result,
-        )  # fmt: skip
+        positions = np.empty(CANDIDATES, np.int64)
+        selection = self._select(segment, start - base, chunk.stop - base, positions)
         with self.deciding:
-            self._confirm(segment, (positions[: result[1]] + base).tolist(), part)
+            self._confirm(segment, (positions[: selection.found] + base).tolist(), part)
         if part.is_cut:
             return
-        part.end = base + position
-        if result[0] == AT_DAMAGE:
+        part.end = base + selection.position
+        if selection.reason == AT_DAMAGE:
             following = first_intact(segment, part.end + 1, chunk.stop)
             part.damage.append((part.end, chunk.stop if following is None else following))
             part.end = following
-        elif result[0] == AT_BLANK:
+        elif selection.reason == AT_BLANK:
             part.end = segment.end
-        elif result[0] == AT_LIMIT and part.end < chunk.stop:  # fewer bytes are left than any record has
+        elif selection.reason == AT_LIMIT and part.end < chunk.stop:  # fewer bytes are left than any record has
             part.end = chunk.stop
+
+    def _select(self, segment: Segment, position: int, stop: int, positions: npt.NDArray[np.int64]) -> Selection:
+        return select_records(
+            segment.file.region, position, stop, segment.valid_length, segment.base_offset, segment.boundary,
+            self.query, positions,
+        )  # fmt: skip
 
     def _run_listed(self, chunk: Chunk, listed: npt.NDArray[np.int64]) -> Part:
         part = Part(chunk.start, chunk.start)
@@ -148,15 +149,11 @@ class Searcher:
 
     def _worth_a_look(self, segment: Segment, listed: npt.NDArray[np.int64]) -> Iterator[int]:
         """Those of some records that the kernel does not rule out, and what is no record of sound shape."""
-        data, base = np.frombuffer(segment.file.view, np.uint8), segment.base_offset
-        result, positions = np.zeros(4, np.int64), np.empty(1, np.int64)
+        positions = np.empty(1, np.int64)
         for offset in listed.tolist():
-            position = offset - base
-            select_records(
-                data, segment.file.address, position, position + 1, segment.valid_length, base, segment.boundary,
-                self.table.numbers, self.table.needles, positions, result,
-            )  # fmt: skip
-            if result[1] or result[0] == AT_DAMAGE:
+            position = offset - segment.base_offset
+            selection = self._select(segment, position, position + 1, positions)
+            if selection.found or selection.reason == AT_DAMAGE:
                 yield offset
 
     def _confirm(self, segment: Segment, offsets: Iterable[int], part: Part) -> None:

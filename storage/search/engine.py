@@ -22,7 +22,7 @@ from storage.search.cursor import Cursor
 from storage.search.matcher import Matcher
 from storage.search.plan import Plan, make_plan
 from storage.search.progress import Progress
-from storage.search.query_table import QueryTable
+from storage.search.query import query_of
 from storage.search.remarks import Remarks
 
 POOLS: Final = itertools.count()
@@ -120,7 +120,7 @@ class Run:
         self._is_over = threading.Event()
         self._left = limit
         self._searcher = Searcher(
-            matcher, QueryTable(matcher), self._stops, None if limit is None else limit + begin.given
+            matcher, query_of(matcher), self._stops, None if limit is None else limit + begin.given
         )
         self._remarks = Remarks()
         self._found = 0

@@ -1,4 +1,4 @@
-"""Expressions as programs for :mod:`storage.kernels.expression`, by which the kernel of a pull decides messages."""
+"""Expressions as programs for :mod:`storage.kernels.expression`, by which the kernel of a search decides messages."""
 
 from collections.abc import Callable
 from struct import Struct

@@ -3,29 +3,24 @@
 from functools import partial
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kernel_memory import Bytes, segment_at
 from storage.kernels.records import AT_BLANK, AT_DAMAGE, AT_LIMIT, OUTPUT_FULL
-from storage.kernels.select_records import NEEDLES, QUERY_LENGTH, find_needle, select_records
+from storage.kernels.select_records import find_needle, select_records
 from storage.search.criteria import Criteria, Place
 from storage.search.matcher import Matcher
 from storage.search.needle import Needle
-from storage.search.query_table import QueryTable
+from storage.search.query import query_of
 
 BASE = 1 << 32
 
 
-def read_only(data: bytes) -> np.ndarray:
-    return np.frombuffer(data, np.uint8)
-
-
-def is_found(data: bytes, start: int, stop: int, wanted: bytes) -> bool:
+def find(data: bytes, start: int, stop: int, wanted: bytes) -> int:
     needle = Needle.of(wanted)
-    query = np.zeros(QUERY_LENGTH, np.int64)
-    query[NEEDLES : NEEDLES + 4] = 0, len(wanted), needle.first, needle.second
-    return bool(find_needle(read_only(data), start, stop, read_only(wanted), query, NEEDLES))
+    return find_needle(Bytes(data).region, start, stop, wanted, needle.first, needle.second)
 
 
 class TestFindNeedle:
@@ -34,28 +29,39 @@ class TestFindNeedle:
     def test_it_finds_what_python_finds(self, text: str, wanted: str, data: st.DataObject) -> None:
         start = data.draw(st.integers(0, len(text)))
         stop = data.draw(st.integers(start, len(text)))
-        assert is_found(text.encode(), start, stop, wanted.encode()) == (wanted in text[start:stop])
+        assert find(text.encode(), start, stop, wanted.encode()) == text.find(wanted, start, stop)
 
     def test_a_needle_at_either_end_is_found_and_one_over_the_end_is_not(self) -> None:
         for length in (63, 64, 65, 128, 200):
             data = b"-" * length + b"needle" + b"-" * 70
-            assert is_found(data, length, length + 6, b"needle")
-            assert is_found(data, 0, length + 6, b"needle")
-            assert not is_found(data, 0, length + 5, b"needle")
-            assert not is_found(data, length + 1, len(data), b"needle")
+            assert find(data, length, length + 6, b"needle") == length
+            assert find(data, 0, length + 6, b"needle") == length
+            assert find(data, 0, length + 5, b"needle") == -1
+            assert find(data, length + 1, len(data), b"needle") == -1
+
+    @pytest.mark.parametrize("length", [2, 70_000])
+    def test_bytes_that_look_like_the_needle_everywhere_do_not_hide_it(self, length: int) -> None:
+        wanted = b"ab" + b"a" * length
+        data = b"ab" * 150_000 + wanted + b"ab" * 50
+        assert find(data, 0, len(data), wanted) == data.find(wanted)
+        assert find(data, 0, len(data) - 101, wanted) == -1
+
+    @pytest.mark.parametrize(("first", "second"), [(-1, 0), (1, 0), (0, 2)])
+    def test_rarest_bytes_outside_of_a_needle_are_refused(self, first: int, second: int) -> None:
+        with pytest.raises(ValueError, match="of a needle of 2 bytes"):
+            find_needle(Bytes(b"abc").region, 0, 3, b"ab", first, second)
 
 
 def selected(
     data: bytes, criteria: Criteria, *, room: int = 100, stop: int | None = None
 ) -> tuple[int, int, list[int]]:
     """Where the walk ended, why, and the positions noted."""
-    held, table = Bytes(data), QueryTable(Matcher(criteria))
-    found, result = np.zeros(room, np.int64), np.zeros(4, np.int64)
-    reached = select_records(
-        read_only(data), held.address, 0, len(data) if stop is None else stop, len(data), BASE,
-        BASE + len(data), table.numbers, table.needles, found, result,
+    found = np.zeros(room, np.int64)
+    selection = select_records(
+        Bytes(data).region, 0, len(data) if stop is None else stop, len(data), BASE, BASE + len(data),
+        query_of(Matcher(criteria)), found,
     )  # fmt: skip
-    return int(reached), int(result[0]), found[: result[1]].tolist()
+    return selection.position, selection.reason, found[: selection.found].tolist()
 
 
 segment = partial(segment_at, BASE)
@@ -93,6 +99,35 @@ class TestSelectRecords:
         data, positions = segment({"sys_flag": 1, "body": b"??"}, {"body": b'"\\u0061bc"'}, {"body": b'"xyz"'})
         assert selected(data, Criteria(contains=b"needle"))[2] == positions[:1]
         assert selected(data, Criteria(json_path="$=abc"))[2] == positions[:2]
+
+    @settings(max_examples=60)
+    @given(
+        st.lists(st.tuples(st.sampled_from([b"", b"needle", b"-" * 400, b"-" * 5000]), st.booleans()), max_size=12),
+        st.sampled_from([Place.BODY, Place.PROPERTIES, Place.ANY]),
+        st.booleans(),
+    )
+    def test_bytes_count_only_where_they_are_asked_for(
+        self, parts: list[tuple[bytes, bool]], place: Place, is_of_topic: bool
+    ) -> None:
+        """Hits lie behind, before and between the places that count, near and far."""
+        data, positions = segment(
+            *(
+                {
+                    "body": b"x" + body,
+                    "keys": "a needle" if has_key else "b",
+                    "topic_bytes": b"needleT" if body else b"T",
+                }
+                for body, has_key in parts
+            )
+        )
+        expected = [
+            position
+            for position, (body, has_key) in zip(positions, parts, strict=True)
+            if ((body == b"needle" and place is not Place.PROPERTIES) or (has_key and place is not Place.BODY))
+            and not (is_of_topic and not body)
+        ]
+        criteria = Criteria(contains=b"needle", place=place, topic="needleT" if is_of_topic else None)
+        assert selected(data, criteria)[2] == expected
 
     def test_a_text_that_bytes_may_stand_for_in_several_ways_rules_nothing_out(self) -> None:
         data, positions = segment({"tags": "A"}, {})

@@ -20,7 +20,7 @@ from storage.queues.queue_repair import search
 from storage.search.chunk import Chunk, Searcher
 from storage.search.criteria import Criteria
 from storage.search.matcher import Matcher
-from storage.search.query_table import QueryTable
+from storage.search.query import query_of
 from storage.segments.absence import explain_absence
 from storage.segments.damaged_ranges import find_damaged_ranges
 from storage.tail_index import empty_tail, extend_tail
@@ -45,7 +45,7 @@ def by_queue_offset(log: CommitLog, segment: Segment, blanked: Blanked) -> list[
 def by_search(log: CommitLog, segment: Segment, blanked: Blanked) -> list[int]:
     """What a content search finds, which wants everything."""
     matcher = Matcher(Criteria())
-    searcher = Searcher(matcher, QueryTable(matcher), lambda: False)
+    searcher = Searcher(matcher, query_of(matcher), lambda: False)
     return [offset for offset, _ in searcher.run(Chunk(segment, segment.base_offset, segment.end)).found]
 
 

@@ -1,0 +1,63 @@
+"""What the kernel of a search is asked (:mod:`storage.kernels.select_records`): nothing that matches is ruled out."""
+
+from typing import Final
+
+from storage.kernels import select_records as kernel
+from storage.mapped_file import LARGEST_OFFSET
+from storage.search.born_host import BornHost
+from storage.search.criteria import Place
+from storage.search.matcher import Matcher
+from storage.search.needle import Needle
+
+PLACES: Final = {
+    Place.BODY: kernel.IN_BODY,
+    Place.PROPERTIES: kernel.IN_PROPERTIES,
+    Place.ANY: kernel.IN_BODY | kernel.IN_PROPERTIES,
+}
+ESCAPE: Final = b"\\u"
+_REPLACEMENT: Final = "\ufffd"
+
+
+def query_of(matcher: Matcher) -> kernel.SearchQuery:
+    """What a matcher wants."""
+    criteria, host = matcher.criteria, matcher.born_host
+    place, needles = _chosen(matcher)
+    return kernel.SearchQuery(
+        topic=_text(criteria.topic),
+        tag=_text(criteria.tag),
+        key=_text(criteria.key or criteria.key_prefix),
+        key_is_start=criteria.key is None,
+        times=(criteria.begin_timestamp, criteria.end_timestamp),
+        body_sizes=(
+            criteria.minimum_size,
+            LARGEST_OFFSET if criteria.maximum_size is None else criteria.maximum_size,
+        ),
+        network=None if host is None else _network(host),
+        port=None if host is None else host.port,
+        program=None if matcher.expression is None else matcher.expression.expression.program,
+        place=place,
+        needles=[(needle.data, needle.first, needle.second) for needle in map(Needle.of, needles)],
+    )
+
+
+def _text(text: str | None) -> bytes | None:
+    """A text's bytes; one that several bytes may stand for is left to the decoded message."""
+    return None if text is None or _REPLACEMENT in text else text.encode("utf-8", "surrogatepass")
+
+
+def _network(host: BornHost) -> tuple[bytes, bytes]:
+    return host.network.network_address.packed, host.network.netmask.packed
+
+
+def _chosen(matcher: Matcher) -> tuple[int, list[bytes]]:
+    """Where to look for which bytes, of which one must be there: for the longest that any condition asks for."""
+    place = PLACES[matcher.criteria.place]
+    chosen: list[tuple[int, int, list[bytes]]] = [(0, 0, [])]
+    if matcher.criteria.contains is not None:
+        chosen.append((2 * len(matcher.criteria.contains), place, [matcher.criteria.contains]))
+    if matcher.regex_literal is not None:
+        chosen.append((2 * len(matcher.regex_literal), place, [matcher.regex_literal]))
+    if matcher.json is not None and matcher.json.literal is not None:
+        chosen.append((len(matcher.json.literal), kernel.IN_BODY, [matcher.json.literal, ESCAPE]))
+    _, place, needles = max(chosen, key=lambda each: each[0])
+    return place, needles
