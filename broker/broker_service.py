@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from broker.budget import Budget
 from broker.cluster.served_brokers import ServedBrokers
-from broker.config import Endpoint, ServeOptions
+from broker.config import ServeOptions
 from broker.consumers.client_calls import ClientCalls
 from broker.consumers.client_registry import ClientRegistry
 from broker.consumers.consumer_offsets import ConsumerOffsets
@@ -19,6 +19,7 @@ from broker.consumers.pulled_offsets import PulledOffsets
 from broker.consumers.queue_locks import QueueLocks
 from broker.consumers.subscriptions import Subscriptions
 from broker.dispatcher import ClientConnection
+from broker.endpoint import Endpoint
 from broker.found_pulls import FoundPull
 from broker.long_polling import LongPolling
 

@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self, TypeVar, cast
 
-from broker.config import FRAME_LIMIT, Endpoint
+from broker.config import FRAME_LIMIT
+from broker.endpoint import Endpoint
+from broker.question import Question
 from protocol.bodies import TopicList, TopicRouteData, decode_json
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import RESPONSE_FLAG, Command, decode_response, encode_request, ext_fields_of
@@ -40,39 +42,6 @@ class ResponseError(ClientError):
         known = ResponseCode._value2member_map_.get(self.code)
         name = known.name if known is not None else "no code that we know"
         return f"{self.endpoint} answered {self.code} ({name}): {self.remark.strip() or 'without a reason'}"
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """What QUERY_MESSAGE asks. `index_type` is K (key), U (unique key) or T (tag); times in milliseconds.
-
-    `cursor` is the `rocketlensCursor` of the page before; with `copies` also the copies of the topic's messages are
-    asked for that a broker keeps under topics of its own. Other brokers than ours ignore both.
-    """
-
-    topic: str
-    key: str
-    index_type: str
-    maximum: int = 64
-    begin_timestamp: int = 0
-    end_timestamp: int = 2**63 - 1
-    cursor: int | None = None
-    copies: bool = False
-
-    def ext_fields(self) -> dict[str, str]:
-        """The request's header fields; index type and unique flag as clients of any version send them."""
-        fields = {
-            "topic": self.topic,
-            "key": self.key,
-            "maxNum": str(self.maximum),
-            "beginTimestamp": str(self.begin_timestamp),
-            "endTimestamp": str(self.end_timestamp),
-            "indexType": self.index_type,
-            "_UNIQUE_KEY_QUERY": "true" if self.index_type == "U" else "false",
-        }
-        if self.cursor is not None:
-            fields["lastKey"] = str(self.cursor)
-        return fields | {"rocketlensCopies": "true"} if self.copies else fields
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,18 +5,15 @@ Nothing here is read from the store. Every error is a `ConfigError` of one clear
 
 import contextlib
 import ipaddress
-import socket
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
+from broker.endpoint import DEFAULT_PORT, Endpoint
 from broker.limits import DEFAULT_LIMITS, Limits
 from broker.security.tls import NO_TLS, TlsOptions
 from protocol.errors import ConfigError
 from storage.outside import check_outside
-
-DEFAULT_PORT = 10911
-"""The port of a RocketMQ broker."""
 
 VIP_PORT_DISTANCE = 2
 """Old clients and the dashboard dial this much below the port they were told (remoting-protocol §8.7)."""
@@ -46,61 +43,6 @@ Networks: TypeAlias = "tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]
 
 class CannotListen(ConfigError):
     """An address to listen on cannot be had."""
-
-
-class Endpoint(NamedTuple):
-    """A host name or IP address, and a TCP port; `str()` is `host:port`, an IPv6 host in brackets."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
-
-    @classmethod
-    def parse(cls, text: str) -> "Endpoint":
-        """Read `host:port` or `[IPv6]:port`; the host must be there (only what is told is bound), port 0 is allowed.
-
-        Raises `ConfigError` naming what is wrong.
-        """
-        host, colon, port = text.strip().rpartition(":")
-        if not colon or not host:
-            raise ConfigError(f"address {text!r}: expected HOST:PORT, for example 127.0.0.1:{DEFAULT_PORT}")
-        if not (port.isascii() and port.isdigit()) or len(port) > 5 or int(port) > 65535:
-            raise ConfigError(f"address {text!r}: port {port!r} is no number from 0 to 65535")
-        return cls(_parse_host(text, host), int(port))
-
-    def resolved(self) -> "Endpoint":
-        """Return the same with the host as an IP address; asks the resolver, so not on the event loop."""
-        try:
-            found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
-        except OSError as error:
-            raise ConfigError(f"address {self}: {self.host!r} has no IP address ({error.strerror})") from error
-        return Endpoint.of_socket(found[0][4])
-
-    @classmethod
-    def of_socket(cls, name: object) -> "Endpoint":
-        """Read what `getsockname` or `getpeername` answered; an IPv4 address mapped into IPv6 becomes IPv4 again."""
-        if not isinstance(name, tuple) or len(name) < 2:
-            return cls("0.0.0.0", 0)
-        host = str(name[0]).partition("%")[0]
-        if host.startswith("::ffff:") and "." in host:
-            host = host.removeprefix("::ffff:")
-        return cls(host, int(name[1]))
-
-
-def _parse_host(text: str, host: str) -> str:
-    """Return the host without brackets; an IPv6 address must have them, else its last group reads as a port."""
-    if host.startswith("[") and host.endswith("]"):
-        try:
-            return str(ipaddress.IPv6Address(host[1:-1]))
-        except ValueError as error:
-            raise ConfigError(f"address {text!r}: {host[1:-1]!r} is no IPv6 address") from error
-    if ":" in host:
-        raise ConfigError(f"address {text!r}: write an IPv6 address in brackets, for example [::1]:{DEFAULT_PORT}")
-    if not host.isprintable() or any(character in " /[]@" for character in host):
-        raise ConfigError(f"address {text!r}: {host!r} is no host")
-    return host
 
 
 @dataclass(frozen=True, slots=True)

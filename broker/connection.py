@@ -14,10 +14,10 @@ from itertools import islice
 from time import perf_counter_ns
 from typing import Any, cast
 
-from broker.config import Endpoint
 from broker.connection_settings import OVERLOADED, ConnectionSettings, answer_unreadable
 from broker.deferred import Deferred, DueAnswers, Outcome
 from broker.dispatcher import Answer, is_better_unanswered
+from broker.endpoint import Endpoint
 from broker.fast_lane import LEFT_OVER, NOT_TAKEN, TURN_OVER, WANTS_MORE, FastLane
 from broker.metrics.metrics_meter import RESULT_BITS
 from broker.security.proxy_protocol import ProxyHeader

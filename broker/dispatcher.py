@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar
 import msgspec
 
 from broker.budget import BudgetSpent
-from broker.config import Endpoint
+from broker.endpoint import Endpoint
 from broker.limits import DEFAULT_LIMITS
 from broker.long_work import LONG_UNITS, PARSED_BODIES, LongParse
 from broker.lookup_pool import LookupPool

@@ -9,7 +9,8 @@ import socket
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from broker.config import VIP_PORT_DISTANCE, CannotListen, Endpoint
+from broker.config import VIP_PORT_DISTANCE, CannotListen
+from broker.endpoint import Endpoint
 
 VIP_ATTEMPTS = 20
 """How often a free port with a free VIP port below it is looked for, when port 0 was asked for."""

@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, Any
 from broker.audit_log import AuditedPort, AuditLog
 from broker.broker_service import BrokerService, build_processors
 from broker.cluster.registration import Registration
-from broker.config import Endpoint
 from broker.connection import Connection
 from broker.connection_settings import AnswerCheck, ConnectionSettings
 from broker.consumers.client_registry import SWEEP_SECONDS
 from broker.costs import SWEEP_SECONDS as COSTS_SWEEP_SECONDS
 from broker.costs import Costs
 from broker.dispatcher import ClientConnection, Dispatcher
+from broker.endpoint import Endpoint
 from broker.fast_lane import FastLane
 from broker.follower import Follower
 from broker.hole_search import HoleSearch

@@ -11,7 +11,7 @@ offset  size  type   field            meaning
 10      8     i64    store_timestamp  the broker's clock, ms
 18      2     i16    bitmap_size      ≤ 0: no bitmap
 
-and behind it the bitmap: bit i is bit i mod 8 of byte i div 8. Source: store-format §5.7, filter.md §3.2.
+and behind it the bitmap: bit i is bit i mod 8 of byte i div 8. Source: store-format §5.7, filters §3.2.
 """
 
 from dataclasses import dataclass

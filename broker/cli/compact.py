@@ -2,9 +2,12 @@
 
 import click
 
-from broker.cli.lazy_group import LazyGroup
+from broker.cli.lazy_group import Later, LazyGroup
 
 
-@click.group(cls=LazyGroup, later={"index": "spark_jobs.compact_index:compact_index"})
+@click.group(
+    cls=LazyGroup,
+    later={"index": Later("spark_jobs.compact_index:compact_index", "Make index files smaller and faster to read.")},
+)
 def compact() -> None:
     """Make the index of a store smaller and faster to read, on all cores or a Spark cluster."""

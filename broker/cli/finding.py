@@ -1,13 +1,9 @@
-"""Find the message that any id names: an offset message id, a physical offset in decimal, or a unique key."""
+"""Find the message of a store that an id of any kind names: offset message id, physical offset, unique key."""
 
 import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from broker.client import Client, ClientError, Question, ResponseError
-from broker.config import Endpoint
-from protocol.codes import ResponseCode
-from protocol.errors import StoreError
 from protocol.message import Message, decode_message, decode_messages
 from protocol.message_id import MessageId, decode_message_id, is_offset_message_id_candidate
 
@@ -100,56 +96,3 @@ def _by_unique_key(store: "MessageStore", key: str, topic: str | None) -> Findin
     if unknown is not None:
         where += f" that are known ({unknown})"
     return Finding(reason=f"no message with unique key {key} {where}: {report.sentence()}")
-
-
-async def find_on_server(client: Client, server: Endpoint | None, text: str, *, topic: str | None = None) -> Finding:
-    """Ask `server` for an id of any kind, None: the server whose address stands in the id.
-
-    Raises `ClientError` when there is no server to ask, or none that answers.
-    """
-    message_id, physical_offset = message_id_of(text), physical_offset_of(text)
-    if message_id is not None:
-        physical_offset = message_id.physical_offset
-        server = server or Endpoint(message_id.address.ip, message_id.address.port)
-    if server is None:
-        raise ClientError(f"{text}: only an offset message id holds an address to dial; name one with --server")
-    if physical_offset is None:
-        return await _ask_by_unique_key(client, server, text, topic)
-    finding = await _ask_by_offset(client, server, physical_offset, topic)
-    if finding.messages or message_id is None or not topic:
-        return finding
-    # As Java clients do: what looks like an offset id may be a unique key after all.
-    by_unique_key = await _ask_by_unique_key(client, server, text, topic)
-    return by_unique_key if by_unique_key.messages else finding
-
-
-async def _ask_by_offset(client: Client, server: Endpoint, physical_offset: int, topic: str | None) -> Finding:
-    try:
-        record = await client.view(server, physical_offset, topic or "")
-    except ResponseError as error:
-        if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-            raise ClientError(
-                f"{server} is no broker (a name server, perhaps): --server takes a broker here"
-            ) from error
-        return Finding(reason=str(error))
-    try:
-        return Finding((decode_message(record, physical_offset=physical_offset),))
-    except StoreError as error:
-        return Finding(reason=f"{server} answered bytes that are no message: {error}")
-
-
-async def _ask_by_unique_key(client: Client, server: Endpoint, key: str, topic: str | None) -> Finding:
-    """Ask for a unique key in one topic, else in every topic that the server knows."""
-    try:
-        topics = [topic] if topic else await client.topics(server)
-    except ResponseError as error:
-        raise ClientError(f"{key} may be a unique key: name its topic with --topic ({error})") from error
-    reasons = []
-    for name in topics:
-        page = await client.query(server, Question(name, key, "U", maximum=32))
-        if page.records:
-            return Finding(tuple(decode_messages(page.records)))
-        reasons.append(page.remark)
-    where = f"in topic {topic}" if topic else f"in any of {len(topics)} topics"
-    last = f": {reasons[-1]}" if reasons else ""
-    return Finding(reason=f"{server} has no message with unique key {key} {where}{last}")

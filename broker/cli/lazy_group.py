@@ -1,31 +1,45 @@
-"""A group of commands, some of them imported only when they are asked for; all end where nobody reads on."""
+"""A group of commands that are imported when asked for, not to be listed; all end where nobody reads on."""
 
 import importlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
 from broker.cli.errors import ending_with_the_reader, refuse_small_limits
 
 
-class LazyGroup(click.Group):
-    """`later` gives names of subcommands and where they are, as ``package.module:attribute``."""
+class Later(NamedTuple):
+    """A command that is not imported yet."""
 
-    def __init__(self, *arguments: Any, later: Mapping[str, str] | None = None, **options: Any) -> None:
+    where: str
+    """``package.module:attribute``."""
+    summary: str
+    """What the list of commands says of it, in one line."""
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are named by `later`; to list them none is imported."""
+
+    def __init__(self, *arguments: Any, later: Mapping[str, Later], **options: Any) -> None:
         super().__init__(*arguments, **options)
-        self._later = dict(later or {})
+        self._later = dict(later)
 
     def list_commands(self, context: click.Context) -> list[str]:
         """All names, in order."""
-        return sorted({*super().list_commands(context), *self._later})
+        return sorted(self._later)
 
     def get_command(self, context: click.Context, name: str) -> click.Command | None:
         """The command of a name, None if there is none."""
-        if name in self._later:
-            module, attribute = self._later[name].split(":")
+        if name in self._later and name not in self.commands:
+            module, attribute = self._later[name].where.split(":")
             self.add_command(getattr(importlib.import_module(module), attribute), name)
         return super().get_command(context, name)
+
+    def format_commands(self, context: click.Context, formatter: click.HelpFormatter) -> None:
+        """List the commands with their summaries."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, self._later[name].summary) for name in self.list_commands(context)])
 
     def invoke(self, context: click.Context) -> Any:
         """Run a command until it ends, or until nobody reads what it writes."""

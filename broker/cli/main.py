@@ -1,28 +1,34 @@
 """The `rocketlens` command: a group of one module a subcommand.
 
-Modules of this package import numba, NumPy and rich only where they use them: `--help` and usage errors come at once.
-The bulk jobs' commands are defined beside the jobs, for spark-submit, and imported when they are asked for.
+A command is imported when it is asked for, and what it works with when it works: `--help` and usage errors come at
+once.
 """
 
 import click
 
-from broker.cli.compact import compact
-from broker.cli.diff import diff
-from broker.cli.doctor import doctor
-from broker.cli.filter import filter_
-from broker.cli.lazy_group import LazyGroup
-from broker.cli.life import life
-from broker.cli.lookup import lookup
-from broker.cli.query import query
-from broker.cli.rebuild import rebuild
-from broker.cli.search import search
-from broker.cli.serve import serve
-from broker.cli.view import view
+from broker.cli.lazy_group import Later, LazyGroup
+
+COMMANDS = {
+    "compact": Later("broker.cli.compact:compact", "Make the index of a store smaller and faster to read."),
+    "diff": Later("broker.cli.diff:diff", "Compare the messages of two stores."),
+    "doctor": Later("broker.cli.doctor:doctor", "Say what is wrong with a store, and which command mends it."),
+    "export": Later("spark_jobs.export_store:export_store", "Write the messages of a store into files."),
+    "filter": Later("broker.cli.filter:filter_", "List the messages that a consumer with a filter would get."),
+    "life": Later("broker.cli.life:life", "Show everything that happened to one message."),
+    "lookup": Later("broker.cli.lookup:lookup", "Look up many keys and ids in a store."),
+    "query": Later("broker.cli.query:query", "List the newest messages with a key, a unique key or a tag."),
+    "rebuild": Later("broker.cli.rebuild:rebuild", "Build the index files or queues of a store anew."),
+    "search": Later("broker.cli.search:search", "Search a store for messages by what they say."),
+    "serve": Later("broker.cli.serve:serve", "Answer RocketMQ clients and mqadmin from stores."),
+    "verify": Later("spark_jobs.verify_store:verify_store", "Check every message, queue unit and index entry."),
+    "view": Later("broker.cli.view:view", "Show messages by their ids."),
+}
+"""The bulk jobs' commands are defined beside the jobs, for spark-submit."""
 
 
 @click.group(
     cls=LazyGroup,
-    later={"export": "spark_jobs.export_store:export_store", "verify": "spark_jobs.verify_store:verify_store"},
+    later=COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(package_name="rocketlens", prog_name="rocketlens")
@@ -37,16 +43,3 @@ def main() -> None:
     the server asked does not answer, 4 rebuilt, compacted or exported, but the log is damaged (or verify or doctor
     found something wrong), 130 stopped with Ctrl-C, 141 nobody read on, as behind `| head`.
     """
-
-
-main.add_command(serve)
-main.add_command(view)
-main.add_command(query)
-main.add_command(search)
-main.add_command(lookup)
-main.add_command(life)
-main.add_command(filter_)
-main.add_command(rebuild)
-main.add_command(compact)
-main.add_command(doctor)
-main.add_command(diff)

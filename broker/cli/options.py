@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import click
 
-from broker.config import Endpoint
+from broker.endpoint import Endpoint
 from protocol.errors import ConfigError
 from storage.times import parse_time
 

@@ -1,8 +1,7 @@
 """`rocketlens query`: list messages by key, unique key or tag."""
 
-import asyncio
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,29 +12,14 @@ from broker.cli.errors import FOUND, NOT_FOUND, plain_errors, say
 from broker.cli.opening import open_store
 from broker.cli.options import DIRECTORY, endpoint, store_options, timestamp
 from broker.cli.output import chosen_format, format_options, staged_writer, writer
-from broker.client import Client, ClientError, Question, ResponseError
-from broker.config import Endpoint
-from protocol.codes import ResponseCode
-from protocol.errors import StoreError
-from protocol.message import Message, decode_messages
+from broker.endpoint import Endpoint
+from broker.question import PAGE, Matches, Question
+from protocol.message import Message
 from storage.times import LARGEST
 
 if TYPE_CHECKING:
     from storage.lookup_call import KeyQuery
     from storage.message_store import MessageStore
-
-PAGE = 64
-"""Matches asked for at once; a broker gives no more."""
-
-
-@dataclass(frozen=True, slots=True)
-class Matches:
-    """What was found, ascending by physical offset (or by store time, from several brokers); `cursor` for the rest."""
-
-    messages: list[Message]
-    cursor: int | None = None
-    notes: tuple[str, ...] = ()
-    reason: str = ""
 
 
 @click.command()
@@ -99,8 +83,10 @@ def query(
     elif any(value for value in store_arguments.values()):
         raise click.UsageError("options of a STORE make no sense when a server is asked")
     else:
+        from broker.cli.asking import ask_brokers
+
         assert server is not None
-        matches = asyncio.run(_ask(server, question, maximum))
+        matches = ask_brokers(server, question, maximum)
     for note in matches.notes:
         say(note)
     if not matches.messages:
@@ -156,73 +142,3 @@ def query_store(store: "MessageStore", question: Question, maximum: int) -> Matc
         notes=(f"something may be missing: {found.incomplete}",) if found.incomplete else (),
         reason="" if messages else f"nothing found; {explain_nothing(store, question.topic, found.answer)}",
     )
-
-
-async def _ask(server: Endpoint, question: Question, maximum: int) -> Matches:
-    """Ask the brokers that a name server names for the topic, or the one broker that `server` is."""
-    async with Client() as client:
-        try:
-            brokers = await client.brokers_of(server, question.topic)
-        except ResponseError as error:
-            if error.code != ResponseCode.TOPIC_NOT_EXIST:
-                raise
-            return Matches([], reason=str(error))
-        if brokers is None:
-            brokers = {"": server}
-        if len(brokers) > 1 and question.cursor is not None:
-            raise click.UsageError(f"a cursor belongs to one broker, --server has {len(brokers)}: name one of them")
-        found = [await _pages(client, endpoint, question, maximum) for endpoint in brokers.values()]
-    if len(found) == 1:
-        return found[0]
-    messages = sorted((message for matches in found for message in matches.messages), key=_store_timestamp)
-    notes = [f"{name}: {note}" for name, matches in zip(brokers, found, strict=True) for note in matches.notes]
-    notes += [
-        f"{name} ({brokers[name]}) has older matches, which --server {brokers[name]} --cursor {matches.cursor} shows"
-        for name, matches in zip(brokers, found, strict=True)
-        if matches.cursor is not None
-    ]
-    reasons = "; ".join(f"{name}: {matches.reason}" for name, matches in zip(brokers, found, strict=True))
-    return Matches(messages[-maximum:], notes=tuple(notes), reason=reasons)
-
-
-def _store_timestamp(message: Message) -> int:
-    return message.store_timestamp
-
-
-async def _pages(client: Client, endpoint: Endpoint, question: Question, maximum: int) -> Matches:
-    """The newest `maximum` matches of one broker; several pages only where the broker knows cursors."""
-    pages: list[list[Message]] = []
-    count = 0
-    while True:
-        page = await client.query(endpoint, replace(question, maximum=min(maximum - count, PAGE)))
-        matching = _matching(page.records, question, endpoint)
-        pages.append(matching)
-        count += len(matching)
-        if count >= maximum or page.cursor is None or not page.records:
-            break
-        question = replace(question, cursor=page.cursor)
-    return Matches(
-        messages=[message for matching in reversed(pages) for message in matching],
-        cursor=page.cursor,
-        notes=(f"something may be missing: {page.incomplete}",) if page.incomplete else (),
-        reason="" if count else f"{endpoint} found nothing: {page.remark}",
-    )
-
-
-def _matching(records: bytes, question: Question, endpoint: Endpoint) -> list[Message]:
-    """The records that match: a Java broker compares hashes alone and leaves the rest to its clients."""
-    try:
-        messages = list(decode_messages(records))
-    except StoreError as error:
-        raise ClientError(f"{endpoint} answered bytes that are no messages: {error}") from error
-    return [message for message in messages if _is_match(message, question)]
-
-
-def _is_match(message: Message, question: Question) -> bool:
-    from storage.life.message_copies import origin_topic
-
-    if question.index_type == "U":
-        return question.key == message.message_id
-    if (origin_topic(message) if question.copies else message.topic) != question.topic:
-        return False
-    return question.key in message.keys if question.index_type == "K" else question.key == message.tags

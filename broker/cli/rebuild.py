@@ -2,15 +2,15 @@
 
 import click
 
-from broker.cli.lazy_group import LazyGroup
+from broker.cli.lazy_group import Later, LazyGroup
 
 
 @click.group(
     cls=LazyGroup,
     later={
-        "index": "spark_jobs.rebuild_index:rebuild_index",
-        "queues": "spark_jobs.rebuild_queues:rebuild_queues",
-        "all": "spark_jobs.rebuild_all:rebuild_all",
+        "index": Later("spark_jobs.rebuild_index:rebuild_index", "Build the index files anew."),
+        "queues": Later("spark_jobs.rebuild_queues:rebuild_queues", "Build the queues anew."),
+        "all": Later("spark_jobs.rebuild_all:rebuild_all", "Build index files and queues anew, reading the log once."),
     },
 )
 def rebuild() -> None:

@@ -6,7 +6,8 @@ from typing import Any, TypeVar
 import click
 
 from broker.cli.options import endpoint
-from broker.config import REPLICA_ID, Endpoint, RegisterOptions
+from broker.config import REPLICA_ID, RegisterOptions
+from broker.endpoint import Endpoint
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

@@ -17,15 +17,14 @@ from broker.cli.serving import run_server
 from broker.cli.watch_options import watch_options
 from broker.cluster.several_stores import options_of_stores
 from broker.config import (
-    DEFAULT_PORT,
     FRAME_LIMIT,
     LONGEST_WORKER_TIMEOUT_SECONDS,
     SMALLEST_FRAME_LIMIT,
     WORKER_TIMEOUT_SECONDS,
     CannotListen,
-    Endpoint,
     ServeOptions,
 )
+from broker.endpoint import DEFAULT_PORT, Endpoint
 from broker.limits import Limits
 from broker.log_format import configure_logging
 

@@ -1,6 +1,5 @@
 """`rocketlens view`: show messages by their ids."""
 
-import asyncio
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,12 +8,11 @@ from typing import Any
 import click
 
 from broker.cli.errors import FOUND, NOT_FOUND, plain_errors, say
-from broker.cli.finding import Finding, find_in_store, find_on_server
+from broker.cli.finding import find_in_store
 from broker.cli.opening import open_store
 from broker.cli.options import endpoint, store_options
 from broker.cli.output import chosen_format, format_options, writer
-from broker.client import Client
-from broker.config import Endpoint
+from broker.endpoint import Endpoint
 
 
 @click.command()
@@ -57,7 +55,9 @@ def view(
         findings = [find_in_store(store, text, topic=topic, damaged=damaged) for text in ids]
     else:
         _check_remote(server, from_id, damaged, store_arguments)
-        findings = asyncio.run(_ask(arguments, server, topic))
+        from broker.cli.asking import ask_for_ids
+
+        findings = ask_for_ids(server, arguments, topic)
     for finding in findings:
         for text in filter(None, (finding.note, finding.reason)):
             say(text)
@@ -73,8 +73,3 @@ def _check_remote(server: Endpoint | None, from_id: bool, damaged: bool, store_a
         raise click.UsageError("--damaged needs a STORE: no broker answers with a damaged record")
     if any(value for value in store_arguments.values()):
         raise click.UsageError("options of a STORE make no sense when a server is asked")
-
-
-async def _ask(ids: Sequence[str], server: Endpoint | None, topic: str | None) -> list[Finding]:
-    async with Client() as client:
-        return [await find_on_server(client, server, text, topic=topic) for text in ids]

@@ -7,7 +7,8 @@ import click
 
 from broker.cli.options import endpoint
 from broker.cli.port_options import network
-from broker.config import DEFAULT_MILLISECONDS, Endpoint
+from broker.config import DEFAULT_MILLISECONDS
+from broker.endpoint import Endpoint
 from broker.log_format import FORMATS, TEXT
 
 Command = TypeVar("Command", bound=Callable[..., Any])

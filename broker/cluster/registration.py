@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from broker.client import Client, ClientError
-from broker.config import Endpoint, RegisterOptions
+from broker.config import RegisterOptions
+from broker.endpoint import Endpoint
 from broker.topic_catalog import READ_ONLY_PERM, find_topic, topic_names
 from protocol.bodies import BrokerData, ClusterInfo, decode_json, encode_json
 from protocol.codes import RequestCode

@@ -12,7 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from broker.config import Endpoint, ServeOptions
+from broker.config import ServeOptions
+from broker.endpoint import Endpoint
 from protocol.errors import ConfigError
 from storage.outside import check_outside
 

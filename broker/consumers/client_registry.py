@@ -69,7 +69,7 @@ def as_connection(member: Member) -> Connection:
 class ConsumerGroup:
     """What the members of one consumer group say about it; the latest heartbeat wins.
 
-    `filters` are by topic the expressions among its subscriptions, and may be behind them or ahead (filter.md §3.4).
+    `filters` are by topic the expressions among its subscriptions, and may be behind them or ahead (filters §3.4).
     `size` is what its subscriptions are counted with, in bytes; `checked_seconds` when its members were looked at.
     """
 

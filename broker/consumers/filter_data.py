@@ -1,6 +1,6 @@
 """What a broker says of the filter that a group has on a topic, as QUERY_CONSUME_QUEUE shows it.
 
-The text is a broker's entry of `config/consumerFilter.json` (filter.md §4), as 5.5 prints it: members by name, indented
+The text is a broker's entry of `config/consumerFilter.json` (filters §4), as 5.5 prints it: members by name, indented
 by tabs. A group without a filter has the text `null`.
 """
 

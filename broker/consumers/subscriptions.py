@@ -1,6 +1,6 @@
 """From what a consumer subscribes to, to the filter that a pull asks; each is made once and used by all its pulls.
 
-A subscription is one by tags, or one of the type SQL92 (filter.md §1). The expressions that a group's members told with
+A subscription is one by tags, or one of the type SQL92 (filters §1). The expressions that a group's members told with
 their heartbeats are its filters (§3.4); they live as long as the group has members. The filters that the store's broker
 had registered are not theirs: they only bring the bits that stand for them in its bitmaps, to the same expression of
 the same group on the same topic, unless the broker did not stop in good order: what it wrote last of them may then be
@@ -51,7 +51,7 @@ def told_filters(
 ) -> dict[str, GroupFilter]:
     """A group's filters by topic after a heartbeat with these subscriptions; only those of expressions are kept.
 
-    One changes with a newer version alone, and goes when the new expression does not compile (filter.md §3.4). `made`
+    One changes with a newer version alone, and goes when the new expression does not compile (filters §3.4). `made`
     has what became of each of `expressions_of` the subscriptions; where there was no room for it, all stays as it is.
     """
     filters: dict[str, GroupFilter] = {}

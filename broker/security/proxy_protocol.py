@@ -15,7 +15,7 @@ import ipaddress
 from struct import Struct
 from typing import Final, NamedTuple
 
-from broker.config import Endpoint
+from broker.endpoint import Endpoint
 from protocol.errors import ProtocolError
 
 VERSION_2: Final = Struct(">12sBBH")

@@ -14,8 +14,9 @@ from collections.abc import Callable
 from ipaddress import ip_address
 from typing import TypeAlias
 
-from broker.config import Endpoint, Networks
+from broker.config import Networks
 from broker.costs import Costs
+from broker.endpoint import Endpoint
 from broker.security.proxy_protocol import LONGEST_VERSION_2, BadProxyHeader, ProxyHeader, parse_proxy_header
 from broker.security.tls import FIRST_BYTE
 from broker.security.watched_files import Watched

@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 
 from broker.broker_service import BrokerService, build_processors
-from broker.config import Endpoint
 from broker.consumers.client_registry import ConsumerGroup
 from broker.deferred import Outcome
 from broker.dispatcher import Answer, Dispatcher
+from broker.endpoint import Endpoint
 from broker.workers.link import Kind, Link, is_ours, pack
 from protocol.bodies import encode_json
 from protocol.command import Command, Response

@@ -121,7 +121,7 @@ class ShapeCheck:
         self._say_entry(number, "time_difference", self._offset_of(number), expected, found)
 
     def _first_difference(self, begin: int) -> None:
-        """A broker counts the first entry's from the end of the file before (§3.5); a compaction as all others."""
+        """The first entry: a broker counts from the end of the file before (store-format §3.5)."""
         timestamp = self._time_of(1, self._matched.matching.first_time)
         if not self._counts.entries or timestamp == NO_TIME:
             return

@@ -1,7 +1,7 @@
 """What decides, of the messages of one queue, which a consumer wants.
 
 A pull asks a filter twice, as the broker does: first with what the queue unit holds, before the message is read;
-then, only if the filter says that it needs them, with the message's properties. Source: filter.md §1.4, §3.3.
+then, only if the filter says that it needs them, with the message's properties. Source: filters §1.4, §3.3.
 """
 
 from collections.abc import Mapping

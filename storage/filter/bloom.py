@@ -3,7 +3,7 @@
 A broker with `enableCalcFilterBitMap` evaluates every registered SQL filter when it stores a message, and sets the
 bits of each that is true in a bitmap beside the message's queue unit. Bits of several filters may coincide, so bits
 that are set say nothing; one that is not says that the filter was not true. Bit p is `1 << (p % 8)` of byte `p // 8`.
-Source: filter.md §3.1–§3.3; MurmurHash3 is Austin Appleby's x64 128-bit variant with seed 0, public domain.
+Source: filters §3.1–§3.3; MurmurHash3 is Austin Appleby's x64 128-bit variant with seed 0, public domain.
 """
 
 import math

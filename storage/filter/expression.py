@@ -1,7 +1,7 @@
 """SQL92 subscriptions as message filters: by the broker's bitmap where one speaks of the filter, then by properties.
 
 The bitmap only ever spares the reading of a message: where it leaves any doubt the properties are read, and they
-decide. Source: filter.md §2.7 and §3.3.
+decide. Source: filters §2.7 and §3.3.
 """
 
 from collections.abc import Mapping

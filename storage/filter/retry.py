@@ -2,7 +2,7 @@
 
 A message that a consumer could not work on goes to its group's retry topic, and says from which topic it came. A
 broker with `filterSupportRetry` does not ask the expression with which the retry topic is pulled, but the one that the
-group registered for that topic. Source: filter.md §3.5; recorded pulls in `golden/g2/g2-filters/pulls-retry.jsonl.xz`.
+group registered for that topic. Source: filters §3.5; recorded pulls in `golden/g2/g2-filters/pulls-retry.jsonl.xz`.
 """
 
 from collections.abc import Callable, Mapping

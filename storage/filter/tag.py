@@ -1,7 +1,7 @@
 """Tag subscriptions: `TagA || TagB`, compared by hash with what the queue units hold.
 
 The broker compares hashes only and the client compares the tags themselves again, so that two tags of equal hash never
-reach a consumer mixed up, but both count as delivered by the queue. Source: filter.md §1.1–§1.4.
+reach a consumer mixed up, but both count as delivered by the queue. Source: filters §1.1–§1.4.
 """
 
 from collections.abc import Mapping

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from broker.answer_rooms import MOST_ROOMS, SHORTEST_HANDED_ON, AnswerRooms
-from broker.config import Endpoint
+from broker.endpoint import Endpoint
 from broker.security.tls import TlsOptions
 from broker_harness import RawClient, connected, service_of, serving, until
 from certificates import Authority

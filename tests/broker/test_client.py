@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.client import Client, ClientError, Question, ResponseError
-from broker.config import Endpoint
+from broker.client import Client, ClientError, ResponseError
 from broker.dispatcher import handles
+from broker.endpoint import Endpoint
+from broker.question import Question
 from broker_harness import FakeStore, service_of, serving
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Response

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import Endpoint, ServeOptions
+from broker.config import ServeOptions
+from broker.endpoint import Endpoint
 from protocol.errors import ConfigError
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import Endpoint
 from broker.dispatcher import Dispatcher, Request, check_families, handles
+from broker.endpoint import Endpoint
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Command, Response, decode_command, encode_request
 from protocol.errors import BadHeader, BeingSearched, CorruptRecord

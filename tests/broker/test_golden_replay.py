@@ -12,8 +12,8 @@ from functools import cache
 
 import pytest
 
-from broker.config import Endpoint
 from broker.dispatcher import handled_methods
+from broker.endpoint import Endpoint
 from broker.refusals import WRITING_CODES
 from broker.request_families import PROCESSORS
 from broker_harness import service_of, serving

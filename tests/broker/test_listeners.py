@@ -4,7 +4,8 @@ import socket
 
 import pytest
 
-from broker.config import CannotListen, Endpoint
+from broker.config import CannotListen
+from broker.endpoint import Endpoint
 from broker.listeners import bind_listeners, close_listeners
 
 LOOPBACK = Endpoint("127.0.0.1", 0)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import Endpoint
+from broker.endpoint import Endpoint
 from frame_garbage import Garbage
 from process import Serving, serving_process
 from protocol.command import decode_command, encode_request

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import Endpoint
+from broker.endpoint import Endpoint
 from measured_waits import p99, private_bytes, waits
 from process import ROOT, Serving, serving_process
 

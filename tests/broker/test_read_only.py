@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import Endpoint
+from broker.endpoint import Endpoint
 from broker_harness import connected
 from golden_frames import sessions
 from golden_replay import replay

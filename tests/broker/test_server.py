@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import CannotListen, Endpoint
+from broker.config import CannotListen
 from broker.dispatcher import Dispatcher, Request, handles
+from broker.endpoint import Endpoint
 from broker.limits import Limits
 from broker.listeners import bind_listeners
 from broker.server import Server

@@ -24,7 +24,7 @@ from acl_file import (
     signed_request,
     write_accounts,
 )
-from broker.config import Endpoint
+from broker.endpoint import Endpoint
 from broker.security.accounts import load_accounts
 from broker.security.address_patterns import parse_address_pattern
 from broker.security.guard import Guard

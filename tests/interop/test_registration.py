@@ -15,7 +15,8 @@ import pytest
 
 from broker.broker_service import BrokerService
 from broker.cluster.registration import Registration
-from broker.config import Endpoint, RegisterOptions, ServeOptions
+from broker.config import RegisterOptions, ServeOptions
+from broker.endpoint import Endpoint
 from interop.conftest import Java
 from interop.flows import ends
 from interop.jars import SERVER_VERSION

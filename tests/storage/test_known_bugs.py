@@ -18,7 +18,7 @@ T0 = START_TIMESTAMP
 
 
 class TestKnownBugs:
-    """known-bugs.md §1 A to E and those of §3 that concern key and id queries."""
+    """known-bugs §1 A to E and those of §3 that concern key and id queries."""
 
     def test_a_message_late_in_its_second_is_found_by_its_milliseconds(self, tmp_path: Path) -> None:  # A
         writer = StoreWriter(tmp_path)

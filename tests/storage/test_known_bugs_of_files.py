@@ -1,4 +1,4 @@
-"""The bugs of peers that come of files (known-bugs.md §3): torn, cut, lost, stale, expired, copied while written."""
+"""The bugs of peers that come of files (known-bugs §3): torn, cut, lost, stale, expired, copied while written."""
 
 import shutil
 import threading

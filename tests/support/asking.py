@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from broker.broker_service import build_processors
-from broker.config import Endpoint
 from broker.dispatcher import Dispatcher
+from broker.endpoint import Endpoint
 from broker_harness import service_of
 from golden_frames import value_of
 from protocol.command import Response, decode_command, encode_request

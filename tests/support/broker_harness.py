@@ -11,9 +11,10 @@ from types import SimpleNamespace
 from typing import Any, TypeVar
 
 from broker.broker_service import BrokerService
-from broker.config import Endpoint, ServeOptions
+from broker.config import ServeOptions
 from broker.consumers.client_registry import ClientRegistry
 from broker.dispatcher import Dispatcher
+from broker.endpoint import Endpoint
 from broker.listeners import bind_listeners, close_listeners
 from broker.server import Server
 from protocol.command import Command, Response, decode_command, encode_request, encode_response

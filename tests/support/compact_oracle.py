@@ -151,7 +151,7 @@ def put_behind(data: bytes, slot_count: int, records: Iterable[Record], profile:
     return after[:first] + data[first : first + 20] + after[first + 20 :]
 
 
-# --- what a broker answers (§4.1, §4.2) -----------------------------------------------------------------------------
+# --- what a broker answers (store-format §4.1, §4.2) ----------------------------------------------------------------
 
 
 def broker_offsets(

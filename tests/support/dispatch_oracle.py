@@ -30,7 +30,7 @@ def java_number(text: str, bits: int) -> int | None:
 
 
 def is_dispatched(record: Record) -> bool:
-    """Whether the numbers among a record's properties are numbers (§2.8, step 7)."""
+    """Whether the numbers among a record's properties are numbers (store-format §2.8, step 7)."""
     properties = record.properties
     if record.topic == SCHEDULE_TOPIC and "DELAY" in properties and java_number(properties["DELAY"], 32) is None:
         return False
@@ -46,7 +46,7 @@ def split_java(text: str) -> list[str]:
 
 
 def light_units(record: Record) -> Iterator[tuple[bytes, int, int]]:
-    """Topic, queue id and queue offset of the light queues that a message is in, too (§2.10).
+    """Topic, queue id and queue offset of the light queues that a message is in, too (store-format §2.10).
 
     Their names are bytes as they stand, as topics are: those that are no UTF-8 are no names of directories.
     """

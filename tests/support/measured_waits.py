@@ -4,7 +4,7 @@ import socket
 import time
 from pathlib import Path
 
-from broker.config import Endpoint
+from broker.endpoint import Endpoint
 from protocol.command import encode_request
 
 REQUEST = encode_request(33, {"offset": "6581"}, opaque=1)

@@ -5,7 +5,7 @@ import contextlib
 import threading
 from collections.abc import Iterator
 
-from broker.config import Endpoint
+from broker.endpoint import Endpoint
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Command, Response, decode_command, encode_response, ext_fields_of
 from protocol.frame import FrameDecoder

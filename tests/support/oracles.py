@@ -27,7 +27,7 @@ def packed(value: int, size: int) -> bytes:
     return value.to_bytes(size, "big", signed=True)
 
 
-# --- Java strings (§2.5, §3.3) --------------------------------------------------------------------------------------
+# --- Java strings (store-format §2.5, §3.3) -------------------------------------------------------------------------
 
 
 def java_hash(text: str) -> int:
@@ -95,7 +95,7 @@ def _java_step(data: bytes, position: int) -> tuple[int, str]:
     return size, "\ufffd" if 0xD800 <= code <= 0xDFFF else chr(code)
 
 
-# --- properties (§2.5) ----------------------------------------------------------------------------------------------
+# --- properties (store-format §2.5) ---------------------------------------------------------------------------------
 
 
 def parse_properties(text: str) -> dict[str, str]:
@@ -126,7 +126,7 @@ def split_keys(keys: str) -> list[str]:
     return pieces
 
 
-# --- records (§2.2, §2.8) -------------------------------------------------------------------------------------------
+# --- records (store-format §2.2, §2.8) ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -238,9 +238,9 @@ def scan_segment(data: bytes, base_offset: int) -> Iterator[Record]:
 
 
 def is_closing_blank(data: bytes, position: int, length: int) -> bool:
-    """Whether a segment of `length` bytes, of which `data` are there, is closed by a BLANK at `position` (§2.4).
+    """Whether a segment of `length` bytes, of which `data` are there, is closed by a BLANK at `position`.
 
-    A writer gives it all that is left of the segment; one that says anything else is no writer's.
+    A writer gives it all that is left of the segment; one that says anything else is no writer's (store-format §2.4).
     """
     head = data[position : position + 8]
     return position < length and head == packed(length - position, 4) + BLANK_MAGIC.to_bytes(4, "big")
@@ -253,7 +253,7 @@ def read_log(directories: Path | Iterable[Path]) -> list[Record]:
     return [record for base, path in sorted(segments.items()) for record in scan_segment(path.read_bytes(), base)]
 
 
-# --- index build (§3.2 to §3.9, §10) --------------------------------------------------------------------------------
+# --- index build (store-format §3.2 to §3.9, §10) -------------------------------------------------------------------
 
 
 def index_keys(record: Record, profile: str = "5.5") -> list[str]:
@@ -466,7 +466,7 @@ def lookup(
     return query(known, topic, key, kind=kind, maximum=len(known) + 1, **window)
 
 
-# --- queues (§2.13, §5.1) -------------------------------------------------------------------------------------------
+# --- queues (store-format §2.13, §5.1) ------------------------------------------------------------------------------
 
 DEFAULT_DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"

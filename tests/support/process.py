@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from broker.config import Endpoint
+from broker.endpoint import Endpoint
 
 ROOT = Path(__file__).parents[2]
 COMMAND = (sys.executable, "-c", "from broker.cli.main import main; main(prog_name='rocketlens')")

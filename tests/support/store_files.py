@@ -16,7 +16,7 @@ Host = tuple[str, int]
 PRE_BLANK = packed(0, 8) + packed(0x7FFFFFFF, 4) + packed(0, 8)
 
 
-# --- records (§2.2, §2.6, §2.9) ---------------------------------------------------------------------------------------
+# --- records (store-format §2.2, §2.6, §2.9) ------------------------------------------------------------------------
 
 
 def host_bytes(host: Host) -> bytes:
@@ -120,7 +120,7 @@ def write_file(path: Path, size: int, pieces: Mapping[int, bytes]) -> None:
 
 
 class LogFiles:
-    """The commit log: equal segments, each in the directory whose turn it is, closed by a BLANK (§2.4)."""
+    """The commit log: equal segments, each in the directory whose turn it is, closed by a BLANK (store-format §2.4)."""
 
     def __init__(self, directories: Sequence[Path], segment_size: int, start: int, padding: bytes) -> None:
         if start % segment_size:
@@ -176,7 +176,7 @@ class LogFiles:
         return self.directories[turn] / f"{base:020d}"
 
 
-# --- queues (§5.1, §5.2, §5.7, §5.8) ----------------------------------------------------------------------------------
+# --- queues (store-format §5.1, §5.2, §5.7, §5.8) -------------------------------------------------------------------
 
 
 class UnitFiles:

@@ -344,7 +344,7 @@ def _host(raw: tuple[bytes, int]) -> Host:
 
 
 def _light_queues(properties: Mapping[str, str]) -> Iterator[tuple[str, int, int]]:
-    """The LMQ queues a message is in as well: name, queue id 0, offset (§2.10)."""
+    """The LMQ queues a message is in as well: name, queue id 0, offset (store-format §2.10)."""
     names = properties.get("INNER_MULTI_DISPATCH", "").split(",")
     offsets = properties.get("INNER_MULTI_QUEUE_OFFSET", "").split(",")
     if len(names) == len(offsets) and all(offsets):

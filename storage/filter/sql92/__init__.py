@@ -3,7 +3,7 @@
     expression = parse("a > 5 AND region = 'hz'")
     expression.evaluate({"a": "7", "region": "hz"})     # True; False, or None for unknown, does not deliver
 
-An expression is compiled once, to closures; see `node`. Source: filter.md §2.
+An expression is compiled once, to closures; see `node`. Source: filters §2.
 """
 
 from collections.abc import Callable

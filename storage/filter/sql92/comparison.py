@@ -2,7 +2,7 @@
 
 What is compared depends on both sides' types, which are known once the text is parsed; so the conversion is chosen
 then, and a message costs what it takes to convert its property. Missing values are not treated evenly: `a = b` is true
-with both missing, unknown with only `a` missing, false with only `b` missing. Source: filter.md §2.4 and §2.5.
+with both missing, unknown with only `a` missing, false with only `b` missing. Source: filters §2.4 and §2.5.
 """
 
 from collections.abc import Callable

@@ -2,7 +2,7 @@
 
 Python's `int` and `float` take other forms (blanks, `_`, `inf`), so the form is checked before they are asked. Doubles
 come back as integers in the order of `Double.compare`, in which −0.0 is below 0.0 and NaN above everything and equal
-to itself: comparing those is comparing doubles as Java does. Source: filter.md §2.5.
+to itself: comparing those is comparing doubles as Java does. Source: filters §2.5.
 """
 
 import re

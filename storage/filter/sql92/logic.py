@@ -2,7 +2,7 @@
 
 Conditions are true, false or unknown (None). AND ends at the first part that is false and OR at the first that is
 true; an unknown one does not end them, so that a later part may still decide, or fail. The search in texts is never
-unknown: a missing property neither contains a text nor does not contain it. Source: filter.md §2.4–§2.6.
+unknown: a missing property neither contains a text nor does not contain it. Source: filters §2.4–§2.6.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,6 +1,6 @@
 """The parts of a parsed expression: what each is, where it stands, and the closure that computes its value.
 
-RocketMQ's compile-time rules speak of five kinds of parts (filter.md §2.4), and what a comparison does depends on the
+RocketMQ's compile-time rules speak of five kinds of parts (filters §2.4), and what a comparison does depends on the
 types of its sides (§2.5). Properties are texts and only literals are numbers, so that the type of every part is known
 before any message is: it is text, a number of one of three types, a truth value, or null; a property may be missing
 and a truth value unknown, both of which are None.

@@ -3,7 +3,7 @@
     selector = or ;            what follows it is not read beyond its first token
 
 A method is a generator, and yields where another rule is to be read: `_read` runs them on a stack of its own, so that
-parentheses are not bounded by Python's stack. Source: filter.md §2.3.
+parentheses are not bounded by Python's stack. Source: filters §2.3.
 """
 
 from collections.abc import Callable, Generator

@@ -3,7 +3,7 @@
 At each place the longest form wins; the table's order sees to that, since `re` takes the first alternative that
 matches: a float stands before the integer it starts with, `<=` before `<`, a comment before `-`. Keywords are words
 whose upper case says so. Nothing is read before it is asked for, because what follows a complete expression is never
-looked at beyond its first token, however malformed. Source: filter.md §2.2 and §2.3.
+looked at beyond its first token, however malformed. Source: filters §2.2 and §2.3.
 """
 
 import re

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgpack
 import pytest
 
-from broker.config import Endpoint
+from broker.endpoint import Endpoint
 from broker_harness import service_of, serving_in_a_thread
 from command_line import rocketlens
 from golden_store import G1

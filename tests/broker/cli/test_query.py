@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import Endpoint
 from broker.dispatcher import handles
+from broker.endpoint import Endpoint
 from broker_harness import FakeStore, service_of, serving_in_a_thread
 from command_line import Outcome, rocketlens
 from protocol.bodies import BrokerData, TopicRouteData, encode_json
@@ -74,7 +74,8 @@ def test_the_newest_come_first_to_the_cap_and_a_cursor_goes_on(where: tuple[obje
 
 def test_more_than_one_page_is_collected(where: tuple[object, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     everything = offsets(query(where, "--key", "hotkey"))
-    monkeypatch.setattr("broker.cli.query.PAGE", 7)
+    for module in ("query", "asking"):
+        monkeypatch.setattr(f"broker.cli.{module}.PAGE", 7)
     assert offsets(query(where, "--key", "hotkey", "--max", "1000")) == everything
     outcome = query(where, "--key", "hotkey", "--max", "20")
     assert offsets(outcome) == everything[-20:]

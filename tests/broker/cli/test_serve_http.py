@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from acl_file import ADMIN, ADMIN_SECRET, READER, READER_SECRET, SECRETS, write_accounts
-from broker.config import Endpoint
+from broker.endpoint import Endpoint
 from lane_requests import query, view
 from metric_figures import Figures, figure, read_figures
 from process import ROOT, Serving, rocketlens, serving_process

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from broker.cluster.several_stores import folder_of
-from broker.config import Endpoint
+from broker.endpoint import Endpoint
 from golden_frames import parse_java_json, value_of
 from heartbeats import consumer, heartbeat, subscription
 from metric_figures import Figures, figure, read_figures

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import Endpoint
+from broker.endpoint import Endpoint
 from golden_frames import parse_java_json
 from heartbeats import consumer, heartbeat, subscription
 from process import rocketlens, serving_process

@@ -8,8 +8,8 @@ from pathlib import Path
 import msgpack
 import pytest
 
-from broker.config import Endpoint
 from broker.dispatcher import handles
+from broker.endpoint import Endpoint
 from broker_harness import FakeStore, service_of, serving_in_a_thread
 from command_line import rocketlens
 from protocol.codes import RequestCode

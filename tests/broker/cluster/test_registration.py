@@ -13,7 +13,8 @@ import pytest
 
 from broker.broker_service import BrokerService
 from broker.cluster.registration import Registration
-from broker.config import Endpoint, RegisterOptions, ServeOptions
+from broker.config import RegisterOptions, ServeOptions
+from broker.endpoint import Endpoint
 from name_server import NOBODY, NameServer
 from protocol.codes import RequestCode, ResponseCode
 from protocol.errors import ConfigError

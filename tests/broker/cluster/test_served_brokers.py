@@ -10,7 +10,7 @@ import pytest
 
 from asking import Asker, FakeConnection
 from broker.cluster.served_brokers import ServedBrokers
-from broker.config import Endpoint
+from broker.endpoint import Endpoint
 from heartbeats import consumer, heartbeat, subscription
 from store_writer import StoreWriter
 

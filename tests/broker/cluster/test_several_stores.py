@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from broker.cluster.several_stores import describe_names, folder_of, options_of_stores, settle_names
-from broker.config import Endpoint, RegisterOptions, ServeOptions
+from broker.config import RegisterOptions, ServeOptions
+from broker.endpoint import Endpoint
 from protocol.errors import ConfigError
 from storage.store_state import StoreIdentity
 

@@ -156,7 +156,7 @@ def test_only_expressions_are_kept_each_with_its_version() -> None:
 def test_a_known_filter_changes_as_in_a_brokers_registry(
     version: int, text: str, kind: str, expected: tuple[int, str] | None
 ) -> None:
-    """The table of filter.md §3.4."""
+    """The table of filters §3.4."""
     known = told_filters({}, [by_expression("a > 1", "A", 3)])
     told = SubscriptionData("A", text, expression_type=kind, sub_version=version)
     assert texts(told_filters(known, [told])).get("A") == expected

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from asking import BROKER, Asker
-from broker.config import Endpoint, RegisterOptions
+from broker.config import RegisterOptions
+from broker.endpoint import Endpoint
 from broker.processors.broker_admin import disk_ratio
 from heartbeats import consumer, heartbeat, subscription
 from store_writer import StoreWriter

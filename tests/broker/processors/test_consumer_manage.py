@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from asking import Asker, FakeConnection
-from broker.config import Endpoint
+from broker.endpoint import Endpoint
 from heartbeats import consumer, heartbeat, subscription
 from store_writer import StoreWriter
 

@@ -1,6 +1,6 @@
 """Which filter a pull asks: the one told last, what became of it since, the store's bits for it, and retry topics.
 
-The steps and codes of the first part are those of a live broker 5.5.0 (filter.md §1.5, §3.4); what a broker answered to
+The steps and codes of the first part are those of a live broker 5.5.0 (filters §1.5, §3.4); what a broker answered to
 pulls of retry topics is recorded beside the store g2-filters.
 """
 

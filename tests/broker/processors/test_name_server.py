@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from asking import Asker, FakeConnection
-from broker.config import Endpoint
+from broker.endpoint import Endpoint
 
 NO_ROUTE = "No topic route info in name server for the topic: {}\n"
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from asking import Asker, FakeConnection
-from broker.config import Endpoint
+from broker.endpoint import Endpoint
 from broker.processors import query_message
 from broker.processors.query_message import MAXIMUM_BY_KEY, parse_cursor, split_records
 from golden_store import G1

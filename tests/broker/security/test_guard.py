@@ -20,7 +20,7 @@ from acl_file import (
     signed_request,
     write_accounts,
 )
-from broker.config import Endpoint
+from broker.endpoint import Endpoint
 from broker.security.accounts import Permission, load_accounts, watched_accounts
 from broker.security.guard import Guard
 from broker_harness import connected, service_of, serving

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.config import Endpoint
+from broker.endpoint import Endpoint
 from broker.security.proxy_protocol import SIGNATURE, BadProxyHeader, parse_proxy_header
 
 

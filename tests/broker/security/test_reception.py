@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import Endpoint
 from broker.dispatcher import Request, handles
+from broker.endpoint import Endpoint
 from broker.limits import Limits
 from broker.security.tls import TlsOptions
 from broker.server import Server

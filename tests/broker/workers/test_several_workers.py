@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.config import CannotListen, Endpoint
+from broker.config import CannotListen
+from broker.endpoint import Endpoint
 from broker.listeners import bind_for_workers, bind_listeners, close_listeners, listen
 from broker_harness import DEADLINE_SECONDS, RawClient, connected
 from golden_frames import value_of

@@ -88,7 +88,7 @@ def test_a_calculated_bitmap_names_the_filters_that_were_true() -> None:
 
 
 def test_a_bitmap_excludes_only_what_it_surely_knows() -> None:
-    """filter.md §3.3: store time before, equal, no map, wrong length → match; after + zero map → no match."""
+    """filters §3.3: store time before, equal, no map, wrong length → match; after + zero map → no match."""
     bits = registered_bits(registered())
     assert bits is not None
     none, hit = bytes(14), BROKER.bitmap([KEY])

@@ -198,7 +198,7 @@ def damaged(segment: bytes, data: st.DataObject) -> bytes:
 
 
 def stamp_at(data: bytes, position: int) -> int:
-    """Store time of a record whose head is there (§2.2)."""
+    """Store time of a record whose head is there (store-format §2.2)."""
     return oracles.signed(data, position + (68 if oracles.signed(data, position + 36, 4) & 0x10 else 56), 8)
 
 

@@ -39,7 +39,7 @@ def test_any_text_folds_to_the_hash_an_index_keeps(text: str) -> None:
     ("text", "expected"),
     [("TagA", 2598919), ("polygenelubricants", 0), ("😀", 1772899), ("", 0), ("价格", 653349)],
 )
-def test_the_reference_vectors_hold(text: str, expected: int) -> None:  # store-format §11.1, filter §1.3
+def test_the_reference_vectors_hold(text: str, expected: int) -> None:  # store-format §11.1, filters §1.3
     assert fold_hash(kernel_hash(text.encode())) == expected
 
 

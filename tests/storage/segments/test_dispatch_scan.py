@@ -41,7 +41,7 @@ def unit_files(root: Path, tree: str) -> dict[tuple[str, int], bytes]:
 
 
 def units_of(made: Dispatched, kinds: set[int]) -> dict[tuple[str, int], bytes]:
-    """Units by queue, after a broker's append rules: some were there already (§5.2)."""
+    """Units by queue, after a broker's append rules: some were there already (store-format §5.2)."""
     units = {}
     for (topic, queue_id, _), queue in made.queues.items():
         if queue.kind in kinds:

@@ -1,4 +1,4 @@
-"""Comparisons: each rule of filter.md §2.4 and §2.5 by an example or by a property."""
+"""Comparisons: each rule of filters §2.4 and §2.5 by an example or by a property."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""AND, OR, NOT, IS NULL, IN and the searches: tables and rules of filter.md §2.5 and §2.6."""
+"""AND, OR, NOT, IS NULL, IN and the searches: tables and rules of filters §2.5 and §2.6."""
 
 from itertools import product
 

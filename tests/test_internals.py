@@ -1,0 +1,115 @@
+"""The book of the formats in `docs/internals`: what the code cites is there."""
+
+import re
+from itertools import pairwise
+from pathlib import Path
+from struct import Struct
+
+import pytest
+
+from layouts import tiles_of
+from protocol import message_layout
+from storage import batch_consume_queue, checkpoint, consume_queue, index_file, store_layout
+
+ROOT = Path(__file__).parent.parent
+BOOK = ROOT / "docs" / "internals"
+DOCUMENTS = {path.stem: path.read_text() for path in BOOK.glob("*.md") if path.stem != "README"}
+CITING = ("broker", "protocol", "storage", "spark_jobs", "benchmarks", "tests", "docs")
+CITATION = re.compile(rf"\b({'|'.join(DOCUMENTS)})(?:\.md)?,?\s+(?=§)|§\s*(\d+(?:\.\d+)*)")
+LINE_BREAK = re.compile(r"\n\s*(?:#|//|\*)?\s*")
+
+
+def sections(document: str) -> set[str]:
+    """The numbers of a document's headings."""
+    return set(re.findall(r"^#+ (?:Traps )?§?(\d+(?:\.\d+)*)\b", DOCUMENTS[document], re.MULTILINE))
+
+
+def citations(text: str, home: str | None = None) -> list[tuple[str | None, str]]:
+    """Document and section of each §; one that names no document is of the one named last."""
+    found: list[tuple[str | None, str]] = []
+    document = home
+    for match in CITATION.finditer(LINE_BREAK.sub(" ", text)):
+        if match[1]:
+            document = match[1]
+        else:
+            found.append((document, match[2]))
+    return found
+
+
+def sources() -> list[Path]:
+    kinds = {".py", ".pyx", ".pxd", ".pyi", ".h", ".md", ".java"}
+    return sorted(
+        path
+        for name in CITING
+        for path in (ROOT / name).rglob("*")
+        if path.suffix in kinds and "golden" not in path.parts and path.parent != BOOK
+    )
+
+
+def test_every_citation_leads_to_a_section() -> None:
+    known = {document: sections(document) for document in DOCUMENTS}
+    assert {"2.2", "5.1"} <= known["store-format"]
+    wrong, count = [], 0
+    for path in sources():
+        for document, section in citations(path.read_text()):
+            count += 1
+            if document is None or section not in known[document]:
+                wrong.append(f"{path.relative_to(ROOT)}: {document} §{section}")
+    assert wrong == []
+    assert count > 100, "the citations are found"
+
+
+@pytest.mark.parametrize("document", sorted(DOCUMENTS))
+def test_the_book_cites_itself_rightly(document: str) -> None:
+    # A page of another project's specification would be no section of ours: such are named by RFC and RIP.
+    text = re.sub(r"\b(?:RFC|RIP)[ -]\d+(?: §[\d.]+)?", "", DOCUMENTS[document])
+    wrong = []
+    for paragraph in text.split("\n"):
+        for named, section in citations(paragraph, document):
+            if named is not None and section not in sections(named):
+                wrong.append(f"{named} §{section}")
+    assert wrong == []
+
+
+def tables(document: str, section: str) -> list[list[list[str]]]:
+    """The tables of a section, rows of cells, the heading first."""
+    text = re.split(rf"^#+ {re.escape(section)}\b.*$", DOCUMENTS[document], maxsplit=1, flags=re.MULTILINE)[1]
+    text = re.split(r"^#+ ", text, maxsplit=1, flags=re.MULTILINE)[0]
+    blocks = re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)
+    rows = [[[cell.strip() for cell in line.strip("|").split("|")] for line in block.splitlines()] for block in blocks]
+    return [[table[0], *table[2:]] for table in rows]
+
+
+@pytest.mark.parametrize(
+    ("document", "section", "number", "layout"),
+    [
+        ("store-format", "3.4", 1, index_file.HEADER),
+        ("store-format", "3.4", 2, index_file.ENTRY),
+        ("store-format", "5.1", 0, consume_queue.UNIT),
+        ("store-format", "5.8", 0, batch_consume_queue.UNIT),
+        ("store-format", "6.1", 0, checkpoint.CHECKPOINT),
+        ("other-formats", "1", 0, store_layout.DLEDGER_HEAD),
+    ],
+)
+def test_the_tables_of_bytes_are_those_that_are_read(document: str, section: str, number: int, layout: Struct) -> None:
+    heading, *rows = tables(document, section)[number]
+    column = heading.index("off")
+    read = {offset: f"i{8 * size}" for offset, size, _ in tiles_of(layout)}
+    written = {}
+    for row in rows:
+        types = re.findall(r"\bi(?:8|16|32|64)\b", " ".join([*row, *heading]))
+        if row[column].isdigit() and types:
+            written[int(row[column])] = types[0]
+    # The first record's head follows a DLedger entry's: it is read with it, and described apart.
+    assert written == {offset: kind for offset, kind in read.items() if offset <= max(written)}
+
+
+def test_the_table_of_the_record_is_what_is_read() -> None:
+    ((_, *rows),) = tables("store-format", "2.2")
+    written = {int(row[3].split()[0]): row[2] for row in rows if row[3]}
+    tiles = tiles_of(message_layout.V4_V4_FIXED)
+    ports = {offset for before, (offset, _, _) in pairwise(tiles) if before[2] == "bytes"}
+    assert list(written) == [offset for offset, _, _ in tiles if offset not in ports]
+    for offset, size, kind in tiles:
+        if offset not in ports and kind != "bytes" and offset != tiles[-1][0]:
+            assert written[offset] == str(size)
