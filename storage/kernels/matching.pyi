@@ -85,6 +85,9 @@ class Matching:
     def descents(self) -> int:
         """How often a rank lies below the one before it in the same block."""
     @property
+    def compared(self) -> int:
+        """Hashes that entries were compared with, where they did not come in the order of their records' keys."""
+    @property
     def lowest(self) -> int:
         """The lowest rank, −1 without a match."""
     @property

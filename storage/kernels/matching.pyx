@@ -5,6 +5,7 @@ Everything here bears with damage. A file is compared entry by entry, whatever s
 
 cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint16_t, uint32_t
+from libc.stdlib cimport free, malloc, qsort
 
 from storage.kernels.indexes cimport Entry, IndexView, entry_at, view_index, whole_seconds
 from storage.kernels.region cimport Column, Region, Room
@@ -21,6 +22,9 @@ cdef enum:
     # Instead of a place among the hashes of a record.
     NOT_THERE = -2
     ALL_TAKEN = -1
+    # Hashes of a record that are looked through one by one; of more a sorted list is made.
+    FEW = 8
+    MOST = 65536  # Of a record.
 
 
 cdef struct Late:
@@ -36,6 +40,12 @@ cdef struct Block:  # What the log leads to, of which `rank` entries lie before.
     const int32_t *hashes
     uint8_t *seen
     int64_t rank
+
+cdef struct Sorted:  # The hashes of one record, each with its place among them in the lower half.
+    int64_t record  # Its number, −1 before the first one.
+    int64_t count
+    int64_t *keys
+    int32_t *free  # Of each key the next one that no entry has taken, by way of others.
 
 
 @cython.final
@@ -77,6 +87,7 @@ cdef class Matching:
     cdef readonly int64_t last_time
     cdef readonly int64_t smallest_time
     cdef readonly int64_t largest_time
+    cdef readonly int64_t compared
 
     def __cinit__(
         self, Region region not None, int64_t slots, int64_t entries, order, int64_t begin, ranks, int64_t most_late
@@ -126,6 +137,7 @@ cdef class Matching:
         cdef Room seen_room = Room(seen, sizeof(uint8_t))
         cdef int64_t i, total = 0
         cdef Block block
+        cdef Sorted sorted
         block.first_offset, block.rank, block.records = first_offset, rank, offset_column.count
         block.offsets, block.timestamps = <const uint32_t *>offset_column.items, <const int64_t *>timestamp_column.items
         block.counts, block.hashes = <const uint16_t *>count_column.items, <const int32_t *>hash_column.items
@@ -136,8 +148,13 @@ cdef class Matching:
             total += block.counts[i]
         if total > hash_column.count or total > seen_room.count:
             raise ValueError(f"{hash_column.count} hashes and room for {seen_room.count} of {total}")
+        sorted.keys = <int64_t *>malloc(MOST * (sizeof(int64_t) + sizeof(int32_t)))
+        if sorted.keys == NULL:
+            raise MemoryError
+        sorted.free, sorted.record = <int32_t *>(sorted.keys + MOST), -1
         with nogil:
-            match_block(self, &block)
+            match_block(self, &block, &sorted)
+        free(sorted.keys)
 
 
 cdef inline int64_t number_of(Matching matching, int64_t i) noexcept nogil:
@@ -145,7 +162,61 @@ cdef inline int64_t number_of(Matching matching, int64_t i) noexcept nogil:
     return i + 1 if matching.order == NULL else matching.order[i]
 
 
-cdef int64_t find_expected(const Block *block, int64_t first, int64_t count, int64_t start, int32_t key_hash) noexcept nogil:
+cdef int order_of(const void *left, const void *right) noexcept nogil:
+    cdef int64_t one = (<const int64_t *>left)[0], other = (<const int64_t *>right)[0]
+    return (one > other) - (one < other)
+
+
+cdef inline int64_t key_of(int32_t key_hash, int64_t place) noexcept nogil:
+    return (<int64_t>key_hash << 32) + place
+
+
+cdef void sort_hashes(Sorted *sorted, const int32_t *hashes, int64_t record, int64_t count) noexcept nogil:
+    cdef int64_t i
+    for i in range(count):
+        sorted.keys[i] = key_of(hashes[i], i)
+    for i in range(count + 1):
+        sorted.free[i] = <int32_t>i
+    qsort(sorted.keys, count, sizeof(int64_t), &order_of)
+    sorted.record, sorted.count = record, count
+
+
+cdef int64_t first_free(Matching matching, Sorted *sorted, int32_t key_hash, int64_t place) noexcept nogil:
+    """Number of the first key of a hash, at a place or behind it, that no entry has taken; else ALL_TAKEN or NOT_THERE."""
+    cdef int64_t low = 0, high = sorted.count, middle, key = key_of(key_hash, place)
+    cdef int32_t number, following
+    while low < high:
+        matching.compared += 1
+        middle = (low + high) // 2
+        if sorted.keys[middle] < key:
+            low = middle + 1
+        else:
+            high = middle
+    if low == sorted.count or sorted.keys[low] >> 32 != key_hash:
+        return NOT_THERE
+    number = <int32_t>low
+    while sorted.free[number] != number:  # and halve the way for those who come later
+        matching.compared += 1
+        following = sorted.free[number]
+        sorted.free[number] = sorted.free[following]
+        number = following
+    return number if number < sorted.count and sorted.keys[number] >> 32 == key_hash else ALL_TAKEN
+
+
+cdef int64_t find_sorted(Matching matching, Sorted *sorted, int64_t start, int32_t key_hash) noexcept nogil:
+    """As :c:func:`find_expected`, by the sorted list of the record's hashes; places count from its first one."""
+    cdef int64_t number = first_free(matching, sorted, key_hash, start)
+    if number < 0:
+        number = first_free(matching, sorted, key_hash, 0)
+    if number < 0:
+        return number
+    sorted.free[number] += 1
+    return sorted.keys[number] & <int64_t>0xFFFFFFFF
+
+
+cdef int64_t find_expected(
+    Matching matching, const Block *block, int64_t first, int64_t count, int64_t start, int32_t key_hash
+) noexcept nogil:
     """Place of a hash among those of a record that no entry has taken yet; ALL_TAKEN, or NOT_THERE without any.
 
     The search goes round from ``start``: entries come in the order in which they are expected.
@@ -159,6 +230,7 @@ cdef int64_t find_expected(const Block *block, int64_t first, int64_t count, int
                 return at
             found = ALL_TAKEN
         at += 1
+        matching.compared += 1
     return found
 
 
@@ -218,7 +290,7 @@ cdef void note_rank(Matching matching, int64_t rank, int64_t before) noexcept no
         matching.descents += 1
 
 
-cdef void match_block(Matching matching, const Block *block) noexcept nogil:
+cdef void match_block(Matching matching, const Block *block, Sorted *sorted) noexcept nogil:
     """As :meth:`Matching.match`."""
     cdef const IndexView *view = &matching.view
     cdef int64_t record = 0, first = 0, start = 0, before = -1, number, distance, count, at
@@ -237,7 +309,13 @@ cdef void match_block(Matching matching, const Block *block) noexcept nogil:
             count = block.counts[record]
             if number == 1:
                 start = first_place(view, block, first, count)
-            at = find_expected(block, first, count, start, entry.key_hash)
+            if count <= FEW:
+                at = find_expected(matching, block, first, count, start, entry.key_hash)
+            else:
+                if sorted.record != record:
+                    sort_hashes(sorted, block.hashes + first, record, count)
+                at = find_sorted(matching, sorted, start - first, entry.key_hash)
+                at += first if at >= 0 else 0
             if at >= 0:
                 block.seen[at] = 1
                 matching.ranks[number] = block.rank + at

@@ -167,7 +167,9 @@ def logs(draw: st.DrawFn, *, repeated: bool = False) -> list[list[Keyed]]:
     for _ in range(draw(st.integers(1, 3))):
         block = []
         for _ in range(draw(st.integers(1, 4))):
-            hashes = draw(st.lists(st.integers(0, 9), min_size=1, max_size=4, unique=not repeated))
+            hashes = draw(
+                st.lists(st.integers(0, 9), min_size=1, max_size=draw(st.sampled_from([4, 10])), unique=not repeated)
+            )
             block.append(Keyed(offset, draw(st.integers(-3, 5) | st.integers(T0, T0 + 10**7)), tuple(hashes)))
             offset += draw(st.integers(1, 5))
         blocks.append(block)
@@ -254,6 +256,16 @@ class TestMatchEntries:
         block = [Keyed(0, T0, tuple(map(ord, keys))), Keyed(50, T0, (1,))]
         file = [(ord(key), 0, 0, 0) for key in entries] + [(1, 50, 0, 0)]
         assert Matched(file, [block], T0).ranks[1:].tolist() == [*ranks, 3]
+
+
+def test_entries_of_a_record_with_many_keys_are_not_compared_with_all_of_them() -> None:
+    count = 20_000
+    record = Keyed(0, T0, tuple(range(count)))
+    backwards = [(count - 1 - number, 0, 0, 0) for number in range(count)]
+    for others in ([(-5, 0, 0, 0)] * count, [(7, 0, 0, 0)] * count):
+        matched = Matched(backwards + others, [[record]], T0)
+        assert matched.matching.matches == count
+        assert matched.matching.compared < 2 * count * 40, "logarithms, not 400 million"
 
 
 def test_columns_that_do_not_fit_are_refused() -> None:
