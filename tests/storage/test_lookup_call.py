@@ -9,9 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import oracles
-from kernel_memory import Bytes
 from storage.kernels import lookups as kernel
-from storage.kernels.java_string import fold_hash, hash_utf8
 from storage.lookup_call import KeyKind, KeyQuery
 from storage.message_store import MessageStore
 from store_writer import START_TIMESTAMP, StoreWriter
@@ -26,9 +24,6 @@ class TestNeedle:
         assert needle.decode("utf-8", "surrogatepass") == f"{topic}{infix}{key}"
         assert needle[:topic_length].decode("utf-8", "surrogatepass") == topic
         assert needle[key_start:].decode("utf-8", "surrogatepass") == key
-        held = Bytes(needle)
-        expected = oracles.index_hash(oracles.decode_java(needle))
-        assert fold_hash(hash_utf8(0, held.address, held.length)) == expected
 
     def test_kinds_are_the_kernels(self) -> None:
         assert [int(kind) for kind in (KeyKind.ANY, KeyKind.KEY, KeyKind.UNIQUE, KeyKind.TAG)] == [

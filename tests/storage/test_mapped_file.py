@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocol.errors import StoreError, TruncatedFile
-from storage.kernels.memory import PROBE_BYTES
+from storage.kernels.store_view import PROBE_BYTES
 from storage.mapped_file import FileIdentity, MappedFile, list_segment_files, open_read_only
 from storage.residency import Cold, allow_waiting, forbid_waiting
 from store_files import write_file

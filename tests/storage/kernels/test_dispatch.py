@@ -10,7 +10,7 @@ import oracles
 from dispatch_oracle import dispatch, is_dispatched
 from dispatching import BATCH_TOPIC, make_scan, record_changes, scan_bytes, segment
 from kernel_memory import Bytes, record_at
-from storage.kernels.record import BAD_BODY_CRC, BAD_LENGTHS, BAD_MAGIC, BAD_OFFSET, BAD_SIZE
+from storage.kernels.records import BAD_BODY_CRC, BAD_LENGTHS, BAD_MAGIC, BAD_OFFSET, BAD_SIZE
 from storage.segments.dispatch_scan import DispatchBlock, Reason
 from store_files import property_bytes
 
