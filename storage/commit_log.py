@@ -134,7 +134,7 @@ class CommitLog:
 
         ``damage`` was passed over on the way.
         """
-        if len(segments) != len(self.segments):
+        if len(segments) != len(self.segments) or segments[-1].file is not self.segments[-1].file:
             about = self._file_problems, self.unreadable, None, self.damage, self.is_left_over, self.more_damage
             return CommitLog(segments, *about)
         grown = copy(self)  # what is made for each segment is shared

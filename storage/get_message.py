@@ -171,6 +171,8 @@ def _pull(
     if place is None:
         return None
     file, position, count = place
+    if position + count * queue.unit_size > file.size:  # cut since it was listed
+        return None
     before = position // queue.unit_size
     if not before and queue.starts_out_of_order(queue_offset):
         return None

@@ -36,6 +36,10 @@ HEADER_BYTES = 40
 NAME_DIGITS = 17
 
 
+LARGEST_NUMBER = 2**31 - 1
+"""Of an entry: pointers are i32."""
+
+
 class IndexSet:
     """The index files of a store, in name order, and our own; immutable."""
 
@@ -183,12 +187,19 @@ class IndexSet:
 
     @cached_property
     def view(self) -> IndexFilesView:
-        """The files as kernels see them."""
+        """The files as kernels see them; none that has room for no entry."""
         # Not the entries known: chains may start at those that were put meanwhile, and lead down to known ones.
         return IndexFilesView(
-            (index.file, index.shape.slots, index.capacity, index.shape.maximum, index.shape.ascending, file.has_tags)
+            (
+                index.file,
+                index.shape.slots,
+                min(index.capacity, LARGEST_NUMBER),
+                index.shape.maximum,
+                index.shape.ascending,
+                file.has_tags,
+            )
             for file in self.all_files
-            for index in (file.index,)
+            if (index := file.index).capacity > 0
         )
 
 

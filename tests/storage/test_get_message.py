@@ -15,8 +15,10 @@ from hypothesis import strategies as st
 from golden_frames import Exchange, pair_up, sessions
 from golden_store import G1
 from oracles import Record, java_hash
+from protocol.errors import TruncatedFile
 from protocol.properties import property_value
 from queue_stores import PRE_BLANK_UNIT, open_queues, unit_bytes
+from storage.consume_queue import ConsumeQueue
 from storage.consume_queue_ext import ConsumeQueueExtUnit
 from storage.filter.expression import ExpressionFilter
 from storage.filter.sql92 import parse
@@ -446,6 +448,21 @@ def test_where_a_record_is_cold_the_pull_says_which(tmp_path: Path, monkeypatch:
             pull(tmp_path)
         caught.value.warm()
     assert warmed == [(4711, UNITS_COLD), (4711, RECORD_COLD)]
+
+
+def test_units_of_a_file_that_was_cut_since_it_was_listed_are_not_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_store(tmp_path, 3)
+    place = ConsumeQueue.place
+
+    def beyond(queue: ConsumeQueue, queue_offset: int, maximum: int) -> Any:
+        found = place(queue, queue_offset, maximum)
+        return None if found is None else (*found[:2], FILE_SIZE)
+
+    monkeypatch.setattr(ConsumeQueue, "place", beyond)
+    with pytest.raises(TruncatedFile):
+        pull(tmp_path)
 
 
 def test_a_thread_that_may_not_wait_refuses_an_expression_of_very_many_steps(tmp_path: Path) -> None:

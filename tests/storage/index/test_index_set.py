@@ -253,6 +253,14 @@ class TestView:
         assert len(index.view) == len(index.files) > 1
         assert [file.index.capacity for file in index.files] == [9] * len(index.files)
 
+    @pytest.mark.parametrize(("size", "slots", "seen"), [(40, 5_000_000, 0), (68, 7, 0), (108, 7, 1), (60 << 30, 7, 1)])
+    def test_a_file_of_any_length_can_be_shown(self, size: int, slots: int, seen: int, tmp_path: Path) -> None:
+        path = tmp_path / "20260101000000000"
+        path.touch()
+        os.truncate(path, size)
+        index = IndexFile(MappedFile.open(path), IndexShape(slots, 0, 0, 0, True, ()))
+        assert len(IndexSet([CoveringFile(index, has_tags=True)], [], (0, 0)).view) == seen
+
     def test_files_without_tags_are_told(self, tmp_path: Path) -> None:
         writer = StoreWriter(tmp_path, index_slots=31, index_entries=40, profile="5.3")
         for number in range(10):
