@@ -84,10 +84,7 @@ def lacks_means(error: BaseException) -> bool:
 
 
 class MappedFile(FileView):
-    """A read-only map of one whole file.
-
-    ``region`` is what kernels read; ``address`` is where those of numba find its first byte (0 for an empty file).
-    """
+    """A read-only map of one whole file; ``region`` is what kernels read."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
         """Map an open file; the descriptor is owned from here on."""
@@ -103,7 +100,6 @@ class MappedFile(FileView):
                 raise StoreError(path, what=f"cannot be mapped: {error}") from error
         heat = np.zeros((self.size >> PROBE_SHIFT) + 1, dtype=np.int32)
         super().__init__(view, heat, descriptor if _can_be_probed(descriptor, self.size) else -1)
-        self.address = self.region.address
         self._descriptor = descriptor
 
     @classmethod

@@ -16,9 +16,8 @@ class Region:
     @property
     def size(self) -> int:
         """How many bytes."""
-    @property
-    def address(self) -> int:
-        """Where the first byte lies, 0 for no bytes: for kernels that are compiled at run time."""
+    def __bytes__(self) -> bytes:
+        """A copy of all of them."""
 
 @final
 class Column:

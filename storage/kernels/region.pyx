@@ -13,7 +13,7 @@ from cpython.buffer cimport (
     PyBuffer_Release,
     PyObject_GetBuffer,
 )
-from libc.stdint cimport uint8_t, uintptr_t
+from libc.stdint cimport uint8_t
 
 
 @cython.final
@@ -31,10 +31,8 @@ cdef class Region:
     def __len__(self):
         return self.size
 
-    @property
-    def address(self):
-        """Where the first byte lies, 0 for no bytes: for kernels that are compiled at run time."""
-        return <uintptr_t>self.data if self.size else 0
+    def __bytes__(self):
+        return self.data[:self.size]
 
 
 cdef Py_ssize_t hold_integers(Py_buffer *export, array, int flags, Py_ssize_t item_bytes) except -1:

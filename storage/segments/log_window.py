@@ -60,11 +60,6 @@ class LogWindow:
         return self._held.region
 
     @property
-    def address(self) -> int:
-        """Where the first byte lies, for kernels that are compiled at run time."""
-        return self._held.region.address
-
-    @property
     def bytes_read(self) -> int:
         """How many bytes of the segment were read so far, or mapped."""
         return self._held.bytes_read

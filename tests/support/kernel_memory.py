@@ -81,7 +81,7 @@ class HeldFile(FileView):
 
     def __init__(self, data: bytes, descriptor: int = -1, path: Path = Path("segment")) -> None:
         self.held = Bytes(data)
-        self.path, self.size, self.address = path, self.held.length, self.held.address
+        self.path, self.size = path, self.held.length
         super().__init__(self.held.view, np.zeros((self.size >> PROBE_SHIFT) + 1, np.int32), descriptor)
 
     def __bytes__(self) -> bytes:

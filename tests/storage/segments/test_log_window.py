@@ -1,6 +1,5 @@
 """A window that moves over a segment, whatever its bytes come from."""
 
-import ctypes
 import errno
 import os
 from pathlib import Path
@@ -40,7 +39,7 @@ class InPieces:
 
 def bytes_of(window: LogWindow, position: int, size: int) -> bytes:
     assert window.show(position, size)
-    return ctypes.string_at(window.region.address + position - window.start, size)
+    return bytes(window.region)[position - window.start :][:size]
 
 
 def test_what_is_shown_is_what_is_there() -> None:
