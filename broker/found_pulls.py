@@ -4,7 +4,7 @@ import weakref
 from typing import TYPE_CHECKING, NamedTuple
 
 from protocol.headers import PullMessageRequestHeader
-from storage.filter.choice import Choice
+from storage.kernels.pulls import Choice
 
 if TYPE_CHECKING:
     from storage.message_store import Snapshot

@@ -16,10 +16,9 @@ from protocol.message_layout import locate
 from storage.commit_log import CommitLog
 from storage.consume_queue import FILLER, ConsumeQueue, is_implausible
 from storage.consume_queue_ext import LARGEST_ADDRESS
-from storage.filter.base import MessageFilter
-from storage.filter.choice import CHOICE_OF_EVERYTHING, Choice
+from storage.filter.base import CHOICE_OF_EVERYTHING, MessageFilter
 from storage.filter.expression import ExpressionFilter
-from storage.kernels.pulls import ODD, RECORD_COLD, UNITS_COLD, Pulled, pull
+from storage.kernels.pulls import ODD, RECORD_COLD, UNITS_COLD, Choice, Pulled, pull
 from storage.mapped_file import MappedFile
 from storage.queues.found_entries import tags_code_of
 from storage.queues.queue import Queue, Unit

@@ -157,16 +157,16 @@ def _topic(rows: Rows) -> Column:
 
 
 def _places(rows: Rows, field: str) -> Places:
-    return Places(rows.region, rows.column(field), rows.column(f"{field}_length"))
+    return Places(rows.region, rows.column(field).copy(), rows.column(f"{field}_length").copy())
 
 
 def _properties(rows: Rows) -> Properties:
-    return Properties(rows.region, rows.column("properties"), rows.column("properties_length"))
+    return Properties(rows.region, rows.column("properties").copy(), rows.column("properties_length").copy())
 
 
 def _hosts(field: str, bit: int) -> Callable[[Rows], Column]:
     def gather_them(rows: Rows) -> Column:
-        return gather_hosts(rows.region, rows.column(field), _numbers(rows, "sys_flag") & bit != 0)
+        return gather_hosts(rows.region, rows.column(field).copy(), _numbers(rows, "sys_flag") & bit != 0)
 
     return gather_them
 

@@ -4,7 +4,6 @@ What is found are places in a window on the segment; they hold until the next on
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -37,20 +36,26 @@ ROW: Final = np.dtype([(name, "<i8") for name in kernel.ROW_FIELDS])
 Numbers = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True, slots=True)
 class Rows:
     """Messages in a window: the region that it is, its physical offset, and a row for each."""
 
-    region: Region
-    base_offset: int
-    table: npt.NDArray[np.void]
+    __slots__ = ("_columns", "base_offset", "region", "table")
+
+    def __init__(self, region: Region, base_offset: int, table: npt.NDArray[np.void]) -> None:
+        """`table` is of :data:`ROW`, without gaps."""
+        self.region, self.base_offset, self.table = region, base_offset, table
+        self._columns: Numbers | None = None
 
     def __len__(self) -> int:
         return len(self.table)
 
     def column(self, field: str) -> Numbers:
-        """One field of all rows, copied."""
-        return np.ascontiguousarray(self.table[field])
+        """One field of all rows, which nobody may change."""
+        if self._columns is None:  # turned round once: each column alone would go over all rows again
+            self._columns = np.ascontiguousarray(self.table.view(np.int64).reshape(len(self), -1).T)
+            self._columns.flags.writeable = False
+        column: Numbers = self._columns[kernel.ROW_FIELDS.index(field)]
+        return column
 
     def slice(self, start: int, stop: int) -> "Rows":
         """Some of them."""

@@ -4,10 +4,12 @@ A pull asks a filter twice, as the broker does: first with what the queue unit h
 then, only if the filter says that it needs them, with the message's properties. Source: filters §1.4, §3.3.
 """
 
-from typing import Protocol
+from typing import Final, Protocol
 
 from storage.consume_queue_ext import ConsumeQueueExtUnit
-from storage.filter.choice import Choice
+from storage.kernels.pulls import EVERYTHING, Choice
+
+CHOICE_OF_EVERYTHING: Final = Choice(EVERYTHING)
 
 
 class MessageFilter(Protocol):

@@ -10,7 +10,7 @@ from typing import Final
 from storage.consume_queue_ext import ConsumeQueueExtUnit
 from storage.filter.bloom import FilterBits, registered_bits
 from storage.filter.sql92 import Expression
-from storage.filter.sql92.pull_program import choice_of_expression
+from storage.kernels.pulls import BY_EXPRESSION, Choice
 from storage.store_config import ConsumerFilter
 
 SQL92_TYPE: Final = "SQL92"
@@ -46,7 +46,7 @@ class ExpressionFilter:
         self.expression = expression
         self.bits = bits
         self.evaluations = Evaluations() if evaluations is None else evaluations
-        self.choice = choice_of_expression(expression.root, expression.program, has_bits=bits is not None)
+        self.choice = Choice(BY_EXPRESSION, program=expression.program, has_bits=bits is not None)
 
     def matches_consume_queue_entry(self, tags_code: int | None, extension: ConsumeQueueExtUnit | None) -> bool:
         """Whether the message's bitmap does not rule it out; without one it may match."""

@@ -4,13 +4,17 @@ The broker compares hashes only and the client compares the tags themselves agai
 reach a consumer mixed up, but both count as delivered by the queue. Source: filters §1.1–§1.4.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
+
+import numpy as np
 
 from protocol.errors import FilterSyntaxError
 from protocol.java_hash import java_hash
 from storage.consume_queue_ext import ConsumeQueueExtUnit
-from storage.filter.choice import CHOICE_OF_EVERYTHING, choice_of_tags
+from storage.filter.base import CHOICE_OF_EVERYTHING
+from storage.kernels.pulls import BY_TAG, Choice
 
 TAG_TYPE: Final = "TAG"
 EVERYTHING: Final = "*"
@@ -56,6 +60,11 @@ def parse_tag_expression(text: str | None, expression_type: str | None = TAG_TYP
         raise FilterSyntaxError(text, (0, len(text)), "no tag between the separators")
     tags = frozenset(tag for piece in text.split(_SEPARATOR) if (tag := piece.strip(_TRIMMED)))
     return TagExpression(text, tags, frozenset(map(java_hash, tags)))
+
+
+def choice_of_tags(codes: Iterable[int]) -> Choice:
+    """The choice of messages by the hashes of their tags, unsigned 32 bits."""
+    return Choice(BY_TAG, np.array(list(codes), np.uint32))
 
 
 class TagFilter:

@@ -65,7 +65,7 @@ cdef class Choice:
             raise ValueError("a choice by an expression without one")
         self.kind, self.program, self.has_bits, self.cost = kind, program, has_bits, 1
         if program is not None:
-            self.cost = program.expression.count + program.expression.names
+            self.cost = program.expression.count + program.expression.names.count
         if codes is not None:
             self._codes = Column(codes, sizeof(uint32_t))
             self.codes, self.code_count = <const uint32_t *>self._codes.items, self._codes.count

@@ -44,9 +44,6 @@ LONGEST_PROPERTIES: Final = 32767
 TRIMMED: Final[str]
 """The characters that Java cuts from both ends of a double."""
 
-__pyx_capi__: Final[dict[str, object]]
-"""What other kernels call without Python."""
-
 @final
 class Program:
     """A compiled expression; shared by threads once it is finished."""
