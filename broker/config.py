@@ -94,6 +94,7 @@ class ServeOptions:
 
     `advertise` None: clients are told the local address of their own connection. `broker_name`, `cluster` None: as the
     store tells. `commit_log_directories` empty: `STORE/commitlog`. `index_slots` and `index_entries` go together.
+    Without `fast_lane` every request goes the ordinary way, to the same answers.
     `filter_support_retry`: expressions on retry topics give way to those on the topics that messages came from.
     `frame_limit` in bytes, `stop_timeout_seconds` in seconds; `workers` processes serve under a supervisor, 0 in the
     one there is; in each, `lookup_threads` wait for the disk at most at once. One whose event loop stands still for
@@ -117,6 +118,7 @@ class ServeOptions:
     index_entries: int | None = None
     vip: bool = False
     rewrite_store_host: bool = False
+    fast_lane: bool = True
     filter_support_retry: bool = False
     loop: str = "uvloop"
     frame_limit: int = FRAME_LIMIT

@@ -149,8 +149,8 @@ class Server:
         self._dispatcher = dispatcher or self._make_dispatcher(service)
         # The lane answers as the families do, asks for no account, and sends records as they are stored.
         checks = self._make_checks(service)
-        takes_lane = dispatcher is None and not self._options.rewrite_store_host and not checks
-        lane = FastLane(service) if takes_lane else None
+        takes_lane = self._options.fast_lane and not self._options.rewrite_store_host
+        lane = FastLane(service) if takes_lane and dispatcher is None and not checks else None
         costs = Costs(self._options.limits, time.monotonic)
         self._dispatcher.body_limit = self._options.limits.body_bytes
         self._settings = ConnectionSettings(self._dispatcher, self._options.frame_limit, lane, costs)

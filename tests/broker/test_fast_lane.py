@@ -468,6 +468,19 @@ async def test_records_with_our_own_address_take_the_ordinary_way(written: Writt
         assert server._settings.fast_lane is None
 
 
+@pytest.mark.asyncio
+async def test_a_server_without_the_lane_answers_the_same(written: Written) -> None:
+    service, _ = written("ordinary")
+    frames = b"".join(PLAIN.values())
+    answers = []
+    for options in ({}, {"fast_lane": False}):
+        async with serving(service_of(service.store, **options)) as server, connected(server.addresses[0]) as client:
+            assert (server._settings.fast_lane is None) == bool(options)
+            client.writer.write(frames)
+            answers.append([await client.answer() for _ in PLAIN])
+    assert answers[0] == answers[1]
+
+
 def test_other_caps_than_the_ordinary_ones_are_refused(monkeypatch: pytest.MonkeyPatch, written: Written) -> None:
     monkeypatch.setattr(kernel, "MAXIMUM_BY_KEY", 5)
     with pytest.raises(AssertionError, match="cap answers differently"):
