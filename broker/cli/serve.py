@@ -74,6 +74,13 @@ MOST_OPEN_FILES = 65536
     help="Event loop to run on.",
 )
 @click.option(
+    "--fast-lane/--no-fast-lane",
+    default=True,
+    show_default=True,
+    help="Answer plain requests in compiled code, many in one step; without it each goes the ordinary way, to the same "
+    "answer.",
+)
+@click.option(
     "--workers",
     type=click.IntRange(0, 64),
     default=1,
@@ -121,6 +128,7 @@ def serve(
     rewrite_store_host: bool,
     filter_support_retry: bool,
     loop: str,
+    fast_lane: bool,
     workers: int,
     frame_limit: int,
     limits: tuple[str, ...],
@@ -145,6 +153,7 @@ def serve(
         rewrite_store_host=rewrite_store_host,
         filter_support_retry=filter_support_retry,
         loop=loop,
+        fast_lane=fast_lane,
         workers=workers,
         frame_limit=frame_limit,
         limits=Limits().changed(limits),

@@ -22,6 +22,7 @@ from broker.cluster.several_stores import describe_names, settle_names
 from broker.config import ServeOptions
 from protocol.errors import ConfigError
 from storage.outside import check_outside
+from storage.process_memory import keep_heap
 
 if TYPE_CHECKING:
     from broker.broker_service import BrokerService
@@ -186,6 +187,7 @@ def _serve_here(all_options: AllOptions, shared: Shared, announce: Callable[[], 
         for options, store, meeting, journal in zip(all_options, stores, shared.meetings, shared.journals, strict=True)
     ]
     services = [service for service, _ in served]
+    keep_heap()
     ports = [[each.endpoint.port for each in bound if not each.port_distance] for bound in shared.bound[0]]
     ServedBrokers(services, ports)
     for place, service in enumerate(services):
