@@ -4,6 +4,7 @@ import configparser
 import email
 import os
 import re
+import shlex
 import subprocess
 import sys
 import sysconfig
@@ -80,6 +81,22 @@ def test_the_wheel_holds_exactly_the_files_of_the_four_folders_and_the_compiled_
     assert len(modules) >= 2
     assert files_of(wheel) == in_folders | modules
     assert {f"{module}.pyi" for module in MODULES} <= in_folders
+
+
+def test_the_kernels_call_nothing_that_the_published_wheels_have_not(wheel: zipfile.ZipFile) -> None:
+    source = Path(str(wheel.filename)).parent / "source"
+    written = sorted(source.glob("build/**/kernels/*.c"))
+    assert {path.stem for path in written} == {Path(module).stem for module in MODULES}
+    command = [*shlex.split(os.environ.get("CC") or str(sysconfig.get_config_var("CC"))), "-fsyntax-only"]
+    command += [
+        "-Werror=implicit-function-declaration",
+        "-DPy_LIMITED_API=0x030B0000",
+        f"-I{sysconfig.get_path('include')}",
+    ]
+    command += [f"-I{source / package / 'kernels'}" for package in ("storage", "broker")]
+    compiled = [subprocess.Popen([*command, path], stderr=subprocess.PIPE, text=True) for path in written]
+    messages = [message for each in compiled for message in each.communicate()[1].splitlines() if "error:" in message]
+    assert messages == []
 
 
 def test_a_wheel_can_be_built_from_what_the_source_distribution_holds(tmp_path: Path) -> None:

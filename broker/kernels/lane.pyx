@@ -46,10 +46,26 @@ from storage.kernels.texts cimport hash_of, is_same_text, mix_in
 
 from os import urandom
 
-cdef extern from "Python.h":
+cdef extern from *:
+    """
+    #ifdef Py_LIMITED_API  /* The stable interface of 3.11 has no way to resize: the bytes are copied. */
+    static int resize_bytes(PyObject **content, Py_ssize_t size)
+    {
+        Py_ssize_t kept = PyBytes_Size(*content);
+        PyObject *resized = PyBytes_FromStringAndSize(NULL, size);
+        if (resized != NULL)
+            memcpy(PyBytes_AsString(resized), PyBytes_AsString(*content), (size_t)(kept < size ? kept : size));
+        Py_DECREF(*content);
+        *content = resized;
+        return resized != NULL ? 0 : -1;
+    }
+    #else
+    #define resize_bytes _PyBytes_Resize
+    #endif
+    """
     PyObject *new_bytes "PyBytes_FromStringAndSize" (const char *content, Py_ssize_t size) except NULL
-    int resize_bytes "_PyBytes_Resize" (PyObject **content, Py_ssize_t size) except -1
-    char *bytes_start "PyBytes_AS_STRING" (PyObject *content)
+    int resize_bytes(PyObject **content, Py_ssize_t size) except -1
+    char *bytes_start "PyBytes_AsString" (PyObject *content)
     void Py_XDECREF(PyObject *content)
 
 

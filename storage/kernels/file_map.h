@@ -31,23 +31,26 @@ static GuardedMap guarded_maps[GUARDED_MAPS];
 static struct sigaction sigbus_before;
 static int sigbus_was_passed_on;
 
-static GuardedMap *guarded_map_at(uintptr_t address)
+/* The map of an address, and where it stops. Another thread may put one map in the place of another meanwhile: the
+ * start of this and the stop of that are no map, so the stop must be the same behind the start as before it. */
+static GuardedMap *guarded_map_at(uintptr_t address, uintptr_t *stop)
 {
     for (int n = 0; n < GUARDED_MAPS; n++) {
         GuardedMap *map = &guarded_maps[n];
-        uintptr_t stop = __atomic_load_n(&map->stop, __ATOMIC_ACQUIRE);
-        if (address < stop && address >= __atomic_load_n(&map->start, __ATOMIC_RELAXED))
+        *stop = __atomic_load_n(&map->stop, __ATOMIC_ACQUIRE);
+        if (address < *stop && address >= __atomic_load_n(&map->start, __ATOMIC_ACQUIRE)
+            && *stop == __atomic_load_n(&map->stop, __ATOMIC_RELAXED))
             return map;
     }
     return NULL;
 }
 
-static int show_zeros(GuardedMap *map, uintptr_t address)
+static int show_zeros(GuardedMap *map, uintptr_t address, uintptr_t stop)
 {
     uintptr_t page = address & ~((uintptr_t)sysconf(_SC_PAGESIZE) - 1);
     int flags = MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     __atomic_store_n(&map->is_cut, 1, __ATOMIC_RELEASE);
-    return mmap((void *)page, map->stop - page, PROT_READ, flags, -1, 0) != MAP_FAILED;
+    return mmap((void *)page, stop - page, PROT_READ, flags, -1, 0) != MAP_FAILED;
 }
 
 /* Whoever had the signal before gets it, and if that comes back to us the system itself. A fault happens again as soon
@@ -66,9 +69,10 @@ static void pass_sigbus_on(int number, int code)
 static void on_sigbus(int number, siginfo_t *info, void *context)
 {
     int errno_before = errno;
-    GuardedMap *map = info->si_code == BUS_ADRERR ? guarded_map_at((uintptr_t)info->si_addr) : NULL;
+    uintptr_t address = (uintptr_t)info->si_addr, stop = 0;
+    GuardedMap *map = info->si_code == BUS_ADRERR ? guarded_map_at(address, &stop) : NULL;
     (void)context;
-    if (map == NULL || !show_zeros(map, (uintptr_t)info->si_addr))
+    if (map == NULL || !show_zeros(map, address, stop))
         pass_sigbus_on(number, info->si_code);
     errno = errno_before;
 }
@@ -100,7 +104,7 @@ static int guard_map(const void *start, size_t length)
         GuardedMap *map = &guarded_maps[n];
         if (map->stop == 0) {
             map->is_cut = 0;
-            __atomic_store_n(&map->start, (uintptr_t)start, __ATOMIC_RELAXED);
+            __atomic_store_n(&map->start, (uintptr_t)start, __ATOMIC_RELEASE);
             __atomic_store_n(&map->stop, (uintptr_t)start + (length + page - 1) / page * page, __ATOMIC_RELEASE);
             return n;
         }

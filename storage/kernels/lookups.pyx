@@ -7,7 +7,7 @@ of entries.
 """
 
 cimport cython
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
 from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memmove, memset
@@ -353,7 +353,7 @@ cdef int keep_found(Found found, const Lookup *lookup) except -1:
     memcpy(found._hits, lookup.hits, lookup.count * sizeof(Hit))
     found.count = lookup.count
     found.records = PyBytes_FromStringAndSize(NULL, lookup.total_bytes)
-    copy_hits(lookup, <uint8_t *>PyBytes_AS_STRING(found.records))
+    copy_hits(lookup, <uint8_t *>PyBytes_AsString(found.records))
     return 0
 
 
@@ -362,7 +362,7 @@ def look_up(
     int64_t begin_timestamp, int64_t end_timestamp, int64_t before_physical_offset, int64_t maximum_bytes,
     int64_t tick, int64_t steps, bint tags_only,
 ):
-    cdef const uint8_t *start = <const uint8_t *>PyBytes_AS_STRING(needle)
+    cdef const uint8_t *start = <const uint8_t *>PyBytes_AsString(needle)
     cdef int64_t length = len(needle)
     cdef Hit hits[MAXIMUM_HITS + 1]
     cdef Found found = Found()

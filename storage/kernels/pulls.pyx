@@ -6,7 +6,7 @@ at otherwise.
 """
 
 cimport cython
-from cpython.bytes cimport PyBytes_AS_STRING
+from cpython.bytes cimport PyBytes_AsString
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcmp
 
@@ -80,7 +80,7 @@ cdef int view_units(
         raise ValueError(f"{stop - first} units at position {position} do not lie in {file.file.size} bytes")
     queue.file = file.file
     queue.position, queue.first, queue.stop, queue.queue_id = position, first, stop, queue_id
-    queue.topic.start, queue.topic.length = <const uint8_t *>PyBytes_AS_STRING(topic), len(topic)
+    queue.topic.start, queue.topic.length = <const uint8_t *>PyBytes_AsString(topic), len(topic)
     return 0
 
 

@@ -2,6 +2,7 @@
 
 import mmap
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from storage.kernels import file_map
 from storage.kernels.file_map import FileMap
 from storage.kernels.records import crc32
 from storage.kernels.region import Region
@@ -112,6 +114,56 @@ def test_many_threads_may_meet_the_end_at_once(path: Path, descriptor: int) -> N
     assert found == [expected] * 8
 
 
+LOOKS = """
+#include <stdint.h>
+#include <stdio.h>
+
+static void take_turn(void);
+static int looks, turn_behind;
+
+static uintptr_t look(uintptr_t found)
+{
+    if (++looks == turn_behind)
+        take_turn();
+    return found;
+}
+
+#define __atomic_load_n(place, order) look(*(volatile __typeof__(*(place)) *)(place))
+#include "file_map.h"
+
+/* What another thread does between two looks at the table: a map far below comes in the place of one far above. */
+static void take_turn(void)
+{
+    turn_behind = 0;
+    release_map(0);
+    guard_map((void *)0x10000, 4096);
+}
+
+int main(void)
+{
+    uintptr_t stop;
+    for (int behind = 1; behind < 8; behind++) {
+        guard_map((void *)0x70000, 4096);
+        looks = 0, turn_behind = behind;
+        if (guarded_map_at(0x40000, &stop) != NULL)
+            return printf("found behind look %d", behind), 1;
+        turn_behind = 0;
+        release_map(0);
+    }
+    return 0;
+}
+"""
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a compiler")
+def test_a_map_made_while_the_handler_looks_is_not_taken_for_another(tmp_path: Path) -> None:
+    (tmp_path / "looks.c").write_text(LOOKS)
+    kernels = Path(file_map.__file__).parent
+    command = ["cc", "-D_GNU_SOURCE", "-w", f"-I{kernels}", "-o", str(tmp_path / "looks"), str(tmp_path / "looks.c")]
+    subprocess.run(command, check=True)
+    assert subprocess.run([tmp_path / "looks"], stdout=subprocess.PIPE, check=False).stdout == b""
+
+
 def test_more_maps_than_can_be_guarded_are_refused_and_room_comes_back(descriptor: int) -> None:
     held: list[FileMap] = []
     with pytest.raises(OSError, match="cannot be guarded"):
@@ -129,6 +181,7 @@ def test_what_cannot_be_mapped_is_refused(descriptor: int) -> None:
 
 OTHERS = """
 import faulthandler, mmap, os, signal, sys
+from storage.kernels import file_map
 from storage.kernels.file_map import FileMap
 from storage.kernels.records import crc32
 path, act = sys.argv[1:]
