@@ -1,1 +1,1 @@
-"""Numba kernels of the fast lane: read plain requests where they lie in a read, answer them without Python."""
+"""Compiled code of the fast lane: read plain requests where they lie in a read, answer them without Python."""

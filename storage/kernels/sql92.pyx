@@ -309,13 +309,17 @@ cdef int run(Evaluation *evaluation) noexcept nogil:
 # --- Programs ---
 
 
+# Before the bytes of half a character. No property has 0x02, as none can have half a character; nor is it trimmed here.
+HALF = b"\xff\x02"
+
+
 cdef bytes encoded(str text):
-    """A text's UTF-8. Half a character becomes bytes that no property has, as no property can have it."""
+    """A text's UTF-8. Half a character becomes bytes that no property has."""
     try:
         return text.encode()
     except UnicodeEncodeError:
         return b"".join(
-            b"\x02\xff" + each.encode("utf-8", "surrogatepass") if "\ud800" <= each <= "\udfff" else each.encode()
+            HALF + each.encode("utf-8", "surrogatepass") if "\ud800" <= each <= "\udfff" else each.encode()
             for each in text
         )
 
@@ -574,7 +578,10 @@ cdef int decide(Evaluation *evaluation, const Text *properties) noexcept nogil:
 
 cdef object failed(const Evaluation *evaluation):
     """What is to be raised for an expression that failed."""
-    return failure_of(evaluation.failure, decode_java(evaluation.culprit.start[: evaluation.culprit.length]))
+    cdef bytes culprit = evaluation.culprit.start[: evaluation.culprit.length]
+    whole, *halves = culprit.split(HALF)
+    texts = [half[:3].decode("utf-8", "surrogatepass") + decode_java(half[3:]) for half in halves]
+    return failure_of(evaluation.failure, decode_java(whole) + "".join(texts))
 
 
 cdef object failure_of(int failure, str text):

@@ -53,6 +53,18 @@ def decide(text: str, *values: bytes) -> str:
 # ---------------------------------------------------------------------- the same outcomes
 
 
+@pytest.mark.parametrize("text", ["\ud800", "a\udcffü", "\ud800\ufffd\ud801", "\udcff "])
+@pytest.mark.parametrize("number", ["5", "5L", "5.5"])
+def test_what_cannot_be_read_is_named_as_it_was_written(text: str, number: str) -> None:
+    """Half a character comes with JSON's escapes, and with bytes on a command line that are no UTF-8."""
+    expression = parse(f"'{text}' = {number}")
+    with pytest.raises(FilterEvaluationError) as wanted:
+        sql92_oracle.evaluate(expression.root, {})
+    with pytest.raises(FilterEvaluationError) as raised:
+        expression.evaluate({})
+    assert str(raised.value) == str(wanted.value)
+
+
 def test_random_expressions_come_out_as_the_official_filter_said() -> None:
     blocks = [encode_properties(properties) for (properties,) in vectors("properties")]
     for text, expected in vectors("sql"):
