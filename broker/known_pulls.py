@@ -136,7 +136,8 @@ class KnownPulls:
             return
         if self.table.is_full or len(self._files) == FILES:
             self.forget()
-        if self.table.add(self._known_pull(pull, queue, place), header.queue_offset):
+        known = self._known_pull(pull, queue, place)
+        if known is not None and self.table.add(known, header.queue_offset):
             self._headers.append(header)
             self._hold(place[0], snapshot)
 
@@ -147,8 +148,13 @@ class KnownPulls:
             self._snapshot_end = weakref.ref(snapshot, lambda _: files.clear())
         self._files[id(file)] = file
 
-    def _known_pull(self, pull: FoundPull, queue: ConsumeQueue, place: tuple[MappedFile, int, int]) -> kernel.KnownPull:
-        """What holds for pulls like this one that start in the same run of units and in the same file."""
+    def _known_pull(
+        self, pull: FoundPull, queue: ConsumeQueue, place: tuple[MappedFile, int, int]
+    ) -> kernel.KnownPull | None:
+        """What holds for pulls like this one that start in the same run of units and in the same file.
+
+        None for one that starts at a unit which the kernel may not believe, beside a file that leads elsewhere.
+        """
         file, position, count = place
         header, choice = pull.header, pull.choice
         messages, record_bytes = limits_of(header, self._service.options)
@@ -158,13 +164,16 @@ class KnownPulls:
         first = file_first + int(queue.starts_out_of_order(file_first))
         end = header.queue_offset + count
         end -= int(end < queue.max_offset and queue.ends_out_of_order(end))
+        start, stop = max(run, first, queue.min_offset), min(run + (1 << RUN_SHIFT), end)
+        if not start <= header.queue_offset < stop:
+            return None
         return kernel.KnownPull(
             _kind_of(pull.code, header),
             file,
             file_first,
             end,
-            max(run, first, queue.min_offset),
-            min(run + (1 << RUN_SHIFT), end),
+            start,
+            stop,
             scanned_units(messages, queue.unit_size),
             messages,
             returned_bytes(record_bytes),

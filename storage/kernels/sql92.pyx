@@ -310,7 +310,7 @@ cdef int run(Evaluation *evaluation) noexcept nogil:
 
 
 # Before the bytes of half a character. No property has 0x02, as none can have half a character; nor is it trimmed here.
-HALF = b"\xff\x02"
+_HALF = b"\xff\x02"
 
 
 cdef bytes encoded(str text):
@@ -319,7 +319,7 @@ cdef bytes encoded(str text):
         return text.encode()
     except UnicodeEncodeError:
         return b"".join(
-            HALF + each.encode("utf-8", "surrogatepass") if "\ud800" <= each <= "\udfff" else each.encode()
+            _HALF + each.encode("utf-8", "surrogatepass") if "\ud800" <= each <= "\udfff" else each.encode()
             for each in text
         )
 
@@ -579,7 +579,7 @@ cdef int decide(Evaluation *evaluation, const Text *properties) noexcept nogil:
 cdef object failed(const Evaluation *evaluation):
     """What is to be raised for an expression that failed."""
     cdef bytes culprit = evaluation.culprit.start[: evaluation.culprit.length]
-    whole, *halves = culprit.split(HALF)
+    whole, *halves = culprit.split(_HALF)
     texts = [half[:3].decode("utf-8", "surrogatepass") + decode_java(half[3:]) for half in halves]
     return failure_of(evaluation.failure, decode_java(whole) + "".join(texts))
 

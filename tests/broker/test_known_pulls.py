@@ -26,6 +26,7 @@ from protocol.codes import RequestCode
 from protocol.command import decode_command, encode_request, ext_fields_of
 from protocol.errors import StoreError
 from protocol.frame import FrameDecoder
+from storage.consume_queue import ConsumeQueue
 from storage.message_store import MessageStore
 from storage.residency import Cold
 from store_writer import StoreWriter
@@ -313,6 +314,19 @@ def test_a_row_that_would_have_to_wait_is_not_made(
     asyncio.run(road.answer([pull("T")]))
     asyncio.run(road.answer([pull("T")]))
     assert road.taken == 1, "it is learned once that is possible"
+
+
+def test_a_pull_that_starts_at_a_unit_out_of_order_is_not_learned(
+    service: BrokerService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel sees no unit before the first of a file, so it must not judge one that leads back behind that."""
+    road = Road(service, has_lane=True)
+    monkeypatch.setattr(ConsumeQueue, "starts_out_of_order", lambda *_: True)
+    for _ in range(4):
+        assert told(asyncio.run(road.answer([pull("T")]))) == told(
+            asyncio.run(Road(service, has_lane=False).answer([pull("T")]))
+        )
+    assert road.taken == 0
 
 
 def test_no_more_found_pulls_are_kept_than_a_few(service: BrokerService) -> None:

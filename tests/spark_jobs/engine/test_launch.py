@@ -60,7 +60,7 @@ def test_a_jvm_that_is_not_needed_after_all_is_ended_and_leaves_nothing(tmp_path
     started.end()
     assert not is_running(started._process.pid)
     assert list((tmp_path / "temporary").iterdir()) == []
-    assert list((tmp_path / "cache").iterdir()) == []
+    assert list((tmp_path / "cache" / "rocketlens").iterdir()) == []
 
 
 def test_a_jvm_that_does_not_start_is_told_by_its_last_words(tmp_path: Path) -> None:
