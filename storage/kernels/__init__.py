@@ -4,16 +4,7 @@ They know few objects, so that the server and the Spark jobs share them; each ha
 `tests/support/oracles.py`.
 """
 
-import atexit
-import hashlib
-import os
-import shutil
-import tempfile
-import zipfile
-from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
-
-from storage.own_directories import user_cache
 
 TEMPORARY = "rocketlens-kernels-"
 
@@ -24,6 +15,16 @@ def _unpacked(directory: Path) -> list[str]:
     No Python imports compiled modules from an archive. They are kept in the user's cache, in a directory that bears the
     digest of what is in it; where there is none that is safe, in a temporary one, which goes with the process.
     """
+    import atexit
+    import hashlib
+    import os
+    import shutil
+    import tempfile
+    import zipfile
+    from importlib.machinery import EXTENSION_SUFFIXES
+
+    from storage.own_directories import user_cache
+
     archive = next(parent for parent in directory.parents if parent.is_file())
     packed = zipfile.Path(archive, directory.relative_to(archive).as_posix() + "/")
     suffixes = (".py", *EXTENSION_SUFFIXES)
