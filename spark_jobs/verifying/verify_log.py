@@ -38,6 +38,8 @@ class LookAgainTask(msgspec.Struct, frozen=True):
     path: str
     base_offset: int
     physical_offset: int
+    boundary: int
+    """Where the next segment starts."""
 
 
 def scan_readable(task: ScanTask) -> dict[str, Any]:
@@ -63,10 +65,11 @@ def scan_readable(task: ScanTask) -> dict[str, Any]:
 
 
 def look_again(task: LookAgainTask) -> dict[str, Any]:
-    """Whether there is an intact record now."""
+    """Whether there is an intact record now, or what closes the segment."""
+    position = task.physical_offset - task.base_offset
     try:
         with SegmentWindow(Path(task.path), task.base_offset) as window:
-            return {"whole": window.intact_size(task.physical_offset - task.base_offset) > 0}
+            return {"whole": window.intact_size(position) > 0 or window.is_closed_at(position, task.boundary)}
     except StoreError:
         return {"whole": False}
 
@@ -129,11 +132,12 @@ def _without_gone(scans: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _looked_again(run: RunTasks, scans: Sequence[dict[str, Any]]) -> list[int]:
-    """Places near the end where there was no intact record, and is one now."""
-    written = [scan for scan in scans if scan["records"]][-GROWING_SEGMENTS:]
+    """Places near the end where the log broke off, and goes on now."""
+    boundaries = [*(scan["base"] for scan in scans[1:]), scans[-1]["base"] + scans[-1]["size"]]
+    written = [place for place in zip(scans, boundaries, strict=True) if place[0]["records"]][-GROWING_SEGMENTS:]
     places = [
-        LookAgainTask(scan["path"], scan["base"], offset)
-        for scan in written
+        LookAgainTask(scan["path"], scan["base"], offset, boundary)
+        for scan, boundary in written
         for offset, *_ in scan["breaks"][:MOST_LOOKED_AT_AGAIN]
     ]
     seen = run("look again", places, look_again)

@@ -13,7 +13,7 @@ from storage.columns.wanted import Wanted
 from storage.filter.sql92 import Expression, parse
 from storage.kernels import message_rows as kernel
 from storage.kernels import records as codes
-from storage.kernels.records import ANY_TIME, closes_segment, store_timestamp
+from storage.kernels.records import ANY_TIME, store_timestamp
 from storage.kernels.region import Region
 from storage.kernels.sql92 import TRUE, decide_records
 from storage.segments.damaged_ranges import ZEROS, DamagedRange
@@ -211,13 +211,7 @@ class RowReader:
         end = position + window.i32(position)
         if end == window.size:
             return end
-        return end if self._is_blank(end) or self._window.intact_size(end) else -1
-
-    def _is_blank(self, position: int) -> bool:
-        """Whether the segment ends at a position."""
-        window = self._window
-        left = self._boundary - window.base_offset - position
-        return window.show(position, BLANK_BYTES) and closes_segment(window.region, position - window.start, left)
+        return end if window.is_closed_at(end, self._boundary) or self._window.intact_size(end) else -1
 
     def _next_intact(self, position: int, earliest: int = ANY_TIME) -> tuple[int, int]:
         """Where the next intact record starts that was not stored before a time (ms), and its own time; −1 for none."""

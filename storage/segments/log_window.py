@@ -8,10 +8,11 @@ record that is longer than it.
 import os
 from typing import Final, Self
 
-from storage.kernels.records import MINIMUM_SIZE, check_intact, find_candidate, store_timestamp
+from storage.kernels.records import MINIMUM_SIZE, check_intact, closes_segment, find_candidate, store_timestamp
 from storage.kernels.region import Region
 from storage.kernels.texts import bytes_at
 from storage.segments.held_bytes import READ_BYTES, ByteSource, LocalFile, hold
+from storage.segments.segment_end import BLANK_BYTES
 
 __all__ = ["CANDIDATE_BYTES", "LONGEST_RECORD", "READ_BYTES", "ByteSource", "LocalFile", "LogWindow"]
 
@@ -103,6 +104,11 @@ class LogWindow:
             return 0
         at, size = position - self.start, self.i32(position)
         return size if check_intact(self.region, at, at + size, self.base_offset + position) == size else 0
+
+    def is_closed_at(self, position: int, boundary: int) -> bool:
+        """Whether the BLANK of a segment is at a position, behind which the log goes on at `boundary`."""
+        left = boundary - self.base_offset - position
+        return self.show(position, BLANK_BYTES) and closes_segment(self.region, position - self.start, left)
 
     def store_timestamp(self, position: int) -> int:
         """When the record at a position that is held was stored, in ms."""

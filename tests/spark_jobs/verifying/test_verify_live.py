@@ -13,6 +13,7 @@ from spark_jobs.commands.request import Report, VerifyRequest
 from spark_jobs.engine.progress import Silence
 from spark_jobs.engine.work_directory import WorkDirectory
 from spark_jobs.scanning import source
+from spark_jobs.scanning.scan_segment import ScanTask
 from spark_jobs.scanning.source import find_source
 from spark_jobs.verifying.verify import Verification
 from verifying import assert_clean, findings_of, told
@@ -125,6 +126,34 @@ def test_damage_is_found_all_the_same_and_nothing_else_is(tmp_path: Path, seed: 
     offsets = {finding.physical_offset for finding in findings_of(report)}
     assert offsets == {damaged.physical_offset}, told(report)
     assert report.exit_code == 4
+
+
+def test_a_segment_that_is_closed_behind_its_scan_is_no_finding(tmp_path: Path) -> None:
+    """The one made in advance is read when the log has reached it; where the one before had zeros, a BLANK is now."""
+    broker = Broker(tmp_path / "store", 1)
+    store, segment_size = broker.store, broker.store.log.segment_size
+    while segment_size - store.log.end % segment_size > 300:
+        store.add("T")
+    store.flush()
+    closed = store.log.end
+    store.make_segment_in_advance()
+    behind = max(store.log.segments)
+    broker.step = lambda: None  # type: ignore[method-assign]
+    run, grown = broker.run, []
+
+    def run_and_grow(name: str, tasks: Sequence[Any], function: Task) -> list[dict[str, Any]]:
+        def grow_first(task: Any) -> dict[str, Any]:
+            if isinstance(task, ScanTask) and task.base_offset == behind:
+                grown.append(store.add("T", body=bytes(300)))
+                store.flush()
+            return function(task)
+
+        return run(name, tasks, grow_first)
+
+    broker.run = run_and_grow  # type: ignore[method-assign]
+    report = broker.verify(tmp_path / "work")
+    assert [written.physical_offset for written in grown] == [behind] != [closed]
+    assert_clean(report)
 
 
 def test_a_store_that_is_at_rest_is_what_it_was(tmp_path: Path) -> None:
