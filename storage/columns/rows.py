@@ -168,7 +168,7 @@ class RowReader:
 
     def _short_end(self, at: int) -> int:
         """What fewer bytes than a record has are: a BLANK ends the segment, zeros are not written."""
-        if self._is_blank(at):
+        if self._window.is_closed_at(at, self._boundary):
             self.position = self._window.size
             return 0
         return codes.BAD_SIZE
