@@ -1,6 +1,9 @@
 """Writing answers to a client's transport, and closing it so that what was written last arrives."""
 
+import array
 import asyncio
+import fcntl
+import termios
 
 JOIN_LIMIT = 64 * 1024
 SMALL_PIECE = 4096
@@ -9,6 +12,9 @@ are; longer ones are not copied."""
 
 LINGER_SECONDS = 0.5
 """How long a client that was told the end may take to close its side."""
+
+MOST_LINGERS = 6
+"""How often that time is given again because the client's bytes come faster than they are thrown away."""
 
 
 def write_pieces(transport: asyncio.Transport, pieces: list[bytes | memoryview], size: int) -> None:
@@ -28,7 +34,7 @@ def close_gently(transport: asyncio.Transport, *, may_be_half_closed: bool) -> N
 
     Closing a socket that holds unread bytes resets the connection, and answers on their way are lost. So our side is
     shut down first, where one side alone can be, and what still comes is for the connection to throw away until the
-    client closes, or for `LINGER_SECONDS`.
+    client closes, or for `LINGER_SECONDS`, and longer while there are bytes to throw away.
     """
     if not may_be_half_closed:
         transport.close()
@@ -40,4 +46,25 @@ def close_gently(transport: asyncio.Transport, *, may_be_half_closed: bool) -> N
         transport.abort()
         return
     transport.resume_reading()
-    asyncio.get_running_loop().call_later(LINGER_SECONDS, transport.close)
+    asyncio.get_running_loop().call_later(LINGER_SECONDS, _close_when_read, transport, MOST_LINGERS)
+
+
+def _close_when_read(transport: asyncio.Transport, lingers: int) -> None:
+    """Close unless the socket holds unread bytes; then look again later, at most `lingers` times.
+
+    On a loop that was kept from running, the time may be over before the socket was read at all.
+    """
+    if lingers and not transport.is_closing() and _unread_bytes(transport):
+        asyncio.get_running_loop().call_later(LINGER_SECONDS, _close_when_read, transport, lingers - 1)
+    else:
+        transport.close()
+
+
+def _unread_bytes(transport: asyncio.Transport) -> int:
+    """Return how many received bytes the transport's socket holds; 0 when it is closed."""
+    size = array.array("i", [0])
+    try:
+        fcntl.ioctl(transport.get_extra_info("socket").fileno(), termios.FIONREAD, size)
+    except (OSError, ValueError):
+        return 0
+    return size[0]
