@@ -22,6 +22,9 @@ CHUNK: Final = 16 * 1024 * 1024
 MOST_WAITING: Final = 4 * CHUNK
 """Bytes that are filled and not yet on their way to the disk, before whoever fills them has to wait."""
 
+_STAGED_BYTES: Final = 1024 * 1024
+_staging = threading.local()
+
 _NOT_DIRECT: Final = {errno.EINVAL, errno.EOPNOTSUPP, errno.ENOTSUP}
 
 
@@ -144,6 +147,42 @@ class GrowingFile:
                     raise
                 fcntl.fcntl(self._descriptor, fcntl.F_SETFL, flags & ~os.O_DIRECT)
                 return os.pwrite(self._descriptor, data, position)
+
+
+def write_past_cache(descriptor: int, data: memoryview, position: int) -> int:
+    """Write the whole pages of `data` to a file at `position`, a multiple of the page, without keeping them in memory.
+
+    Returns how many bytes that was: 0 where the file system does not allow it. The file must be open for writing; its
+    flags are afterwards as before.
+    """
+    size = len(data) // PAGE * PAGE
+    flags = fcntl.fcntl(descriptor, fcntl.F_GETFL)
+    written = 0
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_SETFL, flags | os.O_DIRECT)
+        while written < size:
+            piece = min(size - written, _STAGED_BYTES)
+            memory = _staging_memory()
+            memory[:piece] = data[written : written + piece]
+            with memoryview(memory) as view, view[:piece] as pages:
+                done = os.pwrite(descriptor, pages, position + written)
+            written += done // PAGE * PAGE
+            if done % PAGE:
+                break
+    except OSError as error:
+        if error.errno not in _NOT_DIRECT:
+            raise
+    finally:
+        fcntl.fcntl(descriptor, fcntl.F_SETFL, flags)
+    return written
+
+
+def _staging_memory() -> mmap.mmap:
+    """The thread's own page-aligned memory, from which O_DIRECT can write."""
+    memory: mmap.mmap | None = getattr(_staging, "memory", None)
+    if memory is None:
+        memory = _staging.memory = aligned_memory(_STAGED_BYTES)
+    return memory
 
 
 def fsync_directory(path: Path) -> None:

@@ -1,7 +1,8 @@
 """Write the files of one queue as one stream of bytes: of full length each, sparse behind what was written.
 
 Nothing is kept open: a task builds thousands of queues side by side, and a process has a thousand descriptors. What is
-written lies in memory until there is enough of it; `flush` makes room earlier.
+written lies in memory until there is enough of it; `flush` makes room earlier. What is long goes past the page cache,
+where the file system allows it: nobody is going to read it from this process, and `fsync_tree` has less to wait for.
 """
 
 import ctypes
@@ -12,10 +13,14 @@ from pathlib import Path
 from typing import Final
 
 from protocol.errors import StoreError
+from storage.direct_writer import PAGE, write_past_cache
 from storage.mapped_file import LARGEST_OFFSET, SEGMENT_NAME_DIGITS
 
 FLUSH_BYTES: Final = 1 << 20
 """What one queue holds in memory at most, but for what is added at a time."""
+
+DIRECT_BYTES: Final = 1 << 18
+"""The least that is written past the page cache, where each write waits for the disk."""
 
 _FILL_BYTES: Final = 1 << 16
 _FSYNCS_AT_ONCE: Final = 16
@@ -85,9 +90,11 @@ class QueueFileWriter:
         try:
             if not inside:
                 os.ftruncate(descriptor, self._file_size)
-            written = 0
-            while written < len(data):
-                written += os.pwrite(descriptor, data[written:], inside + written)
+            written = min(-inside % PAGE, len(data))
+            _write_all(descriptor, data[:written], inside)
+            if len(data) - written >= DIRECT_BYTES:
+                written += write_past_cache(descriptor, data[written:], inside + written)
+            _write_all(descriptor, data[written:], inside + written)
         finally:
             os.close(descriptor)
         self._flushed += len(data)
@@ -100,6 +107,12 @@ class QueueFileWriter:
 
     def _path(self, start: int) -> Path:
         return self._directory / f"{start:0{SEGMENT_NAME_DIGITS}d}"
+
+
+def _write_all(descriptor: int, data: memoryview, position: int) -> None:
+    written = 0
+    while written < len(data):
+        written += os.pwrite(descriptor, data[written:], position + written)
 
 
 def fsync_file(path: Path) -> None:

@@ -1,8 +1,11 @@
 """The files of a queue as one stream: bytes land where they belong, whenever memory is given back."""
 
 import ctypes
+import errno
+import fcntl
 import os
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -11,7 +14,14 @@ from hypothesis import strategies as st
 from protocol.errors import StoreError
 from queue_runs import files_under
 from storage.queues import queue_file_writer
-from storage.queues.queue_file_writer import FLUSH_BYTES, QueueFileWriter, fsync_file, fsync_tree, sync_file_system
+from storage.queues.queue_file_writer import (
+    DIRECT_BYTES,
+    FLUSH_BYTES,
+    QueueFileWriter,
+    fsync_file,
+    fsync_tree,
+    sync_file_system,
+)
 
 
 @pytest.fixture
@@ -46,6 +56,33 @@ def test_whatever_is_added_when_comes_out_as_one_stream(
     assert list(files) == [f"{(first + number) * file_size:020d}" for number in range(count)]
     assert b"".join(files.values()) == stream.ljust(count * file_size, b"\0")
     assert count == -(-len(stream) // file_size)
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+@pytest.mark.parametrize("file_size", [6_000_000, 999_999, 1 << 20])
+def test_long_pieces_past_the_page_cache_come_out_as_one_stream(
+    file_size: int, is_refused: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, direct = os.pwrite, 0
+
+    def pwrite(descriptor: int, data: memoryview, position: int) -> int:
+        nonlocal direct
+        if fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_DIRECT:
+            direct += len(data)
+            if is_refused:
+                raise OSError(errno.EINVAL, "Invalid argument")
+        return write(descriptor, data, position)
+
+    monkeypatch.setattr(os, "pwrite", pwrite)
+    random = Random(file_size)
+    writer, stream = QueueFileWriter(tmp_path / "q", file_size), b""
+    for size in (1, FLUSH_BYTES - 1, 4096, 5, 3 * FLUSH_BYTES + 7, DIRECT_BYTES, DIRECT_BYTES - 1, 2 * FLUSH_BYTES):
+        data = random.randbytes(size)
+        writer.append(data)
+        stream += data
+    count = writer.finish()
+    assert b"".join(files_under(tmp_path / "q").values()) == stream.ljust(count * file_size, b"\0")
+    assert direct > 0
 
 
 def test_memory_is_bounded_by_itself(tmp_path: Path) -> None:
