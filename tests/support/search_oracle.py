@@ -1,23 +1,23 @@
 """Search by content as a plain loop: every record of the log is read, taken apart and held against the criteria.
 
-Records come from the oracles' own reader; only SQL92 and JSONPath are left to the project and its library.
+Records come from the oracles' own reader, SQL92 has one of its own, and JSONPath is left to another library than the
+project's.
 """
 
+import json
 import re
 import struct
 import zlib
 from collections.abc import Iterable
 from ipaddress import ip_address, ip_network
 
+import jsonpath_ng
 import lz4.frame
 import zstandard
 
-import sql92_oracle
+import where_oracle
 from oracles import Record, decode_java, parse_properties, split_keys
-from protocol.errors import FilterEvaluationError
-from storage.filter.sql92 import parse
 from storage.search import Criteria, Place
-from storage.search.json_path import JsonCondition
 
 Hit = tuple[int, int]
 """Where a message is: its record's physical offset, and its queue offset."""
@@ -104,8 +104,8 @@ def _matches(body: bytes | None, properties: dict[str, str], criteria: Criteria)
         and (criteria.key_prefix is None or any(key.startswith(criteria.key_prefix) for key in keys))
         and criteria.minimum_size <= len(body) <= largest
         and _says(body, properties, criteria)
-        and (criteria.json_path is None or JsonCondition(criteria.json_path).matches(body))
-        and (criteria.where is None or _is_true(criteria.where, properties))
+        and (criteria.json_path is None or _has_value(body, criteria.json_path))
+        and (criteria.where is None or where_oracle.is_true(criteria.where, properties))
     )
 
 
@@ -120,8 +120,21 @@ def _says(body: bytes, properties: dict[str, str], criteria: Criteria) -> bool:
     return criteria.regex is None or any(re.search(criteria.regex, text) for text in texts)
 
 
-def _is_true(expression: str, properties: dict[str, str]) -> bool:
+def _has_value(body: bytes, condition: str) -> bool:
+    """Whether a JSON body has the value where the path says; a text equals the value as it is written."""
+    path, _, wanted = condition.partition("=")
     try:
-        return sql92_oracle.evaluate(parse(expression).root, properties) is True
-    except FilterEvaluationError:
+        document = json.loads(body)
+    except ValueError:
         return False
+    return any(_equals(found.value, wanted) for found in jsonpath_ng.parse(path).find(document))
+
+
+def _equals(value: object, wanted: str) -> bool:
+    if isinstance(value, str):
+        return value == wanted
+    try:
+        other = json.loads(wanted)
+    except ValueError:
+        return False
+    return isinstance(value, bool) == isinstance(other, bool) and bool(value == other)

@@ -9,6 +9,7 @@ import pytest
 from asking import Asker, queue_key
 from broker.processors.topic_admin import format_bitmap
 from heartbeats import consumer, heartbeat, subscription
+from oracles import store_times
 from store_writer import START_TIMESTAMP, StoreWriter
 
 
@@ -99,8 +100,11 @@ def test_the_offsets_of_an_unknown_queue_are_zero_and_no_error(code: int, fields
     assert (answer.code, answer.ext_fields) == (0, {"offset": "0"})
 
 
-def test_the_earliest_time_of_a_queue_is_that_of_its_first_message_and_minus_one_without_any(g1: Asker) -> None:
-    assert g1.ask(32, {"topic": "TopicTest", "queueId": "1"}).ext_fields == {"timestamp": "1795243505455"}
+def test_the_earliest_time_of_a_queue_is_that_of_its_first_message_and_minus_one_without_any(
+    g1: Asker, g1_store: Path
+) -> None:
+    first = store_times(g1_store, "TopicTest", 1)[0]
+    assert g1.ask(32, {"topic": "TopicTest", "queueId": "1"}).ext_fields == {"timestamp": f"{first}"}
     assert g1.ask(32, {"topic": "TopicBatch", "queueId": "0"}).ext_fields == {"timestamp": "-1"}
     assert g1.ask(32, {"topic": "No", "queueId": "0"}).ext_fields == {"timestamp": "-1"}
 
