@@ -56,7 +56,7 @@ format: .dev
 	$(BIN)/ruff check --fix .
 
 hooks: .dev
-	$(BIN)/pre-commit install --hook-type pre-commit --hook-type commit-msg
+	$(BIN)/pre-commit install
 
 soak: .dev
 	@tests/setup.sh java

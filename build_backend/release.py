@@ -105,10 +105,13 @@ class Release:
 
     def _list_materials(self) -> None:
         self._dist.mkdir(exist_ok=True)
+        installed = (
+            f"PYTHONPATH={(self._root / os.environ.get('VENV', '.venv') / 'wheels').absolute()}"  # `make wheels`
+        )
         for kind, lock in LOCKS.items():
             path = self._dist / f"rocketlens-{self._version}{kind}.cdx.json"
             options = ["--pyproject", PROJECT, "--output-reproducible", "--output-file", str(path)]
-            self._run([sys.executable, "-m", "cyclonedx_py", "requirements", *options, lock])
+            self._run(["env", installed, sys.executable, "-m", "cyclonedx_py", "requirements", *options, lock])
 
     def _note_checksums(self) -> None:
         files = sorted(path for path in self._dist.iterdir() if path.name != "SHA256SUMS")
@@ -127,7 +130,7 @@ class Release:
 
 def run(command: Sequence[str]) -> None:
     """Run a command in the project's directory, saying so."""
-    print(f"release: {command[0] if command[0] != sys.executable else 'python'} {' '.join(command[1:3])}", flush=True)
+    print(f"release: {' '.join(command)}", flush=True)
     subprocess.run(command, cwd=ROOT, check=True)
 
 

@@ -131,7 +131,7 @@ class Commands:
         if command[0] == "git":
             subprocess.run(command, cwd=self._root, check=True)
             return
-        self.others.append(" ".join(command[:2]))
+        self.others.append(" ".join(command[:2]).partition("=")[0])
         if command[:2] == ["make", "wheels"]:
             (self._root / "dist").mkdir()
             (self._root / "dist" / "some.whl").write_text("a wheel")
@@ -157,7 +157,7 @@ def git(root: Path, *arguments: str) -> str:
 def test_a_release_is_committed_built_and_tagged_in_this_order(tree: Path) -> None:
     commands = Commands(tree)
     Release(tree, "0.2.0", commands.run, with_image=False).make()
-    assert commands.others == [".ci/run", "make wheels", f"{sys.executable} -m", f"{sys.executable} -m"]
+    assert commands.others == [".ci/run", "make wheels", *["env PYTHONPATH"] * 2]
     assert 'version = "0.2.0"' in git(tree, "show", "v0.2.0:pyproject.toml")
     assert "## 0.2.0\n" in git(tree, "show", "v0.2.0:CHANGELOG.md")
     assert git(tree, "log", "--format=%s").splitlines() == ["Release 0.2.0", "Begin"]
