@@ -130,7 +130,7 @@ class Release:
 
 def run(command: Sequence[str]) -> None:
     """Run a command in the project's directory, saying so."""
-    print(f"release: {' '.join(command)}", flush=True)
+    print(f"release: {' '.join(command).partition(chr(10))[0]}", flush=True)
     subprocess.run(command, cwd=ROOT, check=True)
 
 
