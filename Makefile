@@ -10,20 +10,23 @@ PROCESSES ?= $(shell expr $$(nproc 2>/dev/null || sysctl -n hw.ncpu) + 1)
 # The kernels that are compiled when RocketLens is built: their .pyi are held against them.
 STUBBED = $(subst /,.,$(basename $(wildcard */kernels/*.pyx)))
 
-.PHONY: help demo test lint format soak fuzz atheris bench record docs lock wheel wheels clean
+.PHONY: help demo test check lint format hooks soak fuzz atheris bench record docs lock wheel wheels release clean
 
 help:
 	@echo 'make demo    serve a sample store and say what to type next (PORT=10911, PYTHON=python3)'
 	@echo 'make test    all tests but the long ones; a JDK and Maven, Node.js, Go and Chromium are checked, or installed where we can'
+	@echo 'make check   lint and the tests of what changed, in less than a minute'
 	@echo 'make lint    ruff, mypy --strict, the import contracts'
 	@echo 'make format  ruff format, and the fixes ruff is sure of'
+	@echo 'make hooks   have git check each commit: format, lint, the subject of its message'
 	@echo 'make soak    the tests that take minutes'
 	@echo 'make fuzz    the property and fuzz tests with many more examples'
 	@echo 'make atheris fuzz the decoders by coverage (SECONDS=60; Python 3.11 to 3.13)'
 	@echo 'make bench   speed, beside the official Java broker on the same store'
 	@echo 'make record  make the recorded stores of tests/golden/g2 anew with the official broker (11 minutes)'
-	@echo 'make docs    write docs/cli.md anew from the commands'
+	@echo 'make docs    write docs/cli.md anew from the commands, and all pages as a site: build/site'
 	@echo 'make wheels  the wheels to publish, for x86_64 and arm64, any Python from 3.11 on: dist/'
+	@echo 'make release publish nothing, but make all of it: VERSION=0.2.0 (docs/releasing.md)'
 	@echo 'make lock    choose versions anew: requirements*.lock'
 	@echo 'make clean   remove what make made'
 
@@ -38,6 +41,9 @@ test: .dev
 	$(BIN)/python -m pytest -m 'not soak' -n $(PROCESSES) --cov --cov-report=term \
 		--cov-fail-under=85 --durations=40
 
+check: .dev
+	@PYTHONPATH=.:tests:tests/support $(BIN)/python tests/support/quick_check.py
+
 lint: .dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -48,6 +54,9 @@ lint: .dev
 format: .dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+hooks: .dev
+	$(BIN)/pre-commit install
 
 soak: .dev
 	@tests/setup.sh java
@@ -71,8 +80,19 @@ record: .dev
 	@tests/setup.sh java
 	$(BIN)/python tests/golden/record/record.py
 
-docs: .dev
+# What git knows of pages and pictures, as it lies here, so that a link is the same in the repository and in the site.
+docs: .dev $(VENV)/docs/installed
 	PYTHONPATH=. $(BIN)/python tests/support/cli_reference.py >docs/cli.md
+	rm -rf build/docs
+	mkdir -p build/docs
+	git ls-files -coz --exclude-standard '*.md' 'docs/*.png' | xargs -0 cp --parents -t build/docs
+	NO_MKDOCS_2_WARNING=1 PYTHONPATH=$(VENV)/docs $(BIN)/python -m mkdocs build --strict
+
+$(VENV)/docs/installed: requirements-docs.lock
+	@tests/setup.sh venv requirements-dev.lock
+	rm -rf $(VENV)/docs
+	$(BIN)/python -m pip install --quiet --require-hashes --target $(VENV)/docs -r requirements-docs.lock
+	touch $@
 
 # Universal locks (every platform, every Python from 3.11) with hashes. Nothing of this machine's configuration gets in.
 UPGRADE ?= --upgrade
@@ -85,6 +105,7 @@ lock: .dev
 	$(LOCK) pyproject.toml -c requirements-build.lock -o requirements.lock
 	$(LOCK) pyproject.toml --extra spark -c requirements.lock -o requirements-spark.lock
 	$(LOCK) pyproject.toml --extra dev -c requirements-spark.lock -c requirements-build.lock -o requirements-dev.lock
+	$(LOCK) --group docs -c requirements-dev.lock -o requirements-docs.lock
 
 wheel: .dev
 	$(BIN)/python -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir dist .
@@ -93,6 +114,10 @@ wheel: .dev
 wheels: .dev
 	$(BIN)/python -m pip install --quiet --upgrade --require-hashes --target $(VENV)/wheels -r requirements-wheels.lock
 	PYTHONPATH=$(abspath $(VENV)/wheels) $(BIN)/python build_backend/wheels.py $(MACHINES)
+
+# Everything but pushing; says at its end what is left to type.
+release: .dev
+	$(BIN)/python build_backend/release.py $(VERSION)
 
 clean:
 	rm -f */kernels/*.so

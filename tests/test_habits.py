@@ -1,0 +1,217 @@
+"""The habits of this house as far as files keep them: the workflow, hooks of git, the quick check, the release."""
+
+import hashlib
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import yaml
+from pre_commit.clientlib import load_config
+from pre_commit.languages import pygrep
+
+from build_backend.release import CannotRelease, Release, notes, with_release, with_version
+from quick_check import looking_at
+
+ROOT = Path(__file__).parent.parent
+WORKFLOW = ROOT / ".github" / "workflows" / "ci.yml"
+HOOKS = ROOT / ".pre-commit-config.yaml"
+
+
+# --- the workflow -----------------------------------------------------------------------------------------------------
+
+
+def test_the_workflow_fits_the_schema_of_github() -> None:
+    command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", "vendor.github-workflows", str(WORKFLOW)]
+    outcome = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert outcome.returncode == 0, outcome.stdout
+
+
+def test_the_workflow_calls_what_a_person_calls_on_every_python() -> None:
+    (job,) = yaml.safe_load(WORKFLOW.read_text())["jobs"].values()
+    assert job["strategy"]["matrix"]["python"] == ["3.11", "3.12", "3.13", "3.14"]
+    commands = [step["run"] for step in job["steps"] if "run" in step]
+    assert commands[-1] == ".ci/run"
+    assert not any(re.search(r"\b(?:make|pip|pytest)\b", command) for command in commands)
+
+
+# --- hooks of git -----------------------------------------------------------------------------------------------------
+
+
+def hooks() -> dict[str, dict[str, object]]:
+    (repository,) = load_config(str(HOOKS))["repos"]
+    assert repository["repo"] == "local"
+    return {hook["id"]: hook for hook in repository["hooks"]}
+
+
+def test_hooks_run_what_is_installed_here() -> None:
+    for name, hook in hooks().items():
+        if hook["language"] != "pygrep":
+            assert (ROOT / str(hook["entry"]).split()[0]).exists(), name
+
+
+@pytest.mark.parametrize(
+    ("message", "is_refused"),
+    [
+        ("x" * 72 + "\n", False),
+        ("x" * 73 + "\n", True),
+        ("Say why\n\n" + "a longer line of the body, which may be as long as it likes to be " * 3 + "\n", False),
+        ("Say why\nat once in the next line\n", True),
+        ("Say why\n# Please enter the commit message for your changes. Lines starting\n", False),
+    ],
+)
+def test_the_subject_of_a_commit_is_short_and_stands_alone(message: str, is_refused: bool, tmp_path: Path) -> None:
+    (hook,) = [hook for hook in hooks().values() if hook["stages"] == ["commit-msg"]]
+    path = tmp_path / "COMMIT_EDITMSG"
+    path.write_text(message)
+    assert pygrep.main([*hook["args"], str(hook["entry"]), str(path)]) == int(is_refused)  # type: ignore[misc]
+
+
+# --- the quick check --------------------------------------------------------------------------------------------------
+
+
+def test_the_tests_nearest_to_a_change_come_first() -> None:
+    found = looking_at(["protocol/frame.py"], ROOT)
+    assert found[0] == "tests/protocol/test_frame.py"
+    importing = [path for path in found[1:] if "protocol.frame" in (ROOT / path).read_text()]
+    assert importing == found[1:] != []
+
+
+def test_a_changed_test_runs_itself_and_a_page_runs_the_tests_of_pages() -> None:
+    assert looking_at(["tests/protocol/test_frame.py"], ROOT)[0] == "tests/protocol/test_frame.py"
+    assert "tests/test_pages.py" in looking_at(["docs/faq.md"], ROOT)
+    assert "tests/test_habits.py" in looking_at(["Makefile"], ROOT)
+
+
+def test_what_is_imported_by_another_name_is_found(tmp_path: Path) -> None:
+    folder = tmp_path / "tests" / "storage"
+    folder.mkdir(parents=True)
+    for name, text in (
+        ("test_a.py", "from storage.life import delay_levels\n"),
+        ("test_b.py", "import storage.life.delay_levels\n"),
+        ("test_c.py", "from storage.life.delay_levels import parse\n"),
+        ("test_d.py", "from storage.life.delay_levels_of_others import parse\n"),
+        ("test_e.py", "from counting import count\n"),
+    ):
+        (folder / name).write_text(text)
+    names = [Path(path).name for path in looking_at(["storage/life/delay_levels.py"], tmp_path)]
+    assert names == ["test_a.py", "test_b.py", "test_c.py"]
+    assert looking_at(["tests/support/counting.py"], tmp_path) == ["tests/storage/test_e.py"]
+
+
+# --- the site ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.soak
+def test_the_pages_become_a_site_without_a_warning() -> None:
+    outcome = subprocess.run(["make", "docs"], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert outcome.returncode == 0, outcome.stderr
+    assert "WARNING -" not in outcome.stdout + outcome.stderr
+    for page in ("index.html", "docs/troubleshooting.html", "docs/internals/architecture.html"):
+        assert (ROOT / "build" / "site" / page).exists(), page
+
+
+# --- a release --------------------------------------------------------------------------------------------------------
+
+PROJECT = '[project]\nname = "rocketlens"\nversion = "0.1.0"\n'
+NEWS = "# Changelog\n\n## Unreleased\n\n- Something new.\n\n## 0.1.0\n\nFirst version.\n"
+
+
+class Commands:
+    """Runs what git does, and notes all else."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self.others: list[str] = []
+
+    def run(self, command: Sequence[str]) -> None:
+        """What `Release` calls."""
+        if command[0] == "git":
+            subprocess.run(command, cwd=self._root, check=True)
+            return
+        self.others.append(" ".join(command[:2]).partition("=")[0])
+        if command[:2] == ["make", "wheels"]:
+            (self._root / "dist").mkdir()
+            (self._root / "dist" / "some.whl").write_text("a wheel")
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    (tmp_path / "pyproject.toml").write_text(PROJECT)
+    (tmp_path / "CHANGELOG.md").write_text(NEWS)
+    (tmp_path / ".gitignore").write_text("/dist/\n")
+    git(tmp_path, "init", "--quiet")
+    git(tmp_path, "config", "user.name", "A. Tester")
+    git(tmp_path, "config", "user.email", "tester@example.com")
+    git(tmp_path, "add", ".")
+    git(tmp_path, "commit", "--quiet", "--message", "Begin")
+    return tmp_path
+
+
+def git(root: Path, *arguments: str) -> str:
+    return subprocess.run(["git", *arguments], cwd=root, stdout=subprocess.PIPE, text=True, check=True).stdout
+
+
+def test_a_release_is_committed_built_and_tagged_in_this_order(tree: Path) -> None:
+    commands = Commands(tree)
+    Release(tree, "0.2.0", commands.run, with_image=False).make()
+    assert commands.others == [".ci/run", "make wheels", *["env PYTHONPATH"] * 2]
+    assert 'version = "0.2.0"' in git(tree, "show", "v0.2.0:pyproject.toml")
+    assert "## 0.2.0\n" in git(tree, "show", "v0.2.0:CHANGELOG.md")
+    assert git(tree, "log", "--format=%s").splitlines() == ["Release 0.2.0", "Begin"]
+    assert "- Something new." in git(tree, "tag", "--list", "--format=%(contents)", "v0.2.0")
+    assert git(tree, "status", "--porcelain") == ""
+    digest = hashlib.sha256(b"a wheel").hexdigest()
+    assert (tree / "dist" / "SHA256SUMS").read_text() == f"{digest}  some.whl\n"
+
+
+def test_what_fails_leaves_no_tag_and_the_same_command_goes_on(tree: Path) -> None:
+    def fail(command: Sequence[str]) -> None:
+        raise subprocess.CalledProcessError(1, list(command))
+
+    with pytest.raises(subprocess.CalledProcessError):
+        Release(tree, "0.2.0", fail, with_image=False).make()
+    assert git(tree, "tag") == ""
+    Release(tree, "0.2.0", Commands(tree).run, with_image=False).make()
+    assert git(tree, "tag") == "v0.2.0\n"
+
+
+def test_the_first_version_is_released_as_it_stands(tree: Path) -> None:
+    (tree / "CHANGELOG.md").write_text("# Changelog\n\n## 0.1.0\n\nFirst version.\n")
+    git(tree, "commit", "--quiet", "--all", "--message", "Write")
+    Release(tree, "0.1.0", Commands(tree).run, with_image=False).make()
+    assert git(tree, "log", "-1", "--format=%s", "v0.1.0") == "Write\n"
+
+
+@pytest.mark.parametrize("version", ["", "0.2", "v0.2.0", "0.2.0 ", "0.0.9"])
+def test_a_version_that_cannot_be_is_refused(version: str, tree: Path) -> None:
+    with pytest.raises(CannotRelease):
+        Release(tree, version, Commands(tree).run, with_image=False).make()
+    assert (tree / "pyproject.toml").read_text() == PROJECT
+
+
+def test_nothing_is_released_of_what_is_not_committed_nor_twice(tree: Path) -> None:
+    (tree / "module.py").write_text("")
+    with pytest.raises(CannotRelease, match=r"module\.py is not committed"):
+        Release(tree, "0.2.0", Commands(tree).run, with_image=False).make()
+    (tree / "module.py").unlink()
+    git(tree, "tag", "v0.2.0")
+    with pytest.raises(CannotRelease, match=r"there is a tag v0\.2\.0 already"):
+        Release(tree, "0.2.0", Commands(tree).run, with_image=False).make()
+
+
+def test_a_release_without_news_is_refused() -> None:
+    with pytest.raises(CannotRelease, match="what is new"):
+        with_release("# Changelog\n\n## 0.1.0\n\nFirst version.\n", "0.2.0")
+    with pytest.raises(CannotRelease, match="says nothing"):
+        with_release("# Changelog\n\n## Unreleased\n\n## 0.1.0\n\nFirst version.\n", "0.2.0")
+    assert notes(with_release(NEWS, "0.2.0"), "0.2.0") == "- Something new."
+
+
+def test_this_project_can_be_released_as_it_is() -> None:
+    project, changelog = (ROOT / "pyproject.toml").read_text(), (ROOT / "CHANGELOG.md").read_text()
+    version = re.search(r'^version = "(.*)"$', project, re.M)[1]  # type: ignore[index]
+    assert with_version(project, version) == project
+    assert len(notes(with_release(changelog, version), version)) > 100

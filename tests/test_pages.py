@@ -1,0 +1,229 @@
+"""What pages name is there: anchors, modules, words of the code, options, metrics, and messages that are printed."""
+
+import ast
+import importlib
+import re
+from functools import cache
+from pathlib import Path
+
+import click
+import pytest
+
+from broker.metrics import metrics_families
+from cli_reference import commands
+
+ROOT = Path(__file__).parent.parent
+DOCS = ROOT / "docs"
+PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "tests").rglob("*.md")])
+SOURCES = sorted(
+    path
+    for package in ("broker", "protocol", "storage", "spark_jobs", "build_backend")
+    for path in (ROOT / package).rglob("*")
+    if path.suffix in {".py", ".pyx"}
+)
+ARCHITECTURE, GLOSSARY = DOCS / "internals" / "architecture.md", DOCS / "internals" / "glossary.md"
+TROUBLESHOOTING = DOCS / "troubleshooting.md"
+FENCE = re.compile(r"^```.*?^```$", re.M | re.S)
+FENCED_PICTURE = re.compile(r"^```mermaid\n(.*?)^```$", re.M | re.S)
+CODE = re.compile(r"`([^`\n]+)`")
+ANCHOR_LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]*)#([^)\s]+)\)")
+OUR_NAME = re.compile(r"\b(?:broker|protocol|storage|spark_jobs)(?:\.[A-Za-z_]\w*)+")
+
+PROGRAMS = {
+    "apt-get",
+    "chmod",
+    "docker",
+    "dnf",
+    "git",
+    "ionice",
+    "java",
+    "make",
+    "mqadmin",
+    "nice",
+    "pip",
+    "spark-submit",
+    "vmstat",
+}
+"""Whose options and words are not ours."""
+
+NOT_OURS = {"Message not found!"}
+"""What other programs print, as troubleshooting quotes it."""
+
+OTHERS_OPTIONS = {"--require-hashes", "--rounds"}
+"""Options of pip and of the benchmarks that are named alone."""
+
+
+def slugs(page: Path) -> set[str]:
+    """The anchors of a page's headings, as GitHub and the site make them."""
+    found: dict[str, int] = {}
+    anchors = set()
+    for heading in re.findall(r"^#+ (.+?)\s*$", FENCE.sub("", page.read_text()), re.M):
+        text = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
+        slug = re.sub(r"[^\w\- ]", "", text.lower()).replace(" ", "-")
+        number = found.get(slug, 0)
+        found[slug] = number + 1
+        anchors.add(f"{slug}-{number}" if number else slug)
+    return anchors
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_anchor_leads_to_a_heading(page: Path) -> None:
+    for target, anchor in ANCHOR_LINK.findall(FENCE.sub("", page.read_text())):
+        if "://" not in target:
+            assert anchor in slugs(page.parent / target if target else page), (target, anchor)
+
+
+def test_anchors_are_found_at_all() -> None:
+    assert "how-a-rebuild-works" in slugs(DOCS / "rebuild.md")
+    assert sum(len(ANCHOR_LINK.findall(page.read_text())) for page in PAGES) > 50
+
+
+def is_there(name: str) -> bool:
+    """Whether a dotted name is a module, or what a module has."""
+    parts = name.split(".")
+    for size in range(len(parts), 0, -1):
+        try:
+            found = importlib.import_module(".".join(parts[:size]))
+        except ModuleNotFoundError as error:
+            if error.name is None or not name.startswith(error.name):
+                raise
+            continue
+        rest = parts[size:]
+        return not rest or (len(rest) == 1 and hasattr(found, rest[0]))
+    return False
+
+
+def test_every_module_in_the_pictures_exists() -> None:
+    pictures = FENCED_PICTURE.findall(ARCHITECTURE.read_text())
+    assert len(pictures) == 4
+    for picture in pictures:
+        names = OUR_NAME.findall(picture)
+        assert len(names) >= 4
+        assert [name for name in names if not is_there(name)] == []
+
+
+def modules_named(page: Path) -> list[str]:
+    """Names of modules in code; `broker.properties` is a file of Java brokers."""
+    spans = CODE.findall(FENCE.sub("", page.read_text()))
+    return [span for span in spans if OUR_NAME.fullmatch(span) and span != "broker.properties"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_every_module_that_a_page_names_exists(page: Path) -> None:
+    assert [name for name in modules_named(page) if not is_there(name)] == []
+
+
+def test_the_architecture_names_the_modules() -> None:
+    assert len(modules_named(ARCHITECTURE)) > 50
+
+
+def test_a_module_that_does_not_exist_is_noticed() -> None:
+    assert not is_there("broker.no_such_module")
+    assert not is_there("storage.snapshot.NoSuchClass")
+
+
+@cache
+def words_of_the_code() -> frozenset[str]:
+    return frozenset(word for path in SOURCES for word in re.findall(r"\w+", path.read_text()))
+
+
+def test_every_word_of_the_glossary_is_one_of_the_code() -> None:
+    """The third column names identifiers, or links to the page that has more."""
+    rows = [line.strip("|").split("|") for line in GLOSSARY.read_text().splitlines() if line.startswith("| ")]
+    named = [name for row in rows for name in CODE.findall(row[2])]
+    assert len(named) > 70
+    assert [name for name in named if name not in words_of_the_code()] == []
+
+
+def test_no_word_stands_twice_in_the_glossary() -> None:
+    words = re.findall(r"^\| ([^|]+?) \|", GLOSSARY.read_text(), re.M)
+    assert sorted(set(words) - {"word"}) == sorted(word for word in words if word != "word")
+
+
+def options() -> set[str]:
+    """All options of all commands."""
+    return {
+        spelling
+        for command in commands().values()
+        for parameter in command.params
+        if isinstance(parameter, click.Option)
+        for spelling in (*parameter.opts, *parameter.secondary_opts)
+    } | {"--help", "--version"}
+
+
+@pytest.mark.parametrize("page", sorted(set(DOCS.glob("*.md")) - {DOCS / "benchmarks.md"}), ids=lambda path: path.name)
+def test_every_option_that_a_page_names_exists(page: Path) -> None:
+    known = options() | OTHERS_OPTIONS
+    for span in CODE.findall(FENCE.sub("", page.read_text())):
+        if span.split()[0] not in PROGRAMS:
+            named = set(re.findall(r"(?<![\w-])--[a-z][\w-]*", span))
+            assert named <= known, (span, named - known)
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda path: path.name)
+def test_every_metric_that_a_page_names_exists(page: Path) -> None:
+    source = Path(metrics_families.__file__).read_text()
+    for name in re.findall(r"\brocketlens(_[a-z_]+)\b", FENCE.sub("", page.read_text())):
+        assert name.removesuffix("_total").removeprefix("_") in source, name
+
+
+@cache
+def constants() -> dict[str, str]:
+    """Texts of the sources that have a name of their own, which others put into their sentences."""
+    assigned = re.compile(r'^([A-Z_]+)(?:: Final)? = "([^"\n]*)"$', re.M)
+    return {name: text for path in SOURCES for name, text in assigned.findall(path.read_text())}
+
+
+@cache
+def sentences() -> str:
+    """Every text in the sources and scripts, with `…` where something is put in; a zero byte between two."""
+    found = [(ROOT / "tests" / "setup.sh").read_text()]
+    for path in SOURCES:
+        if path.suffix == ".py":
+            found += [_text_of(node) for node in ast.walk(ast.parse(path.read_text()))]
+    return "\0".join(filter(None, found))
+
+
+def _text_of(node: ast.AST) -> str:
+    if isinstance(node, ast.JoinedStr):
+        return "".join(map(_text_of, node.values))
+    if isinstance(node, ast.FormattedValue):
+        return constants().get(node.value.id, "…") if isinstance(node.value, ast.Name) else "…"
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return re.sub(r"%[sdg]", "…", node.value)
+    return ""
+
+
+def is_said(message: str) -> bool:
+    """Whether each run of a message's fixed words stands in a text of the product, or is two that are put together."""
+    runs = [run.strip(" ,;:()[]'") for run in re.split(r"…|\bN\b|[:;] ", message)]
+    return all(_stands(run) or _is_two(run.split(" ")) for run in runs if len(run) > 2)
+
+
+def _stands(run: str) -> bool:
+    return run in sentences()
+
+
+def _is_two(words: list[str]) -> bool:
+    parts = [(" ".join(words[:cut]), " ".join(words[cut:])) for cut in range(2, len(words) - 1)]
+    return any(_stands(before) and _stands(after) for before, after in parts)
+
+
+def quoted_messages() -> list[str]:
+    """What troubleshooting quotes: the code in its headings, and longer code in its text that is no command."""
+    text = FENCE.sub("", TROUBLESHOOTING.read_text())
+    headings = [span for line in re.findall(r"^### (.*)$", text, re.M) for span in CODE.findall(line)]
+    spans = [span for span in CODE.findall(re.sub(r"^###.*$", "", text, flags=re.M)) if len(span.split()) > 4]
+    told = [span for span in spans if span.split()[0] not in PROGRAMS | {"rocketlens", "ss", "fuser"}]
+    return [span for span in (*headings, *told) if span not in NOT_OURS and " " in span]
+
+
+@pytest.mark.parametrize("message", quoted_messages())
+def test_every_symptom_is_what_the_product_says(message: str) -> None:
+    assert is_said(message)
+
+
+def test_symptoms_are_found_and_made_up_ones_are_noticed() -> None:
+    assert len(quoted_messages()) > 50
+    assert not is_said("the flux capacitor is empty")
+    assert not is_said("cannot listen on …: the flux capacitor listens there")
