@@ -10,7 +10,8 @@ PROCESSES ?= $(shell expr $$(nproc 2>/dev/null || sysctl -n hw.ncpu) + 1)
 # The kernels that are compiled when RocketLens is built: their .pyi are held against them.
 STUBBED = $(subst /,.,$(basename $(wildcard */kernels/*.pyx)))
 
-.PHONY: help demo test check lint format hooks soak fuzz atheris bench record docs lock wheel wheels release clean
+.PHONY: help demo test check lint format hooks soak fuzz atheris sanitize coverage-kernels bench record docs lock wheel wheels \
+	release clean
 
 help:
 	@echo 'make demo    serve a sample store and say what to type next (PORT=10911, PYTHON=python3)'
@@ -22,6 +23,8 @@ help:
 	@echo 'make soak    the tests that take minutes'
 	@echo 'make fuzz    the property and fuzz tests with many more examples'
 	@echo 'make atheris fuzz the decoders by coverage (SECONDS=60; Python 3.11 to 3.13)'
+	@echo 'make sanitize  what drives the kernels, under AddressSanitizer and UBSan'
+	@echo 'make coverage-kernels  lines of the kernels that their tests run'
 	@echo 'make bench   speed, beside the official Java broker on the same store'
 	@echo 'make record  make the recorded stores of tests/golden/g2 anew with the official broker (11 minutes)'
 	@echo 'make docs    write docs/cli.md anew from the commands, and all pages as a site: build/site'
@@ -70,6 +73,12 @@ fuzz: .dev
 atheris: .dev
 	$(BIN)/python -m pip install --quiet --upgrade --no-deps --target $(VENV)/atheris 'atheris>=3,<4'
 	PYTHONPATH=.:$(VENV)/atheris $(BIN)/python tests/fuzz/decoders.py -max_total_time=$(or $(SECONDS),60) -max_len=4096
+
+sanitize: .dev
+	$(BIN)/python build_backend/judges.py sanitizers -n $(PROCESSES)
+
+coverage-kernels: .dev
+	$(BIN)/python build_backend/judges.py coverage
 
 bench: .dev
 	@tests/setup.sh java

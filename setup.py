@@ -12,4 +12,7 @@ from kernel_build import BuildKernels, extensions
 # `make wheels` names the platform, and wants one wheel for every Python from 3.11 on (build_backend/wheels.py).
 platform = os.environ.get("ROCKETLENS_WHEEL_FOR")
 wheel = {"bdist_wheel": {"py_limited_api": "cp311", "plat_name": platform}} if platform else {}
-setup(ext_modules=extensions(is_limited=bool(platform)), cmdclass={"build_ext": BuildKernels}, options=wheel)
+judge = os.environ.get("ROCKETLENS_KERNELS_FOR", "")  # who judges them (build_backend/judges.py), no user of them
+setup(
+    ext_modules=extensions(is_limited=bool(platform), judge=judge), cmdclass={"build_ext": BuildKernels}, options=wheel
+)

@@ -30,7 +30,7 @@ from storage.residency import Cold
 ROWS = 4096
 SLOTS = 4 * ROWS
 FILES = 1024
-"""Queue files that are kept mapped for the rows; as many as are open besides."""
+"""Queue files that the rows keep mapped; as many as are open besides."""
 
 SEEN = 16 * ROWS
 """Kinds of pulls of which it is remembered that one was answered, by their hashes."""
@@ -57,7 +57,7 @@ class KnownPulls:
         self._service = service
         self.table = kernel.KnownPulls(ROWS, SLOTS)
         self._headers: list[PullMessageRequestHeader] = []
-        self._files: dict[int, MappedFile] = {}
+        self._files: weakref.WeakSet[MappedFile] = weakref.WeakSet()
         self._snapshot_end: weakref.ref[Snapshot] | None = None
         self._seen: set[int] = set()
         self._group_changes = service.clients.changes
@@ -93,7 +93,7 @@ class KnownPulls:
             self._pulled.take(self.pulled(0))
             self.table.clear()
             self._headers.clear()
-            self._files = {}
+            self._files.clear()
         self._seen.clear()
 
     def pulled(self, second: int) -> list[tuple[Place, Pulled]]:
@@ -142,11 +142,11 @@ class KnownPulls:
             self._hold(place[0], snapshot)
 
     def _hold(self, file: MappedFile, snapshot: Snapshot) -> None:
-        """Keep a file mapped as long as the snapshot lives: one that is gone then is not to wait for a request."""
+        """Count a file that rows keep mapped while the snapshot lives: one that is gone then waits for no request."""
         if not self._files:
-            files = self._files
-            self._snapshot_end = weakref.ref(snapshot, lambda _: files.clear())
-        self._files[id(file)] = file
+            table = self.table
+            self._snapshot_end = weakref.ref(snapshot, lambda _: table.release())
+        self._files.add(file)
 
     def _known_pull(
         self, pull: FoundPull, queue: ConsumeQueue, place: tuple[MappedFile, int, int]

@@ -22,6 +22,7 @@ from setuptools.build_meta import (
 from setuptools.command.build_ext import build_ext
 
 import compilers
+from judges import JUDGES, PLANTED, SANITIZERS
 
 __all__ = [
     "build_editable",
@@ -64,24 +65,26 @@ def compiler_requirements() -> list[str]:
     return [] if compilers.find_compiler() else [compilers.ZIG]
 
 
-def extensions(*, is_limited: bool = False) -> list[Extension]:
+def extensions(*, is_limited: bool = False, judge: str = "") -> list[Extension]:
     """The extension modules, one for each `.pyx`; all are compiled again when a shared source changes.
 
-    Those that are limited to CPython's stable interface of 3.11 run on every later one.
+    Those that are limited to CPython's stable interface of 3.11 run on every later one. Those for a judge are compiled
+    as it wants them, and one with planted faults beside them.
     """
     shared = map(str, compilers.sources("*.pxd", "*.h"))
-    depends = [*shared, *(f"build_backend/{name}.py" for name in ("compilers", "kernel_build"))]
+    builders = ("compilers", "kernel_build", "judges") if judge else ("compilers", "kernel_build")
+    depends = [*shared, *(f"build_backend/{name}.py" for name in builders)]
+    settings: dict[str, Any] = {
+        "extra_compile_args": C_OPTIONS,
+        "define_macros": [("Py_LIMITED_API", "0x030B0000")] if is_limited else [],
+        "py_limited_api": is_limited,
+    }
+    named = {".".join(path.with_suffix("").parts): path for path in compilers.sources("*.pyx")}
+    if judge:
+        settings, named = JUDGES[judge], {**named, PLANTED.stem: PLANTED}
     return [
-        Extension(
-            ".".join(path.with_suffix("").parts),
-            [str(path)],
-            include_dirs=list(map(str, compilers.KERNELS)),
-            depends=depends,
-            extra_compile_args=C_OPTIONS,
-            define_macros=[("Py_LIMITED_API", "0x030B0000")] if is_limited else [],
-            py_limited_api=is_limited,
-        )
-        for path in compilers.sources("*.pyx")
+        Extension(name, [str(path)], include_dirs=list(map(str, compilers.KERNELS)), depends=depends, **settings)
+        for name, path in named.items()
     ]
 
 
@@ -93,8 +96,11 @@ class BuildKernels(build_ext):
         if (self.inplace or self.editable_mode) and _is_current(self.extensions):
             self.extensions = []
         if not (self.inplace or self.editable_mode):
+            wanted = os.environ.get("ROCKETLENS_KERNELS", "").split()  # as judges.py asks for; else all
             self.extensions = [
-                extension for extension in self.extensions if not extension.name.startswith("benchmarks.")
+                extension
+                for extension in self.extensions
+                if not extension.name.startswith("benchmarks.") and (not wanted or extension.name in wanted)
             ]
         super().run()
 
@@ -122,7 +128,13 @@ class BuildKernels(build_ext):
 
         directory = str(Path(self.build_temp) / "cython")
         try:
-            written = cythonize(self.extensions, build_dir=directory, compiler_directives=DIRECTIVES, quiet=True)
+            written = cythonize(
+                self.extensions,
+                build_dir=directory,
+                compiler_directives=DIRECTIVES,
+                emit_linenums=os.environ.get("ROCKETLENS_KERNELS_FOR") == SANITIZERS,  # which name lines
+                quiet=True,
+            )
         except CompileError as error:  # Cython has shown what and where
             raise SystemExit(f"{error} could not be turned into C") from None
         for extension, source in zip(self.extensions, written, strict=True):

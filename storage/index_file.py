@@ -49,6 +49,8 @@ ENTRY_DTYPE = np.dtype(
 
 DEFAULT_SLOTS = 5_000_000
 DEFAULT_ENTRIES = 20_000_000
+MOST_SLOTS = 2**31 - 1
+"""A Java int counts them; a sparse file may look as if it had more."""
 MOST_PUT_MEANWHILE = 4096
 """Entries that may be put while the end of a file is looked for, for its counts to be found without a hint."""
 SEARCH_CHUNK = 1024 * 1024
@@ -151,13 +153,15 @@ def candidate_slot_counts(last_data: int, index_count: int, hints: Iterable[int]
     """Slot counts under which the last non-zero byte lies in a last entry: hints first, then by the header."""
     seen = set()
     for slots in hints:
-        if slots > 0 and INDEX_HEADER + SLOT_BYTES * slots + ENTRY_BYTES <= last_data and slots not in seen:
+        fits = INDEX_HEADER + SLOT_BYTES * slots + ENTRY_BYTES <= last_data
+        if 0 < slots <= MOST_SLOTS and fits and slots not in seen:
             seen.add(slots)
             yield slots
     for inside in range(ENTRY_BYTES):
         rest = last_data - inside - INDEX_HEADER - ENTRY_BYTES * (index_count - 1)
-        if index_count > 1 and rest > 0 and rest % SLOT_BYTES == 0 and rest // SLOT_BYTES not in seen:
-            yield rest // SLOT_BYTES
+        slots, beyond = divmod(rest, SLOT_BYTES)
+        if index_count > 1 and 0 < slots <= MOST_SLOTS and not beyond and slots not in seen:
+            yield slots
 
 
 def _candidates(last_data: int, index_counts: Iterable[int], hints: Sequence[int]) -> Iterator[int]:

@@ -8,6 +8,7 @@ from broker.kernels.requests cimport Request
 from storage.kernels.lookups cimport Hit
 from storage.kernels.pulls cimport Choice, Pull, QueueView
 from storage.kernels.records cimport Text
+from storage.kernels.store_view cimport FileView
 
 
 cpdef enum:
@@ -76,6 +77,7 @@ cdef class KnownPull:
     cdef int64_t cost  # Steps that each unit counts for, in sixteenths.
     cdef Choice choice
     cdef Template template
+    cdef FileView _file  # Of the units; None once it was let go.
     cdef int64_t pulled_offset  # Where the last pull goes on,
     cdef int64_t pulled_tick  # and when it was answered; 0 before the first.
 

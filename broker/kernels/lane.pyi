@@ -62,7 +62,7 @@ class PullKind:
 
 @final
 class KnownPull:
-    """What the ordinary way found out for pulls of a kind; the file is for others to keep."""
+    """What the ordinary way found out for pulls of a kind; it keeps the file mapped."""
 
     def __new__(
         cls,
@@ -100,6 +100,8 @@ class KnownPulls:
         """Know a pull, in the run of units of this offset, unless one like it is known there; whether it was new."""
     def clear(self) -> None:
         """Know none any more."""
+    def release(self) -> None:
+        """Answer like none of them any more, and let their files go; where their last pulls go on is still known."""
     def pulled(self) -> list[tuple[int, int]]:
         """Of each where its last pull goes on, and the tick at which that was answered; zeros before the first."""
 

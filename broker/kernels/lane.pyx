@@ -28,7 +28,7 @@ from storage.kernels.lookups cimport (
 from storage.kernels.indexes cimport ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES, newest_in, read_entry, slot_of
 from storage.kernels.memory cimport __builtin_prefetch, load_i32, load_native_u32, store_i32
 from storage.kernels.pulls cimport UNIT_BYTES, Choice, Pull, pull_units, view_units
-from storage.kernels.records cimport Record, Text
+from storage.kernels.records cimport Record, Text, text_of
 from storage.kernels.region cimport Region
 from storage.kernels.store_view cimport (
     CACHE_LINE,
@@ -67,15 +67,6 @@ cdef extern from *:
     int resize_bytes(PyObject **content, Py_ssize_t size) except -1
     char *bytes_start "PyBytes_AsString" (PyObject *content)
     void Py_XDECREF(PyObject *content)
-
-
-cdef Text text_of(bytes content):
-    """The place of bytes that are kept elsewhere; that of None starts at NULL."""
-    cdef Text text
-    text.start, text.length = NULL, 0
-    if content is not None:
-        text.start, text.length = <const uint8_t *>content, len(content)
-    return text
 
 
 # --- Writing answers ---
@@ -184,10 +175,7 @@ cdef class PullKind:
 
 @cython.final
 cdef class KnownPull:
-    """What the ordinary way found out for pulls of a kind: it holds as long as the snapshot and the groups do.
-
-    The file is not kept mapped, which is for whoever keeps this.
-    """
+    """What the ordinary way found out for pulls of a kind: it holds as long as the snapshot and the groups do."""
 
     def __cinit__(
         self, PullKind kind not None, FileView file not None, int64_t file_first, int64_t file_stop, int64_t first,
@@ -195,7 +183,7 @@ cdef class KnownPull:
         Template template not None,
     ):
         self.kind, self.choice, self.template, self.cost = kind, choice, template, cost
-        self.first, self.stop = first, stop
+        self.first, self.stop, self._file = first, stop, file
         self.scan, self.messages, self.record_bytes = scan, messages, record_bytes
         view_units(&self.queue, file, 0, file_first, file_stop, kind.queue_id, kind._texts[0])
         if not file_first <= first <= stop <= file_stop:
@@ -261,6 +249,12 @@ cdef class KnownPulls:
         memset(self._slots, 0, (self._last_slot + 1) * sizeof(int32_t))
         self._count = 0
         self._kept = []
+
+    def release(self):
+        cdef KnownPull pull
+        for pull in self._kept:
+            pull.first = pull.stop = 0  # no pull is like it any more
+            pull._file = None
 
     def add(self, KnownPull pull not None, int64_t queue_offset):
         cdef PullKind kind = pull.kind
@@ -366,24 +360,23 @@ cdef class Lane:
 
     def answer(self, StoreView store not None, data, int64_t start, int64_t stop, int64_t tick):
         cdef Region region
-        cdef const uint8_t *memory
-        cdef int64_t size
+        cdef Text read
         cdef Output output
         if self._view is None:
             raise ValueError("a lane that follows no snapshot")
         if type(data) is bytes:
-            memory, size = <const uint8_t *><char *><bytes>data, len(<bytes>data)
+            read = text_of(<bytes>data)
         else:
             region = Region(data)
-            memory, size = region.data, region.size
-        if not 0 <= start <= stop <= size:
-            raise ValueError(f"bytes {start} to {stop} of {size}")
+            read.start, read.length = region.data, region.size
+        if not 0 <= start <= stop <= read.length:
+            raise ValueError(f"bytes {start} to {stop} of {read.length}")
         output.answers, output.at, output.room = NULL, NULL, 0
-        self._at, self._stop = memory + start, memory + stop
+        self._at, self._stop = read.start + start, read.start + stop
         self._steps, self._commit_count = STEPS_A_CALL, 0
         try:
             reason = answer_frames(self, &store.store, &output, tick)
-            return finish(&output), self._at - memory, reason
+            return finish(&output), self._at - read.start, reason
         finally:
             Py_XDECREF(output.answers)
 

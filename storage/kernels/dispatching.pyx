@@ -44,6 +44,7 @@ from storage.kernels.records cimport (
     read_shape,
     split_off,
     store_timestamp_at,
+    text_of,
 )
 from storage.kernels.region cimport Region, require
 
@@ -412,8 +413,7 @@ cdef class DispatchMemory:
         for number, delay in enumerate(levels):
             self.delays[number] = delay
         for number, name in enumerate(self.batch_names):
-            self.batch_topics[number].start = <const uint8_t *><const char *><bytes>name
-            self.batch_topics[number].length = len(name)
+            self.batch_topics[number] = text_of(name)
         self.forget()
 
     def __dealloc__(self):

@@ -53,17 +53,47 @@ static int show_zeros(GuardedMap *map, uintptr_t address, uintptr_t stop)
     return mmap((void *)page, stop - page, PROT_READ, flags, -1, 0) != MAP_FAILED;
 }
 
-/* Whoever had the signal before gets it, and if that comes back to us the system itself. A fault happens again as soon
- * as we return, what somebody sent does not. */
-static void pass_sigbus_on(int number, int code)
+static void leave_to_system(int number)
 {
     struct sigaction plain;
     memset(&plain, 0, sizeof plain);
     plain.sa_handler = SIG_DFL;
-    sigaction(number, sigbus_was_passed_on ? &plain : &sigbus_before, NULL);
+    sigaction(number, &plain, NULL);
+}
+
+/* Whoever had the signal before gets it, and if that comes back to us the system itself: a fault happens again as soon
+ * as we return. */
+static void pass_fault_on(int number)
+{
+    if (sigbus_was_passed_on)
+        leave_to_system(number);
+    else
+        sigaction(number, &sigbus_before, NULL);
     sigbus_was_passed_on = 1;
-    if (code <= 0)
+}
+
+static void on_sigbus(int number, siginfo_t *info, void *context);
+
+/* What somebody sent does not happen again: whoever had the signal before is called, and maps stay guarded behind that.
+ * One who sends it anew, for us to handle, had it from us. */
+static void pass_sent_on(int number, siginfo_t *info, void *context)
+{
+    struct sigaction now;
+    sigset_t pending;
+    if (!(sigbus_before.sa_flags & SA_SIGINFO) && sigbus_before.sa_handler == SIG_IGN)
+        return;
+    if (!(sigbus_before.sa_flags & SA_SIGINFO) && sigbus_before.sa_handler == SIG_DFL) {
+        leave_to_system(number);
         raise(number);
+        return;
+    }
+    if (sigbus_before.sa_flags & SA_SIGINFO)
+        sigbus_before.sa_sigaction(number, info, context);
+    else
+        sigbus_before.sa_handler(number);
+    if (sigpending(&pending) == 0 && sigismember(&pending, number) && sigaction(number, NULL, &now) == 0
+        && now.sa_flags & SA_SIGINFO && now.sa_sigaction == on_sigbus)
+        leave_to_system(number);
 }
 
 static void on_sigbus(int number, siginfo_t *info, void *context)
@@ -71,9 +101,10 @@ static void on_sigbus(int number, siginfo_t *info, void *context)
     int errno_before = errno;
     uintptr_t address = (uintptr_t)info->si_addr, stop = 0;
     GuardedMap *map = info->si_code == BUS_ADRERR ? guarded_map_at(address, &stop) : NULL;
-    (void)context;
-    if (map == NULL || !show_zeros(map, address, stop))
-        pass_sigbus_on(number, info->si_code);
+    if (info->si_code <= 0)
+        pass_sent_on(number, info, context);
+    else if (map == NULL || !show_zeros(map, address, stop))
+        pass_fault_on(number);
     errno = errno_before;
 }
 

@@ -29,6 +29,7 @@ from storage.kernels.records cimport (
     read_shape,
     store_timestamp_at,
     tag_hash,
+    text_of,
     topic_hash,
 )
 from storage.kernels.region cimport Column, Region, Room, region_of, require
@@ -304,8 +305,7 @@ def read_records(
         if unwanted.topics == NULL or unwanted.keys.offsets == NULL:
             raise MemoryError
         for topic in topics:
-            unwanted.topics[unwanted.topic_count].start = <const uint8_t *><const char *>topic
-            unwanted.topics[unwanted.topic_count].length = len(topic)
+            unwanted.topics[unwanted.topic_count] = text_of(topic)
             unwanted.topic_count += 1
         with nogil:
             number = look(window, looked, number, &unwanted)

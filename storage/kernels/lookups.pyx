@@ -24,6 +24,7 @@ from storage.kernels.records cimport (
     find_indexed,
     split_off,
     store_timestamp_at,
+    text_of,
 )
 from storage.kernels.store_view cimport (
     CACHE_LINE,
@@ -362,16 +363,15 @@ def look_up(
     int64_t begin_timestamp, int64_t end_timestamp, int64_t before_physical_offset, int64_t maximum_bytes,
     int64_t tick, int64_t steps, bint tags_only,
 ):
-    cdef const uint8_t *start = <const uint8_t *>PyBytes_AsString(needle)
-    cdef int64_t length = len(needle)
+    cdef Text sought = text_of(needle)
     cdef Hit hits[MAXIMUM_HITS + 1]
     cdef Found found = Found()
     cdef Lookup lookup
     cdef Query query
-    if not 0 <= topic <= key <= length or not KIND_ANY <= kind <= KIND_TAG:
-        raise ValueError(f"a topic of {topic} bytes and a key from {key} on in {length}, of kind {kind}")
-    query.topic.start, query.topic.length = start, topic
-    query.key.start, query.key.length = start + key, length - key
+    if not 0 <= topic <= key <= sought.length or not KIND_ANY <= kind <= KIND_TAG:
+        raise ValueError(f"a topic of {topic} bytes and a key from {key} on in {sought.length}, of kind {kind}")
+    query.topic.start, query.topic.length = sought.start, topic
+    query.key.start, query.key.length = sought.start + key, sought.length - key
     query.kind, query.key_hash = kind, hash_query(&query.topic, &query.key, kind)
     query.begin_timestamp, query.end_timestamp = begin_timestamp, end_timestamp
     query.before_physical_offset, query.maximum_bytes = before_physical_offset, maximum_bytes

@@ -168,7 +168,7 @@ cdef int order_of(const void *left, const void *right) noexcept nogil:
 
 
 cdef inline int64_t key_of(int32_t key_hash, int64_t place) noexcept nogil:
-    return (<int64_t>key_hash << 32) + place
+    return <int64_t>key_hash * (<int64_t>1 << 32) + place
 
 
 cdef void sort_hashes(Sorted *sorted, const int32_t *hashes, int64_t record, int64_t count) noexcept nogil:

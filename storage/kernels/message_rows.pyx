@@ -37,6 +37,7 @@ from storage.kernels.records cimport (
     has_record_magic,
     read_shape,
     store_timestamp_at,
+    text_of,
 )
 from storage.kernels.region cimport Column, Region, Room, require
 from storage.kernels.text_sets cimport TextSet, place_in
@@ -67,7 +68,7 @@ cdef class _Texts:
         self.texts.count = len(self.held)
         for number in range(self.texts.count):
             each = self.held[number]
-            self.texts.texts[number].start, self.texts.texts[number].length = each, len(each)
+            self.texts.texts[number] = text_of(each)
 
     def __dealloc__(self):
         free(self.texts.texts)
@@ -229,21 +230,23 @@ def choose_records(
     return choice
 
 
-def load_numbers(Region region not None, positions, int64_t distance, int bits, numbers):
+def load_numbers(Region region not None, positions, int32_t distance, int bits, numbers):
     cdef Column column = Column(positions, sizeof(int64_t))
     cdef Room room = Room(numbers, sizeof(int64_t))
     cdef const int64_t *places = <const int64_t *>column.items
     cdef int64_t *found = <int64_t *>room.items
-    cdef int64_t row = 0, last = region.size - bits // 8, place
+    cdef int64_t row = 0, first = -<int64_t>distance, last = region.size - bits // 8 - distance, place
     if bits != 32 and bits != 64 or room.count != column.count:
         raise ValueError(f"{column.count} numbers of {bits} bits, and room for {room.count}")
     with nogil:
         while row < column.count:
-            place = places[row] + distance
-            if not 0 <= place <= last:
+            if not first <= places[row] <= last:
                 break
+            place = places[row] + distance
             found[row] = load_i64(region.data + place) if bits == 64 else load_i32(region.data + place)
             row += 1
     if row < column.count:
-        require(region, places[row] + distance, places[row] + distance + bits // 8)
-        raise ValueError(f"no number of {bits} bits lies at position {places[row] + distance}")
+        raise ValueError(
+            f"a number of {bits} bits {distance} bytes behind position {places[row]} does not lie in a region of "
+            f"{region.size} bytes"
+        )

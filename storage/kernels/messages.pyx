@@ -26,6 +26,7 @@ from storage.kernels.records cimport (
     next_recent,
     read_step,
     split_off,
+    text_of,
 )
 from storage.kernels.region cimport Region, Room, require
 
@@ -60,7 +61,7 @@ cdef class MessageSearch:
         if first < ANY:
             raise ValueError(f"there is no queue offset {first}")
         self.topic, self.room = topic, Room(places, sizeof(int64_t))
-        search.topic.start, search.topic.length = <const uint8_t *>topic, len(topic)
+        search.topic = text_of(topic)
         search.queue_id, search.first, search.beyond = queue_id, first, beyond
         search.is_light = search.topic.length > LIGHT_PREFIX_BYTES and is_light_name(&search.topic)
         search.places, search.count = <int64_t *>self.room.items, self.room.count

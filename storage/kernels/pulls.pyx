@@ -6,12 +6,11 @@ at otherwise.
 """
 
 cimport cython
-from cpython.bytes cimport PyBytes_AsString
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcmp
 
 from storage.kernels.memory cimport __builtin_prefetch, load_i32, load_i64
-from storage.kernels.records cimport COLD, QUEUE_ID, Record, check_checksums
+from storage.kernels.records cimport COLD, QUEUE_ID, Record, check_checksums, text_of
 from storage.kernels.sql92 cimport LONGEST_PROPERTIES, TRUE, Evaluation, close_evaluation, decide, open_evaluation
 from storage.kernels.store_view cimport (
     CACHE_LINE,
@@ -80,7 +79,7 @@ cdef int view_units(
         raise ValueError(f"{stop - first} units at position {position} do not lie in {file.file.size} bytes")
     queue.file = file.file
     queue.position, queue.first, queue.stop, queue.queue_id = position, first, stop, queue_id
-    queue.topic.start, queue.topic.length = <const uint8_t *>PyBytes_AsString(topic), len(topic)
+    queue.topic = text_of(topic)
     return 0
 
 
@@ -210,20 +209,24 @@ cdef int64_t look_through(
     const Log *log, const QueueView *queue, Choice choice, Evaluation *evaluation, int64_t tick, Pull *pull
 ) noexcept nogil:
     """As pull_units; with what evaluates the choice's expression, if it has one."""
-    cdef int64_t left = queue.stop - pull.queue_offset, count = min(pull.scan, left), readable = min(count + 1, left)
+    cdef int64_t left, count, readable, position
     cdef int64_t begin = log_begin(log), end = log_end(log), maximum = max(min(pull.messages, MAXIMUM_FOUND), 1)
     cdef int64_t before = -1, number = 0, size, following
-    cdef int64_t position = queue.position + UNIT_BYTES * (pull.queue_offset - queue.first)
     cdef bint is_preceded = pull.queue_offset > queue.first
-    cdef const uint8_t *at = queue.file.data + position
+    cdef const uint8_t *at
     cdef Record record
     cdef Units units
     cdef Unit unit
     cdef Hit *hit
-    if pull.queue_offset < queue.first or left < 0:
+    if not queue.first <= pull.queue_offset <= queue.stop:
         return ODD
+    left = queue.stop - pull.queue_offset
+    count = min(pull.scan, left)
+    readable = min(count + 1, left)
     if count < 1:
         return 0
+    position = queue.position + UNIT_BYTES * (pull.queue_offset - queue.first)
+    at = queue.file.data + position
     pull.cold.file = &queue.file
     pull.cold.position = position - UNIT_BYTES if is_preceded else position
     pull.cold.length = position + UNIT_BYTES * readable - pull.cold.position

@@ -18,6 +18,10 @@ from storage.kernels.memory cimport __builtin_ctzll, load_i16, load_i32, load_i6
 from storage.kernels.region cimport Region
 
 
+cdef extern from "held_memory.h" nogil:
+    const uint8_t *hold_bytes(const uint8_t *start, int64_t length) noexcept
+
+
 cdef extern from "separators.h" nogil:
     enum:
         SEPARATORS_WIDE
@@ -118,6 +122,16 @@ cdef struct Entries:  # Room for index entries, and how many there are.
     int32_t *hashes
     int64_t *offsets
     int64_t count
+
+
+cdef inline Text text_of(bytes content) noexcept:
+    """The place of bytes that are kept elsewhere; that of None starts at NULL."""
+    cdef Text text
+    text.start, text.length = NULL, 0
+    if content is not None:
+        text.length = len(content)
+        text.start = hold_bytes(<const uint8_t *><const char *>content, text.length)
+    return text
 
 
 cdef inline int64_t store_timestamp_at(const uint8_t *record) noexcept nogil:

@@ -97,8 +97,11 @@ def check_shape(region: Region, position: int, stop: int, physical_offset: int) 
     As the broker sees it, a negative length of body or properties counts as 0 and one of the topic is an error.
     """
 
-def check_intact(region: Region, position: int, stop: int, physical_offset: int) -> int:
-    """Size of the record at a position if its parts add up and its checksums hold: the body's and, if any, its own."""
+def check_intact(region: Region, position: int, stop: int, physical_offset: int, sums: Sums | None = None) -> int:
+    """Size of the record at a position if its parts add up and its checksums hold: the body's and, if any, its own.
+
+    Who asks for many places of one region hands in the sums that are kept of it: then no byte is summed up for each.
+    """
 
 def check_step(region: Region, position: int, stop: int, physical_offset: int, boundary: int) -> int:
     """As :func:`check_shape`; 0 for the BLANK that closes the segment. At least eight bytes must be readable."""

@@ -8,14 +8,14 @@ import secrets
 
 cimport cython
 from libc.stdint cimport INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t
-from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.stdlib cimport bsearch, calloc, free, malloc, qsort, realloc
 from libc.string cimport memchr, memcmp
 
 from storage.kernels cimport checksum
 from storage.kernels.checksum cimport crc32_moved, crc32_of
 from storage.kernels.memory cimport load_i32, load_i64
 from storage.kernels.queue_units cimport hash_name
-from storage.kernels.region cimport Region, Room, region_of, require
+from storage.kernels.region cimport Region, Room, region_of, require, require_bytes
 
 CRC32_PATHS = tuple(way.name.decode() for way in checksum.crc32_ways[:checksum.CRC32_WAYS] if way.is_possible())
 CRC32_PATH = CRC32_PATHS[0]
@@ -64,14 +64,20 @@ def check_shape(Region region not None, int64_t position, int64_t stop, int64_t 
     return read_shape(&record, region.data + position, stop - position, physical_offset)
 
 
-def check_intact(Region region not None, int64_t position, int64_t stop, int64_t physical_offset):
+def check_intact(
+    Region region not None, int64_t position, int64_t stop, int64_t physical_offset, Sums sums=None
+):
     cdef Record record
     cdef int64_t size
     require(region, position, stop)
+    if sums is not None:
+        begin_sums(sums, region)
     with nogil:
         size = read_shape(&record, region.data + position, stop - position, physical_offset)
         if size > 0:
-            size = check_checksums(&record)
+            if sums is not None and sums.patience < 0 and sums.count == 0:
+                keep_sums(sums, 0, stop)  # the next one may lie anywhere
+            size = check_sums(&record, sums)
     return size
 
 
@@ -84,12 +90,12 @@ def check_step(Region region not None, int64_t position, int64_t stop, int64_t p
 
 
 def closes_segment(Region region not None, int64_t position, int64_t left):
-    require(region, position, position + HEAD)
+    require_bytes(region, position, HEAD)
     return closes_segment_at(region.data + position, left)
 
 
 def store_timestamp(Region region not None, int64_t position):
-    require(region, position, position + MINIMUM_SIZE)
+    require_bytes(region, position, MINIMUM_SIZE)
     return store_timestamp_at(region.data + position)
 
 
@@ -384,6 +390,9 @@ def find_record_backwards(Region region not None, int64_t lowest, int64_t positi
 cdef enum:
     ENTRY_BYTES = 20
     ENTRY_OFFSET = 4  # behind the hash
+    FEW_HASHES = 16  # for each of which the entries are gone through
+    MISSED = 0
+    MET = 1
 
 
 @cython.final
@@ -393,14 +402,51 @@ cdef class Comparison:
     cdef readonly int reason
 
 
+cdef int order_of_hashes(const void *left, const void *right) noexcept nogil:
+    cdef int32_t one = (<const int32_t *>left)[0], other = (<const int32_t *>right)[0]
+    return (one > other) - (one < other)
+
+
+cdef bint is_among(const uint8_t *entries, int64_t first, int64_t stop, int32_t hashed) noexcept nogil:
+    """Whether one of the entries [first, stop) of an array has a hash."""
+    cdef int64_t number
+    for number in range(first, stop):
+        if load_i32(entries + ENTRY_BYTES * number) == hashed:
+            return True
+    return False
+
+
+cdef void keep_missed(const uint8_t *entries, int64_t first, int64_t stop, Entries *wanted) noexcept nogil:
+    """Leave those of many hashes that no entry [first, stop) has: sorted, so that neither are gone through for each."""
+    cdef int32_t *hashes = wanted.hashes
+    cdef const int32_t *found
+    cdef int32_t hashed
+    cdef int64_t i, number, count = 0
+    qsort(hashes, wanted.count, sizeof(int32_t), order_of_hashes)
+    for i in range(wanted.count):
+        if count == 0 or hashes[i] != hashes[count - 1]:
+            hashes[count], wanted.offsets[count] = hashes[i], MISSED
+            count += 1
+    for number in range(first, stop):
+        hashed = load_i32(entries + ENTRY_BYTES * number)
+        found = <const int32_t *>bsearch(&hashed, hashes, count, sizeof(int32_t), order_of_hashes)
+        if found != NULL:
+            wanted.offsets[found - hashes] = MET
+    wanted.count = 0
+    for i in range(count):
+        if wanted.offsets[i] == MISSED:
+            hashes[wanted.count] = hashes[i]
+            wanted.count += 1
+
+
 cdef bint has_all_entries(
     const Record *record, const uint8_t *entries, int64_t first, int64_t stop, bint has_tags, Entries *wanted
 ) noexcept nogil:
     """Whether entries [first, stop) of an array hold every hash that a record is found under."""
     cdef Indexed indexed
-    cdef int64_t i, number
+    cdef int64_t i
     cdef int32_t tag = 0
-    cdef bint spares_tag = False
+    cdef bint spares_tag = False, are_many
     if is_rolled_back(record.start):
         return True
     wanted.count = 0
@@ -409,12 +455,13 @@ cdef bint has_all_entries(
         find_indexed(record, &indexed)
         if indexed.tags.start != NULL:
             spares_tag, tag = True, tag_hash(topic_hash(record), &indexed.tags)
+    are_many = wanted.count > FEW_HASHES
+    if are_many:
+        keep_missed(entries, first, stop, wanted)
     for i in range(wanted.count):
-        number = first
-        while number < stop and load_i32(entries + ENTRY_BYTES * number) != wanted.hashes[i]:
-            number += 1
-        if number == stop and not (spares_tag and wanted.hashes[i] == tag):
-            return False
+        if are_many or not is_among(entries, first, stop, wanted.hashes[i]):
+            if not (spares_tag and wanted.hashes[i] == tag):
+                return False
     return True
 
 

@@ -36,3 +36,10 @@ cdef inline int require(Region region, int64_t position, int64_t stop) except -1
     if position < 0 or position > region.size or stop < 0 or stop > region.size:
         raise ValueError(f"bytes {position} to {stop} do not lie in a region of {region.size} bytes")
     return 0
+
+
+cdef inline int require_bytes(Region region, int64_t position, int64_t length) except -1:
+    """Raise ValueError unless so many bytes lie in the region from a position on."""
+    if position < 0 or length < 0 or length > region.size or position > region.size - length:
+        raise ValueError(f"{length} bytes at position {position} do not lie in a region of {region.size} bytes")
+    return 0

@@ -13,7 +13,13 @@ from cpython.buffer cimport (
     PyBuffer_Release,
     PyObject_GetBuffer,
 )
-from libc.stdint cimport uint8_t
+from libc.stdint cimport int64_t, uint8_t
+
+
+cdef extern from "held_memory.h" nogil:
+    void *hold_memory(void *memory, int64_t size) noexcept
+    void release_memory(void *held, void *memory, int64_t size) noexcept
+    void release_written(void *held, void *memory, int64_t size) noexcept
 
 
 @cython.final
@@ -22,10 +28,11 @@ cdef class Region:
 
     def __cinit__(self, buffer):
         PyObject_GetBuffer(buffer, &self._export, PyBUF_SIMPLE)
-        self.data = <const uint8_t *>self._export.buf
+        self.data = <const uint8_t *>hold_memory(self._export.buf, self._export.len)
         self.size = self._export.len
 
     def __dealloc__(self):
+        release_memory(<void *>self.data, self._export.buf, self._export.len)
         PyBuffer_Release(&self._export)
 
     def __len__(self):
@@ -56,9 +63,10 @@ cdef class Column:
         if flags is not None and not flags.aligned:  # a piece of a block that lies anywhere
             array = array.copy()
         self.count = hold_integers(&self._export, array, PyBUF_SIMPLE, item_bytes)
-        self.items = self._export.buf
+        self.items = hold_memory(self._export.buf, self._export.len)
 
     def __dealloc__(self):
+        release_memory(<void *>self.items, self._export.buf, self._export.len)
         PyBuffer_Release(&self._export)
 
 
@@ -68,7 +76,8 @@ cdef class Room:
 
     def __cinit__(self, array, Py_ssize_t item_bytes):
         self.count = hold_integers(&self._export, array, PyBUF_WRITABLE, item_bytes)
-        self.items = self._export.buf
+        self.items = hold_memory(self._export.buf, self._export.len)
 
     def __dealloc__(self):
+        release_written(self.items, self._export.buf, self._export.len)
         PyBuffer_Release(&self._export)

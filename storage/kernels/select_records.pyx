@@ -30,6 +30,7 @@ from storage.kernels.records cimport (
     read_step,
     split_off,
     store_timestamp_at,
+    text_of,
 )
 from storage.kernels.region cimport Region, Room, require
 from storage.kernels.sql92 cimport (
@@ -152,13 +153,6 @@ cdef inline bint is_in(Finder *finder, int64_t start, int64_t stop) noexcept nog
 # --- What is asked ---
 
 
-cdef int set_text(Text *text, bytes data) except -1:
-    text.start, text.length = NULL, 0
-    if data is not None:
-        text.start, text.length = data, len(data)
-    return 0
-
-
 @cython.final
 cdef class SearchQuery:
     cdef Query query
@@ -183,9 +177,9 @@ cdef class SearchQuery:
         cdef Query *query = &self.query
         cdef bytes data
         cdef int64_t first, second
-        set_text(&query.topic, topic)
-        set_text(&query.tag, tag)
-        set_text(&query.key, key)
+        query.topic = text_of(topic)
+        query.tag = text_of(tag)
+        query.key = text_of(key)
         query.key_is_start = key_is_start
         query.first_timestamp, query.last_timestamp = times
         query.smallest_body, query.largest_body = body_sizes
@@ -200,7 +194,7 @@ cdef class SearchQuery:
         for data, first, second in needles:
             if not 0 <= first <= second < len(data):
                 raise ValueError(f"positions {first} and {second} of a needle of {len(data)} bytes")
-            set_text(&query.needles[query.needle_count].text, data)
+            query.needles[query.needle_count].text = text_of(data)
             query.needles[query.needle_count].first = first
             query.needles[query.needle_count].second = second
             query.needle_count += 1
@@ -368,7 +362,7 @@ def find_needle(Region region not None, int64_t position, int64_t stop, bytes da
     require(region, position, stop)
     if not 0 <= first <= second < len(data):
         raise ValueError(f"positions {first} and {second} of a needle of {len(data)} bytes")
-    set_text(&needle.text, data)
+    needle.text = text_of(data)
     needle.first, needle.second = first, second
     finder.needle, finder.data, finder.end, finder.clear, finder.is_hit = &needle, region.data, region.size, 0, False
     return finder.clear if is_in(&finder, position, stop) else -1

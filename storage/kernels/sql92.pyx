@@ -35,6 +35,7 @@ from storage.kernels.records cimport (
     Text,
     begin_properties,
     next_property,
+    text_of,
 )
 from storage.kernels.region cimport Column, Region, Room, region_of
 from storage.kernels.text_sets cimport place_in
@@ -439,7 +440,7 @@ cdef class Program:
         if self.depth != 1 or self.is_done:
             raise ValueError(f"{self.depth} outcomes, expected one")
         self.constants = bytes(self.collected)
-        self.expression.steps, self.expression.constants = self.steps, self.constants
+        self.expression.steps, self.expression.constants = self.steps, text_of(self.constants).start
         self.texts = <Text *>malloc((self.text_count + 1) * sizeof(Text))
         if self.texts == NULL:
             raise MemoryError
@@ -464,7 +465,7 @@ cdef class Program:
         for number in range(self.expression.names.count):
             evaluation.values[number].start = NULL
         for number, data in values.items():
-            evaluation.values[number].start, evaluation.values[number].length = data, len(data)
+            evaluation.values[number] = text_of(data)
         outcome = run(&evaluation)
         try:
             if outcome == FAILED:
@@ -624,12 +625,6 @@ def decide_records(Program program not None, Region region not None, positions, 
 
 
 # --- Numbers alone ---
-
-
-cdef Text text_of(bytes data):
-    cdef Text text
-    text.start, text.length = data, len(data)
-    return text
 
 
 def integer_of(str text, int bits):

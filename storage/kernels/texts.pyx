@@ -15,7 +15,7 @@ from storage.kernels.memory cimport load_i32, load_native_u64
 from storage.kernels.records cimport (
     SEPARATORS_WIDE, SPACE, Property, PropertyWalk, Text, begin_properties, next_property,
 )
-from storage.kernels.region cimport Column, Region, Room, require
+from storage.kernels.region cimport Column, Region, Room, require_bytes
 
 
 cdef int open_source(Source *source, Region region, Region others, Column positions, Column lengths) except -1:
@@ -65,7 +65,7 @@ cdef int make_words(Words *words, int64_t room, uint64_t multiplier) except -1:
 def bytes_at(Region region not None, int64_t position, int64_t length):
     if length <= 0:
         return b""
-    require(region, position, position + length)
+    require_bytes(region, position, length)
     return PyBytes_FromStringAndSize(<const char *>region.data + position, length)
 
 
@@ -184,7 +184,7 @@ def write_hosts(Region region not None, positions, texts, lengths):
             (<int64_t *>length_room.items)[row] = at - (<uint8_t *>text_room.items + HOST_ROOM * row)
             row += 1
     if row < position_column.count:
-        require(region, places[row], places[row] + 8)
+        require_bytes(region, places[row], 8)
 
 
 # --- Texts numbered ---

@@ -17,9 +17,11 @@ from broker import known_pulls
 from broker.broker_service import BrokerService
 from broker.fast_lane import LEFT_OVER, NOT_TAKEN, WANTS_MORE, FastLane
 from broker.found_pulls import KEPT
+from broker.kernels import lane as kernel
 from broker_harness import connected, service_of, serving
 from guarded_memory import Guarded
 from heartbeats import consumer, heartbeat, subscription
+from kernel_memory import HeldFile
 from lane_requests import LITE_PULL, PULL, SUBSCRIPTION_FLAG, Puller, Road, compare, frame_of, mutated, pull, request
 from protocol.bodies import ConsumerData, HeartbeatData
 from protocol.codes import RequestCode
@@ -27,6 +29,7 @@ from protocol.command import decode_command, encode_request, ext_fields_of
 from protocol.errors import StoreError
 from protocol.frame import FrameDecoder
 from storage.consume_queue import ConsumeQueue
+from storage.kernels.pulls import EVERYTHING, Choice
 from storage.message_store import MessageStore
 from storage.residency import Cold
 from store_writer import StoreWriter
@@ -284,7 +287,7 @@ def test_a_pull_found_in_an_older_snapshot_teaches_nothing(is_older: bool, servi
 def test_files_that_are_gone_do_not_wait_for_a_request_to_be_let_go(service: BrokerService) -> None:
     road = taught(service, pull("T"))
     assert road.lane is not None
-    (held,) = map(weakref.ref, road.lane._known._files.values())
+    (held,) = map(weakref.ref, road.lane._known._files)
     queues = service.store.layout.root / "consumequeue" / "T"
     shutil.copytree(queues, queues.with_name("U"))
     shutil.rmtree(queues)
@@ -292,6 +295,23 @@ def test_files_that_are_gone_do_not_wait_for_a_request_to_be_let_go(service: Bro
     gc.collect()
     assert held() is None
     assert road.taken == 1
+
+
+def test_a_row_keeps_its_file_until_it_is_released() -> None:
+    """Whatever becomes of the store, and whoever holds the file besides: a kernel reads it."""
+    file = HeldFile(bytes(2_000))
+    kind = kernel.PullKind(RequestCode.PULL_MESSAGE, b"T", b"G", b"*", None, 0, 32, None, 0, 0)
+    choice, template = Choice(EVERYTHING), kernel.Template([b"", b"", b""])
+    known = kernel.KnownPulls(1, 4)
+    known.add(kernel.KnownPull(kind, file, 0, 100, 0, 100, 32, 32, 1 << 20, choice, 0, template), 0)
+    held = weakref.ref(file)
+    del file
+    gc.collect()
+    assert held() is not None
+    known.release()
+    gc.collect()
+    assert held() is None
+    assert (len(known), known.pulled()) == (1, [(0, 0)])
 
 
 @pytest.mark.parametrize("error", [Cold("a cold page"), StoreError(Path("0"), what="cannot be opened")])

@@ -18,6 +18,7 @@ from storage.index.index_shape import MAXIMUM_GAPS, IndexShape
 from storage.index_file import (
     DEFAULT_ENTRIES,
     DEFAULT_SLOTS,
+    HEADER,
     IndexEntry,
     IndexFile,
     IndexHeader,
@@ -370,6 +371,18 @@ class TestCandidates:
         found = list(candidate_slot_counts(last, index_count, hints))
         assert len(found) <= len(hints) + 5
         assert all(slots > 0 and 40 + 4 * slots < last for slots in found)
+        assert max(found, default=0) < 2**31
+
+
+def test_a_sparse_file_that_would_have_more_slots_than_a_java_int_has_no_shape(tmp_path: Path) -> None:
+    path = tmp_path / "index"
+    size = 40 + 4 * (2**31 + 8) + 20 * 3
+    with path.open("wb") as file:
+        file.write(HEADER.pack(1, 2, 3, 4, 1, 2))
+        file.truncate(size)
+        file.seek(size - 21)
+        file.write(b"\1")
+    assert determine_shape(MappedFile.open(path), [2**31 + 8]) is None
 
 
 class TestGolden:

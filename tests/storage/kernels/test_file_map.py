@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from storage.kernels import file_map
+import storage.kernels
 from storage.kernels.file_map import FileMap
 from storage.kernels.records import crc32
 from storage.kernels.region import Region
@@ -158,7 +158,7 @@ int main(void)
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a compiler")
 def test_a_map_made_while_the_handler_looks_is_not_taken_for_another(tmp_path: Path) -> None:
     (tmp_path / "looks.c").write_text(LOOKS)
-    kernels = Path(file_map.__file__).parent
+    kernels = Path(storage.kernels.__file__).parent
     command = ["cc", "-D_GNU_SOURCE", "-w", f"-I{kernels}", "-o", str(tmp_path / "looks"), str(tmp_path / "looks.c")]
     subprocess.run(command, check=True)
     assert subprocess.run([tmp_path / "looks"], stdout=subprocess.PIPE, check=False).stdout == b""
@@ -177,6 +177,29 @@ def test_what_cannot_be_mapped_is_refused(descriptor: int) -> None:
         FileMap(descriptor, 0)
     with pytest.raises(OSError, match="cannot be mapped"):
         FileMap(-1, PAGE)
+
+
+SENT = """
+import os, signal, sys
+from storage.kernels.file_map import FileMap
+from storage.kernels.records import crc32
+path, act = sys.argv[1:]
+had = []
+signal.signal(signal.SIGBUS, signal.SIG_IGN if act == "ignored" else lambda *_: had.append(1))
+descriptor = os.open(path, os.O_RDONLY)
+pages = FileMap(descriptor, os.fstat(descriptor).st_size)
+for _ in range(2):
+    os.kill(os.getpid(), signal.SIGBUS)
+os.truncate(path, 4096)
+print(crc32(pages), pages.is_cut, len(had))
+"""
+
+
+@pytest.mark.parametrize(("act", "had"), [("handled", 2), ("ignored", 0)])
+def test_maps_stay_guarded_behind_a_signal_that_was_sent(path: Path, act: str, had: int) -> None:
+    command = [sys.executable, "-c", SENT, str(path), act]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.stdout == f"{zlib.crc32(DATA[:4096].ljust(SIZE, bytes(1)))} True {had}\n"
 
 
 OTHERS = """

@@ -108,3 +108,8 @@ class TestNumbers:
     def test_those_that_lie_elsewhere_are_refused(self, position: int, bits: int) -> None:
         with pytest.raises(ValueError, match=r"bits|bytes"):
             kernel.load_numbers(Bytes(bytes(12)).region, np.array([position]), 0, bits, np.empty(1, np.int64))
+
+    def test_a_distance_leads_round_to_no_place(self) -> None:
+        for position, distance in ((2**63 - 1, 8), (-(2**63), -8), (-1, -(2**31)), (12, 2**31 - 1)):
+            with pytest.raises(ValueError, match=f"{distance} bytes behind position {position} does not lie"):
+                kernel.load_numbers(Bytes(bytes(12)).region, np.array([position]), distance, 32, np.empty(1, np.int64))

@@ -389,6 +389,11 @@ class TestSums:
         region, end = Region(bytes(log) + sound), size + len(sound)
         assert check_shape(region, step * (count // 2), end, -1) == size - step * (count // 2)
         sums = Sums()
+        for position in range(step * (count - 1), -1, -step * 7):  # as entries may lead there, in any order
+            assert check_intact(region, position, end, BASE + position, sums) == BAD_BODY_CRC
+        assert check_intact(region, size, end, BASE + size, sums) == len(sound)
+        assert sums.summed < 2 * records.SUM_PATIENCE + 2 * count * records.SUM_STEP + 3 * size
+        sums = Sums()
         assert find_record(region, 0, end, BASE, sums) == size
         assert walk_records(region, 0, end, BASE, BASE + end, True, sums).code == BAD_BODY_CRC
         assert find_record(region, 1, end, BASE, sums) == size

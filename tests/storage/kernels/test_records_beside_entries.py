@@ -82,6 +82,22 @@ def test_a_tag_without_entry_is_missed_only_where_tags_are_kept() -> None:
     assert Comparison(log, entries, has_tags=False).find(0, False) == (len(log), AT_LIMIT)
 
 
+@pytest.mark.parametrize("repeated", [False, True])
+def test_of_many_keys_every_one_is_looked_for(repeated: bool) -> None:
+    """Neither they nor the entries of an offset are gone through for each of the others."""
+    keys = [f"k{number}" for number in range(2000)]
+    log = log_of([{"keys": " ".join(keys * (1 + repeated)), "tags": "TagA"}])
+    hashes = [oracles.index_hash(f"TopicTest#{key}") for key in keys]
+    entries = [(hashed, BASE) for hashed in hashes]
+    tag = (oracles.index_hash("TopicTest#T#TagA"), BASE)
+    others = [(number, BASE) for number in range(-500, 500)]
+    assert Comparison(log, [*entries, tag, *others]).find(0, False) == (len(log), AT_LIMIT)
+    assert Comparison(log, entries, has_tags=False).find(0, False) == (len(log), AT_LIMIT)
+    assert Comparison(log, entries).find(0, False) == (0, AT_RECORD)
+    for missing in (0, 999, 1999):
+        assert Comparison(log, [tag, *entries[:missing], *entries[missing + 1 :]]).find(0, False) == (0, AT_RECORD)
+
+
 @pytest.mark.parametrize("offset", [BASE - 1, BASE + 1])
 def test_an_entry_of_another_offset_is_no_entry_of_the_record(offset: int) -> None:
     log = log_of([{"keys": "a"}])

@@ -1,0 +1,157 @@
+"""Builds of the kernels that nobody uses but who judges them: sanitizers, and the count of the lines that ran.
+
+They lie in directories of their own under `build/`, beside the modules of every day. A Python that is started with
+:func:`environment` takes its kernels from there, and so do its children. `make sanitize` and `make coverage-kernels`
+run this file.
+"""
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import compilers
+from covered_lines import print_covered
+
+ROOT = Path(__file__).resolve().parent.parent
+SUPPORT = Path("tests/support")
+PLANTED = SUPPORT / "planted_faults.pyx"
+"""Faults that sanitizers must see; compiled for judges alone."""
+
+SANITIZERS = "sanitizers"
+COVERAGE = "coverage"
+_OPTIONS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+_COMMON = ["-fvisibility=hidden", "-Wno-unused-function"]
+JUDGES: dict[str, dict[str, Any]] = {
+    SANITIZERS: {
+        # Without -fwrapv, with which UBSan says nothing of overflows.
+        "extra_compile_args": ["-O1", "-g1", "-fno-wrapv", "-fno-omit-frame-pointer", *_OPTIONS, *_COMMON],
+        "extra_link_args": _OPTIONS,
+        "define_macros": [("ROCKETLENS_SANITIZED", "1")],
+    },
+    COVERAGE: {
+        "extra_compile_args": ["-O0", "-g0", "--coverage", "-fprofile-update=atomic", *_COMMON],
+        "extra_link_args": ["--coverage"],
+    },
+}
+"""What `Extension` takes besides, for each judge."""
+
+TESTS = {
+    SANITIZERS: (
+        "tests/fuzz",
+        "tests/storage",
+        "tests/broker/kernels",
+        "tests/broker/test_fast_lane.py",
+        "tests/broker/test_known_pulls.py",
+    ),
+    COVERAGE: (
+        "tests/storage/kernels",
+        "tests/broker/kernels",
+        "tests/storage/columns",
+        "tests/broker/test_fast_lane.py",
+        "tests/broker/test_known_pulls.py",
+    ),
+}
+"""What drives kernels, and neither a JVM nor a browser."""
+
+
+class Unavailable(Exception):
+    """This machine has no compiler that can build for a judge; the message says what is missing."""
+
+
+def build(judge: str, modules: Iterable[str] = ()) -> Path:
+    """Compile what is older than its sources, all modules or those that are named; the directory that holds them.
+
+    Raises Unavailable, and CalledProcessError where the compiler fails.
+    """
+    wanted = " ".join(modules)
+    place = ROOT / "build" / (f"{judge}-some" if wanted else judge)
+    place.mkdir(parents=True, exist_ok=True)
+    if not Path(_library("libasan.so")).is_absolute():
+        raise Unavailable("the judges of kernels need gcc and its libasan; on Debian or Ubuntu: apt-get install gcc")
+    settings = {"ROCKETLENS_KERNELS_FOR": judge, "ROCKETLENS_KERNELS": wanted}
+    command = [
+        sys.executable,
+        "setup.py",
+        "-q",
+        "build_ext",
+        "--build-lib",
+        str(place),
+        "--build-temp",
+        f"{place}/temp",
+    ]
+    subprocess.run(command, cwd=ROOT, env={**os.environ, **settings}, check=True)
+    shutil.copyfile(ROOT / SUPPORT / "judged_kernels.py", place / "sitecustomize.py")
+    source, library = ROOT / SUPPORT / "guarded_maps.c", _guarded_maps(place)
+    if judge == SANITIZERS and (not library.exists() or library.stat().st_mtime < source.stat().st_mtime):
+        options = ["-O1", "-Wall", "-Werror", "-fPIC", "-shared", "-o", str(library), str(source)]
+        subprocess.run([*_gcc(), *options], check=True)
+    return place
+
+
+def environment(place: Path) -> dict[str, str]:
+    """The environment in which Python runs the modules that were built into a directory."""
+    paths = [str(place), *filter(None, [os.environ.get("PYTHONPATH")])]
+    settings = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+    if _guarded_maps(place).exists():
+        settings |= {
+            "LD_PRELOAD": f"{_library('libasan.so')} {_guarded_maps(place)}",
+            "PYTHONMALLOC": "malloc",
+            # Python leaks by its own account. SIGBUS is what file_map.h handles.
+            "ASAN_OPTIONS": f"detect_leaks=0:handle_sigbus=0:allocator_may_return_null=1:log_path={place}/report",
+            "UBSAN_OPTIONS": "print_stacktrace=1",
+        }
+    return settings
+
+
+def take_reports(place: Path) -> str:
+    """What sanitizers wrote of all processes since this was asked for the last time."""
+    found = sorted(place.glob("report.*"))
+    text = "\n".join(path.read_text(errors="replace") for path in found)
+    for path in found:
+        path.unlink()
+    return text
+
+
+def judge(name: str, arguments: list[str]) -> int:
+    """Build for a judge and run the tests that drive kernels, or what pytest is told instead; its exit code."""
+    place = build(name)
+    take_reports(place)
+    for path in place.rglob("*.gcda"):  # what ran in earlier tests
+        path.unlink()
+    command = [sys.executable, "-m", "pytest", "-q", "--no-cov", "-p", "no:faulthandler", "-m", "not soak"]
+    tests = [] if any(each.startswith("tests") for each in arguments) else TESTS[name]
+    code = subprocess.run([*command, *arguments, *tests], cwd=ROOT, env=environment(place), check=False).returncode
+    reports = take_reports(place)
+    if reports:
+        print(reports, file=sys.stderr)
+    if name == COVERAGE:
+        print_covered(place / "temp")
+    return code or bool(reports)
+
+
+def _gcc() -> list[str]:
+    return shlex.split(compilers.find_compiler() or "gcc")
+
+
+def _library(name: str) -> str:
+    """The path of a library of the compiler's, or its bare name where it has none."""
+    if not shutil.which(_gcc()[0]):
+        return name
+    asked = [*_gcc(), f"-print-file-name={name}"]
+    return subprocess.run(asked, stdout=subprocess.PIPE, text=True, check=False).stdout.strip() or name
+
+
+def _guarded_maps(place: Path) -> Path:
+    return place / "guarded_maps.so"
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(judge(sys.argv[1], sys.argv[2:]))
+    except Unavailable as missing:
+        sys.exit(str(missing))
