@@ -11,6 +11,7 @@ COPY requirements-build.lock requirements-build-zig.lock ./
 RUN pip install --no-cache-dir --require-hashes -r requirements-build.lock -r requirements-build-zig.lock
 COPY pyproject.toml setup.py README.md LICENSE ./
 COPY build_backend build_backend
+COPY rocketlens rocketlens
 COPY protocol protocol
 COPY storage storage
 COPY broker broker

@@ -1,9 +1,13 @@
 # make demo and make test are all a newcomer needs; .ci/run calls make lint and make test, nothing else.
 
 PORT    ?= 10911
-VENV    ?= .venv
+# One environment for each Python that is named: none takes the place of another's.
+ifndef VENV
+VENV    := .venv$(if $(PYTHON),-$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])'))
+endif
 BIN     := $(VENV)/bin
 export VENV
+export COVERAGE_FILE ?= $(abspath $(VENV))/cache/coverage
 # One more than cores: tests of servers and JVMs wait much.
 PROCESSES ?= $(shell expr $$(nproc 2>/dev/null || sysctl -n hw.ncpu) + 1)
 
@@ -15,7 +19,7 @@ STUBBED = $(subst /,.,$(basename $(wildcard */kernels/*.pyx)))
 
 help:
 	@echo 'make demo    serve a sample store and say what to type next (PORT=10911, PYTHON=python3)'
-	@echo 'make test    all tests but the long ones; a JDK and Maven, Node.js, Go and Chromium are checked, or installed where we can'
+	@echo 'make test    all tests but the long ones (PYTHON=python3.13: with that one, in .venv-3.13); a JDK and Maven, Node.js, Go and Chromium are checked, or installed where we can'
 	@echo 'make check   lint and the tests of what changed, in less than a minute'
 	@echo 'make lint    ruff, mypy --strict, the import contracts'
 	@echo 'make format  ruff format, and the fixes ruff is sure of'
@@ -130,7 +134,7 @@ release: .dev
 
 clean:
 	rm -f */kernels/*.so
-	rm -rf $(VENV) .demo build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-* .demo build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 .PHONY: .dev
 .dev:

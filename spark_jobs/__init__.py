@@ -2,3 +2,7 @@
 
 Imports `storage` and `protocol`, never `broker`; needs the extra `rocketlens[spark]`.
 """
+
+from rocketlens.origins import require_own_packages
+
+require_own_packages()

@@ -10,15 +10,24 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("broker", "protocol", "spark_jobs", "storage")
+PACKAGES = ("broker", "protocol", "rocketlens", "spark_jobs", "storage")
 
 VIOLATIONS = {
     "protocol imports storage": ("protocol/planted.py", "import storage", "broker | spark_jobs > storage > protocol"),
     "storage imports broker": ("storage/planted.py", "import broker", "broker | spark_jobs > storage > protocol"),
     "spark_jobs imports broker": ("spark_jobs/planted.py", "import broker", "broker | spark_jobs > storage > protocol"),
     "broker imports spark_jobs": ("broker/planted.py", "import spark_jobs", "broker | spark_jobs > storage > protocol"),
-    "broker imports its command line": ("broker/planted.py", "import broker.cli", "nothing imports broker.cli"),
+    "broker imports its command line": (
+        "broker/planted.py",
+        "import broker.cli",
+        "nothing but the command imports broker.cli",
+    ),
     "protocol opens sockets": ("protocol/planted.py", "import socket", "no event loop and no socket below broker"),
+    "the check imports a package": (
+        "rocketlens/origins/planted.py",
+        "import protocol",
+        "what checks our packages imports none of them",
+    ),
     "a kernel awaits": ("storage/kernels/planted.py", "import asyncio", "no event loop and no socket below broker"),
     "the server imports pyspark": (
         "broker/processors/planted.py",
@@ -43,6 +52,8 @@ def skeleton(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "broker/cli",
         "broker/processors",
         "protocol",
+        "rocketlens",
+        "rocketlens/origins",
         "spark_jobs",
         "storage",
         "storage/kernels",

@@ -21,7 +21,7 @@ from packaging.utils import canonicalize_name
 from built_wheel import build_sdist, build_wheel
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("broker", "protocol", "spark_jobs", "storage")
+PACKAGES = ("broker", "protocol", "rocketlens", "spark_jobs", "storage")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 LOCKS = ("requirements.lock", "requirements-spark.lock", "requirements-dev.lock")
 BUILD_LOCKS = {"requirements-build.lock": "build", "requirements-build-zig.lock": "zig"}
@@ -70,7 +70,7 @@ def wanted_by(*extras: str) -> list[Requirement]:
     return [requirement for requirement in requirements if requirement.name != "rocketlens"]
 
 
-def test_the_wheel_holds_exactly_the_files_of_the_four_folders_and_the_compiled_kernels(wheel: zipfile.ZipFile) -> None:
+def test_the_wheel_holds_exactly_the_files_of_the_packages_and_the_compiled_kernels(wheel: zipfile.ZipFile) -> None:
     in_folders = {
         str(path.relative_to(ROOT))
         for package in PACKAGES
@@ -109,7 +109,7 @@ def test_a_wheel_can_be_built_from_what_the_source_distribution_holds(tmp_path: 
     assert not any(name.endswith((".so", ".c")) for name in names)
 
 
-def test_the_wheel_has_no_top_level_name_but_the_four(wheel: zipfile.ZipFile) -> None:
+def test_the_wheel_has_no_top_level_name_but_the_packages(wheel: zipfile.ZipFile) -> None:
     assert {name.split("/", 1)[0] for name in files_of(wheel)} == set(PACKAGES)
     assert sorted(metadata_file(wheel, "top_level.txt").split()) == sorted(PACKAGES)
 
@@ -122,7 +122,7 @@ def test_the_wheel_says_what_it_is(wheel: zipfile.ZipFile) -> None:
     assert metadata.get_payload() == (ROOT / "README.md").read_text()
     entry_points = configparser.ConfigParser()
     entry_points.read_string(metadata_file(wheel, "entry_points.txt"))
-    assert dict(entry_points["console_scripts"]) == {"rocketlens": "broker.cli.main:main"}
+    assert dict(entry_points["console_scripts"]) == {"rocketlens": "rocketlens.__main__:main"}
 
 
 def test_spark_is_an_extra_and_nothing_that_is_always_installed(wheel: zipfile.ZipFile) -> None:
@@ -135,10 +135,14 @@ def test_spark_is_an_extra_and_nothing_that_is_always_installed(wheel: zipfile.Z
 
 def test_the_command_runs_from_the_wheel_alone(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
     wheel.extractall(tmp_path / "site")
-    code = "import sys; from broker.cli.main import main; sys.argv = ['rocketlens', '--help']; main()"
     environment = dict(os.environ, PYTHONPATH=str(tmp_path / "site"))
     outcome = subprocess.run(
-        [sys.executable, "-P", "-c", code], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        [sys.executable, "-P", "-m", "rocketlens", "--help"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert outcome.returncode == 0, outcome.stderr
     assert "serve" in outcome.stdout

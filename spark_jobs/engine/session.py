@@ -1,7 +1,7 @@
 """The Spark session of a bulk job: embedded by default, or a cluster's.
 
 Jobs are RDD jobs over small task descriptions; Spark decides where a task runs, and what it finds goes through files.
-So everything here is about starting quickly, on the right interpreter and with the kernels' cache in place.
+So everything here is about starting quickly, on the right interpreter and with our packages at hand.
 """
 
 import contextlib
@@ -15,14 +15,13 @@ import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from importlib.machinery import EXTENSION_SUFFIXES
-from importlib.resources import files
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import spark_jobs
 from protocol.errors import ConfigError
 from spark_jobs.engine import warm_workers
+from spark_jobs.engine.arrival import DIRECTORY
 from spark_jobs.engine.launch import Launch
 from spark_jobs.engine.spark_calls import Guarded, SparkFailed, call_apart, run_job, spark_failure, wait_for
 from storage.child_process import SAFE_PATH
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 Task = TypeVar("Task")
 
 LOOPBACK: Final = "127.0.0.1"
-PACKAGES: Final = ("protocol", "storage", "spark_jobs")
+PACKAGES: Final = ("rocketlens", "protocol", "storage", "spark_jobs")
 SPARK_LOG: Final = "spark.log"
 """What an embedded Spark and its workers say, in the work directory."""
 
@@ -83,7 +82,7 @@ def spark_context(
     """A context for one job; `settings` are Spark's own and win. A context that runs already is used and left running.
 
     Without `master` it is the one that spark-submit was told, or `local[*]`. `local[...]` stays on the loopback
-    address. Executors of a cluster get our packages as a zip and need NumPy and msgpack on their image.
+    address. Executors of a cluster get our packages as an archive, and need what those import on their image.
     `launch`: what :func:`launch_ahead` returned. `warm`: the module that workers of an embedded session import once,
     before they are forked.
     """
@@ -91,6 +90,7 @@ def spark_context(
 
     running = SparkContext._active_spark_context
     if running is not None:
+        send_packages(running)
         yield running
         return
     seconds = start_seconds(master, settings or {})
@@ -191,9 +191,7 @@ def _start(
             raise
         raise spark_failure("Spark does not start", error, _kept(work / SPARK_LOG)) from error
     context.setLogLevel("ERROR")
-    is_shipped = ".zip" in __file__  # spark-submit brought it, to the executors too
-    if not (is_local(conf.get("spark.master") or "") or is_shipped):
-        context.addPyFile(str(pack_sources(work / "rocketlens-sources.zip")))
+    send_packages(context)
     return context
 
 
@@ -272,24 +270,23 @@ def run_tasks(
     return run_job(context, collect)
 
 
-def pack_sources(path: Path) -> Path:
-    """Pack our packages, from wherever they are imported, as a zip that a Python of the same version can import.
+def send_packages(context: "SparkContext") -> None:
+    """Have the executors of a cluster find our packages, compiled modules included, if that is not done yet."""
+    if is_local(context.master or "") or any(path.endswith(f"#{DIRECTORY}") for path in context.listArchives):
+        return
+    archive = pack_packages(Path(context._temp_dir or tempfile.gettempdir()) / "rocketlens-packages.zip")
+    context.addArchive(f"{archive}#{DIRECTORY}")
 
-    The compiled kernels are in it; `storage.kernels` unpacks them where it is imported.
-    """
+
+def pack_packages(path: Path) -> Path:
+    """Pack our packages, from where they are imported, as a zip file for Spark to unpack."""
+    root = Path(spark_jobs.__file__).parents[1]
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for package in PACKAGES:
-            for source, name in _sources(files(package), package):
-                archive.writestr(name, source.read_bytes())
+            for source in sorted((root / package).rglob("*")):
+                if source.name.endswith((".py", ".typed", *EXTENSION_SUFFIXES)):
+                    archive.write(source, source.relative_to(root))
     return path
-
-
-def _sources(directory: Traversable, name: str) -> Iterator[tuple[Traversable, str]]:
-    for entry in sorted(directory.iterdir(), key=lambda entry: entry.name):
-        if entry.is_dir() and entry.name != "__pycache__":
-            yield from _sources(entry, f"{name}/{entry.name}")
-        elif entry.name.endswith((".py", ".typed", *EXTENSION_SUFFIXES)):
-            yield entry, f"{name}/{entry.name}"
 
 
 def _where(master: str) -> dict[str, str]:

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from protocol.errors import RocketLensError, is_out_of_room
+from rocketlens.origins import CANNOT_RUN
+from spark_jobs.engine.arrival import Travelling
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -33,6 +35,8 @@ _HOLLOW: Final = ("Error: Could not create the Java Virtual Machine.", "Error: A
 """What a JVM says behind the reason."""
 
 _FAILED: Final = re.compile(r'TaskFailed: (\[(?:true|false), "(?:[^"\\]|\\.)*"\])')
+_CANNOT_RUN: Final = re.compile(rf"ImportError: ({CANNOT_RUN}.*)")
+_OTHER_PYTHON: Final = re.compile(r"\[PYTHON_VERSION_MISMATCH\] .*?(\d+\.\d+).*?(\d+\.\d+)")
 _DISK_FULL: Final = os.strerror(errno.ENOSPC)
 """As Java says it too, of what Spark writes itself."""
 
@@ -45,7 +49,7 @@ class SparkFailed(RocketLensError):
     """Spark could not start, or lost what ran a task."""
 
 
-class Guarded(Generic[Task, Result]):
+class Guarded(Travelling, Generic[Task, Result]):
     """A task's function whose expected errors can be told from bugs where the job ends: raised as TaskFailed."""
 
     def __init__(self, function: Callable[[Task], Result]) -> None:
@@ -99,6 +103,13 @@ def run_job(context: "SparkContext", job: Callable[[], Result]) -> Result:
         if found := _FAILED.search(text):
             is_full, sentence = json.loads(found[1])
             raise TaskFailed(sentence) from (_no_room() if is_full else None)
+        if found := _CANNOT_RUN.search(text):
+            raise SparkFailed(found[1]) from None
+        if found := _OTHER_PYTHON.search(text):
+            raise SparkFailed(
+                f"{CANNOT_RUN}Spark's workers have Python {found[1]}, this command has {found[2]}; install "
+                f"`rocketlens[spark]` for {found[2]} there, and name that Python by --conf spark.pyspark.python=PATH"
+            ) from None
         if "Traceback" in text:
             raise
         raise spark_failure("Spark gave up", error) from (_no_room() if _DISK_FULL in text else error)

@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import (
     ArrayType,
@@ -32,11 +32,14 @@ from pyspark.sql.types import (
 )
 
 from protocol.errors import ConfigError, CorruptRecord
+from spark_jobs.engine.arrival import Travelling
+from spark_jobs.engine.session import send_packages
 from spark_jobs.reading.arrow_columns import NULLABLE
 from spark_jobs.reading.log_ranges import LogRange, LogRanges, Problem, find_ranges
 from spark_jobs.reading.pushed_filters import push
 from spark_jobs.reading.read_range import read_damage, read_messages, tell
-from spark_jobs.reading.source_options import DAMAGE, SourceOptions, read_options
+from spark_jobs.reading.registered_source import RocketLensDataSource
+from spark_jobs.reading.source_options import DAMAGE, SourceOptions
 from storage.columns.names import KINDS, Kind
 from storage.columns.wanted import Wanted
 
@@ -63,7 +66,8 @@ DAMAGE_TYPE = StructType(
 
 
 def register(spark: SparkSession) -> None:
-    """Make the format `rocketlens` known to a session, and have it push filters down."""
+    """Make the format `rocketlens` known to a session and to its executors, and have it push filters down."""
+    send_packages(spark.sparkContext)
     spark.dataSource.register(RocketLensDataSource)
     spark.conf.set(PUSHDOWN, "true")
 
@@ -80,38 +84,20 @@ class LogPartition(InputPartition):
         object.__setattr__(self, "problems", problems)
 
 
-class RocketLensDataSource(DataSource):
-    """The format; Spark makes one for each `load`."""
-
-    @classmethod
-    def name(cls) -> str:
-        """What `format` takes."""
-        return "rocketlens"
-
-    def schema(self) -> StructType:
-        """The columns that the options name, else all."""
-        options = read_options(self.options)
-        return DAMAGE_TYPE if options.table == DAMAGE else struct_type(options.columns)
-
-    def reader(self, schema: StructType) -> DataSourceReader:
-        """A reader of columns that the schema names."""
-        options = read_options(self.options)
-        if options.table == DAMAGE:
-            return DamageReader(options)
-        reader = PushingReader if options.pushes_filters else MessageReader
-        return reader(options, check_schema(schema))
-
-    def streamReader(self, schema: StructType) -> Any:  # noqa: N802 — pyspark's name
-        """A reader that follows a store."""
-        from spark_jobs.reading.stream_reader import MessageStreamReader
-
-        options = read_options(self.options)
-        if options.table == DAMAGE:
-            raise ConfigError("table: damage cannot be followed, only read")
-        return MessageStreamReader(options, check_schema(schema))
+def schema_of(options: SourceOptions) -> StructType:
+    """The columns that the options name, else all."""
+    return DAMAGE_TYPE if options.table == DAMAGE else struct_type(options.columns)
 
 
-class MessageReader(DataSourceReader):
+def reader_of(options: SourceOptions, schema: StructType) -> DataSourceReader:
+    """A reader of columns that the schema names."""
+    if options.table == DAMAGE:
+        return DamageReader(options)
+    reader = PushingReader if options.pushes_filters else MessageReader
+    return reader(options, check_schema(schema))
+
+
+class MessageReader(Travelling, DataSourceReader):
     """Reads messages, a task a segment."""
 
     def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
@@ -139,7 +125,7 @@ class PushingReader(MessageReader):
         return left
 
 
-class DamageReader(DataSourceReader):
+class DamageReader(Travelling, DataSourceReader):
     """Reads what of a store is damaged or missing: what is known beforehand, then segment by segment."""
 
     def __init__(self, options: SourceOptions) -> None:

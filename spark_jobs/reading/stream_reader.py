@@ -9,19 +9,28 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
 
-from protocol.errors import StoreError
-from spark_jobs.reading.data_source import LogPartition, check_problems
+from protocol.errors import ConfigError, StoreError
+from spark_jobs.engine.arrival import Travelling
+from spark_jobs.reading.data_source import LogPartition, check_problems, check_schema
 from spark_jobs.reading.log_ranges import LogRanges, Problem, end_of, find_ranges
 from spark_jobs.reading.read_range import read_messages, tell
-from spark_jobs.reading.source_options import SourceOptions
+from spark_jobs.reading.source_options import DAMAGE, SourceOptions
 
 OFFSET = "physical_offset"
 
 Offset = dict[str, int]
 
 
-class MessageStreamReader(DataSourceStreamReader):
+def stream_reader_of(options: SourceOptions, schema: StructType) -> "MessageStreamReader":
+    """A reader that follows a store, of columns that the schema names."""
+    if options.table == DAMAGE:
+        raise ConfigError("table: damage cannot be followed, only read")
+    return MessageStreamReader(options, check_schema(schema))
+
+
+class MessageStreamReader(Travelling, DataSourceStreamReader):
     """Reads what came, a task for each segment that holds some of it."""
 
     def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("broker", "protocol", "storage", "spark_jobs")
+PACKAGES = ("rocketlens", "broker", "protocol", "storage", "spark_jobs")
 BESIDE = ("pyproject.toml", "setup.py", "README.md", "LICENSE")
 
 

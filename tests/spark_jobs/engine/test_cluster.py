@@ -1,10 +1,11 @@
-"""A real cluster: the job is submitted with the wheel as a zip, both workers do their share, the bytes are the same."""
+"""A real cluster, whose machines have no RocketLens: both workers do their share, and the bytes are the same."""
 
 import filecmp
 import os
-import shutil
 import subprocess
 import sys
+import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyspark
@@ -13,7 +14,9 @@ import pytest
 from benchmarks.make_store import make_store
 from benchmarks.store_plan import StoreParameters
 from built_wheel import build_wheel
+from foreign import plant_foreign, was_imported
 from oracles import build_index, read_log
+from other_python import python_without_rocketlens
 from planted import imported, plant
 from process import COMMAND
 from spark_cluster import LOOPBACK, spark_cluster
@@ -31,11 +34,50 @@ SETTINGS = {
 }  # fmt: skip
 
 
+SESSION = """
+import sys
+from pyspark.sql import SparkSession
+
+builder = SparkSession.builder.master(sys.argv[2])
+for setting in sys.argv[3:]:
+    builder = builder.config(*setting.split("=", 1))
+spark = builder.getOrCreate()
+import spark_jobs.rocketlens_format
+
+messages = spark.read.format("rocketlens").load(sys.argv[1])
+print(messages.count(), messages.where("tags = 'Tag1'").count())
+"""
+"""A session of somebody else's that the data source is used in: rows, and rows of one tag."""
+
+
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, under a name that Spark takes for a Python archive."""
+    """The wheel, unpacked."""
     work = tmp_path_factory.mktemp("wheel")
-    return Path(shutil.copy(build_wheel(work), work / "rocketlens.zip"))
+    with zipfile.ZipFile(build_wheel(work)) as wheel:
+        wheel.extractall(work / "packages")
+    return work / "packages"
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python of the cluster's machines."""
+    return python_without_rocketlens(tmp_path_factory.mktemp("bare") / "venv")
+
+
+@pytest.fixture(scope="module")
+def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a cluster of two workers."""
+    with spark_cluster(tmp_path_factory.mktemp("cluster"), workers=2) as master:
+        yield master
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of more than twenty segments."""
+    store = tmp_path_factory.mktemp("store")
+    write_store(store, segments=22)
+    return store
 
 
 def write_store(root: Path, segments: int) -> None:
@@ -50,22 +92,23 @@ def write_store(root: Path, segments: int) -> None:
 
 
 def submit(
-    master: str, packages: Path, work: Path, store: Path, out: Path, *options: str
+    master: str, python: Path, packages: Path, work: Path, store: Path, out: Path, *options: str
 ) -> subprocess.CompletedProcess[str]:
-    """`spark-submit` as on a machine that has our sources in the zip alone."""
+    """`spark-submit` as on a machine that has our wheel unpacked alone."""
     events = work / "events"
     events.mkdir()
     home = Path(pyspark.__file__).parent
     environment = {
-        **os.environ, "SPARK_HOME": str(home), "SPARK_LOCAL_IP": LOOPBACK, "PYSPARK_PYTHON": sys.executable,
+        **os.environ, "SPARK_HOME": str(home), "SPARK_LOCAL_IP": LOOPBACK, "PYSPARK_PYTHON": str(python),
+        "PYTHONPATH": str(packages),
     }  # fmt: skip
     settings = {
         **SETTINGS, "spark.eventLog.enabled": "true", "spark.eventLog.dir": f"file://{events}",
         "spark.eventLog.compress": "false",
     }  # fmt: skip
-    command = [str(home / "bin" / "spark-submit"), "--master", master, "--py-files", str(packages)]
+    command = [str(home / "bin" / "spark-submit"), "--master", master]
     command += as_options(settings)
-    command += [str(ROOT / "spark_jobs" / "rebuild_all.py"), str(store), "--out", str(out), *options]
+    command += [str(packages / "spark_jobs" / "rebuild_all.py"), str(store), "--out", str(out), *options]
     return subprocess.run(
         command, env=environment, cwd=work, capture_output=True, text=True, timeout=SUBMIT_SECONDS, check=False
     )
@@ -75,10 +118,10 @@ def as_options(settings: dict[str, str]) -> list[str]:
     return [argument for name, value in settings.items() for argument in ("--conf", f"{name}={value}")]
 
 
-def command(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """`rocketlens` from the sources."""
+def command(python: Path, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    """`rocketlens` from the sources, for workers of another Python."""
     return subprocess.run(
-        [*COMMAND, *arguments, *as_options(SETTINGS)],
+        [*COMMAND, *arguments, *as_options({**SETTINGS, "spark.pyspark.python": str(python), **settings})],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -95,16 +138,14 @@ def assert_both_workers_ran(events: SparkEvents, store: Path) -> None:
 
 
 def test_both_workers_of_a_cluster_run_tasks_and_the_bytes_are_those_of_one_machine(
-    tmp_path: Path, packages: Path
+    tmp_path: Path, packages: Path, bare: Path, master: str, store: Path
 ) -> None:
-    """Submitted, and as a command that starts Spark's driver itself and packs our sources for the executors."""
-    store, out, direct = tmp_path / "store", tmp_path / "out", tmp_path / "direct"
-    write_store(store, segments=22)
+    """Submitted, and as a command that starts Spark's driver itself."""
+    out, direct = tmp_path / "out", tmp_path / "direct"
     plant(tmp_path)  # where the submitted driver is started
-    with spark_cluster(tmp_path, workers=2) as master:
-        options = ("--slots", "97", "--entries", "150", "--queue-file-size", "2000")
-        ended = [submit(master, packages, tmp_path, store, out, *options)]
-        ended.append(command("rebuild", "all", str(store), "--out", str(direct), "--master", master, *options))
+    options = ("--slots", "97", "--entries", "150", "--queue-file-size", "2000")
+    ended = [submit(master, bare, packages, tmp_path, store, out, *options)]
+    ended.append(command(bare, "rebuild", "all", str(store), "--out", str(direct), "--master", master, *options))
     for each in ended:
         assert each.returncode == 0, each.stdout + each.stderr
     assert imported(tmp_path) == {}
@@ -117,14 +158,44 @@ def test_both_workers_of_a_cluster_run_tasks_and_the_bytes_are_those_of_one_mach
                 assert (made / path.relative_to(store)).read_bytes() == path.read_bytes(), path
 
 
+def test_a_foreign_package_on_the_workers_is_named(tmp_path: Path, bare: Path, master: str, store: Path) -> None:
+    foreign = plant_foreign(tmp_path / "theirs", "spark_jobs", "storage")
+    rebuild = ("rebuild", "index", str(store), "--out", str(tmp_path / "out"), "--master", master)
+    ended = command(bare, *rebuild, **{"spark.executorEnv.PYTHONPATH": str(foreign)})
+    assert ended.returncode == 3
+    assert f"rocketlens: RocketLens cannot run: {foreign / 'spark_jobs'} is in the way" in ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert not was_imported(foreign)
+
+
+def test_the_data_source_reads_on_a_cluster_in_a_session_that_somebody_else_has_started(
+    tmp_path: Path, bare: Path, master: str, store: Path
+) -> None:
+    (tmp_path / "session.py").write_text(SESSION)
+    settings = [f"{name}={value}" for name, value in SETTINGS.items()]
+    ended = subprocess.run(
+        [sys.executable, str(tmp_path / "session.py"), str(store), master, *settings],
+        env={**os.environ, "SPARK_LOCAL_IP": LOOPBACK, "PYSPARK_PYTHON": str(bare)},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=SUBMIT_SECONDS,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    log = read_log(store / "commitlog")
+    assert ended.stdout.split() == [str(len(log)), str(sum(record.properties.get("TAGS") == "Tag1" for record in log))]
+
+
 @pytest.mark.soak
-def test_more_than_a_gigabyte_comes_out_of_a_cluster_as_out_of_one_machine(tmp_path: Path, packages: Path) -> None:
+def test_more_than_a_gigabyte_comes_out_of_a_cluster_as_out_of_one_machine(
+    tmp_path: Path, packages: Path, bare: Path, master: str
+) -> None:
     slots, entries = 500_000, 2_000_000
     store = make_store(tmp_path, StoreParameters(count=2_200_000, segment_size=1 << 25), None)
     assert sum(path.stat().st_size for path in (store / "commitlog").iterdir()) >= 1 << 30
     out, alone = tmp_path / "out", tmp_path / "alone"
-    with spark_cluster(tmp_path, workers=2) as master:
-        ended = submit(master, packages, tmp_path, store, out, "--slots", str(slots), "--entries", str(entries))
+    ended = submit(master, bare, packages, tmp_path, store, out, "--slots", str(slots), "--entries", str(entries))
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert_both_workers_ran(SparkEvents(tmp_path / "events"), store)
     request = RebuildRequest(

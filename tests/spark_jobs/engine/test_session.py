@@ -3,13 +3,14 @@
 import os
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 
 from protocol.errors import ConfigError
 from spark_jobs.engine import session
-from spark_jobs.engine.session import _configuration, is_local, pack_sources
+from spark_jobs.engine.session import _configuration, is_local, pack_packages
 
 ROOT = Path(__file__).parents[3]
 
@@ -42,7 +43,7 @@ def test_a_local_session_stays_on_the_loopback_address_and_finds_our_packages() 
     assert (os.environ["PYSPARK_PYTHON"], os.environ["SPARK_LOCAL_IP"]) == (sys.executable, "127.0.0.1")
 
 
-def test_a_clusters_session_has_its_own_addresses_and_our_packages_as_a_zip() -> None:
+def test_a_clusters_session_has_its_own_addresses_and_paths() -> None:
     conf = _configuration("test", "spark://h:7077", {})
     assert conf.get("spark.driver.host") is None
     assert conf.get("spark.executorEnv.PYTHONPATH") is None
@@ -71,18 +72,21 @@ def test_a_start_takes_some_seconds_and_what_is_none_is_refused(seconds: str) ->
         session.start_seconds("", {session.START_SETTING: seconds})
 
 
-def test_the_packed_sources_can_be_imported(tmp_path: Path) -> None:
-    archive = pack_sources(tmp_path / "packed.zip")
+def test_what_is_sent_to_executors_can_be_imported_once_it_is_unpacked(tmp_path: Path) -> None:
+    with zipfile.ZipFile(pack_packages(tmp_path / "packed.zip")) as archive:
+        archive.extractall(tmp_path / "unpacked")
     code = (
         "import sys; sys.path.insert(0, sys.argv[1]); "
         "import protocol.errors, storage.segments.segment_list; from spark_jobs.engine import session; "
-        "print(session.__file__)"
+        "from storage.kernels import records; print(session.__file__, records.__file__, sep='\\n')"
     )
     # Isolated (-I): nothing of this directory, of PYTHONPATH or of the home gets in.
-    command = [sys.executable, "-I", "-c", code, str(archive)]
+    command = [sys.executable, "-I", "-c", code, str(tmp_path / "unpacked")]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == str(archive / "spark_jobs" / "engine" / "session.py")
-    assert set(session.PACKAGES) == {"protocol", "storage", "spark_jobs"}
+    found = [Path(line).relative_to(tmp_path / "unpacked") for line in done.stdout.splitlines()]
+    assert found[0] == Path("spark_jobs/engine/session.py")
+    assert found[1].parent == Path("storage/kernels")
+    assert set(session.PACKAGES) == {"rocketlens", "protocol", "storage", "spark_jobs"}
 
 
 def test_what_spark_said_before_it_failed_to_start_outlives_the_work_directory(

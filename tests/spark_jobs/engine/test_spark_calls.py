@@ -76,6 +76,21 @@ def test_errors_are_told_alike_once_there_is_a_session_too(spark: "SparkContext"
     assert is_out_of_room(caught.value)
 
 
+def test_workers_of_another_python_are_named_with_what_to_install(spark: "SparkContext") -> None:
+    def differ(_: int) -> NoReturn:
+        from pyspark.errors import PySparkRuntimeError
+
+        versions = {"worker_version": "3.12", "driver_version": "3.11"}
+        raise PySparkRuntimeError(errorClass="PYTHON_VERSION_MISMATCH", messageParameters=versions)
+
+    with pytest.raises(SparkFailed) as caught:
+        run_tasks(spark, "differ", [1], differ)
+    assert str(caught.value) == (
+        "RocketLens cannot run: Spark's workers have Python 3.12, this command has 3.11; install `rocketlens[spark]` "
+        "for 3.11 there, and name that Python by --conf spark.pyspark.python=PATH"
+    )
+
+
 def test_any_other_error_is_a_bug_and_keeps_its_trace(spark: "SparkContext") -> None:
     from py4j.protocol import Py4JJavaError
     from pyspark.errors.exceptions.captured import CapturedException

@@ -13,7 +13,7 @@ import pytest
 import oracles
 from column_rows import expected_rows
 from object_store import ObjectStore, object_store
-from spark_jobs.reading.data_source import RocketLensDataSource
+from spark_jobs.reading.registered_source import RocketLensDataSource
 from store_writer import START_TIMESTAMP, StoreWriter
 
 if TYPE_CHECKING:

@@ -1,0 +1,94 @@
+"""How our objects get into Spark's workers, where our packages may be missing, or others of their names be found.
+
+A session of a cluster sends our packages along as an archive, which Spark unpacks into the directory of each executor.
+An object that travels (`Travelling`) arrives by the functions of this module, which are pickled by value: so they run
+before anything of ours is imported, have the packages found, and check that they are ours and fit the machine.
+"""
+
+import importlib
+import importlib.metadata
+import os
+import platform
+import sys
+import sysconfig
+from typing import Any, Final
+
+DIRECTORY: Final = "rocketlens-packages"
+"""Where an archive is unpacked, in the directory of Spark's files."""
+
+DISTRIBUTION: Final = "rocketlens"
+A_KERNEL: Final = "storage.kernels.region"
+
+
+class Travelling:
+    """Mixed into a class whose objects are sent to Spark's workers; with the object comes all that it takes there."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the object for a worker in which nothing of ours was imported yet."""
+        from pyspark import cloudpickle
+
+        pickling: Any = cloudpickle
+        pickling.register_pickle_by_value(sys.modules[__name__])
+        packed = pickling.dumps((type(self), vars(self)))
+        return arrive, (installed_version(), this_python(), packed)
+
+
+def arrive(version: str, sender: str, packed: bytes) -> Any:
+    """The object that was packed. Raises ImportError, with a sentence, where this Python cannot run us."""
+    import pickle
+
+    have_packages_found(version)
+    try:
+        importlib.import_module(A_KERNEL)
+        kind, state = pickle.loads(packed)
+    except ImportError as error:
+        reason = " ".join(str(error).split())
+        raise ImportError(
+            f"RocketLens cannot run: Spark's worker on {platform.node()} ({this_python()}) does not load what comes "
+            f"from {sender}: {reason}; install `rocketlens[spark]` there"
+        ) from None
+    arrived = object.__new__(kind)
+    vars(arrived).update(state)
+    return arrived
+
+
+def have_packages_found(version: str) -> None:
+    """Make our packages importable: those of this Python if they are of the version, else those that were sent.
+
+    They go behind everything else, but in front of another version. Raises ImportError, with a sentence, where others
+    are found, or none.
+    """
+    if DISTRIBUTION not in sys.modules:
+        from pyspark import SparkFiles
+
+        sent = os.path.abspath(os.path.join(SparkFiles.getRootDirectory(), DIRECTORY))
+        installed = installed_version()
+        if os.path.isdir(sent) and not (installed and installed == version):
+            sys.path.insert(0 if installed else len(sys.path), sent)
+            importlib.invalidate_caches()
+    try:
+        origins = importlib.import_module("rocketlens.origins")
+    except ImportError:
+        raise ImportError(
+            f"RocketLens cannot run: Spark's worker on {platform.node()} ({this_python()}) does not have it; "
+            "install `rocketlens[spark]` there"
+        ) from None
+    origins.require_own_packages()
+
+
+def installed_version() -> str:
+    """The version that this Python has installed; empty where it runs from the sources, or not at all."""
+    try:
+        return importlib.metadata.version(DISTRIBUTION)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def this_python() -> str:
+    """What has to be alike where compiled modules are: the kind of Python, of machine and of C library."""
+    try:
+        library = os.confstr("CS_GNU_LIBC_VERSION") or ""
+    except (OSError, ValueError):  # no glibc
+        library = ""
+    python = f"{platform.python_implementation()} {platform.python_version()}"
+    return ", ".join(filter(None, (python, sysconfig.get_platform(), library)))
