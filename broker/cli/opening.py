@@ -18,6 +18,22 @@ ENTRIES = "entries"
 """Where in a state directory keys lie that were found by scanning the log."""
 
 
+def check_store_options(
+    path: Path,
+    *,
+    commit_log_directories: tuple[Path, ...] | None = None,
+    index_slots: int | None = None,
+    index_entries: int | None = None,
+    state_directory: Path | None = None,
+) -> None:
+    """Raise `ConfigError` for options of a store that cannot be."""
+    if (index_slots is None) != (index_entries is None):
+        raise ConfigError("--index-slots and --index-entries are given together or not at all")
+    check_outside((path, *(commit_log_directories or ())), {"--state-dir": state_directory})
+    if state_directory is not None and not is_writable(state_directory):
+        raise ConfigError(f"--state-dir {state_directory}: cannot be written to")
+
+
 def open_store(
     path: Path,
     *,
@@ -38,11 +54,13 @@ def open_store(
 
     Raises `ConfigError` for options that cannot be, `StoreError` for what is no store.
     """
-    if (index_slots is None) != (index_entries is None):
-        raise ConfigError("--index-slots and --index-entries are given together or not at all")
-    check_outside((path, *(commit_log_directories or ())), {"--state-dir": state_directory})
-    if state_directory is not None and not is_writable(state_directory):
-        raise ConfigError(f"--state-dir {state_directory}: cannot be written to")
+    check_store_options(
+        path,
+        commit_log_directories=commit_log_directories,
+        index_slots=index_slots,
+        index_entries=index_entries,
+        state_directory=state_directory,
+    )
     # What a start makes lives as long as the process: looking for garbage in it takes a tenth of the start.
     gc.disable()
     try:
