@@ -101,8 +101,12 @@ class StateCache:
         """Remember the physical offset at which the valid data of the last segment end."""
         self._new[END_OF_DATA] = [list(identity), end]
 
-    def save(self) -> None:
-        """Write the cache, unless nothing changed; failing to costs only the next start's time."""
+    def save(self, directory: Path | None = None) -> None:
+        """Write the cache, unless nothing changed; failing to costs only the next start's time.
+
+        One that is kept nowhere is kept in ``directory`` from now on.
+        """
+        self._directory = self._directory or directory
         if self._directory is None or self._new == self._old:
             return
         try:
