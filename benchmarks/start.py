@@ -74,11 +74,13 @@ if sys.argv:
 """Runs a Python script, and says what private memory it has in the end."""
 
 
-def cost_of(*script: str) -> Cost:
-    """Run a script of Python to its end. Raises CalledProcessError where it fails."""
+def cost_of(*script: str, before: Callable[[], None] = lambda: None) -> Cost:
+    """Run a script of Python to its end, twice, each time after ``before``; CalledProcessError where it fails."""
+    before()
     command = [sys.executable, *(script or ("-c", "pass"))]
     run = [sys.executable, "-I", "-S", "-c", MEASURED, *command]
     used = map(float, subprocess.run(run, stdout=subprocess.PIPE, cwd=ROOT, check=True).stdout.split())
+    before()
     run = [sys.executable, "-c", TOLD, *script]
     told = subprocess.run(run, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, cwd=ROOT, check=True).stderr
     return Cost(*used, int(told.split()[-2]) * 1024 / 1e6)
@@ -120,17 +122,25 @@ def _larger_worker(process: ServerProcess, seconds: float) -> Cost:
     return max(workers, key=lambda cost: cost.private)
 
 
+def _empty(directory: Path) -> None:
+    for path in directory.rglob("*"):
+        if path.is_file():
+            path.unlink()
+
+
 def runs_on(store: Path, plan: StorePlan, state_directory: Path) -> dict[str, Callable[[], Cost]]:
     """What is measured, by name."""
     number = plan.parameters.count // 2
     physical_offset = int(plan.physical_offsets[number])
-    state = ["--state-dir", str(state_directory)]
+    home = state_directory.with_name("state-of-commands")
+    os.environ["XDG_STATE_HOME"] = str(home)
 
     def start_anew() -> Cost:
-        for path in state_directory.rglob("*"):
-            if path.is_file():
-                path.unlink()
+        _empty(state_directory)
         return cost_of_a_start(store, state_directory, physical_offset)
+
+    def query_anew() -> Cost:
+        return cost_of(*query, before=lambda: _empty(home))
 
     view = [ROCKETLENS, "view", str(store), str(physical_offset)]
     query = [ROCKETLENS, "query", str(store), "--topic", TOPIC, "--key", order_key(number)]
@@ -138,10 +148,10 @@ def runs_on(store: Path, plan: StorePlan, state_directory: Path) -> dict[str, Ca
         "python -c pass": cost_of,
         "rocketlens --help": lambda: cost_of(ROCKETLENS, "--help"),
         "rocketlens view": lambda: cost_of(*view),
+        "rocketlens query, the first of a store": query_anew,
         "rocketlens query": lambda: cost_of(*query),
         "serve, no state directory": start_anew,
         "serve, a state directory": lambda: cost_of_a_start(store, state_directory, physical_offset),
-        "rocketlens query, a state directory": lambda: cost_of(*query, *state),
     }
 
 

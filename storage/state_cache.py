@@ -6,7 +6,6 @@ fit is thrown away, and so is a cache that cannot be read.
 """
 
 import os
-import tempfile
 from dataclasses import astuple
 from pathlib import Path
 from typing import Any
@@ -109,6 +108,8 @@ class StateCache:
         self._directory = self._directory or directory
         if self._directory is None or self._new == self._old:
             return
+        import tempfile  # most starts find nothing new
+
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
             descriptor, name = tempfile.mkstemp(dir=self._directory, prefix=FILE_NAME)
