@@ -129,11 +129,11 @@ def measure_java_starts(store: Path, jars: Path, count: int, physical_offset: in
 
 
 @contextmanager
-def our_server(store: Path, state_directory: Path) -> Iterator[ServerProcess]:
+def our_server(store: Path, state_directory: Path, workers: int = 0) -> Iterator[ServerProcess]:
     """RocketLens on a store, stopped at the end of the block."""
     port = free_port()
     state_directory.mkdir(parents=True, exist_ok=True)
-    command = rocketlens_command(store, port, state_directory)
+    command = rocketlens_command(store, port, state_directory, workers)
     with ServerProcess(command, port, log=state_directory / "server.log", directory=ROOT) as process:
         yield process
 

@@ -125,6 +125,12 @@ def memory_mb(pid: int) -> dict[str, float]:
     return {line[0][:-1]: int(line[1]) * 1024 / 1e6 for line in lines if line[0] in ("RssAnon:", "VmRSS:")}
 
 
+def private_mb(pid: int) -> float:
+    """Memory that a process has written to and shares with no other, in MB of 10**6 bytes."""
+    rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    return int(rollup.partition("Private_Dirty:")[2].split()[0]) * 1024 / 1e6
+
+
 def free_port(neighbours: Sequence[int] = ()) -> int:
     """A port of 127.0.0.1 that is free, and so are its neighbours.
 

@@ -1,7 +1,6 @@
 """Where a server listens or is asked: a host and a TCP port."""
 
 import ipaddress
-import socket
 from typing import NamedTuple
 
 from protocol.errors import ConfigError
@@ -34,6 +33,8 @@ class Endpoint(NamedTuple):
 
     def resolved(self) -> "Endpoint":
         """Return the same with the host as an IP address; asks the resolver, so not on the event loop."""
+        import socket  # not where addresses are only read
+
         try:
             found = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
         except OSError as error:

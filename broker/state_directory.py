@@ -9,9 +9,12 @@ import hashlib
 import os
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from protocol.errors import ConfigError
-from storage.store_state import StoreIdentity
+
+if TYPE_CHECKING:
+    from storage.store_state import StoreIdentity
 
 LOCK = "serving.lock"
 
@@ -20,7 +23,7 @@ class UnusableDirectory(ConfigError):
     """Nothing can be written there."""
 
 
-def default_state_directory(store: Path, identity: StoreIdentity) -> Path:
+def default_state_directory(store: Path, identity: "StoreIdentity") -> Path:
     """Where the state of a store is kept unless told otherwise: below the user's state directory, by the store's names.
 
     Two stores of brokers with one name are told apart by where they lie. Raises `UnusableDirectory` for a user without

@@ -8,9 +8,6 @@ import zlib
 from collections.abc import Callable
 from typing import Final
 
-import lz4.frame
-import zstandard
-
 from protocol.errors import CorruptRecord
 from protocol.message_layout import RECORD
 from protocol.sys_flag import CompressionType
@@ -29,7 +26,7 @@ def decompress(data: bytes | memoryview, kind: CompressionType, *, limit: int = 
     """
     try:
         body = _DECOMPRESSORS[kind](data, limit)
-    except (zlib.error, zstandard.ZstdError, RuntimeError, EOFError, MemoryError) as error:
+    except (zlib.error, RuntimeError, EOFError, MemoryError) as error:
         raise _corrupt(f"{kind.name} body", "a complete stream", str(error) or type(error).__name__) from error
     if len(body) > limit:
         raise _corrupt("decompressed body", f"at most {limit} bytes", "more")
@@ -45,6 +42,8 @@ def _decompress_zlib(data: bytes | memoryview, limit: int) -> bytes:
 
 
 def _decompress_lz4(data: bytes | memoryview, limit: int) -> bytes:
+    import lz4.frame  # messages that are not compressed so do without
+
     body, rest = bytearray(), bytes(data)
     while rest and len(body) <= limit:
         decoder = lz4.frame.LZ4FrameDecompressor()
@@ -56,11 +55,16 @@ def _decompress_lz4(data: bytes | memoryview, limit: int) -> bytes:
 
 
 def _decompress_zstd(data: bytes | memoryview, limit: int) -> bytes:
+    import zstandard
+
     body, rest = bytearray(), memoryview(data)
     while rest and len(body) <= limit:
         decoder = zstandard.ZstdDecompressor().decompressobj()
         while rest and not decoder.eof and len(body) <= limit:
-            body += decoder.decompress(rest[:_ZSTD_STEP])
+            try:
+                body += decoder.decompress(rest[:_ZSTD_STEP])
+            except zstandard.ZstdError as error:
+                raise RuntimeError(str(error)) from error
             rest = rest[min(len(rest), _ZSTD_STEP) - len(decoder.unused_data) :]
         if not decoder.eof and len(body) <= limit:
             raise EOFError("the frame ends early")

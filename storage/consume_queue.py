@@ -15,7 +15,6 @@ written, and nothing says where that begins: where a queue begins and ends the m
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from struct import Struct
 from typing import Final
 
 import numpy as np
@@ -27,7 +26,7 @@ from storage.consume_queue_ext import LARGEST_ADDRESS, ConsumeQueueExt, ConsumeQ
 from storage.kernels.records import MINIMUM_SIZE
 from storage.mapped_file import MappedFile
 from storage.open_files import OpenFiles
-from storage.queues.queue import FILLER_SIZE, NO_TIMESTAMP, SCHEDULE_TOPIC, BoundaryType, ConsumeQueueEntry, Queue, Unit
+from storage.queues.queue import NO_TIMESTAMP, SCHEDULE_TOPIC, BoundaryType, ConsumeQueueEntry, Queue, Unit
 from storage.queues.queue_begin import first_live, next_sound
 from storage.queues.queue_end import end_behind, find_end, refuse_long_scan
 from storage.queues.queue_files import FIRST_STEP, LARGEST_STEP, QueueFiles
@@ -40,12 +39,11 @@ from storage.queues.tagged_units import DoubtedUnits, places_in_log
 from storage.queues.time_search import FileOfUnits, offset_by_timestamp
 from storage.queues.unit_standing import EMPTY, Places, Standing, places_of, record_of_unit
 from storage.queues.unit_standing import FILLER as FILLER_PLACE
+from storage.queues.unit_struct import FILLER, FILLER_SIZE, UNIT
 
 __all__ = ["UNIT", "UNIT_DTYPE", "BoundaryType", "ConsumeQueue", "ConsumeQueueEntry", "Queue"]
 
-UNIT: Final = Struct(">qiq")
 UNIT_DTYPE: Final = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
-FILLER: Final = (0, FILLER_SIZE, 0)
 Units = npt.NDArray[np.void]
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Final
 
 from storage.consume_queue import UNIT
-from storage.queues.queue_store import CONSUME_QUEUE
 from storage.segments.segment_list import segment_size
 from storage.snapshot import Snapshot
+from storage.store_layout import CONSUME_QUEUE
 
 LOOKED_AT: Final = 64
 """Queue files at most that are looked at: they are all of one size."""

@@ -14,7 +14,7 @@ from typing import Final, cast
 from protocol.errors import BeingSearched, StoreError
 from protocol.message_layout import locate
 from storage.commit_log import CommitLog
-from storage.consume_queue import FILLER, ConsumeQueue, is_implausible
+from storage.consume_queue import ConsumeQueue, is_implausible
 from storage.consume_queue_ext import LARGEST_ADDRESS
 from storage.filter.base import CHOICE_OF_EVERYTHING, MessageFilter
 from storage.filter.expression import ExpressionFilter
@@ -26,6 +26,7 @@ from storage.queues.queue_end import refuse_long_scan
 from storage.queues.queue_holes import Hole
 from storage.queues.queue_record import batch_in
 from storage.queues.queue_store import QueueStore
+from storage.queues.unit_struct import FILLER
 from storage.residency import Cold, current_tick
 
 LARGEST_FILTER_SCAN: Final = 16_000

@@ -36,11 +36,13 @@ from struct import Struct
 
 import numpy as np
 
+from storage.index.index_header import HEADER, IndexHeader, read_header
 from storage.index.index_shape import IndexShape, measure_shape
 from storage.kernels.indexes import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES, check_growing_structure, check_structure
 from storage.mapped_file import MappedFile
 
-HEADER = Struct(">qqqqii")
+__all__ = ["ENTRY", "ENTRY_DTYPE", "HEADER", "SLOT", "IndexEntry", "IndexFile", "IndexHeader", "read_header"]
+
 ENTRY = Struct(">iqii")
 SLOT = Struct(">i")
 ENTRY_DTYPE = np.dtype(
@@ -54,18 +56,6 @@ MOST_SLOTS = 2**31 - 1
 MOST_PUT_MEANWHILE = 4096
 """Entries that may be put while the end of a file is looked for, for its counts to be found without a hint."""
 SEARCH_CHUNK = 1024 * 1024
-
-
-@dataclass(frozen=True, slots=True)
-class IndexHeader:
-    """The 40 bytes at the start of an index file; they may lag or lie and are never trusted alone."""
-
-    begin_timestamp: int
-    end_timestamp: int
-    begin_physical_offset: int
-    end_physical_offset: int
-    slot_count: int
-    index_count: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +109,6 @@ class IndexFile:
             if entry.previous >= number:
                 return
             number = entry.previous
-
-
-def read_header(file: MappedFile) -> IndexHeader:
-    """The header of a file of at least 40 bytes."""
-    return IndexHeader(*HEADER.unpack_from(file.view, 0))
 
 
 def last_data_position(file: MappedFile) -> int:

@@ -13,8 +13,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
-
 from protocol.errors import StoreError, TruncatedFile
 from storage.kernels.store_view import PROBE_BYTES, PROBE_SHIFT, FileView
 from storage.residency import Cold, current_tick
@@ -98,7 +96,7 @@ class MappedFile(FileView):
                 view = memoryview(mmap.mmap(descriptor, self.size, access=mmap.ACCESS_READ))
             except (OSError, ValueError) as error:
                 raise StoreError(path, what=f"cannot be mapped: {error}") from error
-        heat = np.zeros((self.size >> PROBE_SHIFT) + 1, dtype=np.int32)
+        heat = _no_heat((self.size >> PROBE_SHIFT) + 1)
         super().__init__(view, heat, descriptor if _can_be_probed(descriptor, self.size) else -1)
         self._descriptor = descriptor
 
@@ -191,6 +189,13 @@ class MappedFile(FileView):
         except OSError:
             return position
         return self.size
+
+
+def _no_heat(units: int) -> memoryview:
+    """A zero of 32 bits for each unit of a file; many of them take no memory before they are written to."""
+    size = 4 * units
+    is_small = size < mmap.PAGESIZE
+    return memoryview(bytearray(size) if is_small else mmap.mmap(-1, size, mmap.MAP_PRIVATE)).cast("i")
 
 
 def _can_be_probed(descriptor: int, size: int) -> bool:

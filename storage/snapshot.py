@@ -17,6 +17,7 @@ from storage.following.log_follower import LogFollower
 from storage.following.log_growth import LogGrowth
 from storage.index.index_set import IndexSet
 from storage.index.kept_entries import KeptEntries
+from storage.index_file import end_of_entries
 from storage.kernels.store_view import IndexFilesView, LogView, RunsView, StoreView
 from storage.queues.queue_holes import QueueHoles
 from storage.queues.queue_place import has_another
@@ -30,6 +31,9 @@ from storage.tail_index import TailIndex, empty_tail, extend_tail, scan_ranges
 UNBOUNDED = 2**62
 MOST_DAMAGE = 10_000
 
+MUCH = 64 * 1024 * 1024
+"""Bytes from which on it is worth keeping what was found out in them."""
+
 Offsets = npt.NDArray[np.int64]
 
 
@@ -38,7 +42,8 @@ class StoreOptions:
     """How a store is opened.
 
     ``commit_log_directories`` replace ``commitlog/``; ``index_slots`` and ``index_entries`` are the counts the user
-    vouches for; ``state_directory`` keeps what a start finds out, written there only by who ``keeps_state``;
+    vouches for; ``state_directory`` keeps what a start finds out, written there only by who ``keeps_state``, and where
+    none is given ``new_state_directory`` tells where to begin with that for a store that takes long to look over;
     ``entries_directory`` tells where keys that were scanned may be kept (:mod:`storage.index.kept_entries`). Before
     :meth:`open` returns bytes of log are scanned up to about ``scan_budget``, and of index files checked up to
     ``check_budget``, None: all.
@@ -50,6 +55,7 @@ class StoreOptions:
     state_directory: Path | None = None
     scan_budget: int | None = None
     check_budget: int | None = None
+    new_state_directory: Callable[[StoreIdentity], Path | None] = lambda _: None
     keeps_state: bool = True
     entries_directory: Callable[[StoreIdentity], Path | None] = lambda _: None
 
@@ -96,7 +102,8 @@ def open_snapshot(
     is_left_over = partial(has_another, layout.root)
     commit_log = CommitLog.open(layout.commit_log_directories, None, cache.known_ends(), is_left_over, cut_at)
     config = StoreConfig.load(layout.root)
-    kept = KeptEntries(options.entries_directory(infer_identity(config, commit_log)))
+    identity = infer_identity(config, commit_log)
+    kept = KeptEntries(options.entries_directory(identity))
     index = IndexSet.open(layout.index, commit_log, options.vouched_counts, cache, options.check_budget)
     index = index.with_kept(kept.state, kept.open(commit_log, cache, budget=options.check_budget))
     tail = empty_tail(index.uncovered(commit_log.minimum, commit_log.end))
@@ -104,7 +111,8 @@ def open_snapshot(
     if commit_log.segments and not commit_log.damage:
         cache.note_end_of_data(commit_log.segments[-1].file.identity, commit_log.end)
     if options.keeps_state:
-        cache.save()
+        is_long = options.state_directory is None and _looked_over(commit_log, index) >= MUCH
+        cache.save(options.new_state_directory(identity) if is_long else None)
     snapshot = Snapshot(
         layout=layout,
         state=read_store_state(layout.root),
@@ -120,6 +128,12 @@ def open_snapshot(
         incomplete=None,
     )
     return derived(snapshot)
+
+
+def _looked_over(commit_log: CommitLog, index: IndexSet) -> int:
+    """About how many bytes a start goes over that knows nothing: of the last segment, and of the index."""
+    last = commit_log.segments[-1].valid_length if commit_log.segments else 0
+    return last + sum(end_of_entries(file.index.shape) for file in index.files)
 
 
 def derived(snapshot: Snapshot) -> Snapshot:

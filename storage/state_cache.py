@@ -6,7 +6,6 @@ fit is thrown away, and so is a cache that cannot be read.
 """
 
 import os
-import tempfile
 from dataclasses import astuple
 from pathlib import Path
 from typing import Any
@@ -101,10 +100,16 @@ class StateCache:
         """Remember the physical offset at which the valid data of the last segment end."""
         self._new[END_OF_DATA] = [list(identity), end]
 
-    def save(self) -> None:
-        """Write the cache, unless nothing changed; failing to costs only the next start's time."""
+    def save(self, directory: Path | None = None) -> None:
+        """Write the cache, unless nothing changed; failing to costs only the next start's time.
+
+        One that is kept nowhere is kept in ``directory`` from now on.
+        """
+        self._directory = self._directory or directory
         if self._directory is None or self._new == self._old:
             return
+        import tempfile  # most starts find nothing new
+
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
             descriptor, name = tempfile.mkstemp(dir=self._directory, prefix=FILE_NAME)

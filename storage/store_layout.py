@@ -34,12 +34,15 @@ from typing import Final
 from protocol.errors import NotAStore, StoreError
 from protocol.message_layout import V1_MAGIC, V2_MAGIC
 from storage.mapped_file import list_segment_files, open_read_only
-from storage.queues.queue_store import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
 
 COMMIT_LOG: Final = "commitlog"
+CONSUME_QUEUE: Final = "consumequeue"
+CONSUME_QUEUE_EXT: Final = "consumequeue_ext"
+BATCH_CONSUME_QUEUE: Final = "batchconsumequeue"
 INDEX: Final = "index"
 CONFIG: Final = "config"
 CHECKPOINT: Final = "checkpoint"
+ABORT: Final = "abort"
 ROCKSDB_CONSUME_QUEUE: Final = "consumequeue_rocksdb"
 EXPECTED: Final = f"a RocketMQ store: a directory with {COMMIT_LOG}/ and in it segments named by 20 digits"
 

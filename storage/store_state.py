@@ -20,7 +20,7 @@ from protocol.properties import CLUSTER, property_value
 from storage.commit_log import CommitLog
 from storage.mapped_file import open_read_only, read_small_file
 from storage.store_config import INHERIT, StoreConfig
-from storage.store_layout import StoreLayout, recognise_store
+from storage.store_layout import ABORT, StoreLayout, recognise_store
 
 __all__ = [
     "StoreIdentity",
@@ -80,7 +80,7 @@ class StoreIdentity:
 def read_store_state(root: Path) -> StoreState:
     """Look at `lock` and `abort` under a store's root; takes no lock and never fails."""
     held, pid = _probe_lock(root / "lock")
-    abort = root / "abort"
+    abort = root / ABORT
     return StoreState(abort.exists(), held, pid, _process_id_in(abort))
 
 

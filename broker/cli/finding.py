@@ -9,6 +9,7 @@ from protocol.message_id import MessageId, decode_message_id, is_offset_message_
 
 if TYPE_CHECKING:
     from storage.message_store import MessageStore
+    from storage.store_layout import StoreLayout
 
 LARGEST_OFFSET = 2**63 - 1
 
@@ -33,6 +34,21 @@ def physical_offset_of(text: str) -> int | None:
 def message_id_of(text: str) -> MessageId | None:
     """The parts of what may be an offset message id, None for any other text."""
     return decode_message_id(text) if is_offset_message_id_candidate(text) else None
+
+
+def find_surely(layout: "StoreLayout", text: str) -> Finding | None:
+    """Find the message at an offset of either kind, as `find_in_store` would; None where the store must be opened."""
+    from storage.segments.sure_record import sure_record_at
+
+    message_id, physical_offset = message_id_of(text), physical_offset_of(text)
+    if message_id is not None:
+        physical_offset = message_id.physical_offset
+    record = None if physical_offset is None else sure_record_at(layout, physical_offset)
+    if record is None:
+        return None
+    message = decode_message(record, physical_offset=physical_offset)
+    is_other = message_id is not None and message.store_host != message_id.address
+    return None if is_other else Finding((message,))
 
 
 def find_in_store(store: "MessageStore", text: str, *, topic: str | None = None, damaged: bool = False) -> Finding:

@@ -4,9 +4,14 @@ A command is imported when it is asked for, and what it works with when it works
 once.
 """
 
+import os
+
 import click
 
 from broker.cli.lazy_group import Later, LazyGroup
+
+# NumPy's OpenBLAS makes threads and buffers for them as soon as it is loaded; nothing here multiplies matrices.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 COMMANDS = {
     "compact": Later("broker.cli.compact:compact", "Make the index of a store smaller and faster to read."),

@@ -1,6 +1,7 @@
 """Open a store for a command."""
 
 import gc
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,36 @@ if TYPE_CHECKING:
 
 ENTRIES = "entries"
 """Where in a state directory keys lie that were found by scanning the log."""
+
+
+def _new_state_directory(
+    path: Path, commit_log_directories: tuple[Path, ...], identity: "StoreIdentity"
+) -> Path | None:
+    """Where to keep what is found out about a store of which nothing is kept yet; None where that cannot be."""
+    from broker.state_directory import can_be_had, default_state_directory
+
+    try:
+        directory = default_state_directory(path, identity)
+        check_outside((path, *commit_log_directories), {"the state directory": directory})
+    except ConfigError:
+        return None
+    return directory if can_be_had(directory) else None
+
+
+def check_store_options(
+    path: Path,
+    *,
+    commit_log_directories: tuple[Path, ...] | None = None,
+    index_slots: int | None = None,
+    index_entries: int | None = None,
+    state_directory: Path | None = None,
+) -> None:
+    """Raise `ConfigError` for options of a store that cannot be."""
+    if (index_slots is None) != (index_entries is None):
+        raise ConfigError("--index-slots and --index-entries are given together or not at all")
+    check_outside((path, *(commit_log_directories or ())), {"--state-dir": state_directory})
+    if state_directory is not None and not is_writable(state_directory):
+        raise ConfigError(f"--state-dir {state_directory}: cannot be written to")
 
 
 def open_store(
@@ -34,20 +65,24 @@ def open_store(
 
     `scan_budget` bounds the bytes of log scanned for keys that no index file covers, `check_budget` those of index
     files that are checked; None is all. Keys that were scanned before are read from `entries_directory`, and the state
-    directory is written to by who `keeps_state`.
+    directory, which is the store's own below the user's unless another is given, is written to by who `keeps_state`.
 
     Raises `ConfigError` for options that cannot be, `StoreError` for what is no store.
     """
-    if (index_slots is None) != (index_entries is None):
-        raise ConfigError("--index-slots and --index-entries are given together or not at all")
-    check_outside((path, *(commit_log_directories or ())), {"--state-dir": state_directory})
-    if state_directory is not None and not is_writable(state_directory):
-        raise ConfigError(f"--state-dir {state_directory}: cannot be written to")
+    check_store_options(
+        path,
+        commit_log_directories=commit_log_directories,
+        index_slots=index_slots,
+        index_entries=index_entries,
+        state_directory=state_directory,
+    )
     # What a start makes lives as long as the process: looking for garbage in it takes a tenth of the start.
     gc.disable()
     try:
+        from broker.state_directory import known_state_directory
         from storage.message_store import MessageStore, StoreOptions
 
+        state_directory = state_directory or known_state_directory(path)
         options = StoreOptions(
             commit_log_directories=commit_log_directories or (),
             index_slots=index_slots,
@@ -56,6 +91,7 @@ def open_store(
             scan_budget=scan_budget,
             check_budget=check_budget,
             keeps_state=keeps_state,
+            new_state_directory=partial(_new_state_directory, path, commit_log_directories or ()),
             entries_directory=entries_directory or (lambda _: state_directory and state_directory / ENTRIES),
         )
         return MessageStore.open(path, options)

@@ -65,8 +65,8 @@ _STORE_OPTIONS = (
         type=DIRECTORY,
         metavar="DIR",
         help="Keep here what a start finds out, so that the next one is faster; serve keeps the offsets of consumer "
-        "groups here too, and keys that no index file holds, by default below the user's state directory. Never "
-        "inside the store.",
+        "groups here too, and keys that no index file holds. By default below the user's state directory, never inside "
+        "the store.",
     ),
 )
 

@@ -108,7 +108,7 @@ def _question(topic: str, keys: dict[str, str | None], begin: int, end: int, cur
 
 
 def _key_query(question: Question) -> "KeyQuery":
-    from broker.processors.query_message import FIRST_PAGE, KINDS
+    from broker.key_search import FIRST_PAGE, KINDS
     from storage.lookup_call import KeyQuery
 
     return KeyQuery(
@@ -123,7 +123,7 @@ def _key_query(question: Question) -> "KeyQuery":
 
 def query_store(store: "MessageStore", question: Question, maximum: int) -> Matches:
     """The newest `maximum` matches of a store, collected in pages, each below the one before."""
-    from broker.processors.query_message import explain_nothing
+    from broker.key_search import explain_nothing
     from storage.life.message_copies import copy_topics, query_with_copies
 
     query = _key_query(question)

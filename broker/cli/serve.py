@@ -13,7 +13,6 @@ from broker.cli.errors import NOT_FOUND, fail, plain_errors
 from broker.cli.options import DIRECTORY, endpoint, store_options
 from broker.cli.port_options import port_arguments, port_options
 from broker.cli.register_options import register_arguments, register_options
-from broker.cli.serving import run_server
 from broker.cli.watch_options import watch_options
 from broker.cluster.several_stores import options_of_stores
 from broker.config import (
@@ -142,6 +141,8 @@ def serve(
     when clients can connect; SIGTERM and SIGINT stop the server after what is in flight. What a running broker writes
     is answered as soon as it can be read; SIGHUP makes the server look at all of the stores' files at once.
     """
+    from broker.cli.serving import run_server
+
     configure_logging(log_format)
     _stop_quietly_while_starting()
     options = ServeOptions(

@@ -15,16 +15,17 @@ import msgspec
 
 from broker.broker_service import BrokerService
 from broker.dispatcher import Request, handles
+from broker.key_search import FIRST_PAGE, KINDS, explain_nothing
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Command, Response, ext_fields_of
-from protocol.errors import BadHeader, StoreError
+from protocol.errors import BadHeader
 from protocol.headers import QueryMessageRequestHeader, ViewMessageRequestHeader
 from protocol.message import HostAddress, decode_message, with_store_host, without_property
 from protocol.message_id import MessageId, decode_message_id, is_offset_message_id_candidate
 from protocol.properties import UNIQ_KEY
 from storage.life.message_copies import copy_topics, is_known_by, query_with_copies
 from storage.lookup_call import KeyKind, KeyQuery
-from storage.message_store import MessageStore, QueryAnswer
+from storage.message_store import QueryAnswer
 from storage.residency import Cold, may_wait
 
 NOT_FOUND = "can not find message, maybe time range not correct"
@@ -43,14 +44,8 @@ HEADER_RESERVE = 8 * 1024
 LONGEST_TEXT = 2_000
 """Characters of a remark or of `rocketlensIncomplete`, at most three bytes each."""
 
-FIRST_PAGE = 2**63 - 1
-"""A physical offset that every match lies below."""
-
 # Members of an enum cost a look-up each time, which every request would pay.
 ANY, UNIQUE, SUCCESS = KeyKind.ANY, KeyKind.UNIQUE, ResponseCode.SUCCESS
-
-KINDS = {"K": KeyKind.KEY, "U": UNIQUE, "T": KeyKind.TAG}
-"""indexType on the wire; absent, empty or anything else looks up keys and unique keys alike, as a broker does."""
 
 COPIES = b"rocketlensCopies"
 """What a header holds that may ask for copies; to look for it costs less than to read all fields of all requests."""
@@ -175,20 +170,6 @@ class QueryMessageProcessor:
         """Our address as an IP, which is all that a record can hold."""
         host, port = self._service.advertise_ip or request.connection.local_address
         return HostAddress(host, port)
-
-
-def explain_nothing(store: MessageStore, topic: str, answer: QueryAnswer) -> str:
-    """Say in one or two sentences what was searched in vain; the command line prints the same."""
-    if answer.refusal is not None:
-        return answer.refusal
-    sentence = answer.search.sentence()
-    if store.layout.lacks_queues:
-        return f"consumequeue/ is missing, the store is served without it; {sentence}"
-    try:
-        ids = store.queues.queue_ids(topic)
-    except StoreError as error:
-        return f"{error}; {sentence}"
-    return sentence if ids else f"this store has no queue of topic {topic}; {sentence}"
 
 
 def _is_called(record: bytes | memoryview, topic: str, command: Command) -> bool:

@@ -4,12 +4,15 @@ Modes are a RocketMQ server's (remoting-protocol §1.9): *disabled* knows no TLS
 clients, *enforcing* TLS alone.
 """
 
-import ssl
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from broker.security.watched_files import Watched
 from protocol.errors import ConfigError
+
+if TYPE_CHECKING:
+    import ssl
 
 MODES = ("disabled", "permissive", "enforcing")
 CLIENT_AUTH = ("none", "optional", "required")
@@ -52,14 +55,16 @@ class TlsOptions:
 NO_TLS = TlsOptions()
 
 
-def watched_context(options: TlsOptions) -> Watched[ssl.SSLContext]:
+def watched_context(options: TlsOptions) -> "Watched[ssl.SSLContext]":
     """The context of these options, made anew when a file changes. Raises `ConfigError`."""
     files = (options.certificate, options.key, options.key_password_file, options.client_ca)
     return Watched("TLS certificate", [path for path in files if path is not None], lambda: load_context(options))
 
 
-def load_context(options: TlsOptions) -> ssl.SSLContext:
+def load_context(options: TlsOptions) -> "ssl.SSLContext":
     """A server's context of TLS 1.2 and later. Raises `ConfigError` naming the file that cannot be used."""
+    import ssl
+
     assert options.certificate is not None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -91,6 +96,8 @@ def _password(path: Path | None) -> str:
 
 def _reason(error: Exception) -> str:
     """Why, in the words of the library, without the place in its own source."""
+    import ssl
+
     if isinstance(error, ssl.SSLError):
         return (error.reason or str(error)).lower().replace("_", " ")
     return error.strerror or str(error) if isinstance(error, OSError) else "it is no text"

@@ -34,8 +34,9 @@ from storage.columns.wanted import HIGHEST, LOWEST, Wanted
 from storage.direct_writer import fsync_directory
 from storage.filter.sql92 import parse
 from storage.filter.tag import parse_tag_expression
-from storage.queues.queue_store import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, directories
+from storage.queues.queue_store import directories
 from storage.store_config import StoreConfig
+from storage.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
 
 if TYPE_CHECKING:
     from spark_jobs.engine.launch import Launch

@@ -18,8 +18,7 @@ from spark_jobs.publishing.store_lock import StoreLock
 from spark_jobs.scanning.source import Source
 from storage.direct_writer import fsync_directory
 from storage.outside import is_inside
-from storage.queues.queue_store import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
-from storage.store_layout import CHECKPOINT, INDEX
+from storage.store_layout import BATCH_CONSUME_QUEUE, CHECKPOINT, CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX
 
 PUBLISHED: Final = (INDEX, CONSUME_QUEUE, BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT, CHECKPOINT)
 

@@ -30,9 +30,9 @@ from storage.kernels.region import Region
 from storage.mapped_file import MappedFile, list_segment_files
 from storage.queues.queue_place import has_another
 from storage.queues.queue_record import QueueName, queue_place
-from storage.queues.queue_store import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, directories, is_queue_id
+from storage.queues.queue_store import directories, is_queue_id
 from storage.ranges import Range
-from storage.store_layout import INDEX
+from storage.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, INDEX
 
 OPTION: Final = "--allow-fewer"
 MOST_NAMED: Final = 5

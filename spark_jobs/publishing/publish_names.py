@@ -15,8 +15,7 @@ from typing import Final
 
 from protocol.errors import ConfigError, StoreError
 from storage.direct_writer import fsync_directory
-from storage.queues.queue_store import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
-from storage.store_layout import CHECKPOINT, INDEX
+from storage.store_layout import BATCH_CONSUME_QUEUE, CHECKPOINT, CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX
 
 ORDER: Final = (CONSUME_QUEUE_EXT, CONSUME_QUEUE, BATCH_CONSUME_QUEUE, INDEX, CHECKPOINT)
 """Queue units point into the extension, and index files are kept or deleted by the checkpoint."""

@@ -26,9 +26,9 @@ from storage.queues.queue_ext_builder import QueueExtBuilder
 from storage.queues.queue_file_writer import fsync_tree, sync_file_system
 from storage.queues.queue_plan import QueueKey, directory_name
 from storage.queues.queue_record import LIGHT_PREFIX
-from storage.queues.queue_store import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
 from storage.queues.queue_units import units_before
 from storage.segments.dispatch_scan import BATCH, PLAIN
+from storage.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
 
 PHASE: Final = "build"
 HELD_BYTES: Final = 64 * 1024 * 1024

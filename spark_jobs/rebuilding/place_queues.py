@@ -13,7 +13,7 @@ from spark_jobs.scanning.scan_segment import UNITS
 from storage.queues.existing_queue import LogExtent
 from storage.queues.queue_carry import carry_queue
 from storage.queues.queue_plan import QueueKey, QueuePlan, Verdict
-from storage.queues.queue_store import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
+from storage.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
 
 MOST_TOLD: Final = 20
 """Topics and queues that are named; of more the number is told."""

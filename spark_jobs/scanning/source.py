@@ -9,7 +9,7 @@ import msgspec
 from protocol.errors import NotAStore, StoreError
 from spark_jobs.scanning.probe_store import SegmentPlace
 from storage.checkpoint import Checkpoint
-from storage.index.index_set import NAME_DIGITS
+from storage.index.index_header import is_index_name
 from storage.segments.segment_list import list_segments, refuse_beyond
 from storage.store_layout import EXPECTED, StoreLayout, recognise_store
 from storage.store_state import read_store_state
@@ -78,7 +78,7 @@ def _index_files(directory: Path, problems: list[str]) -> list[str]:
         return []
     except OSError as error:
         raise StoreError(directory, what=f"cannot be listed: {error.strerror}") from error
-    proper = [name for name in names if len(name) == NAME_DIGITS and name.isdecimal()]
+    proper = list(filter(is_index_name, names))
     problems += [f"{directory / name} is no index file and is left out" for name in names if name not in proper]
     return proper
 

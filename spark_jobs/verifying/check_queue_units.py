@@ -27,9 +27,9 @@ from storage.queues.queue import SCHEDULE_TOPIC
 from storage.queues.queue_files import UNITS_OF_BATCHES, UNITS_OF_PLAIN
 from storage.queues.queue_plan import QueueKey, directory_name
 from storage.queues.queue_record import LIGHT_PREFIX
-from storage.queues.queue_store import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
 from storage.queues.queue_units import units_before
 from storage.segments.dispatch_scan import BATCH, PLAIN
+from storage.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
 
 PHASE: Final = "check"
 

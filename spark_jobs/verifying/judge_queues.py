@@ -13,7 +13,7 @@ from spark_jobs.verifying.findings import FILE, MISSING_UNIT, Findings
 from spark_jobs.verifying.log_table import LogTable
 from spark_jobs.verifying.stray_units import STRAY_KINDS
 from storage.queues.queue_plan import QueueKey, QueuePlan
-from storage.queues.queue_store import CONSUME_QUEUE_EXT
+from storage.store_layout import CONSUME_QUEUE_EXT
 
 MOST_TOLD: Final = 20
 SUMS: Final = ("matched", *STRAY_KINDS, "restarts", "earlier_life", "ext_units")

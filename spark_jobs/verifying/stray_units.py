@@ -9,7 +9,7 @@ import numpy.typing as npt
 from spark_jobs.verifying.findings import STRAY_UNIT, UNIT, Findings
 from spark_jobs.verifying.log_table import LogTable
 from spark_jobs.verifying.unit_files import UnitFiles, Units
-from storage.queues.queue import FILLER_SIZE
+from storage.queues.unit_struct import FILLER_SIZE
 
 STRAY_KINDS: Final = ("expired", "fillers", "lost", "stand_ins", "beyond")
 """What is counted: units of messages that have expired; fillers before the first; units that point to where the log is

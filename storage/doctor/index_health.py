@@ -10,7 +10,7 @@ from protocol.errors import StoreError
 from storage.doctor.finding import Finding, Findings, Severity
 from storage.doctor.opened_store import OpenedStore
 from storage.index.index_examination import KEYS_LEFT_OUT
-from storage.index.index_set import NAME_DIGITS
+from storage.index.index_header import is_index_name
 from storage.index_file import (
     DEFAULT_SLOTS,
     ENTRY,
@@ -81,7 +81,7 @@ def _paths(directory: Path) -> list[Path]:
 
 def _report_useless(store: OpenedStore, path: Path, findings: Findings) -> None:
     """Name a file that covers nothing: no index file, an empty one, or one that does not hold together."""
-    if not (len(path.name) == NAME_DIGITS and path.name.isdecimal()):
+    if not is_index_name(path.name):
         meaning = "it is ignored here; a broker tries to read it as an index file"
         findings.add(Severity.WARNING, path, "is no index file", meaning, f"mv it out of {path.parent}")
         return

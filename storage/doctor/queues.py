@@ -15,7 +15,7 @@ from storage.doctor.finding import Finding, Findings, Severity
 from storage.doctor.opened_store import OpenedStore
 from storage.mapped_file import MappedFile, list_segment_files
 from storage.queues.queue_files import LOOKED_FOR, UNITS_OF_BATCHES, UNITS_OF_PLAIN
-from storage.queues.queue_store import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
+from storage.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
 
 MOST_QUEUES = 10_000
 """Queues that are looked into; a store can have a hundred thousand."""

@@ -13,12 +13,11 @@ from pathlib import Path
 from protocol.errors import StoreError
 from storage.commit_log import CommitLog
 from storage.mapped_file import list_directory
-from storage.queues.queue_store import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
 from storage.ranges import Ranges
 from storage.snapshot import Change, Snapshot, StoreOptions, derived
 from storage.state_cache import StateCache
 from storage.store_config import StoreConfig
-from storage.store_layout import recognise_store
+from storage.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT, recognise_store
 from storage.store_state import read_store_state
 from storage.tail_index import extend_tail
 

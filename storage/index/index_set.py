@@ -24,7 +24,7 @@ from storage.index.index_examination import (
     recall,
 )
 from storage.index.index_glance import checking_cost
-from storage.index_file import read_header
+from storage.index.index_header import is_index_name, read_header
 from storage.kernels.store_view import FileView, IndexFilesView
 from storage.mapped_file import FileIdentity, MappedFile
 from storage.ranges import Range
@@ -33,9 +33,6 @@ from storage.state_cache import StateCache
 __all__ = ["CoveringFile", "IndexSet"]
 
 HEADER_BYTES = 40
-NAME_DIGITS = 17
-
-
 LARGEST_NUMBER = 2**31 - 1
 """Of an entry: pointers are i32."""
 
@@ -237,7 +234,7 @@ def _open_files(directory: Path, known: Iterable[MappedFile], problems: list[str
         return
     for name in names:
         path = directory / name
-        if not (len(name) == NAME_DIGITS and name.isdecimal()):
+        if not is_index_name(name):
             problems.append(f"{path} is no index file and is ignored")
             continue
         try:

@@ -30,6 +30,7 @@ from storage.commit_log import CommitLog
 from storage.direct_writer import fsync_directory
 from storage.index.index_examination import Examined, examine, look_over, recall
 from storage.index.index_glance import checking_cost
+from storage.index.index_header import NAME_DIGITS, is_index_name
 from storage.kernels.indexes import INDEX_HEADER
 from storage.mapped_file import LARGEST_OFFSET, FileIdentity, MappedFile, read_small_file
 from storage.ranges import Ranges, intersect, subtract
@@ -38,7 +39,6 @@ from storage.state_cache import StateCache
 MANIFEST: Final = "manifest.msgpack"
 VERSION: Final = 1
 LARGEST_MANIFEST: Final = 64 << 20
-NAME_DIGITS: Final = 17
 OWN_NAME: Final = re.compile(r"0{6}[0-9]{11}(\.partial)?")
 """What is deleted when nobody needs it: names that we give, and no broker, and no user."""
 
@@ -188,7 +188,7 @@ def _mark_at(commit_log: CommitLog, physical_offset: int) -> bytes:
 
 
 def _kept(name: Any, identity: Any, slots: Any, entries: Any, ranges: Any, mark: Any) -> KeptFile:
-    if not (isinstance(name, str) and len(name) == NAME_DIGITS and name.isdecimal() and isinstance(mark, bytes)):
+    if not (isinstance(name, str) and is_index_name(name) and isinstance(mark, bytes)):
         raise ValueError(name)
     pairs = tuple((int(start), int(stop)) for start, stop in ranges)
     bounds = [bound for pair in pairs for bound in pair]

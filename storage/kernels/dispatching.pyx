@@ -5,7 +5,7 @@ key twice. A record for which there might not be room any more ends the run befo
 the log, and sorted by queue when they are taken.
 """
 
-import secrets
+import os
 
 cimport cython
 from cpython.bytearray cimport PyByteArray_AsString, PyByteArray_FromStringAndSize
@@ -408,7 +408,7 @@ cdef class DispatchMemory:
         self.hash_room = records * ENTRIES_PER_RECORD + MAXIMUM_PIECES
         self.name_room = max(records * NAME_BYTES_PER_RECORD, 2 * NAME_ROOM)
         self.table_mask = (1 << (2 * self.unit_room - 1).bit_length()) - 1
-        self.multiplier = secrets.randbits(63) | 1
+        self.multiplier = int.from_bytes(os.urandom(8), "big") | 1
         self.make_room()
         for number, delay in enumerate(levels):
             self.delays[number] = delay

@@ -14,14 +14,14 @@ from libc.stdint cimport INT32_MAX, int8_t, int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
-import numpy as np
-
 from storage.kernels.memory cimport __builtin_prefetch, load_i32, load_i64, store_i32, store_i64
 from storage.kernels.region cimport Column, Region, Room
 
 
 cdef Room zeroed_heads(int64_t slots):
     """A newest entry for each slot, none yet; numpy's memory, which lies in large pages where there are any."""
+    import numpy as np  # not where files are only read
+
     return Room(np.zeros(slots, np.int32), sizeof(int32_t))
 
 
@@ -118,6 +118,8 @@ def check_growth(Region region not None, int64_t slots, int64_t known, int64_t e
     cdef int64_t number = entries
     require_growth(known, entries, capacity)
     view_index(&view, region, slots, capacity)
+    import numpy as np
+
     room = Room(np.zeros(entries - known, np.int8), sizeof(int8_t))
     with nogil:
         while number > known and is_grown_well(&view, known, entries, number, <int8_t *>room.items):

@@ -4,7 +4,7 @@ These loops read headers, topics and properties, never bodies unless a checksum 
 at memory speed.
 """
 
-import secrets
+import os
 
 cimport cython
 from libc.stdint cimport INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_t
@@ -520,7 +520,7 @@ cdef enum:
     TABLE_SIZE = 4096
 
 
-cdef uint64_t multiplier = secrets.randbits(63) | 1  # Of the hash: nobody can make up queues that share a place.
+cdef uint64_t multiplier = int.from_bytes(os.urandom(8), "big") | 1  # Of the hash: nobody can make up queues that share a place.
 
 
 cdef struct SeenQueues:

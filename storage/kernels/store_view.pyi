@@ -5,11 +5,11 @@ where the thread may wait; else what is not known to be in memory is not looked 
 """
 
 from collections.abc import Iterable
-from typing import Final, final
+from typing import Any, Final, final
 
 import numpy as np
 import numpy.typing as npt
-from typing_extensions import disjoint_base
+from typing_extensions import Buffer, disjoint_base
 
 from storage.kernels.region import Region
 
@@ -21,7 +21,7 @@ PROBE_SHIFT: Final = 16
 class FileView:
     """A file in memory, and how hot its pages are."""
 
-    def __init__(self, view: memoryview, heat: npt.NDArray[np.int32], descriptor: int) -> None:
+    def __init__(self, view: memoryview, heat: Buffer, descriptor: int) -> None:
         """See a map; `heat` has a zero for each 64 KiB and one more: the tick at which they were last found in memory.
 
         `descriptor` is what is asked whether pages are in memory, −1 where the file system cannot tell: then all count
@@ -34,7 +34,7 @@ class FileView:
     def view(self) -> memoryview:
         """The map."""
     @property
-    def heat(self) -> npt.NDArray[np.int32]:
+    def heat(self) -> Any:
         """For each 64 KiB the tick at which they were last found in memory."""
     @property
     def descriptor(self) -> int:

@@ -19,7 +19,7 @@ from protocol.errors import StoreError
 from storage.batch_consume_queue import UNIT_DTYPE as BATCH_UNIT_DTYPE
 from storage.consume_queue import UNIT_DTYPE
 from storage.mapped_file import list_segment_files, open_read_only
-from storage.queues.queue import FILLER_SIZE
+from storage.queues.unit_struct import FILLER_SIZE
 
 FIRST_STEP: Final = 256
 LARGEST_STEP: Final = 65_536

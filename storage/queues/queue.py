@@ -20,9 +20,6 @@ from storage.queues.queue_record import QueueName
 NO_TIMESTAMP: Final = -1
 """What stands for the store time of a message that cannot be read, here as on the wire."""
 
-FILLER_SIZE: Final = 0x7FFFFFFF
-"""The record size in a filler unit, which stands before the first message of a queue and points to none."""
-
 
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
 """Where messages of a delay level wait; their units say when they are due in the place of their tag."""

@@ -17,7 +17,7 @@ from storage.direct_writer import fsync_directory
 from storage.mapped_file import list_segment_files, open_read_only
 from storage.queues.existing_queue import LogExtent, OldQueue, first_data, has_data_behind
 from storage.queues.queue_plan import CarriedQueue
-from storage.queues.queue_store import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
+from storage.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
 
 _PIECE: Final = 1 << 20
 _NO_LINKS: Final = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP}

@@ -11,9 +11,9 @@ from typing import Final
 
 from protocol.errors import StoreError
 from protocol.message_layout import locate
-from storage.consume_queue import FILLER, UNIT
 from storage.mapped_file import list_segment_files, open_read_only
-from storage.queues.queue_store import CONSUME_QUEUE
+from storage.queues.unit_struct import FILLER, UNIT
+from storage.store_layout import CONSUME_QUEUE
 
 _TRANSACTION_MASK: Final = 0xC
 _UNQUEUED: Final = (0x4, 0xC)
@@ -26,19 +26,30 @@ def has_another(root: Path, record: memoryview, physical_offset: int) -> bool:
 
     False too where the queue is missing, does not reach so far, or has a unit that points nowhere.
     """
-    try:
-        places = locate(record, physical_offset)
-    except StoreError:  # it has changed since it was looked at
-        return False
-    fields = places.fixed.unpack_from(record)
-    if fields[_SYS_FLAG] & _TRANSACTION_MASK in _UNQUEUED or fields[_QUEUE_OFFSET] < 0:
-        return False
-    topic = bytes(record[places.topic : places.topic + places.topic_length])
-    unit = _unit_at(root, topic, fields[_QUEUE_ID], fields[_QUEUE_OFFSET])
+    unit = _unit_of(root, record, physical_offset)
     if unit is None or unit == FILLER:
         return False
     other, size, _ = unit
     return size > 0 and 0 <= other < physical_offset
+
+
+def is_in_place(root: Path, record: memoryview, physical_offset: int) -> bool:
+    """Whether the plain queue of a record of sound shape has that very record in its place."""
+    unit = _unit_of(root, record, physical_offset)
+    return unit is not None and unit[:2] == (physical_offset, len(record))
+
+
+def _unit_of(root: Path, record: memoryview, physical_offset: int) -> tuple[int, int, int] | None:
+    """The unit in the place of a record of sound shape; None where there is no such file, or it has no such place."""
+    try:
+        places = locate(record, physical_offset)
+    except StoreError:  # it has changed since it was looked at
+        return None
+    fields = places.fixed.unpack_from(record)
+    if fields[_SYS_FLAG] & _TRANSACTION_MASK in _UNQUEUED or fields[_QUEUE_OFFSET] < 0:
+        return None
+    topic = bytes(record[places.topic : places.topic + places.topic_length])
+    return _unit_at(root, topic, fields[_QUEUE_ID], fields[_QUEUE_OFFSET])
 
 
 def _unit_at(root: Path, topic: bytes, queue_id: int, queue_offset: int) -> tuple[int, int, int] | None:

@@ -21,15 +21,9 @@ from storage.mapped_file import list_segment_files
 from storage.queues.queue import SCHEDULE_TOPIC
 from storage.queues.queue_ext_builder import END_ROOM
 from storage.queues.queue_record import LIGHT_PREFIX
-from storage.queues.queue_store import (
-    BATCH_CONSUME_QUEUE,
-    CONSUME_QUEUE,
-    CONSUME_QUEUE_EXT,
-    LARGEST_QUEUE_ID,
-    directories,
-    is_queue_id,
-)
+from storage.queues.queue_store import LARGEST_QUEUE_ID, directories, is_queue_id
 from storage.store_config import StoreConfig
+from storage.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
 
 DEFAULT_FILE_SIZES: Final = {
     CONSUME_QUEUE: 300_000 * UNIT.size,

@@ -30,12 +30,10 @@ from storage.queues.queue_holes import QueueHoles
 from storage.queues.queue_record import QueueName, queue_place
 from storage.queues.unlisted_queues import UnlistedQueues
 from storage.recently_used import RecentlyUsed
+from storage.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
 
-__all__ = ["BATCH_CONSUME_QUEUE", "CONSUME_QUEUE", "CONSUME_QUEUE_EXT", "Queue", "QueueStore"]
+__all__ = ["Queue", "QueueStore"]
 
-CONSUME_QUEUE: Final = "consumequeue"
-CONSUME_QUEUE_EXT: Final = "consumequeue_ext"
-BATCH_CONSUME_QUEUE: Final = "batchconsumequeue"
 QUEUE_LIMIT: Final = 8192
 """Queues whose ends are remembered; a queue costs about a kilobyte."""
 LARGEST_QUEUE_ID: Final = (1 << 31) - 1

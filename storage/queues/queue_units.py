@@ -16,8 +16,7 @@ the minimum offset need it, and no addition of its overflows. Source: store-form
 
 from typing import Final, NamedTuple
 
-from storage.consume_queue import FILLER, UNIT
-from storage.queues.queue import FILLER_SIZE
+from storage.queues.unit_struct import FILLER, FILLER_SIZE, UNIT
 
 PRE_BLANK: Final = UNIT.pack(*FILLER)
 SMALL_GAP: Final = 64

@@ -16,8 +16,8 @@ import numpy.typing as npt
 from protocol.message_layout import INT
 from storage.commit_log import CommitLog
 from storage.kernels.records import MAGIC, MAGIC_V1, MAGIC_V2, PHYSICAL_OFFSET, SYS_FLAG
-from storage.queues.queue import FILLER_SIZE
 from storage.queues.queue_record import QueueName
+from storage.queues.unit_struct import FILLER_SIZE
 from storage.segments.segment_end import is_blank
 
 EMPTY: Final = -3

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from protocol.errors import StoreError
 from protocol.java_hash import java_hash
 from storage.consume_queue import ConsumeQueue
-from storage.queues.queue import FILLER_SIZE
+from storage.queues.unit_struct import FILLER_SIZE
 from storage.search.ascending import ascending
 from storage.search.by_time import record_from
 from storage.snapshot import Snapshot

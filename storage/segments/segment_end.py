@@ -19,8 +19,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-import numpy as np
-
 from storage.kernels import records as codes
 from storage.kernels.records import (
     AT_BLANK,
@@ -44,6 +42,7 @@ WALK_STEP: Final = 16 * 1024 * 1024
 BLANK_BYTES: Final = 8
 LOOK_BACK_BYTES: Final = 4 * 1024 * 1024
 CHUNK: Final = 1024 * 1024
+NOTHING: Final = bytes(CHUNK)
 TOLERATED_MS: Final = 1000
 MOST_DAMAGE: Final = 10_000
 """Places of damage in one segment that are listed; of more the number is told."""
@@ -194,7 +193,7 @@ class EndSearch:
         stop = min(stop, self.file.size)
         while (position := max(position, self.file.first_data(position))) < stop:
             last = min(position + CHUNK, stop)
-            if np.frombuffer(self.file.view[position:last], dtype=np.uint8).any():
+            if bytes(self.file.view[position:last]) != NOTHING[: last - position]:
                 yield position, last
             position = last
 

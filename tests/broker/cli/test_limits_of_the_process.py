@@ -54,13 +54,19 @@ def test_limits_that_no_command_can_live_with_are_named(
     assert outcome.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("words", [SERVE, "view STORE 0"])
+@pytest.mark.parametrize("words", [SERVE, "view STORE 1"])
 def test_more_segments_than_files_may_be_open_are_no_holes_in_the_log(words: str, store: Path, tmp_path: Path) -> None:
     outcome = run(words, store, tmp_path, files=64)
     assert (outcome.returncode, outcome.stdout) == (3, "")
     (line,) = set(outcome.stderr.splitlines())
     assert "Too many open files; a store of " in line
     assert "segments needs higher limits (ulimit -n, ulimit -v)" in line
+
+
+def test_a_message_that_few_files_tell_of_is_shown_all_the_same(store: Path, tmp_path: Path) -> None:
+    outcome = run("view STORE 0 --json", store, tmp_path, files=64)
+    assert (outcome.returncode, outcome.stderr) == (0, "")
+    assert '"physicalOffset":0,' in outcome.stdout
 
 
 def test_a_store_that_leaves_no_files_to_serve_it_with_is_not_served(store: Path, tmp_path: Path) -> None:
