@@ -14,6 +14,7 @@ from acl_file import READER, READER_SECRET, signed_fields, write_accounts
 from broker.audit_log import AuditError, AuditLog, Look, now, physical_offsets
 from broker.security.accounts import watched_accounts
 from broker_harness import connected, service_of, serving
+from protocol.codes import RequestCode
 from protocol.errors import ConfigError
 from storage.message_store import MessageStore
 from web_questions import ApiOf, keys
@@ -83,8 +84,10 @@ async def test_without_accounts_a_key_in_a_request_is_believed_by_nobody(g1_stor
     path = tmp_path / "audit.jsonl"
     store = await asyncio.to_thread(MessageStore.open, g1_store)
     async with serving(service_of(store, audit_log=path)) as server, connected(server.addresses[0]) as client:
-        assert (await client.ask(33, signed_fields({"offset": "0"}, READER, READER_SECRET))).code == 0
-        end = await client.ask(11, PULL | {"queueOffset": "9999"})
+        assert (
+            await client.ask(RequestCode.VIEW_MESSAGE_BY_ID, signed_fields({"offset": "0"}, READER, READER_SECRET))
+        ).code == 0
+        end = await client.ask(RequestCode.PULL_MESSAGE, PULL | {"queueOffset": "9999"})
         assert end.code == 21
     (line,) = lines_of(path)
     assert line["account"] is None, "and a pull that found nothing is no look at messages"
@@ -102,11 +105,11 @@ async def test_what_cannot_be_written_down_is_not_shown(
         with monkeypatch.context() as patch:
             patch.setattr(server._audit_log, "_descriptor", full)
             for _ in range(2):
-                answer = await client.ask(33, {"offset": "0"})
+                answer = await client.ask(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": "0"})
                 assert (answer.code, bytes(answer.body)) == (2, b"")
                 assert "No space left on device" in (answer.remark or "")
-            assert (await client.ask(30, {"topic": "TopicTest", "queueId": "0"})).code == 0
-        assert (await client.ask(33, {"offset": "0"})).code == 0
+            assert (await client.ask(RequestCode.GET_MAX_OFFSET, {"topic": "TopicTest", "queueId": "0"})).code == 0
+        assert (await client.ask(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": "0"})).code == 0
         os.close(full)
     errors = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert len(errors) == 1

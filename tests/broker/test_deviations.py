@@ -11,6 +11,7 @@ from golden_deviations import DEVIATIONS, LARGEST_NUMBER
 from golden_frames import value_of
 from golden_store import GOLDEN, unpack
 from heartbeats import consumer, heartbeat
+from protocol.codes import RequestCode
 from protocol.message import decode_messages
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "deviations.md"
@@ -42,50 +43,50 @@ def test_each_description_names_request_recorded_answer_ours_and_reason(rule: ob
 
 def test_read_only_routes(g1: Asker) -> None:
     for topic in ("TopicTest", "DefaultCluster", "rmq_sys_SYNC_BROKER_MEMBER_broker-a"):
-        (queues,) = g1.value(105, {"topic": topic})["queueDatas"]
+        (queues,) = g1.value(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})["queueDatas"]
         assert queues["perm"] == 4
-    assert g1.value(351, {"topic": "TopicTest"})["perm"] == 6
+    assert g1.value(RequestCode.GET_TOPIC_CONFIG, {"topic": "TopicTest"})["perm"] == 6
 
 
 def test_stored_queues(tmp_path: Path) -> None:
     asker = Asker(unpack("store", tmp_path, archives=GOLDEN / "g2" / "g2-queues"))
     assert "%LMQ%alpha" not in asker.store.config.topics
-    assert "%LMQ%alpha" in asker.value(206)["topicList"]
-    (queues,) = asker.value(105, {"topic": "%LMQ%alpha"})["queueDatas"]
+    assert "%LMQ%alpha" in asker.value(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)["topicList"]
+    (queues,) = asker.value(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "%LMQ%alpha"})["queueDatas"]
     assert (queues["readQueueNums"], queues["perm"]) == (1, 4)
 
 
 def test_retry_routes(g1: Asker) -> None:
-    route = g1.value(105, {"topic": "%RETRY%NobodyYet"})
+    route = g1.value(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "%RETRY%NobodyYet"})
     assert [(queues["readQueueNums"], queues["perm"]) for queues in route["queueDatas"]] == [(1, 4)]
-    assert g1.value(105, {"topic": "TopicTest"})["brokerDatas"] == route["brokerDatas"]
-    assert g1.ask(105, {"topic": "%RETRY%"}).code == 17
+    assert g1.value(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "TopicTest"})["brokerDatas"] == route["brokerDatas"]
+    assert g1.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "%RETRY%"}).code == 17
 
 
 def test_refused_registration(g1: Asker) -> None:
     fields = {"brokerName": "b", "brokerAddr": "192.0.2.1:10911", "clusterName": "C", "brokerId": "0"}
-    answer = g1.ask(103, fields, body=b"{}")
+    answer = g1.ask(RequestCode.REGISTER_BROKER, fields, body=b"{}")
     assert (answer.code, answer.remark) == (16, "this broker is read-only")
-    assert set(g1.value(106)["brokerAddrTable"]) == {"broker-a"}
+    assert set(g1.value(RequestCode.GET_BROKER_CLUSTER_INFO)["brokerAddrTable"]) == {"broker-a"}
 
 
 def test_heartbeat_features(g1: Asker) -> None:
-    answer = g1.ask(34, body=heartbeat("c1", consumer("G")))
+    answer = g1.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("G")))
     assert (answer.code, answer.ext_fields) == (0, None)
 
 
 def test_explained_absence(g1: Asker) -> None:
     fields = {"topic": "TopicTest", "key": "nosuchkey", "maxNum": "64", "_UNIQUE_KEY_QUERY": "false", **FOREVER}
-    answer = g1.ask(12, fields)
+    answer = g1.ask(RequestCode.QUERY_MESSAGE, fields)
     assert answer.code == 22
     assert re.match(r"can not find message, maybe time range not correct; searched 10 index files", answer.remark or "")
-    answer = g1.ask(33, {"offset": "1048575"})
+    answer = g1.ask(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": "1048575"})
     assert answer.code == 1
     assert re.match(r"can not find message by the offset, 1048575: .* past the end", answer.remark or "")
 
 
 def test_inside_a_record(g1: Asker) -> None:
-    answer = g1.ask(33, {"offset": "1"})
+    answer = g1.ask(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": "1"})
     assert (answer.code, len(answer.body)) == (1, 0)
     assert "inside the record that starts at 0" in (answer.remark or "")
 
@@ -93,44 +94,48 @@ def test_inside_a_record(g1: Asker) -> None:
 def test_true_keys(g1: Asker) -> None:
     fields = {"topic": "TopicTest", "key": "Aa", "maxNum": "64", "_UNIQUE_KEY_QUERY": "false", **FOREVER}
     for index_type in ({}, {"indexType": "K"}):
-        (message,) = decode_messages(g1.ask(12, fields | index_type).body)
+        (message,) = decode_messages(g1.ask(RequestCode.QUERY_MESSAGE, fields | index_type).body)
         assert "Aa" in message.keys
-    (other,) = decode_messages(g1.ask(12, fields | {"key": "BB"}).body)
+    (other,) = decode_messages(g1.ask(RequestCode.QUERY_MESSAGE, fields | {"key": "BB"}).body)
     assert "BB" in other.keys
 
 
 def test_disclosed_page(g1: Asker) -> None:
     fields = {"topic": "TopicTest", "key": "hotkey", "indexType": "K", "_UNIQUE_KEY_QUERY": "false", **FOREVER}
-    answer = g1.ask(12, fields | {"maxNum": "5"})
+    answer = g1.ask(RequestCode.QUERY_MESSAGE, fields | {"maxNum": "5"})
     oldest, *_ = decode_messages(answer.body)
     assert answer.ext_fields is not None
     assert answer.ext_fields["rocketlensTruncated"] == "true"
     assert answer.ext_fields["rocketlensCursor"] == str(oldest.physical_offset)
     assert f"lastKey {oldest.physical_offset}" in (answer.remark or "")
-    whole = g1.ask(12, fields | {"maxNum": "40"})
+    whole = g1.ask(RequestCode.QUERY_MESSAGE, fields | {"maxNum": "40"})
     assert "rocketlensTruncated" not in (whole.ext_fields or {})
 
 
 def test_plain_success(g1: Asker) -> None:
-    answer = g1.ask(321, {"topic": "TopicTest", "queueId": "0", "index": "0", "count": "5"})
+    answer = g1.ask(RequestCode.QUERY_CONSUME_QUEUE, {"topic": "TopicTest", "queueId": "0", "index": "0", "count": "5"})
     assert (answer.code, answer.remark) == (0, None)
 
 
 def test_process_facts(g1: Asker) -> None:
-    table = g1.value(28)["table"]
+    table = g1.value(RequestCode.GET_BROKER_RUNTIME_INFO)["table"]
     assert table["bootTimestamp"] == str(g1.service.started_timestamp)
     assert table["msgPutTotalTodayNow"] == "0"
     assert (table["commitLogMinOffset"], table["commitLogMaxOffset"]) == ("0", "156014")
-    assert g1.value(202, {"topic": "TopicTest"})["topicPutTps"] == 0.0
+    assert g1.value(RequestCode.GET_TOPIC_STATS_INFO, {"topic": "TopicTest"})["topicPutTps"] == 0.0
     assert table["brokerVersion"] == "515"
-    put = g1.ask(315, {"statsName": "TOPIC_PUT_NUMS", "statsKey": "TopicTest"})
+    put = g1.ask(RequestCode.VIEW_BROKER_STATS_DATA, {"statsName": "TOPIC_PUT_NUMS", "statsKey": "TopicTest"})
     assert (put.code, put.remark) == (1, "The stats <TOPIC_PUT_NUMS> <TopicTest> not exist")
-    assert g1.value(21)["mappingDataVersion"] == {"counter": 0, "stateVersion": 0, "timestamp": 0}
+    assert g1.value(RequestCode.GET_ALL_TOPIC_CONFIG)["mappingDataVersion"] == {
+        "counter": 0,
+        "stateVersion": 0,
+        "timestamp": 0,
+    }
 
 
 def test_own_configuration(g1: Asker) -> None:
-    broker = g1.value(26)
+    broker = g1.value(RequestCode.GET_BROKER_CONFIG)
     assert (broker["brokerPermission"], broker["autoCreateTopicEnable"]) == ("4", "false")
-    version = (g1.ask(26).ext_fields or {})["version"]
+    version = (g1.ask(RequestCode.GET_BROKER_CONFIG).ext_fields or {})["version"]
     assert json.loads(version)["timestamp"] == g1.service.started_timestamp
-    assert value_of(bytes(g1.ask(319).body))["listenPort"] == "10911"
+    assert value_of(bytes(g1.ask(RequestCode.GET_NAMESRV_CONFIG).body))["listenPort"] == "10911"

@@ -31,6 +31,7 @@ from broker_harness import connected, service_of, serving, until
 from heartbeats import consumer, heartbeat, subscription
 from measured_waits import p99, private_bytes, waits
 from process import ROOT, Serving, serving_process
+from protocol.codes import RequestCode
 from protocol.command import Command, decode_command, encode_request, ext_fields_of
 from protocol.frame import FrameDecoder
 from storage.filter.sql92.parser import Parser
@@ -105,7 +106,7 @@ async def test_a_turn_of_the_event_loop_parses_no_more_than_its_share_whatever_c
 
         flooding = asyncio.gather(*(flood(number) for number in range(len(FLOODS))))
         while not flooding.done():
-            assert (await honest.ask(33, VIEW)).code == 0
+            assert (await honest.ask(RequestCode.VIEW_MESSAGE_BY_ID, VIEW)).code == 0
             others += 1
         await flooding
     assert parsed.elsewhere > 3 * UNITS_A_TURN
@@ -124,14 +125,16 @@ async def test_a_pull_with_a_long_expression_is_answered_as_with_a_short_one(g1_
     async with serving(service) as server:
         async with connected(server.addresses[0]) as client:
             asked = fields | {"queueOffset": "0", "sysFlag": "4"}
-            long = await client.ask(11, asked | {"subscription": everything})
-            short = await client.ask(11, asked | {"subscription": every})
+            long = await client.ask(RequestCode.PULL_MESSAGE, asked | {"subscription": everything})
+            short = await client.ask(RequestCode.PULL_MESSAGE, asked | {"subscription": every})
             assert (long.code, long.body) == (short.code, short.body) == (0, short.body)
             assert short.body
-            wrong = await client.ask(11, asked | {"subscription": everything + " OR"})
+            wrong = await client.ask(RequestCode.PULL_MESSAGE, asked | {"subscription": everything + " OR"})
             assert wrong.code == 23
-            end = ext_fields_of(await client.ask(30, asked))["offset"]
-            client.send(11, fields | {"queueOffset": end, "sysFlag": "6", "subscription": everything})
+            end = ext_fields_of(await client.ask(RequestCode.GET_MAX_OFFSET, asked))["offset"]
+            client.send(
+                RequestCode.PULL_MESSAGE, fields | {"queueOffset": end, "sysFlag": "6", "subscription": everything}
+            )
             await until(lambda: len(service.polls) == 1)
             assert server._settings.costs.in_flight > len(everything), "its texts count as long as it waits"
         await until(lambda: not len(service.polls))
@@ -141,7 +144,7 @@ async def test_a_pull_with_a_long_expression_is_answered_as_with_a_short_one(g1_
 @pytest.mark.asyncio
 async def test_a_body_that_is_too_long_is_answered_before_it_has_come_and_takes_no_memory(g1_store: Path) -> None:
     body = heartbeat("c", consumer("G", *(subscription(f"T{each}") for each in range(8000))))
-    frame = encode_request(34, {}, opaque=7, body=body)
+    frame = encode_request(RequestCode.HEART_BEAT, {}, opaque=7, body=body)
     refused = f"the body of request code 34 has {len(body)} bytes, more than the limit of 1048576 (body_bytes)"
     async with serving(service_of(MessageStore.open(g1_store))) as server, connected(server.addresses[0]) as client:
         for cut in (5000, len(frame) - 1):
@@ -150,7 +153,7 @@ async def test_a_body_that_is_too_long_is_answered_before_it_has_come_and_takes_
             assert (answer.opaque, answer.code, answer.remark) == (7, 1, refused)
             assert server._settings.costs.received < 1000
             client.writer.write(frame[cut:])
-            assert (await client.ask(33, VIEW)).code == 0
+            assert (await client.ask(RequestCode.VIEW_MESSAGE_BY_ID, VIEW)).code == 0
 
 
 @pytest.mark.asyncio
@@ -161,7 +164,9 @@ async def test_bodies_are_held_to_the_limit_that_is_told(g1_store: Path) -> None
             answer = await client.ask(code, body=b" " * 5001)
             assert (answer.code, "of 5000 (body_bytes)" in (answer.remark or "")) == (1, True)
         # Whose body nobody reads may be as long as a frame.
-        assert (await client.ask(310, {"a": "P", "b": "TopicTest"}, body=b" " * 50_000)).code == 16
+        assert (
+            await client.ask(RequestCode.SEND_MESSAGE_V2, {"a": "P", "b": "TopicTest"}, body=b" " * 50_000)
+        ).code == 16
 
 
 # ---------------------------------------------------------------------- what others wait, in processes
@@ -207,9 +212,9 @@ def heartbeat_waits(server: Serving, seconds: float) -> list[float]:
     end = time.monotonic() + seconds
     with socket.create_connection(server.endpoints[0], 60) as connection:
         while (started := time.monotonic()) < end:
-            assert ask(connection, 34, {}, body).code == 0
+            assert ask(connection, RequestCode.HEART_BEAT, {}, body).code == 0
             measured.append(time.monotonic() - started)
-            members = ask(connection, 38, {"consumerGroup": "HonestGroup"}).body
+            members = ask(connection, RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": "HonestGroup"}).body
             assert json.loads(members) == {"consumerIdList": ["honest"]}
             time.sleep(0.5)
     return sorted(measured)

@@ -18,6 +18,7 @@ from broker_harness import RawClient, connected, service_of, serving, until
 from doctoring import put
 from draining import BUSY, FOUND, SUBSCRIPTION, Drained, pull_of, take
 from oracles import java_hash
+from protocol.codes import RequestCode
 from queue_stores import unit_bytes
 from storage.message_store import MessageStore
 from storage.queues import queue_holes as module
@@ -96,7 +97,7 @@ async def drained(client: RawClient, gate: Gate | None = None, subscription: str
     """Drain the queue as a Java client does, which waits a moment when it is told that the server is busy."""
     found = Drained()
     for _ in range(MESSAGES * 20):
-        answer = await client.ask(11, pull_of("T", 0, found.offset, subscription, kind))
+        answer = await client.ask(RequestCode.PULL_MESSAGE, pull_of("T", 0, found.offset, subscription, kind))
         if answer.code == BUSY:
             found.busy += 1
             assert found.offset == FIRST
@@ -113,7 +114,7 @@ async def test_until_the_pass_ends_pulls_bring_what_lies_before_and_then_only_bu
     async with serving(served.service) as server, connected(server.addresses[0]) as client:
         found = Drained()
         while found.offset < FIRST:
-            answer = await client.ask(11, pull_of("T", 0, found.offset, "*", "TAG"))
+            answer = await client.ask(RequestCode.PULL_MESSAGE, pull_of("T", 0, found.offset, "*", "TAG"))
             assert answer.code == FOUND
             take(found, answer)
         assert found.offset == FIRST
@@ -122,7 +123,7 @@ async def test_until_the_pass_ends_pulls_bring_what_lies_before_and_then_only_bu
                 answer = await client.ask(code, pull_of("T", 0, offset, subscription, kind))
                 assert (answer.code, answer.body) == (BUSY, b"")
                 assert "queue offsets 150 to 354 of T, queue 0" in (answer.remark or "")
-        assert (await client.ask(11, pull_of("T", 0, FIRST + COUNT, "*", "TAG"))).code == FOUND
+        assert (await client.ask(RequestCode.PULL_MESSAGE, pull_of("T", 0, FIRST + COUNT, "*", "TAG"))).code == FOUND
         assert served.service.store.queue_holes.searching == 1
         server.publish()
         assert served.service.meter is not None
@@ -193,7 +194,7 @@ async def test_the_log_grows_while_a_hole_is_searched(served: Served, gate: Gate
         found = await asyncio.gather(drained(client, gate), grow())
         rest = Drained(offset=found[0].offset)
         while rest.offset < MESSAGES + 5:
-            take(rest, await client.ask(11, pull_of("T", 0, rest.offset, "*", "TAG")))
+            take(rest, await client.ask(RequestCode.PULL_MESSAGE, pull_of("T", 0, rest.offset, "*", "TAG")))
     expected = [written.physical_offset for written in [*served.written, *more]]
     assert found[0].places + rest.places == expected
     assert served.service.meter is not None
@@ -203,7 +204,7 @@ async def test_the_log_grows_while_a_hole_is_searched(served: Served, gate: Gate
 @pytest.mark.asyncio
 async def test_a_server_stops_in_the_middle_of_a_search(served: Served, gate: Gate) -> None:
     async with serving(served.service) as server, connected(server.addresses[0]) as client:
-        assert (await client.ask(11, pull_of("T", 0, FIRST, "*", "TAG"))).code == BUSY
+        assert (await client.ask(RequestCode.PULL_MESSAGE, pull_of("T", 0, FIRST, "*", "TAG"))).code == BUSY
         await until(lambda: not server.is_idle)
         await server.stop()
         gate.opened.set()
@@ -216,7 +217,7 @@ async def test_a_server_stops_in_the_middle_of_a_search(served: Served, gate: Ga
 async def test_a_held_pull_that_meets_a_hole_is_answered_busy(served: Served, gate: Gate) -> None:
     async with serving(served.service) as server, connected(server.addresses[0]) as client:
         pull = pull_of("T", 0, MESSAGES, "*", "TAG") | {"sysFlag": str(SUBSCRIPTION | SUSPEND)}
-        client.send(11, pull | {"suspendTimeoutMillis": "15000"})
+        client.send(RequestCode.PULL_MESSAGE, pull | {"suspendTimeoutMillis": "15000"})
         await until(lambda: len(served.service.polls) == 1)
         more = [served.writer.append("T", b"more", tags="A", queue=False) for _ in range(4)]
         units = [unit_bytes(written.physical_offset, written.size, java_hash("A")) for written in more]
@@ -225,7 +226,7 @@ async def test_a_held_pull_that_meets_a_hole_is_answered_busy(served: Served, ga
         gate.opened.set()
         await until(lambda: not served.service.store.queue_holes.searching)
         found = Drained(offset=MESSAGES)
-        take(found, await client.ask(11, pull_of("T", 0, MESSAGES, "*", "TAG")))
+        take(found, await client.ask(RequestCode.PULL_MESSAGE, pull_of("T", 0, MESSAGES, "*", "TAG")))
         assert found.places == [written.physical_offset for written in more]
 
 

@@ -24,6 +24,7 @@ from broker.security.needs import BODIES
 from broker_harness import connected, serving
 from heartbeats import consumer, heartbeat
 from protocol.bodies import HeartbeatData
+from protocol.codes import RequestCode
 from protocol.errors import BadCommand
 from storage.residency import Cold, allow_waiting, forbid_waiting
 
@@ -90,9 +91,9 @@ def test_answers_made_of_what_many_clients_told_are_made_on_a_thread(
     asker = Asker(g1_store)
     for name, connection in MEMBERS.items():
         told = heartbeat(name, consumer("G"), consumer(f"H{name}"), producers=("P", f"P{name}"))
-        assert asker.ask(34, body=told, connection=connection).code == 0
+        assert asker.ask(RequestCode.HEART_BEAT, body=told, connection=connection).code == 0
         asked = {"consumerGroup": f"H{name}", "topic": "TopicTest", "queueId": "0", "commitOffset": "1"}
-        assert asker.ask(15, asked, oneway=True).code == 0
+        assert asker.ask(RequestCode.UPDATE_CONSUMER_OFFSET, asked, oneway=True).code == 0
     asker.value(code, fields, body)
     monkeypatch.setattr(long_work, "LOOKUPS_ON_LOOP", 3)
     forbid_waiting()
@@ -155,7 +156,7 @@ async def test_a_topic_of_very_many_queues_is_answered_over_the_wire(g1_store: P
     path.write_text(json.dumps(config))
     service = Asker(store).service
     async with serving(service) as server, connected(server.addresses[0]) as client:
-        answer = await client.ask(202, {"topic": "TopicTest"})
+        answer = await client.ask(RequestCode.GET_TOPIC_STATS_INFO, {"topic": "TopicTest"})
     assert answer.code == 0
     assert answer.body.count(b'"queueId":') == 16384
 
@@ -168,7 +169,7 @@ async def test_an_answer_that_no_client_accepts_is_refused_with_its_size(g1_stor
     path.write_text(json.dumps({"topicConfigTable": table}))
     service = Asker(store, frame_limit=65536, broker_name="b", cluster="C").service
     async with serving(service) as server, connected(server.addresses[0]) as client:
-        answer = await client.ask(206)
+        answer = await client.ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
         assert answer.code == 1
         assert "more than clients accept" in (answer.remark or "")
-        assert (await client.ask(106)).code == 0
+        assert (await client.ask(RequestCode.GET_BROKER_CLUSTER_INFO)).code == 0

@@ -12,6 +12,7 @@ import pytest
 from broker.endpoint import Endpoint
 from frame_garbage import Garbage
 from process import Serving, serving_process
+from protocol.codes import RequestCode
 from protocol.command import decode_command, encode_request
 from protocol.frame import FrameDecoder
 
@@ -35,7 +36,7 @@ class Honest:
 
     def ask(self) -> None:
         started = time.monotonic()
-        self._connection.sendall(encode_request(33, {"offset": str(START)}, opaque=1))
+        self._connection.sendall(encode_request(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": str(START)}, opaque=1))
         frames = []
         while not frames:
             data = self._connection.recv(65536)

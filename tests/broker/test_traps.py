@@ -46,7 +46,7 @@ from broker.dispatcher import Dispatcher
 from broker.refusals import WRITING_CODES
 from broker_harness import connected, service_of, serving, until
 from heartbeats import consumer, heartbeat, subscription
-from protocol.codes import SerializeType
+from protocol.codes import RequestCode, SerializeType
 from protocol.command import ext_fields_of
 from storage.message_store import MessageStore
 
@@ -97,10 +97,10 @@ def test_trap_1_what_finds_nothing_says_so_by_its_code(g1: Asker) -> None:
 
 
 def test_trap_3_an_offset_committed_after_a_jump_is_found_again(g1: Asker) -> None:
-    g1.ask(34, body=heartbeat("c1", consumer("G", subscription("TopicTest"))))
+    g1.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("G", subscription("TopicTest"))))
     queue = {"consumerGroup": "G", "topic": "TopicTest", "queueId": "2"}
-    g1.ask(15, queue | {"commitOffset": "7"})
-    assert g1.ask(14, queue).ext_fields == {"offset": "7"}
+    g1.ask(RequestCode.UPDATE_CONSUMER_OFFSET, queue | {"commitOffset": "7"})
+    assert g1.ask(RequestCode.QUERY_CONSUMER_OFFSET, queue).ext_fields == {"offset": "7"}
 
 
 @pytest.mark.parametrize("code", sorted(set(BODY_CODES) - {26, 319}))
@@ -151,7 +151,9 @@ async def test_trap_9_numbers_and_booleans_of_other_clients_are_accepted(store: 
 @pytest.mark.parametrize("form", list(SerializeType))
 async def test_trap_10_an_answer_has_the_form_of_its_request(form: SerializeType, store: MessageStore) -> None:
     async with serving(service_of(store)) as server, connected(server.addresses[0]) as client:
-        answer = await client.ask(30, {"topic": "TopicTest", "queueId": "1"}, serialize_type=form)
+        answer = await client.ask(
+            RequestCode.GET_MAX_OFFSET, {"topic": "TopicTest", "queueId": "1"}, serialize_type=form
+        )
     assert answer.serialize_type == form
     assert ext_fields_of(answer) == {"offset": "15"}
 
@@ -178,7 +180,7 @@ def test_trap_15_a_topic_with_statistics_has_a_configuration_and_none_is_17(topi
 @pytest.mark.asyncio
 async def test_traps_21_and_22_our_version_lets_sql_in_and_fits_16_bits(store: MessageStore) -> None:
     async with serving(service_of(store)) as server, connected(server.addresses[0]) as client:
-        answer = await client.ask(34, body=heartbeat("c1", consumer("G")))
+        answer = await client.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("G")))
         assert 232 <= answer.version < 2**15
         for code in (0, 11, 12, 33, 105, 4711, 200050):
             answer = await client.ask(code)
@@ -190,7 +192,7 @@ async def test_trap_27_a_closed_connection_ends_its_memberships(store: MessageSt
     service = service_of(store)
     async with serving(service) as server:
         async with connected(server.addresses[0]) as client:
-            await client.ask(34, body=heartbeat("go-client", consumer("G")))
+            await client.ask(RequestCode.HEART_BEAT, body=heartbeat("go-client", consumer("G")))
             assert service.clients.consumer_group("G") is not None
         await until(lambda: service.clients.consumer_group("G") is None)
 
@@ -202,7 +204,7 @@ def test_trap_29_routes_are_the_same_from_one_call_to_the_next(g1: Asker) -> Non
 
 
 def test_trap_32_what_tools_ask_after_each_id_is_there(g1: Asker) -> None:
-    for group in g1.value(300, {"topic": "TopicTest"})["groupList"]:
-        assert g1.ask(105, {"topic": f"%RETRY%{group}"}).code == 0
-        assert g1.ask(203, {"consumerGroup": group}).code == 206
-        assert g1.ask(208, {"consumerGroup": group}).code == 0
+    for group in g1.value(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": "TopicTest"})["groupList"]:
+        assert g1.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": f"%RETRY%{group}"}).code == 0
+        assert g1.ask(RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": group}).code == 206
+        assert g1.ask(RequestCode.GET_CONSUME_STATS, {"consumerGroup": group}).code == 0

@@ -56,7 +56,7 @@ FAMILIES: dict[str, tuple[int, dict[str, str], bytes]] = {
 }
 JSON, BINARY = 0, 1
 FORMS = {"json": JSON, "binary": BINARY}
-LONG = encode_request(34, opaque=1, body=heartbeat("client", producers=("P" * 200,) * 40))
+LONG = encode_request(RequestCode.HEART_BEAT, opaque=1, body=heartbeat("client", producers=("P" * 200,) * 40))
 """A frame whose beginning is too long for the fast lane."""
 
 

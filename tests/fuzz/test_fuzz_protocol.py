@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 from protocol import headers
 from protocol.bodies import CheckClientRequestBody, HeartbeatData, LockBatchRequestBody, TopicRouteData, decode_json
+from protocol.codes import RequestCode
 from protocol.command import (
     Command,
     Response,
@@ -273,6 +274,8 @@ def test_any_answer_comes_back(serialize_type: int, fields: dict[str, str], rema
 @pytest.mark.parametrize("serialize_type", [0, 1])
 @given(fields=st.dictionaries(texts.filter(bool), texts.filter(bool), max_size=5), body=st.binary(max_size=20))
 def test_any_request_comes_back(serialize_type: int, fields: dict[str, str], body: bytes) -> None:
-    (frame,) = FrameDecoder().feed(encode_request(33, fields, opaque=1, body=body, serialize_type=serialize_type))
+    (frame,) = FrameDecoder().feed(
+        encode_request(RequestCode.VIEW_MESSAGE_BY_ID, fields, opaque=1, body=body, serialize_type=serialize_type)
+    )
     command = decode_command(frame)
     assert (command.code, command.body, ext_fields_of(command)) == (33, body, fields)

@@ -30,6 +30,7 @@ from broker.security.address_patterns import parse_address_pattern
 from broker.security.guard import Guard
 from broker.security.watched_files import Watched
 from interop.jars import OLD_CLIENT_VERSION, jars, tool
+from protocol.codes import RequestCode
 from protocol.command import Response, decode_command, encode_request
 from protocol.frame import FrameDecoder
 
@@ -154,11 +155,13 @@ def test_the_same_requests_are_admitted(acl: Path, ask: Ask) -> None:
 
 def test_the_same_unsigned_requests_are_admitted(acl: Path, ask: Ask) -> None:
     guard = Guard(Watched("accounts", [acl], lambda: load_accounts(acl)))
-    good = signed_request(12, {"topic": "TopicTest", **QUERY}, READER, READER_SECRET)
+    good = signed_request(RequestCode.QUERY_MESSAGE, {"topic": "TopicTest", **QUERY}, READER, READER_SECRET)
     frames = [
-        encode_request(12, {"topic": "TopicTest", **QUERY}, opaque=1),
-        encode_request(12, {"topic": "TopicTest", "AccessKey": READER, **QUERY}, opaque=1),
-        encode_request(12, {"topic": "TopicTest", "AccessKey": READER, "Signature": "", **QUERY}, opaque=1),
+        encode_request(RequestCode.QUERY_MESSAGE, {"topic": "TopicTest", **QUERY}, opaque=1),
+        encode_request(RequestCode.QUERY_MESSAGE, {"topic": "TopicTest", "AccessKey": READER, **QUERY}, opaque=1),
+        encode_request(
+            RequestCode.QUERY_MESSAGE, {"topic": "TopicTest", "AccessKey": READER, "Signature": "", **QUERY}, opaque=1
+        ),
         good.replace(b'"maxNum":"1"', b'"maxNum":"2"'),
         good.replace(b'"topic":"TopicTest"', b'"topic":"TopicTesT"'),
     ]

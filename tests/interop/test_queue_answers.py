@@ -14,6 +14,7 @@ import pytest
 from golden_frames import value_of
 from interop.official_broker import OfficialProcess, official_broker
 from interop.wire import ask
+from protocol.codes import RequestCode
 from queue_stores import open_queues
 from storage.filter.tag import TagFilter, parse_tag_expression
 from storage.get_message import get_message
@@ -127,7 +128,7 @@ def test_pulls_are_the_brokers(topic: str, queue_id: int, tags: str, store: Path
                 "consumerGroup": "SELF_TEST_C_GROUP", "sysFlag": "4", "commitOffset": "0", "suspendTimeoutMillis": "0",
                 "subscription": tags, "subVersion": "0", "expressionType": "TAG", "maxMsgBytes": "100000",
             }  # fmt: skip
-            theirs = ask(broker.address, 11, fields)
+            theirs = ask(broker.address, RequestCode.PULL_MESSAGE, fields)
             ours = get_message(
                 queues, log, topic, queue_id, queue_offset, maximum, 100000, TagFilter(parse_tag_expression(tags))
             )
@@ -147,7 +148,7 @@ def test_units_are_the_brokers(topic: str, queue_id: int, store: Path, broker: O
     assert queue is not None
     for queue_offset in range(queue.min_offset, queue.max_offset, 7):
         fields = {"topic": topic, "queueId": str(queue_id), "index": str(queue_offset), "count": "5"}
-        body = value_of(ask(broker.address, 321, fields).body)
+        body = value_of(ask(broker.address, RequestCode.QUERY_CONSUME_QUEUE, fields).body)
         theirs = [(unit["physicOffset"], unit["physicSize"], unit["tagsCode"]) for unit in body["queueData"]]
         entries = queue.entries(queue_offset, 5)
         ours = [(entry.physical_offset, entry.size, entry.tags_code) for entry in entries]

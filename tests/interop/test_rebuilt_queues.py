@@ -13,6 +13,7 @@ import pytest
 from interop.official_broker import OfficialProcess, official_broker
 from interop.wire import Frame, ask
 from oracles import read_record
+from protocol.codes import RequestCode
 from queue_rebuild import Rebuilt
 from queue_runs import unit
 from spark_jobs.scanning.damage import Damage
@@ -163,7 +164,10 @@ def test_empty_places_as_a_broker_makes_them_would_cost_messages(damaged: StoreW
 def test_a_time_is_found_behind_repeated_messages(damaged: StoreWriter, broker: OfficialProcess) -> None:
     record = [record for record in damaged.records if record.topic == "Many"][-1]
     fields = {"topic": "Many", "queueId": "0", "timestamp": str(record.store_timestamp)}
-    assert int(ask(broker.address, 29, fields).header["extFields"]["offset"]) == record.queue_offset
+    assert (
+        int(ask(broker.address, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, fields).header["extFields"]["offset"])
+        == record.queue_offset
+    )
 
 
 @pytest.mark.parametrize("topic", ["Few", "Tail"])

@@ -13,6 +13,7 @@ from golden_store import G1
 from interop.jars import JarsUnavailable, jars
 from interop.proxy import recording_proxy
 from interop.wire import BINARY_HEADER, Frame, FrameSplitter, ask, decode_frame, encode_request
+from protocol.codes import RequestCode
 
 
 def recorded_binary_headers() -> list[bytes]:
@@ -45,7 +46,9 @@ def test_every_recorded_binary_header_is_used_up_to_its_last_byte() -> None:
 
 
 def test_frames_come_whole_from_any_split() -> None:
-    stream = encode_request(105, 1, {"topic": "TopicTest"}) + encode_request(33, 2, {"offset": "0"}, b"body")
+    stream = encode_request(RequestCode.GET_ROUTEINFO_BY_TOPIC, 1, {"topic": "TopicTest"}) + encode_request(
+        RequestCode.VIEW_MESSAGE_BY_ID, 2, {"offset": "0"}, b"body"
+    )
     splitter = FrameSplitter()
     frames = [frame for position in range(len(stream)) for frame in splitter.feed(stream[position : position + 1])]
     assert frames == FrameSplitter().feed(stream)
@@ -66,7 +69,7 @@ def test_the_proxy_passes_frames_on_and_notes_both_directions() -> None:
         server = threading.Thread(target=answer_once, args=(listener, answer))
         server.start()
         with recording_proxy(listener.getsockname()) as proxy:
-            frame = ask(proxy.address, 33, {"offset": "7"})
+            frame = ask(proxy.address, RequestCode.VIEW_MESSAGE_BY_ID, {"offset": "7"})
             server.join()
             assert frame == Frame({"code": 0, "flag": 1, "opaque": 1}, b"yes")
             assert proxy.request_codes() == [33]
@@ -77,7 +80,7 @@ def test_the_proxy_passes_frames_on_and_notes_both_directions() -> None:
 
 def test_a_proxy_without_a_server_behind_it_hangs_up() -> None:
     with recording_proxy(None) as proxy, pytest.raises(ConnectionError):
-        ask(proxy.address, 33)
+        ask(proxy.address, RequestCode.VIEW_MESSAGE_BY_ID)
 
 
 def test_jars_without_maven_ask_for_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -458,6 +458,6 @@ def test_a_key_too_long_for_the_binary_form_is_refused() -> None:
 
 
 def test_a_request_code_above_i16_needs_the_json_form() -> None:
-    assert decode_command(FrameDecoder().feed(encode_request(200_050, opaque=1))[0]).code == 200_050
+    assert decode_command(FrameDecoder().feed(encode_request(RequestCode.POP_MESSAGE, opaque=1))[0]).code == 200_050
     with pytest.raises(BadCommand):
-        encode_request(200_050, opaque=1, serialize_type=1)
+        encode_request(RequestCode.POP_MESSAGE, opaque=1, serialize_type=1)

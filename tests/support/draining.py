@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import msgspec
 
 from oracles import Record, read_record
+from protocol.codes import RequestCode
 
 FOUND, BUSY, NOT_FOUND, RETRY, MOVED = 0, 2, 19, 20, 21
 SUBSCRIPTION = 4
@@ -64,7 +65,7 @@ def drain(
     """Everything that a consumer gets until it is told that there is nothing new."""
     drained = Drained(offset=begin)
     for _ in range(MOST_PULLS):
-        answer = ask(11, pull_of(topic, queue_id, drained.offset, subscription, kind))
+        answer = ask(RequestCode.PULL_MESSAGE, pull_of(topic, queue_id, drained.offset, subscription, kind))
         if answer.code == BUSY:
             drained.busy += 1
             on_busy()

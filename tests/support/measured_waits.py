@@ -5,9 +5,10 @@ import time
 from pathlib import Path
 
 from broker.endpoint import Endpoint
+from protocol.codes import RequestCode
 from protocol.command import encode_request
 
-REQUEST = encode_request(33, {"offset": "6581"}, opaque=1)
+REQUEST = encode_request(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": "6581"}, opaque=1)
 
 
 def waits(endpoint: Endpoint, seconds: float) -> list[float]:

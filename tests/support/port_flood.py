@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from heartbeats import consumer, heartbeat, subscription
+from protocol.codes import RequestCode
 from protocol.command import encode_request
 
 TOPIC = "TopicTest"
@@ -29,13 +30,15 @@ def expression(number: int, size: int) -> str:
 def expressions(number: int, count: int, size: int) -> bytes:
     """A heartbeat of one group that subscribes to `count` topics, each by an expression of its own."""
     told = [subscription(f"T{each}", expression(number + each, size), number, "SQL92") for each in range(count)]
-    return encode_request(34, {}, opaque=1, body=heartbeat(f"c{number}", consumer(f"G{number}", *told)))
+    return encode_request(
+        RequestCode.HEART_BEAT, {}, opaque=1, body=heartbeat(f"c{number}", consumer(f"G{number}", *told))
+    )
 
 
 def check(number: int, size: int) -> bytes:
     """A check of one long expression."""
     told = {"subscriptionData": subscription(TOPIC, expression(number, size), kind="SQL92")}
-    return encode_request(46, {}, opaque=1, body=json.dumps(told).encode())
+    return encode_request(RequestCode.CHECK_CLIENT_CONFIG, {}, opaque=1, body=json.dumps(told).encode())
 
 
 def odd_body(number: int, size: int) -> bytes:
@@ -59,14 +62,14 @@ def pull(number: int, size: int) -> bytes:
         "subscription": expression(number, size),
         "expressionType": "SQL92",
     }
-    return encode_request(11, fields, opaque=1)
+    return encode_request(RequestCode.PULL_MESSAGE, fields, opaque=1)
 
 
 def groups(number: int, count: int) -> bytes:
     """A heartbeat of many groups nobody has heard of, under long names."""
     told = (consumer(f"{number}-{each}-{'g' * 200}", subscription(TOPIC)) for each in range(count))
     producers = tuple(f"{number}-{each}-{'p' * 200}" for each in range(count))
-    return encode_request(34, {}, opaque=1, body=heartbeat("c" * 200, *told, producers=producers))
+    return encode_request(RequestCode.HEART_BEAT, {}, opaque=1, body=heartbeat("c" * 200, *told, producers=producers))
 
 
 def commits(number: int, count: int) -> bytes:
@@ -76,14 +79,14 @@ def commits(number: int, count: int) -> bytes:
         {"consumerGroup": f"{number}-{each}-{name}", "topic": TOPIC, "queueId": "0", "commitOffset": "1"}
         for each in range(count)
     )
-    told = b"".join(encode_request(15, each, opaque=1, oneway=True) for each in fields)
-    return told + encode_request(30, {"topic": TOPIC, "queueId": "0"}, opaque=1)
+    told = b"".join(encode_request(RequestCode.UPDATE_CONSUMER_OFFSET, each, opaque=1, oneway=True) for each in fields)
+    return told + encode_request(RequestCode.GET_MAX_OFFSET, {"topic": TOPIC, "queueId": "0"}, opaque=1)
 
 
 def huge(number: int, size: int) -> bytes:
     """A heartbeat longer than any that is read."""
     told = [subscription(f"T{each}", f"a > {each}", kind="SQL92") for each in range(size // 150)]
-    return encode_request(34, {}, opaque=1, body=heartbeat(f"c{number}", consumer("G", *told)))
+    return encode_request(RequestCode.HEART_BEAT, {}, opaque=1, body=heartbeat(f"c{number}", consumer("G", *told)))
 
 
 LARGE: list[Callable[[int], bytes]] = [

@@ -11,9 +11,10 @@ import struct
 import sys
 import time
 
+from protocol.codes import RequestCode
 from protocol.command import encode_request
 
-RECORD = encode_request(33, {"offset": "6581"}, opaque=1)
+RECORD = encode_request(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": "6581"}, opaque=1)
 MANY = RECORD * 40_000
 """Answers to these are more than what sockets and the server hold for a client that does not read."""
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from process import STOP_SECONDS, rocketlens, serving_process
+from protocol.codes import RequestCode
 from protocol.command import Command, decode_command, encode_request
 from protocol.frame import FrameDecoder
 
@@ -65,7 +66,7 @@ def test_routes_name_the_advertised_address_and_the_given_names(g1_store: Path, 
     arguments = ("--advertise", "archive.example.org:12345", "--broker-name", "old-b", "--cluster", "Old")
     with serving_process(g1_store, tmp_path, *arguments) as server:
         with socket.create_connection(server.endpoints[0]) as connection:
-            route = ask(connection, 105, topic="TopicTest").body.decode()
+            route = ask(connection, RequestCode.GET_ROUTEINFO_BY_TOPIC, topic="TopicTest").body.decode()
         assert "archive.example.org:12345" in route
         assert '"old-b"' in route
         assert '"Old"' in route
@@ -132,7 +133,9 @@ def test_what_is_in_flight_is_answered_before_it_ends(g1_store: Path, tmp_path: 
     fields = {"topic": "TopicTest", "key": "hotkey", "maxNum": "64", "beginTimestamp": "0", "endTimestamp": "9" * 18}
     with serving_process(g1_store, tmp_path) as server, socket.create_connection(server.endpoints[0]) as connection:
         ask(connection, VIEW, offset="0")
-        connection.sendall(b"".join(encode_request(12, fields, opaque=number) for number in range(wanted)))
+        connection.sendall(
+            b"".join(encode_request(RequestCode.QUERY_MESSAGE, fields, opaque=number) for number in range(wanted))
+        )
         data = connection.recv(65536)
         server.process.send_signal(signal.SIGTERM)
         # Read while it ends: a client that does not is cut off once the sockets between the two are full.
@@ -149,7 +152,7 @@ def test_what_is_in_flight_is_answered_before_it_ends(g1_store: Path, tmp_path: 
 
 def test_a_client_that_does_not_read_does_not_delay_the_end(g1_store: Path, tmp_path: Path) -> None:
     fields = {"topic": "TopicTest", "key": "hotkey", "maxNum": "64", "beginTimestamp": "0", "endTimestamp": "9" * 18}
-    request = encode_request(12, fields, opaque=1)
+    request = encode_request(RequestCode.QUERY_MESSAGE, fields, opaque=1)
     with serving_process(g1_store, tmp_path) as server, socket.create_connection(server.endpoints[0]) as connection:
         connection.settimeout(1)
         with contextlib.suppress(TimeoutError):

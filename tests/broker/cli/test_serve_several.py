@@ -18,6 +18,7 @@ from golden_frames import parse_java_json, value_of
 from heartbeats import consumer, heartbeat, subscription
 from metric_figures import Figures, figure, read_figures
 from process import Serving, rocketlens, serving_process
+from protocol.codes import RequestCode
 from protocol.command import Command, decode_command, encode_request
 from protocol.frame import FrameDecoder
 from store_writer import StoreWriter
@@ -115,12 +116,12 @@ def check_stores(server: Serving) -> None:
         assert [each["brokerAddrs"]["0"] for each in route["brokerDatas"]] == [str(each) for each in endpoints]
         (only,) = value(endpoint, 105, topic="OtherTopic")["brokerDatas"]
         assert only["brokerName"] == "broker-a-2"
-        records.append(bytes(ask(endpoint, 33, {"offset": "0"}).body))
+        records.append(bytes(ask(endpoint, RequestCode.VIEW_MESSAGE_BY_ID, {"offset": "0"}).body))
     assert records[0] == records[2] != records[1]
     os.kill(server.process.pid, signal.SIGHUP)
     for number, name in enumerate(names):
         for _ in range(number):
-            ask(endpoints[number], 33, {"offset": "0"})
+            ask(endpoints[number], RequestCode.VIEW_MESSAGE_BY_ID, {"offset": "0"})
         figures = figures_after(server, name, number + 1)
         assert figure(figures, "commit_log_max_offset_bytes", broker=name) > 0
     assert 0 < figure(figures, "cpu_seconds_total") < 1000
@@ -152,8 +153,8 @@ def test_each_stores_offsets_are_kept_apart(g1_store: Path, second_store: Path, 
         for number, (_, (endpoint, *_)) in enumerate(server.places, 5):
             with connected(endpoint) as client:
                 body = heartbeat("c", consumer("G", subscription("TopicTest")))
-                assert client.ask(34, {}, body).code == 0
-                assert client.ask(15, queue | {"commitOffset": str(number)}).code == 0
+                assert client.ask(RequestCode.HEART_BEAT, {}, body).code == 0
+                assert client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, queue | {"commitOffset": str(number)}).code == 0
         assert server.stop() == 0
     for number, store in enumerate((g1_store, second_store), 5):
         kept = parse_java_json((tmp_path / "state" / folder_of(store) / "consumerOffset.json").read_text())

@@ -13,6 +13,7 @@ from broker.endpoint import Endpoint
 from golden_frames import parse_java_json
 from heartbeats import consumer, heartbeat, subscription
 from process import rocketlens, serving_process
+from protocol.codes import RequestCode
 from protocol.command import Command, decode_command, encode_request, ext_fields_of
 
 FIELDS = {"consumerGroup": "G", "topic": "TopicTest", "queueId": "1"}
@@ -38,11 +39,11 @@ class Client:
         return answer
 
     def commit(self, offset: int) -> None:
-        assert self.ask(34, heartbeat("c", consumer("G", subscription("TopicTest")))).code == 0
-        assert self.ask(15, commitOffset=str(offset)).code == 0
+        assert self.ask(RequestCode.HEART_BEAT, heartbeat("c", consumer("G", subscription("TopicTest")))).code == 0
+        assert self.ask(RequestCode.UPDATE_CONSUMER_OFFSET, commitOffset=str(offset)).code == 0
 
     def committed(self) -> int | None:
-        answer = self.ask(14, setZeroIfNotFound="false")
+        answer = self.ask(RequestCode.QUERY_CONSUMER_OFFSET, setZeroIfNotFound="false")
         return int(ext_fields_of(answer)["offset"]) if answer.code == 0 else None
 
     def close(self) -> None:

@@ -10,6 +10,7 @@ import pytest
 from asking import Asker
 from broker.consumers.filter_data import FilterData
 from heartbeats import consumer, heartbeat, subscription
+from protocol.codes import RequestCode
 from storage.store_config import ConsumerFilter
 from store_writer import StoreWriter
 
@@ -49,12 +50,17 @@ def asker(root: Path, stored: dict[str, object] | None = None) -> Asker:
 
 def shown(client: Asker, group: str) -> str:
     """The filter data of a group; a time at which it was told is the recorded one then."""
-    body = client.value(321, {"topic": "T", "queueId": "0", "index": "0", "count": "1", "consumerGroup": group})
+    body = client.value(
+        RequestCode.QUERY_CONSUME_QUEUE,
+        {"topic": "T", "queueId": "0", "index": "0", "count": "1", "consumerGroup": group},
+    )
     return str(body["filterData"])
 
 
 def beat(client: Asker, group: str, expression: str, version: int, kind: str = "SQL92") -> None:
-    client.ask(34, body=heartbeat("c1", consumer(group, subscription("T", expression, version, kind))))
+    client.ask(
+        RequestCode.HEART_BEAT, body=heartbeat("c1", consumer(group, subscription("T", expression, version, kind)))
+    )
 
 
 def born(text: str) -> int:

@@ -14,6 +14,7 @@ from broker.consumers.client_registry import EXPIRY_SECONDS, ConsumerGroup, Memb
 from broker_harness import RawClient, connected, service_of, serving, until
 from heartbeats import consumer, heartbeat, subscription
 from protocol.bodies import HeartbeatData, decode_json
+from protocol.codes import RequestCode
 from protocol.command import ONEWAY_FLAG, ext_fields_of
 from storage.message_store import MessageStore
 
@@ -33,22 +34,24 @@ async def notified(client: RawClient) -> str:
 
 
 async def members(client: RawClient, group: str) -> list[str]:
-    answer = await client.ask(38, {"consumerGroup": group})
+    answer = await client.ask(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": group})
     return list(json.loads(answer.body)["consumerIdList"])
 
 
 async def test_a_member_that_comes_is_told_before_its_heartbeat_is_answered(g1: MessageStore) -> None:
     async with serving(service_of(g1)) as server, connected(server.addresses[0]) as client:
-        await client.ask(34, body=heartbeat("c1", consumer("G", subscription("TopicTest"))))
+        await client.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("G", subscription("TopicTest"))))
         assert [ext_fields_of(command)["consumerGroup"] for command in client.pushed] == ["G"]
 
 
 async def test_a_heartbeat_that_changes_nothing_is_followed_by_nothing(g1: MessageStore) -> None:
     async with serving(service_of(g1)) as server, connected(server.addresses[0]) as client:
         for version in range(3):
-            await client.ask(34, body=heartbeat("c1", consumer("G", subscription("TopicTest", "*", version))))
+            await client.ask(
+                RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("G", subscription("TopicTest", "*", version)))
+            )
         assert len(client.pushed) == 1
-        await client.ask(34, body=heartbeat("c1", consumer("G", subscription("TopicTx", "*", 9))))
+        await client.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("G", subscription("TopicTx", "*", 9))))
         assert len(client.pushed) == 2
 
 
@@ -58,12 +61,12 @@ async def test_all_members_hear_of_one_that_comes_and_of_one_that_leaves(g1: Mes
         connected(server.addresses[0]) as first,
         connected(server.addresses[0]) as second,
     ):
-        await first.ask(34, body=heartbeat("c1", consumer("G")))
+        await first.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("G")))
         assert await notified(first) == "G"
-        await second.ask(34, body=heartbeat("c2", consumer("G")))
+        await second.ask(RequestCode.HEART_BEAT, body=heartbeat("c2", consumer("G")))
         assert await notified(first) == await notified(second) == "G"
         assert await members(first, "G") == ["c1", "c2"]
-        await second.ask(35, {"clientID": "c2", "consumerGroup": "G"})
+        await second.ask(RequestCode.UNREGISTER_CLIENT, {"clientID": "c2", "consumerGroup": "G"})
         assert await notified(first) == "G"
         assert await members(first, "G") == ["c1"]
         assert not second.pushed
@@ -71,10 +74,10 @@ async def test_all_members_hear_of_one_that_comes_and_of_one_that_leaves(g1: Mes
 
 async def test_members_hear_of_one_whose_connection_is_gone(g1: MessageStore) -> None:
     async with serving(service_of(g1)) as server, connected(server.addresses[0]) as first:
-        await first.ask(34, body=heartbeat("c1", consumer("G")))
+        await first.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("G")))
         await notified(first)
         async with connected(server.addresses[0]) as second:
-            await second.ask(34, body=heartbeat("c2", consumer("G")))
+            await second.ask(RequestCode.HEART_BEAT, body=heartbeat("c2", consumer("G")))
             assert await notified(first) == "G"
         assert await notified(first) == "G"
         assert await members(first, "G") == ["c1"]
@@ -89,7 +92,7 @@ async def test_members_hear_of_one_that_fell_silent(g1: MessageStore) -> None:
     async with serving(service) as server, connected(server.addresses[0]) as first:
         service.clients.heartbeat(silent, data, "GO", 1)
         seconds += EXPIRY_SECONDS - 1
-        await first.ask(34, body=heartbeat("c1", consumer("G")))
+        await first.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("G")))
         await notified(first)
         seconds += 2
         service.clients.sweep()
@@ -103,7 +106,7 @@ async def test_a_change_that_a_thread_finds_out_is_told_by_the_loop(g1: MessageS
     gone = FakeConnection()
     data = decode_json(heartbeat("c2", consumer("G")), HeartbeatData)
     async with serving(service) as server, connected(server.addresses[0]) as first:
-        await first.ask(34, body=heartbeat("c1", consumer("G")))
+        await first.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("G")))
         await notified(first)
         service.clients.heartbeat(gone, data, "GO", 1)
         await notified(first)
@@ -114,7 +117,7 @@ async def test_a_change_that_a_thread_finds_out_is_told_by_the_loop(g1: MessageS
 
 async def test_members_of_a_broadcasting_group_share_nothing_and_are_told_nothing(g1: MessageStore) -> None:
     async with serving(service_of(g1)) as server, connected(server.addresses[0]) as client:
-        await client.ask(34, body=heartbeat("c1", consumer("G", messageModel="BROADCASTING")))
+        await client.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("G", messageModel="BROADCASTING")))
         assert not client.pushed
 
 
@@ -126,7 +129,7 @@ async def test_a_group_that_does_not_want_notices_gets_none(g1_store: Path, tmp_
     path.write_text(json.dumps(config))
     service = service_of(MessageStore.open(store))
     async with serving(service) as server, connected(server.addresses[0]) as client:
-        await client.ask(34, body=heartbeat("c1", consumer("CG_TAG"), consumer("CG_SQL")))
+        await client.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("CG_TAG"), consumer("CG_SQL")))
         assert [ext_fields_of(command)["consumerGroup"] for command in client.pushed] == ["CG_SQL"]
 
 
@@ -136,8 +139,8 @@ async def test_a_server_that_stops_tells_nobody_that_the_others_are_gone(g1: Mes
         connected(server.addresses[0]) as first,
         connected(server.addresses[0]) as second,
     ):
-        await first.ask(34, body=heartbeat("c1", consumer("G")))
-        await second.ask(34, body=heartbeat("c2", consumer("G")))
+        await first.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("G")))
+        await second.ask(RequestCode.HEART_BEAT, body=heartbeat("c2", consumer("G")))
         await notified(first)
         await notified(first)
         stopping = asyncio.create_task(server.stop())

@@ -13,6 +13,7 @@ from broker.consumers.pulled_offsets import PulledOffsets
 from broker.fast_lane import FastLane
 from heartbeats import consumer, heartbeat, subscription
 from lane_requests import pull
+from protocol.codes import RequestCode
 from protocol.command import decode_command, ext_fields_of
 from protocol.frame import FrameDecoder
 from storage.residency import allow_waiting, forbid_waiting
@@ -78,12 +79,12 @@ def asker(tmp_path: Path) -> Asker:
         writer.append(TOPIC, b"%d" % number)
     writer.close()
     asker = Asker(tmp_path)
-    assert asker.ask(34, {}, heartbeat("c", consumer(GROUP, subscription(TOPIC)))).code == 0
+    assert asker.ask(RequestCode.HEART_BEAT, {}, heartbeat("c", consumer(GROUP, subscription(TOPIC)))).code == 0
     return asker
 
 
 def progress(asker: Asker, group: str = GROUP) -> tuple[Any, Any]:
-    table = asker.value(208, {"consumerGroup": group, "topic": TOPIC})["offsetTable"]
+    table = asker.value(RequestCode.GET_CONSUME_STATS, {"consumerGroup": group, "topic": TOPIC})["offsetTable"]
     (wrapper,) = (value for key, value in table.items() if '"queueId": 0' in key)
     return wrapper["consumerOffset"], wrapper["pullOffset"]
 
@@ -100,7 +101,7 @@ def test_what_a_live_group_has_pulled_and_not_committed_is_in_flight(asker: Aske
     pull_from(asker, 0)
     assert progress(asker) == (0, 32)
     fields = {"consumerGroup": GROUP, "topic": TOPIC, "queueId": "0", "commitOffset": "20"}
-    assert asker.ask(15, fields).code == 0
+    assert asker.ask(RequestCode.UPDATE_CONSUMER_OFFSET, fields).code == 0
     assert progress(asker) == (20, 32)
 
 

@@ -9,6 +9,7 @@ import pytest
 from asking import Asker
 from broker.consumers import told_limits
 from heartbeats import consumer, heartbeat, subscription
+from protocol.codes import RequestCode
 
 GROUP, TOPIC = "g" * 255, "t" * 127
 RETRY = "%RETRY%" + GROUP
@@ -38,7 +39,7 @@ def locks(group: str = "G", client_id: str = "c", topic: str = "T", broker: str 
     ids=["names", "joined names", "groups", "500 topics with expressions"],
 )
 def test_what_a_client_may_be_called_and_subscribe_to_is_taken_in(body: bytes, g1: Asker) -> None:
-    answer = g1.ask(34, body=body)
+    answer = g1.ask(RequestCode.HEART_BEAT, body=body)
     assert (answer.code, answer.remark) == (0, None)
 
 
@@ -74,7 +75,7 @@ def test_a_heartbeat_that_tells_too_much_is_refused_naming_it_its_size_and_the_l
     body: bytes, field: str, words: str, g1: Asker
 ) -> None:
     before = g1.service.budget.used
-    answer = g1.ask(34, body=body)
+    answer = g1.ask(RequestCode.HEART_BEAT, body=body)
     assert answer.code == 1
     assert answer.remark is not None
     assert answer.remark.startswith(f"{field}: ")
@@ -103,8 +104,8 @@ def test_locks_under_names_that_are_too_long_are_refused(body: bytes, field: str
 
 def test_locks_of_many_queues_under_long_names_are_granted(g1: Asker) -> None:
     body = locks(GROUP, "c" * 255, RETRY, count=500)
-    assert len(g1.value(41, body=body)["lockOKMQSet"]) == 500
-    assert g1.ask(42, body=body).code == 0
+    assert len(g1.value(RequestCode.LOCK_BATCH_MQ, body=body)["lockOKMQSet"]) == 500
+    assert g1.ask(RequestCode.UNLOCK_BATCH_MQ, body=body).code == 0
 
 
 def test_offsets_and_pulls_of_groups_with_too_long_a_name_are_refused(g1: Asker) -> None:
@@ -120,7 +121,7 @@ def test_offsets_and_pulls_of_groups_with_too_long_a_name_are_refused(g1: Asker)
 
 def test_a_subscription_that_is_checked_is_held_to_the_same_lengths(g1: Asker) -> None:
     told = subscription(TOPIC + "t", "a > 1", kind="SQL92")
-    answer = g1.ask(46, body=json.dumps({"subscriptionData": told}).encode())
+    answer = g1.ask(RequestCode.CHECK_CLIENT_CONFIG, body=json.dumps({"subscriptionData": told}).encode())
     assert (answer.code, (answer.remark or "")[:6]) == (1, "topic:")
 
 

@@ -8,6 +8,7 @@ import pytest
 from broker.consumers.client_calls import ClientCalls
 from broker_harness import connected, service_of, serving
 from heartbeats import consumer, heartbeat, subscription
+from protocol.codes import RequestCode
 from protocol.command import ext_fields_of
 from protocol.message import decode_message
 from storage.message_store import MessageStore
@@ -29,9 +30,9 @@ async def test_a_member_is_asked_what_runs_in_it_and_its_answer_comes_back(store
         connected(server.addresses[0]) as member,
         connected(server.addresses[0]) as admin,
     ):
-        await member.ask(34, body=heartbeat("c1", consumer("G", subscription("TopicTest"))))
+        await member.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("G", subscription("TopicTest"))))
         fields = {"consumerGroup": "G", "clientId": "c1", "jstackEnable": "false"}
-        admin.send(307, fields)
+        admin.send(RequestCode.GET_CONSUMER_RUNNING_INFO, fields)
         while (call := await member.push()).code == 40:
             pass
         assert (call.code, ext_fields_of(call)) == (307, fields)
@@ -46,9 +47,9 @@ async def test_a_message_is_given_to_the_member_that_is_named_and_how_it_fared_c
         connected(server.addresses[0]) as member,
         connected(server.addresses[0]) as admin,
     ):
-        await member.ask(34, body=heartbeat("c1", consumer("G", subscription("TopicTest"))))
+        await member.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("G", subscription("TopicTest"))))
         fields = {"consumerGroup": "G", "clientId": "c1", "msgId": HOT_0, "topic": "TopicTest"}
-        admin.send(309, fields)
+        admin.send(RequestCode.CONSUME_MESSAGE_DIRECTLY, fields)
         while (call := await member.push()).code == 40:
             pass
         assert ext_fields_of(call) == fields | {"brokerName": "broker-a"}
@@ -80,7 +81,7 @@ async def test_what_cannot_be_asked_is_refused_with_a_word(
         connected(server.addresses[0]) as member,
         connected(server.addresses[0]) as admin,
     ):
-        await member.ask(34, body=heartbeat("c1", consumer("G", subscription("TopicTest"))))
+        await member.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("G", subscription("TopicTest"))))
         answer = await admin.ask(code, {"consumerGroup": "G"} | fields)
         assert answer.code == expected
         assert (answer.remark or "").startswith(remark)
@@ -89,8 +90,8 @@ async def test_what_cannot_be_asked_is_refused_with_a_word(
 async def test_a_member_that_goes_while_it_is_asked_keeps_nobody_waiting(store: MessageStore) -> None:
     async with serving(service_of(store)) as server, connected(server.addresses[0]) as admin:
         async with connected(server.addresses[0]) as member:
-            await member.ask(34, body=heartbeat("c1", consumer("G", subscription("TopicTest"))))
-            opaque = admin.send(307, {"consumerGroup": "G", "clientId": "c1"})
+            await member.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("G", subscription("TopicTest"))))
+            opaque = admin.send(RequestCode.GET_CONSUMER_RUNNING_INFO, {"consumerGroup": "G", "clientId": "c1"})
             while (await member.push()).code == 40:
                 pass
         # Not the ten seconds that a member may take.

@@ -10,6 +10,7 @@ from broker.config import RegisterOptions
 from broker.endpoint import Endpoint
 from broker.processors.broker_admin import disk_ratio
 from heartbeats import consumer, heartbeat, subscription
+from protocol.codes import RequestCode
 from store_writer import StoreWriter
 
 CLUSTER_LIST = [
@@ -63,13 +64,13 @@ def g1(g1_store: Path) -> Asker:
 
 
 def test_every_figure_that_the_tools_read_is_there_as_a_text(g1: Asker) -> None:
-    table = g1.value(28)["table"]
+    table = g1.value(RequestCode.GET_BROKER_RUNTIME_INFO)["table"]
     assert set(table) >= {*CLUSTER_LIST, *TOTALS, "putMessageAverageSize", "consumeQueueDiskRatio", "bootTimestamp"}
     assert all(isinstance(text, str) for text in table.values())
 
 
 def test_figures_parse_as_the_tools_parse_them(g1: Asker) -> None:
-    table = g1.value(28)["table"]
+    table = g1.value(RequestCode.GET_BROKER_RUNTIME_INFO)["table"]
     for name in ("putTps", "getTransferredTps", "getTransferedTps"):
         assert [float(rate) for rate in table[name].split()] == [0.0, 0.0, 0.0]
     assert 0.0 <= float(table["commitLogDiskRatio"]) <= 1.0
@@ -85,14 +86,14 @@ def test_an_empty_log_has_no_earliest_message_and_still_a_number(tmp_path: Path)
     writer.close()
     for path in (writer.root / "commitlog").iterdir():
         path.write_bytes(bytes(path.stat().st_size))
-    assert Asker(writer.root).value(28)["table"]["earliestMessageTimeStamp"] == "-1"
+    assert Asker(writer.root).value(RequestCode.GET_BROKER_RUNTIME_INFO)["table"]["earliestMessageTimeStamp"] == "-1"
 
 
 def test_the_configuration_has_what_exports_need_and_tells_our_own_names(g1: Asker) -> None:
-    answer = g1.ask(26)
+    answer = g1.ask(RequestCode.GET_BROKER_CONFIG)
     assert answer.ext_fields is not None
     assert json.loads(answer.ext_fields["version"])["timestamp"] == g1.service.started_timestamp
-    properties = g1.value(26)
+    properties = g1.value(RequestCode.GET_BROKER_CONFIG)
     assert set(properties) >= set(EXPORTED)
     assert (properties["brokerName"], properties["brokerClusterName"]) == ("broker-a", "DefaultCluster")
     assert (properties["brokerId"], properties["brokerPermission"], properties["listenPort"]) == ("0", "4", "10911")
@@ -102,7 +103,7 @@ def test_the_configuration_has_what_exports_need_and_tells_our_own_names(g1: Ask
 
 def test_a_replica_says_that_it_is_one_and_under_which_id_name_servers_have_it(g1_store: Path) -> None:
     register = RegisterOptions((Endpoint("10.0.0.1", 9876),), broker_id=990_007)
-    properties = Asker(g1_store, listen=(BROKER,), register=register).value(26)
+    properties = Asker(g1_store, listen=(BROKER,), register=register).value(RequestCode.GET_BROKER_CONFIG)
     assert properties["brokerId"] == "990007"
     assert (properties["brokerRole"], properties["slaveReadEnable"]) == ("SLAVE", "true")
 
@@ -118,7 +119,7 @@ def test_a_replica_says_that_it_is_one_and_under_which_id_name_servers_have_it(g
 def test_nothing_comes_and_goes_in_an_archive(name: str, key: str, g1: Asker) -> None:
     nothing = {"avgpt": 0.0, "sum": 0, "tps": 0.0}
     expected = {"statsDay": nothing, "statsHour": nothing, "statsMinute": nothing}
-    assert g1.value(315, {"statsName": name, "statsKey": key}) == expected
+    assert g1.value(RequestCode.VIEW_BROKER_STATS_DATA, {"statsName": name, "statsKey": key}) == expected
 
 
 @pytest.mark.parametrize(
@@ -137,7 +138,7 @@ def test_nothing_comes_and_goes_in_an_archive(name: str, key: str, g1: Asker) ->
     ],
 )
 def test_statistics_that_nobody_keeps_are_refused_in_a_brokers_words(name: str, key: str, g1: Asker) -> None:
-    answer = g1.ask(315, {"statsName": name, "statsKey": key})
+    answer = g1.ask(RequestCode.VIEW_BROKER_STATS_DATA, {"statsName": name, "statsKey": key})
     assert (answer.code, answer.remark) == (1, f"The stats <{name}> <{key}> not exist")
 
 
@@ -146,17 +147,27 @@ def test_what_a_group_commits_is_what_it_has_consumed_lately(g1_store: Path) -> 
     asked = {"statsName": "GROUP_GET_NUMS", "statsKey": "TopicTest@CG_TAG"}
     for offset in ("5", "9"):  # the store has 2 on record
         fields = {"consumerGroup": "CG_TAG", "topic": "TopicTest", "queueId": "0", "commitOffset": offset}
-        assert asker.ask(34, {}, heartbeat("c", consumer("CG_TAG", subscription("TopicTest")))).code == 0
-        assert asker.ask(15, fields).code == 0
-    stats = asker.value(315, asked)
+        assert (
+            asker.ask(RequestCode.HEART_BEAT, {}, heartbeat("c", consumer("CG_TAG", subscription("TopicTest")))).code
+            == 0
+        )
+        assert asker.ask(RequestCode.UPDATE_CONSUMER_OFFSET, fields).code == 0
+    stats = asker.value(RequestCode.VIEW_BROKER_STATS_DATA, asked)
     assert {name: item["sum"] for name, item in stats.items()} == dict.fromkeys(
         ("statsMinute", "statsHour", "statsDay"), 7
     )
     assert 0 < stats["statsMinute"]["tps"] <= 7
-    assert asker.value(208, {"consumerGroup": "CG_TAG"})["consumeTps"] > 0
-    assert asker.value(315, asked | {"statsName": "GROUP_GET_SIZE"})["statsDay"]["sum"] == 0
+    assert asker.value(RequestCode.GET_CONSUME_STATS, {"consumerGroup": "CG_TAG"})["consumeTps"] > 0
+    assert (
+        asker.value(RequestCode.VIEW_BROKER_STATS_DATA, asked | {"statsName": "GROUP_GET_SIZE"})["statsDay"]["sum"] == 0
+    )
     for name, count in (("BROKER_GET_NUMS", 7), ("BROKER_PUT_NUMS", 0)):
-        assert asker.value(315, {"statsName": name, "statsKey": "DefaultCluster"})["statsDay"]["sum"] == count
+        assert (
+            asker.value(RequestCode.VIEW_BROKER_STATS_DATA, {"statsName": name, "statsKey": "DefaultCluster"})[
+                "statsDay"
+            ]["sum"]
+            == count
+        )
 
 
 NUMBERS = [
@@ -199,7 +210,7 @@ NUMBERS = [
 
 
 def test_the_exporter_finds_every_figure_that_it_reads(g1: Asker) -> None:
-    table = g1.value(28)["table"]
+    table = g1.value(RequestCode.GET_BROKER_RUNTIME_INFO)["table"]
     for name in NUMBERS:
         assert float(table[name]) >= 0, name
     assert (int(table["brokerVersion"]), table["brokerVersionDesc"]) == (515, "V5_5_1")
@@ -222,9 +233,9 @@ def test_the_disk_ratio_is_rounded_up_and_of_what_users_may_fill(used: int, free
 
 
 def test_offsets_of_delay_levels_are_those_of_the_store(g1: Asker) -> None:
-    assert g1.value(45) == {"offsetTable": {"1": 1, "3": 10}}
+    assert g1.value(RequestCode.GET_ALL_DELAY_OFFSET) == {"offsetTable": {"1": 1, "3": 10}}
 
 
 def test_no_controller_runs_us(g1: Asker) -> None:
-    answer = g1.ask(1007)
+    answer = g1.ask(RequestCode.GET_BROKER_EPOCH_CACHE)
     assert (answer.code, answer.remark) == (1, "this request only for controllerMode ")

@@ -12,6 +12,7 @@ import pytest
 from asking import Asker, queue_key
 from heartbeats import consumer, heartbeat, subscription
 from oracles import store_times
+from protocol.codes import RequestCode
 
 
 def of_group(group: str, *topics: str) -> bytes:
@@ -35,28 +36,33 @@ def topics_in(table: dict[str, Any]) -> set[str]:
 
 
 def test_a_group_that_never_committed_has_no_progress_and_is_no_error(g1: Asker) -> None:
-    assert g1.value(208, {"consumerGroup": "Nobody"}) == {"consumeTps": 0.0, "offsetTable": {}}
+    assert g1.value(RequestCode.GET_CONSUME_STATS, {"consumerGroup": "Nobody"}) == {
+        "consumeTps": 0.0,
+        "offsetTable": {},
+    }
 
 
 def test_a_list_of_topics_wins_over_a_single_one_and_over_subscriptions(g1: Asker) -> None:
-    g1.ask(34, body=of_group("CG_SQL", "TopicTest"))
+    g1.ask(RequestCode.HEART_BEAT, body=of_group("CG_SQL", "TopicTest"))
     fields = {"consumerGroup": "CG_SQL", "topic": "TopicTest", "topicList": "TopicBatch;TopicTx;"}
-    assert topics_in(g1.value(208, fields)["offsetTable"]) == {"TopicBatch", "TopicTx"}
+    assert topics_in(g1.value(RequestCode.GET_CONSUME_STATS, fields)["offsetTable"]) == {"TopicBatch", "TopicTx"}
 
 
 def test_a_live_group_has_progress_only_in_what_it_subscribes_to(g1: Asker) -> None:
-    g1.ask(34, body=of_group("CG_SQL", "TopicBatch"))
-    assert g1.value(208, {"consumerGroup": "CG_SQL"})["offsetTable"] == {}
-    g1.ask(34, body=of_group("CG_SQL", "TopicTest"))
-    assert topics_in(g1.value(208, {"consumerGroup": "CG_SQL"})["offsetTable"]) == {"TopicTest"}
+    g1.ask(RequestCode.HEART_BEAT, body=of_group("CG_SQL", "TopicBatch"))
+    assert g1.value(RequestCode.GET_CONSUME_STATS, {"consumerGroup": "CG_SQL"})["offsetTable"] == {}
+    g1.ask(RequestCode.HEART_BEAT, body=of_group("CG_SQL", "TopicTest"))
+    assert topics_in(g1.value(RequestCode.GET_CONSUME_STATS, {"consumerGroup": "CG_SQL"})["offsetTable"]) == {
+        "TopicTest"
+    }
 
 
 def test_what_a_live_group_commits_is_its_progress_and_nothing_in_flight_is_negative(g1: Asker, g1_store: Path) -> None:
     times = store_times(g1_store, "TopicTest", 1)
-    g1.ask(34, body=of_group("New", "TopicTest"))
+    g1.ask(RequestCode.HEART_BEAT, body=of_group("New", "TopicTest"))
     fields = {"consumerGroup": "New", "topic": "TopicTest", "queueId": "1", "commitOffset": "3"}
-    assert g1.ask(15, fields).code == 0
-    table = g1.value(208, {"consumerGroup": "New"})["offsetTable"]
+    assert g1.ask(RequestCode.UPDATE_CONSUMER_OFFSET, fields).code == 0
+    table = g1.value(RequestCode.GET_CONSUME_STATS, {"consumerGroup": "New"})["offsetTable"]
     assert table[queue_key("TopicTest", 1)] == {
         "brokerOffset": len(times),
         "consumerOffset": 3,
@@ -67,28 +73,28 @@ def test_what_a_live_group_commits_is_its_progress_and_nothing_in_flight_is_nega
 
 
 def test_a_topic_that_is_gone_is_left_out(g1: Asker) -> None:
-    assert g1.value(208, {"consumerGroup": "CG_TAG", "topic": "Gone"})["offsetTable"] == {}
+    assert g1.value(RequestCode.GET_CONSUME_STATS, {"consumerGroup": "CG_TAG", "topic": "Gone"})["offsetTable"] == {}
 
 
 def test_every_topic_of_a_groups_progress_has_a_route_and_a_configuration(g1: Asker) -> None:
     for group in ("CG_TAG", "CG_SQL", "CG_FAIL", "CID_RMQ_SYS_TRANS"):
-        for topic in topics_in(g1.value(208, {"consumerGroup": group})["offsetTable"]):
-            assert g1.ask(105, {"topic": topic}).code == 0
-            assert g1.ask(351, {"topic": topic}).code == 0
+        for topic in topics_in(g1.value(RequestCode.GET_CONSUME_STATS, {"consumerGroup": group})["offsetTable"]):
+            assert g1.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic}).code == 0
+            assert g1.ask(RequestCode.GET_TOPIC_CONFIG, {"topic": topic}).code == 0
 
 
 def test_offsets_of_a_damaged_file_cost_no_row(g1_store: Path, tmp_path: Path) -> None:
     store = shutil.copytree(g1_store, tmp_path / "store")
     table = {"TopicTest@Wild": {"0": -7, "1": 2**62, "2": 3}}
     (store / "config" / "consumerOffset.json").write_text(json.dumps({"offsetTable": table}))
-    found = Asker(store).value(208, {"consumerGroup": "Wild"})["offsetTable"]
+    found = Asker(store).value(RequestCode.GET_CONSUME_STATS, {"consumerGroup": "Wild"})["offsetTable"]
     assert found[queue_key("TopicTest", 0)]["consumerOffset"] == 0
     assert found[queue_key("TopicTest", 1)]["lastTimestamp"] == 0
     assert found[queue_key("TopicTest", 2)]["lastTimestamp"] > 0
 
 
 def test_only_ordered_topics_count_where_those_are_asked_for(g1: Asker) -> None:
-    ordered = g1.value(317, {"isOrder": "true"})
+    ordered = g1.value(RequestCode.GET_BROKER_CONSUME_STATS, {"isOrder": "true"})
     assert all(tables == [] for group in ordered["consumeStatsList"] for tables in group.values())
     assert (ordered["totalDiff"], ordered["totalInflightDiff"]) == (0, 0)
 
@@ -96,7 +102,9 @@ def test_only_ordered_topics_count_where_those_are_asked_for(g1: Asker) -> None:
 def test_how_late_a_group_is_follows_from_the_next_message_it_would_consume(g1: Asker, g1_store: Path) -> None:
     offset, times = committed(g1_store, "CG_TAG", "TopicTest", 0), store_times(g1_store, "TopicTest", 0)
     before = time.time_ns() // 1_000_000
-    spans = g1.value(303, {"topic": "TopicTest", "group": "CG_TAG"})["consumeTimeSpanSet"]
+    spans = g1.value(RequestCode.QUERY_CONSUME_TIME_SPAN, {"topic": "TopicTest", "group": "CG_TAG"})[
+        "consumeTimeSpanSet"
+    ]
     after = time.time_ns() // 1_000_000
     (span,) = [span for span in spans if span["messageQueue"]["queueId"] == 0]
     assert 0 < offset < len(times)
@@ -106,23 +114,29 @@ def test_how_late_a_group_is_follows_from_the_next_message_it_would_consume(g1: 
 
 
 def test_a_group_that_has_consumed_everything_is_not_late(g1: Asker) -> None:
-    spans = g1.value(303, {"topic": "TopicTest", "group": "CG_SQL"})["consumeTimeSpanSet"]
+    spans = g1.value(RequestCode.QUERY_CONSUME_TIME_SPAN, {"topic": "TopicTest", "group": "CG_SQL"})[
+        "consumeTimeSpanSet"
+    ]
     assert {span["messageQueue"]["queueId"]: span["delayTime"] == 0 for span in spans} == {
         0: False, 1: True, 2: False, 3: True,
     }  # fmt: skip
 
 
 def test_a_group_that_never_consumed_stands_before_the_first_message(g1: Asker) -> None:
-    (span, *_) = g1.value(303, {"topic": "TopicTest", "group": "Nobody"})["consumeTimeSpanSet"]
+    (span, *_) = g1.value(RequestCode.QUERY_CONSUME_TIME_SPAN, {"topic": "TopicTest", "group": "Nobody"})[
+        "consumeTimeSpanSet"
+    ]
     assert span["consumeTimeStamp"] == span["minTimeStamp"]
 
 
 def test_the_times_of_a_queue_without_messages_are_minus_one(g1: Asker) -> None:
-    spans = g1.value(303, {"topic": "TopicBatch", "group": "CG_FAIL"})["consumeTimeSpanSet"]
+    spans = g1.value(RequestCode.QUERY_CONSUME_TIME_SPAN, {"topic": "TopicBatch", "group": "CG_FAIL"})[
+        "consumeTimeSpanSet"
+    ]
     (span,) = [span for span in spans if span["messageQueue"]["queueId"] == 0]
     assert (span["minTimeStamp"], span["maxTimeStamp"], span["delayTime"]) == (-1, -1, 0)
 
 
 def test_the_times_of_a_topic_that_is_nowhere_are_refused(g1: Asker) -> None:
-    answer = g1.ask(303, {"topic": "No", "group": "G"})
+    answer = g1.ask(RequestCode.QUERY_CONSUME_TIME_SPAN, {"topic": "No", "group": "G"})
     assert (answer.code, answer.remark) == (17, "topic[No] not exist")

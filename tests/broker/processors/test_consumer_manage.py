@@ -9,6 +9,7 @@ import pytest
 from asking import Asker, FakeConnection
 from broker.endpoint import Endpoint
 from heartbeats import consumer, heartbeat, subscription
+from protocol.codes import RequestCode
 from store_writer import StoreWriter
 
 
@@ -18,16 +19,18 @@ def g1(g1_store: Path) -> Asker:
 
 
 def offset_of(asker: Asker, group: str, topic: str, queue_id: int, **fields: str) -> tuple[int, str | None]:
-    answer = asker.ask(14, {"consumerGroup": group, "topic": topic, "queueId": str(queue_id)} | fields)
+    answer = asker.ask(
+        RequestCode.QUERY_CONSUMER_OFFSET, {"consumerGroup": group, "topic": topic, "queueId": str(queue_id)} | fields
+    )
     return answer.code, (answer.ext_fields or {}).get("offset")
 
 
 def commit(asker: Asker, group: str, topic: str, queue_id: int, offset: int) -> int:
     """The answer to a commit of a member that comes for it and leaves."""
     fields = {"consumerGroup": group, "topic": topic, "queueId": str(queue_id), "commitOffset": str(offset)}
-    asker.ask(34, body=heartbeat("c", consumer(group)))
-    answer = asker.ask(15, fields)
-    asker.ask(35, {"clientID": "c", "consumerGroup": group})
+    asker.ask(RequestCode.HEART_BEAT, body=heartbeat("c", consumer(group)))
+    answer = asker.ask(RequestCode.UPDATE_CONSUMER_OFFSET, fields)
+    asker.ask(RequestCode.UNREGISTER_CLIENT, {"clientID": "c", "consumerGroup": group})
     return answer.code
 
 
@@ -35,13 +38,13 @@ def commit(asker: Asker, group: str, topic: str, queue_id: int, offset: int) -> 
 
 
 def test_the_list_of_a_groups_members_holds_the_client_that_asks(g1: Asker) -> None:
-    g1.ask(34, body=heartbeat("c2", consumer("G")), connection=FakeConnection())
-    g1.ask(34, body=heartbeat("c1", consumer("G")))
-    assert g1.value(38, {"consumerGroup": "G"}) == {"consumerIdList": ["c1", "c2"]}
+    g1.ask(RequestCode.HEART_BEAT, body=heartbeat("c2", consumer("G")), connection=FakeConnection())
+    g1.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("G")))
+    assert g1.value(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": "G"}) == {"consumerIdList": ["c1", "c2"]}
 
 
 def test_a_group_without_members_is_refused_in_a_brokers_words(g1: Asker) -> None:
-    answer = g1.ask(38, {"consumerGroup": "G"})
+    answer = g1.ask(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": "G"})
     assert (answer.code, answer.remark) == (1, "no consumer for this group, G")
 
 
@@ -50,8 +53,8 @@ def test_the_connections_of_a_live_group_come_with_its_subscriptions(g1: Asker) 
     data = consumer(
         "G", subscription("TopicTest", "TagA", 5), consumeType="CONSUME_ACTIVELY", messageModel="BROADCASTING"
     )
-    g1.ask(34, body=heartbeat("c1", data), connection=connection)
-    found = g1.value(203, {"consumerGroup": "G"})
+    g1.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", data), connection=connection)
+    found = g1.value(RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": "G"})
     assert found["connectionSet"] == [
         {"clientAddr": "[2001:db8::1]:4711", "clientId": "c1", "language": "JAVA", "version": 479}
     ]
@@ -61,19 +64,32 @@ def test_the_connections_of_a_live_group_come_with_its_subscriptions(g1: Asker) 
 
 
 def test_groups_of_a_topic_are_those_that_committed_there_and_those_that_subscribe_now(g1: Asker) -> None:
-    g1.ask(34, body=heartbeat("c1", consumer("Live", subscription("TopicTest")), consumer("Other", subscription("No"))))
-    assert g1.value(300, {"topic": "TopicTest"}) == {"groupList": ["CG_SQL", "CG_TAG", "Live"]}
+    g1.ask(
+        RequestCode.HEART_BEAT,
+        body=heartbeat("c1", consumer("Live", subscription("TopicTest")), consumer("Other", subscription("No"))),
+    )
+    assert g1.value(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": "TopicTest"}) == {
+        "groupList": ["CG_SQL", "CG_TAG", "Live"]
+    }
 
 
 def test_topics_of_a_group_are_those_in_which_it_committed(g1: Asker) -> None:
     expected = {"topicList": ["RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"]}
-    assert g1.value(343, {"group": "CID_RMQ_SYS_TRANS"}) == expected
+    assert g1.value(RequestCode.QUERY_TOPICS_BY_CONSUMER, {"group": "CID_RMQ_SYS_TRANS"}) == expected
 
 
 def test_the_subscription_of_a_live_group_is_told_and_that_of_another_left_out(g1: Asker) -> None:
-    g1.ask(34, body=heartbeat("c1", consumer("G", subscription("TopicTest", "TagA"))))
-    assert g1.value(345, {"group": "G", "topic": "TopicTest"})["subscriptionData"]["subString"] == "TagA"
-    assert g1.value(345, {"group": "G", "topic": "Other"}) == {"group": "G", "topic": "Other"}
+    g1.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("G", subscription("TopicTest", "TagA"))))
+    assert (
+        g1.value(RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER, {"group": "G", "topic": "TopicTest"})["subscriptionData"][
+            "subString"
+        ]
+        == "TagA"
+    )
+    assert g1.value(RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER, {"group": "G", "topic": "Other"}) == {
+        "group": "G",
+        "topic": "Other",
+    }
 
 
 # ---------------------------------------------------------------------- configuration
@@ -81,12 +97,16 @@ def test_the_subscription_of_a_live_group_is_told_and_that_of_another_left_out(g
 
 def test_groups_come_in_pages_for_clients_that_ask_for_pages(g1: Asker) -> None:
     version = json.dumps({"counter": 3, "stateVersion": 0, "timestamp": 1795243535056})
-    first = g1.ask(201, {"groupSeq": "0", "maxGroupNum": "8", "dataVersion": ""})
-    second = g1.ask(201, {"groupSeq": "8", "maxGroupNum": "8", "dataVersion": version})
+    first = g1.ask(
+        RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, {"groupSeq": "0", "maxGroupNum": "8", "dataVersion": ""}
+    )
+    second = g1.ask(
+        RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, {"groupSeq": "8", "maxGroupNum": "8", "dataVersion": version}
+    )
     assert first.ext_fields == second.ext_fields == {"totalGroupNum": "11"}
     pages = [json.loads(bytes(answer.body))["subscriptionGroupTable"] for answer in (first, second)]
     assert [len(page) for page in pages] == [8, 3]
-    assert pages[0] | pages[1] == g1.value(201)["subscriptionGroupTable"]
+    assert pages[0] | pages[1] == g1.value(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)["subscriptionGroupTable"]
 
 
 def test_what_is_forbidden_to_a_group_is_told_with_it(g1_store: Path, tmp_path: Path) -> None:
@@ -95,12 +115,14 @@ def test_what_is_forbidden_to_a_group_is_told_with_it(g1_store: Path, tmp_path: 
     config = json.loads(path.read_text())
     config["forbiddenTable"] = {"CG_TAG": {"TopicTest": 4}}
     path.write_text(json.dumps(config))
-    assert Asker(store).value(201)["forbiddenTable"] == {"CG_TAG": {"TopicTest": 4}}
+    assert Asker(store).value(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)["forbiddenTable"] == {
+        "CG_TAG": {"TopicTest": 4}
+    }
 
 
 def test_one_group_is_told_as_configured_and_an_unknown_one_refused(g1: Asker) -> None:
-    assert g1.value(352, {"group": "CG_TAG"})["retryMaxTimes"] == 16
-    answer = g1.ask(352, {"group": "No"})
+    assert g1.value(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, {"group": "CG_TAG"})["retryMaxTimes"] == 16
+    answer = g1.ask(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, {"group": "No"})
     assert (answer.code, answer.remark) == (26, "No group in this broker. group: No")
 
 
@@ -128,12 +150,12 @@ def test_a_group_new_to_a_queue_whose_beginning_is_gone_has_no_offset(tmp_path: 
         writer.append("Cut", queue_offset=queue_offset)
     writer.close()
     asker = Asker(writer.root)
-    assert asker.ask(31, {"topic": "Cut", "queueId": "0"}).ext_fields == {"offset": "5"}
+    assert asker.ask(RequestCode.GET_MIN_OFFSET, {"topic": "Cut", "queueId": "0"}).ext_fields == {"offset": "5"}
     assert offset_of(asker, "New", "Cut", 0) == (22, None)
 
 
 def test_a_live_group_may_commit_and_finds_its_offset_again(g1: Asker) -> None:
-    g1.ask(34, body=heartbeat("c1", consumer("CG_TAG")))
+    g1.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("CG_TAG")))
     assert commit(g1, "CG_TAG", "TopicTest", 1, 9) == 0
     assert offset_of(g1, "CG_TAG", "TopicTest", 1) == (0, "9")
     assert offset_of(g1, "CG_TAG", "TopicTest", 2) == (0, "2"), "what it did not commit is as recorded"
@@ -145,7 +167,7 @@ def test_a_member_that_comes_for_it_moves_the_offset_of_a_group_that_is_away(g1:
 
 
 def test_a_negative_offset_says_nothing_and_is_no_error(g1: Asker) -> None:
-    g1.ask(34, body=heartbeat("c1", consumer("CG_TAG")))
+    g1.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("CG_TAG")))
     assert commit(g1, "CG_TAG", "TopicTest", 1, -1) == 0
     assert offset_of(g1, "CG_TAG", "TopicTest", 1) == (0, "2")
 
@@ -153,55 +175,57 @@ def test_a_negative_offset_says_nothing_and_is_no_error(g1: Asker) -> None:
 def test_what_a_consumer_tells_last_may_come_after_its_leave_taking(g1: Asker) -> None:
     """Recorded so: Java clients of 5.x send both without waiting, and the one overtakes the other."""
     fields = {"consumerGroup": "G", "topic": "TopicTest", "queueId": "1", "commitOffset": "9"}
-    g1.ask(34, body=heartbeat("c", consumer("G")))
-    g1.ask(35, {"clientID": "c", "consumerGroup": "G"})
-    assert g1.ask(203, {"consumerGroup": "G"}).code == 206
-    assert g1.ask(15, fields).code == 0
-    assert g1.ask(15, fields, connection=FakeConnection()).code == 16
+    g1.ask(RequestCode.HEART_BEAT, body=heartbeat("c", consumer("G")))
+    g1.ask(RequestCode.UNREGISTER_CLIENT, {"clientID": "c", "consumerGroup": "G"})
+    assert g1.ask(RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": "G"}).code == 206
+    assert g1.ask(RequestCode.UPDATE_CONSUMER_OFFSET, fields).code == 0
+    assert g1.ask(RequestCode.UPDATE_CONSUMER_OFFSET, fields, connection=FakeConnection()).code == 16
     assert offset_of(g1, "G", "TopicTest", 1) == (0, "9")
 
 
 def test_an_offset_that_comes_before_the_first_heartbeat_is_held_until_then(g1: Asker) -> None:
     """As Java clients commit after a restart of the server: every five seconds, and join with a heartbeat later."""
     fields = {"consumerGroup": "Restarted", "topic": "TopicTest", "queueId": "1", "commitOffset": "9"}
-    g1.ask(15, fields, oneway=True)
+    g1.ask(RequestCode.UPDATE_CONSUMER_OFFSET, fields, oneway=True)
     assert offset_of(g1, "Restarted", "TopicTest", 1) == (0, "0")
-    g1.ask(34, body=heartbeat("c", consumer("Restarted")))
+    g1.ask(RequestCode.HEART_BEAT, body=heartbeat("c", consumer("Restarted")))
     assert offset_of(g1, "Restarted", "TopicTest", 1) == (0, "9")
 
 
 @pytest.mark.parametrize("oneway", [True, False])
 def test_nobody_moves_the_offset_of_a_group_that_he_did_not_join(g1: Asker, oneway: bool) -> None:
     fields = {"consumerGroup": "CG_TAG", "topic": "TopicTest", "queueId": "1", "commitOffset": "9"}
-    g1.ask(34, body=heartbeat("c1", consumer("CG_TAG")))
+    g1.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("CG_TAG")))
     stranger = FakeConnection()
-    assert g1.ask(15, fields, connection=stranger, oneway=oneway).code == (0 if oneway else 16)
-    g1.ask(34, body=heartbeat("c2", consumer("Another")), connection=stranger)
+    assert g1.ask(RequestCode.UPDATE_CONSUMER_OFFSET, fields, connection=stranger, oneway=oneway).code == (
+        0 if oneway else 16
+    )
+    g1.ask(RequestCode.HEART_BEAT, body=heartbeat("c2", consumer("Another")), connection=stranger)
     assert offset_of(g1, "CG_TAG", "TopicTest", 1) == (0, "2")
 
 
 def test_an_offset_of_a_group_without_members_is_refused_for_only_tools_commit_so(g1: Asker) -> None:
     """What cloneGroupOffset does: a success would be believed, and no broker would ever know of it."""
     fields = {"consumerGroup": "CG_CLONE", "topic": "TopicTest", "queueId": "1", "commitOffset": "9"}
-    answer = g1.ask(15, fields)
+    answer = g1.ask(RequestCode.UPDATE_CONSUMER_OFFSET, fields)
     assert answer.code == 16
     assert answer.remark == (
         "this broker is read-only: offsets of a group are taken from its members alone, and this client did not join "
         "CG_CLONE here"
     )
-    assert g1.ask(14, fields | {"setZeroIfNotFound": "false"}).code == 22
+    assert g1.ask(RequestCode.QUERY_CONSUMER_OFFSET, fields | {"setZeroIfNotFound": "false"}).code == 22
 
 
 @pytest.mark.parametrize(("topic", "queue_id"), [("NoSuchTopic", 0), ("TopicTest", 4), ("TopicTest", -1)])
 def test_an_offset_in_a_queue_that_is_nowhere_is_refused(topic: str, queue_id: int, g1: Asker) -> None:
-    g1.ask(34, body=heartbeat("c1", consumer("G")))
+    g1.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("G")))
     assert commit(g1, "G", topic, queue_id, 1) == 17
 
 
 def test_all_offsets_are_told_by_topic_and_group_those_of_live_groups_included(g1: Asker) -> None:
-    g1.ask(34, body=heartbeat("c1", consumer("New")))
+    g1.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("New")))
     commit(g1, "New", "TopicTx", 3, 2)
-    found = g1.value(43)
+    found = g1.value(RequestCode.GET_ALL_CONSUMER_OFFSET)
     assert found["offsetTable"]["TopicTest@CG_SQL"] == {"0": 10, "1": 15, "2": 11, "3": 12}
     assert found["offsetTable"]["TopicTx@New"] == {"3": 2}
     assert found["dataVersion"] == {"counter": 0, "stateVersion": 0, "timestamp": 1795243492604}

@@ -15,6 +15,7 @@ from golden_frames import Exchange, Session
 from golden_store import GOLDEN, unpack
 from heartbeats import consumer, heartbeat, subscription
 from protocol import bodies
+from protocol.codes import RequestCode
 from protocol.command import Response
 from protocol.message import decode_messages
 from store_writer import StoreWriter
@@ -32,7 +33,7 @@ def ask(
 ) -> Response:
     header = {"consumerGroup": group, "topic": topic, "queueId": queue_id, "queueOffset": queue_offset}
     header |= {"maxMsgNums": 32, "sysFlag": 0, "commitOffset": 0, "suspendTimeoutMillis": 0, "subVersion": version}
-    return asker.ask(11, {name: str(value) for name, value in (header | fields).items()})
+    return asker.ask(RequestCode.PULL_MESSAGE, {name: str(value) for name, value in (header | fields).items()})
 
 
 class Group:
@@ -43,10 +44,10 @@ class Group:
 
     def tell(self, version: int, text: str, kind: str = "SQL92", client: FakeConnection | None = None) -> None:
         told = heartbeat(f"c{id(client)}", consumer("G", subscription("T", text, version, kind)))
-        assert self._asker.ask(34, body=told, connection=client).code == 0
+        assert self._asker.ask(RequestCode.HEART_BEAT, body=told, connection=client).code == 0
 
     def leave(self) -> None:
-        assert self._asker.ask(35, {"clientID": "c", "consumerGroup": "G"}).code == 0
+        assert self._asker.ask(RequestCode.UNREGISTER_CLIENT, {"clientID": "c", "consumerGroup": "G"}).code == 0
 
     def pull(self, version: int) -> tuple[int, list[int]]:
         answer = ask(self._asker, "T", "G", 0, 0, version)
@@ -133,7 +134,7 @@ def test_a_subscription_without_a_version_is_as_new_as_its_heartbeat(
     for text, expected in (("a > 5", [1, 3]), ("a < 5", [0])):
         told = subscription("T", text, kind="SQL92")
         del told["subVersion"]
-        group._asker.ask(34, body=heartbeat("c", consumer("G", told)))
+        group._asker.ask(RequestCode.HEART_BEAT, body=heartbeat("c", consumer("G", told)))
         assert group.pull(1) == (FOUND, expected)
 
 
@@ -147,7 +148,9 @@ def filters_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def keys_of(asker: Asker, group: str, text: str) -> list[str | None]:
     """The unique keys of what a group gets of the thousand messages, when its heartbeat tells this expression."""
-    asker.ask(34, body=heartbeat("c", consumer(group, subscription("FilterTopic", text, 1, "SQL92"))))
+    asker.ask(
+        RequestCode.HEART_BEAT, body=heartbeat("c", consumer(group, subscription("FilterTopic", text, 1, "SQL92")))
+    )
     found = []
     for queue_id in range(2):
         queue_offset, code = 0, FOUND
@@ -161,7 +164,7 @@ def keys_of(asker: Asker, group: str, text: str) -> list[str | None]:
 
 def counted(asker: Asker) -> tuple[int, int]:
     """Evaluations done and skipped for filters with bits, as tools are told."""
-    table = asker.value(28)["table"]
+    table = asker.value(RequestCode.GET_BROKER_RUNTIME_INFO)["table"]
     return int(table["rocketlensBitmapEvaluations"]), int(table["rocketlensBitmapEvaluationsSkipped"])
 
 
@@ -218,7 +221,11 @@ def test_pulls_of_retry_topics_are_answered_as_recorded(name: str, supports_retr
     asker = Asker(filters_store, filter_support_retry=supports_retry)
     by_expression = 0
     for exchange in recorded(name):
-        answer, expected, fields = asker.ask(11, exchange.ext_fields), exchange.recorded, exchange.ext_fields
+        answer, expected, fields = (
+            asker.ask(RequestCode.PULL_MESSAGE, exchange.ext_fields),
+            exchange.recorded,
+            exchange.ext_fields,
+        )
         assert expected is not None
         if fields["subscription"] == "a >":
             assert answer.code == UNPARSED, str(exchange)
@@ -243,7 +250,7 @@ def test_the_filter_that_members_told_on_a_topic_chooses_what_failed_in_it(filte
 
     assert pulled() == [*range(10), 11, 12]
     told = consumer("CG_FAILS", subscription("FilterTopic", "a = 8", 1, "SQL92"))
-    asker.ask(34, body=heartbeat("c", told))
+    asker.ask(RequestCode.HEART_BEAT, body=heartbeat("c", told))
     assert pulled() == [10, 11, 12]
 
 
@@ -251,7 +258,7 @@ def test_a_heartbeats_expression_on_a_retry_topic_gives_way_too(filters_store: P
     told = consumer("CG_FAILS", subscription("%RETRY%CG_FAILS", "a > 100", 1, "SQL92"))
     for supports_retry, code in ((True, FOUND), (False, RETRY)):
         asker = Asker(filters_store, filter_support_retry=supports_retry)
-        asker.ask(34, body=heartbeat("c", told))
+        asker.ask(RequestCode.HEART_BEAT, body=heartbeat("c", told))
         assert ask(asker, "%RETRY%CG_FAILS", "CG_FAILS", 0, 0, 1).code == code
 
 

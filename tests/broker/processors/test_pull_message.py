@@ -10,6 +10,7 @@ from asking import Asker
 from broker.processors import pull_message
 from golden_store import GOLDEN
 from heartbeats import consumer, heartbeat, subscription
+from protocol.codes import RequestCode
 from protocol.command import Response
 from protocol.message import decode_messages
 from storage.residency import Cold, allow_waiting, forbid_waiting
@@ -72,7 +73,7 @@ def test_a_subscription_in_the_request_needs_no_heartbeat(g1: Asker) -> None:
 
 
 def test_without_one_the_groups_heartbeat_says_what_it_wants(g1: Asker) -> None:
-    g1.ask(34, body=heartbeat("c1", consumer("G", subscription("TopicTest", "TagD", 7))))
+    g1.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("G", subscription("TopicTest", "TagD", 7))))
     answer = pull(g1, "TopicTest", 0, 0, sysFlag=0, subVersion=7)
     assert {message.tags for message in decode_messages(answer.body)} == {"TagD"}
 
@@ -80,7 +81,9 @@ def test_without_one_the_groups_heartbeat_says_what_it_wants(g1: Asker) -> None:
 def test_an_expression_chooses_by_properties_wherever_it_stands(g1: Asker) -> None:
     """The messages of the recorded SQL consumer (consumed-sql.tsv), by a pull of each queue."""
     expression = "a > 10 AND a <= 30 AND region = 'hz'"
-    g1.ask(34, body=heartbeat("c1", consumer("G", subscription("TopicTest", expression, 3, "SQL92"))))
+    g1.ask(
+        RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("G", subscription("TopicTest", expression, 3, "SQL92")))
+    )
     rows = [line.split("\t") for line in (GOLDEN / "g1" / "consumed-sql.tsv").read_text().splitlines()]
     expected = {word for row in rows for word in row if len(word) == 56 and word.isalnum()}
     for fields in ({"sysFlag": 0, "subVersion": 3}, {"subscription": expression, "expressionType": "SQL92"}):
@@ -94,7 +97,7 @@ def test_an_expression_chooses_by_properties_wherever_it_stands(g1: Asker) -> No
 
 def test_the_class_filters_of_old_leave_the_choice_to_the_client(g1: Asker) -> None:
     told = {**subscription("TopicTest", "any.Java.Class"), "classFilterMode": True}
-    g1.ask(34, body=heartbeat("c1", consumer("G", told)))
+    g1.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("G", told)))
     assert pull(g1, "TopicTest", 0, 0, sysFlag=0, subVersion=1).code == FOUND
 
 
@@ -123,7 +126,7 @@ def test_what_a_broker_refuses_is_refused_in_its_words(
     fields: dict[str, str | int], code: int, words: str, g1: Asker
 ) -> None:
     wrong = subscription("TopicBatch", "a >", kind="SQL92")
-    g1.ask(34, body=heartbeat("c1", consumer("G", subscription("TopicTest", "TagD", 7), wrong)))
+    g1.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("G", subscription("TopicTest", "TagD", 7), wrong)))
     answer = pull(g1, **({"topic": "TopicTest", "queue_id": 0, "queue_offset": 0} | fields))
     assert answer.code == code
     assert words in (answer.remark or "")
@@ -179,7 +182,9 @@ def test_a_group_that_may_not_broadcast_or_read_a_topic_is_refused(
     store = shutil.copytree(g1_store, tmp_path / "store")
     change_groups(store, **changes)
     asker = Asker(store)
-    asker.ask(34, body=heartbeat("c1", consumer("CG_TAG", subscription("TopicTest"), messageModel=model)))
+    asker.ask(
+        RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("CG_TAG", subscription("TopicTest"), messageModel=model))
+    )
     answer = pull(asker, "TopicTest", 0, 0, consumerGroup="CG_TAG", sysFlag=0, subVersion=1)
     assert pull(asker, "TopicTest", 0, 0, consumerGroup="CG_TAG").code == FOUND
     if expected is None:
@@ -303,14 +308,14 @@ def test_a_message_longer_than_a_frame_is_passed_over_saying_so(tmp_path: Path) 
 
 
 def test_an_offset_that_comes_with_a_pull_is_remembered(g1: Asker) -> None:
-    g1.ask(34, body=heartbeat("c1", consumer("G", subscription("TopicTest", "*", 1))))
+    g1.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("G", subscription("TopicTest", "*", 1))))
     pull(g1, "TopicTest", 1, 5, sysFlag=COMMIT, commitOffset=4, subVersion=1)
     assert g1.service.offsets.committed("G", "TopicTest", 1) == 4
 
 
 @pytest.mark.parametrize(("flag", "offset"), [(0, 4), (COMMIT, 0), (COMMIT, -1)])
 def test_an_offset_that_is_not_meant_is_not_remembered(flag: int, offset: int, g1: Asker) -> None:
-    g1.ask(34, body=heartbeat("c1", consumer("G", subscription("TopicTest", "*", 1))))
+    g1.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("G", subscription("TopicTest", "*", 1))))
     pull(g1, "TopicTest", 1, 5, sysFlag=flag, commitOffset=offset, subVersion=1)
     assert g1.service.offsets.committed("G", "TopicTest", 1) is None
 
@@ -318,7 +323,7 @@ def test_an_offset_that_is_not_meant_is_not_remembered(flag: int, offset: int, g
 def test_an_offset_with_a_pull_counts_once_the_consumer_has_joined_its_group(g1: Asker) -> None:
     pull(g1, "TopicTest", 1, 5, sysFlag=COMMIT | SUBSCRIPTION, commitOffset=4)
     assert g1.service.offsets.committed("G", "TopicTest", 1) is None
-    g1.ask(34, body=heartbeat("c1", consumer("G", subscription("TopicTest", "*", 1))))
+    g1.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("G", subscription("TopicTest", "*", 1))))
     assert g1.service.offsets.committed("G", "TopicTest", 1) == 4
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from asking import Asker
 from oracles import java_hash
+from protocol.codes import RequestCode
 from protocol.message import decode_messages
 from store_writer import StoreWriter
 
@@ -77,7 +78,7 @@ def pulled(asker: Asker, pull: Pull, choice: Choice) -> list[int]:
     found: list[int] = []
     offset = pull.begin
     for _ in range(300):
-        answer = asker.ask(11, request_of(pull, choice, offset))
+        answer = asker.ask(RequestCode.PULL_MESSAGE, request_of(pull, choice, offset))
         fields = answer.ext_fields or {}
         following = int(fields["nextBeginOffset"])
         if answer.code == NOT_FOUND:

@@ -8,6 +8,7 @@ import pytest
 
 from asking import Asker, FakeConnection
 from heartbeats import consumer, heartbeat, subscription
+from protocol.codes import RequestCode
 from protocol.command import Response
 
 QUERY_ASSIGNMENT = 400
@@ -28,7 +29,7 @@ def g1(g1_store: Path) -> Asker:
 def join(asker: Asker, *client_ids: str) -> None:
     for client_id in client_ids:
         told = heartbeat(client_id, consumer("G", subscription("TopicTest")))
-        asker.ask(34, body=told, connection=FakeConnection())
+        asker.ask(RequestCode.HEART_BEAT, body=told, connection=FakeConnection())
 
 
 def ask(asker: Asker, **changes: str | None) -> Response:
@@ -99,5 +100,5 @@ def test_a_question_that_cannot_be_read_is_an_error_that_says_so(body: bytes, g1
 
 
 def test_nobody_can_be_told_to_pop(g1: Asker) -> None:
-    answer = g1.ask(401, body=b"{}")
+    answer = g1.ask(RequestCode.SET_MESSAGE_REQUEST_MODE, body=b"{}")
     assert (answer.code, answer.remark) == (16, "this broker is read-only")

@@ -10,6 +10,7 @@ from asking import Asker, queue_key
 from broker.processors.topic_admin import format_bitmap
 from heartbeats import consumer, heartbeat, subscription
 from oracles import store_times
+from protocol.codes import RequestCode
 from store_writer import START_TIMESTAMP, StoreWriter
 
 
@@ -30,7 +31,9 @@ def timed(tmp_path_factory: pytest.TempPathFactory) -> Asker:
 
 def offset_at(asker: Asker, time: int, boundary: str | None = None) -> int:
     fields = {"topic": "Timed", "queueId": "0", "timestamp": str(START_TIMESTAMP + time)}
-    answer = asker.ask(29, fields | ({"boundaryType": boundary} if boundary else {}))
+    answer = asker.ask(
+        RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, fields | ({"boundaryType": boundary} if boundary else {})
+    )
     assert answer.code == 0
     assert answer.ext_fields is not None
     return int(answer.ext_fields["offset"])
@@ -40,7 +43,7 @@ def offset_at(asker: Asker, time: int, boundary: str | None = None) -> int:
 
 
 def test_statistics_cover_every_configured_queue_of_a_topic(g1: Asker) -> None:
-    table = g1.value(202, {"topic": "TopicBatch"})["offsetTable"]
+    table = g1.value(RequestCode.GET_TOPIC_STATS_INFO, {"topic": "TopicBatch"})["offsetTable"]
     assert table[queue_key("TopicBatch", 1)]["maxOffset"] == 10
     for queue_id in (0, 2, 3):
         assert table[queue_key("TopicBatch", queue_id)] == {"lastUpdateTimestamp": 0, "maxOffset": 0, "minOffset": 0}
@@ -55,7 +58,7 @@ def test_a_topic_that_is_nowhere_is_said_not_to_exist(code: int, remark: str, g1
 
 
 def test_a_topics_configuration_keeps_its_own_permissions(g1: Asker) -> None:
-    assert g1.value(351, {"topic": "rmq_sys_SYNC_BROKER_MEMBER_broker-a"})["perm"] == 1
+    assert g1.value(RequestCode.GET_TOPIC_CONFIG, {"topic": "rmq_sys_SYNC_BROKER_MEMBER_broker-a"})["perm"] == 1
 
 
 def test_all_topics_come_in_pages_for_clients_that_ask_for_pages(g1: Asker) -> None:
@@ -63,29 +66,31 @@ def test_all_topics_come_in_pages_for_clients_that_ask_for_pages(g1: Asker) -> N
     seen: list[str] = []
     while len(seen) < 27:
         fields = {"topicSeq": str(len(seen)), "maxTopicNum": "10", "dataVersion": version if seen else ""}
-        answer = g1.ask(21, fields)
+        answer = g1.ask(RequestCode.GET_ALL_TOPIC_CONFIG, fields)
         assert answer.ext_fields == {"totalTopicNum": "27"}
         page = json.loads(bytes(answer.body))["topicConfigTable"]
         assert 0 < len(page) <= 10
         seen += page
-    assert sorted(seen) == sorted(g1.value(206)["topicList"])
+    assert sorted(seen) == sorted(g1.value(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)["topicList"])
 
 
 def test_a_client_that_saw_another_version_of_the_table_starts_over(g1: Asker) -> None:
     for version in ("", "{}", "no JSON", json.dumps({"timestamp": 1, "counter": 11})):
         fields = {"topicSeq": "20", "maxTopicNum": "10", "dataVersion": version}
-        assert len(g1.value(21, fields)["topicConfigTable"]) == 10, "20 of 27 seen would leave seven"
+        assert len(g1.value(RequestCode.GET_ALL_TOPIC_CONFIG, fields)["topicConfigTable"]) == 10, (
+            "20 of 27 seen would leave seven"
+        )
 
 
 def test_clients_that_know_no_pages_get_all_topics_at_once(g1: Asker) -> None:
-    assert len(g1.value(21)["topicConfigTable"]) == 27
+    assert len(g1.value(RequestCode.GET_ALL_TOPIC_CONFIG)["topicConfigTable"]) == 27
 
 
 def test_the_brokers_own_topics_do_not_depend_on_what_is_stored(tmp_path: Path) -> None:
     writer = StoreWriter(tmp_path / "store")
     writer.append("Mine")
     writer.close()
-    topics = Asker(writer.root).value(305)["topicList"]
+    topics = Asker(writer.root).value(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER)["topicList"]
     assert {"TBW102", "SCHEDULE_TOPIC_XXXX", "CHECKPOINT_TOPIC", "DefaultCluster", "broker-a"} <= set(topics)
     assert "Mine" not in topics
 
@@ -104,9 +109,15 @@ def test_the_earliest_time_of_a_queue_is_that_of_its_first_message_and_minus_one
     g1: Asker, g1_store: Path
 ) -> None:
     first = store_times(g1_store, "TopicTest", 1)[0]
-    assert g1.ask(32, {"topic": "TopicTest", "queueId": "1"}).ext_fields == {"timestamp": f"{first}"}
-    assert g1.ask(32, {"topic": "TopicBatch", "queueId": "0"}).ext_fields == {"timestamp": "-1"}
-    assert g1.ask(32, {"topic": "No", "queueId": "0"}).ext_fields == {"timestamp": "-1"}
+    assert g1.ask(RequestCode.GET_EARLIEST_MSG_STORETIME, {"topic": "TopicTest", "queueId": "1"}).ext_fields == {
+        "timestamp": f"{first}"
+    }
+    assert g1.ask(RequestCode.GET_EARLIEST_MSG_STORETIME, {"topic": "TopicBatch", "queueId": "0"}).ext_fields == {
+        "timestamp": "-1"
+    }
+    assert g1.ask(RequestCode.GET_EARLIEST_MSG_STORETIME, {"topic": "No", "queueId": "0"}).ext_fields == {
+        "timestamp": "-1"
+    }
 
 
 @pytest.mark.parametrize(
@@ -127,7 +138,7 @@ def test_a_boundary_of_an_unknown_name_means_the_lower_one(timed: Asker) -> None
 
 
 def test_a_time_in_a_queue_that_is_nowhere_finds_offset_zero(timed: Asker) -> None:
-    answer = timed.ask(29, {"topic": "Timed", "queueId": "3", "timestamp": "1"})
+    answer = timed.ask(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, {"topic": "Timed", "queueId": "3", "timestamp": "1"})
     assert (answer.code, answer.ext_fields) == (0, {"offset": "0"})
 
 
@@ -135,26 +146,28 @@ def test_a_time_in_a_queue_that_is_nowhere_finds_offset_zero(timed: Asker) -> No
 
 
 def test_the_units_of_a_queue_that_is_nowhere_are_refused_in_a_brokers_words(g1: Asker) -> None:
-    answer = g1.ask(321, {"topic": "TopicTest", "queueId": "9", "index": "0", "count": "5"})
+    answer = g1.ask(RequestCode.QUERY_CONSUME_QUEUE, {"topic": "TopicTest", "queueId": "9", "index": "0", "count": "5"})
     assert (answer.code, answer.remark) == (1, "9@TopicTest is not exist!")
 
 
 @pytest.mark.parametrize(("index", "count"), [("12", "5"), ("-1", "5"), ("99", "5"), ("0", "0"), ("0", "-3")])
 def test_units_that_are_not_there_leave_a_list_that_is_empty_and_not_a_body(index: str, count: str, g1: Asker) -> None:
     fields = {"topic": "TopicTest", "queueId": "0", "index": index, "count": count}
-    assert g1.ask(321, fields).remark == f"Index {index} of 0@TopicTest is not exist!"
-    body = g1.value(321, fields)
+    assert g1.ask(RequestCode.QUERY_CONSUME_QUEUE, fields).remark == f"Index {index} of 0@TopicTest is not exist!"
+    body = g1.value(RequestCode.QUERY_CONSUME_QUEUE, fields)
     assert (body["queueData"], body["minQueueIndex"], body["maxQueueIndex"]) == ([], 0, 12)
 
 
 def test_no_more_units_come_than_were_asked_for_or_are_there(g1: Asker) -> None:
     fields = {"topic": "TopicTest", "queueId": "0", "index": "10"}
-    assert len(g1.value(321, fields | {"count": "1"})["queueData"]) == 1
-    assert len(g1.value(321, fields | {"count": "2147483647"})["queueData"]) == 2
+    assert len(g1.value(RequestCode.QUERY_CONSUME_QUEUE, fields | {"count": "1"})["queueData"]) == 1
+    assert len(g1.value(RequestCode.QUERY_CONSUME_QUEUE, fields | {"count": "2147483647"})["queueData"]) == 2
 
 
 def test_what_is_known_of_an_offline_group_is_that_it_is_offline(g1: Asker) -> None:
-    body = g1.value(321, {"topic": "TopicTest", "queueId": "0", "count": "1", "consumerGroup": "CG_TAG"})
+    body = g1.value(
+        RequestCode.QUERY_CONSUME_QUEUE, {"topic": "TopicTest", "queueId": "0", "count": "1", "consumerGroup": "CG_TAG"}
+    )
     assert body["filterData"] == "CG_TAG@TopicTest is not online!"
     assert "subscriptionData" not in body
 
@@ -165,8 +178,11 @@ def test_units_with_an_extension_show_it_and_whether_a_live_group_takes_them(tmp
     writer.append("Ext", tags="TagB")
     writer.close()
     asker = Asker(writer.root)
-    asker.ask(34, body=heartbeat("client-1", consumer("G", subscription("Ext", "TagA"))))
-    body = asker.value(321, {"topic": "Ext", "queueId": "0", "index": "0", "count": "9", "consumerGroup": "G"})
+    asker.ask(RequestCode.HEART_BEAT, body=heartbeat("client-1", consumer("G", subscription("Ext", "TagA"))))
+    body = asker.value(
+        RequestCode.QUERY_CONSUME_QUEUE,
+        {"topic": "Ext", "queueId": "0", "index": "0", "count": "9", "consumerGroup": "G"},
+    )
     assert body["subscriptionData"]["subString"] == "TagA"
     assert [unit["eval"] for unit in body["queueData"]] == [True, False]
     assert [unit["tagsCode"] for unit in body["queueData"]] == [2598919, 2598920]
@@ -179,7 +195,9 @@ def test_units_whose_extension_is_lost_say_so(tmp_path: Path) -> None:
     writer.append("Ext", tags="TagA")
     writer.close()
     shutil.rmtree(writer.root / "consumequeue_ext")
-    (unit,) = Asker(writer.root).value(321, {"topic": "Ext", "queueId": "0", "count": "1"})["queueData"]
+    (unit,) = Asker(writer.root).value(RequestCode.QUERY_CONSUME_QUEUE, {"topic": "Ext", "queueId": "0", "count": "1"})[
+        "queueData"
+    ]
     assert unit["msg"] == f"Cq extend not exist!addr: {-(2**63)}"
     assert unit["tagsCode"] == -(2**63)
 

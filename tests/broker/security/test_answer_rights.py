@@ -18,6 +18,7 @@ from broker.security.guard import Guard
 from broker_harness import RawClient, connected, service_of, serving
 from golden_frames import value_of
 from heartbeats import consumer, heartbeat, subscription
+from protocol.codes import RequestCode
 from protocol.command import Command, Response, decode_command, encode_request
 from protocol.frame import FrameDecoder
 from storage.message_store import MessageStore
@@ -123,7 +124,7 @@ async def test_a_pull_that_waited_is_checked_when_its_message_comes(tmp_path: Pa
     store = await asyncio.to_thread(MessageStore.open, writer.root)
     async with serving(service_of(store, acl=acl)) as server, connected(server.addresses[0]) as client:
         waiting = pull_of("%RETRY%G", 0, queueOffset="1", sysFlag="6", suspendTimeoutMillis="15000")
-        opaques = [client.send(11, signed_fields(waiting, *who)) for who in (READER, OWNER)]
+        opaques = [client.send(RequestCode.PULL_MESSAGE, signed_fields(waiting, *who)) for who in (READER, OWNER)]
         while len(server._service.polls) < 2:  # noqa: ASYNC110 - the pulls are on their way
             await asyncio.sleep(0.01)
         writer.append("%RETRY%G", b"a body of Secret", properties={"RETRY_TOPIC": "Secret"})
@@ -143,8 +144,10 @@ async def test_offsets_are_told_of_topics_that_may_be_read(g1_store: Path, tmp_p
         group = {"consumerGroup": "CG_TAG", "group": "CG_TAG"}
         seen = {}
         for who in (READER, OWNER):
-            stats = value_of(bytes((await ask(client, 208, group, who)).body))
-            topics = value_of(bytes((await ask(client, 343, group, who)).body))["topicList"]
+            stats = value_of(bytes((await ask(client, RequestCode.GET_CONSUME_STATS, group, who)).body))
+            topics = value_of(bytes((await ask(client, RequestCode.QUERY_TOPICS_BY_CONSUMER, group, who)).body))[
+                "topicList"
+            ]
             seen[who] = {json.loads(key)["topic"] for key in stats["offsetTable"]}, set(topics)
             assert "consumeTps" in stats
         assert seen[OWNER] == ({"TopicTest"},) * 2
@@ -162,8 +165,10 @@ async def test_an_administrator_is_told_offsets_of_topics_that_he_may_read(g1_st
     async with serving(service) as server, connected(server.addresses[0]) as client:
         seen = {}
         for who in (READER, OWNER):
-            offsets = value_of(bytes((await ask(client, 43, {}, who)).body))
-            stats = value_of(bytes((await ask(client, 317, {"isOrder": "false"}, who)).body))
+            offsets = value_of(bytes((await ask(client, RequestCode.GET_ALL_CONSUMER_OFFSET, {}, who)).body))
+            stats = value_of(
+                bytes((await ask(client, RequestCode.GET_BROKER_CONSUME_STATS, {"isOrder": "false"}, who)).body)
+            )
             groups = [each for groups in stats["consumeStatsList"] for each in groups.values()]
             keys = [json.loads(key)["topic"] for each in groups for one in each for key in one["offsetTable"]]
             seen[who] = {key.rpartition("@")[0] for key in offsets["offsetTable"]}, set(keys)
@@ -181,10 +186,10 @@ async def test_what_a_consumer_says_of_its_queues_needs_a_right_to_their_topics(
     said = b'{"jstack":"","mqTable":{{"brokerName":"b","queueId":0,"topic":"Secret"}:{"commitOffset":7}}}'
     body = heartbeat("c1", consumer("G", subscription("Open", "*")))
     async with serving(service) as server, connected(server.addresses[0]) as client:
-        assert (await ask(client, 34, {}, OWNER, body)).code == 0
+        assert (await ask(client, RequestCode.HEART_BEAT, {}, OWNER, body)).code == 0
         for who, code, text in ((READER, 16, b""), (OWNER, 0, said)):
             asked = signed_fields({"consumerGroup": "G", "clientId": "c1", "jstackEnable": "false"}, *who)
-            client.send(307, asked)
+            client.send(RequestCode.GET_CONSUMER_RUNNING_INFO, asked)
             call = await client.push()
             while call.code != 307:
                 call = await client.push()
@@ -201,14 +206,14 @@ async def test_who_may_not_read_a_message_has_no_consumer_be_given_it(copies: Co
     service = service_of(await asyncio.to_thread(MessageStore.open, copies.root), acl=accounts, audit_log=path)
     body = heartbeat("c1", consumer("G", subscription("Open", "*")))
     async with serving(service) as server, connected(server.addresses[0]) as client:
-        assert (await ask(client, 34, {}, READER, body)).code == 0
+        assert (await ask(client, RequestCode.HEART_BEAT, {}, READER, body)).code == 0
         for who, offset, code in (
             (READER, copies.secret["%RETRY%G"], 16),
             (OWNER, copies.secret["%RETRY%G"], 0),
             (READER, copies.open["%RETRY%G"], 0),
         ):
             fields = {"consumerGroup": "G", "clientId": "c1", "msgId": f"7F00000100002A9F{offset:016X}"}
-            client.send(309, signed_fields(fields, *who))
+            client.send(RequestCode.CONSUME_MESSAGE_DIRECTLY, signed_fields(fields, *who))
             if not code:
                 call = await client.push()
                 while call.code != 309:
@@ -230,7 +235,9 @@ async def test_an_account_that_is_gone_when_its_answer_is_made_is_shown_nothing(
     record = bytes((await asyncio.to_thread(MessageStore.open, copies.root)).record_at(copies.open["%DLQ%G"]) or b"")
     for name, code in ((READER[0], 0), ("nobody-key", 16), ("", 16)):
         (frame,) = FrameDecoder().feed(
-            encode_request(33, {"offset": "0"} | ({"AccessKey": name} if name else {}), opaque=1)
+            encode_request(
+                RequestCode.VIEW_MESSAGE_BY_ID, {"offset": "0"} | ({"AccessKey": name} if name else {}), opaque=1
+            )
         )
         answer = rights.check(decode_command(frame), FakeConnection(), Response(body=record))
         assert (answer.code, bool(answer.body)) == (code, not code), name

@@ -73,7 +73,7 @@ def is_admitted(guard: Guard, frame: bytes) -> bool:
     ],
 )
 def test_a_refusal_says_why(guard: Guard, access_key: str, secret: str, remark: str) -> None:
-    answer = admit(guard, signed_request(12, QUERY, access_key, secret))
+    answer = admit(guard, signed_request(RequestCode.QUERY_MESSAGE, QUERY, access_key, secret))
     assert answer == Response(ResponseCode.NO_PERMISSION, remark)
 
 
@@ -93,32 +93,38 @@ def test_every_code_that_needs_no_right_of_a_consumer_is_for_administrators(guar
 
 
 def test_an_administrator_of_whom_permissions_are_listed_has_no_others(guard: Guard) -> None:
-    assert is_admitted(guard, signed_request(206, {}, BOUNDED, BOUNDED_SECRET))
-    assert is_admitted(guard, signed_request(12, QUERY, BOUNDED, BOUNDED_SECRET))
-    assert not is_admitted(guard, signed_request(12, QUERY | {"topic": "other"}, BOUNDED, BOUNDED_SECRET))
+    assert is_admitted(
+        guard, signed_request(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, {}, BOUNDED, BOUNDED_SECRET)
+    )
+    assert is_admitted(guard, signed_request(RequestCode.QUERY_MESSAGE, QUERY, BOUNDED, BOUNDED_SECRET))
+    assert not is_admitted(
+        guard, signed_request(RequestCode.QUERY_MESSAGE, QUERY | {"topic": "other"}, BOUNDED, BOUNDED_SECRET)
+    )
 
 
 @pytest.mark.parametrize("added", [{}, {"__ZONE_NAME": "z", "__ZONE_MODE": "m"}, {"_UNIQUE_KEY_QUERY": "true"}])
 def test_fields_that_clients_add_after_signing_may_be_there(guard: Guard, added: dict[str, str]) -> None:
     fields = signed_fields(QUERY, READER, READER_SECRET) | added
-    assert is_admitted(guard, encode_request(12, fields, opaque=1))
+    assert is_admitted(guard, encode_request(RequestCode.QUERY_MESSAGE, fields, opaque=1))
     signed_too = signed_fields(QUERY | added, READER, READER_SECRET)
-    assert is_admitted(guard, encode_request(12, signed_too, opaque=1))
-    assert not is_admitted(guard, encode_request(12, fields | {"more": "x"}, opaque=1))
+    assert is_admitted(guard, encode_request(RequestCode.QUERY_MESSAGE, signed_too, opaque=1))
+    assert not is_admitted(guard, encode_request(RequestCode.QUERY_MESSAGE, fields | {"more": "x"}, opaque=1))
 
 
 def test_a_body_is_signed_too(guard: Guard) -> None:
     lock = b'{"consumerGroup":"readers","clientId":"c","mqSet":[]}'
-    good = signed_request(41, {}, READER, READER_SECRET, lock)
+    good = signed_request(RequestCode.LOCK_BATCH_MQ, {}, READER, READER_SECRET, lock)
     assert is_admitted(guard, good)
     assert not is_admitted(guard, good.replace(b'"c"', b'"d"'))
     with pytest.raises(BadCommand):
-        admit(guard, signed_request(41, {}, READER, READER_SECRET, b"{"))
+        admit(guard, signed_request(RequestCode.LOCK_BATCH_MQ, {}, READER, READER_SECRET, b"{"))
 
 
 def test_a_handler_gets_the_fields_that_were_checked(guard: Guard) -> None:
     fields = signed_fields(QUERY, READER, READER_SECRET)
-    frame = encode_request(12, fields, opaque=1).replace(b'"topic":"TopicTest"', b'"\\u0074opic":"TopicTest"')
+    frame = encode_request(RequestCode.QUERY_MESSAGE, fields, opaque=1).replace(
+        b'"topic":"TopicTest"', b'"\\u0074opic":"TopicTest"'
+    )
     frame = (len(frame) - 4).to_bytes(4) + (len(frame) - 8).to_bytes(4) + frame[8:]
     (whole,) = FrameDecoder().feed(frame)
     command = decode_command(whole)
@@ -128,7 +134,7 @@ def test_a_handler_gets_the_fields_that_were_checked(guard: Guard) -> None:
 
 
 def test_accounts_change_with_their_file(guard: Guard, acl: Path, caplog: pytest.LogCaptureFixture) -> None:
-    frame = signed_request(12, QUERY, READER, READER_SECRET)
+    frame = signed_request(RequestCode.QUERY_MESSAGE, QUERY, READER, READER_SECRET)
     assert is_admitted(guard, frame)
     with caplog.at_level(logging.INFO):
         write_accounts(acl, "accounts: [\n", 50)
@@ -276,9 +282,20 @@ async def test_records_of_other_topics_are_not_shown_to_who_guesses_their_offset
             return (await client.ask(code, signed_fields(fields, access_key, secret))).code
 
         # Of produced.tsv: hot0 of TopicTest starts at 6581, batch-0 of TopicBatch at 0x116d.
-        assert await ask(33, {"offset": "6581"}, READER, READER_SECRET) == ResponseCode.SUCCESS
-        assert await ask(33, {"offset": str(0x116D)}, READER, READER_SECRET) == ResponseCode.NO_PERMISSION
-        assert await ask(33, {"offset": str(0x116D)}, ADMIN, ADMIN_SECRET) == ResponseCode.SUCCESS
-        assert await ask(12, QUERY, READER, READER_SECRET) == ResponseCode.SUCCESS
-        assert await ask(12, QUERY | {"topic": "TopicBatch"}, READER, READER_SECRET) == ResponseCode.NO_PERMISSION
-        assert (await client.ask(33, {"offset": "6581"})).code == ResponseCode.NO_PERMISSION
+        assert (
+            await ask(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": "6581"}, READER, READER_SECRET) == ResponseCode.SUCCESS
+        )
+        assert (
+            await ask(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": str(0x116D)}, READER, READER_SECRET)
+            == ResponseCode.NO_PERMISSION
+        )
+        assert (
+            await ask(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": str(0x116D)}, ADMIN, ADMIN_SECRET)
+            == ResponseCode.SUCCESS
+        )
+        assert await ask(RequestCode.QUERY_MESSAGE, QUERY, READER, READER_SECRET) == ResponseCode.SUCCESS
+        assert (
+            await ask(RequestCode.QUERY_MESSAGE, QUERY | {"topic": "TopicBatch"}, READER, READER_SECRET)
+            == ResponseCode.NO_PERMISSION
+        )
+        assert (await client.ask(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": "6581"})).code == ResponseCode.NO_PERMISSION

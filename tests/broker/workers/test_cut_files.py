@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from process import Serving, serving_process
+from protocol.codes import RequestCode
 from protocol.command import decode_command, encode_request
 from protocol.frame import FrameDecoder
 
@@ -37,7 +38,7 @@ def view(server: Serving, offset: int) -> tuple[int, bytes]:
     while True:
         try:
             with socket.create_connection(server.endpoints[0], DEADLINE_SECONDS) as connection:
-                connection.sendall(encode_request(33, {"offset": str(offset)}, opaque=1))
+                connection.sendall(encode_request(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": str(offset)}, opaque=1))
                 decoder = FrameDecoder()
                 while data := connection.recv(65536):
                     for frame in decoder.feed(data):
@@ -63,7 +64,7 @@ def test_a_worker_that_dies_is_replaced_and_nobody_is_refused(g1_store: Path, tm
         started = time.monotonic()
         # The listening socket outlives the worker: this connection waits for the next one.
         with socket.create_connection(server.endpoints[0], DEADLINE_SECONDS) as connection:
-            connection.sendall(encode_request(33, {"offset": str(START)}, opaque=1))
+            connection.sendall(encode_request(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": str(START)}, opaque=1))
             assert connection.recv(65536)
         # Generous; a quiet machine needs less than 0.1 s.
         assert time.monotonic() - started < 10.0

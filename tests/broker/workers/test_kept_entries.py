@@ -14,6 +14,7 @@ import process
 from broker_harness import DEADLINE_SECONDS, RawClient, connected, until
 from kept_store import written
 from process import Serving, owner_of, serving_process
+from protocol.codes import RequestCode
 from protocol.command import Command, ext_fields_of
 from protocol.message import decode_messages
 
@@ -38,14 +39,16 @@ async def one_client_a_worker(server: Serving) -> AsyncIterator[list[RawClient]]
         by_worker: dict[int, RawClient] = {}
         while len(by_worker) < WORKERS:
             client = await stack.enter_async_context(connected(server.endpoints[0]))
-            await client.ask(30, {"topic": "T", "queueId": "0"})  # answered: a worker has taken it
+            await client.ask(
+                RequestCode.GET_MAX_OFFSET, {"topic": "T", "queueId": "0"}
+            )  # answered: a worker has taken it
             by_worker[owner_of(client.writer.get_extra_info("sockname")[1])] = client
         yield list(by_worker.values())
 
 
 async def ask(client: RawClient, key: str) -> Command:
     fields = {"topic": "T", "key": key, "maxNum": "64", "beginTimestamp": "0", "endTimestamp": str(2**62)}
-    return await client.ask(12, fields)
+    return await client.ask(RequestCode.QUERY_MESSAGE, fields)
 
 
 async def complete_answer(client: RawClient, key: str) -> list[int]:

@@ -21,7 +21,7 @@ from broker_harness import DEADLINE_SECONDS, RawClient, connected
 from golden_frames import value_of
 from heartbeats import consumer, heartbeat, subscription
 from process import ROOT, Serving, owner_of, serving_process
-from protocol.codes import ResponseCode
+from protocol.codes import RequestCode, ResponseCode
 from protocol.command import encode_request, ext_fields_of
 
 pytestmark = pytest.mark.asyncio
@@ -67,7 +67,7 @@ async def clients_of(server: Serving, count: int = CLIENTS) -> AsyncIterator[lis
         while len(opened) < count or len({worker_of(server, each) for each in opened}) < WORKERS:
             opened.append(await stack.enter_async_context(connected(server.endpoints[0])))
             # Answered: a worker has taken it.
-            await opened[-1].ask(30, {"topic": "TopicTest", "queueId": "0"})
+            await opened[-1].ask(RequestCode.GET_MAX_OFFSET, {"topic": "TopicTest", "queueId": "0"})
         yield opened
 
 
@@ -80,7 +80,7 @@ async def eventually(check: Callable[[], Awaitable[bool]]) -> None:
 
 async def join(client: RawClient, name: str) -> None:
     body = heartbeat(name, consumer(GROUP, subscription("TopicTest", "*")))
-    assert (await client.ask(34, {}, body=body)).code == 0
+    assert (await client.ask(RequestCode.HEART_BEAT, {}, body=body)).code == 0
 
 
 async def refuse(client: RawClient) -> None:
@@ -93,7 +93,7 @@ async def refuse(client: RawClient) -> None:
 
 
 async def members(client: RawClient) -> list[str]:
-    answer = await client.ask(38, {"consumerGroup": GROUP})
+    answer = await client.ask(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": GROUP})
     return list(json.loads(bytes(answer.body))["consumerIdList"]) if answer.code == 0 else []
 
 
@@ -106,7 +106,7 @@ async def test_all_workers_know_all_members_and_what_they_subscribe_to(server: S
         for client in clients:
             assert await members(client) == names
             # Without a subscription of its own a pull is filtered by the group's, which each worker has a copy of.
-            answer = await client.ask(11, PULL)
+            answer = await client.ask(RequestCode.PULL_MESSAGE, PULL)
             assert (answer.code, len(answer.body) > 0) == (0, True)
         # Every member hears of every newcomer, whatever worker he came to.
         assert all(any(push.code == 40 for push in client.pushed) for client in clients[:-1])
@@ -118,11 +118,13 @@ async def test_all_workers_know_all_members_and_what_they_subscribe_to(server: S
 
         await eventually(is_gone)
         for client, name in zip(clients[1:], names[1:], strict=True):
-            assert (await client.ask(35, {"clientID": name, "consumerGroup": GROUP})).code == 0
+            assert (
+                await client.ask(RequestCode.UNREGISTER_CLIENT, {"clientID": name, "consumerGroup": GROUP})
+            ).code == 0
         assert await members(clients[-1]) == []
 
         async def is_refused() -> bool:
-            codes = [(await client.ask(11, PULL)).code for client in clients[1:]]
+            codes = [(await client.ask(RequestCode.PULL_MESSAGE, PULL)).code for client in clients[1:]]
             return set(codes) == {ResponseCode.SUBSCRIPTION_NOT_EXIST}
 
         await eventually(is_refused)
@@ -134,27 +136,33 @@ async def test_offsets_and_locks_are_the_same_everywhere(server: Serving) -> Non
     async with clients_of(server) as clients:
         strangers_pull = PULL | {"sysFlag": "5", "subscription": "*", "commitOffset": "9", "queueId": "2"}
         for client in clients[1:]:  # of which not all are at the worker that keeps the offsets
-            assert (await client.ask(15, {"consumerGroup": GROUP, "commitOffset": "9", **queue})).code == 16
-            assert (await client.ask(11, strangers_pull | {"consumerGroup": "Foreign"})).code == 0
+            assert (
+                await client.ask(
+                    RequestCode.UPDATE_CONSUMER_OFFSET, {"consumerGroup": GROUP, "commitOffset": "9", **queue}
+                )
+            ).code == 16
+            assert (await client.ask(RequestCode.PULL_MESSAGE, strangers_pull | {"consumerGroup": "Foreign"})).code == 0
         for number, client in enumerate(clients):
             await join(client, f"puller-{number}")
         for offset, client in enumerate(clients, 1):
             fields = {"consumerGroup": GROUP, "commitOffset": str(offset), **queue}
-            assert (await client.ask(15, fields)).code == 0
+            assert (await client.ask(RequestCode.UPDATE_CONSUMER_OFFSET, fields)).code == 0
             for other in clients:
-                answer = await other.ask(14, {"consumerGroup": GROUP, **queue})
+                answer = await other.ask(RequestCode.QUERY_CONSUMER_OFFSET, {"consumerGroup": GROUP, **queue})
                 assert ext_fields_of(answer)["offset"] == str(offset)
         # An offset that comes with a pull goes to worker 0 too.
         for client in clients:
-            await client.ask(11, PULL | {"sysFlag": "1", "commitOffset": "7", "queueId": "2"})
-        answer = await clients[0].ask(14, {"consumerGroup": GROUP, "topic": "TopicTest", "queueId": "2"})
+            await client.ask(RequestCode.PULL_MESSAGE, PULL | {"sysFlag": "1", "commitOffset": "7", "queueId": "2"})
+        answer = await clients[0].ask(
+            RequestCode.QUERY_CONSUMER_OFFSET, {"consumerGroup": GROUP, "topic": "TopicTest", "queueId": "2"}
+        )
         assert ext_fields_of(answer)["offset"] == "7"
         foreign = {"consumerGroup": "Foreign", "topic": "TopicTest", "queueId": "2", "setZeroIfNotFound": "false"}
-        assert (await clients[0].ask(14, foreign)).code == ResponseCode.QUERY_NOT_FOUND
+        assert (await clients[0].ask(RequestCode.QUERY_CONSUMER_OFFSET, foreign)).code == ResponseCode.QUERY_NOT_FOUND
         granted = []
         for number, client in enumerate(clients):
             body = json.dumps({"consumerGroup": GROUP, "clientId": f"c{number}", "mqSet": mq_set}).encode()
-            answer = await client.ask(41, {}, body=body)
+            answer = await client.ask(RequestCode.LOCK_BATCH_MQ, {}, body=body)
             granted.append(len(json.loads(bytes(answer.body))["lockOKMQSet"]))
         assert granted == [1] + [0] * (len(clients) - 1)
 
@@ -163,11 +171,13 @@ async def test_what_is_in_flight_is_the_same_everywhere_whoever_was_asked_for_it
     async with clients_of(server) as clients:
         await join(clients[0], "puller")
         for client in clients:
-            answer = await client.ask(11, PULL | {"queueId": "3", "sysFlag": "4", "subscription": "*"})
+            answer = await client.ask(
+                RequestCode.PULL_MESSAGE, PULL | {"queueId": "3", "sysFlag": "4", "subscription": "*"}
+            )
             assert ext_fields_of(answer)["nextBeginOffset"] == "4"
 
         async def is_told(client: RawClient) -> bool:
-            answer = await client.ask(208, {"consumerGroup": GROUP, "topic": "TopicTest"})
+            answer = await client.ask(RequestCode.GET_CONSUME_STATS, {"consumerGroup": GROUP, "topic": "TopicTest"})
             table = value_of(bytes(answer.body))["offsetTable"]
             return [each["pullOffset"] for key, each in table.items() if '"queueId": 3' in key] == [4]
 
@@ -181,7 +191,10 @@ async def test_what_a_member_tells_of_itself_comes_back_whatever_workers_both_ar
             await join(client, f"client-{number}")
         for number, client in enumerate(clients):
             asking = clients[number - 1]
-            opaque = asking.send(307, {"consumerGroup": GROUP, "clientId": f"client-{number}", "jstackEnable": "true"})
+            opaque = asking.send(
+                RequestCode.GET_CONSUMER_RUNNING_INFO,
+                {"consumerGroup": GROUP, "clientId": f"client-{number}", "jstackEnable": "true"},
+            )
             while (call := await client.push()).code == 40:
                 pass
             assert (call.code, ext_fields_of(call)["jstackEnable"]) == (307, "true")
@@ -197,7 +210,7 @@ async def test_groups_outlive_worker_0(server: Serving) -> None:
         names = sorted(f"client-{number}" for number in range(len(staying)))
         for client, name in zip(staying, names, strict=True):
             await join(client, name)
-        asked = [client.send(38, {"consumerGroup": GROUP}) for client in staying]
+        asked = [client.send(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": GROUP}) for client in staying]
         os.kill(owner, signal.SIGKILL)
         for client, opaque in zip(staying, asked, strict=True):
             assert (await client.answer()).opaque == opaque
@@ -207,7 +220,7 @@ async def test_groups_outlive_worker_0(server: Serving) -> None:
 
         await eventually(all_are_back)
         for client in staying:
-            assert (await client.ask(11, PULL)).code == 0
+            assert (await client.ask(RequestCode.PULL_MESSAGE, PULL)).code == 0
 
 
 async def test_another_worker_that_dies_takes_its_clients_alone_with_it(server: Serving) -> None:
@@ -261,7 +274,7 @@ async def test_each_worker_gets_every_address_and_no_other_server_any() -> None:
 
 
 async def test_workers_share_their_cores_while_several_clients_keep_them_busy(server: Serving) -> None:
-    route = encode_request(105, {"topic": "TopicTest"}, opaque=1)
+    route = encode_request(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "TopicTest"}, opaque=1)
     count = 300
 
     async def is_any_sharing() -> bool:

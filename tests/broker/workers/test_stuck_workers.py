@@ -11,6 +11,7 @@ from pathlib import Path
 from broker_harness import RawClient, connected
 from heartbeats import consumer, heartbeat, subscription
 from process import Serving, owner_of, serving_process
+from protocol.codes import RequestCode
 from protocol.command import ext_fields_of
 
 SECONDS = 2
@@ -23,7 +24,7 @@ async def client_of(server: Serving, worker: int) -> AsyncIterator[RawClient]:
     """A connection that a certain worker has taken."""
     while True:
         async with connected(server.endpoints[0]) as client:
-            await client.ask(30, {"topic": "TopicTest", "queueId": "0"})
+            await client.ask(RequestCode.GET_MAX_OFFSET, {"topic": "TopicTest", "queueId": "0"})
             if owner_of(client.writer.get_extra_info("sockname")[1]) == worker:
                 yield client
                 return
@@ -31,11 +32,11 @@ async def client_of(server: Serving, worker: int) -> AsyncIterator[RawClient]:
 
 async def join(client: RawClient) -> None:
     body = heartbeat("client", consumer(GROUP, subscription("TopicTest", "*")))
-    assert (await client.ask(34, {}, body=body)).code == 0
+    assert (await client.ask(RequestCode.HEART_BEAT, {}, body=body)).code == 0
 
 
 async def offset_of(client: RawClient) -> str | None:
-    answer = await client.ask(14, {"consumerGroup": GROUP, **QUEUE})
+    answer = await client.ask(RequestCode.QUERY_CONSUMER_OFFSET, {"consumerGroup": GROUP, **QUEUE})
     return ext_fields_of(answer).get("offset")
 
 
@@ -45,11 +46,15 @@ def test_worker_0_is_replaced_and_its_offsets_groups_and_requests_live_on(g1_sto
             await join(first)
             await join(second)
             for offset, client in (("5", first), ("6", second)):
-                assert (await client.ask(15, {"consumerGroup": GROUP, "commitOffset": offset, **QUEUE})).code == 0
+                assert (
+                    await client.ask(
+                        RequestCode.UPDATE_CONSUMER_OFFSET, {"consumerGroup": GROUP, "commitOffset": offset, **QUEUE}
+                    )
+                ).code == 0
             os.kill(owner, signal.SIGSTOP)
             # Handed to worker 0, which does not answer; its successor does.
             assert await offset_of(second) == "6"
-            assert (await second.ask(38, {"consumerGroup": GROUP})).code == 0
+            assert (await second.ask(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": GROUP})).code == 0
             assert await first.is_closed_by_the_server()
         (successor,) = set(server.workers) - {other}
         async with client_of(server, successor) as first:
@@ -72,7 +77,11 @@ def test_a_single_worker_is_replaced_without_figures_too(g1_store: Path, tmp_pat
     async def stop_the_worker(server: Serving, worker: int) -> None:
         async with connected(server.endpoints[0]) as client:
             await join(client)
-            assert (await client.ask(15, {"consumerGroup": GROUP, "commitOffset": "5", **QUEUE})).code == 0
+            assert (
+                await client.ask(
+                    RequestCode.UPDATE_CONSUMER_OFFSET, {"consumerGroup": GROUP, "commitOffset": "5", **QUEUE}
+                )
+            ).code == 0
             os.kill(worker, signal.SIGSTOP)
             assert await client.is_closed_by_the_server()
         async with connected(server.endpoints[0]) as client:
