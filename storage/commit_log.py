@@ -7,6 +7,8 @@ end may be well-formed old records and are never served.
 
 import itertools
 import os
+import threading
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from copy import copy
 from dataclasses import dataclass, replace
@@ -15,7 +17,7 @@ from pathlib import Path
 
 from protocol.errors import StoreError
 from storage.kernels import records as codes
-from storage.kernels.records import check_intact, check_shape, store_timestamp
+from storage.kernels.records import Sums, check_intact, check_shape, store_timestamp
 from storage.kernels.store_view import LogView
 from storage.mapped_file import FileIdentity, MappedFile, lacks_means, open_read_only
 from storage.residency import Cold, ColdKind, current_tick
@@ -79,6 +81,9 @@ class CommitLog:
         self.minimum = segments[0].base_offset if segments else 0
         self.end = segments[-1].end if segments else 0
         self._bases = [segment.base_offset for segment in segments]
+        self._sums: defaultdict[int, Sums] = defaultdict(Sums)
+        """What is known of a segment, by its base offset, once much of it was summed up for nothing."""
+        self._summing = threading.Lock()
         self.view = LogView((segment.base_offset, segment.file, segment.valid_length) for segment in segments)
         self.holes = tuple(_find_holes(self.segments))
         """Ranges of physical offsets, [from, to), that no segment covers although later ones do."""
@@ -207,7 +212,9 @@ class CommitLog:
         if place is None:
             return codes.NO_SEGMENT
         segment, position, available = place
-        return check_intact(segment.file.region, position, position + available, physical_offset)
+        with self._summing:  # entries may lead to many places that say to be long records
+            sums = self._sums[segment.base_offset]
+            return check_intact(segment.file.region, position, position + available, physical_offset, sums)
 
     def store_timestamp_at(self, physical_offset: int, size: int) -> int:
         """Store time in ms of the record at a physical offset, −1 when ``size`` bytes are not in the log."""

@@ -108,6 +108,10 @@ class HeldBytes(Protocol):
         """Hold `wanted` bytes from the start on, as far as the segment goes."""
         ...
 
+    def piece(self, start: int, stop: int) -> Region:
+        """Bytes [start, stop) of the segment apart: they stay, wherever this moves."""
+        ...
+
     def require_whole(self) -> None:
         """Raise StoreError where what was held was not what the segment had, since somebody cut it meanwhile."""
         ...
@@ -152,16 +156,26 @@ class CopiedBytes:
         self._make_room(wanted)
         wanted = min(wanted, self._source.size - self.start)
         while self.filled < wanted:
-            at = self.start + self.filled
-            view = memoryview(self._memory)[self.filled : wanted]
-            try:
-                count = self._source.read_into(view, at)
-            except OSError as error:
-                raise _cannot_be_read(self._source, self._base_offset + at, error) from error
-            if not count:
-                raise TruncatedFile(self._source.path, expected=self._source.size, found=at)
-            self.filled += count
-            self.bytes_read += count
+            self.filled += self._read(memoryview(self._memory)[self.filled : wanted], self.start + self.filled)
+
+    def piece(self, start: int, stop: int) -> Region:
+        """As :class:`HeldBytes` says."""
+        view = memoryview(aligned_memory(stop - start))[: stop - start]
+        at = start
+        while at < stop:
+            at += self._read(view[at - start :], at)
+        return Region(view)
+
+    def _read(self, view: memoryview, at: int) -> int:
+        """Read some bytes, one at least; how many."""
+        try:
+            count = self._source.read_into(view, at)
+        except OSError as error:
+            raise _cannot_be_read(self._source, self._base_offset + at, error) from error
+        if not count:
+            raise TruncatedFile(self._source.path, expected=self._source.size, found=at)
+        self.bytes_read += count
+        return count
 
     def require_whole(self) -> None:
         """A copy stays as it is."""
@@ -217,6 +231,10 @@ class MappedBytes:
         """As :class:`HeldBytes` says."""
         if wanted > self.filled:
             self._fill(wanted)
+
+    def piece(self, start: int, stop: int) -> Region:
+        """As :class:`HeldBytes` says."""
+        return Region(self._view[start:stop])
 
     def require_whole(self) -> None:
         """As :class:`HeldBytes` says."""

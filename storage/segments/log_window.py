@@ -8,7 +8,17 @@ record that is longer than it.
 import os
 from typing import Final, Self
 
-from storage.kernels.records import MINIMUM_SIZE, check_intact, closes_segment, find_candidate, store_timestamp
+from storage.kernels.records import (
+    BAD_BODY_CRC,
+    BAD_PROPERTY_CRC,
+    MINIMUM_SIZE,
+    SUM_PATIENCE,
+    Sums,
+    check_intact,
+    closes_segment,
+    find_candidate,
+    store_timestamp,
+)
 from storage.kernels.region import Region
 from storage.kernels.texts import bytes_at
 from storage.segments.held_bytes import READ_BYTES, ByteSource, LocalFile, hold
@@ -18,6 +28,9 @@ __all__ = ["CANDIDATE_BYTES", "LONGEST_RECORD", "READ_BYTES", "ByteSource", "Loc
 
 LONGEST_RECORD: Final = 128 * 1024 * 1024
 """Bytes of the longest record that is believed: what is held in memory of a segment is bounded by it."""
+
+PIECE: Final = 2 * LONGEST_RECORD
+"""Bytes of which sums are kept once much was summed up for nothing: headers of long records may lie in one another."""
 
 CANDIDATE_BYTES: Final = 36
 """Bytes of a record up to and with its own offset: enough to know a candidate by."""
@@ -33,6 +46,8 @@ class LogWindow:
         self.size = source.size
         self._read_bytes = read_bytes
         self._source, self._held = source, hold(source, base_offset, read_bytes)
+        self._summed_for_nothing = 0
+        self._piece, self._piece_start, self._sums = Region(b""), 0, Sums()
 
     def __enter__(self) -> Self:
         return self
@@ -100,10 +115,30 @@ class LogWindow:
 
     def intact_size(self, position: int) -> int:
         """Size of the intact record at a position, which is held then; 0 where there is none."""
+        if self._summed_for_nothing > SUM_PATIENCE:
+            return self._size_by_sums(position)
         if not self.show_record(position):
             return 0
         at, size = position - self.start, self.i32(position)
-        return size if check_intact(self.region, at, at + size, self.base_offset + position) == size else 0
+        code = check_intact(self.region, at, at + size, self.base_offset + position)
+        if code in (BAD_BODY_CRC, BAD_PROPERTY_CRC):
+            self._summed_for_nothing += size
+        return size if code == size else 0
+
+    def _size_by_sums(self, position: int) -> int:
+        """The same in a piece of the segment of which sums are kept: no byte is summed up for each that asks."""
+        if not self.show(position, MINIMUM_SIZE):
+            return 0
+        size = self.i32(position)
+        if not MINIMUM_SIZE <= size <= min(LONGEST_RECORD, self.size - position):
+            return 0
+        if not self._piece_start <= position <= self._piece_start + self._piece.size - size:
+            self._piece_start = position
+            self._piece = self._held.piece(position, min(position + PIECE, self.size))
+            self._sums = Sums(patience=-1)
+        at = position - self._piece_start
+        code = check_intact(self._piece, at, at + size, self.base_offset + position, self._sums)
+        return size if code == size and self.show_record(position) else 0
 
     def is_closed_at(self, position: int, boundary: int) -> bool:
         """Whether the BLANK of a segment is at a position, behind which the log goes on at `boundary`."""

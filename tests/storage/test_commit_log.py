@@ -1,8 +1,10 @@
 """The log as one stream: segments, reading, taking over maps, recorded logs."""
 
 import os
+import random
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +13,7 @@ import pytest
 
 import oracles
 from golden_store import GOLDEN, unpack
-from kernel_memory import record_at
+from kernel_memory import headers_in_one_another, record_at
 from oracles import packed
 from protocol.errors import StoreError
 from storage.commit_log import CommitLog
@@ -248,6 +250,22 @@ class TestReading:
         assert log.damaged_record_at(0) == damaged.record
         assert log.check(0) == codes.BAD_BODY_CRC
         assert log.damaged_record_at(1) is None
+
+    def test_places_that_say_to_be_long_records_are_not_summed_up_again_and_again(self, tmp_path: Path) -> None:
+        """Entries may lead to all of them, in any order; one by one it would be some 20 GB."""
+        step, count, sound = 100, 20_000, record_at(0)
+        log = headers_in_one_another(0, step, count)
+        log[: len(sound)] = sound
+        write_file(tmp_path / "0".zfill(20), len(log), {0: bytes(log)})
+        commit_log = CommitLog.open([tmp_path])
+        places = [step * number for number in range(count) if step * number >= len(sound)]
+        random.Random(7).shuffle(places)
+        whole = [replace(segment, valid_length=len(log)) for segment in commit_log.segments]
+        commit_log = CommitLog(whole, ())
+        assert {commit_log.check(place) for place in places} == {codes.BAD_BODY_CRC}
+        assert commit_log.check(0) == len(sound)
+        summed = sum(sums.summed for sums in commit_log._sums.values())
+        assert codes.SUM_PATIENCE < summed < 2 * codes.SUM_PATIENCE + 2 * count * codes.SUM_STEP
 
     def test_every_start_of_a_record_and_no_other_offset_holds_one(self, tmp_path: Path) -> None:
         writer = StoreWriter(tmp_path, segment_size=SEGMENT)

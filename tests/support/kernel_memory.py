@@ -2,6 +2,7 @@
 
 import ctypes
 import mmap
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from storage.kernels.records import MAGIC_V1, PHYSICAL_OFFSET
 from storage.kernels.region import Region
 from storage.kernels.store_view import PROBE_SHIFT, FileView, IndexFilesView, LogView, RunsView, StoreView
 from store_files import pack_record, property_bytes
@@ -71,6 +73,19 @@ def segment_at(base_offset: int, *messages: Mapping[str, Any]) -> tuple[bytes, l
         positions.append(len(data))
         data += record_at(base_offset + len(data), **message)
     return data, positions
+
+
+def headers_in_one_another(base_offset: int, step: int, count: int, magic: int = MAGIC_V1) -> bytearray:
+    """A segment with a header every `step` bytes, each of a record that goes to the end, but for its checksum."""
+    topic = b"\x01T" if magic == MAGIC_V1 else b"\0\x01T"
+    size = step * count + 200
+    log = bytearray(size)
+    log[size - len(topic) - 2 : size - 2] = topic
+    for position in range(0, step * count, step):
+        struct.pack_into(">ii", log, position, size - position, magic)
+        struct.pack_into(">q", log, position + PHYSICAL_OFFSET, base_offset + position)
+        struct.pack_into(">i", log, position + 84, size - len(topic) - 2 - position - 88)
+    return log
 
 
 class HeldFile(FileView):

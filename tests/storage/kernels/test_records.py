@@ -1,6 +1,5 @@
 """One record, walks and scans against the oracle that reads a segment record by record."""
 
-import struct
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -11,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import oracles
-from kernel_memory import Bytes, record_at, segment_at
+from kernel_memory import Bytes, headers_in_one_another, record_at, segment_at
 from protocol import message_layout
 from storage.kernels import records
 from storage.kernels.records import (
@@ -377,14 +376,8 @@ class TestSums:
 
     @pytest.mark.parametrize("magic", [records.MAGIC_V1, records.MAGIC_V2])
     def test_headers_in_one_another_are_not_summed_up_again_and_again(self, magic: int) -> None:
-        step, count, size = 100, 20_000, 2_000_100
-        log = bytearray(size)
-        topic = b"\x01T" if magic == records.MAGIC_V1 else b"\0\x01T"
-        log[size - len(topic) - 2 : size - 2] = topic
-        for position in range(0, step * count, step):
-            struct.pack_into(">ii", log, position, size - position, magic)
-            struct.pack_into(">q", log, position + records.PHYSICAL_OFFSET, BASE + position)
-            struct.pack_into(">i", log, position + 84, size - len(topic) - 2 - position - 88)
+        step, count, size = 100, 20_000, 2_000_200
+        log = headers_in_one_another(BASE, step, count, magic)
         sound = record_at(BASE + size)
         region, end = Region(bytes(log) + sound), size + len(sound)
         assert check_shape(region, step * (count // 2), end, -1) == size - step * (count // 2)

@@ -10,7 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kernel_memory import headers_in_one_another, record_at
 from protocol.errors import StoreError, TruncatedFile
+from storage.kernels.records import SUM_PATIENCE, SUM_STEP
 from storage.kernels.texts import bytes_at
 from storage.segments.log_window import LocalFile, LogWindow
 
@@ -52,6 +54,37 @@ def test_what_is_shown_is_what_is_there() -> None:
         assert not window.show(-1, 1)
         assert window.i32(8) == int.from_bytes(data[8:12], "big")
     assert source.is_closed
+
+
+class AtOnce(InPieces):
+    def read_into(self, view: memoryview, position: int) -> int:
+        piece = self.data[position : position + len(view)]
+        view[: len(piece)] = piece
+        return len(piece)
+
+
+@pytest.mark.parametrize("is_mapped", [True, False])
+def test_headers_in_one_another_are_not_summed_up_again_and_again(tmp_path: Path, is_mapped: bool) -> None:
+    """Each is that of a record which goes to the end, but for its checksum; sound ones stand among them."""
+    base, step, count = 1 << 32, 150, 8_000
+    size = step * count + 200
+    log = headers_in_one_another(base, step, count)
+    sound = {step * number: record_at(base + step * number, body=b"", topic_bytes=b"T") for number in (5, 4000, 7999)}
+    for position, record in sound.items():
+        assert len(record) < step
+        log[position : position + step] = record.ljust(step, bytes(1))
+    path = tmp_path / "0"
+    path.write_bytes(log)
+    with LogWindow(LocalFile(path) if is_mapped else AtOnce(bytes(log)), base, 4096) as window:
+        position, intact = -1, {}
+        while (position := window.find_candidate(position + 1)) >= 0:
+            if found := window.intact_size(position):
+                intact[position] = found
+                window.move(position + found)
+        assert intact == {position: len(record) for position, record in sound.items()}
+        # One by one it would be some 5 GB.
+        assert window._summed_for_nothing <= SUM_PATIENCE + size
+        assert window._sums.summed <= 2 * size + 2 * count * SUM_STEP
 
 
 def test_a_failing_read_names_file_and_offset() -> None:

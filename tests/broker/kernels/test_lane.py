@@ -1,0 +1,73 @@
+"""What the doors of the lane refuse; what it answers is compared with the ordinary way in test_fast_lane.py."""
+
+import pytest
+
+from broker.kernels.lane import KnownPull, KnownPulls, Lane, PullKind, Template
+from kernel_memory import HeldFile, KernelStore
+from protocol.codes import RequestCode
+from storage.kernels.pulls import EVERYTHING, UNIT_BYTES, Choice
+
+UNITS = 100
+
+
+def known_pull(
+    topic: bytes = b"T", units: int = UNITS, first: int = 0, stop: int = UNITS, numbers: int = 2
+) -> KnownPull:
+    kind = PullKind(RequestCode.PULL_MESSAGE, topic, b"G", b"*", None, 0, 32, None, 0, 0)
+    template = Template([b""] * (numbers + 1))
+    file = HeldFile(bytes(UNIT_BYTES * UNITS))
+    return KnownPull(kind, file, 0, units, first, stop, 32, 32, 1 << 20, Choice(EVERYTHING), 0, template)
+
+
+@pytest.mark.parametrize(("most", "slots"), [(0, 4), (4, 4), (5, 4), (1, 3), (1, 6)])
+def test_a_table_that_fills_up_or_is_no_power_of_two_is_refused(most: int, slots: int) -> None:
+    with pytest.raises(ValueError, match=f"{most} pulls in {slots} slots"):
+        KnownPulls(most, slots)
+
+
+def test_units_outside_the_file_or_the_run_are_refused() -> None:
+    with pytest.raises(ValueError, match="101 units at position 0 do not lie in 2000 bytes"):
+        known_pull(units=UNITS + 1)
+    for first, stop in ((-1, 5), (6, 5), (0, UNITS + 1)):
+        with pytest.raises(ValueError, match=f"queue offsets {first} to {stop} of 0 to 100"):
+            known_pull(first=first, stop=stop)
+    with pytest.raises(ValueError, match="a header with 3 numbers"):
+        known_pull(numbers=3)
+
+
+def test_a_pull_is_known_once_where_it_starts_and_as_long_as_there_is_room() -> None:
+    known = KnownPulls(2, 8)
+    with pytest.raises(ValueError, match="queue offset 50 of 0 to 50"):
+        known.add(known_pull(stop=50), 50)
+    assert known.add(known_pull(), 0)
+    assert not known.add(known_pull(), 1)
+    assert known.add(known_pull(b"U"), 0)
+    assert (len(known), known.is_full) == (2, True)
+    with pytest.raises(ValueError, match="as many pulls as there may be"):
+        known.add(known_pull(b"V"), 0)
+    known.clear()
+    assert (len(known), known.is_full) == (0, False)
+    assert known.add(known_pull(b"V"), 0)
+
+
+def test_a_lane_that_follows_nothing_or_is_given_places_outside_of_what_was_read_refuses() -> None:
+    lane = Lane(KnownPulls(1, 4), 1 << 20, 1 << 20, 100, 1 << 20)
+    store = KernelStore([])
+    with pytest.raises(ValueError, match="follows no snapshot"):
+        lane.answer(store.view, b"", 0, 0, 0)
+    one, three = Template([b"", b""]), Template([b""] * 4)
+    with pytest.raises(ValueError, match="other numbers than the lane has"):
+        lane.follow(one, one, one, True, True)
+    lane.follow(one, one, three, True, True)
+    for data in (b"abc", bytearray(b"abc")):
+        for start, stop in ((-1, 2), (2, 1), (0, 4)):
+            with pytest.raises(ValueError, match=f"bytes {start} to {stop} of 3"):
+                lane.answer(store.view, data, start, stop, 0)
+        assert lane.answer(store.view, data, 0, 0, 0)[:2] == (b"", 0)
+
+
+def test_a_header_that_has_too_many_parts_or_is_too_long_is_refused() -> None:
+    with pytest.raises(ValueError, match="header"):
+        Template([b""] * 99)
+    with pytest.raises(ValueError, match="a header of 99999 bytes and 0 numbers"):
+        Template([bytes(99_999)])
