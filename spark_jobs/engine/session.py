@@ -278,6 +278,13 @@ def send_packages(context: "SparkContext") -> None:
     context.addArchive(f"{archive}#{DIRECTORY}")
 
 
+def send_packages_by_connect(spark: Any) -> None:
+    """The same for a session of Spark Connect: what is sent is the session's own."""
+    with tempfile.TemporaryDirectory() as directory:
+        archive = pack_packages(Path(directory) / "rocketlens-packages.zip")
+        spark.addArtifacts(f"{archive}#{DIRECTORY}", archive=True)
+
+
 def pack_packages(path: Path) -> Path:
     """Pack our packages, from where they are imported, as a zip file for Spark to unpack."""
     root = Path(spark_jobs.__file__).parents[1]

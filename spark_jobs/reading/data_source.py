@@ -33,7 +33,7 @@ from pyspark.sql.types import (
 
 from protocol.errors import ConfigError, CorruptRecord
 from spark_jobs.engine.arrival import Travelling
-from spark_jobs.engine.session import send_packages
+from spark_jobs.engine.session import send_packages, send_packages_by_connect
 from spark_jobs.reading.arrow_columns import NULLABLE
 from spark_jobs.reading.log_ranges import LogRange, LogRanges, Problem, find_ranges
 from spark_jobs.reading.pushed_filters import push
@@ -67,7 +67,10 @@ DAMAGE_TYPE = StructType(
 
 def register(spark: SparkSession) -> None:
     """Make the format `rocketlens` known to a session and to its executors, and have it push filters down."""
-    send_packages(spark.sparkContext)
+    if type(spark).__module__.startswith("pyspark.sql.connect."):
+        send_packages_by_connect(spark)
+    else:
+        send_packages(spark.sparkContext)
     spark.dataSource.register(RocketLensDataSource)
     spark.conf.set(PUSHDOWN, "true")
 

@@ -1,0 +1,46 @@
+"""What is in the way of our packages in Spark's workers alone is named there."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from foreign import plant_foreign, was_imported
+
+SESSION = """
+import sys
+from pyspark.sql import SparkSession
+
+builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false")
+spark = builder.config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
+import spark_jobs.rocketlens_format
+
+try:
+    spark.read.format("rocketlens").load(sys.argv[1]).count()
+except Exception as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("names", [("spark_jobs",), ("protocol", "storage")])
+def test_workers_name_a_foreign_package_of_the_folder_that_a_session_was_started_in(
+    names: tuple[str, ...], g1_store: Path, tmp_path: Path
+) -> None:
+    """Spark starts them by `python -m`, which looks there first; the script's own process does not."""
+    script = tmp_path / "session.py"
+    script.write_text(SESSION)
+    here = plant_foreign(tmp_path / "here", *names)
+    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONSAFEPATH")}
+    ended = subprocess.run(
+        [sys.executable, str(script), str(g1_store)],
+        env=environment | {"PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
+        cwd=here,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert f"ImportError: RocketLens cannot run: {here / names[0]} is in the way of its own package" in ended.stdout
+    assert not was_imported(here)
