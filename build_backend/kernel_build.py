@@ -22,7 +22,6 @@ from setuptools.build_meta import (
 from setuptools.command.build_ext import build_ext
 
 import compilers
-from judges import JUDGES, PLANTED, SANITIZERS
 
 __all__ = [
     "build_editable",
@@ -81,6 +80,8 @@ def extensions(*, is_limited: bool = False, judge: str = "") -> list[Extension]:
     }
     named = {".".join(path.with_suffix("").parts): path for path in compilers.sources("*.pyx")}
     if judge:
+        from judges import JUDGES, PLANTED  # who only builds from a source distribution has none
+
         settings, named = JUDGES[judge], {**named, PLANTED.stem: PLANTED}
     return [
         Extension(name, [str(path)], include_dirs=list(map(str, compilers.KERNELS)), depends=depends, **settings)
@@ -132,7 +133,7 @@ class BuildKernels(build_ext):
                 self.extensions,
                 build_dir=directory,
                 compiler_directives=DIRECTIVES,
-                emit_linenums=os.environ.get("ROCKETLENS_KERNELS_FOR") == SANITIZERS,  # which name lines
+                emit_linenums=os.environ.get("ROCKETLENS_KERNELS_FOR") == "sanitizers",  # which name lines
                 quiet=True,
             )
         except CompileError as error:  # Cython has shown what and where
