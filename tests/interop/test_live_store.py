@@ -42,6 +42,7 @@ KEEPS_FILES = {"fileReservedTime": "72"}
 """Where the test lets files go itself, the broker does not: a busy machine may need more than that minute."""
 MESSAGES_A_SECOND = 200
 SOAK_SECONDS = int(os.environ.get("ROCKETLENS_LIVE_SECONDS", "300"))
+MOST_SECONDS = 180
 KEPT_SEGMENTS = 6
 FIRST, LATER, SHORT_LIVED = "LiveFirst", "LiveLater", "LiveShort"
 QUEUES = 4
@@ -64,6 +65,13 @@ class Live:
     def has_expired(self, physical_offset: int) -> bool:
         base = physical_offset - physical_offset % SEGMENT
         return not (self.store / "commitlog" / f"{base:020d}").exists()
+
+    def has_seen_all(self) -> bool:
+        """Whether files went, and the broker took messages into the last of the queues that were added."""
+        sent = self.producer.sent
+        return self.has_expired(sent[0].physical_offset) and any(
+            (each.topic, each.queue_id) == (FIRST, MORE_QUEUES - 1) for each in list(sent)
+        )
 
     @property
     def segments(self) -> list[Path]:
@@ -155,16 +163,17 @@ def test_every_message_is_answered_in_every_way_while_files_come_and_go(live: Li
     check_what_is_left(live)
     check_footprint(live, is_long=is_long(seconds))
     check_what_was_said(live)
-    # The aim is 0.1 s for each; a test that runs beside others judges the one in the middle.
-    judged = {name: percentile(times, 99 if is_long(seconds) else 50) for name, times in stopwatch.measured.items()}
-    assert {name: seconds for name, seconds in judged.items() if seconds > 0.1} == {}
+    if is_long(seconds):
+        # The aim is 0.1 s for each; a test that runs beside others measures the others.
+        judged = {name: percentile(times, 99) for name, times in stopwatch.measured.items()}
+        assert {name: seconds for name, seconds in judged.items() if seconds > 0.1} == {}
 
 
 def watch(live: Live, comparer: Comparer, seconds: int) -> None:
-    """Let it all go on, with a new topic after a quarter of the time."""
+    """Let it all go on, with a new topic after a quarter of the time; on a busy machine until all of it was seen."""
     begun = time.monotonic()
     is_later = False
-    while time.monotonic() < begun + seconds:
+    while time.monotonic() < begun + seconds or not (live.has_seen_all() or time.monotonic() > begun + MOST_SECONDS):
         if not is_later and time.monotonic() > begun + seconds / 4:
             live.producer.send_to(LATER)
             is_later = True
