@@ -41,7 +41,7 @@ others run without it, and so do those of them that have plain Python judge whol
 MANY_DESCRIPTORS = 500
 """Half of what a process may have by default."""
 
-COMPILED = "tests/storage/kernels/"
+COMPILED = ("tests/protocol/kernels/", "tests/storage/kernels/")
 """Tests of what cannot be traced."""
 
 

@@ -52,9 +52,6 @@ ANY, UNIQUE, SUCCESS = KeyKind.ANY, KeyKind.UNIQUE, ResponseCode.SUCCESS
 KINDS = {"K": KeyKind.KEY, "U": UNIQUE, "T": KeyKind.TAG}
 """indexType on the wire; absent, empty or anything else looks up keys and unique keys alike, as a broker does."""
 
-COPIES = b"rocketlensCopies"
-"""What a header holds that may ask for copies; to look for it costs less than to read all fields of all requests."""
-
 NOTHING_TO_DISCLOSE: dict[str, str] = {}
 
 
@@ -93,7 +90,7 @@ class QueryMessageProcessor:
     def query_message(self, header: QueryMessageRequestHeader, request: Request) -> Response:
         """The newest messages with a key, unique key or tag, in ascending order of their physical offsets."""
         query = _key_query(header, self._body_limit)
-        if COPIES in bytes(request.command.ext_fields) and wants_copies(request.command):
+        if wants_copies(request.command):
             return self._with_copies(header, query, request)
         if query.kind is UNIQUE and is_offset_message_id_candidate(header.key):
             record = self._record_of_offset_id(decode_message_id(header.key), request)

@@ -16,7 +16,7 @@ from libc.string cimport memset
 
 import numpy as np
 
-from storage.kernels.memory cimport __builtin_prefetch, load_i32, load_i64, store_i32, store_i64
+from protocol.kernels.memory cimport __builtin_prefetch, load_i32, load_i64, store_i32, store_i64
 from storage.kernels.region cimport Column, Region, Room
 
 
