@@ -71,6 +71,21 @@ def pytest_runtest_logfinish() -> None:
         gc.collect()
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--no-fast-lane` has all servers that run in the tests' own process answer everything on the ordinary way."""
+    parser.addoption("--no-fast-lane", action="store_true", help="serve without the fast lane")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def lane_is_off(pytestconfig: pytest.Config) -> Iterator[bool]:
+    """Whether servers go without the fast lane, whatever their options say."""
+    is_off = bool(pytestconfig.getoption("--no-fast-lane"))
+    with pytest.MonkeyPatch.context() as patch:
+        if is_off:
+            patch.setattr("broker.server.FastLane", lambda *_arguments: None)
+        yield is_off
+
+
 class Scheduling(LoadScopeScheduling):
     """With ``-n`` a file's tests stay together, and so do those of `TOGETHER`."""
 
