@@ -14,12 +14,13 @@ PROCESSES ?= $(shell expr $$(nproc 2>/dev/null || sysctl -n hw.ncpu) + 1)
 # The kernels that are compiled when RocketLens is built: their .pyi are held against them.
 STUBBED = $(subst /,.,$(basename $(wildcard */kernels/*.pyx)))
 
-.PHONY: help demo test coverage check lint format hooks soak fuzz atheris sanitize coverage-kernels bench record docs lock wheel wheels \
+.PHONY: help demo test test-no-lane coverage check lint format hooks soak fuzz atheris sanitize coverage-kernels bench record docs lock wheel wheels \
 	release clean
 
 help:
 	@echo 'make demo    serve a sample store and say what to type next (PORT=10911, PYTHON=python3)'
 	@echo 'make test    all tests but the long ones (PYTHON=python3.13: with that one, in .venv-3.13); a JDK and Maven, Node.js, Go and Chromium are checked, or installed where we can'
+	@echo 'make test-no-lane  tests of servers without the fast lane'
 	@echo 'make coverage  what of the whole product the tests run, branches too; 40 minutes'
 	@echo 'make check   lint and the tests of what changed, in less than a minute'
 	@echo 'make lint    ruff, mypy --strict, the import contracts'
@@ -82,6 +83,12 @@ soak: .dev
 	@tests/setup.sh java
 	@tests/setup.sh clients
 	$(BIN)/python -m pytest -m soak
+
+# Those of servers, but for what is about the lane itself.
+NO_LANE := $(addprefix tests/broker/,test_golden_replay.py test_port_fuzz.py test_connection.py test_long_polling.py \
+	test_dispatcher.py test_server.py processors)
+test-no-lane: .dev
+	$(BIN)/python -m pytest -m 'not soak' --no-fast-lane -n $(PROCESSES) $(NO_LANE)
 
 fuzz: .dev
 	$(BIN)/python -m pytest --hypothesis-profile=fuzz tests/fuzz

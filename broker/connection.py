@@ -27,7 +27,7 @@ from broker.waiting import Waiting
 from broker.writing import close_gently, write_pieces
 from protocol.codes import ResponseCode
 from protocol.command import ONEWAY_FLAG, RESPONSE_FLAG, Command, Response, decode_command, encode_response
-from protocol.errors import BadFrame, ProtocolError, RocketLensError
+from protocol.errors import BadCommand, BadFrame, RocketLensError
 from protocol.frame import Frame
 from storage.residency import Cold
 
@@ -330,8 +330,8 @@ class Connection(asyncio.Protocol):
         """Answer one frame, at once if that can be; returns the bytes appended to `output`."""
         try:
             command = decode_command(frame)
-        except ProtocolError as error:
-            return self._append(*answer_unreadable(frame, error), output)
+        except BadCommand as error:
+            return self._append(*answer_unreadable(error), output)
         if command.flag & RESPONSE_FLAG:
             if self._settings.replied is not None:
                 self._settings.replied(self, command)

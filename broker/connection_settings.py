@@ -1,13 +1,10 @@
 """What all connections of one server share, and the answer to what is no command."""
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias
-
-import msgspec
 
 from broker.config import FRAME_LIMIT
 from broker.costs import Costs
@@ -19,8 +16,8 @@ from broker.metrics.metrics_meter import Meter
 from broker.turns import Turns
 from protocol.codes import ResponseCode
 from protocol.command import Command, Response, decode_command, ext_fields_of
-from protocol.errors import ProtocolError
-from protocol.frame import PREFIX, Frame, FrameDecoder
+from protocol.errors import BadCommand, ProtocolError
+from protocol.frame import PREFIX, FrameDecoder
 
 if TYPE_CHECKING:
     from broker.connection import Connection
@@ -115,18 +112,6 @@ class ConnectionSettings:
         return Response(ResponseCode.SYSTEM_ERROR, f"{count} fields, more than the limit of {limit}")
 
 
-class _OnlyOpaque(msgspec.Struct):
-    opaque: int = 0
-
-
-_decode_opaque = msgspec.json.Decoder(_OnlyOpaque, strict=False).decode
-
-
-def answer_unreadable(frame: Frame, error: ProtocolError) -> tuple[Command, Response]:
-    """The answer to a header that is no command: to its `opaque` where that can be read, else to 0."""
-    opaque = 0
-    with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        opaque = _decode_opaque(frame[1]).opaque
-    if not -(2**31) <= opaque < 2**31:
-        opaque = 0
-    return Command(code=0, opaque=opaque), Response(ResponseCode.SYSTEM_ERROR, remark=str(error))
+def answer_unreadable(error: BadCommand) -> tuple[Command, Response]:
+    """The answer to a header that is no command."""
+    return Command(code=0, opaque=error.opaque), Response(ResponseCode.SYSTEM_ERROR, remark=str(error))

@@ -9,7 +9,7 @@ from collections.abc import Generator, Iterable, Iterator
 from typing import Any, Protocol, TypeAlias
 
 from protocol.command import Command, Response
-from protocol.response_template import ResponseTemplate
+from protocol.kernels.responses import ResponseTemplate
 
 Outcome: TypeAlias = Response | BaseException
 """What a request is answered with; an error becomes the answer that the dispatcher makes of it."""

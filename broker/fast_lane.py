@@ -10,7 +10,7 @@ import weakref
 from broker.broker_service import BrokerService
 from broker.dispatcher import ClientConnection
 from broker.kernels import lane as kernel
-from broker.kernels.lane import LEFT_OVER, NOT_TAKEN, TURN_OVER, WANTS_MORE, Template
+from broker.kernels.lane import LEFT_OVER, NOT_TAKEN, TURN_OVER, WANTS_MORE
 from broker.known_pulls import KnownPulls
 from broker.processors.query_message import (
     HEADER_RESERVE,
@@ -21,9 +21,9 @@ from broker.processors.query_message import (
     found_fields,
 )
 from broker.turns import TURN_BYTES, TURN_FRAMES
-from protocol.codes import RequestCode
+from protocol.codes import RequestCode, SerializeType
 from protocol.command import Response
-from protocol.response_template import OPAQUE, cut_header
+from protocol.kernels.responses import ResponseTemplate
 from storage.message_store import Snapshot
 from storage.residency import current_tick
 
@@ -37,6 +37,7 @@ LANE_CODES = (
 )
 """What the lane answers, in the order in which it counts them."""
 
+OPAQUE = '"opaque":'
 CURSOR = '"rocketlensCursor":"'
 CURSOR_TOLD = "the next page is at lastKey "
 """What stands before the numbers in an answer's header."""
@@ -55,7 +56,7 @@ class FastLane:
         self._found = self._known.found
         self._lane = kernel.Lane(self._known.table, frame_limit, frame_limit - HEADER_RESERVE, TURN_FRAMES, TURN_BYTES)
         self._answer = self._lane.answer
-        self._view_header = Template(cut_header(Response(), (OPAQUE,)))
+        self._view_header = ResponseTemplate(SerializeType.JSON, Response())
         self._follow(store.snapshot)
 
     def answer(
@@ -94,8 +95,8 @@ class FastLane:
         fields = found_fields(*snapshot.index.last_update)
         self._lane.follow(
             self._view_header,
-            Template(cut_header(found(fields, {}), (OPAQUE,))),
-            Template(cut_header(found(fields, disclose(0, None)), (CURSOR, OPAQUE, CURSOR_TOLD))),
+            ResponseTemplate(SerializeType.JSON, found(fields, {})),
+            ResponseTemplate(SerializeType.JSON, found(fields, disclose(0, None)), (CURSOR, OPAQUE, CURSOR_TOLD)),
             snapshot.incomplete is None,
             not snapshot.index.untagged,
         )

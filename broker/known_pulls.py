@@ -16,10 +16,11 @@ from broker.dispatcher import ClientConnection
 from broker.found_pulls import KEPT, FoundPull
 from broker.kernels import lane as kernel
 from broker.processors.pull_message import found_fields, limits_of
+from protocol.codes import SerializeType
 from protocol.command import Response
 from protocol.errors import StoreError
 from protocol.headers import PullMessageRequestHeader
-from protocol.response_template import OPAQUE, cut_header
+from protocol.kernels.responses import ResponseTemplate
 from storage.consume_queue import ConsumeQueue
 from storage.get_message import PATIENT_SCAN, PATIENT_STEPS, GetMessageStatus, returned_bytes, scanned_units
 from storage.kernels.pulls import BY_EXPRESSION, BY_TAG, EVERYTHING
@@ -46,8 +47,8 @@ COSTS = {EVERYTHING: 0, BY_TAG: 1, BY_EXPRESSION: 16}
 Of an expression so much for each of its parts.
 """
 
-NEXT_OFFSET = '"nextBeginOffset":"'
-"""What stands before the number in an answer's header that no two answers share."""
+NEXT_OFFSET, OPAQUE = '"nextBeginOffset":"', '"opaque":'
+"""What stands before the numbers in an answer's header that no two answers share."""
 
 
 class KnownPulls:
@@ -182,10 +183,11 @@ class KnownPulls:
             self._template(queue, pull),
         )
 
-    def _template(self, queue: ConsumeQueue, pull: FoundPull) -> kernel.Template:
+    def _template(self, queue: ConsumeQueue, pull: FoundPull) -> ResponseTemplate:
         """The header of the answers, as the ordinary way renders it."""
         fields = found_fields(0, queue.max_offset, queue.min_offset, pull.topic_sys_flag, pull.group_sys_flag)
-        return kernel.Template(cut_header(Response(0, GetMessageStatus.FOUND.name, fields), (NEXT_OFFSET, OPAQUE)))
+        response = Response(0, GetMessageStatus.FOUND.name, fields)
+        return ResponseTemplate(SerializeType.JSON, response, (NEXT_OFFSET, OPAQUE))
 
 
 def _kind_of(code: int, header: PullMessageRequestHeader) -> kernel.PullKind:

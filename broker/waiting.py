@@ -11,6 +11,16 @@ if TYPE_CHECKING:
     from broker.dispatcher import Answer
 
 
+FIELD_COST = 200
+"""Bytes that a field of a request holds besides those of its texts."""
+
+
+def text_length(command: Command) -> int:
+    """Characters of the fields of a request."""
+    fields = command.ext_fields
+    return sum(map(len, (*fields, *fields.values()))) if isinstance(fields, dict) else len(fields)
+
+
 class Waiting:
     """What waits, and what that holds in bytes (`cost`), which is counted with all connections' too."""
 
@@ -38,7 +48,7 @@ class Waiting:
 
     def add(self, command: Command, future: "asyncio.Future[Answer]", *, is_look_up: bool = False) -> None:
         """Count in a request whose answer is a future's result."""
-        cost = WAITING_COST + len(command.ext_fields) + len(command.body)
+        cost = WAITING_COST + FIELD_COST * len(command.ext_fields) + text_length(command) + len(command.body)
         self._futures[future] = command, cost
         if is_look_up:
             self._look_ups.add(future)
@@ -54,10 +64,11 @@ class Waiting:
     def defer(self, command: Command, deferred: Deferred, asker: Asker) -> None:
         """Count in a request that is answered with others; `asker` is told, perhaps at once."""
         self._deferred.add(deferred)
-        if len(command.ext_fields) > DEFERRED_COST:
+        length = text_length(command)
+        if length > DEFERRED_COST:
             # Its texts are kept as long as it waits.
-            self._long[deferred] = len(command.ext_fields)
-            self._count(len(command.ext_fields))
+            self._long[deferred] = length
+            self._count(length)
         self._count(DEFERRED_COST)
         deferred.deliver_to(asker, command)
 

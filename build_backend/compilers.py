@@ -13,7 +13,7 @@ from pathlib import Path
 ZIG = "ziglang"
 """The package that compiles C where no compiler is installed; 100 MB, so nobody else gets it."""
 
-KERNELS = (Path("storage/kernels"), Path("broker/kernels"), Path("benchmarks/kernels"))
+KERNELS = (Path("protocol/kernels"), Path("storage/kernels"), Path("broker/kernels"), Path("benchmarks/kernels"))
 """Where the sources lie, from the project's directory, in which every build starts. The last is in no wheel."""
 
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"

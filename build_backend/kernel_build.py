@@ -1,7 +1,8 @@
 """The build backend of RocketLens: setuptools', with what compiling the kernels needs besides.
 
-Every `.pyx` under `storage/kernels` and `broker/kernels` is an extension module of its own. Where neither gcc nor clang
-is found (nor $CC names another one), the package `ziglang` is asked for as a requirement of the build, and compiles.
+Every `.pyx` under `protocol/kernels`, `storage/kernels` and `broker/kernels` is an extension module of its own. Where
+neither gcc nor clang is found (nor $CC names another one), the package `ziglang` is asked for as a requirement of the
+build, and compiles.
 """
 
 import os

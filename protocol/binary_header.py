@@ -14,29 +14,25 @@ value, all text UTF-8. A value of length 0 reads back as absent, as in Java. Byt
 Source: remoting-protocol §1.3 and RocketMQSerializable of 5.5.0.
 """
 
-from collections.abc import Mapping
-from struct import Struct, error
+from struct import Struct
 from typing import Final, NamedTuple
 
-from protocol.codes import LanguageCode
 from protocol.errors import BadCommand, quote
 from protocol.java_hash import decode_java
 
 FIXED: Final = Struct(">hbhiii")
 KEY_LENGTH: Final = Struct(">h")
 INT: Final = Struct(">i")
-LONGEST_KEY: Final = 0x7FFF
-"""Bytes of a key that its i16 length can tell; Java writes a longer one's low 16 bits."""
 
 
 class BinaryHeader(NamedTuple):
-    """The parts of a binary header; `remark` None when it has none."""
+    """The parts of a binary header, in the order in which commands have them; `remark` None when it has none."""
 
     code: int
-    language: int
-    version: int
-    opaque: int
     flag: int
+    opaque: int
+    version: int
+    language: int
     remark: str | None
     ext_fields: dict[str, str]
 
@@ -56,7 +52,7 @@ def decode_binary_header(data: bytes) -> BinaryHeader:
     ext_fields = {}
     if fields_length > 0:
         ext_fields = _decode_fields(data, position, _advance("extFields", position, fields_length, len(data)))
-    return BinaryHeader(code, language, version, opaque, flag, remark, ext_fields)
+    return BinaryHeader(code, flag, opaque, version, language, remark, ext_fields)
 
 
 def _decode_fields(data: bytes, position: int, end: int) -> dict[str, str]:
@@ -82,34 +78,3 @@ def _advance(what: str, position: int, length: int, end: int) -> int:
     if not 0 <= length <= end - position:
         raise BadCommand(f"binary header: {what} takes {length} bytes, but {end - position} are left for it")
     return position + length
-
-
-def encode_binary_header(
-    code: int, version: int, opaque: int, flag: int, remark: str | None, ext_fields: Mapping[str, str] | None
-) -> bytes:
-    """Encode a binary header with language JAVA.
-
-    Raises `BadCommand` for a key of more than `LONGEST_KEY` bytes and for numbers that do not fit their fields (request
-    codes above 32,767 exist in the JSON form only).
-    """
-    remark_bytes = _encode_text(remark or "")
-    fields = b"".join([_encode_field(key, value) for key, value in (ext_fields or {}).items()])
-    try:
-        fixed = FIXED.pack(code, LanguageCode.JAVA, version, opaque, flag, len(remark_bytes))
-    except error as cause:
-        raise BadCommand(
-            f"code {code}, version {version}, opaque {opaque}, flag {flag}: too large for a binary header"
-        ) from cause
-    return fixed + remark_bytes + INT.pack(len(fields)) + fields
-
-
-def _encode_field(key: str, value: str) -> bytes:
-    key_bytes, value_bytes = _encode_text(key), _encode_text(value)
-    if len(key_bytes) > LONGEST_KEY:
-        raise BadCommand(f"extFields key {quote(key)}: {len(key_bytes)} bytes, more than {LONGEST_KEY}")
-    return KEY_LENGTH.pack(len(key_bytes)) + key_bytes + INT.pack(len(value_bytes)) + value_bytes
-
-
-def _encode_text(text: str) -> bytes:
-    """UTF-8 with `?` for a lone surrogate, as Java writes it."""
-    return text.encode("utf-8", "replace")

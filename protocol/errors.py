@@ -72,7 +72,14 @@ class FrameTooLarge(BadFrame):
 
 
 class BadCommand(ProtocolError):
-    """A frame holds no command: its header, or the body it needs, is no JSON or has wrong types or lengths."""
+    """A frame holds no command: its header, or the body it needs, is no JSON or has wrong types or lengths.
+
+    `opaque` is the number of the request, as far as it could be read; else 0.
+    """
+
+    def __init__(self, reason: str, opaque: int = 0) -> None:
+        super().__init__(reason)
+        self.opaque = opaque
 
 
 class BadHeader(ProtocolError):

@@ -5,7 +5,6 @@ comes here: numbers and booleans from Node and C++ clients where a text is wante
 bytes that are no UTF-8, and what is wrong. Source: remoting-protocol §1.2, §7 and Java's RemotingCommand.
 """
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from enum import StrEnum
@@ -16,7 +15,6 @@ from typing import Annotated, Any, Final, NamedTuple, TypeAlias, TypeVar, Union,
 import msgspec
 
 from protocol.errors import BadHeader
-from protocol.java_hash import decode_java
 
 I32: TypeAlias = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 """Java's int."""
@@ -39,30 +37,6 @@ class FieldPlan(NamedTuple):
     skips_empty: bool
 
 
-def parse_ext_fields(raw: bytes) -> dict[str, str]:
-    """Every member of a JSON object as the text Java would see, members that are null left out.
-
-    Numbers keep their digits as sent, booleans become `true` and `false`, what is nested stays JSON text. Raises
-    `BadHeader` when `raw` is no object.
-    """
-    try:
-        # As texts, numbers can neither lose digits nor be too long to convert.
-        members = json.loads(decode_java(raw), parse_int=str, parse_float=str, parse_constant=str)
-        if members is None:
-            return {}
-        if isinstance(members, dict):
-            return {well_formed(name): _text_of(value) for name, value in members.items() if value is not None}
-    except (ValueError, RecursionError) as error:
-        raise BadHeader("extFields", decode_java(raw[:200]), "is no JSON object") from error
-    raise BadHeader("extFields", decode_java(raw[:200]), "is no JSON object")
-
-
-def _text_of(value: object) -> str:
-    if isinstance(value, str):
-        return well_formed(value)
-    return json.dumps(value, separators=(",", ":"))
-
-
 def well_formed(text: str) -> str:
     """The same text with `?` for each lone surrogate (JSON can escape one), as Java writes it to bytes."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
@@ -82,6 +56,13 @@ def header_from_texts(header_type: type[Header], texts: Mapping[str, str]) -> He
             continue
         values[field.name] = field.convert(field.wire_name, text)
     return header_type(**values)
+
+
+@cache
+def boolean_fields(header_type: type[msgspec.Struct]) -> tuple[tuple[str, str], ...]:
+    """Attribute and wire name of each field of a header type that is a boolean."""
+    fields = msgspec.structs.fields(header_type)
+    return tuple((field.name, field.encode_name) for field in fields if bool in (field.type, *get_args(field.type)))
 
 
 @cache

@@ -41,7 +41,7 @@ others run without it, and so do those of them that have plain Python judge whol
 MANY_DESCRIPTORS = 500
 """Half of what a process may have by default."""
 
-COMPILED = "tests/storage/kernels/"
+COMPILED = ("tests/protocol/kernels/", "tests/storage/kernels/")
 """Tests of what cannot be traced."""
 
 
@@ -69,6 +69,21 @@ def pytest_runtest_logfinish() -> None:
     """Let stores go that tests left in cycles, before their maps take all descriptors that a process may have."""
     if len(os.listdir("/proc/self/fd")) > MANY_DESCRIPTORS:
         gc.collect()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--no-fast-lane` has all servers that run in the tests' own process answer everything on the ordinary way."""
+    parser.addoption("--no-fast-lane", action="store_true", help="serve without the fast lane")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def lane_is_off(pytestconfig: pytest.Config) -> Iterator[bool]:
+    """Whether servers go without the fast lane, whatever their options say."""
+    is_off = bool(pytestconfig.getoption("--no-fast-lane"))
+    with pytest.MonkeyPatch.context() as patch:
+        if is_off:
+            patch.setattr("broker.server.FastLane", lambda *_arguments: None)
+        yield is_off
 
 
 class Scheduling(LoadScopeScheduling):

@@ -1,7 +1,7 @@
 from libc.stdint cimport int64_t, uint8_t, uint32_t
 from libc.string cimport memcmp
 
-from storage.kernels.memory cimport load_i32
+from protocol.kernels.memory cimport load_i32
 from storage.kernels.region cimport Region, Room, require
 
 cdef enum:

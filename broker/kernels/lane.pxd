@@ -5,9 +5,10 @@ from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 from broker.kernels.requests cimport Request
+from protocol.kernels.memory cimport Text
+from protocol.kernels.responses cimport ResponseTemplate
 from storage.kernels.lookups cimport Hit
 from storage.kernels.pulls cimport Choice, Pull, QueueView
-from storage.kernels.records cimport Text
 from storage.kernels.store_view cimport FileView
 
 
@@ -17,8 +18,7 @@ cpdef enum:
     NOT_TAKEN = 1  # at a whole frame that is to be answered on the ordinary way;
     TURN_OVER = 2  # enough for once, other connections come first;
     WANTS_MORE = 3  # within a frame whose end is still to come.
-    # Bytes of the longest header and of the longest body that the lane writes.
-    LONGEST_HEADER = 1024
+    # Bytes of the longest body that the lane writes.
     LONGEST_BODY = 262144
     # Entries walked in one call, or what takes as long, and for one query: a longer walk is begun anew on the ordinary
     # way, which may leave it to a thread.
@@ -32,21 +32,10 @@ cpdef enum:
 
 
 cdef enum:
-    PREFIX = 8
-    MOST_PARTS = 4
-    LONGEST_NUMBER = 20
     COMMIT_OFFSET_FLAG = 1
     # Requests that are read before the first of them is answered, and lines that are fetched for one.
     MOST_AHEAD = 16
     FETCHED_LINES = 6
-
-
-@cython.final
-cdef class Template:
-    cdef Text parts[MOST_PARTS + 1]
-    cdef readonly int numbers
-    cdef int64_t fixed_length
-    cdef tuple _parts
 
 
 @cython.final
@@ -76,7 +65,7 @@ cdef class KnownPull:
     cdef int64_t record_bytes
     cdef int64_t cost  # Steps that each unit counts for, in sixteenths.
     cdef Choice choice
-    cdef Template template
+    cdef ResponseTemplate template
     cdef FileView _file  # Of the units; None once it was let go.
     cdef int64_t pulled_offset  # Where the last pull goes on,
     cdef int64_t pulled_tick  # and when it was answered; 0 before the first.
@@ -108,9 +97,9 @@ cdef struct Commit:
 @cython.final
 cdef class Lane:
     cdef KnownPulls _known
-    cdef Template _view
-    cdef Template _query
-    cdef Template _cut
+    cdef ResponseTemplate _view
+    cdef ResponseTemplate _query
+    cdef ResponseTemplate _cut
     cdef bint _takes_queries
     cdef bint _takes_tags
     cdef int64_t _frame_limit

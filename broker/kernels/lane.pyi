@@ -1,10 +1,10 @@
 """The fast lane: answers plain requests without Python; see lane.pyx."""
 
-from collections.abc import Sequence
 from typing import Final, final
 
 from _typeshed import ReadableBuffer
 
+from protocol.kernels.responses import ResponseTemplate
 from storage.kernels.pulls import Choice
 from storage.kernels.store_view import FileView, StoreView
 
@@ -17,9 +17,8 @@ TURN_OVER: Final = 2
 WANTS_MORE: Final = 3
 """Part of a frame follows."""
 
-LONGEST_HEADER: Final = 1024
 LONGEST_BODY: Final = 262144
-"""Bytes of the longest header, prefix included, and of the longest body that the lane writes."""
+"""Bytes of the longest body that the lane writes."""
 
 STEPS_A_CALL: Final = 8192
 STEPS_A_QUERY: Final = 512
@@ -31,16 +30,6 @@ MAXIMUM_BY_UNIQUE_KEY: Final = 32
 
 RUN_SHIFT: Final = 16
 """A known pull is for a run of so many units at most, as a power of two."""
-
-@final
-class Template:
-    """The JSON header of an answer but for a few numbers."""
-
-    def __new__(cls, parts: Sequence[bytes]) -> Template:
-        """What stands before, between and behind the numbers; raises ValueError where the lane has no room for it."""
-    @property
-    def numbers(self) -> int:
-        """How many there are."""
 
 @final
 class PullKind:
@@ -77,7 +66,7 @@ class KnownPull:
         record_bytes: int,
         choice: Choice,
         cost: int,
-        template: Template,
+        template: ResponseTemplate,
     ) -> KnownPull:
         """Units `file_first` to `file_stop` stand in the file from its start; a pull begins at `first` up to `stop`.
 
@@ -114,7 +103,14 @@ class Lane:
 
         A call answers so many frames, and goes on until it has written so many bytes.
         """
-    def follow(self, view: Template, query: Template, cut: Template, takes_queries: bool, takes_tags: bool) -> None:
+    def follow(
+        self,
+        view: ResponseTemplate,
+        query: ResponseTemplate,
+        cut: ResponseTemplate,
+        takes_queries: bool,
+        takes_tags: bool,
+    ) -> None:
         """Answer views and key queries with these headers from now on.
 
         The number in the first two is the opaque; those of an answer that leaves out older matches are the cursor, the

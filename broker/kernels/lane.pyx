@@ -13,6 +13,15 @@ from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcpy, memset
 
 from broker.kernels.requests cimport PULL, QUERY, VIEW, Request, read_request
+from protocol.kernels.memory cimport Text, __builtin_prefetch, load_i32, load_native_u32
+from protocol.kernels.responses cimport (
+    LONGEST_NUMBER,
+    PREFIX,
+    ResponseTemplate,
+    digits_of,
+    head_length,
+    write_head,
+)
 from storage.kernels.lookups cimport (
     FOUND,
     KIND_TAG,
@@ -26,9 +35,8 @@ from storage.kernels.lookups cimport (
     limit_hits,
 )
 from storage.kernels.indexes cimport ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES, newest_in, read_entry, slot_of
-from storage.kernels.memory cimport __builtin_prefetch, load_i32, load_native_u32, store_i32
 from storage.kernels.pulls cimport UNIT_BYTES, Choice, Pull, pull_units, view_units
-from storage.kernels.records cimport Record, Text, text_of
+from storage.kernels.records cimport Record, text_of
 from storage.kernels.region cimport Region
 from storage.kernels.store_view cimport (
     CACHE_LINE,
@@ -70,64 +78,6 @@ cdef extern from *:
 
 
 # --- Writing answers ---
-
-
-@cython.final
-cdef class Template:
-    """The header of an answer but for a few numbers, all of which stand in it as digits."""
-
-    def __cinit__(self, parts):
-        cdef int i
-        self._parts = tuple(parts)
-        if not 1 <= len(self._parts) <= MOST_PARTS + 1:
-            raise ValueError(f"a header of {len(self._parts)} parts")
-        self.numbers = len(self._parts) - 1
-        for i in range(self.numbers + 1):
-            self.parts[i] = text_of(self._parts[i])
-            self.fixed_length += self.parts[i].length
-        if PREFIX + self.fixed_length + LONGEST_NUMBER * self.numbers > LONGEST_HEADER:
-            raise ValueError(f"a header of {self.fixed_length} bytes and {self.numbers} numbers")
-
-
-cdef int64_t head_length(Template template, const Text *numbers) noexcept:
-    """Bytes of prefix and header."""
-    cdef int64_t length = PREFIX + template.fixed_length
-    cdef int i
-    for i in range(template.numbers):
-        length += numbers[i].length
-    return length
-
-
-cdef uint8_t *write_text(uint8_t *at, const Text *text) noexcept:
-    memcpy(at, text.start, text.length)
-    return at + text.length
-
-
-cdef uint8_t *write_head(
-    uint8_t *at, Template template, const Text *numbers, int64_t head, int64_t body_length
-) noexcept:
-    """Write prefix and header of an answer, ``head`` bytes in all; the place behind them."""
-    cdef int i
-    store_i32(at, <int32_t>(head - 4 + body_length))
-    store_i32(at + 4, <int32_t>(head - PREFIX))
-    at = write_text(at + PREFIX, &template.parts[0])
-    for i in range(template.numbers):
-        at = write_text(write_text(at, &numbers[i]), &template.parts[i + 1])
-    return at
-
-
-cdef Text digits_of(int64_t number, uint8_t *room) noexcept:
-    """A number ≥ 0 in decimal digits, in LONGEST_NUMBER bytes of room."""
-    cdef Text digits
-    cdef uint8_t *at = room + LONGEST_NUMBER
-    while True:
-        at -= 1
-        at[0] = <uint8_t>(c"0" + number % 10)
-        number //= 10
-        if number == 0:
-            break
-    digits.start, digits.length = at, room + LONGEST_NUMBER - at
-    return digits
 
 
 cdef uint8_t *reserve(Output *output, int64_t needed, int64_t likely) except NULL:
@@ -180,7 +130,7 @@ cdef class KnownPull:
     def __cinit__(
         self, PullKind kind not None, FileView file not None, int64_t file_first, int64_t file_stop, int64_t first,
         int64_t stop, int64_t scan, int64_t messages, int64_t record_bytes, Choice choice not None, int64_t cost,
-        Template template not None,
+        ResponseTemplate template not None,
     ):
         self.kind, self.choice, self.template, self.cost = kind, choice, template, cost
         self.first, self.stop, self._file = first, stop, file
@@ -333,8 +283,8 @@ cdef class Lane:
         free(self._commits)
 
     def follow(
-        self, Template view not None, Template query not None, Template cut not None, bint takes_queries,
-        bint takes_tags,
+        self, ResponseTemplate view not None, ResponseTemplate query not None, ResponseTemplate cut not None,
+        bint takes_queries, bint takes_tags,
     ):
         if (view.numbers, query.numbers, cut.numbers) != (1, 1, 3):
             raise ValueError("headers with other numbers than the lane has")
@@ -500,7 +450,7 @@ cdef int answer_frames(Lane lane, const Store *store, Output *output, int64_t ti
 
 
 cdef uint8_t *write_answer(
-    Lane lane, Template template, const Text *numbers, int64_t body_length, Output *output
+    Lane lane, ResponseTemplate template, const Text *numbers, int64_t body_length, Output *output
 ) except NULL:
     """Write all of an answer but its body, for which there is room then; the place of the body."""
     cdef int64_t head = head_length(template, numbers), length = head + body_length

@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int64_t, uint8_t, uint64_t
 
-from storage.kernels.records cimport Text
+from protocol.kernels.memory cimport Text
 
 
 cpdef enum:
@@ -44,4 +44,3 @@ cdef struct Request:
 
 
 cdef bint read_request(const uint8_t *at, const uint8_t *stop, Request *request) noexcept nogil
-cdef const uint8_t *find_plain_end(const uint8_t *at, const uint8_t *stop) noexcept nogil

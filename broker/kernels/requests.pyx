@@ -1,20 +1,26 @@
 """Read the header of a plain request where it lies, or say that it is not plain: of a view, a key query, a pull.
 
-Plain is what Java's fastjson writes: compact JSON, members in any order, each at most once and of a known name; texts
-without escapes and in well-formed UTF-8 without U+FFFD, integers in their shortest form, in quotes or not. On these,
-this reader and the decoders of :mod:`protocol` agree by construction; about everything else it has no opinion, and the
-ordinary way decides. So it may be narrow, and never has to say what is wrong.
-
-A header comes from a peer, and nothing in it is trusted: each function takes ``stop``, behind the last byte that there
-is, and reads none at or behind it. Places are NULL where something is not plain.
+Plain is what Java's fastjson writes: members in any order, each at most once and of a known name; texts without escapes
+and in well-formed UTF-8 without U+FFFD, integers in their shortest form, in quotes or not. What the JSON says is read
+as for all commands (protocol/kernels/json_members.pxd); about what is not plain nothing is said here, and the ordinary
+way decides. So this may be narrow, and never has to say what is wrong.
 """
 
-from libc.stdint cimport INT32_MAX, INT64_MAX, int64_t, uint8_t, uint64_t
+from libc.stdint cimport INT32_MAX, int64_t, uint8_t, uint64_t
 
-from storage.kernels.java_string cimport REPLACEMENT, Character, decode_sequence
+from protocol.kernels.json_members cimport (
+    A_NULL,
+    A_TEXT,
+    Value,
+    Walk,
+    enter,
+    find_plain_end,
+    next_member,
+    read_plain,
+    skip_blanks,
+)
+from protocol.kernels.memory cimport Text, load_i64, load_native_u32
 from storage.kernels.lookups cimport KIND_ANY, KIND_KEY, KIND_TAG, KIND_UNIQUE
-from storage.kernels.memory cimport __builtin_ctzll, load_i64, load_native_u32, load_native_u64
-from storage.kernels.records cimport Text
 from storage.kernels.region cimport Region, require
 
 cdef enum:
@@ -22,16 +28,16 @@ cdef enum:
     MOST_NAMES = 64
 
 cdef enum What:  # What stands behind a name.
-    AN_I32
-    AN_I64
-    A_TEXT
+    I32
+    I64
+    TEXT
     SOME_TEXT  # that says nothing about the answer
-    A_KIND
-    A_BOOLEAN
+    KIND
+    BOOLEAN
     EMPTY_TEXT
     FIELDS
     NULL_OR_TEXT
-    THE_OPAQUE
+    OPAQUE
     BYTES_LIMIT
 
 cdef enum:
@@ -54,11 +60,11 @@ cdef uint64_t needed_by_view, needed_by_query, needed_by_pull
 cdef Request sample  # of which nothing is used but where its members lie
 
 _MEMBERS = (
-    (b"code", AN_I32, <size_t>&sample.code - <size_t>&sample),
-    (b"flag", AN_I32, <size_t>&sample.flag - <size_t>&sample),
-    (b"opaque", THE_OPAQUE, <size_t>&sample.opaque - <size_t>&sample),
+    (b"code", I32, <size_t>&sample.code - <size_t>&sample),
+    (b"flag", I32, <size_t>&sample.flag - <size_t>&sample),
+    (b"opaque", OPAQUE, <size_t>&sample.opaque - <size_t>&sample),
     (b"remark", NULL_OR_TEXT, 0),
-    (b"version", AN_I32, <size_t>&sample.version - <size_t>&sample),
+    (b"version", I32, <size_t>&sample.version - <size_t>&sample),
     (b"language", SOME_TEXT, 0),
     (b"extFields", FIELDS, 0),
     (b"serializeTypeCurrentRPC", SOME_TEXT, 0),
@@ -68,32 +74,32 @@ _MEMBERS = (
 _EXT_FIELDS = (
     (b"lo", SOME_TEXT, 0),
     (b"ns", SOME_TEXT, 0),
-    (b"key", A_TEXT, <size_t>&sample.key - <size_t>&sample),
+    (b"key", TEXT, <size_t>&sample.key - <size_t>&sample),
     (b"nsd", SOME_TEXT, 0),
     (b"oway", SOME_TEXT, 0),
-    (b"topic", A_TEXT, <size_t>&sample.topic - <size_t>&sample),
+    (b"topic", TEXT, <size_t>&sample.topic - <size_t>&sample),
     (b"bname", SOME_TEXT, 0),
-    (b"offset", AN_I64, <size_t>&sample.offset - <size_t>&sample),
-    (b"maxNum", AN_I32, <size_t>&sample.maximum - <size_t>&sample),
+    (b"offset", I64, <size_t>&sample.offset - <size_t>&sample),
+    (b"maxNum", I32, <size_t>&sample.maximum - <size_t>&sample),
     (b"lastKey", EMPTY_TEXT, 0),
-    (b"queueId", AN_I32, <size_t>&sample.queue_id - <size_t>&sample),
-    (b"sysFlag", AN_I32, <size_t>&sample.sys_flag - <size_t>&sample),
-    (b"indexType", A_KIND, 0),
+    (b"queueId", I32, <size_t>&sample.queue_id - <size_t>&sample),
+    (b"sysFlag", I32, <size_t>&sample.sys_flag - <size_t>&sample),
+    (b"indexType", KIND, 0),
     (b"liteTopic", SOME_TEXT, 0),
-    (b"maxMsgNums", AN_I32, <size_t>&sample.max_messages - <size_t>&sample),
-    (b"subVersion", AN_I64, <size_t>&sample.sub_version - <size_t>&sample),
+    (b"maxMsgNums", I32, <size_t>&sample.max_messages - <size_t>&sample),
+    (b"subVersion", I64, <size_t>&sample.sub_version - <size_t>&sample),
     (b"maxMsgBytes", BYTES_LIMIT, <size_t>&sample.max_bytes - <size_t>&sample),
-    (b"queueOffset", AN_I64, <size_t>&sample.queue_offset - <size_t>&sample),
-    (b"commitOffset", AN_I64, <size_t>&sample.commit_offset - <size_t>&sample),
-    (b"endTimestamp", AN_I64, <size_t>&sample.end_timestamp - <size_t>&sample),
-    (b"subscription", A_TEXT, <size_t>&sample.subscription - <size_t>&sample),
-    (b"consumerGroup", A_TEXT, <size_t>&sample.group - <size_t>&sample),
-    (b"requestSource", AN_I32, <size_t>&sample.ignored - <size_t>&sample),
-    (b"beginTimestamp", AN_I64, <size_t>&sample.begin_timestamp - <size_t>&sample),
-    (b"expressionType", A_TEXT, <size_t>&sample.expression_type - <size_t>&sample),
-    (b"_UNIQUE_KEY_QUERY", A_BOOLEAN, 0),
+    (b"queueOffset", I64, <size_t>&sample.queue_offset - <size_t>&sample),
+    (b"commitOffset", I64, <size_t>&sample.commit_offset - <size_t>&sample),
+    (b"endTimestamp", I64, <size_t>&sample.end_timestamp - <size_t>&sample),
+    (b"subscription", TEXT, <size_t>&sample.subscription - <size_t>&sample),
+    (b"consumerGroup", TEXT, <size_t>&sample.group - <size_t>&sample),
+    (b"requestSource", I32, <size_t>&sample.ignored - <size_t>&sample),
+    (b"beginTimestamp", I64, <size_t>&sample.begin_timestamp - <size_t>&sample),
+    (b"expressionType", TEXT, <size_t>&sample.expression_type - <size_t>&sample),
+    (b"_UNIQUE_KEY_QUERY", BOOLEAN, 0),
     (b"proxyFrowardClientId", SOME_TEXT, 0),
-    (b"suspendTimeoutMillis", AN_I64, <size_t>&sample.ignored - <size_t>&sample),
+    (b"suspendTimeoutMillis", I64, <size_t>&sample.ignored - <size_t>&sample),
 )
 """The same. An answer that the lane writes is the same whatever stands in what is only skipped or ignored."""
 
@@ -131,115 +137,23 @@ needed_by_pull = bits_of(
 )
 
 
-# --- The pieces of compact JSON ---
-
-
-cdef inline uint64_t special_bytes(uint64_t word) noexcept nogil:
-    """The top bit of each of eight bytes that ends a run of plain ASCII: right up to the first such byte.
-
-    A quote, a backslash, a control or what is not ASCII. A byte less than ``n`` sets its top bit when ``n`` is taken
-    away, and its borrow may set others, but only behind it.
-    """
-    cdef uint64_t each = <uint64_t>0x0101010101010101
-    cdef uint64_t quotes = word ^ (c'"' * each), backslashes = word ^ (c"\\" * each)
-    return (
-        ((quotes - each) & ~quotes) | ((backslashes - each) & ~backslashes) | ((word - c" " * each) & ~word) | word
-    ) & (each << 7)
-
-
-cdef const uint8_t *find_plain_end(const uint8_t *at, const uint8_t *stop) noexcept nogil:
-    """The first byte from ``at`` on that is a quote, a backslash, a control or not ASCII, or ``stop``."""
-    cdef uint64_t special
-    while stop - at >= 8:
-        special = special_bytes(load_native_u64(at))
-        if special:
-            return at + (__builtin_ctzll(special) >> 3)
-        at += 8
-    while at < stop and not (at[0] == c'"' or at[0] == c"\\" or at[0] < c" " or at[0] >= 128):
-        at += 1
-    return at
-
-
-cdef inline bint is_at(const uint8_t *at, const uint8_t *stop, uint8_t byte) noexcept nogil:
-    return at < stop and at[0] == byte
-
-
-cdef inline const uint8_t *read_text(const uint8_t *at, const uint8_t *stop, Text *text) noexcept nogil:
-    """Read a text in quotes; the place behind them."""
-    cdef Character character
-    if not is_at(at, stop, c'"'):
-        return NULL
-    at += 1
-    text.start = at
-    at = find_plain_end(at, stop)
-    while at < stop and at[0] != c'"':
-        if at[0] < c" " or at[0] == c"\\":
-            return NULL
-        character = decode_sequence(at, stop - at)
-        if character.point == REPLACEMENT:
-            return NULL
-        at = find_plain_end(at + character.length, stop)
-    if at >= stop:
-        return NULL
-    text.length = at - text.start
-    return at + 1
-
-
-cdef inline const uint8_t *read_integer(const uint8_t *at, const uint8_t *stop, int64_t *value) noexcept nogil:
-    """Read a 64-bit integer in its shortest form, in quotes or not; the place behind it."""
-    cdef bint is_quoted = is_at(at, stop, c'"'), is_negative
-    cdef const uint8_t *start
-    cdef int64_t number = 0
-    cdef uint8_t digit
-    at += is_quoted
-    is_negative = is_at(at, stop, c"-")
-    at += is_negative
-    start = at
-    while at < stop:
-        digit = <uint8_t>(at[0] - c"0")
-        if digit > 9:
-            break
-        if number >= INT64_MAX // 10 and (number > INT64_MAX // 10 or digit > 7):
-            return NULL
-        number = number * 10 + digit
-        at += 1
-    if at == start or (start[0] == c"0" and (is_negative or at - start > 1)):
-        return NULL
-    value[0] = -number if is_negative else number
-    if not is_quoted:
-        return at
-    return at + 1 if is_at(at, stop, c'"') else NULL
-
-
-cdef inline const uint8_t *read_i32(const uint8_t *at, const uint8_t *stop, int64_t *value) noexcept nogil:
-    """The same for a 32-bit integer."""
-    at = read_integer(at, stop, value)
-    return at if -INT32_MAX - 1 <= value[0] <= INT32_MAX else NULL
-
-
 # --- A request ---
 
 
-cdef const uint8_t *read_boolean(const uint8_t *at, const uint8_t *stop, Request *request) noexcept nogil:
-    """Read ``"true"`` or ``"false"``."""
-    cdef Text text
-    at = read_text(at, stop, &text)
-    if at == NULL:
-        return NULL
+cdef inline bint is_i32(int64_t integer) noexcept nogil:
+    return -INT32_MAX - 1 <= integer <= INT32_MAX
+
+
+cdef inline bint take_boolean(const Text *text, Request *request) noexcept nogil:
+    """Take ``true`` or ``false``; whether it is one of them."""
     request.is_unique = text.length == 4 and load_native_u32(text.start) == load_native_u32(b"true")
     if request.is_unique:
-        return at
-    if text.length == 5 and load_native_u32(text.start + 1) == load_native_u32(b"alse") and text.start[0] == c"f":
-        return at
-    return NULL
+        return True
+    return text.length == 5 and load_native_u32(text.start + 1) == load_native_u32(b"alse") and text.start[0] == c"f"
 
 
-cdef const uint8_t *read_kind(const uint8_t *at, const uint8_t *stop, Request *request) noexcept nogil:
-    """Read the kind of key: K, U or T; any other text means any."""
-    cdef Text text
-    at = read_text(at, stop, &text)
-    if at == NULL:
-        return NULL
+cdef inline void take_kind(const Text *text, Request *request) noexcept nogil:
+    """Take the kind of key: K, U or T; any other text means any."""
     request.kind = KIND_ANY
     if text.length == 1:
         if text.start[0] == c"K":
@@ -248,7 +162,6 @@ cdef const uint8_t *read_kind(const uint8_t *at, const uint8_t *stop, Request *r
             request.kind = KIND_UNIQUE
         elif text.start[0] == c"T":
             request.kind = KIND_TAG
-    return at
 
 
 cdef inline int find_name(const uint8_t *at, int64_t length, int group) noexcept nogil:
@@ -271,82 +184,61 @@ cdef inline int find_name(const uint8_t *at, int64_t length, int group) noexcept
     return -1
 
 
-cdef inline int read_name(const uint8_t *at, const uint8_t *stop, int group, Request *request) noexcept nogil:
-    """The number of the known name in quotes that stands there, before a colon and for the first time; −1 if none."""
-    cdef const uint8_t *end
-    cdef int number
-    if stop - at < 9 or at[0] != c'"':
+cdef inline int next_name(Walk *walk, int group, Request *request) noexcept nogil:
+    """The number of the known name that a walk comes to, for the first time; −2 at its end, −1 where it is none."""
+    cdef Value name
+    cdef int found = next_member(walk, &name), number
+    if found == 0:
+        return -2
+    if found < 0 or name.kind != A_TEXT or walk.stop - name.text.start < 8:
         return -1
-    end = find_plain_end(at + 1, stop)
-    if stop - end < 2 or end[0] != c'"' or end[1] != c":":
-        return -1
-    number = find_name(at + 1, end - at - 1, group)
+    number = find_name(name.text.start, name.text.length, group)
     if number < 0 or request.seen >> number & 1:
         return -1
     request.seen |= <uint64_t>1 << number
     return number
 
 
-cdef inline const uint8_t *read_value(
-    const Name *name, const uint8_t *at, const uint8_t *stop, Request *request
-) noexcept nogil:
-    """Read what stands behind the name of a field; the place behind it."""
-    cdef uint8_t *place = <uint8_t *>request + name.place
-    cdef Text skipped
-    cdef const uint8_t *end
-    if name.what == A_TEXT:
-        return read_text(at, stop, <Text *>place)
-    if name.what == AN_I64:
-        return read_integer(at, stop, <int64_t *>place)
-    if name.what == AN_I32:
-        return read_i32(at, stop, <int64_t *>place)
-    if name.what == BYTES_LIMIT:
-        request.has_max_bytes = True
-        return read_i32(at, stop, <int64_t *>place)
-    if name.what == A_KIND:
-        return read_kind(at, stop, request)
-    if name.what == A_BOOLEAN:
-        return read_boolean(at, stop, request)
-    end = read_text(at, stop, &skipped)
-    if end != NULL and name.what == EMPTY_TEXT and skipped.length:
-        return NULL
-    return end
+cdef inline bint take_value(What what, size_t place, const Value *value, Request *request) noexcept nogil:
+    """Take what stands behind a name; whether it is plain."""
+    cdef uint8_t *to = <uint8_t *>request + place
+    if what == I64 or what == I32 or what == BYTES_LIMIT or what == OPAQUE:
+        if not value.is_integer or (what != I64 and not is_i32(value.integer)):
+            return False
+        (<int64_t *>to)[0] = value.integer
+        if what == BYTES_LIMIT:
+            request.has_max_bytes = True
+        elif what == OPAQUE:
+            request.opaque_digits = value.text
+        return True
+    if value.kind != A_TEXT:
+        return what == NULL_OR_TEXT and value.kind == A_NULL
+    if what == TEXT:
+        (<Text *>to)[0] = value.text
+    elif what == KIND:
+        take_kind(&value.text, request)
+    elif what == BOOLEAN:
+        return take_boolean(&value.text, request)
+    return what != EMPTY_TEXT or value.text.length == 0
 
 
-cdef const uint8_t *read_ext_fields(const uint8_t *at, const uint8_t *stop, Request *request) noexcept nogil:
-    """Read the object of a request's own fields; the place behind it."""
+cdef bint read_members(Walk *walk, int group, Request *request) noexcept nogil:
+    """Read the members of an object that are known in a group; whether all are plain."""
+    cdef Value value
+    cdef Walk fields
     cdef int number
-    if not is_at(at, stop, c"{"):
-        return NULL
     while True:
-        number = read_name(at + 1, stop, OF_REQUEST, request)
+        number = next_name(walk, group, request)
         if number < 0:
-            return NULL
-        at = read_value(&names[number], at + names[number].length + 4, stop, request)
-        if at == NULL or at >= stop:
-            return NULL
-        if at[0] != c",":
-            return at + 1 if at[0] == c"}" else NULL
-
-
-cdef inline const uint8_t *read_member(
-    const Name *name, const uint8_t *at, const uint8_t *stop, Request *request
-) noexcept nogil:
-    """Read the value of one of the header's own members; the place behind it."""
-    cdef const uint8_t *end
-    cdef Text skipped
-    if name.what == FIELDS:
-        return read_ext_fields(at, stop, request)
-    if name.what == NULL_OR_TEXT and stop - at >= 4 and load_native_u32(at) == load_native_u32(b"null"):
-        return at + 4
-    if name.what != AN_I32 and name.what != THE_OPAQUE:
-        return read_text(at, stop, &skipped)
-    if is_at(at, stop, c'"'):
-        return NULL
-    end = read_i32(at, stop, <int64_t *>(<uint8_t *>request + name.place))
-    if name.what == THE_OPAQUE:
-        request.opaque_digits.start, request.opaque_digits.length = at, end - at
-    return end
+            return number == -2
+        if names[number].what == FIELDS:
+            if not enter(&fields, walk.at, walk.stop) or not read_members(&fields, OF_REQUEST, request):
+                return False
+            walk.at = fields.at
+            continue
+        walk.at = read_plain(walk.at, walk.stop, &value)
+        if walk.at == NULL or not take_value(names[number].what, names[number].place, &value, request):
+            return False
 
 
 cdef inline bint is_complete(const Request *request) noexcept nogil:
@@ -365,24 +257,15 @@ cdef inline bint is_complete(const Request *request) noexcept nogil:
 
 cdef bint read_request(const uint8_t *at, const uint8_t *stop, Request *request) noexcept nogil:
     """Read a header; whether it is plain, and complete for its code."""
-    cdef int number
+    cdef Walk walk
     request.seen = 0
     request.kind = KIND_ANY
     request.is_unique = request.has_max_bytes = False
     request.topic.start = request.subscription.start = request.expression_type.start = NULL
     request.topic.length = request.subscription.length = request.expression_type.length = 0
-    if not is_at(at, stop, c"{"):
+    if not enter(&walk, at, stop) or not read_members(&walk, OF_HEADER, request):
         return False
-    while True:
-        number = read_name(at + 1, stop, OF_HEADER, request)
-        if number < 0:
-            return False
-        at = read_member(&names[number], at + names[number].length + 4, stop, request)
-        if at == NULL or at >= stop:
-            return False
-        if at[0] != c",":
-            break
-    if at[0] != c"}" or at + 1 != stop:
+    if skip_blanks(walk.at, stop) != stop:
         return False
     if request.is_unique:
         request.kind = KIND_UNIQUE

@@ -47,9 +47,6 @@ LONGEST_TEXT = 2_000
 # Members of an enum cost a look-up each time, which every request would pay.
 ANY, UNIQUE, SUCCESS = KeyKind.ANY, KeyKind.UNIQUE, ResponseCode.SUCCESS
 
-COPIES = b"rocketlensCopies"
-"""What a header holds that may ask for copies; to look for it costs less than to read all fields of all requests."""
-
 NOTHING_TO_DISCLOSE: dict[str, str] = {}
 
 
@@ -88,7 +85,7 @@ class QueryMessageProcessor:
     def query_message(self, header: QueryMessageRequestHeader, request: Request) -> Response:
         """The newest messages with a key, unique key or tag, in ascending order of their physical offsets."""
         query = _key_query(header, self._body_limit)
-        if COPIES in bytes(request.command.ext_fields) and wants_copies(request.command):
+        if wants_copies(request.command):
             return self._with_copies(header, query, request)
         if query.kind is UNIQUE and is_offset_message_id_candidate(header.key):
             record = self._record_of_offset_id(decode_message_id(header.key), request)

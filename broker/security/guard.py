@@ -7,8 +7,6 @@ of its header can mean one thing here and another there. Refusals have the code 
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
-import msgspec
-
 from broker.dispatcher import Answer, ClientConnection, Dispatcher
 from broker.security.accounts import RETRY_PREFIX, Account, Accounts
 from broker.security.needs import needs_of
@@ -17,8 +15,6 @@ from broker.security.watched_files import Watched
 from protocol.codes import ResponseCode
 from protocol.command import Command, Response, ext_fields_of
 from protocol.errors import RocketLensError
-
-_encode = msgspec.json.Encoder().encode
 
 CheckFirst: TypeAlias = "Callable[[Command, ClientConnection, Account], Response | None]"
 """Why an admitted request of an account is refused nevertheless, before it has any effect; None where it is not."""
@@ -41,7 +37,6 @@ class Guard:
         fields = ext_fields_of(command)
         if not is_signed(fields, command.body, account.secret_key):
             return _refusal("check signature failed.")
-        command.ext_fields = msgspec.Raw(_encode(fields))
         needs = needs_of(command.code, fields, command.body)
         if needs.admin and not account.is_admin:
             name = account.access_key

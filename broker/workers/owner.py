@@ -7,8 +7,6 @@ import socket
 import threading
 from typing import Any
 
-import msgspec
-
 from broker.broker_service import BrokerService, build_processors
 from broker.consumers.client_registry import ConsumerGroup
 from broker.deferred import Outcome
@@ -224,7 +222,7 @@ def as_fields(command: Command) -> list[Any]:
         command.opaque,
         command.version,
         command.language,
-        bytes(command.ext_fields),
+        command.ext_fields,
         command.serialize_type,
         bytes(command.body),
     ]
@@ -239,7 +237,7 @@ def as_command(fields: list[Any]) -> Command:
         opaque=opaque,
         version=version,
         language=language,
-        ext_fields=msgspec.Raw(ext_fields),
+        ext_fields=ext_fields,
         serialize_type=serialize_type,
         body=body,
     )

@@ -13,9 +13,9 @@ from libc.stdint cimport int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t,
 from libc.stdlib cimport calloc, free, malloc
 from libc.string cimport memcmp, memcpy
 
-from storage.kernels.java_string cimport fold_hash, hash_utf8
+from protocol.kernels.java_string cimport fold_hash, hash_utf8
+from protocol.kernels.memory cimport __builtin_prefetch, load_i32, load_i64, load_native_u64
 from storage.kernels.light_queues cimport count_items, is_directory_name, is_light_name, trim_list
-from storage.kernels.memory cimport __builtin_prefetch, load_i32, load_i64, load_native_u64
 from storage.kernels.properties cimport Properties, find_properties, parse_integer
 from storage.kernels.queue_units cimport hash_name, note_traits, write_unit
 from storage.kernels.records cimport (

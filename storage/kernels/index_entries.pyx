@@ -12,8 +12,8 @@ from libc.string cimport memcmp
 
 import numpy as np
 
+from protocol.kernels.memory cimport load_i32, load_i64
 from storage.kernels.indexes cimport ENTRY_BYTES, ENTRY_OFFSET, SLOT_BYTES, first_bad_entry
-from storage.kernels.memory cimport load_i32, load_i64
 from storage.kernels.records cimport (
     MAXIMUM_PIECES,
     MINIMUM_SIZE,

@@ -5,7 +5,7 @@ How many slots there are stands nowhere in the file; whoever calls says it.
 
 from libc.stdint cimport INT32_MAX, int32_t, int64_t, uint8_t
 
-from storage.kernels.memory cimport __builtin_prefetch, load_i32, load_i64
+from protocol.kernels.memory cimport __builtin_prefetch, load_i32, load_i64
 from storage.kernels.region cimport Region
 
 

@@ -14,7 +14,7 @@ from libc.stdint cimport INT32_MAX, int8_t, int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
-from storage.kernels.memory cimport __builtin_prefetch, load_i32, load_i64, store_i32, store_i64
+from protocol.kernels.memory cimport __builtin_prefetch, load_i32, load_i64, store_i32, store_i64
 from storage.kernels.region cimport Column, Region, Room
 
 

@@ -10,7 +10,7 @@ from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport strtod
 from libc.string cimport memcmp, memcpy
 
-from storage.kernels.java_string cimport Character, decode_sequence
+from protocol.kernels.java_string cimport Character, decode_sequence
 from storage.kernels.records cimport Text
 
 

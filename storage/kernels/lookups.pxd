@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 
-from storage.kernels.java_string cimport fold_hash, hash_utf8
+from protocol.kernels.java_string cimport fold_hash, hash_utf8
 from storage.kernels.records cimport Text
 from storage.kernels.store_view cimport ColdBytes, File, Store
 

@@ -12,8 +12,8 @@ from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memmove, memset
 
+from protocol.kernels.memory cimport __builtin_prefetch
 from storage.kernels.indexes cimport ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES, Entry, newest_in, read_entry, slot_of
-from storage.kernels.memory cimport __builtin_prefetch
 from storage.kernels.records cimport (
     COLD,
     SPACE,

@@ -8,7 +8,7 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 
-from storage.kernels.memory cimport load_i32, load_i64, load_native_u64
+from protocol.kernels.memory cimport load_i32, load_i64, load_native_u64
 from storage.kernels.records cimport (
     AT_BLANK,
     AT_DAMAGE,

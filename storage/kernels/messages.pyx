@@ -8,8 +8,8 @@ from libc.stdint cimport INT64_MIN, int32_t, int64_t, uint8_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp
 
+from protocol.kernels.memory cimport load_i32, load_i64
 from storage.kernels.light_queues cimport LIGHT_PREFIX_BYTES, count_items, is_light_name, trim_list
-from storage.kernels.memory cimport load_i32, load_i64
 from storage.kernels.properties cimport Properties, find_properties, parse_integer
 from storage.kernels.records cimport (
     COMMIT,

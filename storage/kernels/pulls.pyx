@@ -9,7 +9,7 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t
 from libc.string cimport memcmp
 
-from storage.kernels.memory cimport __builtin_prefetch, load_i32, load_i64
+from protocol.kernels.memory cimport __builtin_prefetch, load_i32, load_i64
 from storage.kernels.records cimport COLD, QUEUE_ID, Record, check_checksums, text_of
 from storage.kernels.sql92 cimport LONGEST_PROPERTIES, TRUE, Evaluation, close_evaluation, decide, open_evaluation
 from storage.kernels.store_view cimport (

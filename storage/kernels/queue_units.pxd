@@ -9,8 +9,8 @@ BATCH  the same, then store timestamp i64, base offset i64, batch size i16, −1
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.string cimport memcmp
 
+from protocol.kernels.memory cimport load_native_u64, store_i16, store_i32, store_i64
 from storage.kernels.dispatching cimport BATCH_BYTES, PLAIN_BYTES, Queue, Unit
-from storage.kernels.memory cimport load_native_u64, store_i16, store_i32, store_i64
 from storage.kernels.records cimport Text, is_text
 from storage.kernels.texts cimport mix_in
 

@@ -12,9 +12,9 @@ from libc.string cimport memchr, memcmp
 
 cimport cython
 
+from protocol.kernels.java_string cimport fold_hash, hash_utf8
+from protocol.kernels.memory cimport Text, __builtin_ctzll, load_i16, load_i32, load_i64
 from storage.kernels.checksum cimport crc32_of
-from storage.kernels.java_string cimport fold_hash, hash_utf8
-from storage.kernels.memory cimport __builtin_ctzll, load_i16, load_i32, load_i64
 from storage.kernels.region cimport Region
 
 
@@ -90,10 +90,6 @@ cpdef enum:
     # More keys than one property block of 32,767 bytes can hold.
     MAXIMUM_PIECES = 32768
 
-
-cdef struct Text:
-    const uint8_t *start  # NULL where there is none.
-    int64_t length
 
 cdef struct Property:
     Text name

@@ -11,9 +11,9 @@ from libc.stdint cimport INT64_MIN, int32_t, int64_t, uint8_t, uint32_t, uint64_
 from libc.stdlib cimport bsearch, calloc, free, malloc, qsort, realloc
 from libc.string cimport memchr, memcmp
 
+from protocol.kernels.memory cimport load_i32, load_i64
 from storage.kernels cimport checksum
 from storage.kernels.checksum cimport crc32_moved, crc32_of
-from storage.kernels.memory cimport load_i32, load_i64
 from storage.kernels.queue_units cimport hash_name
 from storage.kernels.region cimport Region, Room, region_of, require, require_bytes
 

@@ -12,7 +12,7 @@ cimport cython
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.string cimport memcmp, memcpy
 
-from storage.kernels.memory cimport __builtin_ctzll, __builtin_prefetch, load_i32, load_native_u64
+from protocol.kernels.memory cimport __builtin_ctzll, __builtin_prefetch, load_i32, load_native_u64
 from storage.kernels.records cimport (
     AT_BLANK,
     AT_DAMAGE,

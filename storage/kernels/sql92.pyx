@@ -26,8 +26,8 @@ from libc.string cimport memcmp, memcpy, memset
 
 from protocol.errors import FilterEvaluationError, quote
 from protocol.java_hash import decode_java
+from protocol.kernels.java_string cimport REPLACEMENT, Character, decode_sequence
 from storage.kernels.java_numbers cimport BEYOND_RANGE, INTEGER_READ, double_order, read_double, read_integer
-from storage.kernels.java_string cimport REPLACEMENT, Character, decode_sequence
 from storage.kernels.records cimport (
     SEPARATORS_WIDE,
     Property,

@@ -12,8 +12,8 @@ cimport cython
 from cpython.ref cimport PyObject
 from libc.stdint cimport int32_t, int64_t, uint8_t
 
+from protocol.kernels.memory cimport __builtin_prefetch
 from storage.kernels.indexes cimport IndexView
-from storage.kernels.memory cimport __builtin_prefetch
 from storage.kernels.records cimport NO_SEGMENT, Record
 from storage.kernels.region cimport Column, Region, Room
 

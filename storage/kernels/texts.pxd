@@ -2,7 +2,7 @@
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
-from storage.kernels.memory cimport load_native_u32, load_native_u64
+from protocol.kernels.memory cimport load_native_u32, load_native_u64
 from storage.kernels.records cimport Text
 
 

@@ -11,7 +11,7 @@ from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memchr, memcpy, memset
 
-from storage.kernels.memory cimport load_i32, load_native_u64
+from protocol.kernels.memory cimport load_i32, load_native_u64
 from storage.kernels.records cimport (
     SEPARATORS_WIDE, SPACE, Property, PropertyWalk, Text, begin_properties, next_property,
 )

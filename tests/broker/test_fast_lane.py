@@ -228,6 +228,9 @@ PLAIN = {
     "a tag": query("TopicTest", "TagB", indexType="T"),
     "more than were asked for": query("TopicTest", "k0", maxNum="1"),
     "numbers that are no texts": query("TopicTest", "k0", maxNum=64, beginTimestamp=-1, endTimestamp=FOREVER),
+    "white space": frame_of(b'{"code":33, "extFields":{"offset":"0"},"flag":0,"opaque":1}'),
+    "white space behind": frame_of(b'{"code":33,"extFields":{"offset":"0"},"flag":0,"opaque":1}\r\n\t '),
+    "an opaque that is a text": view(0, opaque="1"),
 }
 
 NOT_PLAIN = {
@@ -257,10 +260,8 @@ NOT_PLAIN = {
     "an unknown field": request(VIEW, {"offset": "0", "other": "1"}),
     "an unknown member": request(VIEW, {"offset": "0"}, other=1),
     "a field twice": frame_of(b'{"code":33,"extFields":{"offset":"9","offset":"0"},"flag":0,"opaque":1}'),
-    "white space": frame_of(b'{"code":33, "extFields":{"offset":"0"},"flag":0,"opaque":1}'),
-    "something behind": frame_of(b'{"code":33,"extFields":{"offset":"0"},"flag":0,"opaque":1} '),
+    "something behind": frame_of(b'{"code":33,"extFields":{"offset":"0"},"flag":0,"opaque":1}x'),
     "no opaque": frame_of(b'{"code":33,"extFields":{"offset":"0"},"flag":0}'),
-    "an opaque that is a text": view(0, opaque="1"),
     "an opaque out of range": view(0, opaque=2**31),
     "an opaque that is no integer": view(0, opaque=1.5),
     "no fields": frame_of(b'{"code":33,"flag":0,"opaque":1}'),

@@ -44,7 +44,7 @@ async def test_a_request_is_counted_until_its_future_is_done() -> None:
     waiting, costs = waiting_with()
     command, found = Command(code=11, body=b"body"), future()
     waiting.add(command, found)
-    assert (len(waiting), waiting.cost, costs.in_flight) == (1, WAITING_COST + 6, WAITING_COST + 6)
+    assert (len(waiting), waiting.cost, costs.in_flight) == (1, WAITING_COST + 4, WAITING_COST + 4)
     assert waiting.done(found) is command
     assert (len(waiting), waiting.cost, costs.in_flight) == (0, 0, 0)
 

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from changed_headers import EDGES, HEADERS, changed
 from protocol import headers
 from protocol.bodies import CheckClientRequestBody, HeartbeatData, LockBatchRequestBody, TopicRouteData, decode_json
 from protocol.codes import RequestCode
@@ -39,31 +40,6 @@ HEADER_TYPES = [
     member for _, member in inspect.getmembers(headers, inspect.isclass) if issubclass(member, RequestHeader)
 ]
 BODY_TYPES = (HeartbeatData, LockBatchRequestBody, CheckClientRequestBody, TopicRouteData)
-EDGES = b'\0\x01\x7f\x80\xff"\\{}[]:,0-9eE.utfn \n'
-PIECES = (
-    b"null",
-    b"true",
-    b"1e999",
-    b"-0",
-    b'"\\ud800"',
-    b"[[[[",
-    b"\xed\xa0\x80",
-    b"{0:",
-    b"9" * 40,
-    b"\xff\xff\xff\xff",
-)
-
-
-def recorded_headers() -> list[tuple[int, bytes]]:
-    """Each recorded header in its form, of every kind a few."""
-    found: dict[object, tuple[int, bytes]] = {}
-    for frame in recorded_frames():
-        if frame.binary:
-            found["binary", frame.binary[:2], len(frame.binary)] = (1, frame.binary)
-        else:
-            text = json.dumps(frame.header, ensure_ascii=False, separators=(",", ":")).encode()
-            found[frame.header["code"], len(frame.header)] = (0, text)
-    return list(found.values())
 
 
 def recorded_bodies() -> list[bytes]:
@@ -72,27 +48,7 @@ def recorded_bodies() -> list[bytes]:
     return list({body[:24]: body for body in bodies if len(body) < 2_000}.values())
 
 
-HEADERS = recorded_headers()
 BODIES = recorded_bodies()
-
-
-def changed(generator: random.Random, source: bytes) -> bytes:
-    """`source` with one to three places changed, some of them by inserting or cutting."""
-    data = bytearray(source)
-    for _ in range(generator.randint(1, 3)):
-        place = generator.randrange(len(data) + 1)
-        kind = generator.random()
-        if kind < 0.5:
-            data[place : place + 1] = bytes([generator.choice(EDGES)])
-        elif kind < 0.7:
-            data[place : place + 1] = bytes([generator.randrange(256)])
-        elif kind < 0.85:
-            data[place:place] = generator.choice(PIECES)
-        elif kind < 0.95:
-            del data[place : place + generator.randint(1, 8)]
-        else:
-            del data[place:]
-    return bytes(data)
 
 
 def changed_frames(seed: int, count: int) -> Iterator[Frame]:

@@ -2,29 +2,36 @@
 
 import pytest
 
-from protocol.binary_header import BinaryHeader, decode_binary_header, encode_binary_header
+from protocol.binary_header import BinaryHeader, decode_binary_header
 from protocol.errors import BadCommand
+from protocol.kernels.responses import encode_head
 from recorded_headers import recorded_frames
 
 VERSION = 479
 
+
+def encode_binary_header(header: BinaryHeader) -> bytes:
+    code, flag, opaque, version, _, remark, ext_fields = header
+    return encode_head(1, code, flag, opaque, remark, ext_fields, version, 0)[8:]
+
+
 # (header, bytes that Java writes for it)
 CASES = [
-    (BinaryHeader(0, 0, VERSION, 7, 1, None, {}), "00000001df00000007000000010000000000000000"),
+    (BinaryHeader(0, 1, 7, VERSION, 0, None, {}), "00000001df00000007000000010000000000000000"),
     (
-        BinaryHeader(0, 0, VERSION, 7, 1, None, {"offset": "12"}),
+        BinaryHeader(0, 1, 7, VERSION, 0, None, {"offset": "12"}),
         "00000001df0000000700000001000000000000000e00066f6666736574000000023132",
     ),
     (
-        BinaryHeader(22, 0, VERSION, -1, 1, 'can not find 标签 "x" \n 😀', {}),
+        BinaryHeader(22, 1, -1, VERSION, 0, 'can not find 标签 "x" \n 😀', {}),
         "00160001dfffffffff000000010000001e63616e206e6f742066696e6420e6a087e7adbe20227822200a20f09f988000000000",
     ),
     (
-        BinaryHeader(-1000, 0, VERSION, 2**31 - 1, 1, None, {"k": "标"}),
+        BinaryHeader(-1000, 1, 2**31 - 1, VERSION, 0, None, {"k": "标"}),
         "fc180001df7fffffff00000001000000000000000a00016b00000003e6a087",
     ),
     (
-        BinaryHeader(33, 0, VERSION, 5, 0, None, {"offset": "6581", "topic": "TopicTest"}),
+        BinaryHeader(33, 0, 5, VERSION, 0, None, {"offset": "6581", "topic": "TopicTest"}),
         "00210001df0000000500000000000000000000002400066f666673657400000004363538310005746f70696300000009546f70696354657374",
     ),
 ]
@@ -42,8 +49,7 @@ def test_bytes_behind_the_fields_are_ignored_as_in_java(header: BinaryHeader, da
 
 @pytest.mark.parametrize(("header", "data"), CASES)
 def test_what_is_encoded_is_what_java_writes(header: BinaryHeader, data: str) -> None:
-    code, _, version, opaque, flag, remark, ext_fields = header
-    assert encode_binary_header(code, version, opaque, flag, remark, ext_fields).hex() == data
+    assert encode_binary_header(header).hex() == data
 
 
 @pytest.mark.parametrize(("header", "data"), CASES)
@@ -58,9 +64,9 @@ def test_recorded_headers_come_back_byte_for_byte() -> None:
     recorded = [frame.binary for frame in recorded_frames() if frame.binary]
     assert len(recorded) == 36
     for data in recorded:
-        code, language, version, opaque, flag, remark, ext_fields = decode_binary_header(data)
-        assert language == 0
-        assert encode_binary_header(code, version, opaque, flag, remark, ext_fields) == data
+        header = decode_binary_header(data)
+        assert header.language == 0
+        assert encode_binary_header(header) == data
 
 
 def test_empty_keys_and_values_are_absent_as_in_java() -> None:
@@ -117,24 +123,24 @@ def test_a_length_beyond_what_holds_it_is_named(data: str, sentence: str) -> Non
 
 @pytest.mark.parametrize("length", [32_766, 32_767])
 def test_a_key_as_long_as_its_length_field_allows_is_written(length: int) -> None:
-    data = encode_binary_header(0, 0, 0, 1, None, {"k" * length: "v", "after": "1"})
+    data = encode_binary_header(BinaryHeader(0, 1, 0, 0, 0, None, {"k" * length: "v", "after": "1"}))
     assert decode_binary_header(data).ext_fields == {"k" * length: "v", "after": "1"}
 
 
 @pytest.mark.parametrize("key", ["k" * 32_768, "标" * 10_923])
 def test_a_longer_key_is_refused_instead_of_written_wrong(key: str) -> None:
     with pytest.raises(BadCommand, match="more than 32767"):
-        encode_binary_header(0, 0, 0, 1, None, {key: "v"})
+        encode_binary_header(BinaryHeader(0, 1, 0, 0, 0, None, {key: "v"}))
 
 
 @pytest.mark.parametrize(
-    "numbers", [(32_768, 0, 0, 0), (200_050, 0, 0, 0), (0, 32_768, 0, 0), (0, 0, 2**31, 0), (0, 0, 0, 2**31)]
+    "numbers", [(32_768, 0, 0, 0), (200_050, 0, 0, 0), (0, 0, 0, 32_768), (0, 0, 2**31, 0), (0, 2**31, 0, 0)]
 )
 def test_a_number_too_large_for_its_field_is_refused(numbers: tuple[int, int, int, int]) -> None:
     with pytest.raises(BadCommand, match="too large for a binary header"):
-        encode_binary_header(*numbers, None, None)
+        encode_binary_header(BinaryHeader(*numbers, 0, None, {}))
 
 
 def test_a_lone_surrogate_is_written_as_java_does() -> None:
-    data = encode_binary_header(1, 0, 0, 1, "\udcff", {"k": "\ud800"})
+    data = encode_binary_header(BinaryHeader(1, 1, 0, 0, 0, "\udcff", {"k": "\ud800"}))
     assert decode_binary_header(data)[5:] == ("?", {"k": "?"})

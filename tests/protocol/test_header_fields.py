@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from protocol.errors import BadHeader
-from protocol.header_fields import I32, I64, field_plans, header_from_texts, parse_ext_fields, well_formed
+from protocol.header_fields import I32, I64, field_plans, header_from_texts, well_formed
 
 
 class Choice(StrEnum):
@@ -113,46 +113,6 @@ def test_a_type_without_conversion_is_a_mistake_of_ours() -> None:
 
     with pytest.raises(TypeError, match="no conversion"):
         field_plans(Wrong)
-
-
-def test_members_become_the_texts_that_java_sees() -> None:
-    raw = (
-        b'{"a":1,"b":true,"c":null,"d":1.50,"e":{"x":1},"f":[1,"y"],"g":12345678901234567890,"h":false,'
-        b'"i":"\\ud800x","j":"\\ud83d\\ude00","k":-0}'
-    )
-    assert parse_ext_fields(raw) == {
-        "a": "1",
-        "b": "true",
-        "d": "1.50",
-        "g": "12345678901234567890",
-        "h": "false",
-        "i": "?x",
-        "j": "😀",
-        "k": "-0",
-        # Nested values keep their digits as texts; no header has such a field.
-        "e": '{"x":"1"}',
-        "f": '["1","y"]',
-    }
-
-
-def test_a_number_of_any_length_is_a_text() -> None:
-    assert parse_ext_fields(b'{"a":%b}' % (b"9" * 100_000)) == {"a": "9" * 100_000}
-
-
-def test_bytes_that_are_no_utf8_are_replaced() -> None:
-    assert parse_ext_fields(b'{"a":"\xffb"}') == {"a": "\ufffdb"}
-
-
-def test_null_is_no_fields() -> None:
-    assert parse_ext_fields(b"null") == {}
-
-
-@pytest.mark.untraced  # at the end of the stack a tracer fails itself
-@pytest.mark.parametrize("raw", [b"", b"[]", b"1", b'"x"', b"{", b'{"a":}', b"[" * 100_000, b'{"a":' * 100_000])
-def test_what_is_no_object_is_refused(raw: bytes) -> None:
-    with pytest.raises(BadHeader, match="is no JSON object") as caught:
-        parse_ext_fields(raw)
-    assert caught.value.field == "extFields"
 
 
 def test_well_formed_text_stays_as_it_is() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from protocol import headers
 from protocol.codes import RequestCode
-from protocol.command import Command, decode_command, decode_header, encode_request
+from protocol.command import Command, decode_command, decode_header, encode_request, ext_fields_of
 from protocol.errors import BadHeader
 from protocol.frame import FrameDecoder
 from protocol.header_fields import field_plans, header_from_texts
@@ -125,7 +125,7 @@ def recorded_requests() -> list[tuple[Command, dict[str, str]]]:
 
 
 def headers_of(command: Command) -> dict[str, str]:
-    return msgspec.json.decode(command.ext_fields, type=dict[str, str])
+    return ext_fields_of(command)
 
 
 def as_texts(header: RequestHeader) -> dict[str, str]:

@@ -20,6 +20,11 @@ cdef extern from * nogil:
     void __builtin_prefetch(const void *address) noexcept
 
 
+cdef struct Text:
+    const uint8_t *start  # NULL where there is none.
+    int64_t length
+
+
 cdef inline int16_t load_i16(const uint8_t *at) noexcept nogil:
     cdef uint16_t value
     memcpy(&value, at, sizeof(value))

@@ -8,7 +8,7 @@ three.
 
 from libc.stdint cimport int32_t, int64_t, uint8_t, uint32_t, uint64_t
 
-from storage.kernels.memory cimport load_native_u64
+from protocol.kernels.memory cimport load_native_u64
 
 
 cdef enum:

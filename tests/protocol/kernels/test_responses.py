@@ -6,10 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from header_oracle import written_header
 from protocol.codes import SerializeType
 from protocol.command import Command, Response, encode_response
 from protocol.errors import BadCommand
-from protocol.response_template import ResponseTemplate
+from protocol.frame import FrameDecoder
+from protocol.kernels.responses import ResponseTemplate
 
 FORMS = [SerializeType.JSON, SerializeType.ROCKETMQ]
 texts = st.one_of(st.text(max_size=10), st.just('"opaque":1234567890'), st.just("opaque"), st.just("\ud800"))
@@ -37,6 +39,23 @@ def test_every_request_is_answered_as_if_it_were_alone(
     assert [template.head(opaque) for opaque in asked] == expected
     assert template.body == response.body
     assert template.size >= max(map(len, expected)) + len(response.body)
+
+
+@given(responses, st.sampled_from(FORMS), opaques)
+def test_a_header_is_what_another_writer_writes(response: Response, form: SerializeType, opaque: int) -> None:
+    command = Command(code=11, opaque=opaque, serialize_type=form)
+    head, remark, fields = encode_response(command, response), response.remark, response.ext_fields
+    assert head[8:] == written_header(form, response.code, 1, opaque, remark, fields)
+    ((_, _, body),) = FrameDecoder().feed(head + bytes(response.body))
+    assert body == response.body
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_character_is_written_as_another_writer_does(form: SerializeType) -> None:
+    for start in range(0, 0x800, 64):
+        text = "".join(map(chr, range(start, start + 64)))
+        head = encode_response(Command(code=11, serialize_type=form), Response(1, text, {text: text[::-1]}))
+        assert head[8:] == written_header(form, 1, 1, 0, text, {text: text[::-1]})
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -1,0 +1,93 @@
+"""Headers of commands read and written with other people's JSON, for comparing."""
+
+import json
+import re
+import struct
+from typing import Any
+
+import msgspec
+
+from protocol.binary_header import FIXED
+from protocol.header_fields import I32
+from protocol.java_hash import decode_java
+
+
+class Members(msgspec.Struct):
+    """The members of a header; numbers may come as texts, as msgspec takes them."""
+
+    code: I32
+    flag: I32 = 0
+    opaque: I32 = 0
+    version: I32 = 0
+    language: str | I32 | None = None
+    remark: str | None = None
+    fields: msgspec.Raw = msgspec.field(default=msgspec.Raw(b"{}"), name="extFields")
+
+
+_MARKED = re.compile(r'"\\u0001\\u0002([^"]*)"')
+
+
+def _marked(digits: str) -> str:
+    """A number as a text, to be written again as it was read."""
+    return f"\x01\x02{digits}"
+
+
+_decode = msgspec.json.Decoder(Members, strict=False).decode
+
+
+def read_header(header: bytes) -> tuple[Any, ...] | None:
+    """Code, flag, opaque, version, language, remark and fields (None for no object) of a JSON header; None for none."""
+    try:
+        try:
+            members = _decode(header)
+        except msgspec.ValidationError:
+            return None
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            text = json.dumps(
+                json.loads(decode_java(header), parse_float=_marked, parse_int=_marked), ensure_ascii=False
+            )
+            members = _decode(_MARKED.sub(r"\1", text).encode("utf-8", "replace"))
+    except (ValueError, RecursionError):
+        return None
+    return (*(getattr(members, name) for name in Members.__struct_fields__[:-1]), _fields(bytes(members.fields)))
+
+
+def _fields(raw: bytes) -> dict[str, str] | None:
+    """The fields as texts, those that are null left out."""
+    try:
+        members = json.loads(decode_java(raw), parse_int=str, parse_float=str, parse_constant=str)
+    except (ValueError, RecursionError):
+        return None
+    if members is None:
+        return {}
+    if not isinstance(members, dict):
+        return None
+    return {_replaced(name): _text(value) for name, value in members.items() if value is not None}
+
+
+def _text(value: object) -> str:
+    return _replaced(value) if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
+
+
+def _replaced(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
+
+
+def written_header(
+    serialize_type: int, code: int, flag: int, opaque: int, remark: str | None, fields: dict[str, str] | None
+) -> bytes:
+    """The header that a Java peer of version 479 writes."""
+    if remark is not None:
+        remark = _replaced(remark)
+    if fields is not None:
+        fields = {_replaced(name): _replaced(text) for name, text in fields.items()}
+    if serialize_type == 0:
+        members = {"code": code, "extFields": fields, "flag": flag, "language": "JAVA", "opaque": opaque}
+        members |= {"remark": remark, "serializeTypeCurrentRPC": "JSON", "version": 479}
+        return msgspec.json.encode({name: value for name, value in members.items() if value is not None})
+    texts = (remark or "").encode()
+    pairs = b"".join(
+        struct.pack(">h", len(name.encode())) + name.encode() + struct.pack(">i", len(text.encode())) + text.encode()
+        for name, text in (fields or {}).items()
+    )
+    return FIXED.pack(code, 0, 479, opaque, flag, len(texts)) + texts + struct.pack(">i", len(pairs)) + pairs
