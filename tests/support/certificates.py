@@ -18,6 +18,7 @@ class Authority:
         """One that signs itself."""
         folder.mkdir(exist_ok=True)
         run = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "3650", "-subj", f"/CN={name}"]
+        run += ["-addext", "keyUsage=critical,keyCertSign,cRLSign"]  # Python 3.13 asks for it
         _openssl(folder, *run, "-keyout", f"{name}.key", "-out", f"{name}.pem")
         return cls(folder, name)
 
@@ -31,7 +32,7 @@ class Authority:
         locked = ["-passout", f"pass:{password}"] if password else ["-nodes"]
         new = ["req", "-new", "-newkey", "rsa:2048", "-subj", f"/CN={name}", "-keyout", key, "-out", request]
         _openssl(self.folder, *new, *locked)
-        (self.folder / "names").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
+        (self.folder / "names").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\nauthorityKeyIdentifier=keyid\n")
         sign = ["x509", "-req", "-days", "3650", "-in", request, "-out", certificate, "-extfile", "names"]
         ours = ["-CA", f"{self.name}.pem", "-CAkey", f"{self.name}.key", "-CAcreateserial"]
         _openssl(self.folder, *sign, *ours)

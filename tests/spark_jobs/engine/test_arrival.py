@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from pyspark.serializers import CloudPickleSerializer
 
+from benchmarks.executor_start import python_without_rocketlens
 from foreign import plant_foreign, was_imported
-from other_python import python_without_rocketlens
 from spark_jobs.engine.arrival import DIRECTORY, this_python
 from spark_jobs.engine.session import pack_packages
 from spark_jobs.engine.spark_calls import Guarded

@@ -11,12 +11,12 @@ from pathlib import Path
 import pyspark
 import pytest
 
+from benchmarks.executor_start import python_without_rocketlens
 from benchmarks.make_store import make_store
 from benchmarks.store_plan import StoreParameters
 from built_wheel import build_wheel
 from foreign import plant_foreign, was_imported
 from oracles import build_index, read_log
-from other_python import python_without_rocketlens
 from planted import imported, plant
 from process import COMMAND
 from spark_cluster import LOOPBACK, spark_cluster
