@@ -43,12 +43,14 @@ JUDGES: dict[str, dict[str, Any]] = {
 TESTS = {
     SANITIZERS: (
         "tests/fuzz",
+        "tests/protocol/kernels",
         "tests/storage",
         "tests/broker/kernels",
         "tests/broker/test_fast_lane.py",
         "tests/broker/test_known_pulls.py",
     ),
     COVERAGE: (
+        "tests/protocol/kernels",
         "tests/storage/kernels",
         "tests/broker/kernels",
         "tests/storage/columns",
