@@ -84,11 +84,11 @@ soak: .dev
 	@tests/setup.sh clients
 	$(BIN)/python -m pytest -m soak
 
-# Those of servers, but for what is about the lane itself.
-NO_LANE := $(addprefix tests/broker/,test_golden_replay.py test_port_fuzz.py test_connection.py test_long_polling.py \
-	test_dispatcher.py test_server.py processors)
 test-no-lane: .dev
-	$(BIN)/python -m pytest -m 'not soak' --no-fast-lane -n $(PROCESSES) $(NO_LANE)
+	@tests/setup.sh java
+	@tests/setup.sh clients
+	$(BIN)/python -m pytest -m 'not soak' --no-fast-lane -n $(PROCESSES) tests/broker tests/damage tests/fuzz tests/interop \
+		tests/test_golden_frames.py tests/test_golden_store.py
 
 fuzz: .dev
 	$(BIN)/python -m pytest --hypothesis-profile=fuzz tests/fuzz

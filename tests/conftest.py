@@ -72,17 +72,25 @@ def pytest_runtest_logfinish() -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """`--no-fast-lane` has all servers that run in the tests' own process answer everything on the ordinary way."""
+    """`--no-fast-lane` has all servers answer everything on the ordinary way, and leaves out tests of the lane."""
     parser.addoption("--no-fast-lane", action="store_true", help="serve without the fast lane")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--no-fast-lane"):
+        left_out = [item for item in items if item.get_closest_marker("lane")]
+        items[:] = [item for item in items if not item.get_closest_marker("lane")]
+        config.hook.pytest_deselected(items=left_out)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def lane_is_off(pytestconfig: pytest.Config) -> Iterator[bool]:
-    """Whether servers go without the fast lane, whatever their options say."""
+    """Whether servers go without the fast lane, in this process and in others, unless a test asks for it."""
     is_off = bool(pytestconfig.getoption("--no-fast-lane"))
     with pytest.MonkeyPatch.context() as patch:
         if is_off:
             patch.setattr("broker.server.FastLane", lambda *_arguments: None)
+            patch.setattr("process.OPTIONS", ("--no-fast-lane",))
         yield is_off
 
 

@@ -42,6 +42,8 @@ from storage.lookup_call import KeyQuery
 from storage.message_store import MessageStore, StoreOptions
 from store_writer import StoreWriter
 
+pytestmark = pytest.mark.lane
+
 EXAMPLES = 4_000
 """Requests by store and seed; each is answered twice."""
 

@@ -34,6 +34,8 @@ from storage.message_store import MessageStore
 from storage.residency import Cold
 from store_writer import StoreWriter
 
+pytestmark = pytest.mark.lane
+
 EXAMPLES = 3_000
 FUZZED = 30_000
 GROUP = "Group"

@@ -28,7 +28,9 @@ async def secured(endpoint: Endpoint, authority: Authority) -> AsyncIterator[Raw
 
 @pytest.mark.parametrize("is_secured", [False, True], ids=["plain", "TLS"])
 @pytest.mark.asyncio
-async def test_who_reads_late_gets_what_was_written_for_him(is_secured: bool, tmp_path: Path) -> None:
+async def test_who_reads_late_gets_what_was_written_for_him(
+    is_secured: bool, tmp_path: Path, lane_is_off: bool
+) -> None:
     """Two clients pull different messages, 200 KB each time; one reads only when the other has all of his."""
     authority = Authority.make(tmp_path)
     tls = TlsOptions("permissive", *authority.sign("server"))
@@ -58,5 +60,6 @@ async def test_who_reads_late_gets_what_was_written_for_him(is_secured: bool, tm
         for _ in range(20):
             for wanted in expected[:18]:
                 assert await asyncio.wait_for(late.reader.readexactly(len(wanted)), 20) == wanted
-        assert settings.fast_lane is not None
-        assert sum(settings.fast_lane.answered.values()) > 400
+        if not lane_is_off:
+            assert settings.fast_lane is not None
+            assert sum(settings.fast_lane.answered.values()) > 400

@@ -107,6 +107,7 @@ async def test_a_frame_longer_than_a_slice_is_answered_among_bursts(server: Serv
         await asyncio.gather(*(read_burst(client, BURST) for client in (burst, other)))
 
 
+@pytest.mark.lane
 async def test_who_asks_little_is_answered_long_before_the_bursts_are(server: Server) -> None:
     async with contextlib.AsyncExitStack() as stack:
         patient = await stack.enter_async_context(connected(server.addresses[0]))

@@ -14,6 +14,9 @@ from pathlib import Path
 from broker.endpoint import Endpoint
 
 ROOT = Path(__file__).parents[2]
+OPTIONS: tuple[str, ...] = ()
+"""What every server is told besides."""
+
 COMMAND = (sys.executable, "-c", "from broker.cli.main import main; main(prog_name='rocketlens')")
 START_SECONDS = 90
 STOP_SECONDS = 5.0
@@ -74,7 +77,7 @@ def serving_process(store: Path, folder: Path, *arguments: str) -> Iterator[Serv
     Further stores may be among the arguments.
     """
     listen = [] if "--listen" in arguments else ["--listen", "127.0.0.1:0"]
-    command = [*COMMAND, "serve", str(store), *listen, *arguments]
+    command = [*COMMAND, "serve", str(store), *listen, *OPTIONS, *arguments]
     errors = folder / "stderr"
     with errors.open("w") as file:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=file, cwd=ROOT, text=True)

@@ -114,6 +114,7 @@ def as_event_loop() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("as_event_loop")
+@pytest.mark.lane
 def test_pulls_of_the_fast_lane_count_alike(asker: Asker) -> None:
     lane = FastLane(asker.service)
     for _ in range(2):

@@ -76,6 +76,7 @@ async def answers(client: RawClient, count: int) -> list[int]:
     return [(await client.answer()).code for _ in range(count)]
 
 
+@pytest.mark.lane
 async def test_requests_are_counted_by_code_and_result_in_the_fast_lane_and_beside_it(watched: Watched) -> None:
     async with connected(watched.server.addresses[0]) as client:
         sent = view(0) * 3 + query("TopicTest", "hotkey") + view(5) + query("TopicTest", "none") + view(0)
@@ -117,6 +118,7 @@ async def test_every_byte_in_and_out_is_counted(watched: Watched) -> None:
     assert sum(value for (name, _), value in figures.items() if name == "rocketlens_requests_total") == 4
 
 
+@pytest.mark.lane
 async def test_key_queries_tell_what_they_cost_whichever_way_they_take(watched: Watched) -> None:
     async with connected(watched.server.addresses[0]) as client:
         before = watched.figures()
