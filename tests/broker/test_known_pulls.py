@@ -22,7 +22,19 @@ from broker_harness import connected, service_of, serving
 from guarded_memory import Guarded
 from heartbeats import consumer, heartbeat, subscription
 from kernel_memory import HeldFile
-from lane_requests import LITE_PULL, PULL, SUBSCRIPTION_FLAG, Puller, Road, compare, frame_of, mutated, pull, request
+from lane_requests import (
+    LITE_PULL,
+    PULL,
+    SUBSCRIPTION_FLAG,
+    Puller,
+    Road,
+    compare,
+    frame_of,
+    mutated,
+    pull,
+    request,
+    template_with,
+)
 from protocol.bodies import ConsumerData, HeartbeatData
 from protocol.codes import RequestCode
 from protocol.command import decode_command, encode_request, ext_fields_of
@@ -303,7 +315,7 @@ def test_a_row_keeps_its_file_until_it_is_released() -> None:
     """Whatever becomes of the store, and whoever holds the file besides: a kernel reads it."""
     file = HeldFile(bytes(2_000))
     kind = kernel.PullKind(RequestCode.PULL_MESSAGE, b"T", b"G", b"*", None, 0, 32, None, 0, 0)
-    choice, template = Choice(EVERYTHING), kernel.Template([b"", b"", b""])
+    choice, template = Choice(EVERYTHING), template_with(2)
     known = kernel.KnownPulls(1, 4)
     known.add(kernel.KnownPull(kind, file, 0, 100, 0, 100, 32, 32, 1 << 20, choice, 0, template), 0)
     held = weakref.ref(file)

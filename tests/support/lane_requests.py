@@ -13,6 +13,9 @@ from broker.connection import Connection
 from broker.connection_settings import ConnectionSettings
 from broker.dispatcher import Dispatcher
 from broker.fast_lane import FastLane
+from protocol.codes import SerializeType
+from protocol.command import Response
+from protocol.kernels.responses import ResponseTemplate
 
 VIEW, QUERY, PULL, LITE_PULL = 33, 12, 11, 361
 FOREVER = 2**63 - 1
@@ -280,3 +283,10 @@ class Puller:
             {"topic": choice(("NoSuchTopic", "", "a/b"))},
         )
         return choice(odd) if self.generator.random() < 0.2 else {}
+
+
+def template_with(numbers: int) -> ResponseTemplate:
+    """The header of an answer in JSON with so many numbers left open, the opaque among them."""
+    names = [f"n{number}" for number in range(numbers - 1)]
+    response = Response(ext_fields=dict.fromkeys(names, "0"))
+    return ResponseTemplate(SerializeType.JSON, response, (*(f'"{name}":"' for name in names), '"opaque":'))
