@@ -143,7 +143,7 @@ async def test_a_number_that_java_cannot_hold_is_refused_by_name(g1_store: Path)
                 pair.client.writer.write(frame_of(json.dumps(header), heartbeat("c", producers=("P",))))
                 answer = await pair.client.answer()
                 assert (answer.code, answer.opaque) == (ResponseCode.SYSTEM_ERROR, 0 if member == "opaque" else 5)
-                assert f"$.{member}" in (answer.remark or "")
+                assert (answer.remark or "").startswith(f"the header is no command: {member} is ")
         await pair.is_well()
 
 

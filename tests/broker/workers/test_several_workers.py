@@ -89,7 +89,7 @@ async def refuse(client: RawClient) -> None:
     client.writer.write(struct.pack(">ii", 4 + len(header) + len(body), len(header)) + header + body)
     answer = await client.answer()
     assert (answer.code, answer.opaque) == (ResponseCode.SYSTEM_ERROR, 77)
-    assert "$.language" in (answer.remark or "")
+    assert "language is no 32-bit integer" in (answer.remark or "")
 
 
 async def members(client: RawClient) -> list[str]:
@@ -275,7 +275,7 @@ async def test_each_worker_gets_every_address_and_no_other_server_any() -> None:
 
 async def test_workers_share_their_cores_while_several_clients_keep_them_busy(server: Serving) -> None:
     route = encode_request(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "TopicTest"}, opaque=1)
-    count = 300
+    count = 3000  # so many that the workers, not this process, are what a burst takes its time for
 
     async def is_any_sharing() -> bool:
         for client in clients:
