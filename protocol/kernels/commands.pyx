@@ -367,7 +367,7 @@ cdef object read_members(const uint8_t *at, const uint8_t *stop, _Members member
     return "something follows the object" if skip_blanks(walk.at, stop) != stop else None
 
 
-def read_json_header(header, bytes body not None, make):
+def read_json_header(header, body, make):
     cdef _Members members = _Members()
     cdef const uint8_t *at
     cdef Py_buffer export

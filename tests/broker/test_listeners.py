@@ -7,6 +7,7 @@ import pytest
 from broker.config import CannotListen
 from broker.endpoint import Endpoint
 from broker.listeners import bind_listeners, close_listeners
+from interop.official_broker import free_port
 
 LOOPBACK = Endpoint("127.0.0.1", 0)
 
@@ -49,9 +50,10 @@ def test_a_vip_listener_lies_two_ports_below_each() -> None:
 
 
 def test_a_taken_vip_port_is_refused_and_nothing_stays_bound() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other:
+    port = free_port(below=2)
+    with socket.create_server(("127.0.0.1", port - 2)) as other:
         taken = Endpoint.of_socket(other.getsockname())
-        main = taken._replace(port=taken.port + 2)
+        main = taken._replace(port=port)
         with pytest.raises(CannotListen, match=f":{taken.port}: another process"):
             bind_listeners([main], vip=True)
     close_listeners(bind_listeners([main]))

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from process import serving_process
-from protocol.command import Command, decode_command, encode_request
+from protocol.command import Command, decode_command, encode_request, ext_fields_of
 from protocol.frame import FrameDecoder
 
 VIEW, QUERY, UNKNOWN = 33, 12, 999
@@ -75,7 +75,7 @@ class Talk:
     def _check(self, command: Command) -> None:
         kind = self._kinds[command.opaque]
         if kind == "k":
-            assert (command.code, b"rocketlensCursor" in bytes(command.ext_fields)) == (0, True)
+            assert (command.code, "rocketlensCursor" in ext_fields_of(command)) == (0, True)
         elif kind == "u":
             assert command.code == 3
         elif kind == "o":
