@@ -164,6 +164,7 @@ cdef object nested_text(const Text *text):
 
 cdef enum:
     KEPT_NAMES = 256
+    LONGEST_KEPT = 64  # Bytes: whoever sends long names has none of them kept.
 
 cdef list kept_names = [""] * KEPT_NAMES
 
@@ -174,7 +175,7 @@ cdef object name_of(const Value *name):
     cdef Py_ssize_t length = name.text.length, kept_length
     cdef const char *kept
     cdef int slot
-    if name.kind != A_TEXT or length == 0:
+    if name.kind != A_TEXT or not 0 < length <= LONGEST_KEPT:
         return text_of(name)
     slot = (start[0] + 7 * start[length // 2] + 31 * start[length - 1] + 61 * length) & (KEPT_NAMES - 1)
     found = kept_names[slot]

@@ -1,6 +1,7 @@
 """JSON headers read in one pass, beside another reader; what peers send besides what Java sends; and hostile ones."""
 
 import random
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -41,6 +42,22 @@ VALUES = (
     ),
 )
 NAMES = (b"code", b"flag", b"opaque", b"version", b"language", b"remark", b"extFields", b"x", b"\\u0063ode", b"\xff")
+
+
+def test_long_names_of_fields_are_not_kept() -> None:
+    """Short ones are, so that requests share them; a peer that makes up long ones must not fill the memory."""
+    tracemalloc.start()
+    try:
+        for number in range(1000):
+            (name,) = ext_fields_of(
+                decode_command((0, b'{"code":1,"extFields":{"%d%s":"x"}}' % (number, b"n" * 65_000), b""))
+            )
+            assert len(name) > 65_000
+        del name
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 1_000_000
 
 
 def read(header: bytes) -> tuple[object, ...] | None:
