@@ -14,11 +14,16 @@ if TYPE_CHECKING:
 FIELD_COST = 200
 """Bytes that a field of a request holds besides those of its texts."""
 
+WIDEST = 4
+"""Bytes that a character may take in memory where a text is not ASCII alone."""
 
-def text_length(command: Command) -> int:
-    """Characters of the fields of a request."""
+
+def text_bytes(command: Command) -> int:
+    """Bytes that the texts of a request's fields hold, or its fields as they came."""
     fields = command.ext_fields
-    return sum(map(len, (*fields, *fields.values()))) if isinstance(fields, dict) else len(fields)
+    if isinstance(fields, bytes):
+        return len(fields)
+    return sum(len(text) if text.isascii() else WIDEST * len(text) for text in (*fields, *fields.values()))
 
 
 class Waiting:
@@ -48,7 +53,8 @@ class Waiting:
 
     def add(self, command: Command, future: "asyncio.Future[Answer]", *, is_look_up: bool = False) -> None:
         """Count in a request whose answer is a future's result."""
-        cost = WAITING_COST + FIELD_COST * len(command.ext_fields) + text_length(command) + len(command.body)
+        fields = len(command.ext_fields) if isinstance(command.ext_fields, dict) else 0
+        cost = WAITING_COST + FIELD_COST * fields + text_bytes(command) + len(command.body)
         self._futures[future] = command, cost
         if is_look_up:
             self._look_ups.add(future)
@@ -64,11 +70,11 @@ class Waiting:
     def defer(self, command: Command, deferred: Deferred, asker: Asker) -> None:
         """Count in a request that is answered with others; `asker` is told, perhaps at once."""
         self._deferred.add(deferred)
-        length = text_length(command)
-        if length > DEFERRED_COST:
+        size = text_bytes(command)
+        if size > DEFERRED_COST:
             # Its texts are kept as long as it waits.
-            self._long[deferred] = length
-            self._count(length)
+            self._long[deferred] = size
+            self._count(size)
         self._count(DEFERRED_COST)
         deferred.deliver_to(asker, command)
 

@@ -8,7 +8,7 @@ from broker.costs import WAITING_COST, Costs
 from broker.deferred import DEFERRED_COST, Deferred, Outcome
 from broker.dispatcher import Answer
 from broker.limits import Limits
-from broker.waiting import Waiting
+from broker.waiting import FIELD_COST, Waiting
 from protocol.command import Command, Response
 
 pytestmark = pytest.mark.asyncio
@@ -47,6 +47,16 @@ async def test_a_request_is_counted_until_its_future_is_done() -> None:
     assert (len(waiting), waiting.cost, costs.in_flight) == (1, WAITING_COST + 4, WAITING_COST + 4)
     assert waiting.done(found) is command
     assert (len(waiting), waiting.cost, costs.in_flight) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "size"),
+    [({"topic": "T" * 100}, FIELD_COST + 105), ({"topic": "消" * 100}, FIELD_COST + 405), (b"[" * 500, 500)],
+)
+async def test_fields_count_with_the_bytes_that_they_hold(fields: dict[str, str] | bytes, size: int) -> None:
+    waiting, _ = waiting_with()
+    waiting.add(Command(code=11, ext_fields=fields), future())
+    assert waiting.cost == WAITING_COST + size
 
 
 async def test_a_deferred_request_is_counted_until_it_is_answered() -> None:
