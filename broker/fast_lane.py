@@ -23,7 +23,7 @@ from broker.processors.query_message import (
 from broker.turns import TURN_BYTES, TURN_FRAMES
 from protocol.codes import RequestCode, SerializeType
 from protocol.command import Response
-from protocol.kernels.responses import ResponseTemplate
+from protocol.kernels.responses import OPAQUE, ResponseTemplate
 from storage.message_store import Snapshot
 from storage.residency import current_tick
 
@@ -37,7 +37,6 @@ LANE_CODES = (
 )
 """What the lane answers, in the order in which it counts them."""
 
-OPAQUE = '"opaque":'
 CURSOR = '"rocketlensCursor":"'
 CURSOR_TOLD = "the next page is at lastKey "
 """What stands before the numbers in an answer's header."""

@@ -20,7 +20,7 @@ from protocol.codes import SerializeType
 from protocol.command import Response
 from protocol.errors import StoreError
 from protocol.headers import PullMessageRequestHeader
-from protocol.kernels.responses import ResponseTemplate
+from protocol.kernels.responses import OPAQUE, ResponseTemplate
 from storage.consume_queue import ConsumeQueue
 from storage.get_message import PATIENT_SCAN, PATIENT_STEPS, GetMessageStatus, returned_bytes, scanned_units
 from storage.kernels.pulls import BY_EXPRESSION, BY_TAG, EVERYTHING
@@ -47,8 +47,8 @@ COSTS = {EVERYTHING: 0, BY_TAG: 1, BY_EXPRESSION: 16}
 Of an expression so much for each of its parts.
 """
 
-NEXT_OFFSET, OPAQUE = '"nextBeginOffset":"', '"opaque":'
-"""What stands before the numbers in an answer's header that no two answers share."""
+NEXT_OFFSET = '"nextBeginOffset":"'
+"""What stands before the number in an answer's header that no two answers share, but for the opaque."""
 
 
 class KnownPulls:

@@ -3,6 +3,9 @@
 from collections.abc import Iterable, Mapping
 from typing import Protocol, final
 
+OPAQUE: str
+"""What stands before the opaque in a JSON header."""
+
 class _Response(Protocol):
     """As :class:`protocol.command.Response`."""
 

@@ -29,7 +29,7 @@ cdef enum:
     LONGEST_HEADER = 0xFFFFFF
     RESPONSE = 1  # flag
 
-_OPAQUE = '"opaque":'
+OPAQUE = '"opaque":'
 _LONGEST_OPAQUE = 11
 
 
@@ -252,7 +252,7 @@ cdef list cut_header(bytes header, names):
 cdef class ResponseTemplate:
     """A response in one of the two forms but for its opaque, and perhaps other numbers."""
 
-    def __cinit__(self, int serialize_type, response, names=(_OPAQUE,)):
+    def __cinit__(self, int serialize_type, response, names=(OPAQUE,)):
         cdef bytes header, part
         cdef int number
         self.body = response.body

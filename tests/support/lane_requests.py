@@ -15,7 +15,7 @@ from broker.dispatcher import Dispatcher
 from broker.fast_lane import FastLane
 from protocol.codes import SerializeType
 from protocol.command import Response
-from protocol.kernels.responses import ResponseTemplate
+from protocol.kernels.responses import OPAQUE, ResponseTemplate
 
 VIEW, QUERY, PULL, LITE_PULL = 33, 12, 11, 361
 FOREVER = 2**63 - 1
@@ -289,4 +289,4 @@ def template_with(numbers: int) -> ResponseTemplate:
     """The header of an answer in JSON with so many numbers left open, the opaque among them."""
     names = [f"n{number}" for number in range(numbers - 1)]
     response = Response(ext_fields=dict.fromkeys(names, "0"))
-    return ResponseTemplate(SerializeType.JSON, response, (*(f'"{name}":"' for name in names), '"opaque":'))
+    return ResponseTemplate(SerializeType.JSON, response, (*(f'"{name}":"' for name in names), OPAQUE))
