@@ -50,7 +50,7 @@ test: .dev
 	$(BIN)/python -m pytest -m 'not soak' -n $(PROCESSES) --durations=40 \
 		$(if $(MEASURED),--cov --cov-report=term --cov-fail-under=85)
 
-# The whole product, in every process that the tests start; the tests themselves too, whose loops may be empty.
+# The whole product, in every process that the tests start.
 coverage: export COVERAGE_DATA = $(abspath $(VENV)/cache/coverage/data)
 coverage: .dev
 	@tests/setup.sh java

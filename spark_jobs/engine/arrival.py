@@ -13,6 +13,8 @@ import sys
 import sysconfig
 from typing import Any, Final
 
+from rocketlens.origins import CANNOT_RUN  # a text, which travels with the functions
+
 DIRECTORY: Final = "rocketlens-packages"
 """Where an archive is unpacked, in the directory of Spark's files."""
 
@@ -44,7 +46,7 @@ def arrive(version: str, sender: str, packed: bytes) -> Any:
     except ImportError as error:
         reason = " ".join(str(error).split())
         raise ImportError(
-            f"RocketLens cannot run: Spark's worker on {platform.node()} ({this_python()}) does not load what comes "
+            f"{CANNOT_RUN}Spark's worker on {platform.node()} ({this_python()}) does not load what comes "
             f"from {sender}: {reason}; install `rocketlens[spark]` there"
         ) from None
     arrived = object.__new__(kind)
@@ -70,7 +72,7 @@ def have_packages_found(version: str) -> None:
         origins = importlib.import_module("rocketlens.origins")
     except ImportError:
         raise ImportError(
-            f"RocketLens cannot run: Spark's worker on {platform.node()} ({this_python()}) does not have it; "
+            f"{CANNOT_RUN}Spark's worker on {platform.node()} ({this_python()}) does not have it; "
             "install `rocketlens[spark]` there"
         ) from None
     origins.require_own_packages()
