@@ -48,7 +48,7 @@ def count_messages(store: Path, scratch: Path, rounds: int) -> dict[str, Any]:
     """Count the largest topic through the data source, in a session as users have it."""
     from pyspark.sql import SparkSession
 
-    from spark_jobs.reading.data_source import register
+    from spark_jobs.read.data_source import register
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")

@@ -23,10 +23,10 @@ from benchmarks.report import machine
 from benchmarks.store_plan import QUEUES, TOPIC, StoreParameters, StorePlan
 from storage.filter.expression import ExpressionFilter
 from storage.filter.sql92 import parse
-from storage.get_message import get_message
 from storage.kernels.region import Region
 from storage.kernels.sql92 import LONGEST_PROPERTIES, TRUE, decide_records
-from storage.message_store import MessageStore
+from storage.query.get_message import get_message
+from storage.store.message_store import MessageStore
 
 BLOCKS = 100_000
 AIMS = {"pulls": 3_000_000, "blocks": 3_000_000, "one call each": 1_000_000}

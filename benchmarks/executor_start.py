@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from spark_jobs.engine.session import run_tasks, spark_context
+from spark_jobs.run.session import run_tasks, spark_context
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

@@ -31,15 +31,15 @@ from benchmarks.report import machine
 from benchmarks.server_process import ServerProcess, cpu_ns, free_port, rocketlens_command
 from benchmarks.store_plan import StoreParameters, StorePlan
 from benchmarks.workload import build_requests
-from broker.broker_service import BrokerService, build_processors
 from broker.config import ServeOptions
-from broker.connection import Connection
-from broker.connection_settings import ConnectionSettings
-from broker.dispatcher import Dispatcher
-from broker.fast_lane import FastLane
+from broker.lane.fast_lane import FastLane
 from broker.metrics.metrics_meter import Meter
-from broker.slow_queries import SlowQueries
-from storage.message_store import MessageStore
+from broker.metrics.slow_queries import SlowQueries
+from broker.net.connection import Connection
+from broker.net.connection_settings import ConnectionSettings
+from broker.service.broker_service import BrokerService, build_processors
+from broker.service.dispatcher import Dispatcher
+from storage.store.message_store import MessageStore
 
 VIEW_MESSAGE_BY_ID = 33
 WITHOUT, WITH = "without", "with"

@@ -187,7 +187,7 @@ def same_bytes(left: Path, right: Path) -> bool:
 
 def disk_write_rates(directory: Path) -> dict[str, float]:
     """Bytes a second of a gigabyte written and fsynced: through the page cache, and by O_DIRECT."""
-    from storage.direct_writer import aligned_memory, write_file
+    from storage.files.direct_writer import aligned_memory, write_file
 
     memory = aligned_memory(WRITTEN_BYTES)
     np.frombuffer(memory, dtype=np.uint8)[:] = 7

@@ -20,9 +20,9 @@ import click
 from benchmarks.make_store import DEFAULT_STORE_DIRECTORY, make_store
 from benchmarks.report import machine
 from benchmarks.store_plan import StoreParameters
-from spark_jobs.engine.work_directory import WorkDirectory
-from spark_jobs.scanning.scan_segment import ScanTask, scan_segment
-from storage.segments.log_window import LocalFile
+from spark_jobs.run.work_directory import WorkDirectory
+from spark_jobs.scan.scan_segment import ScanTask, scan_segment
+from storage.log.log_window import LocalFile
 
 MAPPED: Final = "mapped"
 COPIED: Final = "copied, as before Linux 5.14"

@@ -93,8 +93,8 @@ def searches(plan: StorePlan) -> dict[str, Any]:
 
 def measure_searches(store: Path, plan: StorePlan, rounds: int) -> list[Run]:
     """Every search on one core and the first on all, beside grep, in turns; the first round warms up."""
-    from storage.message_store import MessageStore, StoreOptions
     from storage.search import search
+    from storage.store.message_store import MessageStore, StoreOptions
 
     opened = MessageStore.open(store, StoreOptions(scan_budget=0, check_budget=0))
     files = sorted((store / "commitlog").iterdir())
@@ -116,8 +116,8 @@ def measure_searches(store: Path, plan: StorePlan, rounds: int) -> list[Run]:
 
 def measure_lookup(store: Path, plan: StorePlan, count: int) -> Run:
     """Random keys, each of one message, looked up in one batch; opening the store counts."""
-    from storage.message_store import MessageStore
     from storage.search.lookup import look_up
+    from storage.store.message_store import MessageStore
 
     numbers = random.Random(1).sample(range(plan.parameters.count), min(count, plan.parameters.count))
     keys = [order_key(number) for number in numbers]

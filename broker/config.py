@@ -11,9 +11,9 @@ from typing import TypeAlias
 
 from broker.endpoint import DEFAULT_PORT, Endpoint
 from broker.limits import DEFAULT_LIMITS, Limits
-from broker.security.tls import NO_TLS, TlsOptions
+from broker.net.tls import NO_TLS, TlsOptions
 from protocol.errors import ConfigError
-from storage.outside import check_outside
+from storage.files.write_guard import check_outside
 
 VIP_PORT_DISTANCE = 2
 """Old clients and the dashboard dial this much below the port they were told (remoting-protocol §8.7)."""

@@ -46,17 +46,17 @@ TESTS = {
         "tests/protocol/kernels",
         "tests/storage",
         "tests/broker/kernels",
-        "tests/broker/test_fast_lane.py",
-        "tests/broker/test_known_pulls.py",
+        "tests/broker/lane/test_fast_lane.py",
+        "tests/broker/lane/test_known_pulls.py",
     ),
     COVERAGE: (
         "tests/protocol/kernels",
         "tests/storage/kernels",
         "tests/broker/kernels",
         "tests/storage/columns",
-        "tests/storage/segments/test_dispatch_scan.py",
-        "tests/broker/test_fast_lane.py",
-        "tests/broker/test_known_pulls.py",
+        "tests/storage/log/test_dispatch_scan.py",
+        "tests/broker/lane/test_fast_lane.py",
+        "tests/broker/lane/test_known_pulls.py",
     ),
 }
 """What drives kernels, and neither a JVM nor a browser."""

@@ -3,7 +3,8 @@
 What we send is compact, has quoted integer keys and, where a map's keys are MessageQueues, those objects as bare keys:
 the one form that all clients accept. What we read may be anything Java's fastjson accepts. Members that clients
 dereference (`filterServerTable`, `enableActingMaster`) are always written; optional ones stay `UNSET` and are not. The
-configuration of topics and groups (codes 21, 201, 351, 352) is `storage.store_config`'s. Source: remoting-protocol §4.
+configuration of topics and groups (codes 21, 201, 351, 352) is `storage.layout.store_config`'s.
+Source: remoting-protocol §4.
 """
 
 import json

@@ -9,19 +9,19 @@ import click
 from protocol.errors import ConfigError
 from spark_jobs.commands.command_options import checked, fresh_option, job_options
 from spark_jobs.commands.command_run import EXTRA, run_command
-from spark_jobs.exporting.export_place import COMPRESSIONS, FORMAT_NAMES, check_place
+from spark_jobs.export.export_place import COMPRESSIONS, FORMAT_NAMES, check_place
 from storage.columns.names import check_names, masked_names
 from storage.times import parse_time
 
 if TYPE_CHECKING:
     from spark_jobs.commands.request import Report
-    from spark_jobs.engine.launch import Launch
-    from spark_jobs.engine.progress import Progress
+    from spark_jobs.run.launch import Launch
+    from spark_jobs.run.progress import Progress
 
 
 def export(options: dict[str, Any], progress: "Progress", launch: "Launch | None") -> "Report":
     """Export what the options ask for."""
-    from spark_jobs.exporting.export import ExportRequest, run_export
+    from spark_jobs.export.export import ExportRequest, run_export
 
     return run_export(ExportRequest(**options), progress, launch)
 
@@ -62,7 +62,7 @@ def _where(text: str) -> str:
 
 
 def _storage(text: str) -> str:
-    from spark_jobs.reading.remote_file import check_storage
+    from spark_jobs.read.remote_file import check_storage
 
     return check_storage(text)
 

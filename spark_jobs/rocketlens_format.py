@@ -1,16 +1,14 @@
 """Importing this registers the format `rocketlens` with the Spark session that runs.
 
-A session that is started later is told by :func:`spark_jobs.reading.data_source.register`.
+A session that is started later is told by :func:`spark_jobs.read.data_source.register`.
 """
 
 from pyspark.sql import SparkSession
 
 from protocol.errors import ConfigError
-from spark_jobs.reading.data_source import register
+from spark_jobs.read.data_source import register
 
 _session = SparkSession.getActiveSession()
 if _session is None:
-    raise ConfigError(
-        "start a Spark session before this import, or call spark_jobs.reading.data_source.register(spark)"
-    )
+    raise ConfigError("start a Spark session before this import, or call spark_jobs.read.data_source.register(spark)")
 register(_session)

@@ -89,7 +89,7 @@ def lane_is_off(pytestconfig: pytest.Config) -> Iterator[bool]:
     is_off = bool(pytestconfig.getoption("--no-fast-lane"))
     with pytest.MonkeyPatch.context() as patch:
         if is_off:
-            patch.setattr("broker.server.FastLane", lambda *_arguments: None)
+            patch.setattr("broker.app.FastLane", lambda *_arguments: None)
             patch.setattr("process.OPTIONS", ("--no-fast-lane",))
         yield is_off
 
@@ -129,7 +129,7 @@ def g1_crashed_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkContext]":
     """An embedded session of two cores on the loopback address; jobs that are run meanwhile use it."""
-    from spark_jobs.engine.session import spark_context
+    from spark_jobs.run.session import spark_context
 
     events = tmp_path_factory.mktemp("spark-events")
     settings = {

@@ -9,7 +9,9 @@ import pytest
 
 from layouts import tiles_of
 from protocol import message_layout
-from storage import batch_consume_queue, checkpoint, consume_queue, index_file, store_layout
+from storage.index import index_file
+from storage.layout import checkpoint, store_layout
+from storage.queue import batch_consume_queue, consume_queue
 
 ROOT = Path(__file__).parent.parent
 BOOK = ROOT / "docs" / "internals"

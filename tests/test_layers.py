@@ -30,7 +30,7 @@ VIOLATIONS = {
     ),
     "a kernel awaits": ("storage/kernels/planted.py", "import asyncio", "no event loop and no socket below broker"),
     "the server imports pyspark": (
-        "broker/processors/planted.py",
+        "broker/service/processors/planted.py",
         "def late():\n    import pyspark",
         "pyspark and pyarrow stay out of what the server imports",
     ),

@@ -119,7 +119,7 @@ def test_the_architecture_names_the_modules() -> None:
 
 def test_a_module_that_does_not_exist_is_noticed() -> None:
     assert not is_there("broker.no_such_module")
-    assert not is_there("storage.snapshot.NoSuchClass")
+    assert not is_there("storage.store.snapshot.NoSuchClass")
 
 
 @cache

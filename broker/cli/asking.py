@@ -7,9 +7,9 @@ from dataclasses import replace
 import click
 
 from broker.cli.finding import Finding, message_id_of, physical_offset_of
-from broker.client import Client, ClientError, ResponseError
+from broker.cluster.client import Client, ClientError, ResponseError
+from broker.cluster.question import PAGE, Matches, Question
 from broker.endpoint import Endpoint
-from broker.question import PAGE, Matches, Question
 from protocol.codes import ResponseCode
 from protocol.errors import StoreError
 from protocol.message import Message, decode_message, decode_messages

@@ -12,8 +12,8 @@ from broker.cli.options import DIRECTORY
 from broker.cli.output import print_table
 from protocol.errors import ConfigError
 from protocol.printable import printable
-from storage.outside import check_outside
-from storage.own_directories import is_writable
+from storage.files.own_directories import is_writable
+from storage.files.write_guard import check_outside
 
 if TYPE_CHECKING:
     from storage.diff.compare import Difference

@@ -19,7 +19,7 @@ from protocol.printable import printable
 
 if TYPE_CHECKING:
     from storage.filter.base import MessageFilter
-    from storage.message_store import MessageStore
+    from storage.store.message_store import MessageStore
 
 MESSAGES_AT_ONCE = 32
 BYTES_AT_ONCE = 1 << 20
@@ -141,7 +141,7 @@ def _by_expression(text: str) -> Choice:
 
 def _messages(store: "MessageStore", topic: str, stages: "MessageFilter | None") -> Iterator[Message]:
     """The messages of a topic that pass a filter's stages, by queue and queue offset."""
-    from storage.get_message import get_message
+    from storage.query.get_message import get_message
 
     snapshot = store.snapshot
     for queue in snapshot.queues.queues_of(topic):

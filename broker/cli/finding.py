@@ -8,8 +8,8 @@ from protocol.message import Message, decode_message, decode_messages
 from protocol.message_id import MessageId, decode_message_id, is_offset_message_id_candidate
 
 if TYPE_CHECKING:
-    from storage.message_store import MessageStore
-    from storage.store_layout import StoreLayout
+    from storage.layout.store_layout import StoreLayout
+    from storage.store.message_store import MessageStore
 
 LARGEST_OFFSET = 2**63 - 1
 
@@ -38,7 +38,7 @@ def message_id_of(text: str) -> MessageId | None:
 
 def find_surely(layout: "StoreLayout", text: str) -> Finding | None:
     """Find the message at an offset of either kind, as `find_in_store` would; None where the store must be opened."""
-    from storage.segments.sure_record import sure_record_at
+    from storage.query.sure_record import sure_record_at
 
     message_id, physical_offset = message_id_of(text), physical_offset_of(text)
     if message_id is not None:
@@ -88,7 +88,7 @@ def _at(store: "MessageStore", physical_offset: int, damaged: bool) -> Finding:
 
 def _by_unique_key(store: "MessageStore", key: str, topic: str | None) -> Finding:
     """Look a unique key up in each topic: the index hashes it together with its topic's name."""
-    from storage.lookup_call import KeyKind, KeyQuery
+    from storage.query.lookup_call import KeyKind, KeyQuery
 
     store.finish_scan()
     topics = [topic] if topic else sorted({*store.queues.topics(), *store.config.topics})

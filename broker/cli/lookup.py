@@ -17,8 +17,8 @@ from broker.cli.output import json_fields, message_fields
 from broker.cli.search import stopping
 from broker.cli.search_progress import SearchProgress
 from protocol.errors import ConfigError
-from storage.attempt_names import attempt_name
-from storage.outside import check_outside
+from storage.files.attempt_names import attempt_name
+from storage.files.write_guard import check_outside
 
 if TYPE_CHECKING:
     from storage.search.lookup import Match
@@ -165,7 +165,7 @@ def _rows(output_format: str, path: Path | None) -> Rows:
         if output_format == "ndjson":
             return JsonRows(sys.stdout.buffer if path is None else path.open("wb"), closes=path is not None)
         assert path is not None
-        from spark_jobs.searching.lookup_parquet import ParquetRows
+        from spark_jobs.search.lookup_parquet import ParquetRows
 
         return ParquetRows(path)
     except ImportError as error:

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from protocol.errors import ConfigError
-from storage.outside import check_outside
-from storage.own_directories import is_writable
+from storage.files.own_directories import is_writable
+from storage.files.write_guard import check_outside
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from storage.message_store import MessageStore
-    from storage.store_state import StoreIdentity
+    from storage.store.message_store import MessageStore
+    from storage.store.store_state import StoreIdentity
 
 ENTRIES = "entries"
 """Where in a state directory keys lie that were found by scanning the log."""
@@ -23,7 +23,7 @@ def _new_state_directory(
     path: Path, commit_log_directories: tuple[Path, ...], identity: "StoreIdentity"
 ) -> Path | None:
     """Where to keep what is found out about a store of which nothing is kept yet; None where that cannot be."""
-    from broker.state_directory import can_be_had, default_state_directory
+    from broker.service.state_directory import can_be_had, default_state_directory
 
     try:
         directory = default_state_directory(path, identity)
@@ -79,8 +79,8 @@ def open_store(
     # What a start makes lives as long as the process: looking for garbage in it takes a tenth of the start.
     gc.disable()
     try:
-        from broker.state_directory import known_state_directory
-        from storage.message_store import MessageStore, StoreOptions
+        from broker.service.state_directory import known_state_directory
+        from storage.store.message_store import MessageStore, StoreOptions
 
         state_directory = state_directory or known_state_directory(path)
         options = StoreOptions(

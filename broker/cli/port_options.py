@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from broker.security.tls import CLIENT_AUTH, MODES, TlsOptions
+from broker.net.tls import CLIENT_AUTH, MODES, TlsOptions
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network

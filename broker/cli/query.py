@@ -12,14 +12,14 @@ from broker.cli.errors import FOUND, NOT_FOUND, plain_errors, say
 from broker.cli.opening import open_store
 from broker.cli.options import DIRECTORY, endpoint, store_options, timestamp
 from broker.cli.output import chosen_format, format_options, staged_writer, writer
+from broker.cluster.question import PAGE, Matches, Question
 from broker.endpoint import Endpoint
-from broker.question import PAGE, Matches, Question
 from protocol.message import Message
 from storage.times import LARGEST
 
 if TYPE_CHECKING:
-    from storage.lookup_call import KeyQuery
-    from storage.message_store import MessageStore
+    from storage.query.lookup_call import KeyQuery
+    from storage.store.message_store import MessageStore
 
 
 @click.command()
@@ -108,8 +108,8 @@ def _question(topic: str, keys: dict[str, str | None], begin: int, end: int, cur
 
 
 def _key_query(question: Question) -> "KeyQuery":
-    from broker.key_search import FIRST_PAGE, KINDS
-    from storage.lookup_call import KeyQuery
+    from broker.service.key_search import FIRST_PAGE, KINDS
+    from storage.query.lookup_call import KeyQuery
 
     return KeyQuery(
         topic=question.topic,
@@ -123,7 +123,7 @@ def _key_query(question: Question) -> "KeyQuery":
 
 def query_store(store: "MessageStore", question: Question, maximum: int) -> Matches:
     """The newest `maximum` matches of a store, collected in pages, each below the one before."""
-    from broker.key_search import explain_nothing
+    from broker.service.key_search import explain_nothing
     from storage.life.message_copies import copy_topics, query_with_copies
 
     query = _key_query(question)

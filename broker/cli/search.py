@@ -20,8 +20,8 @@ from protocol.errors import ConfigError, FilterSyntaxError
 from protocol.printable import printable
 
 if TYPE_CHECKING:
-    from storage.message_store import MessageStore
     from storage.search import Criteria, Step
+    from storage.store.message_store import MessageStore
 
 PLACES = ("body", "properties", "any")
 
@@ -151,7 +151,7 @@ def _steps(
     from spark_jobs.commands.command_run import check_spark
 
     check_spark()
-    from spark_jobs.searching.search import search_on_spark
+    from spark_jobs.search.search import search_on_spark
 
     return search_on_spark(store, criteria, master=master, **options)
 

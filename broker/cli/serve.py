@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from broker.cli.errors import NOT_FOUND, fail, plain_errors
+from broker.cli.log_format import configure_logging
 from broker.cli.options import DIRECTORY, endpoint, store_options
 from broker.cli.port_options import port_arguments, port_options
 from broker.cli.register_options import register_arguments, register_options
@@ -25,7 +26,6 @@ from broker.config import (
 )
 from broker.endpoint import DEFAULT_PORT, Endpoint
 from broker.limits import Limits
-from broker.log_format import configure_logging
 
 MOST_OPEN_FILES = 65536
 """Connections and mapped files beyond the usual soft limit of 1,024 are normal for a server."""

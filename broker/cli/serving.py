@@ -21,22 +21,22 @@ from broker.cli.opening import ENTRIES, open_store
 from broker.cluster.several_stores import describe_names, settle_names
 from broker.config import ServeOptions
 from protocol.errors import ConfigError
-from storage.outside import check_outside
+from storage.files.write_guard import check_outside
 from storage.process_memory import keep_heap
 
 if TYPE_CHECKING:
-    from broker.broker_service import BrokerService
-    from broker.consumers.consumer_offsets import ConsumerOffsets
-    from broker.consumers.offset_journal import OffsetJournal
-    from broker.consumers.offset_keeper import OffsetKeeper
-    from broker.listeners import Listener
     from broker.metrics.metrics_meter import Meter
     from broker.metrics.metrics_rows import MetricsRows
+    from broker.net.listeners import Listener
+    from broker.service.broker_service import BrokerService
+    from broker.service.consumers.consumer_offsets import ConsumerOffsets
+    from broker.service.consumers.offset_journal import OffsetJournal
+    from broker.service.consumers.offset_keeper import OffsetKeeper
     from broker.web.port import WebPort
     from broker.workers.member import Member
     from broker.workers.owner import Owner
-    from storage.message_store import MessageStore
-    from storage.store_state import StoreIdentity
+    from storage.store.message_store import MessageStore
+    from storage.store.store_state import StoreIdentity
 
 logger = logging.getLogger(__name__)
 
@@ -50,12 +50,12 @@ SPARE_DESCRIPTORS = 32
 """Descriptors that a worker needs besides the store's: for its loop, other workers, libraries, and some clients."""
 
 MODULES = (
-    "broker.broker_service",
-    "broker.consumers.offset_keeper",
-    "broker.fast_lane",
-    "broker.request_families",
-    "broker.server",
-    "storage.message_store",
+    "broker.service.broker_service",
+    "broker.service.consumers.offset_keeper",
+    "broker.lane.fast_lane",
+    "broker.service.request_families",
+    "broker.app",
+    "storage.store.message_store",
 )
 """What workers need; loaded once, before they are forked."""
 
@@ -83,7 +83,7 @@ class Shared:
 
     def close(self) -> None:
         """Close what clients connect to."""
-        from broker.listeners import close_listeners
+        from broker.net.listeners import close_listeners
 
         for listeners in (*(each for stores in self.bound for each in stores), self.http):
             close_listeners(listeners)
@@ -132,9 +132,9 @@ def run_server(all_options: AllOptions) -> int:
 
 def _bind(all_options: AllOptions) -> Shared:
     """Take all addresses. Raises `CannotListen`; then none stays bound."""
-    from broker.consumers.offset_journal import OffsetJournal
-    from broker.listeners import bind_for_workers, bind_listeners, close_listeners
     from broker.metrics.metrics_rows import MetricsRows
+    from broker.net.listeners import bind_for_workers, bind_listeners, close_listeners
+    from broker.service.consumers.offset_journal import OffsetJournal
     from broker.workers.link import make_listening_socket
 
     options = all_options[0]
@@ -179,8 +179,8 @@ def _serve_here(all_options: AllOptions, shared: Shared, announce: Callable[[], 
         for line in () if number else describe_names(all_options, identities):
             logger.info("%s", line)
     # Only now: these import the store, and with it the kernels.
+    from broker.app import Server, publish_all, serve_until_told
     from broker.cluster.served_brokers import ServedBrokers
-    from broker.server import Server, publish_all, serve_until_told
 
     served = [
         _service_of(options, store, meeting, journal, number)
@@ -224,7 +224,7 @@ def _require_descriptors() -> None:
 
 def _open(options: ServeOptions, number: int) -> "MessageStore":
     """Open one store; worker 0 says what is wrong with it."""
-    from broker.state_directory import known_state_directory
+    from broker.service.state_directory import known_state_directory
 
     opened = open_store(
         options.store,
@@ -252,7 +252,7 @@ def _service_of(
     number: int,
 ) -> "tuple[BrokerService, Owner | Member | None]":
     """What a process serves, and how it sees the others; `meeting` is where worker 0 hears them."""
-    from broker.broker_service import BrokerService
+    from broker.service.broker_service import BrokerService
     from broker.workers.member import CopiedRegistry, ForwardedCommits, Member
     from broker.workers.owner import Owner
 
@@ -272,7 +272,7 @@ def _service_of(
 
 def _entries_directory(options: ServeOptions, identity: "StoreIdentity") -> Path | None:
     """Where keys that were found by scanning the log are kept; None where nothing can be, and memory holds them all."""
-    from broker.state_directory import UnusableDirectory, can_be_had, default_state_directory
+    from broker.service.state_directory import UnusableDirectory, can_be_had, default_state_directory
 
     try:
         path = options.state_directory or default_state_directory(options.store, identity)
@@ -284,7 +284,7 @@ def _entries_directory(options: ServeOptions, identity: "StoreIdentity") -> Path
 def _meter_of(options: ServeOptions, rows: "MetricsRows", number: int, place: int) -> "Meter | None":
     """What counts for a worker's part in the store at a place; None where nobody would be told."""
     from broker.metrics.metrics_meter import Meter
-    from broker.slow_queries import SlowQueries
+    from broker.metrics.slow_queries import SlowQueries
 
     broker = options.broker_name if rows.stores > 1 else None
     slow = SlowQueries(options.slow_query_milliseconds, broker) if options.slow_query_milliseconds else None
@@ -311,8 +311,8 @@ def _offset_keeper(options: ServeOptions, opened: "MessageStore", offsets: "Cons
     Raises `ConfigError` when another server keeps its own there, or the directory asked for cannot be written to, or
     the default one cannot though there may be offsets in it, which groups would be led back without.
     """
-    from broker.consumers.offset_keeper import FILE, OffsetKeeper
-    from broker.state_directory import StateDirectory, UnusableDirectory, may_hold
+    from broker.service.consumers.offset_keeper import FILE, OffsetKeeper
+    from broker.service.state_directory import StateDirectory, UnusableDirectory, may_hold
 
     path = None
     try:
@@ -327,8 +327,8 @@ def _offset_keeper(options: ServeOptions, opened: "MessageStore", offsets: "Cons
 
 def _default_directory(store: Path, opened: "MessageStore") -> Path:
     """Where the state of a store is kept; its names stand in topics.json, which perhaps cannot be read this time."""
-    from broker.state_directory import default_state_directory, known_state_directory
-    from storage.store_config import TOPICS
+    from broker.service.state_directory import default_state_directory, known_state_directory
+    from storage.layout.store_config import TOPICS
 
     known = known_state_directory(store) if opened.config.is_unknown(TOPICS) else None
     return known or default_state_directory(store, opened.identity)

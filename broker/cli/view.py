@@ -13,7 +13,7 @@ from broker.cli.opening import check_store_options, open_store
 from broker.cli.options import endpoint, store_options
 from broker.cli.output import chosen_format, format_options, writer
 from broker.endpoint import Endpoint
-from storage.store_layout import recognise_store
+from storage.layout.store_layout import recognise_store
 
 
 @click.command()

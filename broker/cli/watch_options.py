@@ -5,11 +5,11 @@ from typing import Any, TypeVar
 
 import click
 
+from broker.cli.log_format import FORMATS, TEXT
 from broker.cli.options import endpoint
 from broker.cli.port_options import network
 from broker.config import DEFAULT_MILLISECONDS
 from broker.endpoint import Endpoint
-from broker.log_format import FORMATS, TEXT
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

@@ -15,17 +15,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from broker.client import Client, ClientError
+from broker.cluster.client import Client, ClientError
 from broker.config import RegisterOptions
 from broker.endpoint import Endpoint
-from broker.topic_catalog import READ_ONLY_PERM, find_topic, topic_names
+from broker.service.topic_catalog import READ_ONLY_PERM, find_topic, topic_names
 from protocol.bodies import BrokerData, ClusterInfo, decode_json, encode_json
 from protocol.codes import RequestCode
 from protocol.errors import RocketLensError
-from storage.store_config import DataVersion, TopicConfig
+from storage.layout.store_config import DataVersion, TopicConfig
 
 if TYPE_CHECKING:
-    from broker.broker_service import BrokerService
+    from broker.service.broker_service import BrokerService
 
 logger = logging.getLogger(__name__)
 

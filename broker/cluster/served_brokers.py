@@ -8,13 +8,13 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from broker.cluster.several_stores import PORT_DISTANCE
-from broker.dispatcher import ClientConnection
-from broker.topic_catalog import find_topic
+from broker.service.dispatcher import ClientConnection
+from broker.service.topic_catalog import find_topic
 from protocol.errors import StoreError
-from storage.store_config import TopicConfig
+from storage.layout.store_config import TopicConfig
 
 if TYPE_CHECKING:
-    from broker.broker_service import BrokerService
+    from broker.service.broker_service import BrokerService
 
 
 class ServedBrokers:

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Final
 from broker.config import ServeOptions
 from broker.endpoint import Endpoint
 from protocol.errors import ConfigError
-from storage.outside import check_outside
+from storage.files.write_guard import check_outside
 
 if TYPE_CHECKING:
-    from storage.store_state import StoreIdentity
+    from storage.store.store_state import StoreIdentity
 
 PORT_DISTANCE: Final = 10
 """Between the ports of one store and the next; brokers themselves use the port below and two below theirs."""

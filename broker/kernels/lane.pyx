@@ -264,7 +264,7 @@ cdef inline bint may_be_offset_id(const Text *key) noexcept:
 
 @cython.final
 cdef class Lane:
-    """Answers of one thread; see broker/fast_lane.py for what it is told."""
+    """Answers of one thread; see broker/lane/fast_lane.py for what it is told."""
 
     def __cinit__(
         self, KnownPulls known not None, int64_t frame_limit, int64_t body_limit, int64_t turn_frames, int64_t turn_bytes

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
-from broker.fast_lane import LANE_CODES, FastLane
+from broker.lane.fast_lane import LANE_CODES, FastLane
 from broker.metrics.metrics_rows import (
     ACCEPTED,
     BUCKET_OF,
@@ -45,13 +45,13 @@ from broker.metrics.metrics_rows import (
     Row,
     places_of,
 )
-from broker.slow_queries import SlowQueries, Visit
+from broker.metrics.slow_queries import SlowQueries, Visit
 from protocol.command import Command
+from storage.files.residency import may_wait
 from storage.kernels.lookups import Found
-from storage.residency import may_wait
 
 if TYPE_CHECKING:
-    from broker.costs import Costs
+    from broker.net.budget import Costs
 
 RESULT_BITS: Final = 16
 """Code and result of a request in one number: the code above so many bits of the result."""

@@ -8,12 +8,12 @@ import itertools
 import time
 from typing import Final
 
-from broker.broker_service import BrokerService
 from broker.metrics.metrics_families import Samples
+from broker.service.broker_service import BrokerService
 from protocol.errors import RocketLensError
-from storage.queues.queue import Queue
+from storage.queue.queue import Queue
 from storage.ranges import total_length
-from storage.snapshot import Snapshot
+from storage.store.snapshot import Snapshot
 
 MOST_PAIRS: Final = 2_000
 """Pairs of group and topic that are shown."""

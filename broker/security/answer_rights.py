@@ -11,9 +11,9 @@ from typing import Any, Final
 
 import msgspec
 
-from broker.dispatcher import ClientConnection
 from broker.security.accounts import Account, Permission
 from broker.security.guard import Guard, no_permission
+from broker.service.dispatcher import ClientConnection
 from protocol.bodies import TopicList, decode_json, encode_json
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Command, Response, ext_fields_of

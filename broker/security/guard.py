@@ -7,11 +7,11 @@ of its header can mean one thing here and another there. Refusals have the code 
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
-from broker.dispatcher import Answer, ClientConnection, Dispatcher
 from broker.security.accounts import RETRY_PREFIX, Account, Accounts
 from broker.security.needs import needs_of
 from broker.security.signature import ACCESS_KEY, is_signed
 from broker.security.watched_files import Watched
+from broker.service.dispatcher import Answer, ClientConnection, Dispatcher
 from protocol.codes import ResponseCode
 from protocol.command import Command, Response, ext_fields_of
 from protocol.errors import RocketLensError

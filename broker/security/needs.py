@@ -8,8 +8,8 @@ a topic or a group needs a right to it, and one that tells about all of them an 
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, TypeAlias
 
-from broker.long_work import parse_body
 from broker.security.accounts import RETRY_PREFIX, Permission
+from broker.service.long_work import parse_body
 from protocol.bodies import CheckClientRequestBody, HeartbeatData, LockBatchRequestBody
 from protocol.bodies import QueryAssignmentRequestBody as AssignmentBody
 from protocol.codes import RequestCode as Code

@@ -16,7 +16,7 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from broker.listeners import Listener, listen
+from broker.net.listeners import Listener, listen
 from broker.web.site import Site
 
 REQUEST_SECONDS: Final = 20.0

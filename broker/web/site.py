@@ -13,8 +13,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 
-from broker.lookup_pool import LookupPool
 from broker.metrics.metrics_rows import MetricsRows
+from broker.service.lookup_pool import LookupPool
 from broker.web.api.access import Access
 from broker.web.api.errors import ApiError
 

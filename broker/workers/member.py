@@ -14,14 +14,14 @@ from collections import deque
 from functools import partial
 from typing import Any
 
-from broker.broker_service import BrokerService
-from broker.consumers.client_registry import EXPIRY_SECONDS, ClientRegistry, ConsumerGroup
-from broker.consumers.kept_filters import KeptFilters
-from broker.consumers.member_commits import MemberCommits
-from broker.consumers.subscriptions import expressions_of, told_filters
-from broker.dispatcher import Answer, ClientConnection, Request
-from broker.long_work import LongParse, parse_body
-from broker.lookup_pool import LookupPool
+from broker.service.broker_service import BrokerService
+from broker.service.consumers.client_registry import EXPIRY_SECONDS, ClientRegistry, ConsumerGroup
+from broker.service.consumers.kept_filters import KeptFilters
+from broker.service.consumers.member_commits import MemberCommits
+from broker.service.consumers.subscriptions import expressions_of, told_filters
+from broker.service.dispatcher import Answer, ClientConnection, Request
+from broker.service.long_work import LongParse, parse_body
+from broker.service.lookup_pool import LookupPool
 from broker.workers.link import Kind, Link, is_ours, pack
 from broker.workers.owner import as_fields
 from protocol.bodies import SubscriptionData

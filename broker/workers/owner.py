@@ -7,15 +7,15 @@ import socket
 import threading
 from typing import Any
 
-from broker.broker_service import BrokerService, build_processors
-from broker.consumers.client_registry import ConsumerGroup
-from broker.deferred import Outcome
-from broker.dispatcher import Answer, Dispatcher
 from broker.endpoint import Endpoint
+from broker.service.broker_service import BrokerService, build_processors
+from broker.service.consumers.client_registry import ConsumerGroup
+from broker.service.dispatcher import Answer, Dispatcher
+from broker.service.pending_reply import Outcome
 from broker.workers.link import Kind, Link, is_ours, pack
 from protocol.bodies import encode_json
 from protocol.command import Command, Response
-from storage.residency import Cold
+from storage.files.residency import Cold
 
 logger = logging.getLogger(__name__)
 

@@ -33,7 +33,7 @@ def checked(read: Callable[[Any], Value]) -> Callable[[click.Context, click.Para
 
 
 def _zone(text: str) -> str:
-    from spark_jobs.rebuilding.index_names import parse_zone
+    from spark_jobs.build.index_names import parse_zone
 
     parse_zone(text)
     return text

@@ -17,13 +17,13 @@ import click
 
 from protocol.errors import ConfigError, FilterSyntaxError, RocketLensError, is_out_of_room
 from protocol.printable import one_line
-from spark_jobs.engine.class_archive import find_java
-from storage.outside import check_outside
+from spark_jobs.run.class_archive import find_java
+from storage.files.write_guard import check_outside
 
 if TYPE_CHECKING:
     from spark_jobs.commands.request import Report
-    from spark_jobs.engine.launch import Launch
-    from spark_jobs.engine.progress import Progress
+    from spark_jobs.run.launch import Launch
+    from spark_jobs.run.progress import Progress
 
 USAGE: Final = 2
 STORE_ERROR: Final = 3
@@ -61,7 +61,7 @@ def compact(options: dict[str, Any], progress: "Progress", launch: "Launch | Non
 def verify(options: dict[str, Any], progress: "Progress", launch: "Launch | None") -> "Report":
     """Compare queues and index with the log."""
     from spark_jobs.commands.request import VerifyRequest
-    from spark_jobs.verifying.verify import run_verify
+    from spark_jobs.verify.verify import run_verify
 
     return run_verify(VerifyRequest(**options), progress, launch)
 
@@ -143,7 +143,7 @@ def check_spark() -> None:
 @contextlib.contextmanager
 def _launched(options: dict[str, Any], progress: "Progress") -> Iterator["Launch | None"]:
     """Have Spark start while kernels are loaded and the store is looked at; not for what is no store anyway."""
-    from spark_jobs.engine.session import launch_ahead
+    from spark_jobs.run.session import launch_ahead
 
     if not Path(options["store"]).is_dir():
         yield None
@@ -162,7 +162,7 @@ def _launched(options: dict[str, Any], progress: "Progress") -> Iterator["Launch
 def _progress(as_json: bool) -> "Progress":
     """Progress on stderr; none for a program that reads what spark-submit makes of stdout and stderr: one stream."""
     from spark_jobs.commands.show_progress import progress_on
-    from spark_jobs.engine.progress import Silence
+    from spark_jobs.run.progress import Silence
 
     return Silence() if as_json and SUBMITTED in os.environ else progress_on()
 

@@ -5,7 +5,7 @@ from typing import Any, Final
 import msgspec
 
 from protocol.errors import ConfigError
-from spark_jobs.scanning.damage import Damage
+from spark_jobs.scan.damage import Damage
 from storage.life.delay_levels import DEFAULT_DELAY_LEVELS
 
 PROFILES: Final = ("auto", "5.5", "classic")

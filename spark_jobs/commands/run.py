@@ -8,27 +8,27 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from spark_jobs.build.place_queues import carry_queues, log_extent, queue_details, queue_notes, staged_trees
+from spark_jobs.build.rebuild import Rebuild, Rebuilt
 from spark_jobs.commands.request import CompactRequest, RebuildRequest, Report
-from spark_jobs.compacting.compact import Compact, Compacted
-from spark_jobs.engine.progress import Progress
-from spark_jobs.engine.session import spark_context
-from spark_jobs.engine.work_directory import JOURNAL, WorkDirectory
-from spark_jobs.publishing.deliver import Request, check_out, deliver, end_last_publishing, stage_index
-from spark_jobs.publishing.fewer_records import LeftOut, refuse_fewer
-from spark_jobs.publishing.publish import Staged
-from spark_jobs.publishing.publish_journal import remove_journal
-from spark_jobs.publishing.publish_names import find_unfinished
-from spark_jobs.publishing.store_lock import StoreLock
-from spark_jobs.rebuilding.place_queues import carry_queues, log_extent, queue_details, queue_notes, staged_trees
-from spark_jobs.rebuilding.rebuild import Rebuild, Rebuilt
-from spark_jobs.scanning.scan_log import total
-from spark_jobs.scanning.source import Source, find_source
-from storage.queues.queue_plan import QueuePlan
+from spark_jobs.compact.compact import Compact, Compacted
+from spark_jobs.publish.deliver import Request, check_out, deliver, end_last_publishing, stage_index
+from spark_jobs.publish.fewer_records import LeftOut, refuse_fewer
+from spark_jobs.publish.publish import Staged
+from spark_jobs.publish.publish_journal import remove_journal
+from spark_jobs.publish.publish_names import find_unfinished
+from spark_jobs.publish.store_lock import StoreLock
+from spark_jobs.run.progress import Progress
+from spark_jobs.run.session import spark_context
+from spark_jobs.run.work_directory import JOURNAL, WorkDirectory
+from spark_jobs.scan.scan_log import total
+from spark_jobs.scan.source import Source, find_source
+from storage.build.queue_plan import QueuePlan
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-    from spark_jobs.engine.launch import Launch
+    from spark_jobs.run.launch import Launch
 
 WORK_DIRECTORY: Final = ".rocketlens-work"
 REPORT: Final = "report"

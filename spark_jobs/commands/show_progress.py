@@ -15,7 +15,7 @@ from storage.amounts import amount_text, clock_text, count_text, rate_text, shar
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
 
-    from spark_jobs.engine.progress import Progress
+    from spark_jobs.run.progress import Progress
 
 Clock = Callable[[], float]
 

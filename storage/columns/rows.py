@@ -16,10 +16,10 @@ from storage.kernels import records as codes
 from storage.kernels.records import ANY_TIME, store_timestamp
 from storage.kernels.region import Region
 from storage.kernels.sql92 import TRUE, decide_records
-from storage.segments.damaged_ranges import ZEROS, DamagedRange
-from storage.segments.log_window import LONGEST_RECORD, LogWindow
-from storage.segments.segment_end import BLANK_BYTES, TOLERATED_MS
-from storage.segments.segment_list import may_be_cut
+from storage.log.damaged_ranges import ZEROS, DamagedRange
+from storage.log.log_window import LONGEST_RECORD, LogWindow
+from storage.log.segment_end import BLANK_BYTES, TOLERATED_MS
+from storage.log.segment_list import may_be_cut
 
 PIECE_BYTES: Final = 8 * 1024 * 1024
 """Read at once, so that what is gathered from it is still in the processor's cache."""

@@ -17,11 +17,11 @@ from protocol.java_hash import decode_java
 from protocol.message_layout import INT, V4_V4_FIXED, fixed_struct, locate
 from storage.columns.rows import PIECE_BYTES, RowReader, Rows
 from storage.columns.wanted import Wanted
-from storage.commit_log import Segment
 from storage.diff.log_pieces import Tell
 from storage.kernels.texts import bytes_at
-from storage.segments.damaged_ranges import DamagedRange
-from storage.segments.log_window import LocalFile, LogWindow
+from storage.log.commit_log import Segment
+from storage.log.damaged_ranges import DamagedRange
+from storage.log.log_window import LocalFile, LogWindow
 
 ENTRY: Final = np.dtype(
     [("queue", "<i8"), ("offset", "<i8"), ("content", "<u8"), ("raw", "<u8"), ("physical_offset", "<i8")]

@@ -9,10 +9,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from storage.commit_log import CommitLog, Segment
-from storage.queues.queue_place import has_another
-from storage.segments.log_window import LocalFile
-from storage.store_layout import recognise_store
+from storage.layout.store_layout import recognise_store
+from storage.log.commit_log import CommitLog, Segment
+from storage.log.log_window import LocalFile
+from storage.queue.queue_place import has_another
 
 BLOCK_BYTES: Final = 8 * 1024 * 1024
 

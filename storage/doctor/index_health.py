@@ -9,9 +9,9 @@ import numpy as np
 from protocol.errors import StoreError
 from storage.doctor.finding import Finding, Findings, Severity
 from storage.doctor.opened_store import OpenedStore
+from storage.files.mapped_file import MappedFile
 from storage.index.index_examination import KEYS_LEFT_OUT
-from storage.index.index_header import is_index_name
-from storage.index_file import (
+from storage.index.index_file import (
     DEFAULT_SLOTS,
     ENTRY,
     ENTRY_DTYPE,
@@ -21,8 +21,8 @@ from storage.index_file import (
     end_of_entries,
     last_data_position,
 )
+from storage.index.index_header import is_index_name
 from storage.kernels.indexes import check_structure
-from storage.mapped_file import MappedFile
 
 ENTRIES_AT_ONCE = 4_000_000
 MOST_MEASURED = 8

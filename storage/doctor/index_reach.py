@@ -10,9 +10,9 @@ import numpy as np
 
 from storage.doctor.finding import Finding, Findings, Severity
 from storage.doctor.opened_store import OpenedStore
+from storage.index.tail_index import scan_ranges
 from storage.kernels.records import tag_entry_hash
 from storage.ranges import Range
-from storage.tail_index import scan_ranges
 
 SCANNED_BYTES = 256 * 1024 * 1024
 """Bytes of uncovered log that are scanned; of the rest it is taken for granted that it holds keys."""

@@ -4,8 +4,8 @@ import itertools
 
 from storage.doctor.finding import Finding, Findings, Severity
 from storage.doctor.opened_store import NO_COMMAND, OpenedStore
+from storage.log.damaged_ranges import find_damaged_ranges, reason_of
 from storage.ranges import Range
-from storage.segments.damaged_ranges import find_damaged_ranges, reason_of
 
 WALKED_BYTES = 2 * 1024 * 1024 * 1024
 """Bytes at the end of the log whose records are read one by one; the rest is read by `--deep`."""

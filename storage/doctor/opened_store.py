@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Final
 
 from protocol.errors import StoreError
-from storage.checkpoint import Checkpoint
-from storage.commit_log import CommitLog
 from storage.index.index_set import IndexSet
-from storage.queues.queue_place import has_another
-from storage.queues.queue_store import QueueStore
-from storage.state_cache import StateCache
-from storage.store_config import StoreConfig
-from storage.store_layout import StoreLayout, recognise_store
-from storage.store_state import StoreState, read_store_state
+from storage.index.state_cache import StateCache
+from storage.layout.checkpoint import Checkpoint
+from storage.layout.store_config import StoreConfig
+from storage.layout.store_layout import StoreLayout, recognise_store
+from storage.log.commit_log import CommitLog
+from storage.queue.queue_place import has_another
+from storage.queue.queue_store import QueueStore
+from storage.store.store_state import StoreState, read_store_state
 
 NO_COMMAND: Final = "no command can: copy the file from a slave or a backup"
 """What to do about bytes that are nowhere else in the store."""

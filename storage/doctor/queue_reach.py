@@ -7,7 +7,7 @@ from protocol.errors import StoreError
 from storage.doctor.finding import Finding, Findings, Severity
 from storage.doctor.opened_store import OpenedStore
 from storage.doctor.sampling import Sample
-from storage.queues.queue_files import LOOKED_FOR
+from storage.queue.queue_files import LOOKED_FOR
 from storage.ranges import Range
 
 REBUILD = "rebuild queues"

@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 
 from protocol.errors import StoreError
-from storage.batch_consume_queue import UNIT as BATCH_UNIT
-from storage.consume_queue import UNIT, UNIT_DTYPE
 from storage.doctor.finding import Finding, Findings, Severity
 from storage.doctor.opened_store import OpenedStore
-from storage.mapped_file import MappedFile, list_segment_files
-from storage.queues.queue_files import LOOKED_FOR, UNITS_OF_BATCHES, UNITS_OF_PLAIN
-from storage.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
+from storage.files.mapped_file import MappedFile, list_segment_files
+from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
+from storage.queue.batch_consume_queue import UNIT as BATCH_UNIT
+from storage.queue.consume_queue import UNIT, UNIT_DTYPE
+from storage.queue.queue_files import LOOKED_FOR, UNITS_OF_BATCHES, UNITS_OF_PLAIN
 
 MOST_QUEUES = 10_000
 """Queues that are looked into; a store can have a hundred thousand."""

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from protocol.errors import StoreError
 from protocol.message_layout import locate
-from storage.commit_log import CommitLog, Segment
 from storage.kernels.records import ANY_TIME, Sums, check_shape, find_recent, store_timestamp
 from storage.kernels.region import Region
-from storage.queues.queue_record import LIGHT_PREFIX, dispatched_places
+from storage.log.commit_log import CommitLog, Segment
+from storage.queue.queue_record import LIGHT_PREFIX, dispatched_places
 
 PLACES = 96
 """Places evenly over the log from which records are taken."""

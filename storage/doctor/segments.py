@@ -5,14 +5,14 @@ import os
 from pathlib import Path
 
 from protocol.errors import StoreError
-from storage.commit_log import Segment
 from storage.doctor.finding import Finding, Findings, Severity
 from storage.doctor.opened_store import NO_COMMAND, OpenedStore
+from storage.files.mapped_file import list_segment_files
 from storage.kernels.records import BAD_SIZE
-from storage.mapped_file import list_segment_files
-from storage.segments.damaged_ranges import REASONS
-from storage.segments.segment_end import code_at
-from storage.segments.segment_list import segment_size
+from storage.log.commit_log import Segment
+from storage.log.damaged_ranges import REASONS
+from storage.log.segment_end import code_at
+from storage.log.segment_list import segment_size
 
 REFUSES = "a broker refuses to start on such a log; here it is read as far as it goes"
 

@@ -6,8 +6,8 @@ then, only if the filter says that it needs them, with the message's properties.
 
 from typing import Final, Protocol
 
-from storage.consume_queue_ext import ConsumeQueueExtUnit
 from storage.kernels.pulls import EVERYTHING, Choice
+from storage.queue.consume_queue_ext import ConsumeQueueExtUnit
 
 CHOICE_OF_EVERYTHING: Final = Choice(EVERYTHING)
 

@@ -13,8 +13,8 @@ from struct import Struct
 from typing import Final, Self
 
 from protocol.errors import ConfigError
-from storage.consume_queue_ext import ConsumeQueueExtUnit
-from storage.store_config import ConsumerFilter
+from storage.layout.store_config import ConsumerFilter
+from storage.queue.consume_queue_ext import ConsumeQueueExtUnit
 
 DEFAULT_ERROR_PERCENT: Final = 20
 """`maxErrorRateOfBloomFilter`."""

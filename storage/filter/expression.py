@@ -7,11 +7,11 @@ decide. Source: filters §2.7 and §3.3.
 from dataclasses import dataclass
 from typing import Final
 
-from storage.consume_queue_ext import ConsumeQueueExtUnit
 from storage.filter.bloom import FilterBits, registered_bits
 from storage.filter.sql92 import Expression
 from storage.kernels.pulls import BY_EXPRESSION, Choice
-from storage.store_config import ConsumerFilter
+from storage.layout.store_config import ConsumerFilter
+from storage.queue.consume_queue_ext import ConsumeQueueExtUnit
 
 SQL92_TYPE: Final = "SQL92"
 """The one type of expressions besides tags; written so, in upper case."""

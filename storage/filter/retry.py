@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Final
 
 from protocol.properties import RETRY_TOPIC, property_value
-from storage.consume_queue_ext import ConsumeQueueExtUnit
 from storage.filter.base import MessageFilter
+from storage.queue.consume_queue_ext import ConsumeQueueExtUnit
 
 RETRY_PREFIX: Final = "%RETRY%"
 """Before a consumer group's name: the topic of the messages it failed to consume."""

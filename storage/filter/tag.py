@@ -12,9 +12,9 @@ import numpy as np
 
 from protocol.errors import FilterSyntaxError
 from protocol.java_hash import java_hash
-from storage.consume_queue_ext import ConsumeQueueExtUnit
 from storage.filter.base import CHOICE_OF_EVERYTHING
 from storage.kernels.pulls import BY_TAG, Choice
+from storage.queue.consume_queue_ext import ConsumeQueueExtUnit
 
 TAG_TYPE: Final = "TAG"
 EVERYTHING: Final = "*"

@@ -1,9 +1,9 @@
 """An index file read into memory, and its counts, found even if some of its bytes are wrong.
 
-:mod:`storage.index_file` trusts a file whose slots and pointers all follow from its hashes. A file of which a page was
-lost, or a bit flipped, is none of those; to say what is wrong with it its counts are needed all the same. So they are
-settled by majorities: the slot count by what most pointers agree with, the number of entries by what two of three say,
-the header, the last byte that is not zero, and the newest entry that a slot points to.
+:mod:`storage.index.index_file` trusts a file whose slots and pointers all follow from its hashes. A file of which a
+page was lost, or a bit flipped, is none of those; to say what is wrong with it its counts are needed all the same. So
+they are settled by majorities: the slot count by what most pointers agree with, the number of entries by what two of
+three say, the header, the last byte that is not zero, and the newest entry that a slot points to.
 """
 
 import os
@@ -15,9 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from protocol.errors import StoreError, TruncatedFile
-from storage.direct_writer import aligned_memory
+from storage.files.direct_writer import aligned_memory
+from storage.files.mapped_file import open_read_only
+from storage.index.index_file import DEFAULT_SLOTS, ENTRY_DTYPE, HEADER, IndexHeader, candidate_slot_counts
 from storage.index.index_mark import IndexMark, is_true, read_mark
-from storage.index_file import DEFAULT_SLOTS, ENTRY_DTYPE, HEADER, IndexHeader, candidate_slot_counts
 from storage.kernels.indexes import (
     ENTRY_BYTES,
     INDEX_HEADER,
@@ -27,7 +28,6 @@ from storage.kernels.indexes import (
     share_explained,
 )
 from storage.kernels.region import Region
-from storage.mapped_file import open_read_only
 
 SLOT_DTYPE: Final = np.dtype(">i4")
 LARGEST_FILE: Final = (1 << 31) - 1

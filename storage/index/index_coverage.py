@@ -16,11 +16,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from storage.commit_log import CommitLog, Segment
+from storage.index.index_file import ENTRY_DTYPE, IndexFile
 from storage.index.index_shape import MAXIMUM_GAPS, Gap, IndexShape, limit_gaps
-from storage.index_file import ENTRY_DTYPE, IndexFile
 from storage.kernels.indexes import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
 from storage.kernels.records import AT_DAMAGE, AT_RECORD, Sums, find_record, find_record_by_entries
+from storage.log.commit_log import CommitLog, Segment
 from storage.ranges import intersect
 
 COMPARED_BYTES = 128 * 1024 * 1024

@@ -10,17 +10,17 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from storage.commit_log import CommitLog
+from storage.files.mapped_file import FileIdentity, MappedFile
 from storage.index.index_coverage import find_gaps
+from storage.index.index_file import DEFAULT_SLOTS, IndexFile, determine_shape, read_header
 from storage.index.index_glance import glance
 from storage.index.index_growth import grown_shape
 from storage.index.index_mark import read_mark
 from storage.index.index_probe import probe_index_file
 from storage.index.index_shape import IndexShape
-from storage.index_file import DEFAULT_SLOTS, IndexFile, determine_shape, read_header
-from storage.mapped_file import FileIdentity, MappedFile
+from storage.index.state_cache import StateCache
+from storage.log.commit_log import CommitLog
 from storage.ranges import Ranges
-from storage.state_cache import StateCache
 
 KEYS_LEFT_OUT = "was compacted with keys left out, or from an index that lacked some"
 
@@ -70,7 +70,7 @@ def examine(
 ) -> Examined:
     """Look at a whole file, unless the cache knows it in this state; ``hints`` are likely slot counts. Waits.
 
-    ``ranges`` are what a file of our own was made for (:mod:`storage.index.kept_entries`).
+    ``ranges`` are what a file of our own was made for (:mod:`storage.store.kept_entries`).
     """
     known = recall(file, commit_log, cache, ranges)
     if known is not None:

@@ -7,11 +7,8 @@ those that are compared with the log. What it finds holds until the file has bee
 
 from collections.abc import Sequence
 
-from storage.commit_log import CommitLog
-from storage.index.index_mark import read_mark
-from storage.index.index_probe import probe_index_file
-from storage.index.index_shape import IndexShape
-from storage.index_file import (
+from storage.files.mapped_file import MappedFile
+from storage.index.index_file import (
     DEFAULT_SLOTS,
     IndexFile,
     IndexHeader,
@@ -19,8 +16,11 @@ from storage.index_file import (
     last_data_position,
     read_header,
 )
+from storage.index.index_mark import read_mark
+from storage.index.index_probe import probe_index_file
+from storage.index.index_shape import IndexShape
 from storage.kernels.indexes import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
-from storage.mapped_file import MappedFile
+from storage.log.commit_log import CommitLog
 
 LOOKED_AT = 256
 """Entries at the front and at the end."""

@@ -7,11 +7,11 @@ broker changes for an entry but for the two end fields (store-format §3.4), so 
 from bisect import bisect_left
 from dataclasses import replace
 
-from storage.commit_log import CommitLog
 from storage.index.index_coverage import find_new_gaps
+from storage.index.index_file import IndexFile
 from storage.index.index_shape import IndexShape
-from storage.index_file import IndexFile
 from storage.kernels.indexes import check_growth
+from storage.log.commit_log import CommitLog
 
 
 def grown_shape(index_file: IndexFile, commit_log: CommitLog, has_tags: bool) -> IndexShape | None:

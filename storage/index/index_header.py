@@ -1,10 +1,10 @@
-"""The header of an index file, for those who read nothing else of it: its table stands in :mod:`storage.index_file`."""
+"""The header of an index file, for those who read nothing else of it (its table: :mod:`storage.index.index_file`)."""
 
 from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
-from storage.mapped_file import MappedFile
+from storage.files.mapped_file import MappedFile
 
 HEADER: Final = Struct(">qqqqii")
 NAME_DIGITS: Final = 17

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from storage.commit_log import CommitLog
-from storage.index_file import IndexEntry, IndexFile
+from storage.index.index_file import IndexEntry, IndexFile
 from storage.kernels.records import check_shape, entry_hashes, tag_entry_hash
+from storage.log.commit_log import CommitLog
 
 SAMPLE = 24
 """Entries looked at in each of three places: the first, the last, and spread between."""

@@ -3,7 +3,7 @@
 Coverage is a matter of physical offsets. A sound file covers the records between its first and its last entry, except
 in its gaps (:mod:`storage.index.index_coverage`); the records at both ends may have keys in the file before or after.
 Whatever lies between two covered ranges, both ends included, is scanned from the log instead: nothing is taken on
-trust. Files of our own (:mod:`storage.index.kept_entries`) hold what was scanned before.
+trust. Files of our own (:mod:`storage.store.kept_entries`) hold what was scanned before.
 """
 
 import os
@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 from protocol.errors import StoreError
-from storage.commit_log import CommitLog
+from storage.files.mapped_file import FileIdentity, MappedFile
 from storage.index.index_examination import (
     Counts,
     CoveringFile,
@@ -25,10 +25,10 @@ from storage.index.index_examination import (
 )
 from storage.index.index_glance import checking_cost
 from storage.index.index_header import is_index_name, read_header
+from storage.index.state_cache import StateCache
 from storage.kernels.store_view import FileView, IndexFilesView
-from storage.mapped_file import FileIdentity, MappedFile
+from storage.log.commit_log import CommitLog
 from storage.ranges import Range
-from storage.state_cache import StateCache
 
 __all__ = ["CoveringFile", "IndexSet"]
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from storage.files.mapped_file import MappedFile
 from storage.index.index_mark import is_true, read_mark
 from storage.kernels.indexes import GAP_BYTES, NO_ENTRY, STRETCH_BYTES, measure_compacted, measure_entries
-from storage.mapped_file import MappedFile
 
 MAXIMUM_GAPS = 64
 MOST_STRETCHES = 1 << 22

@@ -1,8 +1,8 @@
 """One pull over the units of a plain queue (store-format §5.4), as long as nothing odd is met.
 
-Each unit takes the way of :func:`storage.get_message.get_message`: the limits, the filter, the record. A record that
-is not there, not intact or not the queue's, a filler, a lost or present extension: all that is for the caller to look
-at otherwise.
+Each unit takes the way of :func:`storage.query.get_message.get_message`: the limits, the filter, the record. A record
+that is not there, not intact or not the queue's, a filler, a lost or present extension: all that is for the caller to
+look at otherwise.
 """
 
 from typing import Final, final

@@ -16,10 +16,10 @@ import msgspec
 from protocol.message import Message, decode_message
 from protocol.properties import DLQ_ORIGIN_TOPIC, INNER_MULTI_DISPATCH, REAL_TOPIC, RETRY_TOPIC
 from storage.filter.retry import RETRY_PREFIX
-from storage.lookup_call import KeyQuery
-from storage.message_store import MessageStore, QueryAnswer
-from storage.queues.queue import SCHEDULE_TOPIC
-from storage.queues.queue_record import LIGHT_PREFIX
+from storage.query.lookup_call import KeyQuery
+from storage.queue.queue import SCHEDULE_TOPIC
+from storage.queue.queue_record import LIGHT_PREFIX
+from storage.store.message_store import MessageStore, QueryAnswer
 
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"

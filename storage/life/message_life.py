@@ -12,9 +12,9 @@ from protocol.sys_flag import TRANSACTION_MASK, SysFlag
 from protocol.trace import TRACE_TOPIC, TRACE_TOPIC_PREFIX, Trace, TraceKind, decode_traces
 from storage.filter.retry import group_of_retry_topic
 from storage.life.message_copies import OP_TOPIC, Stage, copy_topics, stage_of
-from storage.lookup_call import KeyKind, KeyQuery
-from storage.message_store import MessageStore
-from storage.queues.queue import BoundaryType, Queue
+from storage.query.lookup_call import KeyKind, KeyQuery
+from storage.queue.queue import BoundaryType, Queue
+from storage.store.message_store import MessageStore
 
 MOST_COPIES: Final = 256
 """Records of one message under one topic that are looked at; more of them than that are no resends."""

@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.kernels.lookups import MAXIMUM_HITS, NEEDLE_BYTES
-from storage.lookup_call import KeyQuery
-from storage.message_store import MessageStore
+from storage.query.lookup_call import KeyQuery
 from storage.search.criteria import Criteria
+from storage.store.message_store import MessageStore
 
 QUEUE_TYPE: Final = "queue.type"
 BATCHES: Final = "BatchCQ"

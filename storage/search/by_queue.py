@@ -13,11 +13,11 @@ import numpy.typing as npt
 
 from protocol.errors import StoreError
 from protocol.java_hash import java_hash
-from storage.consume_queue import ConsumeQueue
-from storage.queues.unit_struct import FILLER_SIZE
+from storage.queue.consume_queue import ConsumeQueue
+from storage.queue.unit_struct import FILLER_SIZE
 from storage.search.ascending import ascending
 from storage.search.by_time import record_from
-from storage.snapshot import Snapshot
+from storage.store.snapshot import Snapshot
 
 STEPS_BACK: Final = (4096, 1 << 16, 1 << 20, 1 << 24, 1 << 28, 1 << 32)
 """Bytes before the log's end at which a record with a unit is looked for."""

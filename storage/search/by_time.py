@@ -7,8 +7,8 @@ not noticed here, which is told; an exhaustive search does without.
 from collections.abc import Callable
 from typing import Final
 
-from storage.commit_log import CommitLog
 from storage.kernels.records import store_timestamp
+from storage.log.commit_log import CommitLog
 from storage.search.chunk import first_intact
 
 SLACK_MS: Final = 3_600_000

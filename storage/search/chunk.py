@@ -15,7 +15,6 @@ import numpy.typing as npt
 
 from protocol.errors import StoreError
 from protocol.message import Message
-from storage.commit_log import Segment
 from storage.kernels.records import (
     ANY_TIME,
     AT_BLANK,
@@ -26,6 +25,7 @@ from storage.kernels.records import (
     find_recent,
 )
 from storage.kernels.select_records import SearchQuery, Selection, select_records
+from storage.log.commit_log import Segment
 from storage.search.matcher import Matcher, Unreadable
 
 CANDIDATES: Final = 1024

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from storage.mapped_file import LARGEST_OFFSET
+from storage.files.mapped_file import LARGEST_OFFSET
 
 
 class Place(Enum):

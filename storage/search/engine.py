@@ -15,7 +15,6 @@ from functools import partial
 from typing import Final
 
 from protocol.message import Message
-from storage.message_store import MessageStore
 from storage.search.chunk import Chunk, Part, Searcher
 from storage.search.criteria import Criteria
 from storage.search.cursor import Cursor
@@ -24,6 +23,7 @@ from storage.search.plan import Plan, make_plan
 from storage.search.progress import Progress
 from storage.search.query import query_of
 from storage.search.remarks import Remarks
+from storage.store.message_store import MessageStore
 
 POOLS: Final = itertools.count()
 """Numbers of the searches of this process, in the names of their threads."""

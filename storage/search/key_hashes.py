@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from protocol.java_hash import java_hash
+from storage.index.tail_index import Hashes
 from storage.search.ascending import ascending
-from storage.tail_index import Hashes
 
 _UNITS = "utf-16-le"
 

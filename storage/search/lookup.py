@@ -15,12 +15,12 @@ import numpy as np
 from protocol.errors import BadMessageId
 from protocol.message import Message, decode_message
 from protocol.message_id import decode_message_id, is_offset_message_id_candidate
-from storage.message_store import MessageStore
+from storage.index.tail_index import Offsets
 from storage.search.ascending import ascending
 from storage.search.key_hashes import KeyHashes
 from storage.search.progress import Progress
 from storage.search.wanted_entries import index_bytes, offsets_of_hashes
-from storage.tail_index import Offsets
+from storage.store.message_store import MessageStore
 
 HASHES_AT_ONCE: Final = 1 << 25
 """Keys times topics that are looked for in one pass: memory for them is bounded."""

@@ -2,8 +2,8 @@
 
 from typing import Final
 
+from storage.files.mapped_file import LARGEST_OFFSET
 from storage.kernels import select_records as kernel
-from storage.mapped_file import LARGEST_OFFSET
 from storage.search.born_host import BornHost
 from storage.search.criteria import Place
 from storage.search.matcher import Matcher

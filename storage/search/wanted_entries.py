@@ -6,10 +6,10 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from storage.index_file import ENTRY_DTYPE, IndexFile
+from storage.index.index_file import ENTRY_DTYPE, IndexFile
+from storage.index.tail_index import Hashes, Offsets, Run
 from storage.kernels.indexes import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
-from storage.snapshot import Snapshot
-from storage.tail_index import Hashes, Offsets, Run
+from storage.store.snapshot import Snapshot
 
 ENTRIES_AT_ONCE: Final = 1 << 18
 """Entries whose columns fit a processor's cache."""

@@ -23,10 +23,10 @@ import pytest
 
 import port_flood
 import protocol.bodies
-from broker import long_work
-from broker.consumers.kept_filters import EXPRESSION_UNITS
 from broker.limits import DEFAULT_LIMITS
-from broker.long_work import UNITS_A_BYTE, UNITS_A_TURN
+from broker.service import long_work
+from broker.service.consumers.kept_filters import EXPRESSION_UNITS
+from broker.service.long_work import UNITS_A_BYTE, UNITS_A_TURN
 from broker_harness import connected, service_of, serving, until
 from heartbeats import consumer, heartbeat, subscription
 from measured_waits import p99, private_bytes, waits
@@ -35,7 +35,7 @@ from protocol.codes import RequestCode
 from protocol.command import Command, decode_command, encode_request, ext_fields_of
 from protocol.frame import FrameDecoder
 from storage.filter.sql92.parser import Parser
-from storage.message_store import MessageStore
+from storage.store.message_store import MessageStore
 
 VIEW = {"offset": "6581"}
 

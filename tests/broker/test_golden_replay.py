@@ -12,10 +12,10 @@ from functools import cache
 
 import pytest
 
-from broker.dispatcher import handled_methods
 from broker.endpoint import Endpoint
-from broker.refusals import WRITING_CODES
-from broker.request_families import PROCESSORS
+from broker.service.dispatcher import handled_methods
+from broker.service.refusals import WRITING_CODES
+from broker.service.request_families import PROCESSORS
 from broker_harness import service_of, serving
 from golden_deviations import DEVIATIONS, LARGEST_NUMBER, expected_of, is_same, refusal_of
 from golden_frames import Answer, Exchange, Session, consumer_sessions, sessions, value_of
@@ -23,7 +23,7 @@ from golden_replay import Outcome, replay
 from golden_store import unpack
 from interop.wire import Frame
 from protocol.codes import VERSION_5_3_3
-from storage.message_store import MessageStore, StoreOptions
+from storage.store.message_store import MessageStore, StoreOptions
 
 SESSIONS = {session.name: session for session in [*sessions(), *consumer_sessions()]}
 ANSWERED = frozenset(code for family in PROCESSORS for code, _, _ in handled_methods(family)) | WRITING_CODES

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from broker.endpoint import Endpoint
-from broker.security.tls import TlsOptions
+from broker.net.tls import TlsOptions
 from broker_harness import RawClient, connected, service_of, serving, until
 from certificates import Authority
 from lane_requests import Road, pull
-from storage.message_store import MessageStore
+from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
 
 

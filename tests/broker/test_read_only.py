@@ -150,7 +150,7 @@ def test_a_server_that_wrote_to_its_store_would_be_noticed(g1_store: Path, tmp_p
     with sealed_copy(g1_store) as store:
         before = state_of(store)
         code = (
-            "import sys; from pathlib import Path; from storage.state_cache import StateCache\n"
+            "import sys; from pathlib import Path; from storage.index.state_cache import StateCache\n"
             "def main():\n"
             "    cache = StateCache.load(Path(sys.argv[1])); cache._new['x'] = 1; cache.save()\n"
         )

@@ -41,14 +41,14 @@ from pathlib import Path
 import pytest
 
 from asking import Asker
-from broker.broker_service import build_processors
-from broker.dispatcher import Dispatcher
-from broker.refusals import WRITING_CODES
+from broker.service.broker_service import build_processors
+from broker.service.dispatcher import Dispatcher
+from broker.service.refusals import WRITING_CODES
 from broker_harness import connected, service_of, serving, until
 from heartbeats import consumer, heartbeat, subscription
 from protocol.codes import RequestCode, SerializeType
 from protocol.command import ext_fields_of
-from storage.message_store import MessageStore
+from storage.store.message_store import MessageStore
 
 BODY_CODES = {
     21: {}, 26: {}, 28: {}, 43: {}, 45: {}, 106: {}, 201: {}, 206: {}, 304: {}, 305: {}, 311: {}, 312: {}, 313: {},

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from broker.connection import Connection
-from broker.costs import Costs
-from broker.dispatcher import handles
 from broker.limits import Limits
+from broker.net.budget import Costs
+from broker.net.connection import Connection
+from broker.service.dispatcher import handles
 from broker_harness import FakeStore, connected, service_of, serving, until
 from heartbeats import consumer, heartbeat, subscription
 from lane_requests import FOREVER, Road, Wire
@@ -18,8 +18,8 @@ from protocol.command import Response, encode_request
 from protocol.frame import FrameDecoder
 from protocol.headers import EmptyRequestHeader
 from still_clock import StillClock
-from storage.message_store import MessageStore
-from storage.residency import Cold, may_wait
+from storage.files.residency import Cold, may_wait
+from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
 
 pytestmark = pytest.mark.asyncio

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 import damage_of_logs
-from broker.processors import pull_message
+from broker.service.processors import pull_message
 from broker_harness import service_of, serving_in_a_thread
 from command_line import rocketlens
 from damage_oracle import Disk
@@ -25,9 +25,9 @@ from damaged_stores import Damaged, Unfit
 from protocol.errors import StoreError
 from spark_jobs.commands.request import RebuildRequest
 from spark_jobs.commands.run import run_rebuild
-from spark_jobs.engine.progress import Silence
-from storage.get_message import GetMessageResult
-from storage.message_store import MessageStore
+from spark_jobs.run.progress import Silence
+from storage.query.get_message import GetMessageResult
+from storage.store.message_store import MessageStore
 from trial_client import MAXIMUM, MINIMUM, PULL, QUERY, SUCCESS, TIME_SEARCH, VIEW, Answer, TrialClient
 from trial_oracle import Judge, Verdict
 from trial_stores import SHAPES, Allowance, GoodStore

@@ -23,7 +23,7 @@ from damage_cases import (
 from damage_oracle import Disk
 from damaged_answers import check_by_key, check_by_offset, check_by_queue
 from storage.doctor.examine import examine
-from storage.message_store import MessageStore
+from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
 
 STEPS = {"records": 19, "queues": 13}

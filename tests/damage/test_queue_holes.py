@@ -238,8 +238,8 @@ def test_a_pull_of_nothing_but_lost_messages_moves_on_and_says_so(made: Made, tm
 
 
 def test_units_of_a_damaged_queue_that_the_page_lists_are_resolved(made: Made, copied: Path) -> None:
-    from storage.message_store import MessageStore
-    from storage.queues.found_entries import found_entries
+    from storage.queue.found_entries import found_entries
+    from storage.store.message_store import MessageStore
 
     DAMAGES["lost files and a page"](copied / "consumequeue" / "T" / "0")
     store = MessageStore.open(copied)

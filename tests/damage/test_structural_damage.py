@@ -19,7 +19,7 @@ from damage_oracle import Disk
 from damaged_answers import check_by_key, check_by_offset, check_by_queue
 from protocol.errors import StoreError
 from storage.doctor.examine import examine
-from storage.message_store import MessageStore, StoreOptions
+from storage.store.message_store import MessageStore, StoreOptions
 from store_writer import StoreWriter, Written
 
 LONGEST_SECONDS = 20

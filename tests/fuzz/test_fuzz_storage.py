@@ -22,21 +22,21 @@ import growing_index
 import oracles
 from kernel_memory import record_at
 from protocol.errors import StoreError
-from storage.checkpoint import CHECKPOINT, Checkpoint
-from storage.commit_log import CommitLog, Segment
+from storage.files.mapped_file import MappedFile
 from storage.index.index_coverage import find_gaps
+from storage.index.index_file import IndexFile, determine_shape
 from storage.index.index_probe import probe_index_file
 from storage.index.index_shape import IndexShape
-from storage.index_file import IndexFile, determine_shape
+from storage.index.tail_index import empty_tail, extend_tail
 from storage.kernels import lookups as kernel
 from storage.kernels.store_view import IndexFilesView, RunsView, StoreView
-from storage.lookup_call import KeyKind, KeyQuery, run_lookup
-from storage.mapped_file import MappedFile
-from storage.message_store import MessageStore, StoreOptions
-from storage.segments.absence import explain_absence
-from storage.segments.segment_end import EndSearch
-from storage.store_config import StoreConfig
-from storage.tail_index import empty_tail, extend_tail
+from storage.layout.checkpoint import CHECKPOINT, Checkpoint
+from storage.layout.store_config import StoreConfig
+from storage.log.absence import explain_absence
+from storage.log.commit_log import CommitLog, Segment
+from storage.log.segment_end import EndSearch
+from storage.query.lookup_call import KeyKind, KeyQuery, run_lookup
+from storage.store.message_store import MessageStore, StoreOptions
 from store_writer import StoreWriter
 
 EXAMPLES = 100_000

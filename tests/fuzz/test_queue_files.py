@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from oracles import packed
 from queue_stores import open_queues
 from storage.filter.tag import TagFilter, parse_tag_expression
-from storage.get_message import GetMessageResult, GetMessageStatus, get_message
-from storage.queues.queue import BoundaryType, Queue
+from storage.query.get_message import GetMessageResult, GetMessageStatus, get_message
+from storage.queue.queue import BoundaryType, Queue
 from store_files import write_file
 from store_writer import StoreWriter
 

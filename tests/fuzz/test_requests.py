@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from asking import Asker
-from broker.dispatcher import INTERNAL_ERROR, handled_methods
-from broker.request_families import PROCESSORS
+from broker.service.dispatcher import INTERNAL_ERROR, handled_methods
+from broker.service.request_families import PROCESSORS
 from golden_store import unpack
 
 HEADERS = sorted({(int(code), header) for family in PROCESSORS for code, header, _ in handled_methods(family)}, key=str)

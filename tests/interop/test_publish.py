@@ -9,10 +9,10 @@ import pytest
 from interop.official_broker import official_broker
 from protocol.errors import StoreError
 from publishing import TIME
-from spark_jobs.publishing.new_checkpoint import latest_end_timestamp, write_checkpoint
-from spark_jobs.publishing.open_writers import find_writers
-from spark_jobs.publishing.publish import Staged, publish
-from spark_jobs.publishing.store_lock import StoreLock
+from spark_jobs.publish.new_checkpoint import latest_end_timestamp, write_checkpoint
+from spark_jobs.publish.open_writers import find_writers
+from spark_jobs.publish.publish import Staged, publish
+from spark_jobs.publish.store_lock import StoreLock
 
 pytestmark = pytest.mark.interop
 

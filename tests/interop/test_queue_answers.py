@@ -17,8 +17,8 @@ from interop.wire import ask
 from protocol.codes import RequestCode
 from queue_stores import open_queues
 from storage.filter.tag import TagFilter, parse_tag_expression
-from storage.get_message import get_message
-from storage.queues.queue import BoundaryType, Queue
+from storage.query.get_message import get_message
+from storage.queue.queue import BoundaryType, Queue
 from store_writer import START_TIMESTAMP, StoreWriter
 
 pytestmark = pytest.mark.interop

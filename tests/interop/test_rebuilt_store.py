@@ -16,7 +16,7 @@ from interop.wire import ask
 from oracles import read_log
 from spark_jobs.commands.request import CompactRequest, RebuildRequest
 from spark_jobs.commands.run import run_compact, run_rebuild
-from spark_jobs.engine.progress import Silence
+from spark_jobs.run.progress import Silence
 
 if TYPE_CHECKING:
     pass

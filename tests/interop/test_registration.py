@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from broker.broker_service import BrokerService
 from broker.cluster.registration import Registration
 from broker.config import RegisterOptions, ServeOptions
 from broker.endpoint import Endpoint
+from broker.service.broker_service import BrokerService
 from interop.conftest import Java
 from interop.flows import ends
 from interop.jars import SERVER_VERSION
@@ -34,7 +34,7 @@ from interop.rocketlens_process import rocketlens_serving
 from interop.stages import wait_until
 from interop.stored import Stored, stored
 from interop.wire import ask, encode_request
-from storage.message_store import MessageStore
+from storage.store.message_store import MessageStore
 
 pytestmark = pytest.mark.interop
 

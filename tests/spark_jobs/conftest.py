@@ -14,7 +14,7 @@ def session(spark: "SparkContext") -> "SparkSession":
     """A session on the one context, with the format `rocketlens`."""
     from pyspark.sql import SparkSession
 
-    from spark_jobs.reading.data_source import register
+    from spark_jobs.read.data_source import register
 
     session = SparkSession.builder.getOrCreate()
     assert session.sparkContext is spark

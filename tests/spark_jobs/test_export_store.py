@@ -15,8 +15,8 @@ from interop.stages import wait_until
 from process import COMMAND, ROOT
 from spark_jobs.commands import command_run
 from spark_jobs.commands.request import Report
-from spark_jobs.exporting.export import ExportRequest
-from spark_jobs.scanning.damage import Damage
+from spark_jobs.export.export import ExportRequest
+from spark_jobs.scan.damage import Damage
 from store_writer import StoreWriter
 
 START_SECONDS = 180
@@ -47,7 +47,7 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[ExportRequest]:
         details = {"format": request.format, "parts": 3, "partBytes": 2048}
         return Report(command="export", store=request.store, out=request.out, details=details, damages=[damage])
 
-    monkeypatch.setattr("spark_jobs.exporting.export.run_export", run)
+    monkeypatch.setattr("spark_jobs.export.export.run_export", run)
     monkeypatch.setattr(command_run.signal, "signal", lambda number, handler: None)
     return found
 
@@ -102,7 +102,7 @@ def test_the_report_tells_files_and_damage(requests: list[ExportRequest], tmp_pa
 def test_wrong_usage_is_told_before_anything_is_started(
     words: list[str], g1_store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_jobs.engine.session.launch_ahead", lambda *_: pytest.fail("Spark was started"))
+    monkeypatch.setattr("spark_jobs.run.session.launch_ahead", lambda *_: pytest.fail("Spark was started"))
     assert rocketlens("export", g1_store, *words).code == 2
 
 
@@ -110,7 +110,7 @@ def test_wrong_usage_is_told_before_anything_is_started(
 def test_a_place_that_is_taken_is_told_before_anything_is_started(
     name: str, reason: str, g1_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("spark_jobs.engine.session.launch_ahead", lambda *_: pytest.fail("Spark was started"))
+    monkeypatch.setattr("spark_jobs.run.session.launch_ahead", lambda *_: pytest.fail("Spark was started"))
     (tmp_path / name).touch()
     outcome = rocketlens("export", g1_store, "--format", "csv", "--out", tmp_path)
     assert (outcome.code, reason in outcome.errors) == (2, True)

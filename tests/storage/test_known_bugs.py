@@ -8,8 +8,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import oracles
-from storage.lookup_call import KeyKind, KeyQuery
-from storage.message_store import MessageStore
+from storage.query.lookup_call import KeyKind, KeyQuery
+from storage.store.message_store import MessageStore
 from store_files import write_file
 from store_queries import KINDS, found, open_written
 from store_writer import START_TIMESTAMP, StoreWriter

@@ -12,8 +12,8 @@ import oracles
 from golden_store import GOLDEN, unpack
 from protocol.message import decode_message
 from protocol.message_id import decode_message_id
-from storage.lookup_call import KeyKind, KeyQuery
-from storage.message_store import MessageStore, StoreOptions
+from storage.query.lookup_call import KeyKind, KeyQuery
+from storage.store.message_store import MessageStore, StoreOptions
 from store_files import write_file
 from store_queries import KINDS, found, open_written
 from store_writer import START_TIMESTAMP, StoreWriter

@@ -7,7 +7,7 @@ import pytest
 
 import storage
 from layouts import check_layout, has_layout
-from storage.index_file import ENTRY, HEADER, SLOT
+from storage.index.index_file import ENTRY, HEADER, SLOT
 from storage.kernels import indexes
 
 MODULES = sorted(path.stem for path in Path(storage.__path__[0]).glob("*.py") if has_layout(path))

@@ -6,8 +6,8 @@ import pytest
 
 from protocol import errors
 from read_only import as_nobody, reachable_directory
-from storage.lookup_call import KeyQuery
-from storage.message_store import MessageStore
+from storage.query.lookup_call import KeyQuery
+from storage.store.message_store import MessageStore
 from store_tour import tour
 from store_writer import StoreWriter
 

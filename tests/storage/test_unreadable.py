@@ -10,8 +10,8 @@ import pytest
 
 from read_only import reachable_directory
 from read_only_guard import NOBODY
-from storage.lookup_call import KeyQuery
-from storage.message_store import MessageStore
+from storage.query.lookup_call import KeyQuery
+from storage.store.message_store import MessageStore
 
 
 @pytest.fixture

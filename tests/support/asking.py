@@ -5,14 +5,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from broker.broker_service import build_processors
-from broker.dispatcher import Dispatcher
 from broker.endpoint import Endpoint
+from broker.service.broker_service import build_processors
+from broker.service.dispatcher import Dispatcher
 from broker_harness import service_of
 from golden_frames import value_of
 from protocol.command import Response, decode_command, encode_request
 from protocol.frame import FrameDecoder
-from storage.message_store import MessageStore
+from storage.store.message_store import MessageStore
 
 BROKER = Endpoint("127.0.0.1", 10911)
 CLIENT = Endpoint("127.0.0.1", 40001)

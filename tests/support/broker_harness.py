@@ -10,16 +10,16 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
-from broker.broker_service import BrokerService
+from broker.app import Server
 from broker.config import ServeOptions
-from broker.consumers.client_registry import ClientRegistry
-from broker.dispatcher import Dispatcher
 from broker.endpoint import Endpoint
-from broker.listeners import bind_listeners, close_listeners
-from broker.server import Server
+from broker.net.listeners import bind_listeners, close_listeners
+from broker.service.broker_service import BrokerService
+from broker.service.consumers.client_registry import ClientRegistry
+from broker.service.dispatcher import Dispatcher
 from protocol.command import Command, Response, decode_command, encode_request, encode_response
 from protocol.frame import FrameDecoder
-from storage.queues.queue_holes import QueueHoles
+from storage.queue.queue_holes import QueueHoles
 
 Opened = TypeVar("Opened")
 DEADLINE_SECONDS = 20.0

@@ -36,6 +36,6 @@ def stand_in(patch: pytest.MonkeyPatch) -> StandIn:
     job = StandIn()
     patch.setattr("spark_jobs.commands.run.run_rebuild", job)
     patch.setattr("spark_jobs.commands.run.run_compact", job, raising=False)
-    patch.setattr("spark_jobs.verifying.verify.run_verify", job)
+    patch.setattr("spark_jobs.verify.verify.run_verify", job)
     patch.setattr(command_run.signal, "signal", lambda number, handler: None)
     return job

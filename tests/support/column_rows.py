@@ -16,8 +16,8 @@ from storage.columns.names import KINDS
 from storage.columns.rows import RowReader
 from storage.columns.texts import AnyTexts, RepeatedTexts, TextLists, TextMaps, Texts
 from storage.columns.wanted import Wanted
-from storage.segments.damaged_ranges import DamagedRange
-from storage.segments.log_window import LocalFile, LogWindow
+from storage.log.damaged_ranges import DamagedRange
+from storage.log.log_window import LocalFile, LogWindow
 
 Row = dict[str, Any]
 

@@ -12,11 +12,11 @@ import msgspec
 
 from compact_oracle import Mark, take_mark
 from spark_jobs.commands.request import CompactRequest
-from spark_jobs.compacting import compact, compact_tasks
-from spark_jobs.compacting.compact import Compact, Compacted
-from spark_jobs.engine.progress import Progress, Silence
-from spark_jobs.engine.work_directory import WorkDirectory
-from spark_jobs.scanning.source import find_source
+from spark_jobs.compact import compact, compact_tasks
+from spark_jobs.compact.compact import Compact, Compacted
+from spark_jobs.run.progress import Progress, Silence
+from spark_jobs.run.work_directory import WorkDirectory
+from spark_jobs.scan.source import find_source
 from store_writer import StoreWriter
 
 

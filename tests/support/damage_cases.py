@@ -13,11 +13,11 @@ if __name__ == "__main__":
     sys.path[:0] = [str(Path(__file__).parents[2])]
 
 import protocol.message_layout
-import storage.batch_consume_queue
-import storage.checkpoint
-import storage.consume_queue
-import storage.consume_queue_ext
-import storage.index_file
+import storage.index.index_file
+import storage.layout.checkpoint
+import storage.queue.batch_consume_queue
+import storage.queue.consume_queue
+import storage.queue.consume_queue_ext
 from layouts import Row, tables_of
 from oracles import V2_MAGIC, read_record
 from store_writer import StoreWriter, Written
@@ -114,8 +114,8 @@ def record_places(writer: StoreWriter, written: Written) -> Iterator[Place]:
 def queue_places(writer: StoreWriter, numbers: tuple[int, ...] = (0, 4, -1)) -> Iterator[Place]:
     """Fields of some units of each kind of queue."""
     trees: tuple[tuple[str, ModuleType, int], ...] = (
-        ("consumequeue", storage.consume_queue, 20),
-        ("batchconsumequeue", storage.batch_consume_queue, 46),
+        ("consumequeue", storage.queue.consume_queue, 20),
+        ("batchconsumequeue", storage.queue.batch_consume_queue, 46),
     )
     for tree, module, size in trees:
         ((_, rows),) = _tables(module)
@@ -135,7 +135,7 @@ def queue_places(writer: StoreWriter, numbers: tuple[int, ...] = (0, 4, -1)) -> 
 
 def ext_places(writer: StoreWriter) -> Iterator[Place]:
     """Fields of the first and the third unit of each extension."""
-    ((_, rows),) = _tables(storage.consume_queue_ext)
+    ((_, rows),) = _tables(storage.queue.consume_queue_ext)
     for path in sorted((writer.root / "consumequeue_ext").glob("*/*/*")):
         for number in (0, 2):
             yield from _fields(f"consumequeue_ext unit {number}", rows, path, 22 * number)
@@ -143,7 +143,7 @@ def ext_places(writer: StoreWriter) -> Iterator[Place]:
 
 def index_places(writer: StoreWriter, entries: tuple[int, ...] = (1, 30, ENTRIES - 1)) -> Iterator[Place]:
     """Header, a used and an unused slot, and some entries of the first, a middle and the last file."""
-    tables = dict(_tables(storage.index_file))
+    tables = dict(_tables(storage.index.index_file))
     paths = sorted((writer.root / "index").iterdir())
     for path in {paths[0], paths[len(paths) // 2], paths[-1]}:
         yield from _fields("index header", tables["HEADER"], path, 0)
@@ -160,7 +160,7 @@ def index_places(writer: StoreWriter, entries: tuple[int, ...] = (1, 30, ENTRIES
 
 def checkpoint_places(writer: StoreWriter) -> Iterator[Place]:
     """Fields of the checkpoint."""
-    ((_, rows),) = _tables(storage.checkpoint)
+    ((_, rows),) = _tables(storage.layout.checkpoint)
     yield from _fields("checkpoint", rows, writer.root / "checkpoint", 0)
 
 

@@ -24,7 +24,7 @@ from broker_harness import service_of, serving_in_a_thread
 from damage_oracle import Disk
 from damaged_stores import KINDS, SHAPES_OF, Damaged, Unfit, damage
 from storage.doctor.examine import examine
-from storage.message_store import MessageStore
+from storage.store.message_store import MessageStore
 from trial_client import TrialClient
 from trial_oracle import Judge, Verdict
 from trial_stores import SHAPES, GoodStore

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 import oracles
 from damage_oracle import Disk, intact
 from protocol.message import decode_message
-from storage.get_message import get_message
-from storage.lookup_call import KeyKind, KeyQuery
-from storage.message_store import MessageStore
+from storage.query.get_message import get_message
+from storage.query.lookup_call import KeyKind, KeyQuery
+from storage.store.message_store import MessageStore
 from store_writer import Written
 
 MOST_PULLS = 1000

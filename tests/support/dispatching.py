@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from dispatch_oracle import Dispatched, QueueUnits
 from kernel_memory import Bytes, record_at
 from oracles import DEFAULT_DELAY_LEVELS, SCHEDULE_TOPIC, delay_milliseconds
+from storage.build.dispatch_scan import BATCH, LIGHT, DispatchBlock, DispatchScan, Reason
 from storage.kernels.records import BAD_NUMBER
-from storage.segments.dispatch_scan import BATCH, LIGHT, DispatchBlock, DispatchScan, Reason
 from store_files import property_bytes
 from strategies import property_blocks
 

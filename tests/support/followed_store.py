@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from growing_store import GrowingStore, everything, of_queue, true_answers
-from storage.following import follow, log_follower
-from storage.following.follow import Arrivals, StoreFollower
-from storage.lookup_call import KeyKind, KeyQuery
-from storage.message_store import MessageStore
+from storage.query.lookup_call import KeyKind, KeyQuery
+from storage.store import log_follower
+from storage.store import refresh as follow
+from storage.store.message_store import MessageStore
+from storage.store.refresh import Arrivals, StoreFollower
 
 
 class Followed:

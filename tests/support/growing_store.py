@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import oracles
-from storage.get_message import get_message
-from storage.lookup_call import KeyKind, KeyQuery
-from storage.message_store import MessageStore
+from storage.query.get_message import get_message
+from storage.query.lookup_call import KeyKind, KeyQuery
+from storage.store.message_store import MessageStore
 from store_writer import StoreWriter, Written
 
 KINDS = {KeyKind.ANY: "ANY", KeyKind.KEY: "K", KeyKind.UNIQUE: "U", KeyKind.TAG: "T"}

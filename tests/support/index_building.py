@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from storage.index.index_builder import IndexFileBuilder
-from storage.index_file import IndexHeader
-from storage.segments.dispatch_scan import DispatchBlock
+from storage.build.dispatch_scan import DispatchBlock
+from storage.build.index_builder import IndexFileBuilder
+from storage.index.index_file import IndexHeader
 
 
 def build_files(blocks: Sequence[DispatchBlock], slots: int, entries: int) -> list[bytes]:

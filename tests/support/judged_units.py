@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from storage.queues.unit_standing import BROKEN, EMPTY, Places, Standing
+from storage.queue.unit_standing import BROKEN, EMPTY, Places, Standing
 
 LOG_BEGIN, LOG_END = 1000, 2000
 

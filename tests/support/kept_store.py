@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 import oracles
-from storage.following import upkeep
-from storage.lookup_call import KeyKind, KeyQuery
-from storage.message_store import MessageStore, StoreOptions
-from storage.store_state import StoreIdentity
+from storage.query.lookup_call import KeyKind, KeyQuery
+from storage.store import upkeep
+from storage.store.message_store import MessageStore, StoreOptions
+from storage.store.store_state import StoreIdentity
 from store_queries import KINDS
 from store_writer import START_TIMESTAMP, StoreWriter
 

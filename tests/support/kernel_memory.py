@@ -89,7 +89,7 @@ def headers_in_one_another(base_offset: int, step: int, count: int, magic: int =
 
 
 class HeldFile(FileView):
-    """Some bytes as a kernel sees a file, and as :class:`storage.mapped_file.MappedFile` shows one.
+    """Some bytes as a kernel sees a file, and as :class:`storage.files.mapped_file.MappedFile` shows one.
 
     `descriptor` is what page probes ask; −1 says that everything is in memory.
     """

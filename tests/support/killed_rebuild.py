@@ -20,9 +20,9 @@ def main() -> None:
     """Arrange the end, then run the command line."""
     phase, number = sys.argv[1], int(sys.argv[2])
     sys.argv[1:] = sys.argv[3:]
-    from spark_jobs.engine import work_directory
-    from spark_jobs.publishing import atomic_rename, publish
-    from spark_jobs.rebuilding import place_entries, rebuild
+    from spark_jobs.build import place_entries, rebuild
+    from spark_jobs.publish import atomic_rename, publish
+    from spark_jobs.run import work_directory
 
     entered = threading.Event()
     watch(work_directory.WorkDirectory, phase, entered, number if phase in ("scan", "build") else None)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 from typing import Any
 
-from spark_jobs.publishing import atomic_rename
+from spark_jobs.publish import atomic_rename
 
 STEPS = ("rename", "replace", "link", "unlink", "rmdir", "fsync")
 

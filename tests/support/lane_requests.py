@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from broker.broker_service import BrokerService, build_processors
-from broker.connection import Connection
-from broker.connection_settings import ConnectionSettings
-from broker.dispatcher import Dispatcher
-from broker.fast_lane import FastLane
+from broker.lane.fast_lane import FastLane
+from broker.net.connection import Connection
+from broker.net.connection_settings import ConnectionSettings
+from broker.service.broker_service import BrokerService, build_processors
+from broker.service.dispatcher import Dispatcher
 from protocol.codes import SerializeType
 from protocol.command import Response
 from protocol.kernels.responses import OPAQUE, ResponseTemplate

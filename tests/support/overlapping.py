@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 from unittest import mock
 
-from spark_jobs.engine.blocks import BlockWriter
-from spark_jobs.exporting.export_formats import HashedFile
-from spark_jobs.verifying.findings import Findings
-from storage.direct_writer import GrowingFile
-from storage.queues.queue_file_writer import QueueFileWriter
+from spark_jobs.export.export_formats import HashedFile
+from spark_jobs.run.blocks import BlockWriter
+from spark_jobs.verify.findings import Findings
+from storage.build.queue_file_writer import QueueFileWriter
+from storage.files.direct_writer import GrowingFile
 
 WHEN: Final = ("at once", "at the next phase", "after the job")
 WRITES: Final = (

@@ -4,10 +4,10 @@ import contextlib
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 
-from broker.broker_service import BrokerService
-from broker.listeners import bind_listeners, close_listeners
 from broker.metrics.metrics_rows import MetricsRows
+from broker.net.listeners import bind_listeners, close_listeners
 from broker.security.accounts import watched_accounts
+from broker.service.broker_service import BrokerService
 from broker.web.api.application import Api
 from broker.web.port import WebPort
 from broker.web.site import Site

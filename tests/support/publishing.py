@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from spark_jobs.publishing.publish import Published, Staged, publish, roll_forward
-from spark_jobs.publishing.store_lock import StoreLock
+from spark_jobs.publish.publish import Published, Staged, publish, roll_forward
+from spark_jobs.publish.store_lock import StoreLock
 
 TIME = "20240229123456"
 NAMES = ("consumequeue_ext", "consumequeue", "batchconsumequeue", "index", "checkpoint")

@@ -4,9 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from queue_runs import files_under
-from spark_jobs.engine.work_directory import WorkDirectory
-from spark_jobs.rebuilding.build_queues import build_queues, take_queues
-from spark_jobs.rebuilding.place_queues import (
+from spark_jobs.build.build_queues import build_queues, take_queues
+from spark_jobs.build.place_queues import (
     carry_queues,
     log_extent,
     queue_details,
@@ -14,10 +13,11 @@ from spark_jobs.rebuilding.place_queues import (
     queue_tasks,
     staged_trees,
 )
-from spark_jobs.scanning.damage import Damage
-from spark_jobs.scanning.scan_segment import ScanTask, scan_segment
+from spark_jobs.run.work_directory import WorkDirectory
+from spark_jobs.scan.damage import Damage
+from spark_jobs.scan.scan_segment import ScanTask, scan_segment
+from storage.build.queue_plan import QueueOptions, QueuePlan
 from storage.life.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
-from storage.queues.queue_plan import QueueOptions, QueuePlan
 
 
 class Rebuilt:

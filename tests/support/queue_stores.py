@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from oracles import Record, java_hash, packed
-from storage.commit_log import CommitLog
-from storage.queues.queue_store import QueueStore
+from storage.log.commit_log import CommitLog
+from storage.queue.queue_store import QueueStore
 from store_files import write_file
 
 UNIT_SIZE = 20

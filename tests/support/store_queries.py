@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from storage.lookup_call import KeyKind, KeyQuery
-from storage.message_store import MessageStore
+from storage.query.lookup_call import KeyKind, KeyQuery
+from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
 
 KINDS = {KeyKind.ANY: "ANY", KeyKind.KEY: "K", KeyKind.UNIQUE: "U", KeyKind.TAG: "T"}

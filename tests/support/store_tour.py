@@ -4,9 +4,9 @@ import sys
 from pathlib import Path
 
 from protocol.message import decode_messages
-from storage.get_message import get_message
-from storage.lookup_call import KeyKind, KeyQuery
-from storage.message_store import MessageStore, StoreOptions
+from storage.query.get_message import get_message
+from storage.query.lookup_call import KeyKind, KeyQuery
+from storage.store.message_store import MessageStore, StoreOptions
 
 
 def main() -> None:

@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 
 from spark_jobs.commands.request import Report, VerifyRequest
-from spark_jobs.engine.progress import Silence
-from spark_jobs.engine.work_directory import WorkDirectory
-from spark_jobs.scanning.source import find_source
-from spark_jobs.verifying.findings import Finding
-from spark_jobs.verifying.verify import Verification
+from spark_jobs.run.progress import Silence
+from spark_jobs.run.work_directory import WorkDirectory
+from spark_jobs.scan.source import find_source
+from spark_jobs.verify.findings import Finding
+from spark_jobs.verify.verify import Verification
 
 
 def run_here(name: str, tasks: Sequence[Any], function: Callable[[Any], dict[str, Any]]) -> list[dict[str, Any]]:

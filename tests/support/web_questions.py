@@ -10,7 +10,7 @@ import httpx
 
 from broker.web.api.application import Api
 from broker_harness import DEADLINE_SECONDS, service_of
-from storage.message_store import MessageStore
+from storage.store.message_store import MessageStore
 
 PLACE = "http://127.0.0.1"
 

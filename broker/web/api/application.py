@@ -18,12 +18,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from broker.audit_log import AuditLog
 from broker.config import Networks
-from broker.lookup_pool import LookupPool
 from broker.metrics.metrics_collector import installed_version
+from broker.security.audit_log import AuditLog
+from broker.service.lookup_pool import LookupPool
 from broker.web.api.access import Access, challenge
-from broker.web.api.asked import Asked
 from broker.web.api.browse import BrowseAnswer, BrowseQuestion, browse
 from broker.web.api.endpoint import Endpoint, Question
 from broker.web.api.errors import ApiError, ClientGone, not_found
@@ -44,12 +43,13 @@ from broker.web.api.messages import (
 from broker.web.api.openapi import describe
 from broker.web.api.overview import StoreAnswer, StoreQuestion, store
 from broker.web.api.preview import PreviewAnswer, PreviewQuestion, filter_preview
+from broker.web.api.request_context import Asked
 from broker.web.api.search import SearchAnswer, SearchQuestion, search_content
 from broker.web.api.topics import TopicAnswer, TopicQuestion, TopicsAnswer, TopicsQuestion, topic, topics
 from protocol.errors import RocketLensError
 
 if TYPE_CHECKING:
-    from broker.broker_service import BrokerService
+    from broker.service.broker_service import BrokerService
 
 logger = logging.getLogger(__name__)
 

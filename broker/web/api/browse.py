@@ -11,7 +11,6 @@ from typing import Final, Literal
 
 import msgspec
 
-from broker.web.api.asked import Asked
 from broker.web.api.cursors import decode_cursor, encode_cursor
 from broker.web.api.endpoint import (
     LARGEST,
@@ -28,11 +27,12 @@ from broker.web.api.endpoint import (
 from broker.web.api.filters import Choice, Sql, Tag, choice_of
 from broker.web.api.messages import MessageLine, line_of
 from broker.web.api.queue_spans import Span, offset_behind, queues_of, span_between
+from broker.web.api.request_context import Asked
 from protocol.errors import StoreError
 from protocol.message import Message, decode_message
-from storage.commit_log import CommitLog
-from storage.queues.found_entries import LOST, found_entries
-from storage.queues.queue import ConsumeQueueEntry, Queue
+from storage.log.commit_log import CommitLog
+from storage.queue.found_entries import LOST, found_entries
+from storage.queue.queue import ConsumeQueueEntry, Queue
 
 AT_ONCE: Final = 64
 """Units of one queue that are read together from its end back."""

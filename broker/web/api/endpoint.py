@@ -7,8 +7,8 @@ from typing import Annotated, Any, Final, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from broker.web.api.asked import Asked
 from broker.web.api.errors import bad_parameter
+from broker.web.api.request_context import Asked
 
 LARGEST: Final = 2**63 - 1
 

@@ -11,14 +11,14 @@ from typing import Annotated, Final, Literal, NamedTuple
 import msgspec
 from msgspec import Meta
 
-from broker.web.api.asked import Asked
 from broker.web.api.cursors import decode_cursor, encode_cursor
 from broker.web.api.endpoint import LARGEST, Cursor, Limit, Milliseconds, Question, Time, Topic
 from broker.web.api.errors import ApiError
 from broker.web.api.messages import MessageLine, line_of, read_message
+from broker.web.api.request_context import Asked
 from protocol.message import decode_messages
 from protocol.message_id import decode_message_id, is_offset_message_id_candidate
-from storage.lookup_call import KeyKind, KeyQuery
+from storage.query.lookup_call import KeyKind, KeyQuery
 
 MOST_TOPICS: Final = 20
 """Topics whose names hold the text that are told."""

@@ -11,8 +11,8 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from broker.web.api.asked import Asked
 from broker.web.api.endpoint import Question
+from broker.web.api.request_context import Asked
 from protocol.errors import RocketLensError
 from storage.doctor.examine import STEPS, Diagnosis, examine
 

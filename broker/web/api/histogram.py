@@ -10,11 +10,11 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from broker.web.api.asked import Asked
 from broker.web.api.cursors import decode_cursor, encode_cursor
 from broker.web.api.endpoint import Cursor, Milliseconds, Question, QueueId, Time, Topic, check_times
 from broker.web.api.queue_spans import offset_at, queues_of
-from storage.queues.queue import Queue
+from broker.web.api.request_context import Asked
+from storage.queue.queue import Queue
 
 SECOND: Final = 1000
 MINUTE: Final = 60 * SECOND

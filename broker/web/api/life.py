@@ -5,9 +5,9 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from broker.web.api.asked import Asked
 from broker.web.api.endpoint import Question, Topic
 from broker.web.api.messages import MessageLine, line_of
+from broker.web.api.request_context import Asked
 from protocol.trace import Trace
 from storage.life.message_life import Event, find_life
 

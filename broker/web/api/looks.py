@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from broker.audit_log import AuditLog, Look, cut, now
-from broker.web.api.asked import Asked
+from broker.security.audit_log import AuditLog, Look, cut, now
 from broker.web.api.errors import ApiError
+from broker.web.api.request_context import Asked
 from protocol.errors import RocketLensError
 
 if TYPE_CHECKING:

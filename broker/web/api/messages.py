@@ -6,10 +6,10 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from broker.web.api.asked import Asked
 from broker.web.api.bodies import Body, body_of, preview_of
 from broker.web.api.endpoint import Offset, Question, QueueId, Topic
 from broker.web.api.errors import not_found
+from broker.web.api.request_context import Asked
 from protocol.errors import RocketLensError, StoreError
 from protocol.message import Message, decode_message
 from protocol.sys_flag import has_inner_messages

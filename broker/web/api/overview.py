@@ -5,10 +5,10 @@ from typing import Final
 import msgspec
 
 from broker.metrics.metrics_collector import installed_version
-from broker.web.api.asked import Asked
 from broker.web.api.endpoint import Question
+from broker.web.api.request_context import Asked
 from protocol.errors import StoreError
-from storage.store_layout import recognise_store
+from storage.layout.store_layout import recognise_store
 
 MOST_PROBLEMS: Final = 50
 

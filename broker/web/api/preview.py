@@ -8,15 +8,15 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from broker.web.api.asked import Asked
 from broker.web.api.cursors import decode_cursor, encode_cursor
 from broker.web.api.endpoint import LARGEST, Cursor, Milliseconds, Question, QueueId, Time, Topic, check_times
 from broker.web.api.errors import bad_parameter
 from broker.web.api.filters import Choice, Sql, Tag, choice_of
 from broker.web.api.queue_spans import Span, queues_of, span_between
+from broker.web.api.request_context import Asked
 from protocol.errors import CorruptRecord
 from protocol.message import decode_message
-from storage.get_message import get_message
+from storage.query.get_message import get_message
 
 MESSAGES_AT_ONCE: Final = 32
 BYTES_AT_ONCE: Final = 1 << 20

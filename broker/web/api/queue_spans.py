@@ -1,6 +1,6 @@
 """Which messages of a queue were stored between two times: two binary searches, no message is read whole.
 
-The broker's own search (:mod:`storage.queues.time_search`) gives the offset that a broker would give; here the same
+The broker's own search (:mod:`storage.queue.time_search`) gives the offset that a broker would give; here the same
 times are asked of many queues and buckets, and all answers have to fit together. Times are taken to ascend within a
 queue, as they do but for a clock that was set back. A message whose unit is damaged is looked for in the log; in place
 of one that is lost counts the next that is not.
@@ -10,10 +10,10 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Final
 
-from broker.web.api.asked import Asked
 from broker.web.api.endpoint import LARGEST
 from broker.web.api.errors import ApiError, not_found
-from storage.queues.queue import Queue
+from broker.web.api.request_context import Asked
+from storage.queue.queue import Queue
 
 MOST_QUEUES: Final = 1024
 """Queues of one topic that are looked at together."""

@@ -12,11 +12,11 @@ from typing import Annotated, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from broker.web.api.asked import Asked
 from broker.web.api.endpoint import LARGEST, Cursor, Limit, Question, Time, Topic, check_times
 from broker.web.api.errors import bad_parameter
 from broker.web.api.filters import Sql
 from broker.web.api.messages import MessageLine, line_of
+from broker.web.api.request_context import Asked
 from broker.web.api.search_process import Task, search_apart
 from protocol.errors import ConfigError, FilterSyntaxError
 from protocol.message import Message

@@ -17,14 +17,14 @@ from typing import IO, Final
 
 import msgspec
 
-from broker.web.api.asked import Asked
 from broker.web.api.errors import ApiError
+from broker.web.api.request_context import Asked
 from protocol.errors import ConfigError, FilterSyntaxError, RocketLensError
 from protocol.message import Message, decode_message
 from storage.child_process import child_environment, python_command
-from storage.message_store import MessageStore, StoreOptions
 from storage.search import Criteria, Progress, search
 from storage.search.engine import Step
+from storage.store.message_store import MessageStore, StoreOptions
 
 LENGTH: Final = struct.Struct(">I")
 START_MILLISECONDS: Final = 12_000

@@ -5,12 +5,12 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from broker.web.api.asked import Asked
 from broker.web.api.cursors import decode_cursor, encode_cursor
 from broker.web.api.endpoint import Cursor, Limit, Milliseconds, Question, Topic
+from broker.web.api.request_context import Asked
 from protocol.errors import BeingSearched, RocketLensError, StoreError
 from storage.life.message_copies import Stage, stage_of
-from storage.queues.queue import Queue
+from storage.queue.queue import Queue
 
 MOST_OFFSETS: Final = 256
 """Queues of a topic of which it is told where a group reads next."""

@@ -12,7 +12,7 @@ from broker.endpoint import Endpoint
 from broker_harness import service_of, serving_in_a_thread
 from command_line import rocketlens
 from golden_store import G1
-from storage.message_store import MessageStore
+from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
 
 FAILED = [line.split("\t") for line in (G1 / "consumed-fail.tsv").read_text("utf-8").splitlines()[1:]]

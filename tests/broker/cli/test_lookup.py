@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from broker.cli.lookup import JsonRows
 from broker.cli.main import main
 from command_line import rocketlens
-from spark_jobs.searching import lookup_parquet
+from spark_jobs.search import lookup_parquet
 from store_writer import START_TIMESTAMP, StoreWriter
 
 UNIQUE_KEY = "FD000000000000000000000000000002708C30946E09687211CE0017"

@@ -7,10 +7,10 @@ import pytest
 
 from broker.cli.opening import open_store
 from command_line import rocketlens
-from storage import snapshot
-from storage.commit_log import CommitLog
-from storage.segments.segment_end import EndSearch
-from storage.state_cache import FILE_NAME
+from storage.index.state_cache import FILE_NAME
+from storage.log.commit_log import CommitLog
+from storage.log.segment_end import EndSearch
+from storage.store import snapshot
 
 
 @pytest.fixture

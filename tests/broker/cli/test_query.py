@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.dispatcher import handles
 from broker.endpoint import Endpoint
+from broker.service.dispatcher import handles
 from broker_harness import FakeStore, service_of, serving_in_a_thread
 from command_line import Outcome, rocketlens
 from protocol.bodies import BrokerData, TopicRouteData, encode_json
@@ -15,7 +15,7 @@ from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Response
 from protocol.headers import GetRouteInfoRequestHeader, QueryMessageRequestHeader
 from protocol.message import encode_message
-from storage.message_store import MessageStore
+from storage.store.message_store import MessageStore
 
 UNIQUE_KEY = "FD000000000000000000000000000002708C30946E09687211CE0017"
 HOT = 40

@@ -14,7 +14,7 @@ from command_line import rocketlens
 from protocol.errors import ConfigError, NotAStore, StoreError
 from spark_jobs.commands import command_options, request
 from spark_jobs.commands.request import CompactRequest, RebuildRequest, Report, VerifyRequest
-from spark_jobs.scanning.damage import Damage
+from spark_jobs.scan.damage import Damage
 from storage.life.delay_levels import DEFAULT_DELAY_LEVELS
 
 ROOT = Path(__file__).parents[3]
@@ -143,7 +143,7 @@ def test_a_url_where_a_path_belongs_is_told_in_a_sentence_before_spark_starts(
     job: StandIn, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str, url: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("spark_jobs.engine.session.launch_ahead", None)  # to call it would fail
+    monkeypatch.setattr("spark_jobs.run.session.launch_ahead", None)  # to call it would fail
     asked = [[url, "--master", "local[1]"], *(["/store", option, url] for option in BESIDE.get(command, ()))]
     for arguments in asked:
         outcome = rocketlens(*command.split(), *arguments)

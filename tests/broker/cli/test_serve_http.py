@@ -108,7 +108,7 @@ def test_the_log_in_json_is_an_object_a_line_and_slow_queries_are_in_it(g1_store
         assert server.stop() == 0
     lines = server.errors.read_text().splitlines()
     told = [json.loads(line) for line in lines]
-    (slow,) = [each for each in told if each["logger"] == "broker.slow_queries"]
+    (slow,) = [each for each in told if each["logger"] == "broker.metrics.slow_queries"]
     assert (slow["code"], slow["result"], slow["reason"]) == ("QUERY_MESSAGE", "QUERY_NOT_FOUND", "event_loop")
     assert not any("secret-key-4711" in line for line in lines)
 
@@ -130,7 +130,7 @@ def test_an_http_address_that_is_none_is_a_usage_error(text: str, g1_store: Path
 
 def test_without_http_nothing_of_it_is_loaded() -> None:
     """Memory and start are those of a server that nobody watches."""
-    code = "import sys, broker.cli.serving, broker.server, broker.request_families; print(*sys.modules)"
+    code = "import sys, broker.cli.serving, broker.app, broker.service.request_families; print(*sys.modules)"
     outcome = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=True)
     assert not {"prometheus_client", "starlette", "uvicorn", "anyio"} & {*outcome.stdout.split()}
 

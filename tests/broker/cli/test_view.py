@@ -8,8 +8,8 @@ from pathlib import Path
 import msgpack
 import pytest
 
-from broker.dispatcher import handles
 from broker.endpoint import Endpoint
+from broker.service.dispatcher import handles
 from broker_harness import FakeStore, service_of, serving_in_a_thread
 from command_line import rocketlens
 from protocol.codes import RequestCode
@@ -17,7 +17,7 @@ from protocol.command import Response
 from protocol.headers import ViewMessageRequestHeader
 from protocol.message import HostAddress, encode_message
 from protocol.message_id import encode_message_id
-from storage.message_store import MessageStore
+from storage.store.message_store import MessageStore
 
 # Of produced.tsv: hot0.
 UNIQUE_KEY = "FD000000000000000000000000000002708C30946E09687211CE0017"

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from broker.broker_service import BrokerService
 from broker.cluster.registration import Registration
 from broker.config import RegisterOptions, ServeOptions
 from broker.endpoint import Endpoint
+from broker.service.broker_service import BrokerService
 from name_server import NOBODY, NameServer
 from protocol.codes import RequestCode, ResponseCode
 from protocol.errors import ConfigError
-from storage.message_store import MessageStore
+from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
 
 ADDRESS = Endpoint("127.0.0.1", 10911)

@@ -9,7 +9,7 @@ from broker.cluster.several_stores import describe_names, folder_of, options_of_
 from broker.config import RegisterOptions, ServeOptions
 from broker.endpoint import Endpoint
 from protocol.errors import ConfigError
-from storage.store_state import StoreIdentity
+from storage.store.store_state import StoreIdentity
 
 A, B, C = Path("/data/a/store"), Path("/data/b/store"), Path("/data/c/store")
 NAME_SERVER = Endpoint("10.0.0.1", 9876)

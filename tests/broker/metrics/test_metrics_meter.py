@@ -11,16 +11,16 @@ from typing import cast
 import pytest
 import pytest_asyncio
 
-from broker.broker_service import BrokerService
+from broker.app import Server
 from broker.config import RegisterOptions
-from broker.dispatcher import handles
 from broker.limits import Limits
 from broker.metrics import metrics_rows as rows
 from broker.metrics.metrics_collector import Exposition, ServerCollector
 from broker.metrics.metrics_meter import MOST_NOTED, RESULT_BITS, Meter
 from broker.metrics.metrics_rows import MetricsRows
 from broker.metrics.metrics_store import StoreFigures
-from broker.server import Server
+from broker.service.broker_service import BrokerService
+from broker.service.dispatcher import handles
 from broker_harness import FakeStore, RawClient, connected, service_of, serving, until
 from lane_requests import pull, query, view
 from metric_figures import Figures, figure, figures_of
@@ -29,9 +29,9 @@ from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Response
 from protocol.frame import FrameDecoder
 from protocol.headers import EmptyRequestHeader
+from storage.files.residency import Cold, ColdKind, may_wait
 from storage.kernels.lookups import Found
-from storage.message_store import MessageStore
-from storage.residency import Cold, ColdKind, may_wait
+from storage.store.message_store import MessageStore
 
 pytestmark = pytest.mark.asyncio
 

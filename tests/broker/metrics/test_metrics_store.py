@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 import oracles
-from broker.broker_service import BrokerService
 from broker.metrics.metrics_collector import Exposition, ServerCollector
 from broker.metrics.metrics_families import FAMILIES
 from broker.metrics.metrics_rows import MetricsRows
 from broker.metrics.metrics_store import MOST_PAIRS, StoreFigures
+from broker.service.broker_service import BrokerService
 from broker_harness import service_of
 from golden_store import G1
 from metric_figures import Figures, figure, figures_of
-from storage.message_store import MessageStore
-from storage.queues.queue import Queue
+from storage.queue.queue import Queue
+from storage.store.message_store import MessageStore
 
 ROOT = Path(__file__).parents[3]
 
@@ -155,7 +155,7 @@ def test_one_reading_looks_for_so_many_messages_in_the_log_and_the_next_ones_for
     looked: list[Queue] = []
     stored_at = type(service.store.queues.queue("TopicTest", 0)).store_timestamp_at  # type: ignore[union-attr]
     monkeypatch.setattr(
-        "storage.consume_queue.ConsumeQueue.store_timestamp_at",
+        "storage.queue.consume_queue.ConsumeQueue.store_timestamp_at",
         lambda queue, offset: looked.append(queue) or stored_at(queue, offset),  # type: ignore[func-returns-value]
     )
     store, name = StoreFigures(service), "rocketlens_consumer_group_lag_seconds"

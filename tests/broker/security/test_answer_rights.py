@@ -21,7 +21,7 @@ from heartbeats import consumer, heartbeat, subscription
 from protocol.codes import RequestCode
 from protocol.command import Command, Response, decode_command, encode_request
 from protocol.frame import FrameDecoder
-from storage.message_store import MessageStore
+from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
 from web_questions import ApiOf, keys
 

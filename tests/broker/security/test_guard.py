@@ -29,7 +29,7 @@ from protocol.command import Response, decode_command, decode_header, encode_req
 from protocol.errors import BadCommand, ConfigError
 from protocol.frame import FrameDecoder
 from protocol.headers import QueryMessageRequestHeader
-from storage.message_store import MessageStore
+from storage.store.message_store import MessageStore
 
 Admit = Callable[..., object]
 QUERY = {"topic": "TopicTest", "key": "hotkey", "maxNum": "3", "beginTimestamp": "0", "endTimestamp": "9" * 18}

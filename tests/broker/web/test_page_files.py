@@ -11,7 +11,7 @@ import pytest
 from broker.web.page_files import DIRECTORY, VIEWS, read_page
 from broker_harness import service_of
 from page_server import serving_page
-from storage.message_store import MessageStore
+from storage.store.message_store import MessageStore
 
 LARGEST_MODULE = 300
 

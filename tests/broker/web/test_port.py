@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from broker.listeners import bind_listeners, close_listeners
 from broker.metrics import metrics_rows as rows
 from broker.metrics.metrics_rows import MetricsRows
+from broker.net.listeners import bind_listeners, close_listeners
 from broker.web import port as port_module
 from broker.web import site as site_module
 from broker.web.port import CONNECTIONS, HEADER_BYTES, BoundedProtocol, WebPort

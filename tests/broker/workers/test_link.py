@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.broker_service import BrokerService
-from broker.dispatcher import Answer
-from broker.listeners import bind_listeners, close_listeners
-from broker.server import Server
+from broker.app import Server
+from broker.net.listeners import bind_listeners, close_listeners
+from broker.service.broker_service import BrokerService
+from broker.service.dispatcher import Answer
 from broker.workers.link import LONGEST_MESSAGE, Kind, Link, Unsendable, make_listening_socket, pack
 from broker.workers.member import OWNED_CODES, CopiedRegistry, ForwardedCommits, Member
 from broker.workers.owner import Owner
@@ -24,7 +24,7 @@ from broker_harness import LOOPBACK, RawClient, connected, service_of, until
 from heartbeats import consumer, heartbeat, subscription
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Command, Response
-from storage.message_store import MessageStore
+from storage.store.message_store import MessageStore
 from strategies import texts
 
 HEART_BEAT, MEMBERS, OFFSET = RequestCode.HEART_BEAT, RequestCode.GET_CONSUMER_LIST_BY_GROUP, 14

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from asking import FakeConnection
-from broker import long_work
-from broker.dispatcher import Request
 from broker.limits import Limits
+from broker.service import long_work
+from broker.service.dispatcher import Request
 from broker.workers.link import Kind, Link
 from broker.workers.member import CopiedRegistry, Member
 from broker_harness import service_of, until
@@ -16,8 +16,8 @@ from heartbeats import subscription
 from protocol.bodies import SubscriptionData, decode_json, encode_json
 from protocol.command import Command
 from protocol.headers import EmptyRequestHeader
-from storage.message_store import MessageStore
-from storage.residency import allow_waiting, forbid_waiting
+from storage.files.residency import allow_waiting, forbid_waiting
+from storage.store.message_store import MessageStore
 
 
 def told(*subscriptions: dict[str, object]) -> bytes:

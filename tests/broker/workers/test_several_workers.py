@@ -16,7 +16,7 @@ import pytest
 
 from broker.config import CannotListen
 from broker.endpoint import Endpoint
-from broker.listeners import bind_for_workers, bind_listeners, close_listeners, listen
+from broker.net.listeners import bind_for_workers, bind_listeners, close_listeners, listen
 from broker_harness import DEADLINE_SECONDS, RawClient, connected
 from golden_frames import value_of
 from heartbeats import consumer, heartbeat, subscription

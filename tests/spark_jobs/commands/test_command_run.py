@@ -13,7 +13,7 @@ from protocol.errors import RocketLensError, StoreError
 from spark_jobs.commands import command_run
 from spark_jobs.commands.command_run import rebuild, run_command
 from spark_jobs.commands.request import Report
-from spark_jobs.engine.spark_calls import TaskFailed
+from spark_jobs.run.spark_calls import TaskFailed
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import pytest
 
 from spark_jobs.commands.request import Report
 from spark_jobs.commands.show_report import MOST_TOLD, report_json, report_lines
-from spark_jobs.scanning.damage import Damage
-from spark_jobs.verifying.findings import Finding
+from spark_jobs.scan.damage import Damage
+from spark_jobs.verify.findings import Finding
 
 ZEROS = "expected an intact record, found zeros (10 bytes passed over)"
 INDEX = {"slots": 97, "entries": 150, "profile": "5.5", "kept": ["1", "2"], "built": ["3"], "reasons": ["3: not full"]}

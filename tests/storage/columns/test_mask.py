@@ -12,7 +12,7 @@ from storage.columns.message_columns import gather
 from storage.columns.names import KINDS
 from storage.columns.rows import RowReader
 from storage.columns.wanted import Wanted
-from storage.segments.log_window import LocalFile, LogWindow
+from storage.log.log_window import LocalFile, LogWindow
 from store_writer import StoreWriter
 
 

@@ -15,8 +15,8 @@ from protocol.errors import FilterSyntaxError, StoreError, TruncatedFile
 from storage.columns.rows import RowReader
 from storage.columns.wanted import HIGHEST, LOWEST, Wanted
 from storage.kernels import records as codes
-from storage.segments.damaged_ranges import ZEROS, DamagedRange
-from storage.segments.log_window import LocalFile, LogWindow
+from storage.log.damaged_ranges import ZEROS, DamagedRange
+from storage.log.log_window import LocalFile, LogWindow
 from store_writer import START_TIMESTAMP, StoreWriter
 from strategies import StorePlan, store_plans
 

@@ -10,11 +10,11 @@ import oracles
 import read_only
 from doctoring import findings_of, make_store
 from protocol.errors import NotAStore
-from storage.commit_log import CommitLog
 from storage.doctor import sampling
 from storage.doctor.examine import examine
 from storage.doctor.finding import Severity
 from storage.doctor.sampling import sample_log
+from storage.log.commit_log import CommitLog
 from store_writer import StoreWriter
 
 

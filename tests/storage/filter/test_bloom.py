@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from filter_vectors import vectors
 from golden_store import GOLDEN
 from protocol.errors import ConfigError
-from storage.consume_queue_ext import ConsumeQueueExtUnit
 from storage.filter.bloom import BloomFilter, FilterBits, filter_key, mask_of, murmur3_128, registered_bits
-from storage.store_config import BloomFilterData, ConsumerFilter
+from storage.layout.store_config import BloomFilterData, ConsumerFilter
+from storage.queue.consume_queue_ext import ConsumeQueueExtUnit
 
 RECORDED: dict[str, Any] = json.loads((GOLDEN / "filter" / "tag-bloom-vectors.json").read_text())
 BROKER = BloomFilter.sized_for()

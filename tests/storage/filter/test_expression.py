@@ -7,13 +7,13 @@ import pytest
 from golden_store import G1, GOLDEN, unpack
 from protocol.message import decode_message
 from queue_stores import open_queues
-from storage.consume_queue_ext import ConsumeQueueExtUnit
 from storage.filter.base import MessageFilter
 from storage.filter.bloom import BloomFilter, FilterBits
 from storage.filter.expression import ExpressionFilter, bits_of_subscription
 from storage.filter.sql92 import parse
-from storage.get_message import get_message
-from storage.store_config import BloomFilterData, ConsumerFilter, StoreConfig
+from storage.layout.store_config import BloomFilterData, ConsumerFilter, StoreConfig
+from storage.query.get_message import get_message
+from storage.queue.consume_queue_ext import ConsumeQueueExtUnit
 
 EXT, FILTERS = GOLDEN / "g2" / "g2-ext", GOLDEN / "g2" / "g2-filters"
 GROUPS = ("CG_SQL_TAG", "CG_SQL_RANGE", "CG_SQL_REGION", "CG_SQL_NONE")

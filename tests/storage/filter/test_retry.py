@@ -3,11 +3,11 @@
 import pytest
 
 from protocol.properties import encode_properties
-from storage.consume_queue_ext import ConsumeQueueExtUnit
 from storage.filter.base import MessageFilter
 from storage.filter.expression import ExpressionFilter
 from storage.filter.retry import RetryFilter, group_of_retry_topic
 from storage.filter.sql92 import parse
+from storage.queue.consume_queue_ext import ConsumeQueueExtUnit
 
 REGISTERED: dict[str, MessageFilter] = {"A": ExpressionFilter(parse("a > 5")), "B": ExpressionFilter(parse("b = 'x'"))}
 

@@ -12,16 +12,16 @@ from hypothesis import strategies as st
 import oracles
 from compact_oracle import put_behind, take_mark
 from compacting import compact_in_place, compact_store, small_steps
-from storage.commit_log import CommitLog
+from storage.files.mapped_file import MappedFile
 from storage.index import index_coverage, index_examination
 from storage.index.index_coverage import find_gaps
+from storage.index.index_file import IndexFile, determine_shape
 from storage.index.index_set import IndexSet
-from storage.index_file import IndexFile, determine_shape
+from storage.index.state_cache import StateCache
 from storage.kernels.indexes import GAP_BYTES
-from storage.lookup_call import KeyKind, KeyQuery
-from storage.mapped_file import MappedFile
-from storage.message_store import MessageStore, StoreOptions
-from storage.state_cache import StateCache
+from storage.log.commit_log import CommitLog
+from storage.query.lookup_call import KeyKind, KeyQuery
+from storage.store.message_store import MessageStore, StoreOptions
 from store_queries import KINDS, found
 from store_writer import START_TIMESTAMP, StoreWriter
 from strategies import StorePlan, store_plans

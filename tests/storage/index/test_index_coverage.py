@@ -9,12 +9,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import oracles
-from storage.commit_log import CommitLog
+from storage.files.mapped_file import MappedFile
 from storage.index import index_coverage as module
 from storage.index.index_coverage import find_gaps
+from storage.index.index_file import IndexFile, determine_shape
 from storage.index.index_shape import MAXIMUM_GAPS
-from storage.index_file import IndexFile, determine_shape
-from storage.mapped_file import MappedFile
+from storage.log.commit_log import CommitLog
 from store_files import write_index_file
 from store_writer import StoreWriter
 

@@ -8,9 +8,9 @@ import pytest
 
 import oracles
 from kept_store import ENTRIES, SLOTS, written
+from storage.files.mapped_file import MappedFile
 from storage.index.index_glance import checking_cost, glance
-from storage.mapped_file import MappedFile
-from storage.message_store import MessageStore
+from storage.store.message_store import MessageStore
 
 
 def test_a_sound_file_is_taken_with_the_shape_that_a_whole_check_finds(tmp_path: Path) -> None:

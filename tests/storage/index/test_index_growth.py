@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 
 import growing_index
 import oracles
-from storage.commit_log import CommitLog
+from storage.files.mapped_file import MappedFile
 from storage.index import index_examination as module
+from storage.index.index_file import IndexFile, determine_shape
 from storage.index.index_growth import grown_shape
 from storage.index.index_set import IndexSet
 from storage.index.index_shape import IndexShape
-from storage.index_file import IndexFile, determine_shape
-from storage.mapped_file import MappedFile
-from storage.state_cache import StateCache
+from storage.index.state_cache import StateCache
+from storage.log.commit_log import CommitLog
 from store_files import write_file
 from store_writer import StoreWriter
 

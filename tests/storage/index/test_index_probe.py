@@ -7,11 +7,11 @@ import pytest
 
 import oracles
 from golden_store import GOLDEN, unpack
-from storage.commit_log import CommitLog
+from storage.files.mapped_file import MappedFile
 from storage.index import index_probe as module
+from storage.index.index_file import IndexFile, determine_shape
 from storage.index.index_probe import SAMPLE, ProbeResult, probe_index_file
-from storage.index_file import IndexFile, determine_shape
-from storage.mapped_file import MappedFile
+from storage.log.commit_log import CommitLog
 from store_writer import StoreWriter
 
 SLOTS = 97

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from compact_oracle import Mark, take_mark
 from oracles import IndexImage, index_hash
-from storage.index.index_builder import CompactFileBuilder, EntryColumns, IndexFileBuilder
-from storage.index_file import IndexHeader
+from storage.build.index_builder import CompactFileBuilder, EntryColumns, IndexFileBuilder
+from storage.index.index_file import IndexHeader
 from storage.kernels.indexes import IndexWriter, place_entries, seconds_between, slot_number
 from strategies import KEYS
 

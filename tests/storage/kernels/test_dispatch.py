@@ -10,8 +10,8 @@ import oracles
 from dispatch_oracle import dispatch, is_dispatched
 from dispatching import BATCH_TOPIC, make_scan, record_changes, scan_bytes, segment
 from kernel_memory import Bytes, record_at
+from storage.build.dispatch_scan import DispatchBlock, Reason
 from storage.kernels.records import BAD_BODY_CRC, BAD_LENGTHS, BAD_MAGIC, BAD_OFFSET, BAD_SIZE
-from storage.segments.dispatch_scan import DispatchBlock, Reason
 from store_files import property_bytes
 
 BASE = 1 << 32

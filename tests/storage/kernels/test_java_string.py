@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 import oracles
 from dispatching import scan_bytes
 from kernel_memory import Bytes, record_at
-from storage import consume_queue
 from storage.kernels.records import entry_hashes
+from storage.queue import consume_queue
 
 PIECES = [
     *(b"a", b"\x7f", b"\xc2\xa9", b"\xe4\xbb\xb7", b"\xf0\x9f\x98\x80"),

@@ -8,14 +8,14 @@ import pytest
 
 from kernel_memory import HeldFile
 from oracles import packed
-from storage.commit_log import CommitLog
 from storage.filter.base import CHOICE_OF_EVERYTHING
 from storage.filter.expression import ExpressionFilter
 from storage.filter.sql92 import parse
 from storage.filter.tag import choice_of_tags
 from storage.kernels import pulls as kernel
 from storage.kernels.store_view import LogView
-from storage.queues.queue_record import QueueName
+from storage.log.commit_log import CommitLog
+from storage.queue.queue_record import QueueName
 from store_writer import StoreWriter, Written
 
 

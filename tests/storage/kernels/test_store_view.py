@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import oracles
 from kernel_memory import HeldFile, IndexBytes, KernelStore, record_at
+from storage.files.mapped_file import MappedFile
 from storage.kernels import records as codes
 from storage.kernels.store_view import PROBE_BYTES, FileView, IndexFilesView, LogView, RunsView, StoreView
-from storage.mapped_file import MappedFile
 
 TICK = 1000
 

@@ -10,8 +10,8 @@ import oracles
 from golden_store import G1, GOLDEN, unpack
 from protocol.message import Message, decode_message, encode_message
 from storage.life.message_copies import Stage, copy_topics, is_known_by, origin_topic, query_with_copies, stage_of
-from storage.lookup_call import KeyKind, KeyQuery
-from storage.message_store import MessageStore
+from storage.query.lookup_call import KeyKind, KeyQuery
+from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
 
 FAILED = [line.split("\t") for line in (G1 / "consumed-fail.tsv").read_text("utf-8").splitlines()[1:]]

@@ -8,7 +8,7 @@ from golden_store import G1, GOLDEN, unpack
 from protocol.trace import TraceKind
 from storage.life.message_copies import Stage
 from storage.life.message_life import Event, find_life
-from storage.message_store import MessageStore
+from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
 
 PRODUCED = {line.split("\t")[0]: line.split("\t") for line in (G1 / "produced.tsv").read_text("utf-8").splitlines()}

@@ -6,8 +6,8 @@ import pytest
 
 from doctoring import make_store, put
 from queue_stores import unit_bytes
-from storage.message_store import MessageStore
 from storage.search.by_queue import offsets_by_queue
+from storage.store.message_store import MessageStore
 
 END = 1 << 60
 

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from damage_cases import SEGMENT, Place, record_places, write_store
 from damage_oracle import intact
-from storage.message_store import MessageStore, StoreOptions
 from storage.search import Criteria, search
 from storage.search import criteria as criteria_module
 from storage.search import plan as planning
+from storage.store.message_store import MessageStore, StoreOptions
 from store_writer import StoreWriter
 
 LAZY = StoreOptions(scan_budget=0, check_budget=0)

@@ -16,10 +16,10 @@ import search_oracle
 from oracles import read_log
 from protocol.errors import ConfigError
 from search_oracle import Hit
-from storage.message_store import MessageStore, StoreOptions
 from storage.search import Criteria, Place, Step, search
 from storage.search import plan as planning
 from storage.search.engine import search_in_threads
+from storage.store.message_store import MessageStore, StoreOptions
 from store_writer import StoreWriter
 from strategies import StorePlan, store_plans
 

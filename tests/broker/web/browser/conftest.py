@@ -7,7 +7,7 @@ import pytest
 
 from broker_harness import service_of
 from page_server import serving_page
-from storage.message_store import MessageStore
+from storage.store.message_store import MessageStore
 from web_browser import Browser
 
 

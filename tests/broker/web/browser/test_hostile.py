@@ -48,7 +48,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def browser(one_browser: Browser, hostile: Path) -> Iterator[Browser]:
-    from storage.message_store import MessageStore
+    from storage.store.message_store import MessageStore
 
     with serving_page([service_of(MessageStore.open(hostile))]) as origin:
         one_browser.server = origin

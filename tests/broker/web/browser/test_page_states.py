@@ -9,7 +9,7 @@ from selenium.webdriver.common.keys import Keys
 from acl_file import ADMIN, ADMIN_SECRET, READER, READER_SECRET, write_accounts
 from broker_harness import service_of
 from page_server import serving_page
-from storage.message_store import MessageStore
+from storage.store.message_store import MessageStore
 from store_writer import StoreWriter
 from web_browser import Browser
 
@@ -119,7 +119,7 @@ def test_damage_is_marked_in_the_picture_and_told_with_what_mends_it(lone: Brows
 
 
 def test_long_work_shows_how_far_it_is_and_stops(lone: Browser, damaged: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from broker.web.api.asked import Asked
+    from broker.web.api.request_context import Asked
 
     # Each answer has the time for one step.
     monkeypatch.setattr(Asked, "allow", lambda self, _milliseconds: setattr(self, "deadline", 0.0))
@@ -139,7 +139,7 @@ def test_long_work_shows_how_far_it_is_and_stops(lone: Browser, damaged: Path, m
 def test_a_search_shows_how_far_it_is_stops_and_goes_on(
     lone: Browser, damaged: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from broker.web.api.asked import Asked
+    from broker.web.api.request_context import Asked
 
     with serving_page([service_of(MessageStore.open(damaged))]) as origin:
         lone.server = origin

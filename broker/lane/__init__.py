@@ -1,0 +1,1 @@
+"""The short way of plain requests: the same answers in fewer steps. Without it everything is answered still."""

@@ -1,0 +1,1 @@
+"""What answers requests: the dispatcher, the processors, consumers and their offsets, long polls."""

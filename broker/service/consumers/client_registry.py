@@ -1,0 +1,417 @@
+"""Who is connected: the members of consumer and producer groups, as their heartbeats tell.
+
+Kept in memory alone. A member is one connection of one group; it goes when its client takes leave, when its connection
+is gone, and when no heartbeat came for two minutes (remoting-protocol §1.12, §3.2). Go clients never take leave.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Final
+
+from broker.service.consumers.kept_filters import Key, Made
+from broker.service.consumers.subscriptions import GroupFilter, told_filters
+from broker.service.dispatcher import ClientConnection
+from broker.service.registry_budget import BudgetSpent, Room, room_apart, size_of
+from protocol.bodies import Connection, ConsumerData, HeartbeatData, SubscriptionData
+
+EXPIRY_SECONDS = 120.0
+"""Silence after which a member counts as gone (channelExpiredTimeout)."""
+
+SWEEP_SECONDS = 10.0
+"""How often the registry looks for members that fell silent."""
+
+SWEPT_AT_ONCE = 4096
+"""Groups that are looked at for that in one go; the others come next."""
+
+GROUPS_LIMIT = 100_000
+"""Groups of either kind that are kept; heartbeats that would go beyond are not taken in."""
+
+GROUPS_OF_ONE = 4096
+"""Consumer groups that one connection may join in its life."""
+
+MANY_MEMBERS = 256
+CHECK_SECONDS = 1.0
+"""How often so many members of one group are looked at whether they are still there, at most."""
+
+GROUP_BYTES: Final = 1536
+MEMBER_BYTES: Final = 1024
+SUBSCRIPTION_BYTES: Final = 1024
+ENTRY_BYTES: Final = 128
+"""What a group, a member, a subscription and an entry of a list in one are counted with, besides their texts."""
+
+CHARACTER_BYTES: Final = 6
+"""What a character of a subscription is counted with: the most that it takes where it is told to another worker."""
+
+NOTHING_MADE: Final[Mapping[Key, Made]] = MappingProxyType({})
+
+
+@dataclass(slots=True)
+class Member:
+    """One connection of a group; `last_update_timestamp` in milliseconds, `seen_seconds` on the monotonic clock."""
+
+    connection: ClientConnection
+    client_id: str
+    language: str
+    version: int
+    last_update_timestamp: int
+    seen_seconds: float
+
+
+def as_connection(member: Member) -> Connection:
+    """A member in the form that tools read."""
+    return Connection(str(member.connection.peer_address), member.client_id, member.language, member.version)
+
+
+@dataclass(slots=True)
+class ConsumerGroup:
+    """What the members of one consumer group say about it; the latest heartbeat wins.
+
+    `filters` are by topic the expressions among its subscriptions, and may be behind them or ahead (filters §3.4).
+    `size` is what its subscriptions are counted with, in bytes; `checked_seconds` when its members were looked at.
+    """
+
+    name: str
+    consume_type: str = "CONSUME_PASSIVELY"
+    message_model: str = "CLUSTERING"
+    consume_from_where: str = "CONSUME_FROM_LAST_OFFSET"
+    subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
+    filters: dict[str, GroupFilter] = field(default_factory=dict)
+    members: dict[int, Member] = field(default_factory=dict)
+    size: int = 0
+    checked_seconds: float = 0.0
+
+    def update(self, data: ConsumerData, subscriptions: dict[str, SubscriptionData], made: Mapping[Key, Made]) -> bool:
+        """Take over what one member's heartbeat says, its `subscriptions` as `merged` returned them.
+
+        `made` has the filters of its expressions. Whether the group now subscribes to other topics than before.
+        """
+        self.consume_type = data.consume_type
+        self.message_model = data.message_model
+        self.consume_from_where = data.consume_from_where
+        changed = subscriptions.keys() != self.subscriptions.keys()
+        self.subscriptions = subscriptions
+        self.filters = told_filters(self.filters, data.subscription_data_set, made)
+        return changed
+
+    def merged(self, data: ConsumerData) -> dict[str, SubscriptionData]:
+        """What the group subscribes to after a member's heartbeat; only newer subscriptions replace those there are."""
+        kept = {}
+        for subscription in data.subscription_data_set:
+            known = self.subscriptions.get(subscription.topic)
+            is_old = known is not None and known.sub_version >= subscription.sub_version
+            kept[subscription.topic] = known if is_old and known is not None else subscription
+        return kept
+
+
+def size_of_subscriptions(subscriptions: Iterable[SubscriptionData]) -> int:
+    """Bytes that subscriptions are counted with, but for their filters."""
+    size = 0
+    for each in subscriptions:
+        characters = len(each.topic) + len(each.sub_string) + len(each.filter_class_source or "")
+        characters += sum(map(len, each.tags_set))
+        size += SUBSCRIPTION_BYTES + CHARACTER_BYTES * characters
+        size += ENTRY_BYTES * (len(each.tags_set) + len(each.code_set))
+    return size
+
+
+class ClientRegistry:
+    """All groups with a live member. Safe to use from several threads.
+
+    `on_change` is called with each consumer group that got other members or subscribes to other topics, never under the
+    registry's lock, and on whatever thread found out; `on_heard` with each consumer group of a heartbeat.
+    """
+
+    def __init__(self, clock_seconds: Callable[[], float] = time.monotonic) -> None:
+        self._clock_seconds = clock_seconds
+        self.room: Room = room_apart("groups and subscriptions")
+        """What groups, members and subscriptions are counted in."""
+        self._lock = threading.Lock()
+        self._consumers: dict[str, ConsumerGroup] = {}
+        self._producers: dict[str, dict[int, Member]] = {}
+        self._groups_by_connection: dict[int, set[str]] = {}
+        self._swept_seconds = clock_seconds()
+        self._left_to_sweep: list[str] = []
+        self.changes = 0
+        """Counts up, at least, whenever a consumer group got other members or subscribes otherwise."""
+        self.on_change: Callable[[ConsumerGroup], None] = _tell_nobody
+        self.on_heard: Callable[[ConsumerGroup], None] | None = None
+
+    def __len__(self) -> int:
+        """How many groups there are."""
+        return len(self._consumers) + len(self._producers)
+
+    def heartbeat(
+        self,
+        connection: ClientConnection,
+        data: HeartbeatData,
+        language: str,
+        version: int,
+        made: Mapping[Key, Made] = NOTHING_MADE,
+    ) -> bool:
+        """Note what the client of `connection` says of itself; False when there are too many groups to keep.
+
+        `made` has the filters of the expressions in it. Raises `BudgetSpent` where there is no room for what is new in
+        it. Either way the client stays a member of the groups in which it is, with what they subscribed to before.
+        """
+        now_seconds = self._clock_seconds()
+        if now_seconds - self._swept_seconds >= SWEEP_SECONDS:
+            self.sweep()
+        member = Member(connection, data.client_id, language, version, time.time_ns() // 1_000_000, now_seconds)
+        heard: list[ConsumerGroup] = []
+        changed: list[ConsumerGroup] = []
+        try:
+            with self._lock:
+                self._renew(data, member)
+                if self._is_too_many(data, member):
+                    return False
+                for consumer in data.consumer_data_set:
+                    group, is_changed = self._join(consumer, member, data.without_sub, made)
+                    heard.append(group)
+                    if is_changed:
+                        changed.append(group)
+                for producer in data.producer_data_set:
+                    self._join_producers(producer.group_name, member)
+        finally:
+            if self.on_heard is not None:
+                for group in heard:
+                    self.on_heard(group)
+            self._tell(changed)
+            if not connection.is_open:
+                # It went while this was at work on another thread.
+                self.connection_lost(connection)
+        spent = next((each for each in made.values() if isinstance(each, BudgetSpent)), None)
+        if spent is not None:
+            raise spent
+        return True
+
+    def unregister(self, connection: ClientConnection, consumer_group: str | None, producer_group: str | None) -> None:
+        """Forget the client of `connection` as a member of these groups."""
+        changed = []
+        with self._lock:
+            group = None if consumer_group is None else self._consumers.get(consumer_group)
+            if group is not None and self._leave(group.members, id(connection)):
+                changed.append(group)
+            if producer_group in self._producers:
+                self._leave(self._producers[producer_group], id(connection))
+        self._tell(changed)
+
+    def connection_lost(self, connection: ClientConnection) -> None:
+        """Forget the client of a connection that is gone, in whatever groups it was."""
+        key = id(connection)
+        with self._lock:
+            names = self._groups_by_connection.pop(key, set())
+            self.room.give_back(sum(map(_size_of_name, names)))
+            groups = [group for name in names if (group := self._consumers.get(name)) is not None]
+            changed = [group for group in groups if self._leave(group.members, key)]
+        self._tell(changed)
+
+    def was_member(self, connection: ClientConnection, consumer_group: str) -> bool:
+        """Whether the client of `connection` is in a consumer group, or was until it took leave."""
+        with self._lock:
+            return consumer_group in self._groups_by_connection.get(id(connection), ())
+
+    def sweep(self) -> None:
+        """Drop all members that are gone and all groups without a member: of many groups some, and the others next."""
+        with self._lock:
+            if not self._left_to_sweep:
+                self._left_to_sweep = [*self._consumers, *(self._producers.keys() - self._consumers.keys())]
+            names = self._left_to_sweep[-SWEPT_AT_ONCE:]
+            del self._left_to_sweep[-SWEPT_AT_ONCE:]
+            if not self._left_to_sweep:
+                self._swept_seconds = self._clock_seconds()
+            changed = []
+            for name in names:
+                group = self._consumers.get(name)
+                if group is not None and self._drop_gone(group.members):
+                    changed.append(group)
+                if group is not None and not group.members:
+                    self._forget(group)
+                members = self._producers.get(name)
+                if members is not None:
+                    self._drop_gone(members)
+                    self._forget_producers_without_member(name)
+        self._tell(changed)
+
+    @property
+    def has_consumers(self) -> bool:
+        """Whether any consumer group has a member."""
+        with self._lock:
+            return any(group.members for group in self._consumers.values())
+
+    def consumer_group(self, name: str) -> ConsumerGroup | None:
+        """The group with its live members, None when it has none."""
+        with self._lock:
+            group = self._consumers.get(name)
+            if group is None:
+                return None
+            now_seconds = self._clock_seconds()
+            if len(group.members) > MANY_MEMBERS and now_seconds - group.checked_seconds < CHECK_SECONDS:
+                return group
+            group.checked_seconds = now_seconds
+            changed = self._drop_gone(group.members)
+            if not group.members:
+                self._forget(group)
+        if changed:
+            self._tell([group])
+        return group if group.members else None
+
+    def count_of(self, group: str) -> int:
+        """How many clients the groups of a name have, counting those that may be gone."""
+        with self._lock:
+            known = self._consumers.get(group)
+            return (0 if known is None else len(known.members)) + len(self._producers.get(group, ()))
+
+    def members_of(self, consumer_group: str) -> tuple[Member, ...]:
+        """The live members of a consumer group."""
+        group = self.consumer_group(consumer_group)
+        with self._lock:
+            return () if group is None else tuple(group.members.values())
+
+    def producers(self, name: str) -> tuple[Member, ...]:
+        """The live members of a producer group."""
+        with self._lock:
+            members = self._producers.get(name)
+            if members is None:
+                return ()
+            self._drop_gone(members)
+            self._forget_producers_without_member(name)
+            return tuple(members.values())
+
+    def producer_groups(self) -> dict[str, tuple[Member, ...]]:
+        """All producer groups with their live members."""
+        with self._lock:
+            names = list(self._producers)
+        return {name: members for name in names if (members := self.producers(name))}
+
+    def subscription(self, group: str, topic: str) -> SubscriptionData | None:
+        """What the live members of a group want of a topic, None when they did not say."""
+        known = self.consumer_group(group)
+        return None if known is None else known.subscriptions.get(topic)
+
+    def filters_of(self, group: str) -> Mapping[str, GroupFilter]:
+        """The expressions by which the live members of a group choose, by topic."""
+        known = self.consumer_group(group)
+        return {} if known is None else known.filters
+
+    def groups_subscribed_to(self, topic: str) -> Iterable[str]:
+        """The consumer groups with a live member that subscribe to a topic."""
+        with self._lock:
+            names = list(self._consumers)
+        return [name for name in names if self.subscription(name, topic) is not None]
+
+    # ------------------------------------------------------------------ under the lock
+
+    def _renew(self, data: HeartbeatData, member: Member) -> None:
+        """Note that a client was heard of in those of its groups that it names, whatever becomes of the rest."""
+        key = id(member.connection)
+        groups = (self._consumers.get(each.group_name) for each in data.consumer_data_set)
+        consumers = (group.members for group in groups if group is not None)
+        producers = (self._producers.get(each.group_name, {}) for each in data.producer_data_set)
+        for members in (*consumers, *producers):
+            if key in members:
+                members[key] = replace(member, client_id=members[key].client_id)
+
+    def _is_too_many(self, data: HeartbeatData, member: Member) -> bool:
+        """Whether what is new in a heartbeat would be more groups than are kept, of all clients or of this one."""
+        consumers = {each.group_name for each in data.consumer_data_set}
+        producers = {each.group_name for each in data.producer_data_set}
+        joined = self._groups_by_connection.get(id(member.connection), set())
+        new = len(consumers - self._consumers.keys()) + len(producers - self._producers.keys())
+        return len(self) + new > max(GROUPS_LIMIT, len(self)) or len(joined | consumers) > GROUPS_OF_ONE
+
+    def _join(
+        self, data: ConsumerData, member: Member, without_sub: bool, made: Mapping[Key, Made]
+    ) -> tuple[ConsumerGroup, bool]:
+        """Make a client a member of a group, or keep it one; the group, and whether others act upon what changed.
+
+        Raises `BudgetSpent` where there is no room for what is new; then all is as it was.
+        """
+        key, name = id(member.connection), data.group_name
+        known = self._consumers.get(name)
+        group = ConsumerGroup(name) if known is None or not known.members else known
+        subscriptions = group.subscriptions if without_sub else group.merged(data)
+        size = group.size if subscriptions is group.subscriptions else size_of_subscriptions(subscriptions.values())
+        names = self._groups_by_connection.get(key, set())
+        self._take(
+            (GROUP_BYTES + _size_of_name(name)) * (group is not known)
+            + size
+            - group.size
+            + _size_of(member)
+            - _size_of(group.members.get(key))
+            + _size_of_name(name) * (name not in names)
+        )
+        if group is not known:
+            if known is not None:
+                self._forget(known)
+            self._consumers[name] = group
+        before = group.message_model, group.subscriptions, group.filters
+        group.size = size
+        is_changed = not without_sub and group.update(data, subscriptions, made)
+        if before != (group.message_model, group.subscriptions, group.filters):
+            self.changes += 1
+        is_new = key not in group.members
+        group.members[key] = member
+        names.add(name)
+        self._groups_by_connection[key] = names
+        return group, is_new or is_changed
+
+    def _join_producers(self, name: str, member: Member) -> None:
+        known = self._producers.get(name)
+        members = {} if known is None else known
+        key = id(member.connection)
+        new = (GROUP_BYTES + _size_of_name(name)) * (known is None)
+        self._take(new + _size_of(member) - _size_of(members.get(key)))
+        members[key] = member
+        self._producers[name] = members
+
+    def _take(self, size: int) -> None:
+        if not self.room.take(size):
+            raise self.room.spent
+
+    def _leave(self, members: dict[int, Member], key: int) -> bool:
+        """Drop a member; whether it was one."""
+        member = members.pop(key, None)
+        self.room.give_back(_size_of(member))
+        return member is not None
+
+    def _forget(self, group: ConsumerGroup) -> None:
+        """Drop a group that has no member."""
+        del self._consumers[group.name]
+        self.room.give_back(GROUP_BYTES + _size_of_name(group.name) + group.size)
+
+    def _forget_producers_without_member(self, name: str) -> None:
+        if not self._producers[name]:
+            del self._producers[name]
+            self.room.give_back(GROUP_BYTES + _size_of_name(name))
+
+    def _drop_gone(self, members: dict[int, Member]) -> bool:
+        """Drop members that are gone; whether there were any."""
+        oldest = self._clock_seconds() - EXPIRY_SECONDS
+        gone = [key for key, member in members.items() if member.seen_seconds < oldest or not member.connection.is_open]
+        for key in gone:
+            self._leave(members, key)
+        return bool(gone)
+
+    # ------------------------------------------------------------------ without it
+
+    def _tell(self, changed: Iterable[ConsumerGroup]) -> None:
+        for group in changed:
+            self.changes += 1
+            self.on_change(group)
+
+
+def _size_of(member: Member | None) -> int:
+    """Bytes that a member is counted with, 0 for none."""
+    return 0 if member is None else MEMBER_BYTES + size_of(member.client_id)
+
+
+def _size_of_name(name: str) -> int:
+    """Bytes that a name in a set or table is counted with."""
+    return ENTRY_BYTES + size_of(name)
+
+
+def _tell_nobody(_group: ConsumerGroup) -> None:
+    """Where nobody wants to know of changes."""

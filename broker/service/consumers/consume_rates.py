@@ -1,0 +1,104 @@
+"""How many messages groups have consumed lately: by what they commit, which every pull of every worker leads to.
+
+A broker counts messages as it sends them. Here nothing is done for a pull: a commit that goes on from the one before
+counts the messages between the two. So what is pulled and not committed yet is not counted, and a group's first commit
+counts from what the store recorded of it, or not at all.
+
+Samples of the running total are kept as a broker keeps them: every ten seconds for the last minute, every ten minutes
+for the last hour, every hour for the last day.
+"""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from broker.service.registry_budget import Room, room_apart, size_of
+
+PAIRS_LIMIT: Final = 10_000
+"""Pairs of group and topic that are counted; clients can make up groups."""
+
+PAIR_BYTES: Final = 8192
+"""Bytes that a pair is counted with, besides its names: the samples of a day."""
+
+MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
+SPANS: Final = ((MINUTE, 10.0), (HOUR, 600.0), (DAY, 3600.0))
+"""Seconds of each span, and between two samples for it."""
+
+
+class Rate(NamedTuple):
+    """Messages of a span of time, and how many that is a second."""
+
+    total: int = 0
+    per_second: float = 0.0
+
+
+class _Samples:
+    """The running total of a pair, when it was what it is, and what it was before."""
+
+    __slots__ = ("since", "spans", "total")
+
+    def __init__(self, now: float) -> None:
+        self.since, self.total = now, 0
+        self.spans = [deque([(now, 0)], maxlen=2 * int(span / step) + 2) for span, step in SPANS]
+
+    def add(self, now: float, count: int) -> None:
+        """Count; where a sample is due, the total as it was until now is one too."""
+        for samples, (_, step) in zip(self.spans, SPANS, strict=True):
+            if now - samples[-1][0] >= step:
+                if self.since > samples[-1][0]:
+                    samples.append((self.since, self.total))
+                samples.append((now, self.total + count))
+        self.since = now
+        self.total += count
+
+    def rate(self, number: int, now: float) -> Rate:
+        """Since the newest sample that is as old as the span, else since the first one."""
+        span, samples = SPANS[number][0], self.spans[number]
+        if self.since <= now - span:
+            return Rate()
+        since, before = next((each for each in reversed(samples) if each[0] <= now - span), samples[0])
+        count = self.total - before
+        return Rate(count, count / min(max(now - since, 1.0), span))
+
+
+class ConsumeRates:
+    """The rates of all pairs of group and topic. Safe to use from several threads."""
+
+    def __init__(self, clock_seconds: Callable[[], float] = time.monotonic) -> None:
+        self._clock_seconds = clock_seconds
+        self._lock = threading.Lock()
+        self._pairs: dict[tuple[str, str], _Samples] = {}
+        self.room: Room = room_apart("rates")
+        """What pairs are counted in."""
+
+    def add(self, group: str, topic: str, count: int) -> None:
+        """Count messages that a group has consumed."""
+        now = self._clock_seconds()
+        with self._lock:
+            samples = self._pairs.get((group, topic))
+            if samples is None:
+                if len(self._pairs) >= PAIRS_LIMIT or not self.room.take(PAIR_BYTES + size_of(group, topic)):
+                    return
+                samples = self._pairs[group, topic] = _Samples(now)
+            samples.add(now, count)
+
+    def total(self) -> tuple[Rate, Rate, Rate]:
+        """Of all pairs together, of the last minute, hour and day."""
+        now = self._clock_seconds()
+        with self._lock:
+            spans = [[samples.rate(number, now) for samples in self._pairs.values()] for number in range(len(SPANS))]
+        minute, hour, day = (
+            Rate(sum(rate.total for rate in rates), sum(rate.per_second for rate in rates)) for rates in spans
+        )
+        return minute, hour, day
+
+    def rates(self, group: str, topic: str) -> tuple[Rate, Rate, Rate]:
+        """Of the last minute, hour and day."""
+        now = self._clock_seconds()
+        with self._lock:
+            samples = self._pairs.get((group, topic))
+            if samples is None:
+                return Rate(), Rate(), Rate()
+            return samples.rate(0, now), samples.rate(1, now), samples.rate(2, now)

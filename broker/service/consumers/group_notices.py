@@ -1,0 +1,93 @@
+"""Tells the members of a consumer group that it changed, so that they share out its queues anew at once.
+
+A broker sends NOTIFY_CONSUMER_IDS_CHANGED to every member when one comes or goes; a member that just came hears it too,
+which is what makes lite-pull consumers start within a second instead of twenty (remoting-protocol §3.2). Members of a
+broadcasting group share nothing and are told nothing.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import threading
+from typing import TYPE_CHECKING
+
+from broker.service.consumers.client_registry import ConsumerGroup
+from broker.service.dispatcher import ClientConnection
+from protocol.codes import RequestCode
+from protocol.command import encode_request
+
+if TYPE_CHECKING:
+    from storage.store.message_store import MessageStore
+
+BROADCASTING = "BROADCASTING"
+
+NOTICES_A_TURN = 512
+"""Members that are told in one turn of the event loop; the others are told in the next ones, of many changes once."""
+
+
+class GroupNotices:
+    """Sends the notices of one server; `tell` may be called on any thread, and does nothing before `start`."""
+
+    def __init__(self, store: "MessageStore") -> None:
+        self._store = store
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0
+        self._opaques = itertools.count(1)
+        self._sent = 0
+        self._waiting: dict[str, ConsumerGroup] = {}
+        self._left: list[ClientConnection] = []
+        self._frame = b""
+        self._is_due = False
+
+    def start(self) -> None:
+        """Send from now on, on the running loop."""
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+
+    def stop(self) -> None:
+        """Send no more: connections that end here come back elsewhere, and find out by themselves."""
+        self._loop = None
+
+    def tell(self, group: ConsumerGroup) -> None:
+        """Tell all members of a group that it changed, unless they do not share its queues or do not want to know."""
+        loop = self._loop
+        config = self._store.config.subscription_groups.get(group.name) if loop is not None else None
+        is_unwanted = config is not None and not config.notify_consumer_ids_changed_enable
+        if loop is None or is_unwanted or group.message_model == BROADCASTING:
+            return
+        if threading.get_ident() == self._thread:
+            self._send(group)
+        else:
+            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+                loop.call_soon_threadsafe(self._send, group)
+
+    def _send(self, group: ConsumerGroup) -> None:
+        """Tell the members at once, or in turns of the event loop to come where this one has told many already."""
+        self._waiting[group.name] = group
+        if not self._left:
+            self._send_some()
+
+    def _send_some(self) -> None:
+        while self._sent < NOTICES_A_TURN and (self._left or self._waiting):
+            if not self._left:
+                self._begin(self._waiting.pop(next(iter(self._waiting))))
+            told = self._left[-(NOTICES_A_TURN - self._sent) :]
+            del self._left[-len(told) :]
+            for connection in told:
+                connection.push(self._frame)
+            self._sent += len(told) + 1
+        if not self._is_due and self._loop is not None:
+            self._is_due = True
+            self._loop.call_soon(self._end_turn)
+
+    def _begin(self, group: ConsumerGroup) -> None:
+        """Go on with the members of another group."""
+        fields = {"consumerGroup": group.name}
+        opaque = next(self._opaques) & 0x7FFFFFFF
+        self._frame = encode_request(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, fields, opaque=opaque, oneway=True)
+        self._left = [member.connection for member in list(group.members.values())]
+
+    def _end_turn(self) -> None:
+        self._is_due, self._sent = False, 0
+        if self._loop is not None and (self._left or self._waiting):
+            self._send_some()

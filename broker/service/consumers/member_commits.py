@@ -1,0 +1,129 @@
+"""Offsets are taken from members of their group alone; those of a client that has yet to join wait for that.
+
+A Java client commits every five seconds and sends heartbeats every thirty: after a restart of this server its first
+commits come before the heartbeat by which it is known. They are held, and taken over when the client joins the group on
+the same connection within `HOLD_SECONDS`. What is never joined is never taken over: otherwise anybody could move the
+offset of a group, and its messages would be skipped or delivered again.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable
+from typing import NamedTuple
+
+from broker.service.consumers.client_registry import ClientRegistry
+from broker.service.consumers.consumer_offsets import ConsumerOffsets
+from broker.service.consumers.told_limits import LONGEST_GROUP
+from broker.service.dispatcher import ClientConnection
+from broker.service.registry_budget import room_apart, size_of
+
+HOLD_SECONDS = 60.0
+"""Twice the pause between two heartbeats of a client."""
+
+HELD_COST = 256
+"""Bytes that a held offset takes besides its names."""
+
+
+class Place(NamedTuple):
+    """What an offset is of."""
+
+    group: str
+    topic: str
+    queue_id: int
+
+
+class MemberCommits:
+    """Commits by connection, taken over or held. Safe to use from several threads.
+
+    `offsets` says where offsets are kept at the moment.
+    """
+
+    def __init__(
+        self,
+        clients: ClientRegistry,
+        offsets: Callable[[], ConsumerOffsets],
+        clock_seconds: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._clients, self._offsets, self._clock_seconds = clients, offsets, clock_seconds
+        self.room = room_apart("offsets before a first heartbeat")
+        """What bounds the bytes of what is held; without room for it an offset is dropped, and clients commit again."""
+        self._lock = threading.Lock()
+        self._held: dict[ClientConnection, dict[Place, tuple[int, float]]] = {}
+        self._count = 0
+
+    def commit(self, connection: ClientConnection, group: str, topic: str, queue_id: int, offset: int) -> bool:
+        """Take over the offset of a member, hold that of a client that is none yet; the last one for a queue counts.
+
+        False where there is no room for it.
+        """
+        if self._clients.was_member(connection, group):
+            if self._held:
+                self._drop(connection, Place(group, topic, queue_id))
+            return self._offsets().commit(group, topic, queue_id, offset)
+        if offset < 0 or len(group) > LONGEST_GROUP:
+            return True  # which says nothing, or is of a group that nobody can join
+        return self._hold(connection, Place(group, topic, queue_id), offset)
+
+    def joined(self, connection: ClientConnection, groups: Iterable[str]) -> None:
+        """Take over what was held of a client for groups that it has joined now."""
+        names, oldest = set(groups), self._clock_seconds() - HOLD_SECONDS
+        with self._lock:
+            held = self._held.get(connection, {})
+            taken = {place: held.pop(place) for place in [place for place in held if place.group in names]}
+            self._count_out(taken)
+            if not held:
+                self._held.pop(connection, None)
+        offsets = self._offsets()
+        for place, (offset, since) in taken.items():
+            if since >= oldest:
+                offsets.commit(*place, offset)
+
+    def connection_lost(self, connection: ClientConnection) -> None:
+        """Drop what was held of a client that is gone."""
+        with self._lock:
+            self._count_out(self._held.pop(connection, ()))
+
+    @property
+    def held(self) -> int:
+        """How many offsets are held."""
+        return self._count
+
+    def _hold(self, connection: ClientConnection, place: Place, offset: int) -> bool:
+        now = self._clock_seconds()
+        with self._lock:
+            if not connection.is_open:
+                return True
+            if place not in self._held.get(connection, ()):
+                if not self.room.fits(_cost(place)):
+                    self._drop_old(now - HOLD_SECONDS)
+                if not self.room.take(_cost(place)):
+                    return False
+                self._count += 1
+            self._held.setdefault(connection, {})[place] = offset, now
+            return True
+
+    def _drop(self, connection: ClientConnection, place: Place) -> None:
+        """Drop what is held and older than what is committed now: a later heartbeat would lead the group back."""
+        with self._lock:
+            held = self._held.get(connection, {})
+            if held.pop(place, None) is not None:
+                self._count_out([place])
+            if not held:
+                self._held.pop(connection, None)
+
+    def _drop_old(self, oldest: float) -> None:
+        for connection, held in list(self._held.items()):
+            old = [place for place, (_, since) in held.items() if since < oldest]
+            for place in old:
+                del held[place]
+            self._count_out(old)
+            if not held:
+                del self._held[connection]
+
+    def _count_out(self, places: Collection[Place]) -> None:
+        self._count -= len(places)
+        self.room.give_back(sum(map(_cost, places)))
+
+
+def _cost(place: Place) -> int:
+    return HELD_COST + size_of(place.group, place.topic)

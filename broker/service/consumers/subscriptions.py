@@ -1,0 +1,162 @@
+"""From what a consumer subscribes to, to the filter that a pull asks; each is made once and used by all its pulls.
+
+A subscription is one by tags, or one of the type SQL92 (filters §1). The expressions that a group's members told with
+their heartbeats are its filters (§3.4); they live as long as the group has members. The filters that the store's broker
+had registered are not theirs: they only bring the bits that stand for them in its bitmaps, to the same expression of
+the same group on the same topic, unless the broker did not stop in good order: what it wrote last of them may then be
+missing.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from broker.service.consumers.kept_filters import Failed, KeptFilters, Key, Made
+from broker.service.registry_budget import BudgetSpent
+from protocol.bodies import SubscriptionData
+from protocol.errors import FilterSyntaxError
+from storage.filter.base import MessageFilter
+from storage.filter.expression import Evaluations, ExpressionFilter, bits_of_subscription
+from storage.filter.retry import RetryFilter, group_of_retry_topic
+from storage.filter.tag import EVERYTHING, is_tag_type
+from storage.layout.store_config import ConsumerFilter
+
+if TYPE_CHECKING:
+    from storage.store.message_store import MessageStore
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFilter:
+    """The expression by which a group chooses from a topic, and the version of the subscription that told it last.
+
+    `born_timestamp` (ms) is when it was told first.
+    """
+
+    version: int
+    chosen: MessageFilter
+    born_timestamp: int
+
+
+def expressions_of(subscriptions: Iterable[SubscriptionData]) -> Iterator[Key]:
+    """Text and type of the subscriptions that are by expressions, which `told_filters` wants made."""
+    for each in subscriptions:
+        if each.sub_string and not is_tag_type(each.expression_type):
+            yield each.sub_string, each.expression_type
+
+
+def told_filters(
+    known: Mapping[str, GroupFilter], subscriptions: Iterable[SubscriptionData], made: Mapping[Key, Made]
+) -> dict[str, GroupFilter]:
+    """A group's filters by topic after a heartbeat with these subscriptions; only those of expressions are kept.
+
+    One changes with a newer version alone, and goes when the new expression does not compile (filters §3.4). `made`
+    has what became of each of `expressions_of` the subscriptions; where there was no room for it, all stays as it is.
+    """
+    filters: dict[str, GroupFilter] = {}
+    for subscription in subscriptions:
+        topic = subscription.topic
+        told = _told_filter(filters.get(topic, known.get(topic)), subscription, made)
+        if told is None:
+            filters.pop(topic, None)
+        else:
+            filters[topic] = told
+    return filters
+
+
+def _told_filter(
+    before: GroupFilter | None, subscription: SubscriptionData, made: Mapping[Key, Made]
+) -> GroupFilter | None:
+    text, expression_type = subscription.sub_string, subscription.expression_type
+    if is_tag_type(expression_type) or not text:
+        return before
+    if before is not None and subscription.sub_version <= before.version:
+        return before
+    chosen = made[text, expression_type]
+    if isinstance(chosen, Failed):
+        return None
+    if isinstance(chosen, BudgetSpent):
+        return before
+    is_known = before is not None and _is_same(before.chosen, chosen)
+    born_timestamp = before.born_timestamp if before is not None and is_known else time.time_ns() // 1_000_000
+    return GroupFilter(subscription.sub_version, chosen, born_timestamp)
+
+
+def _is_same(one: MessageFilter, other: MessageFilter) -> bool:
+    """Whether two filters are by the same expression."""
+    return (
+        isinstance(one, ExpressionFilter) and isinstance(other, ExpressionFilter) and one.expression == other.expression
+    )
+
+
+class Subscriptions:
+    """The filters of pulls on one store.
+
+    `filters_of` tells the filters of a group with members. `supports_retry`: retry topics are filtered as by a broker
+    with `filterSupportRetry`. `evaluations` count for all filters together that have bits in the store's bitmaps.
+    """
+
+    def __init__(
+        self,
+        store: "MessageStore",
+        filters_of: Callable[[str], Mapping[str, GroupFilter]],
+        filters: KeptFilters | None = None,
+        *,
+        supports_retry: bool,
+    ) -> None:
+        self._store = store
+        self._filters_of = filters_of
+        self.filters = KeptFilters() if filters is None else filters
+        """Where all filters of the server's clients are made."""
+        self._supports_retry = supports_retry
+        self._with_bits: dict[tuple[str, str], tuple[ConsumerFilter, ExpressionFilter]] = {}
+        self.evaluations = Evaluations()
+
+    def in_pull(self, topic: str, text: str | None, expression_type: str | None) -> MessageFilter:
+        """The filter of a subscription that comes with a pull. Raises what `KeptFilters.make` does."""
+        return self._on_retries(topic, self.filters.make(text, expression_type))
+
+    def of_group(self, group: str, subscription: SubscriptionData, told: GroupFilter | None) -> MessageFilter | None:
+        """The filter of a group's subscription; `told` is the one that it has on the topic, if it is an expression.
+
+        None for an expression that is none of the group's filters. Raises what `KeptFilters.make` does for tags.
+        """
+        if subscription.class_filter_mode:
+            return self.filters.make(EVERYTHING, None)
+        if is_tag_type(subscription.expression_type):
+            return self.filters.make(subscription.sub_string, subscription.expression_type)
+        if told is None:
+            return None
+        return self._on_retries(subscription.topic, self._by_bits(group, subscription.topic, told.chosen))
+
+    def _on_retries(self, topic: str, chosen: MessageFilter) -> MessageFilter:
+        """What chooses on a retry topic instead of an expression, if that is asked for."""
+        group = group_of_retry_topic(topic) if self._supports_retry and isinstance(chosen, ExpressionFilter) else None
+        return chosen if group is None else RetryFilter(partial(self._registered, group))
+
+    def _registered(self, group: str, topic: str) -> MessageFilter | None:
+        """The expression that a group has on a topic, by its members or, while they say nothing, by the store."""
+        told = self._filters_of(group).get(topic)
+        if told is not None:
+            return told.chosen
+        stored = self._store.config.filters.get(topic, {}).get(group)
+        try:
+            return None if stored is None else self.filters.make(stored.expression, stored.expression_type)
+        except (FilterSyntaxError, BudgetSpent):
+            return None
+
+    def _by_bits(self, group: str, topic: str, chosen: MessageFilter) -> MessageFilter:
+        registered = self._store.config.filters.get(topic, {}).get(group)
+        if registered is None or not isinstance(chosen, ExpressionFilter) or self._store.state.abort:
+            return chosen
+        known = self._with_bits.get((group, topic))
+        if known is not None and known[0] is registered and known[1].expression == chosen.expression:
+            return known[1]
+        bits = bits_of_subscription(chosen.expression, registered)
+        if bits is None:
+            return chosen
+        made = ExpressionFilter(chosen.expression, bits, self.evaluations)
+        # No more of them than the store has registered filters.
+        self._with_bits[group, topic] = registered, made
+        return made

@@ -1,0 +1,94 @@
+"""Long searches of the log for messages of damaged queue units, made in pieces on the threads of look-ups.
+
+One piece is some milliseconds of work. The next is asked for when it is done and takes its turn behind the look-ups
+that came meanwhile, on one thread at a time, so that a search of a hundred gigabytes holds up nobody and ends with the
+server. Each hole is reported once, with what became of its messages.
+"""
+
+import asyncio
+import contextlib
+import logging
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from storage.queue.queue_holes import Hole, QueueHoles
+
+if TYPE_CHECKING:
+    from broker.metrics.metrics_meter import Meter
+
+logger = logging.getLogger(__name__)
+
+RunInPool: TypeAlias = Callable[[Callable[[], None]], "asyncio.Future[None]"]
+
+RETRY_SECONDS: Final = 5.0
+"""When a search that failed goes on: until then, and as long as it fails, pulls are told that it is under way."""
+
+MOST_TOLD: Final = 10_000
+"""Holes of which it is remembered that they were reported: those that are searched anew are not reported again."""
+
+
+class HoleSearch:
+    """Goes on with what others hand on, from `start` to `stop`; both and the pieces' order are the event loop's."""
+
+    def __init__(self, holes: QueueHoles, run_in_pool: RunInPool, meter: "Meter | None" = None) -> None:
+        self._holes = holes
+        self._run_in_pool = run_in_pool
+        self._meter = meter
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_at_work = False
+        self._told: set[tuple[str, int, int]] = set()
+        self._telling = threading.Lock()
+
+    @property
+    def searching(self) -> int:
+        """How many holes are being searched for."""
+        return self._holes.searching
+
+    def start(self) -> None:
+        """Take over long searches from now on."""
+        self._loop = asyncio.get_running_loop()
+        self._holes.tell = self._tell
+        self._holes.hand_on = self._wake
+
+    def stop(self) -> None:
+        """Begin no further piece; pulls that ask for what is not found yet are told that it is being searched."""
+        self._loop = None
+
+    def _wake(self) -> None:
+        loop = self._loop
+        if loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+                loop.call_soon_threadsafe(self._go_on)
+
+    def _go_on(self) -> None:
+        if self._loop is not None and not self._is_at_work and self._holes.searching:
+            self._is_at_work = True
+            self._run_in_pool(self._holes.step).add_done_callback(self._done)
+
+    def _done(self, piece: "asyncio.Future[None]") -> None:
+        self._is_at_work = False
+        if piece.cancelled():
+            return
+        error = piece.exception()
+        if error is not None:
+            logger.error(
+                "the log could not be searched for messages of damaged queue units; next try in %g s",
+                RETRY_SECONDS,
+                exc_info=error,
+            )
+            if self._loop is not None:
+                self._loop.call_later(RETRY_SECONDS, self._go_on)
+            return
+        self._go_on()
+
+    def _tell(self, hole: Hole) -> None:
+        """Report what became of a hole; on any thread."""
+        place = (hole.name.topic, hole.name.queue_id, hole.first)
+        with self._telling:
+            if place in self._told or len(self._told) >= MOST_TOLD:
+                return
+            self._told.add(place)
+        if self._meter is not None:
+            self._meter.hole_searched(hole.found, hole.lost)
+        logger.warning("%s; rocketlens rebuild queues makes the units anew", hole.sentence())

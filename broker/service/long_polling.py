@@ -1,0 +1,336 @@
+"""Pulls that found nothing new at the end of their queue: held until a message arrives or their time is up.
+
+A consumer that keeps up asks again at once whatever it is told, so its pull is answered late instead: a broker with
+ten thousand idle queues is asked a few hundred times a second, not without end (remoting-protocol §3.4, §9). Pulls that
+ask the same are one group: one question, looked at once, one answer, encoded once a connection. A held pull itself is a
+few words of memory; there is no future and no Task, and one timer for all of them.
+
+Whoever follows the store says which queues got messages. On that thread those with held pulls are looked at, since
+that may wait for the disk; questions whose queue has grown are then asked again on the event loop, and stay if nothing
+that arrived passes their filter.
+
+A server that stops answers held pulls, and those that still come, that it is busy: consumers of every kind then ask
+again seconds later, of whoever serves by then. Told that there is nothing new they would ask at once, and clients up
+to 4.9 wait half a minute for the answer to what they sent into a connection that was being closed.
+"""
+
+import asyncio
+import contextlib
+import itertools
+import math
+import threading
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Mapping, Set
+from functools import partial
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
+
+from broker.service.pending_reply import Asker, Deferred, Outcome, by_asker
+from protocol.codes import RequestCode, ResponseCode
+from protocol.command import Response
+from protocol.errors import StoreError
+from storage.files.residency import Cold
+from storage.queue.queue_record import LIGHT_PREFIX
+from storage.queue.queue_store import QueueStore
+
+if TYPE_CHECKING:
+    from storage.store.message_store import MessageStore
+
+Key = TypeVar("Key")
+
+QueueKey: TypeAlias = tuple[str, int]
+"""Topic and queue id."""
+
+LONGEST_HOLD_SECONDS = 20.0
+"""Clients give up a pull after 30 s, whatever time they allowed for it."""
+
+TICK_SECONDS = 0.1
+"""Pulls whose time is up in one tick are answered together."""
+
+STOPPING = "the server is stopping"
+
+ANSWERS_A_TURN = 2048
+"""Pulls answered before the loop does other things: one message may be what ten thousand wait for."""
+
+QUEUES_AT_ONCE = 64
+"""Queues looked at after a refresh before the first pulls of them are made again."""
+
+
+class Question(Protocol):
+    """What some pulls ask, as far as holding them is concerned."""
+
+    @property
+    def queue_key(self) -> QueueKey:
+        """The queue that is asked for."""
+
+    @property
+    def queue_offset(self) -> int:
+        """The first offset that was not looked at yet."""
+
+    @property
+    def sameness(self) -> Hashable:
+        """What is equal for pulls of one queue that are answered alike."""
+
+    def look(self) -> Response | None:
+        """The answer, or None while nothing arrived for it; what was passed over is not looked at again.
+
+        Raises `Cold` on a thread that may not wait.
+        """
+
+    def give_up(self) -> Response:
+        """The answer when nothing arrived in time."""
+
+
+class HeldPull(Deferred):
+    """One held pull; `tick` is when its time is up, `group` what it asks with others, None until it is kept."""
+
+    __slots__ = ("group", "tick")
+    code = RequestCode.PULL_MESSAGE
+    group: "HeldGroup | None"
+    tick: int
+
+    def __init__(self, tick: int) -> None:
+        super().__init__()
+        self.group = None
+        self.tick = tick
+
+    def give_up(self) -> None:
+        """Be held no longer."""
+        if self.group is not None:
+            self.group.release(self)
+        self.tick = GIVEN_UP
+
+
+GIVEN_UP = -1
+
+
+class HeldGroup:
+    """Pulls that ask the same; `is_due` while they are about to be looked at, `in_pool` while that waits."""
+
+    __slots__ = ("in_pool", "is_due", "polls", "pulls", "question", "sameness")
+
+    def __init__(self, polls: "LongPolling", question: Question, sameness: Hashable) -> None:
+        self.polls = polls
+        self.question = question
+        self.sameness = sameness
+        self.pulls: set[HeldPull] = set()
+        self.is_due = self.in_pool = False
+
+    def release(self, pull: HeldPull) -> None:
+        """Forget a pull whose connection is gone."""
+        self.polls.forget(self, (pull,))
+
+
+RunInPool: TypeAlias = Callable[[Callable[[], Response | None]], "asyncio.Future[Response | None]"]
+
+
+class LongPolling:
+    """All held pulls of a server. `hold` and `wake` may be called on any thread; the rest is the event loop's."""
+
+    def __init__(self, store: "MessageStore") -> None:
+        self._store = store
+        self._held: dict[QueueKey, dict[Hashable, HeldGroup]] = {}
+        self._wheel: dict[int, set[HeldPull]] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = 0
+        self._run_in_pool: RunInPool | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._next_tick = 0
+        self._answers: deque[tuple[Asker, list[Deferred], Outcome]] = deque()
+        self.is_stopping = False
+        """Whether pulls are to be refused, see `refusal`."""
+
+    def __len__(self) -> int:
+        return sum(len(pulls) for pulls in self._wheel.values())
+
+    def start(self, run_in_pool: RunInPool) -> None:
+        """Hold pulls from now on, on the running loop; `run_in_pool` is for what would make it wait."""
+        self._loop = asyncio.get_running_loop()
+        self._thread = threading.get_ident()
+        self._run_in_pool = run_in_pool
+        self._store.after_refresh(self.wake)
+
+    def refusal(self) -> Response:
+        """The answer to a pull while the server stops."""
+        return Response(ResponseCode.SYSTEM_BUSY, STOPPING)
+
+    def stop(self) -> None:
+        """Refuse all held pulls, and hold no more."""
+        self._loop = None
+        self.is_stopping = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for group in [group for groups in self._held.values() for group in groups.values()]:
+            self._answer(group, group.pulls, self.refusal())
+        self._tell(math.inf)
+
+    def hold(self, question: Question, timeout_seconds: float, queues: QueueStore) -> Response | HeldPull:
+        """Hold a pull that found nothing in `queues`; where nothing is held, its answer comes at once."""
+        loop = self._loop
+        if self.is_stopping:
+            return self.refusal()
+        if loop is None or timeout_seconds <= 0:
+            return question.give_up()
+        pull = HeldPull(math.ceil((loop.time() + min(timeout_seconds, LONGEST_HOLD_SECONDS)) / TICK_SECONDS))
+        if threading.get_ident() == self._thread:
+            self._keep(pull, question, queues)
+        else:
+            loop.call_soon_threadsafe(self._keep, pull, question, queues)
+        return pull
+
+    def wake(self, arrived: Set[QueueKey] | None = None) -> None:
+        """Ask again what is asked of queues that have grown, of those that got messages; None: of all. May wait."""
+        if self._loop is None:
+            return
+        queues = self._store.queues
+        keys = iter([key for key in list(self._held) if arrived is None or key in arrived or _is_light(key)])
+        while some := list(itertools.islice(keys, QUEUES_AT_ONCE)):
+            ends = {key: end for key in some if (end := _end_of(queues, key)) is not None}
+            loop = self._loop
+            if loop is None:
+                return
+            with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+                loop.call_soon_threadsafe(self._look_at_queues, ends)
+
+    def _keep(self, pull: HeldPull, question: Question, queues: QueueStore) -> None:
+        if pull.tick == GIVEN_UP:
+            return
+        if self._loop is None:
+            pull.answer(self.refusal())
+            return
+        groups = self._held.setdefault(question.queue_key, {})
+        sameness = question.sameness
+        group = groups.get(sameness)
+        if group is None:
+            group = groups[sameness] = HeldGroup(self, question, sameness)
+        group.pulls.add(pull)
+        pull.group = group
+        self._wheel.setdefault(pull.tick, set()).add(pull)
+        if self._timer is None or pull.tick < self._next_tick:
+            self._wait_until(pull.tick)
+        if self._store.queues is not queues and not group.is_due:
+            # The store was read anew since this pull looked at it, and perhaps nobody has been woken later.
+            group.is_due = True
+            self._loop.call_soon(self._look_at, group)
+
+    def forget(self, group: HeldGroup, pulls: Iterable[HeldPull]) -> None:
+        """Hold some pulls of a group no longer."""
+        for pull in pulls:
+            pull.group = None
+            in_tick = self._wheel.get(pull.tick)
+            if in_tick is not None:
+                in_tick.discard(pull)
+                if not in_tick:
+                    del self._wheel[pull.tick]
+        group.pulls.difference_update(pulls)
+        key = group.question.queue_key
+        if not group.pulls and self._held.get(key, {}).get(group.sameness) is group:
+            del self._held[key][group.sameness]
+            if not self._held[key]:
+                del self._held[key]
+
+    # ------------------------------------------------------------------ looking again
+
+    def _look_at_queues(self, ends: Mapping[QueueKey, int]) -> None:
+        for key, end in ends.items():
+            for group in [group for group in self._held.get(key, {}).values() if group.question.queue_offset < end]:
+                self._look_at(group)
+
+    def _look_at(self, group: HeldGroup) -> None:
+        """Ask a question again, and answer its pulls if there is an answer."""
+        if group.in_pool:
+            group.is_due = True
+            return
+        group.is_due = False
+        if not group.pulls or self._loop is None:
+            return
+        try:
+            answer = group.question.look()
+        except Cold as cold:
+            self._look_in_pool(group, cold.without_frames())
+        except Exception as error:
+            self._answer(group, group.pulls, error)
+        else:
+            if answer is not None:
+                self._answer(group, group.pulls, answer)
+
+    def _look_in_pool(self, group: HeldGroup, cold: Cold) -> None:
+        def look() -> Response | None:
+            cold.warm()
+            return group.question.look()
+
+        assert self._run_in_pool is not None
+        group.in_pool = True
+        self._run_in_pool(look).add_done_callback(partial(self._looked, group))
+
+    def _looked(self, group: HeldGroup, looked: "asyncio.Future[Response | None]") -> None:
+        """Take over what a look on a thread found."""
+        group.in_pool = False
+        if looked.cancelled():
+            return
+        outcome = looked.exception() or looked.result()
+        if outcome is not None:
+            self._answer(group, group.pulls, outcome)
+        elif group.is_due:
+            self._look_at(group)
+
+    # ------------------------------------------------------------------ answering
+
+    def _answer(self, group: HeldGroup, pulls: Iterable[HeldPull], outcome: Outcome) -> None:
+        """Answer pulls of a group, some in each turn of the loop: they leave while it goes on."""
+        pulls = list(pulls)
+        self.forget(group, pulls)
+        is_telling = bool(self._answers)
+        self._answers += [(asker, some, outcome) for asker, some in by_asker(pulls, outcome)]
+        if not is_telling:
+            self._tell(ANSWERS_A_TURN)
+
+    def _tell(self, most: float) -> None:
+        while self._answers and most > 0:
+            asker, some, outcome = self._answers.popleft()
+            most -= len(some)
+            asker.answer_deferred(some, outcome)
+        if self._answers and self._loop is not None:
+            self._loop.call_soon(self._tell, ANSWERS_A_TURN)
+
+    # ------------------------------------------------------------------ time
+
+    def _wait_until(self, tick: int) -> None:
+        assert self._loop is not None
+        if self._timer is not None:
+            self._timer.cancel()
+        self._next_tick = tick
+        self._timer = self._loop.call_at(tick * TICK_SECONDS, self._time_is_up)
+
+    def _time_is_up(self) -> None:
+        """Answer the pulls of all ticks that have begun."""
+        self._timer = None
+        if self._loop is None:
+            return
+        now = self._loop.time() / TICK_SECONDS
+        for tick in [tick for tick in self._wheel if tick <= max(now, self._next_tick)]:
+            for group, pulls in _by_group(self._wheel.pop(tick)).items():
+                self._answer(group, pulls, group.question.give_up())
+        if self._wheel:
+            self._wait_until(min(self._wheel))
+
+
+def _by_group(pulls: Iterable[HeldPull]) -> dict[HeldGroup, list[HeldPull]]:
+    found: dict[HeldGroup, list[HeldPull]] = {}
+    for pull in pulls:
+        if pull.group is not None:
+            found.setdefault(pull.group, []).append(pull)
+    return found
+
+
+def _is_light(key: QueueKey) -> bool:
+    """Whether a queue gets messages of other topics, so that its own name stands in none."""
+    return key[0].startswith(LIGHT_PREFIX)
+
+
+def _end_of(queues: QueueStore, key: QueueKey) -> int | None:
+    """Where a queue ends, None where there is none or it cannot be read: whoever asks for it is told."""
+    try:
+        queue = queues.queue(*key)
+        return None if queue is None else queue.max_offset
+    except StoreError:
+        return None

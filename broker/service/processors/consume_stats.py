@@ -1,0 +1,147 @@
+"""How far consumer groups are behind: per queue, the newest offset, the one consumed and the time of it.
+
+Source: remoting-protocol §2.2 (consumerProgress), §4.5, §4.6, §4.15; store-format §5.6.
+"""
+
+import time
+from collections.abc import Iterator
+
+from broker.service.broker_service import BrokerService
+from broker.service.dispatcher import Request, handles
+from broker.service.long_work import leave_to_a_thread
+from broker.service.topic_catalog import find_topic
+from protocol.bodies import (
+    ConsumeStats,
+    ConsumeStatsList,
+    MessageQueue,
+    OffsetWrapper,
+    QueryConsumeTimeSpanBody,
+    QueueTimeSpan,
+    encode_json,
+    message_queue_map,
+)
+from protocol.codes import RequestCode, ResponseCode
+from protocol.command import Response
+from protocol.headers import (
+    GetConsumeStatsInBrokerHeader,
+    GetConsumeStatsRequestHeader,
+    QueryConsumeTimeSpanRequestHeader,
+)
+from storage.layout.store_config import GROUPS
+from storage.queue.queue import NO_TIMESTAMP, Queue
+
+
+class ConsumeStatsProcessor:
+    """Progress of one group, of all groups, and how late a group is."""
+
+    def __init__(self, service: BrokerService) -> None:
+        self._service = service
+        self._store = service.store
+
+    @handles(RequestCode.GET_CONSUME_STATS, GetConsumeStatsRequestHeader)
+    def get_consume_stats(self, header: GetConsumeStatsRequestHeader) -> Response:
+        """How far a group is in each queue of its topics; none for a group that never committed an offset."""
+        group, topics = header.consumer_group, self._topics_of(header)
+        leave_to_a_thread(sum(map(self._count, topics)))
+        progress = [entry for topic in topics for entry in self._progress(group, topic)]
+        rate = sum(self._service.offsets.rates.rates(group, topic)[0].per_second for topic in topics)
+        return Response(body=encode_json(ConsumeStats(message_queue_map(progress), rate)))
+
+    def _topics_of(self, header: GetConsumeStatsRequestHeader) -> list[str]:
+        """The topics asked for; unless listed, only those that a group with live members subscribes to."""
+        listed = {topic for topic in (header.topic_list or "").split(";") if topic}
+        if listed:
+            return sorted(listed)
+        one = header.topic if header.topic and header.topic.strip() else None
+        topics = self._service.offsets.topics_of(header.consumer_group) if one is None else [one]
+        group = self._service.clients.consumer_group(header.consumer_group)
+        if group is None or not group.subscriptions:
+            return topics
+        return [topic for topic in topics if topic in group.subscriptions]
+
+    def _progress(self, group: str, topic: str) -> Iterator[tuple[MessageQueue, OffsetWrapper]]:
+        pulled = self._pulled(group, topic)
+        for name, queue in self._queues(topic):
+            consumed = self._consumed(group, name)
+            ahead = pulled.get(name.queue_id, self._service.offsets.pulled(group, topic, name.queue_id))
+            yield (
+                name,
+                OffsetWrapper(
+                    broker_offset=0 if queue is None else queue.max_offset,
+                    consumer_offset=consumed,
+                    last_timestamp=max(_timestamp(queue, consumed - 1), 0) if consumed else 0,
+                    pull_offset=max(consumed, ahead),
+                ),
+            )
+
+    def _pulled(self, group: str, topic: str) -> dict[int, int]:
+        """How far a group with live members has pulled here; without them what the store's broker recorded counts."""
+        is_live = self._service.clients.consumer_group(group) is not None
+        return self._service.pulled.next_offsets(group, topic) if is_live else {}
+
+    def _consumed(self, group: str, queue: MessageQueue) -> int:
+        return max(self._service.offsets.committed(group, queue.topic, queue.queue_id) or 0, 0)
+
+    def _queues(self, topic: str) -> Iterator[tuple[MessageQueue, Queue | None]]:
+        """Every queue that a topic's configuration counts, whether or not it has ever held a message."""
+        for queue_id in range(self._count(topic)):
+            name = MessageQueue(self._service.broker_name, queue_id, topic)
+            yield name, self._store.queues.queue(topic, queue_id)
+
+    def _count(self, topic: str) -> int:
+        config = find_topic(self._store, topic)
+        return 0 if config is None else config.read_queue_nums
+
+    @handles(RequestCode.GET_BROKER_CONSUME_STATS, GetConsumeStatsInBrokerHeader)
+    def get_all_consume_stats(self, header: GetConsumeStatsInBrokerHeader, request: Request) -> Response:
+        """How far every group is, topic by topic; only in ordered topics if asked so."""
+        self._store.config.refuse_unknown(GROUPS)
+        groups_by_name = sorted(self._store.config.subscription_groups)
+        topics = {group: self._service.offsets.topics_of(group) for group in groups_by_name}
+        leave_to_a_thread(sum(self._count(topic) for names in topics.values() for topic in names))
+        total = in_flight = 0
+        groups: list[dict[str, list[ConsumeStats]]] = []
+        for group, names in topics.items():
+            tables: list[ConsumeStats] = []
+            for topic in names:
+                config = find_topic(self._store, topic)
+                if config is None or (header.is_order and not config.order):
+                    continue
+                progress = list(self._progress(group, topic))
+                for _, wrapper in progress:
+                    # A broker fills in no pull offset here, and so counts what is in flight as negative.
+                    wrapper.pull_offset = 0
+                    total += wrapper.broker_offset - wrapper.consumer_offset
+                    in_flight -= wrapper.consumer_offset
+                tables.append(ConsumeStats(message_queue_map(progress)))
+            groups.append({group: tables})
+        address = self._service.advertised_address(request.connection)
+        return Response(body=encode_json(ConsumeStatsList(address, groups, total, in_flight)))
+
+    @handles(RequestCode.QUERY_CONSUME_TIME_SPAN, QueryConsumeTimeSpanRequestHeader)
+    def query_consume_time_span(self, header: QueryConsumeTimeSpanRequestHeader) -> Response:
+        """Of each queue: the times of its first and last message and of the last one consumed, and how late that is."""
+        if find_topic(self._store, header.topic) is None:
+            return Response(ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist")
+        leave_to_a_thread(self._count(header.topic))
+        now = time.time_ns() // 1_000_000
+        spans = []
+        for name, queue in self._queues(header.topic):
+            spans.append(_time_span(name, queue, self._consumed(header.group, name), now))
+        return Response(body=encode_json(QueryConsumeTimeSpanBody(spans)))
+
+
+def _time_span(name: MessageQueue, queue: Queue | None, consumed: int, now: int) -> QueueTimeSpan:
+    first = NO_TIMESTAMP if queue is None else _timestamp(queue, queue.min_offset)
+    end = 0 if queue is None else queue.max_offset
+    return QueueTimeSpan(
+        message_queue=name,
+        min_time_stamp=first,
+        max_time_stamp=_timestamp(queue, end - 1),
+        consume_time_stamp=_timestamp(queue, consumed - 1) if consumed else first,
+        delay_time=now - _timestamp(queue, consumed) if consumed < end else 0,
+    )
+
+
+def _timestamp(queue: Queue | None, queue_offset: int) -> int:
+    return NO_TIMESTAMP if queue is None else queue.store_timestamp_at(queue_offset)

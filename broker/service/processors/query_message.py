@@ -1,0 +1,273 @@
+"""Find messages: the one at a physical offset, or those with a key, a unique key or a tag.
+
+Request and answer as remoting-protocol §2.1 and store-format §4.4, 4.5 have them, with exact answers where a broker's
+are only hash matches, and three things of our own: an empty answer explains itself in its remark; an answer that leaves
+out older matches says so (`rocketlensTruncated`) and names where to go on (`rocketlensCursor`, sent back as `lastKey`);
+an answer that may lack something says what (`rocketlensIncomplete`). Java clients ignore all of these.
+
+A request with `rocketlensCopies` true also gets the copies of the topic's messages that wait or failed under topics of
+the broker's own (:mod:`storage.life.message_copies`), each as it is stored, so that its topic says what it is.
+"""
+
+from collections.abc import Iterator
+
+import msgspec
+
+from broker.service.broker_service import BrokerService
+from broker.service.dispatcher import Request, handles
+from broker.service.key_search import FIRST_PAGE, KINDS, explain_nothing
+from protocol.codes import RequestCode, ResponseCode
+from protocol.command import Command, Response, ext_fields_of
+from protocol.errors import BadHeader
+from protocol.headers import QueryMessageRequestHeader, ViewMessageRequestHeader
+from protocol.message import HostAddress, decode_message, with_store_host, without_property
+from protocol.message_id import MessageId, decode_message_id, is_offset_message_id_candidate
+from protocol.properties import UNIQ_KEY
+from storage.files.residency import Cold, may_wait
+from storage.life.message_copies import copy_topics, is_known_by, query_with_copies
+from storage.query.lookup_call import KeyKind, KeyQuery
+from storage.store.message_store import QueryAnswer
+
+NOT_FOUND = "can not find message, maybe time range not correct"
+NOT_FOUND_BY_OFFSET = "can not find message by the offset"
+OTHER_TOPIC = "The topic does not match the message"
+
+MAXIMUM_BY_KEY = 64
+"""Messages of one answer, as a broker caps them (maxMsgsNumBatch)."""
+
+MAXIMUM_BY_UNIQUE_KEY = 32
+"""The same for unique keys, whatever maxNum says (defaultQueryMaxNum)."""
+
+HEADER_RESERVE = 8 * 1024
+"""Bytes of a frame kept for its header; the texts in it are cut below that."""
+
+LONGEST_TEXT = 2_000
+"""Characters of a remark or of `rocketlensIncomplete`, at most three bytes each."""
+
+# Members of an enum cost a look-up each time, which every request would pay.
+ANY, UNIQUE, SUCCESS = KeyKind.ANY, KeyKind.UNIQUE, ResponseCode.SUCCESS
+
+NOTHING_TO_DISCLOSE: dict[str, str] = {}
+
+
+class QueryMessageProcessor:
+    """VIEW_MESSAGE_BY_ID and QUERY_MESSAGE."""
+
+    def __init__(self, service: BrokerService) -> None:
+        self._service = service
+        self._store = service.store
+        self._rewrite = service.options.rewrite_store_host
+        self._body_limit = service.options.frame_limit - HEADER_RESERVE
+        self._last_update = (0, 0)
+        self._found_fields = found_fields(0, 0)
+
+    @handles(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageRequestHeader)
+    def view_message_by_id(self, header: ViewMessageRequestHeader, request: Request) -> Response:
+        """The one record that starts at a physical offset, byte for byte; else why none starts there.
+
+        A request that names a topic gets no record of another one, as from a broker 5.5.1; a record that waits or was
+        retried is known by its first topic too, one of light queues by theirs.
+        """
+        record = self._store.record_at(header.offset)
+        if record is None:
+            reason = self._store.explain_absence(header.offset)
+            remark = _cut(f"{NOT_FOUND_BY_OFFSET}, {header.offset}: {reason}")
+            return Response(ResponseCode.SYSTEM_ERROR, remark)
+        if header.topic and not _is_called(record, header.topic, request.command):
+            return Response(ResponseCode.NO_PERMISSION, OTHER_TOPIC)
+        if len(record) > self._body_limit:
+            return self._too_long(header.offset, len(record))
+        if self._rewrite:
+            return Response(body=with_store_host(record, self._own_address(request)))
+        return Response(body=record)
+
+    @handles(RequestCode.QUERY_MESSAGE, QueryMessageRequestHeader)
+    def query_message(self, header: QueryMessageRequestHeader, request: Request) -> Response:
+        """The newest messages with a key, unique key or tag, in ascending order of their physical offsets."""
+        query = _key_query(header, self._body_limit)
+        if wants_copies(request.command):
+            return self._with_copies(header, query, request)
+        if query.kind is UNIQUE and is_offset_message_id_candidate(header.key):
+            record = self._record_of_offset_id(decode_message_id(header.key), request)
+            if record is not None:
+                return self._found(record, NOTHING_TO_DISCLOSE)
+        answer = self._searched(query)
+        if not answer.records:
+            answer = self._query_in_namespace(query, request) or answer
+        if not answer.records:
+            return self._none(header, answer)
+        records = self._rewritten(answer.records, request) if self._rewrite else answer.records
+        return self._found(records, _disclosures(answer))
+
+    def _searched(self, query: KeyQuery) -> QueryAnswer:
+        answer = self._store.query(query)
+        if self._service.meter is not None:
+            self._service.meter.searched(answer.found)
+        return answer
+
+    def _found(self, records: bytes | memoryview, disclosures: dict[str, str]) -> Response:
+        last_update = self._store.index_last_update()
+        if last_update != self._last_update:
+            self._last_update = last_update
+            self._found_fields = found_fields(*last_update)
+        return found(self._found_fields, disclosures, records)
+
+    def _with_copies(self, header: QueryMessageRequestHeader, query: KeyQuery, request: Request) -> Response:
+        """Answer with the copies too; never on the event loop, since every group has a topic to look into."""
+        if not may_wait():
+            raise Cold("copies under many topics")
+        found = query_with_copies(self._searched, query, copy_topics(self._store))
+        if not found.messages:
+            return self._none(header, found.answer)
+        records = b"".join(found.records)
+        disclosures = disclose(found.cursor, found.incomplete)
+        return self._found(self._rewritten(records, request) if self._rewrite else records, disclosures)
+
+    def _none(self, header: QueryMessageRequestHeader, answer: QueryAnswer) -> Response:
+        """Say that nothing was found, in the broker's words, then why."""
+        if answer.truncated:
+            return Response(ResponseCode.SYSTEM_ERROR, f"the newest match is longer than {self._body_limit} bytes")
+        remark = f"{NOT_FOUND}; {explain_nothing(self._store, header.topic, answer)}"
+        return Response(ResponseCode.QUERY_NOT_FOUND, _cut(remark), found_fields(0, 0) | _disclosures(answer))
+
+    def _too_long(self, physical_offset: int, size: int) -> Response:
+        return Response(
+            ResponseCode.SYSTEM_ERROR,
+            f"the record at physical offset {physical_offset} has {size} bytes, one answer at most {self._body_limit}",
+        )
+
+    def _query_in_namespace(self, query: KeyQuery, request: Request) -> QueryAnswer | None:
+        """Ask again for the topic that a client means which leaves wrapping to the server (remoting-protocol §7)."""
+        topic = _in_namespace(query.topic, request.command)
+        if topic is None:
+            return None
+        answer = self._searched(msgspec.structs.replace(query, topic=topic))
+        return answer if answer.records else None
+
+    def _record_of_offset_id(self, message_id: MessageId, request: Request) -> bytes | memoryview | None:
+        """The record an offset id names, in the form in which Java clients take it for an answer to that id.
+
+        They keep a hit whose UNIQ_KEY equals the id, and one without UNIQ_KEY if the id computed from the record does
+        (remoting-protocol §8.3); so the property goes, and the store host stays unless the id names our own address.
+        """
+        record: bytes | memoryview | None = self._store.message_by_offset_id(message_id)
+        if record is None and self._rewrite and message_id.address == self._own_address(request):
+            record = self._store.record_at(message_id.physical_offset)
+            record = None if record is None else with_store_host(record, message_id.address)
+        if record is None or len(record) > self._body_limit:
+            return None
+        return without_property(record, UNIQ_KEY)
+
+    def _rewritten(self, records: bytes, request: Request) -> bytes:
+        """Copy the records with our own address as their store host."""
+        address = self._own_address(request)
+        return b"".join(with_store_host(record, address) for record in split_records(records))
+
+    def _own_address(self, request: Request) -> HostAddress:
+        """Our address as an IP, which is all that a record can hold."""
+        host, port = self._service.advertise_ip or request.connection.local_address
+        return HostAddress(host, port)
+
+
+def _is_called(record: bytes | memoryview, topic: str, command: Command) -> bool:
+    """Whether a record may be what a request means that names a topic; white space names none."""
+    message = decode_message(record, check_crc=False)
+    if is_known_by(message, topic) or not topic.strip():
+        return True
+    wrapped = _in_namespace(topic, command)
+    return wrapped is not None and is_known_by(message, wrapped)
+
+
+def _in_namespace(topic: str, command: Command) -> str | None:
+    """The topic that a client means which leaves wrapping to the server; None for a client that does not."""
+    fields = ext_fields_of(command)
+    namespace = fields.get("ns")
+    if not namespace or fields.get("nsd", "").lower() != "true" or topic.startswith(f"{namespace}%"):
+        return None
+    return f"{namespace}%{topic}"
+
+
+def _key_query(header: QueryMessageRequestHeader, maximum_bytes: int) -> KeyQuery:
+    """Turn a header into the store's own question; raises `BadHeader` for what cannot be one."""
+    if header.unique_key_query:
+        kind, maximum = UNIQUE, MAXIMUM_BY_UNIQUE_KEY
+    else:
+        kind, maximum = KINDS.get(header.index_type or "", ANY), header.max_num
+        if maximum < 0:
+            raise BadHeader("maxNum", str(maximum), "expected 0 or more")
+        if maximum > MAXIMUM_BY_KEY:
+            maximum = MAXIMUM_BY_KEY
+    before = parse_cursor(header.last_key) if header.last_key else FIRST_PAGE
+    begin, end = header.begin_timestamp, header.end_timestamp
+    return KeyQuery(header.topic, header.key, kind, maximum, begin, end, before, maximum_bytes)
+
+
+def parse_cursor(last_key: str | None) -> int:
+    """Read the physical offset below which a page lies: the last `@` field of a `lastKey`, or a bare number.
+
+    None and "" mean the first page. Raises `BadHeader` naming a field that is no offset.
+    """
+    if not last_key:
+        return FIRST_PAGE
+    digits = last_key.rpartition("@")[2]
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > 19 or int(digits) > FIRST_PAGE:
+        raise BadHeader("lastKey", last_key, "its last @ field is no physical offset")
+    return int(digits)
+
+
+def split_records(records: bytes | memoryview) -> Iterator[memoryview]:
+    """Yield each of several records that lie one after the other."""
+    rest = memoryview(records)
+    while rest:
+        size = int.from_bytes(rest[:4])
+        yield rest[:size]
+        rest = rest[size:]
+
+
+def found_fields(timestamp: int, physical_offset: int) -> dict[str, str]:
+    """The header fields that a Java client cannot do without, of a hit and of a miss."""
+    return {"indexLastUpdatePhyoffset": str(physical_offset), "indexLastUpdateTimestamp": str(timestamp)}
+
+
+def found(fields: dict[str, str], disclosures: dict[str, str], records: bytes | memoryview = b"") -> Response:
+    """The answer with records, whose `fields` are :func:`found_fields`; it says what it leaves out."""
+    if not disclosures:
+        return Response(SUCCESS, None, fields, records)
+    return Response(SUCCESS, _remark(disclosures), fields | disclosures, records)
+
+
+def _disclosures(answer: QueryAnswer) -> dict[str, str]:
+    """The header fields that tell programs what an answer leaves out; mostly none."""
+    if not answer.truncated and answer.incomplete is None:
+        return NOTHING_TO_DISCLOSE
+    return disclose(answer.physical_offsets[0] if answer.truncated and answer.count else None, answer.incomplete)
+
+
+def disclose(cursor: int | None, incomplete: str | None) -> dict[str, str]:
+    """The same of a cursor, and of what may be missing."""
+    fields = {}
+    if cursor is not None:
+        fields = {"rocketlensTruncated": "true", "rocketlensCursor": str(cursor)}
+    if incomplete:
+        fields["rocketlensIncomplete"] = _cut(incomplete)
+    return fields
+
+
+def wants_copies(command: Command) -> bool:
+    """Whether a request asks for copies too."""
+    return ext_fields_of(command).get("rocketlensCopies", "").lower() == "true"
+
+
+def _remark(disclosures: dict[str, str]) -> str:
+    """The same for people."""
+    sentences = []
+    if "rocketlensCursor" in disclosures:
+        sentences.append(f"older matches are left out, the next page is at lastKey {disclosures['rocketlensCursor']}")
+    if "rocketlensIncomplete" in disclosures:
+        sentences.append(f"something may be missing: {disclosures['rocketlensIncomplete']}")
+    return _cut("; ".join(sentences))
+
+
+def _cut(text: str) -> str:
+    """Keep a text short enough for a header."""
+    return text if len(text) <= LONGEST_TEXT else f"{text[: LONGEST_TEXT - 1]}…"

@@ -1,0 +1,37 @@
+"""Locks of queues, for consumers that keep messages in order. Source: remoting-protocol §3.2, §4.13."""
+
+from broker.service.broker_service import BrokerService
+from broker.service.consumers.told_limits import check_locks
+from broker.service.dispatcher import Request, handles
+from broker.service.long_work import parse_body
+from protocol.bodies import LockBatchRequestBody, LockBatchResponseBody, encode_json
+from protocol.codes import RequestCode
+from protocol.command import Response
+from protocol.headers import EmptyRequestHeader
+
+
+class QueueLockProcessor:
+    """LOCK_BATCH_MQ and UNLOCK_BATCH_MQ."""
+
+    def __init__(self, service: BrokerService) -> None:
+        self._locks = service.locks
+
+    @handles(RequestCode.LOCK_BATCH_MQ, EmptyRequestHeader)
+    def lock_queues(self, _header: EmptyRequestHeader, request: Request) -> Response:
+        """Lock queues for a client; the answer names those that it has to itself now."""
+        body = _body_of(request)
+        granted = self._locks.lock(body.consumer_group, body.client_id, body.mq_set)
+        return Response(body=encode_json(LockBatchResponseBody(granted)))
+
+    @handles(RequestCode.UNLOCK_BATCH_MQ, EmptyRequestHeader)
+    def unlock_queues(self, _header: EmptyRequestHeader, request: Request) -> Response:
+        """Make a client's queues free for the others."""
+        body = _body_of(request)
+        self._locks.unlock(body.consumer_group, body.client_id, body.mq_set)
+        return Response()
+
+
+def _body_of(request: Request) -> LockBatchRequestBody:
+    body = parse_body(request.command.body, LockBatchRequestBody)
+    check_locks(body)
+    return body

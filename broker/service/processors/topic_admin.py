@@ -1,0 +1,227 @@
+"""Topics and their queues as administration sees them: configuration, offsets, times, queue units.
+
+Source: remoting-protocol §2.2, §4.3–4.7, §4.14, §4.20; store-format §5.3–5.6. A queue that is nowhere is an empty one,
+not an error: brokers answer so too, since their look-up makes the queue.
+"""
+
+from msgspec import UNSET, UnsetType
+
+from broker.service.broker_service import BrokerService
+from broker.service.consumers.filter_data import NO_FILTER, filter_data
+from broker.service.dispatcher import handles
+from broker.service.long_work import leave_to_a_thread
+from broker.service.metadata_page import page_of
+from broker.service.topic_catalog import find_topic, system_topics, topic_names
+from protocol.bodies import (
+    ConsumeQueueData,
+    MessageQueue,
+    QueryConsumeQueueResponseBody,
+    SubscriptionData,
+    TopicList,
+    TopicOffset,
+    TopicStatsTable,
+    encode_json,
+    message_queue_map,
+)
+from protocol.codes import RequestCode, ResponseCode
+from protocol.command import Response
+from protocol.errors import FilterSyntaxError
+from protocol.headers import (
+    EmptyRequestHeader,
+    GetAllTopicConfigRequestHeader,
+    GetEarliestMsgStoretimeRequestHeader,
+    GetMaxOffsetRequestHeader,
+    GetMinOffsetRequestHeader,
+    GetTopicConfigRequestHeader,
+    GetTopicStatsInfoRequestHeader,
+    QueryConsumeQueueRequestHeader,
+    SearchOffsetRequestHeader,
+)
+from storage.filter.base import MessageFilter
+from storage.layout.store_config import DataVersion
+from storage.queue.consume_queue_ext import ConsumeQueueExtUnit
+from storage.queue.queue import NO_TIMESTAMP, BoundaryType, ConsumeQueueEntry, Queue
+
+ENTRIES_LIMIT = 16_384
+"""Queue units of one answer: some two megabytes of JSON."""
+
+
+class TopicAdminProcessor:
+    """Topic configuration and statistics, queue offsets by number and by time, queue units."""
+
+    def __init__(self, service: BrokerService) -> None:
+        self._service = service
+        self._store = service.store
+
+    # ------------------------------------------------------------------ topics
+
+    @handles(RequestCode.GET_TOPIC_STATS_INFO, GetTopicStatsInfoRequestHeader)
+    def get_topic_stats(self, header: GetTopicStatsInfoRequestHeader) -> Response:
+        """First and next offset of each queue of a topic, and when its last message was stored."""
+        topic = find_topic(self._store, header.topic)
+        if topic is None:
+            return Response(ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic}] not exist")
+        queue_ids = range(max(topic.read_queue_nums, topic.write_queue_nums))
+        leave_to_a_thread(len(queue_ids))
+        offsets = [
+            (MessageQueue(self._service.broker_name, queue_id, header.topic), self._offsets(header.topic, queue_id))
+            for queue_id in queue_ids
+        ]
+        return Response(body=encode_json(TopicStatsTable(message_queue_map(offsets))))
+
+    def _queue(self, topic: str, queue_id: int) -> Queue | None:
+        """A queue whose first and last offset are asked for; StoreError where it is not known which they are."""
+        self._store.commit_log.refuse_hidden_ends()
+        return self._store.queues.queue(topic, queue_id)
+
+    def _offsets(self, topic: str, queue_id: int) -> TopicOffset:
+        queue = self._queue(topic, queue_id)
+        if queue is None:
+            return TopicOffset(last_update_timestamp=0, max_offset=0, min_offset=0)
+        last = queue.store_timestamp_at(queue.max_offset - 1) if queue.max_offset else 0
+        return TopicOffset(last_update_timestamp=last, max_offset=queue.max_offset, min_offset=queue.min_offset)
+
+    @handles(RequestCode.GET_TOPIC_CONFIG, GetTopicConfigRequestHeader)
+    def get_topic_config(self, header: GetTopicConfigRequestHeader) -> Response:
+        """How a topic is configured; permissions are the store's own here, for they are facts of it."""
+        topic = find_topic(self._store, header.topic)
+        if topic is None:
+            return Response(ResponseCode.TOPIC_NOT_EXIST, f"No topic in this broker. topic: {header.topic}")
+        return Response(body=encode_json(topic))
+
+    @handles(RequestCode.GET_ALL_TOPIC_CONFIG, GetAllTopicConfigRequestHeader)
+    def get_all_topic_config(self, header: GetAllTopicConfigRequestHeader) -> Response:
+        """How all topics are configured, in pages for clients that ask for pages."""
+        names, version = topic_names(self._store), self._store.config.topics_version
+        page = page_of(names, header.topic_seq, header.max_topic_num, header.data_version, version)
+        leave_to_a_thread(len(page))
+        body = {
+            "dataVersion": version,
+            "mappingDataVersion": DataVersion(),
+            "topicConfigTable": {name: find_topic(self._store, name) for name in page},
+            "topicQueueMappingDetailMap": {},
+            "topicQueueMappingInfoMap": {},
+        }
+        return Response(ext_fields={"totalTopicNum": str(len(names))}, body=encode_json(body))
+
+    @handles(RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, EmptyRequestHeader)
+    def get_system_topics(self, _header: EmptyRequestHeader) -> Response:
+        """The topics that are the broker's own."""
+        topics = system_topics(self._store, self._service.broker_name, self._service.cluster)
+        return Response(body=encode_json(TopicList(topics)))
+
+    # ------------------------------------------------------------------ offsets
+
+    @handles(RequestCode.GET_MAX_OFFSET, GetMaxOffsetRequestHeader)
+    def get_max_offset(self, header: GetMaxOffsetRequestHeader) -> Response:
+        """The offset that the next message of a queue would get."""
+        queue = self._queue(header.topic, header.queue_id)
+        return _offset(0 if queue is None else queue.max_offset)
+
+    @handles(RequestCode.GET_MIN_OFFSET, GetMinOffsetRequestHeader)
+    def get_min_offset(self, header: GetMinOffsetRequestHeader) -> Response:
+        """The offset of the first message of a queue that is still there."""
+        queue = self._queue(header.topic, header.queue_id)
+        return _offset(0 if queue is None else queue.min_offset)
+
+    @handles(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, SearchOffsetRequestHeader)
+    def search_offset(self, header: SearchOffsetRequestHeader) -> Response:
+        """The first message at a time or after it, or the last at that time or before it."""
+        queue = self._queue(header.topic, header.queue_id)
+        if queue is None:
+            return _offset(0)
+        return _offset(queue.offset_by_timestamp(header.timestamp, BoundaryType[header.boundary_type.name]))
+
+    @handles(RequestCode.GET_EARLIEST_MSG_STORETIME, GetEarliestMsgStoretimeRequestHeader)
+    def get_earliest_store_timestamp(self, header: GetEarliestMsgStoretimeRequestHeader) -> Response:
+        """When the first message of a queue that is still there was stored, −1 for an empty queue."""
+        queue = self._queue(header.topic, header.queue_id)
+        timestamp = NO_TIMESTAMP if queue is None else queue.store_timestamp_at(queue.min_offset)
+        return Response(ext_fields={"timestamp": str(timestamp)})
+
+    # ------------------------------------------------------------------ queue units
+
+    @handles(RequestCode.QUERY_CONSUME_QUEUE, QueryConsumeQueueRequestHeader)
+    def query_consume_queue(self, header: QueryConsumeQueueRequestHeader) -> Response:
+        """The units of a queue as they are, with what a group's subscription makes of them."""
+        queue = self._store.queues.queue(header.topic, header.queue_id)
+        if queue is None:
+            return Response(ResponseCode.SYSTEM_ERROR, f"{header.queue_id}@{header.topic} is not exist!")
+        count = max(min(header.count, ENTRIES_LIMIT, queue.max_offset - header.index), 0)
+        leave_to_a_thread(count)
+        subscription, filter_data = self._subscription(header)
+        entries = queue.entries(header.index, count) if count else []
+        chosen = None if subscription is UNSET else self._filter(header.consumer_group, subscription)
+        body = QueryConsumeQueueResponseBody(
+            max_queue_index=queue.max_offset,
+            min_queue_index=queue.min_offset,
+            queue_data=[_queue_data(entry, chosen) for entry in entries],
+            filter_data=filter_data,
+            subscription_data=subscription,
+        )
+        # A broker sends no body when there is nothing from this index on, which no client survives.
+        remark = None if entries else f"Index {header.index} of {header.queue_id}@{header.topic} is not exist!"
+        if count and not entries and queue.min_offset <= header.index:
+            remark = f"{remark} Its unit is lost; pulls bring what the log has of its message."
+        return Response(remark=remark, body=encode_json(body))
+
+    def _subscription(
+        self, header: QueryConsumeQueueRequestHeader
+    ) -> tuple[SubscriptionData | UnsetType, str | UnsetType]:
+        """The subscription of the group in the header, and what there is to say about its filter."""
+        if header.consumer_group is None:
+            return UNSET, UNSET
+        subscription = self._service.clients.subscription(header.consumer_group, header.topic)
+        if subscription is None:
+            return UNSET, f"{header.consumer_group}@{header.topic} is not online!"
+        group, topic = header.consumer_group, header.topic
+        told = self._service.clients.filters_of(group).get(topic)
+        stored = self._store.config.filters.get(topic, {}).get(group)
+        data = filter_data(group, topic, told, stored, self._service.started_timestamp)
+        return subscription, NO_FILTER if data is None else data.text()
+
+    def _filter(self, group: str | None, subscription: SubscriptionData) -> MessageFilter | None:
+        """The filter of a group's subscription, None for one that does not compile."""
+        told = self._service.clients.filters_of(group or "").get(subscription.topic)
+        try:
+            return self._service.subscriptions.of_group(group or "", subscription, told)
+        except FilterSyntaxError:
+            return None
+
+
+def _offset(offset: int) -> Response:
+    return Response(ext_fields={"offset": str(offset)})
+
+
+def _queue_data(entry: ConsumeQueueEntry, chosen: MessageFilter | None) -> ConsumeQueueData:
+    """One unit; only units with an extension are evaluated, as a broker does it."""
+    data = ConsumeQueueData(entry.physical_offset, entry.size, entry.tags_code)
+    extension = entry.extension
+    if extension is not None:
+        data.extend_data_json = _extension_json(extension)
+        data.bit_map = UNSET if extension.bitmap is None else format_bitmap(extension.bitmap)
+        data.eval = chosen is not None and chosen.matches_consume_queue_entry(entry.tags_code, extension)
+    elif entry.valid_tags_code is None:
+        data.msg = f"Cq extend not exist!addr: {entry.tags_code}"
+    return data
+
+
+def _extension_json(extension: ConsumeQueueExtUnit) -> str:
+    """An extension unit as 5.5 writes it into a text: JSON, the bitmap as Java's signed bytes."""
+    bitmap = {} if extension.bitmap is None else {"filterBitMap": memoryview(extension.bitmap).cast("b").tolist()}
+    members = {
+        "msgStoreTime": extension.store_timestamp,
+        "size": extension.size,
+        "tagsCode": extension.tags_code,
+    }
+    return encode_json(bitmap | members).decode("ascii")
+
+
+def format_bitmap(bitmap: bytes) -> str:
+    """A filter bitmap as Java's `BitsArray` prints it: from the last bit to the first, a line for eight bytes."""
+    lines = []
+    for number in range(len(bitmap) - 1, -1, -1):
+        lines.append(f"{bitmap[number]:08b}")
+        if number % 8 == 0:
+            lines.append("\n")
+    return "".join(lines)

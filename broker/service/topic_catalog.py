@@ -1,0 +1,86 @@
+"""Which topics a store has, and how many queues each: by its configuration and by what lies on the disk, together.
+
+An archive may lack topics.json, may hold queues of a topic that was deleted, or more queues than a shrunken topic still
+counts (store-format §5 traps, §9): all of them can be read, so all of them are told.
+"""
+
+from msgspec.structs import replace
+
+from storage.filter.retry import RETRY_PREFIX
+from storage.layout.store_config import TOPICS, TopicConfig
+from storage.store.message_store import MessageStore
+
+READ_ONLY_PERM = 4
+"""PERM_READ alone: producers build no queues of such a topic and fail cleanly (remoting-protocol §3.1, §3.6)."""
+
+SYSTEM_GROUP = "CID_RMQ_SYS_"
+"""How the names of groups begin in which a broker consumes itself; they have no retry topics."""
+
+SYSTEM_TOPICS = (
+    "TBW102",
+    "SCHEDULE_TOPIC_XXXX",
+    "BenchmarkTest",
+    "RMQ_SYS_TRANS_HALF_TOPIC",
+    "RMQ_SYS_TRACE_TOPIC",
+    "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+    "TRANS_CHECK_MAX_TIME_TOPIC",
+    "SELF_TEST_TOPIC",
+    "OFFSET_MOVED_EVENT",
+    "CHECKPOINT_TOPIC",
+)
+"""Topics that every broker calls its own, stored or not (remoting-protocol §4.3)."""
+
+
+QUEUES_LIMIT = 16_384
+"""Queues of one topic that are told; clients make an object of each, and a damaged number may name billions."""
+
+
+def topic_names(store: MessageStore) -> list[str]:
+    """All topics, sorted. Raises StoreError where it is not known which there are.
+
+    Where no configuration of topics is left, the retry topics of the groups that committed offsets are among them, as
+    they would be with it: it is by these that tools find groups (remoting-protocol §2.2, consumerProgress).
+    """
+    store.config.refuse_unknown(TOPICS)
+    names = {*store.config.topics, *store.queues.all_topics()}
+    if not store.config.topics:
+        store.config.refuse_unknown_offsets()
+        groups = {group for group, _ in store.config.consumer_offsets if not group.startswith(SYSTEM_GROUP)}
+        names.update(f"{RETRY_PREFIX}{group}" for group in groups)
+    return sorted(names)
+
+
+def find_topic(store: MessageStore, topic: str) -> TopicConfig | None:
+    """How a topic is configured, with as many queues at least as it has on the disk; None for one that is nowhere.
+
+    The retry topic of any consumer group is there, with one queue: clients ask for its route before the first message
+    that failed, and some do nothing without it. Raises StoreError where it is not known what there is.
+    """
+    config = store.config.topics.get(topic)
+    queue_ids = store.queues.queue_ids(topic)
+    on_disk = queue_ids[-1] + 1 if queue_ids else 0
+    if config is None:
+        is_there = store.queues.has_topic(topic) or (topic.startswith(RETRY_PREFIX) and topic != RETRY_PREFIX)
+        if not is_there:
+            store.config.refuse_unknown(TOPICS, topic)
+        return _of_queues(topic, max(on_disk, 1)) if is_there else None
+    if config.read_queue_nums >= on_disk and max(config.read_queue_nums, config.write_queue_nums) <= QUEUES_LIMIT:
+        return config
+    return replace(
+        config,
+        read_queue_nums=min(max(config.read_queue_nums, on_disk), QUEUES_LIMIT),
+        write_queue_nums=min(config.write_queue_nums, QUEUES_LIMIT),
+    )
+
+
+def _of_queues(topic: str, queues: int) -> TopicConfig:
+    queues = min(queues, QUEUES_LIMIT)
+    return TopicConfig(topic, read_queue_nums=queues, write_queue_nums=queues, perm=READ_ONLY_PERM)
+
+
+def system_topics(store: MessageStore, broker_name: str, cluster: str) -> list[str]:
+    """The topics that a broker of this name counts as its own, sorted."""
+    names = topic_names(store)
+    stored = {topic for topic in names if topic.startswith(("RMQ_SYS_", "rmq_sys_"))}
+    own = {broker_name, cluster, f"{cluster}_REPLY_TOPIC"}.intersection(names)
+    return sorted({*SYSTEM_TOPICS, *stored, *own})

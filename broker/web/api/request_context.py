@@ -1,0 +1,101 @@
+"""One request as the thread sees it that works for it: what it may see, and how long it may take."""
+
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from broker.security.accounts import Account, Permission
+from broker.security.answer_rights import may_read
+from broker.security.needs import group_resource
+from broker.web.api.errors import ClientGone, forbidden, not_found
+from protocol.message import Message
+from storage.life.message_copies import origin_topic
+
+if TYPE_CHECKING:
+    from broker.service.broker_service import BrokerService
+    from storage.store.message_store import MessageStore
+
+UNBOUNDED = float("inf")
+
+
+@dataclass(slots=True, eq=False)
+class Asked:
+    """What an endpoint works with. `account` None: nobody has to say who he is, and everything may be seen."""
+
+    service: "BrokerService"
+    account: Account | None = None
+    needs_keys: bool = False
+    """Whether others than this client have to say who they are."""
+    brokers: tuple[str, ...] = ()
+    """The names of all brokers whose stores are served; `service` is one of them."""
+    gone: threading.Event = field(default_factory=threading.Event)
+    """Set when the client is gone, or the server stops."""
+    deadline: float = UNBOUNDED
+
+    @property
+    def store(self) -> "MessageStore":
+        """The store that is served."""
+        return self.service.store
+
+    def allow(self, milliseconds: int) -> None:
+        """From now on there is so much time before the answer is given as far as it has come."""
+        self.deadline = time.monotonic() + milliseconds / 1000
+
+    @property
+    def is_time_up(self) -> bool:
+        """Whether to stop here and say so. Raises `ClientGone` when nobody waits any more."""
+        self.check()
+        return time.monotonic() >= self.deadline
+
+    def check(self) -> None:
+        """Raise `ClientGone` when nobody waits any more."""
+        if self.gone.is_set():
+            raise ClientGone
+
+    @property
+    def is_admin(self) -> bool:
+        """Whether what is told of all topics together may be seen."""
+        return self.account is None or self.account.is_admin
+
+    def may_read(self, topic: str) -> bool:
+        """Whether messages of a topic may be seen."""
+        return self.account is None or self.account.permits(topic, Permission.SUB)
+
+    def may_read_message(self, message: Message) -> bool:
+        """Whether a message may be seen: by its topic, and by that it was sent to if it is the copy of one."""
+        return self.account is None or may_read(self.account, message)
+
+    def require_message(self, message: Message) -> None:
+        """Raise `ApiError` for a message that may not be seen."""
+        self.require_right(message.topic)
+        if not self.may_read_message(message):
+            self.require_right(origin_topic(message))
+
+    def may_see_group(self, group: str) -> bool:
+        """Whether the progress of a consumer group may be seen."""
+        return self.account is None or self.account.permits(group_resource(group), Permission.SUB)
+
+    def require_admin(self) -> None:
+        """Raise `ApiError` for an account that is no administrator's."""
+        if not self.is_admin:
+            assert self.account is not None
+            raise forbidden(f"{self.account.access_key} may not see this: it is for administrators")
+
+    def require_topic(self, topic: str) -> None:
+        """Raise `ApiError` for a topic that may not be read, or that the store does not have."""
+        self.require_right(topic)
+        if not self.store.queues.has_topic(topic) and topic not in self.store.config.topics:
+            raise not_found(f"the store has no topic {topic}", "topic")
+
+    def require_right(self, topic: str) -> None:
+        """Raise `ApiError` for a topic that may not be read, whether it is there or not."""
+        if not self.may_read(topic):
+            assert self.account is not None
+            raise forbidden(f"{self.account.access_key} may not read topic {topic}")
+
+    def topics(self) -> list[str]:
+        """The names of all topics that may be read, sorted."""
+        from broker.service.topic_catalog import topic_names
+
+        return [topic for topic in topic_names(self.store) if self.may_read(topic)]

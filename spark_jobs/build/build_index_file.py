@@ -1,0 +1,166 @@
+"""The task that builds one index file from the entries placed in it."""
+
+import contextlib
+import os
+from functools import partial
+from pathlib import Path
+from typing import Any, BinaryIO, Final
+
+import msgspec
+import numpy as np
+
+from protocol.checksum import crc32
+from spark_jobs.build.place_entries import Piece, PlacedFile, entry_place
+from spark_jobs.compact.complete_index import Hole
+from spark_jobs.run.attempt import Attempt, Report, run_attempt
+from spark_jobs.run.work_directory import WorkDirectory
+from storage.build.index_builder import CompactFileBuilder, EntryColumns, IndexFileBuilder
+from storage.files.direct_writer import GrowingFile
+from storage.index.index_file import IndexHeader
+
+PHASE: Final = "build"
+READ_BYTES: Final = 16 * 1024 * 1024
+
+
+class BuildIndexTask(msgspec.Struct, frozen=True):
+    """The file of a number, whose place is `path`: counts, entries, and the header of the last file that is kept.
+
+    With `compact` the entries of a slot lie side by side; such a file ends at `end_physical_offset`, if that is given
+    and no entry lies beyond it. `complete`: nothing is left out of what it spans, if it is cut off from its neighbours
+    where the log can be cut, and spans none of the `holes`; `tags`: nor are entries of tags.
+    """
+
+    work: str
+    number: int
+    path: str
+    slots: int
+    capacity: int
+    placed: PlacedFile
+    seed: IndexHeader | None
+    compact: bool = False
+    end_physical_offset: int = 0
+    complete: bool = False
+    holes: tuple[Hole, ...] = ()
+    tags: bool = False
+
+    @property
+    def name(self) -> str:
+        """The task's name."""
+        return f"{PHASE}-index-{self.number:08d}"
+
+
+def build_index_file(task: BuildIndexTask) -> dict[str, Any]:
+    """Build one file and fsync it; its header, size and checksum, as left in the work directory.
+
+    The driver has to bring it to its place, by :func:`take_index_file`.
+    """
+    return run_attempt(task.work, task.name, partial(_build, task), partial(_is_whole, task))
+
+
+def take_index_file(task: BuildIndexTask, done: dict[str, Any]) -> None:
+    """Bring the file of the attempt that counts to where the task wants it, unless it is there already."""
+    with contextlib.suppress(FileNotFoundError):
+        os.replace(WorkDirectory(Path(task.work)).partial / done["attempt"], task.path)
+
+
+def _build(task: BuildIndexTask, attempt: Attempt, report: Report) -> dict[str, Any]:
+    builder = _builder(task)
+    put, complete = 0, task.complete
+    with _file(attempt.partial, builder) as file:
+        for piece in task.placed.pieces:
+            columns = read_entries(piece)
+            builder.put(columns, piece.skip, piece.count)
+            if isinstance(builder, IndexFileBuilder):
+                file.settle(builder.settled)
+            complete = complete and is_cut_off(columns, piece.skip, piece.count)
+            put += piece.count
+            report(put, put)
+        if isinstance(builder, CompactFileBuilder):
+            complete = complete and not any(hole.lies_within(*builder.span) for hole in task.holes)
+            header = builder.finish(task.end_physical_offset, complete=complete, tags=task.tags)
+        else:
+            header = builder.finish()
+        file.finish(builder.used, builder.size)
+    return {
+        "name": Path(task.path).name,
+        "header": list(header_fields(header)),
+        "entries": put,
+        "size": builder.size,
+        "used": builder.used,
+        "complete": complete,
+        "checksum": file.checksum,
+        "first": file.first,
+    }
+
+
+def _builder(task: BuildIndexTask) -> CompactFileBuilder | IndexFileBuilder:
+    """A compacted file without entries is like any other: all it says is where the one before it ended."""
+    if task.compact and task.placed.pieces:
+        return CompactFileBuilder(task.slots, task.capacity)
+    return IndexFileBuilder(task.slots, task.capacity, _seed(task))
+
+
+def _file(path: Path, builder: CompactFileBuilder | IndexFileBuilder) -> GrowingFile:
+    """A compact file is filled all over up to the end, any other from the front: what is written can be forgotten."""
+    if isinstance(builder, CompactFileBuilder):
+        return GrowingFile(path, builder.memory)
+    return GrowingFile(path, builder.memory, builder.entries_start, forget=True)
+
+
+def read_entries(piece: Piece) -> EntryColumns:
+    """The columns of a piece's block."""
+    block = piece.block.read()
+    columns = block.columns
+    return EntryColumns(
+        piece.block.first, columns["offsets"], columns["timestamps"], columns["counts"], columns["hashes"]
+    )
+
+
+def is_cut_off(columns: EntryColumns, skip: int, count: int) -> bool:
+    """Whether entries [skip, skip + count) are all that a block has between the records of the first and the last."""
+    if not skip and count == len(columns.hashes):
+        return True
+    offsets = np.repeat(columns.record_offsets, columns.record_entries)
+    inside = offsets[skip : skip + count]
+    before, behind = offsets[:skip], offsets[skip + count :]
+    return not (before.size and before.max() > inside.min()) and not (behind.size and behind.min() < inside.max())
+
+
+def header_fields(header: IndexHeader) -> tuple[int, ...]:
+    """The six numbers of a header in their order in the file."""
+    return (
+        header.begin_timestamp,
+        header.end_timestamp,
+        header.begin_physical_offset,
+        header.end_physical_offset,
+        header.slot_count,
+        header.index_count,
+    )
+
+
+def _seed(task: BuildIndexTask) -> IndexHeader | None:
+    """What the constructor of the file takes over from the file before: when and where that ended."""
+    if task.placed.before is None:
+        return task.seed
+    physical_offset, timestamp = entry_place(task.placed.before)
+    return IndexHeader(timestamp, timestamp, physical_offset, physical_offset, 0, 0)
+
+
+def _is_whole(task: BuildIndexTask, work: WorkDirectory, done: dict[str, Any]) -> bool:
+    """Whether the file of a finished task is still what it was, where the attempt left it or where it was brought."""
+    made = work.partial / done["attempt"]
+    try:
+        with open(made if made.exists() else task.path, "rb") as file:
+            used, first = done["used"], min(done["first"], done["used"])
+            checksum = _add_to_checksum(_add_to_checksum(0, file, first, used), file, 0, first)
+            return bool(os.fstat(file.fileno()).st_size == done["size"] and checksum == done["checksum"])
+    except OSError:
+        return False
+
+
+def _add_to_checksum(checksum: int, file: BinaryIO, start: int, stop: int) -> int:
+    file.seek(start)
+    while start < stop and (piece := file.read(min(stop - start, READ_BYTES))):
+        checksum = crc32(piece, checksum)
+        start += len(piece)
+    return checksum

@@ -1,0 +1,151 @@
+"""Which entry goes into which index file: decided by counting, before any file is built.
+
+The blocks of all segments, in order, hold the entries in the order in which a broker puts them. A file takes N − 1 of
+them, so running counts alone say where a file begins and ends (store-format §3.9). Only at the two ends of what is
+placed, which may lie inside a block, one block is read.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from spark_jobs.run.blocks import Block, read_block
+
+
+class EntryBlock(msgspec.Struct, frozen=True, array_like=True):
+    """A block of entries on disk: its file and position, physical range, entries, and last dispatched record."""
+
+    path: str
+    position: int
+    first: int
+    end: int
+    entries: int
+    last_record: int
+
+    def read(self) -> Block:
+        """The block itself."""
+        descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            return read_block(Path(self.path), descriptor, self.position)[0]
+        finally:
+            os.close(descriptor)
+
+
+class Piece(msgspec.Struct, frozen=True, array_like=True):
+    """Entries [skip, skip + count) of a block."""
+
+    block: EntryBlock
+    skip: int
+    count: int
+
+
+class Boundary(msgspec.Struct, frozen=True):
+    """Where entries that are there already end: at `entries` entries of the record at `physical_offset`."""
+
+    physical_offset: int
+    entries: int
+
+
+class PlacedFile(msgspec.Struct, frozen=True):
+    """The entries of one index file, in order; `before` is the entry that precedes them, None for the first ever."""
+
+    pieces: tuple[Piece, ...]
+    before: Piece | None
+
+    @property
+    def entries(self) -> int:
+        """How many there are."""
+        return sum(piece.count for piece in self.pieces)
+
+
+def entry_blocks(summary: dict[str, Any], path: Path) -> list[EntryBlock]:
+    """The blocks that a scan's summary lists."""
+    return [EntryBlock(str(path), *facts) for facts in summary["entry_blocks"]]
+
+
+def cut_blocks(blocks: Sequence[EntryBlock], start: Boundary | None, end: int) -> list[Piece]:
+    """What lies behind `start` and belongs to records below the physical offset `end`."""
+    pieces = []
+    for block in blocks:
+        if block.first >= end or (start is not None and block.end <= start.physical_offset):
+            continue
+        skip, stop = 0, block.entries
+        is_cut = block.end > end and block.last_record >= end
+        if is_cut or (start is not None and block.first <= start.physical_offset):
+            columns = block.read().columns
+            if start is not None and block.first <= start.physical_offset:
+                skip = _entries_up_to(block, columns, start)
+            if is_cut:
+                stop = _entries_below(block, columns, end)
+        if stop > skip:
+            pieces.append(Piece(block, skip, stop - skip))
+    return pieces
+
+
+def place(pieces: Iterable[Piece], capacity: int, has_more: bool) -> list[PlacedFile]:
+    """Deal out entries to files of `capacity` (N − 1) each.
+
+    With `has_more` a record is dispatched after the last entry, which makes a broker begin an empty file where the
+    last one is full; so it does where there is no entry to be placed at all, but a record.
+    """
+    files: list[PlacedFile] = []
+    current: list[Piece] = []
+    room, before = capacity, None
+    for piece in pieces:
+        for part in _split(piece, capacity, room):
+            if not room:
+                files.append(PlacedFile(tuple(current), before))
+                before = _last_entry(current[-1])
+                current, room = [], capacity
+            current.append(part)
+            room -= part.count
+    if current:
+        files.append(PlacedFile(tuple(current), before))
+    if has_more and not (files and room):
+        files.append(PlacedFile((), _last_entry(current[-1]) if current else None))
+    return files
+
+
+def has_record_behind(blocks: Sequence[EntryBlock], pieces: Sequence[Piece], start: Boundary | None, end: int) -> bool:
+    """Whether a record below `end` is dispatched after the last entry of `pieces`, or after `start` without any."""
+    last = start.physical_offset if start is not None else -1
+    if pieces:
+        last = entry_place(_last_entry(pieces[-1]))[0]
+    return any(last < block.last_record < end for block in blocks)
+
+
+def entry_place(piece: Piece) -> tuple[int, int]:
+    """Physical offset and store timestamp (ms) of the first entry of a piece."""
+    columns = piece.block.read().columns
+    record = int(np.searchsorted(np.cumsum(columns["counts"], dtype=np.int64), piece.skip, side="right"))
+    return piece.block.first + int(columns["offsets"][record]), int(columns["timestamps"][record])
+
+
+def _split(piece: Piece, capacity: int, room: int) -> Iterator[Piece]:
+    """Parts of a piece of which the first fills the room that is left, and the others a file each."""
+    skip, left = piece.skip, piece.count
+    room = room or capacity
+    while left:
+        count = min(left, room)
+        yield Piece(piece.block, skip, count)
+        skip, left, room = skip + count, left - count, capacity
+
+
+def _last_entry(piece: Piece) -> Piece:
+    return Piece(piece.block, piece.skip + piece.count - 1, 1)
+
+
+def _entries_up_to(block: EntryBlock, columns: dict[str, np.ndarray], start: Boundary) -> int:
+    """How many entries of a block are there already; of the boundary's record no more than it has."""
+    below = _entries_below(block, columns, start.physical_offset)
+    return min(below + start.entries, _entries_below(block, columns, start.physical_offset + 1))
+
+
+def _entries_below(block: EntryBlock, columns: dict[str, np.ndarray], physical_offset: int) -> int:
+    """How many entries of a block belong to records below an offset."""
+    records = int(np.searchsorted(columns["offsets"], max(physical_offset - block.first, 0)))
+    return int(columns["counts"][:records].sum(dtype=np.int64))

@@ -1,0 +1,210 @@
+"""Rebuild index files and queues of a store from its log: probe, scan, place, build.
+
+    probe    what is there: first records of segments, the index files that could stay
+    scan     one task a segment: entries and queue units as packed blocks
+    place    running counts say which entries go into which file; where the log ends is settled
+    build    one task an index file, and a task for each bundle of queues
+
+Everything but counting is done by Spark's tasks. They leave what they finished in the work directory, so that a job
+that was killed goes on from there. What was built is named and made visible by :mod:`spark_jobs.publish.deliver`.
+"""
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, tzinfo
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from spark_jobs.build.build_index_file import PHASE, BuildIndexTask, build_index_file, take_index_file
+from spark_jobs.build.build_queues import BuildQueuesTask, build_queues, bundle_count, take_queues
+from spark_jobs.build.index_names import implied_zone, name_files, parse_zone
+from spark_jobs.build.kept_index import IndexShapeWanted, KeptIndex, choose_shape, keep_below, keep_index
+from spark_jobs.build.place_entries import (
+    EntryBlock,
+    PlacedFile,
+    cut_blocks,
+    entry_blocks,
+    entry_place,
+    has_record_behind,
+    place,
+)
+from spark_jobs.build.place_queues import log_extent, queue_tasks, unit_count
+from spark_jobs.commands.request import RebuildRequest
+from spark_jobs.run.attempt import block_file, run_phase
+from spark_jobs.run.progress import Progress
+from spark_jobs.run.session import run_tasks
+from spark_jobs.run.work_directory import WorkDirectory
+from spark_jobs.scan.log_end import LogEnd, find_log_end
+from spark_jobs.scan.scan_log import Probed, ScanOptions, probe_source, scan_log
+from spark_jobs.scan.scan_segment import ENTRIES
+from spark_jobs.scan.source import Source
+from storage.build.queue_plan import QueueOptions, QueuePlan
+from storage.layout.store_layout import INDEX
+from storage.life.delay_levels import parse_delay_levels
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+PLACE: Final = "place"
+NAMES: Final = "place-names"
+
+
+@dataclass
+class Rebuilt:
+    """What a job built, before it is published: summaries of segments, index files and bundles of queues, in order."""
+
+    segments: list[dict[str, Any]]
+    log_end: LogEnd
+    shape: IndexShapeWanted
+    kept: KeptIndex
+    index_files: list[dict[str, Any]] = field(default_factory=list)
+    queues: list[dict[str, Any]] = field(default_factory=list)
+    queue_plan: QueuePlan | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+class Rebuild:
+    """One rebuild of one store."""
+
+    def __init__(
+        self, request: RebuildRequest, source: Source, work: WorkDirectory, context: "SparkContext", progress: Progress
+    ) -> None:
+        """Nothing is done yet."""
+        self._request, self._source, self._work = request, source, work
+        self._context, self._progress = context, progress
+        self._queue_plan = _queue_plan(request) if request.queues else None
+
+    def run(self) -> Rebuilt:
+        """Do it all, up to finished files in the work directory."""
+        request, source = self._request, self._source
+        self._work.enter("probe")
+        probed = probe_source(
+            self._context, source, index=request.index, slots=request.slots, queues_stay=not request.queues
+        )
+        shape = choose_shape(probed.index_files, profile=request.profile, slots=request.slots, capacity=request.entries)
+        kept = self._keep(probed, shape)
+        self._zone = _zone(self._request, probed)
+        options = self._scan_options(probed, shape, kept)
+        segments = scan_log(self._context, self._work, source, options, self._progress)
+        self._work.enter(PLACE)
+        log_end = find_log_end(segments, None if request.out else probed.recovery_start)
+        rebuilt = Rebuilt(segments, log_end, shape, kept)
+        self._build(rebuilt)
+        return rebuilt
+
+    def _keep(self, probed: Probed, shape: IndexShapeWanted) -> KeptIndex:
+        """What stays of the index; with --from-offset whatever ends below that offset."""
+        if not self._request.index:
+            return KeptIndex((), None, None, ())
+        minimum = self._source.segments[0].base_offset
+        kept = keep_index(probed.index_files, shape, probed.first_entries[shape.tags], minimum)
+        start = self._request.from_offset
+        return kept if start is None else keep_below(kept, probed.index_files, start)
+
+    def _scan_options(self, probed: Probed, shape: IndexShapeWanted, kept: KeptIndex) -> ScanOptions:
+        request, plan = self._request, self._queue_plan
+        entries_from = kept.boundary.physical_offset if kept.boundary else 0
+        queues: dict[str, Any] = {}
+        if plan is not None:
+            queues = {
+                "bundles": bundle_count(self._source.size),
+                "delays": parse_delay_levels(request.delay_levels),
+                "lmq": plan.lmq,
+                "ext": plan.ext,
+                "batch_topics": tuple(sorted(topic.encode() for topic in plan.batch_topics)),
+            }
+        return ScanOptions(
+            entries_from=entries_from if request.index else None,
+            checksums_from=probed.recovery_start,
+            tags=shape.tags,
+            last_base=probed.last_base,
+            **queues,
+        )
+
+    def _build(self, rebuilt: Rebuilt) -> None:
+        """Build index files and queues in one go, so that no core waits for the last of either."""
+        index_tasks = self._index_tasks(rebuilt) if self._request.index else []
+        queue_tasks = self._queue_tasks(rebuilt)
+        tasks: list[BuildIndexTask | BuildQueuesTask] = [*index_tasks, *queue_tasks]
+        amount = sum(task.placed.entries for task in index_tasks)
+        amount += unit_count(rebuilt.segments) if queue_tasks else 0
+        run = partial(run_tasks, self._context)
+        built = run_phase(run, self._work, self._progress, PHASE, tasks, build, amount, "entries")
+        rebuilt.index_files, rebuilt.queues = built[: len(index_tasks)], built[len(index_tasks) :]
+        for task, made in zip(index_tasks, rebuilt.index_files, strict=True):
+            take_index_file(task, made)
+        for made in rebuilt.queues:
+            take_queues(self._work, made)
+
+    def _queue_tasks(self, rebuilt: Rebuilt) -> list[BuildQueuesTask]:
+        rebuilt.queue_plan = self._queue_plan
+        if self._queue_plan is None:
+            return []
+        log = log_extent(self._source.segments[0].base_offset, rebuilt.log_end.end, rebuilt.log_end.damages)
+        return queue_tasks(self._queue_plan, self._work, rebuilt.segments, log)
+
+    def _index_tasks(self, rebuilt: Rebuilt) -> list[BuildIndexTask]:
+        blocks = [block for summary in rebuilt.segments for block in self._blocks(summary)]
+        kept, shape, end = rebuilt.kept, rebuilt.shape, rebuilt.log_end.end
+        pieces = cut_blocks(blocks, kept.boundary, end)
+        placed = place(pieces, shape.capacity - 1, has_record_behind(blocks, pieces, kept.boundary, end))
+        directory = self._work.staged / INDEX
+        directory.mkdir(exist_ok=True)
+        return [
+            BuildIndexTask(
+                work=str(self._work.root),
+                number=number,
+                path=str(directory / name),
+                slots=shape.slots,
+                capacity=shape.capacity,
+                placed=file,
+                seed=kept.seed,
+            )
+            for number, (file, name) in enumerate(zip(placed, self._names(placed, kept), strict=True))
+        ]
+
+    def _names(self, placed: list[PlacedFile], kept: KeptIndex) -> list[str]:
+        """Names for the files, chosen once: the present moves on while a job is killed and goes on."""
+        known = self._work.done(NAMES)
+        if known is None or len(known["names"]) != len(placed):
+            stamps = [_begin_timestamp(file, kept) for file in placed]
+            above = kept.names[-1] if kept.names else ""
+            names = name_files(stamps, self._zone, above=above, now=datetime.now(UTC))
+            known = self._work.finish(NAMES, {"names": names})
+        return [str(name) for name in known["names"]]
+
+    def _blocks(self, summary: dict[str, Any]) -> list[EntryBlock]:
+        return entry_blocks(summary, block_file(self._work, summary, ENTRIES))
+
+
+def build(task: BuildIndexTask | BuildQueuesTask) -> dict[str, Any]:
+    """Run a task of either kind."""
+    return build_index_file(task) if isinstance(task, BuildIndexTask) else build_queues(task)
+
+
+def _queue_plan(request: RebuildRequest) -> QueuePlan:
+    options = QueueOptions(
+        topics=frozenset(request.topics),
+        drop_unknown_topics=request.drop_unknown_topics,
+        lmq=request.lmq,
+        ext=request.ext,
+        consume_queue_file_size=request.queue_file_size,
+        batch_file_size=request.batch_queue_file_size,
+        ext_file_size=request.ext_file_size,
+    )
+    return QueuePlan.of(Path(request.store), options)
+
+
+def _zone(request: RebuildRequest, probed: Probed) -> tzinfo | None:
+    """The zone of names: as told, else as the names imply that there are, else the machine's."""
+    if request.zone is not None:
+        return parse_zone(request.zone)
+    return implied_zone([(check["name"], check["header"][0]) for check in probed.index_files if "header" in check])
+
+
+def _begin_timestamp(file: PlacedFile, kept: KeptIndex) -> int:
+    """Store time (ms) of a file's first entry; of the entry before it, if it has none."""
+    first = file.pieces[0] if file.pieces else file.before
+    if first is not None:
+        return entry_place(first)[1]
+    return kept.seed.end_timestamp if kept.seed else 0

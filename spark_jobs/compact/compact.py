@@ -1,0 +1,246 @@
+"""Compact the index of a store: what is dead or double goes, and what a look-up reads comes to lie side by side.
+
+    probe    what is there: the shapes of the index files
+    split    one task an index file: its entries, by the cells of the log that they point to
+    scan     in place of it with from_log: one task a segment
+    merge    one task a segment: each entry once, with its record's store time; what is to be left out is dropped
+    order    one task, and only where the clock stepped back between stretches of the log that were merged apart
+    build    one task an index file
+
+Entries are put in the order of store time. Every file holds a part of it without gaps, and in it the entries of a slot
+side by side, so that a broker's rules for leaving a chain, or older files, early (store-format §4.1, §4.2) never make
+it miss anything. What is made depends on the set of entries alone, not on the files that they come from.
+
+Memory, measured with a broker's defaults and 20 million entries: a split holds two million entries at a time and the
+slots of its file, 100 MB; a merge the entries of 32 MiB of log, some 50 bytes each, 185 MB for 3.7 million of them,
+14 MB at four entries a record of 480 bytes, 800 MB if there were nothing but keys of one letter; a build one file, 20
+bytes more an entry and a block, 850 MB; what orders entries is in :mod:`spark_jobs.compact.order_entries`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from protocol.errors import StoreError
+from spark_jobs.build import build_index_file as building
+from spark_jobs.build.index_names import implied_zone, name_files, parse_zone
+from spark_jobs.build.kept_index import IndexShapeWanted, choose_shape
+from spark_jobs.build.place_entries import PlacedFile
+from spark_jobs.commands.request import CompactRequest
+from spark_jobs.compact import merge_entries as merging
+from spark_jobs.compact import order_entries as ordering
+from spark_jobs.compact import split_index_file as splitting
+from spark_jobs.compact.compact_tasks import (
+    begin_timestamps,
+    build_tasks,
+    merge_tasks,
+    merged_blocks,
+    place_blocks,
+    scanned_merge_tasks,
+    split_tasks,
+)
+from spark_jobs.compact.complete_index import (
+    Hole,
+    find_holes,
+    joint_tasks,
+    look_at_joint,
+    stretches_left_out,
+    stretches_lost,
+)
+from spark_jobs.compact.merge_entries import MergeTask
+from spark_jobs.compact.order_entries import OrderTask
+from spark_jobs.compact.timed_block import TimedBlock, are_in_order
+from spark_jobs.run.attempt import run_phase
+from spark_jobs.run.progress import Progress
+from spark_jobs.run.session import run_tasks
+from spark_jobs.run.work_directory import WorkDirectory
+from spark_jobs.scan.log_end import LogEnd, find_log_end
+from spark_jobs.scan.scan_log import Probed, ScanOptions, probe_source, scan_log, total
+from spark_jobs.scan.source import Source
+from storage.index.index_file import IndexHeader
+from storage.layout.store_layout import INDEX
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+PLACE: Final = "place"
+NAMES: Final = "place-names"
+OUTSIDE: Final = ("below", "beyond", "nowhere")
+LEFT: Final = ("no_record", "duplicates", "of_topics", "of_tags")
+"""Why an entry was dropped: its record lies below the log's minimum, behind its end, in a hole of it; there is none
+where it points; it was there already; it was asked for."""
+
+
+@dataclass
+class Compacted:
+    """What a job built, before it is published.
+
+    `segments` are summaries of a scan, and `log_end` what they say; neither is there where the index was read. `read`
+    is the number of entries that there were, `dropped` how many went, and why. `holes` are where keys were missing
+    before, `left_out` where topics went, and `tags` says whether each record's tag had its entry.
+    """
+
+    shape: IndexShapeWanted
+    segments: list[dict[str, Any]] = field(default_factory=list)
+    log_end: LogEnd | None = None
+    last_header: IndexHeader | None = None
+    end: int = -1
+    index_files: list[dict[str, Any]] = field(default_factory=list)
+    read: int = 0
+    dropped: dict[str, int] = field(default_factory=lambda: dict.fromkeys((*OUTSIDE, *LEFT), 0))
+    holes: list[Hole] = field(default_factory=list)
+    left_out: list[Hole] = field(default_factory=list)
+    tags: bool = True
+    notes: list[str] = field(default_factory=list)
+
+
+class Compact:
+    """One compaction of one store's index."""
+
+    def __init__(
+        self, request: CompactRequest, source: Source, work: WorkDirectory, context: "SparkContext", progress: Progress
+    ) -> None:
+        """Nothing is done yet."""
+        self._request, self._source, self._work = request, source, work
+        self._context, self._progress = context, progress
+
+    def run(self) -> Compacted:
+        """Do it all, up to finished files in the work directory; raises StoreError for an index file not sound."""
+        request, source = self._request, self._source
+        if not (request.from_log or source.index_files):
+            raise StoreError(source.layout.index, what=f"holds no index file{splitting.HINT}")
+        self._work.enter("probe")
+        probed = probe_source(self._context, source, index=True, slots=request.slots, queues_stay=True)
+        shape = choose_shape(probed.index_files, profile=request.profile, slots=request.slots, capacity=request.entries)
+        compacted = Compacted(shape)
+        tasks = self._scan(probed, compacted) if request.from_log else self._split(probed, compacted)
+        blocks = self._order(self._merge(tasks, compacted))
+        self._build(blocks, probed, compacted)
+        self._note_files(compacted)
+        return compacted
+
+    def _split(self, probed: Probed, compacted: Compacted) -> list[MergeTask]:
+        """Take the index files apart."""
+        self._look_for_holes(probed, compacted)
+        tasks = split_tasks(self._work, self._source, probed.index_files, compacted.shape)
+        splits = self._run(splitting.PHASE, tasks, splitting.split_index_file, sum(max(t.entries, 0) for t in tasks))
+        compacted.read = total(splits, "entries")
+        for reason in OUTSIDE:
+            compacted.dropped[reason] = total(splits, reason)
+        compacted.last_header = IndexHeader(*splits[-1]["header"])
+        if splits[-1]["end_is_known"]:
+            compacted.end = compacted.last_header.end_physical_offset
+        return merge_tasks(self._work, self._request, list(zip(tasks, splits, strict=True)), self._source.segments)
+
+    def _look_for_holes(self, probed: Probed, compacted: Compacted) -> None:
+        """Find out what the index files lack between them, while that can be seen."""
+        checks = probed.index_files
+        compacted.tags = all(check.get("tags", False) for check in checks if "range" in check)
+        source, tags = self._source, compacted.tags and not self._request.drop_tags
+        tasks = joint_tasks(source.layout.index, source.segments, checks, tags=tags)
+        answers = run_tasks(self._context, "joints", tasks, look_at_joint)
+        compacted.holes = find_holes(checks, list(zip(tasks, (answer["whole"] for answer in answers), strict=True)))
+
+    def _scan(self, probed: Probed, compacted: Compacted) -> list[MergeTask]:
+        """Read the log."""
+        request = self._request
+        options = ScanOptions(
+            entries_from=0,
+            checksums_from=probed.recovery_start,
+            tags=compacted.shape.tags,
+            last_base=probed.last_base,
+        )
+        compacted.tags = compacted.shape.tags
+        compacted.segments = scan_log(self._context, self._work, self._source, options, self._progress)
+        log_end = find_log_end(compacted.segments, None if request.out else probed.recovery_start)
+        compacted.log_end = log_end
+        tasks = scanned_merge_tasks(self._work, request, compacted.segments, self._source.segments, log_end.end)
+        compacted.read = sum(piece.count for task in tasks for piece in task.pieces)
+        return tasks
+
+    def _merge(self, tasks: list[MergeTask], compacted: Compacted) -> list[TimedBlock]:
+        entries = compacted.read - sum(compacted.dropped.values())
+        merges = self._run(merging.PHASE, tasks, merging.merge_entries, entries)
+        for reason in LEFT:
+            compacted.dropped[reason] = total(merges, reason)
+        if not self._request.from_log:
+            compacted.holes += stretches_lost(merges, self._source.segments)
+        compacted.left_out = stretches_left_out(merges)
+        largest = max((summary["largest"] for summary in merges), default=-1)
+        self._note_end(largest, compacted)
+        compacted.end = max(compacted.end, largest)
+        return merged_blocks(self._work, merges)
+
+    def _note_end(self, largest: int, compacted: Compacted) -> None:
+        """Tell where the end of the index turned out to be no place of a record: new ones below were never indexed."""
+        header = compacted.last_header
+        if header is not None and compacted.end < 0 and header.end_physical_offset > largest:
+            compacted.notes.append(
+                f"the index ends at physical offset {header.end_physical_offset} by its header, where there is no "
+                f"record; the compacted one ends at {max(largest, 0)}"
+            )
+
+    def _order(self, blocks: list[TimedBlock]) -> list[TimedBlock]:
+        """The blocks by store time."""
+        if are_in_order(blocks):
+            return blocks
+        task = OrderTask(str(self._work.root), tuple(blocks))
+        entries = sum(block.entries for block in blocks)
+        ordered = self._run(ordering.PHASE, [task], ordering.order_entries, entries)[0]
+        return [TimedBlock(str(self._work.blocks / name), *facts) for name, *facts in ordered["blocks"]]
+
+    def _build(self, blocks: Sequence[TimedBlock], probed: Probed, compacted: Compacted) -> None:
+        self._work.enter(PLACE)
+        placed = place_blocks(blocks, compacted.shape.capacity - 1)
+        directory = self._work.staged / INDEX
+        directory.mkdir(exist_ok=True)
+        paths = [directory / name for name in self._names(placed, probed, compacted)]
+        holes = [*compacted.holes, *compacted.left_out]
+        tags = compacted.tags and not self._request.drop_tags
+        tasks = build_tasks(
+            self._work, compacted.shape, placed, paths, compacted.last_header, compacted.end, holes, tags=tags
+        )
+        entries = sum(task.placed.entries for task in tasks)
+        compacted.index_files = self._run(building.PHASE, tasks, building.build_index_file, entries)
+        for task, made in zip(tasks, compacted.index_files, strict=True):
+            building.take_index_file(task, made)
+
+    def _note_files(self, compacted: Compacted) -> None:
+        """Tell what a server that needs every key cannot use of what was made, and why."""
+        count = sum(not file["complete"] and file["entries"] > 0 for file in compacted.index_files)
+        if not count:
+            return
+        if compacted.left_out:
+            reason = "topics are left out"
+        elif compacted.holes:
+            hole = compacted.holes[0]
+            reason = (
+                f"the index that there was may lack keys from physical offset {hole.first} on (--from-log adds them)"
+            )
+        else:
+            reason = "the clock stepped back, and several files share a stretch of the log"
+        files = f"{count} of {len(compacted.index_files)} files do not have every key of what they span"
+        compacted.notes.append(f"{files}: {reason}; where they lie a RocketLens server scans the log instead")
+
+    def _names(self, placed: Sequence[PlacedFile], probed: Probed, compacted: Compacted) -> list[str]:
+        """Names for the files, chosen once: the present moves on while a job is killed and goes on."""
+        known = self._work.done(NAMES)
+        if known is None or len(known["names"]) != len(placed):
+            zone = self._request.zone
+            files = [(check["name"], check["header"][0]) for check in probed.index_files if "header" in check]
+            names = name_files(
+                list(begin_timestamps(placed, compacted.last_header)),
+                parse_zone(zone) if zone is not None else implied_zone(files),
+                above="",
+                now=datetime.now(UTC),
+            )
+            known = self._work.finish(NAMES, {"names": names})
+        chosen: list[str] = known["names"]
+        return chosen
+
+    def _run(self, phase: str, tasks: Sequence[Any], function: Any, entries: int) -> list[dict[str, Any]]:
+        """Run the tasks of a phase and show how many of the entries they have done."""
+        run = partial(run_tasks, self._context)
+        return run_phase(run, self._work, self._progress, phase, tasks, function, entries, "entries")

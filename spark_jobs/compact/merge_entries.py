@@ -1,0 +1,184 @@
+"""The task that merges all index entries of one segment's records: each once, with its record's store time.
+
+A cell of the segment at a time: its entries are gathered from the blocks that splits of index files, or a scan of the
+segment, have left. What points at no record is dropped, and what was asked to be left out. The others are written as
+blocks like those of a scan, so that placing and building go on as for a rebuild; but each block by rising store time,
+which is what a look-up in a compacted file relies on.
+"""
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from spark_jobs.build.place_entries import Piece
+from spark_jobs.compact.entry_rows import EntryRows, pack_entries, sort_distinct, unpack_entries
+from spark_jobs.compact.record_facts import RecordFacts, RecordReader
+from spark_jobs.compact.timed_block import write_rows
+from spark_jobs.run.attempt import Attempt, Record, Report, run_attempt
+from spark_jobs.run.blocks import Block, BlockWriter, read_block
+from spark_jobs.scan.scan_segment import ENTRIES
+from spark_jobs.scan.segment_window import SegmentWindow
+from storage.kernels.index_entries import KEEP, LEFT_OUT, NO_RECORD
+
+PHASE: Final = "merge"
+
+
+class Run(msgspec.Struct, frozen=True, array_like=True):
+    """A block of entries of one cell, as a split left it."""
+
+    path: str
+    position: int
+
+
+class CellRuns(msgspec.Struct, frozen=True, array_like=True):
+    """All blocks of a cell, in the order of the index files; `start` is its physical offset."""
+
+    start: int
+    runs: tuple[Run, ...]
+
+
+class MergeTask(msgspec.Struct, frozen=True):
+    """A segment, `limit` being the physical offset where its records end, and its entries.
+
+    They are in `cells`, or in `pieces` of what a scan found. Entries of `topics` are dropped, and with `drop_tags`
+    those of tags.
+    """
+
+    work: str
+    path: str
+    base_offset: int
+    limit: int
+    cells: tuple[CellRuns, ...] = ()
+    pieces: tuple[Piece, ...] = ()
+    topics: tuple[bytes, ...] = ()
+    drop_tags: bool = False
+
+    @property
+    def name(self) -> str:
+        """The task's name."""
+        return f"{PHASE}-{self.base_offset:020d}"
+
+
+def merge_entries(task: MergeTask) -> dict[str, Any]:
+    """Merge the entries of one segment; the summary, as left in the work directory.
+
+    `entry_blocks` are rows as in :class:`spark_jobs.compact.timed_block.TimedBlock` without the path; `largest` is
+    the last record that has an entry, left out or not, −1 without one; `lost` are the first and the last physical
+    offset of entries without a record, by stretches, and `left_out` those of records of topics that were to go; then
+    what was dropped, and why.
+    """
+
+    def merge(attempt: Attempt, report: Report) -> Record:
+        with (
+            SegmentWindow(Path(task.path), task.base_offset) as window,
+            BlockWriter(attempt.blocks(ENTRIES), task.path) as writer,
+        ):
+            return _Merge(task, window, writer).run(report)
+
+    return run_attempt(task.work, task.name, merge)
+
+
+class _Gathered(msgspec.Struct):
+    """Entries of a stretch of the log, packed and in any order, positions counted from `start`."""
+
+    start: int
+    packed: np.ndarray
+    scanned: Block | None = None
+    """Knows when its records were stored; they are known to be there."""
+
+
+class _Merge:
+    def __init__(self, task: MergeTask, window: SegmentWindow, writer: BlockWriter) -> None:
+        self._task, self._window, self._writer = task, window, writer
+        self._reader = RecordReader(window, task.limit - task.base_offset, task.topics, drop_tags=task.drop_tags)
+        self._filters = bool(task.topics) or task.drop_tags
+        self._dropped = dict.fromkeys(("duplicates", "no_record", "of_topics", "of_tags"), 0)
+        self._blocks: list[list[int]] = []
+        self._entries = 0
+        self._largest = -1
+        self._lost: list[list[int]] = []
+        self._left_out: list[list[int]] = []
+
+    def run(self, report: Report) -> dict[str, Any]:
+        seen = 0
+        for gathered in self._gather():
+            seen += gathered.packed.size
+            self._merge(gathered)
+            report(seen, 0)
+        return {
+            "entry_blocks": self._blocks,
+            "entries": self._entries,
+            "largest": self._largest,
+            "lost": self._lost,
+            "left_out": self._left_out,
+            "bytes_read": self._window.bytes_read,
+            **self._dropped,
+        }
+
+    def _gather(self) -> Iterator[_Gathered]:
+        for cell in self._task.cells:
+            yield _Gathered(cell.start, np.concatenate([_packed(block) for block in _read_runs(cell.runs)]))
+        for piece in self._task.pieces:
+            block = piece.block.read()
+            columns = block.columns
+            positions = np.repeat(columns["offsets"], columns["counts"])
+            chosen = slice(piece.skip, piece.skip + piece.count)
+            yield _Gathered(piece.block.first, pack_entries(positions[chosen], columns["hashes"][chosen]), block)
+
+    def _merge(self, gathered: _Gathered) -> None:
+        distinct = sort_distinct(gathered.packed)
+        self._dropped["duplicates"] += gathered.packed.size - distinct.size
+        positions, counts, hashes = unpack_entries(distinct)
+        facts = self._facts(gathered, positions)
+        rows = EntryRows(positions + gathered.start, facts.timestamps, counts, hashes)
+        known = rows.offsets[facts.fates != NO_RECORD]
+        if known.size:
+            self._largest = int(known[-1])
+        for fate, stretches in ((NO_RECORD, self._lost), (LEFT_OUT, self._left_out)):
+            gone = rows.offsets[facts.fates == fate]
+            stretches += [[int(gone[0]), int(gone[-1])]] if gone.size else []
+        rows = self._keep(rows, facts).narrow().by_time()
+        if rows.offsets.size:
+            self._write(rows)
+
+    def _facts(self, gathered: _Gathered, positions: np.ndarray) -> RecordFacts:
+        if gathered.scanned is not None and not self._filters:
+            columns = gathered.scanned.columns
+            timestamps = columns["timestamps"][np.searchsorted(columns["offsets"], positions)]
+            return RecordFacts(np.full(positions.size, KEEP, np.uint8), timestamps, np.full(positions.size, -1))
+        return self._reader.look(positions + (gathered.start - self._task.base_offset))
+
+    def _keep(self, rows: EntryRows, facts: RecordFacts) -> EntryRows:
+        """What is not dropped."""
+        if not self._filters and bool(np.all(facts.fates == KEEP)):
+            return rows
+        fates = np.repeat(facts.fates, rows.counts)
+        tags = (fates == KEEP) & (np.repeat(facts.tags, rows.counts) == rows.hashes)
+        self._dropped["no_record"] += int(np.count_nonzero(fates == NO_RECORD))
+        self._dropped["of_topics"] += int(np.count_nonzero(fates == LEFT_OUT))
+        self._dropped["of_tags"] += int(np.count_nonzero(tags))
+        return rows.keep_entries((fates == KEEP) & ~tags)
+
+    def _write(self, rows: EntryRows) -> None:
+        self._blocks.append(write_rows(self._writer, rows))
+        self._entries += rows.hashes.size
+
+
+def _packed(block: Block) -> np.ndarray:
+    return pack_entries(block.columns["positions"], block.columns["hashes"])
+
+
+def _read_runs(runs: Iterable[Run]) -> Iterator[Block]:
+    """Blocks of several files, each of which is opened once."""
+    with contextlib.ExitStack() as stack:
+        opened: dict[str, int] = {}
+        for run in runs:
+            if run.path not in opened:
+                opened[run.path] = os.open(run.path, os.O_RDONLY | os.O_CLOEXEC)
+                stack.callback(os.close, opened[run.path])
+            yield read_block(Path(run.path), opened[run.path], run.position)[0]

@@ -1,0 +1,141 @@
+"""Blocks of merged entries in the order of store time, across the whole log.
+
+A broker leaves a chain, and does not go to older files, at the first entry or file that begins before the asked time
+(store-format §4.1, §4.2). Begin times of compacted files are true ones, so all would be lost that lies behind a place
+where the clock stepped back; unless entries are put in the order of time. Blocks come from the log's stretches one
+after the other, and but for such places they are in that order already; there, and only there, they are merged anew.
+
+Memory: ENTRIES_AT_ONCE entries while they are sorted, of records with one key each some 120 bytes an entry, 500 MB; or
+the largest block that there is, if that has more. Stretches of time with more entries are sorted by way of the disk.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from spark_jobs.compact.entry_rows import LONGEST_BLOCK, EntryRows, join
+from spark_jobs.compact.merge_runs import FAN_IN, Run, merge_sorted
+from spark_jobs.compact.timed_block import TimedBlock, overlapping, write_rows
+from spark_jobs.run.attempt import Attempt, Record, Report, run_attempt
+from spark_jobs.run.blocks import BlockWriter
+from spark_jobs.run.work_directory import WorkDirectory
+from spark_jobs.scan.scan_segment import ENTRIES
+
+PHASE: Final = "order"
+ENTRIES_AT_ONCE: Final = 4_000_000
+ROWS_OF_BLOCK: Final = 1 << 16
+ENTRIES_OF_BLOCK: Final = 1 << 18
+
+
+class OrderTask(msgspec.Struct, frozen=True):
+    """Blocks in the order of the log, and how much of them may be in memory."""
+
+    work: str
+    blocks: tuple[TimedBlock, ...]
+    entries_at_once: int = ENTRIES_AT_ONCE
+    rows_of_block: int = ROWS_OF_BLOCK
+    entries_of_block: int = ENTRIES_OF_BLOCK
+    fan_in: int = FAN_IN
+
+    @property
+    def name(self) -> str:
+        """The task's name."""
+        return f"{PHASE}-0"
+
+
+def order_entries(task: OrderTask) -> dict[str, Any]:
+    """Bring blocks into the order of time; the summary, as left in the work directory.
+
+    `blocks` are rows of the blocks, old ones and new, with a bare name as their path.
+    """
+
+    def order(attempt: Attempt, report: Report) -> Record:
+        blocks = _Order(task, attempt).run(report)
+        return {"blocks": [[Path(block.path).name, *msgspec.structs.astuple(block)[1:]] for block in blocks]}
+
+    return run_attempt(task.work, task.name, order, _are_there)
+
+
+def _are_there(work: WorkDirectory, done: Record) -> bool:
+    """Whether the files of the old blocks are those that the record names: a merge may have been done again."""
+    return all((work.blocks / name).exists() for name in {name for name, *_ in done["blocks"]})
+
+
+class _Order:
+    """Goes over the blocks by the time they begin, and sorts those together whose times overlap."""
+
+    def __init__(self, task: OrderTask, attempt: Attempt) -> None:
+        self._task, self._attempt = task, attempt
+        self._blocks: list[TimedBlock] = []
+        self._runs = 0
+
+    def run(self, report: Report) -> list[TimedBlock]:
+        """All blocks in order."""
+        target = self._attempt.blocks(ENTRIES)
+        done = 0
+        with BlockWriter(target, "blocks whose times overlap") as writer:
+            for group in overlapping(self._task.blocks):
+                for rows in self._sorted(group):
+                    self._write(writer, target.name, rows)
+                    done += rows.hashes.size
+                    report(done, 0)
+                if len(group) == 1:
+                    self._blocks += group
+                    done += group[0].entries
+                    report(done, 0)
+        return self._blocks
+
+    def _sorted(self, group: Sequence[TimedBlock]) -> Iterator[EntryRows]:
+        """The rows of blocks whose times overlap; none of a single one, which is in order."""
+        if len(group) == 1:
+            return
+        if sum(block.entries for block in group) <= self._task.entries_at_once:
+            yield join([block.read() for block in group]).by_time()
+            return
+        with ExitStack() as scratch:
+            runs = [
+                self._write_run([join([block.read() for block in part]).by_time()], scratch)
+                for part in self._parts(group)
+            ]
+            yield from merge_sorted(runs, lambda rows: self._write_run(rows, scratch), self._task.fan_in)
+
+    def _parts(self, group: Iterable[TimedBlock]) -> Iterator[list[TimedBlock]]:
+        """As many blocks at a time as may be in memory; one at least."""
+        part: list[TimedBlock] = []
+        for block in group:
+            if part and sum(each.entries for each in part) + block.entries > self._task.entries_at_once:
+                yield part
+                part = []
+            part.append(block)
+        yield part
+
+    def _write_run(self, portions: Iterable[EntryRows], scratch: ExitStack) -> Run:
+        """Write rows in order to a file that goes with `scratch`, in small blocks."""
+        self._runs += 1
+        path = self._attempt.blocks(f"run-{self._runs}")
+        scratch.callback(path.unlink, missing_ok=True)
+        with BlockWriter(path, "entries by store time") as writer:
+            return [TimedBlock(str(path), *write_rows(writer, piece)) for rows in portions for piece in self._cut(rows)]
+
+    def _write(self, writer: BlockWriter, name: str, rows: EntryRows) -> None:
+        for piece in self._cut(rows):
+            self._blocks.append(TimedBlock(name, *write_rows(writer, piece)))
+
+    def _cut(self, rows: EntryRows) -> Iterator[EntryRows]:
+        """Small blocks, in each of which offsets count from the lowest one in 32 bits."""
+        for piece in rows.cut(self._task.rows_of_block, self._task.entries_of_block):
+            yield from _halved(piece)
+
+
+def _halved(rows: EntryRows) -> Iterator[EntryRows]:
+    """Rows as they are, or in halves where they lie too far apart for one block."""
+    if rows.offsets.max() - rows.offsets.min() < LONGEST_BLOCK:
+        yield rows
+        return
+    middle, numbers = rows.offsets.size // 2, np.arange(rows.offsets.size)
+    yield from _halved(rows.take(numbers[:middle]))
+    yield from _halved(rows.take(numbers[middle:]))

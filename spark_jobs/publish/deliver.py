@@ -1,0 +1,97 @@
+"""Make visible what a job built: stage it beside what stays, publish it into the store, or move it to --out."""
+
+import hashlib
+import os
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from protocol.errors import ConfigError
+from spark_jobs.commands.request import CompactRequest, RebuildRequest, Report
+from spark_jobs.publish.new_checkpoint import latest_end_timestamp, write_checkpoint
+from spark_jobs.publish.publish import Staged, publish, roll_forward
+from spark_jobs.publish.publish_journal import remove_journal
+from spark_jobs.publish.publish_names import backup_path, drop_backups, incoming_path
+from spark_jobs.publish.stage import stage_kept
+from spark_jobs.publish.store_lock import StoreLock
+from spark_jobs.run.work_directory import JOURNAL, WorkDirectory
+from spark_jobs.scan.source import Source
+from storage.files.direct_writer import fsync_directory
+from storage.files.write_guard import is_inside
+from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CHECKPOINT, CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX
+
+PUBLISHED: Final = (INDEX, CONSUME_QUEUE, BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT, CHECKPOINT)
+
+Request = RebuildRequest | CompactRequest
+
+
+def check_out(request: Request) -> None:
+    """Raise ConfigError where --out is in the store, or in the way of what it holds already; make it."""
+    out = Path(request.target)
+    if is_inside(out, Path(request.store)):
+        raise ConfigError(f"--out {out} lies in the store, which stays as it is; leave --out away to replace")
+    there = [name for name in PUBLISHED if os.path.lexists(out / name)]
+    if there:
+        raise ConfigError(f"--out {out}: there is {there[0]} already; remove it or choose another directory")
+    out.mkdir(parents=True, exist_ok=True)
+
+
+def stage_index(request: Request, source: Source, work: WorkDirectory, kept: tuple[str, ...]) -> list[Staged]:
+    """The whole index, with those files of the store that stay, and the checkpoint that protects it."""
+    directory = work.staged / INDEX
+    stage_kept(kept, source.layout.index, directory, work.partial, link=request.out is None)
+    latest = latest_end_timestamp(directory)
+    staged = [Staged(INDEX, directory, synced=True)]
+    if latest is not None and not request.keep_checkpoint:
+        write_checkpoint(source.layout.checkpoint, work.staged / CHECKPOINT, latest)
+        staged.append(Staged(CHECKPOINT, work.staged / CHECKPOINT, synced=True))
+    return staged
+
+
+def deliver(
+    request: Request, source: Source, work: WorkDirectory, staged: list[Staged], lock: StoreLock | None, report: Report
+) -> None:
+    """Publish what is staged; the report learns where the old is kept."""
+    report.details["published"] = [each.name for each in staged]
+    if lock is None:
+        _move(staged, Path(request.target))
+        return
+    moment = _moment(lock.store, staged)
+    journal = work.root.parent / JOURNAL
+    published = publish(lock, staged, journal, moment, source=log_digest(source), enter=work.enter)
+    if request.drop_backup:
+        drop_backups(lock.store, moment)
+    else:
+        report.details["backups"] = [str(path) for path in published.backups]
+    remove_journal(journal)
+
+
+def end_last_publishing(lock: StoreLock, source: Source, base: Path) -> bool:
+    """End what a run that was killed while publishing had begun; whether all of it is in the store now."""
+    published = roll_forward(lock, base / JOURNAL, source=log_digest(source))
+    if published is not None and published.left:
+        remove_journal(base / JOURNAL)
+    return published is not None and not published.left
+
+
+def log_digest(source: Source) -> str:
+    """What tells this state of the log from another."""
+    return hashlib.sha256(repr(source.identity()["files"][: len(source.segments)]).encode()).hexdigest()
+
+
+def _moment(store: Path, staged: list[Staged]) -> str:
+    """The time that names what is replaced: now, or so many seconds later that no backup bears it yet."""
+    moment = datetime.now(UTC)
+    while True:
+        time = moment.strftime("%Y%m%d%H%M%S")
+        names = (path(store, each.name, time) for each in staged for path in (incoming_path, backup_path))
+        if not any(map(os.path.lexists, names)):
+            return time
+        moment += timedelta(seconds=1)
+
+
+def _move(staged: list[Staged], out: Path) -> None:
+    for each in staged:
+        fsync_directory(each.path if each.path.is_dir() else each.path.parent)
+        os.rename(each.path, out / each.name)
+    fsync_directory(out)

@@ -1,0 +1,59 @@
+"""The checkpoint that belongs to rebuilt index files.
+
+A broker that starts with `abort` present deletes every index file whose end_timestamp lies above the checkpoint's
+index_msg_timestamp. Source: store-format §3.7, §6.1.
+"""
+
+import os
+from dataclasses import astuple, replace
+from pathlib import Path
+from typing import Final
+
+from protocol.errors import StoreError, TruncatedFile
+from storage.files.mapped_file import open_read_only, read_small_file
+from storage.index.index_file import HEADER, IndexHeader
+from storage.layout.checkpoint import CHECKPOINT, Checkpoint
+
+CHECKPOINT_BYTES: Final = 4096
+_LONGEST: Final = 1024 * 1024
+
+
+def write_checkpoint(store_checkpoint: Path, destination: Path, index_msg_timestamp: int) -> None:
+    """Write the store's checkpoint with another index_msg_timestamp and nothing else changed; fsyncs it.
+
+    Without one, or behind the end of one that is too short, there are zeros, as in what a broker would make of it.
+    """
+    try:
+        data = read_small_file(store_checkpoint, _LONGEST)
+    except FileNotFoundError:
+        data = b""
+    if len(data) < CHECKPOINT.size:
+        data = data.ljust(CHECKPOINT_BYTES, b"\0")
+    checkpoint = Checkpoint(*CHECKPOINT.unpack_from(data))
+    changed = replace(checkpoint, index_msg_timestamp=index_msg_timestamp)
+    with open(destination, "wb") as file:
+        file.write(CHECKPOINT.pack(*astuple(changed)) + data[CHECKPOINT.size :])
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def latest_end_timestamp(index: Path) -> int | None:
+    """The largest end_timestamp among the files of an index directory, None where it has none."""
+    try:
+        paths = [Path(entry.path) for entry in os.scandir(index) if entry.is_file()]
+    except OSError as error:
+        raise StoreError(index, what=f"cannot be listed: {error.strerror}") from error
+    return max((_end_timestamp(path) for path in paths), default=None)
+
+
+def _end_timestamp(path: Path) -> int:
+    descriptor = open_read_only(path)
+    try:
+        data = os.pread(descriptor, HEADER.size, 0)
+    except OSError as error:
+        raise StoreError(path, what=f"cannot be read: {error.strerror}") from error
+    finally:
+        os.close(descriptor)
+    if len(data) < HEADER.size:
+        raise TruncatedFile(path, expected=HEADER.size, found=len(data))
+    return IndexHeader(*HEADER.unpack(data)).end_timestamp

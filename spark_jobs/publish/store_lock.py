@@ -1,0 +1,152 @@
+"""The lock of a store, held as a broker holds it while something is published into the store.
+
+It is a POSIX record lock (fcntl, not flock) on byte 0 of `lock`, what Java's `FileChannel.tryLock(0, 1, false)` takes:
+a broker that starts meanwhile ends with "Lock failed,MQ already started". A broker takes it only after loading, so
+files of the store that somebody has open for writing are looked for too. Source: store-format §1.5.
+
+Closing any descriptor of the file drops the lock, whoever of this process opened it. `storage.store.store_state` is
+told not to; for all other cases the lock is taken anew each time it is confirmed.
+"""
+
+import contextlib
+import fcntl
+import os
+import stat
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, Self
+
+from protocol.errors import StoreError
+from spark_jobs.publish.open_writers import Process, find_writers
+from spark_jobs.publish.staged_tree import give_to_owner
+from storage.store.store_state import FLOCK, LOCKED_HERE, identity_of, is_locked_here
+
+LOCK: Final = "lock"
+WHAT_ELSE: Final = "stop it first, or write beside the store with --out"
+_FLAGS: Final = os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK
+_PROCESSES_TOLD: Final = 5
+
+
+class StoreLock:
+    """Holds a store's lock from `with` to the end of the block; raises StoreError where somebody else writes there.
+
+    `elsewhere` are directories of the store outside of it (of its log); `work` is a directory in it that is ours;
+    `warn` is told once which processes could not be looked at.
+    """
+
+    def __init__(
+        self,
+        store: Path,
+        *,
+        elsewhere: Sequence[Path] = (),
+        work: Path | None = None,
+        warn: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        """Name the store; nothing is opened."""
+        self.store = store
+        self.path = store / LOCK
+        self._directories = (store, *elsewhere)
+        self._work = work
+        self._warn = warn
+        self._descriptor = -1
+        self._key = (0, 0)
+
+    def __enter__(self) -> Self:
+        # To open it once more, and close it, would drop the lock that is held.
+        if is_locked_here(self.path):
+            raise StoreError(self.path, what="is locked by this process already")
+        self._descriptor = _open(self.path, self.store)
+        try:
+            self._take()
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+        self._key = identity_of(os.fstat(self._descriptor))
+        LOCKED_HERE.add(self._key)
+        try:
+            self._refuse_writers(self._warn)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        LOCKED_HERE.discard(self._key)
+        os.close(self._descriptor)
+        self._descriptor = -1
+
+    @property
+    def identity(self) -> tuple[int, int]:
+        """Inode and time of the last change of the file. A broker writes to it when it starts, we never do."""
+        status = os.fstat(self._descriptor)
+        return status.st_ino, status.st_mtime_ns
+
+    def confirm(self) -> None:
+        """Make sure that the lock is still held and that nobody writes to the store; StoreError if not."""
+        with contextlib.suppress(FileNotFoundError):
+            if identity_of(os.stat(self.path)) == self._key:
+                self._take()
+                self._refuse_writers(lambda _: None)
+                return
+        raise StoreError(self.path, what="was removed or replaced while it was locked; start again")
+
+    def _take(self) -> None:
+        try:
+            fcntl.lockf(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0, os.SEEK_SET)
+        except (BlockingIOError, PermissionError):
+            raise StoreError(self.path, what=f"is locked by {self._holder()}: {WHAT_ELSE}") from None
+        except OSError as error:
+            raise StoreError(self.path, what=f"cannot be locked: {error.strerror}") from error
+
+    def _holder(self) -> str:
+        """The process that holds the lock, in words."""
+        asked = FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 1, 0)
+        pid = FLOCK.unpack(fcntl.fcntl(self._descriptor, fcntl.F_GETLK, asked))[4]
+        return (
+            f"process {Process.of(pid)}, a broker or another rebuild" if pid > 0 else "a process that is not seen here"
+        )
+
+    def _refuse_writers(self, warn: Callable[[str], None]) -> None:
+        try:
+            writers, unseen = find_writers(self._directories, self._work)
+        except OSError as error:
+            warn(f"processes cannot be looked at ({error}): make sure that no broker is starting on {self.store}")
+            return
+        if writers:
+            first, more = writers[0], len(writers) - 1
+            others = f" and {more} more" if more else ""
+            raise StoreError(first.path, what=f"is open for writing by process {first}{others}: {WHAT_ELSE}")
+        if unseen:
+            told = ", ".join(map(str, unseen[:_PROCESSES_TOLD])) + (", …" if len(unseen) > _PROCESSES_TOLD else "")
+            warn(
+                f"{len(unseen)} processes of other users may not be looked at ({told}): make sure that none of them is "
+                f"a broker that is starting on {self.store}, or run this as root"
+            )
+
+
+def _open(path: Path, store: Path) -> int:
+    """A descriptor for reading and writing; the file is made if there is none, as a broker would."""
+    try:
+        try:
+            descriptor = os.open(path, _FLAGS)
+        except FileNotFoundError:
+            descriptor = _make(path, store)
+        status = os.fstat(descriptor)
+    except OSError as error:
+        raise StoreError(path, what=f"cannot be opened to lock the store: {error.strerror}") from error
+    if not stat.S_ISREG(status.st_mode):
+        os.close(descriptor)
+        raise StoreError(path, what="is not a regular file, so the store cannot be locked")
+    return descriptor
+
+
+def _make(path: Path, store: Path) -> int:
+    """Make the file, for the store's owner: its broker has to be able to write to it."""
+    descriptor = os.open(path, _FLAGS | os.O_CREAT, 0o644)
+    try:
+        give_to_owner(descriptor, os.stat(store))
+    except OSError:
+        os.close(descriptor)
+        os.unlink(path)
+        raise
+    return descriptor

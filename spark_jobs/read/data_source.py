@@ -1,0 +1,186 @@
+"""The Spark data source `rocketlens`: the messages of a store as a DataFrame.
+
+    import spark_jobs.rocketlens_format            # once a session is there: registers the format with it
+
+    spark.read.format("rocketlens").option("topic", "TopicTest").load("/path/to/store")
+
+Columns are those of :mod:`storage.columns.message_columns`; times are timestamps. Spark tells a Python data source
+nothing of the columns that a query needs, so who wants few says so, by the option `columns` or by a schema. With the
+option `push_filters` filters on topic, tags, queue_id, queue_offset, physical_offset and store_timestamp are decided
+where records are read; not without, since Spark applies them to other queries of the same frame too.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from protocol.errors import ConfigError, CorruptRecord
+from spark_jobs.read.arrow_columns import NULLABLE
+from spark_jobs.read.log_ranges import LogRange, LogRanges, Problem, find_ranges
+from spark_jobs.read.pushed_filters import push
+from spark_jobs.read.read_range import read_damage, read_messages, tell
+from spark_jobs.read.registered_source import RocketLensDataSource
+from spark_jobs.read.source_options import DAMAGE, SourceOptions
+from spark_jobs.run.arrival import Travelling
+from spark_jobs.run.session import send_packages, send_packages_by_connect
+from storage.columns.names import KINDS, Kind
+from storage.columns.wanted import Wanted
+
+PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+
+_TYPES: dict[Kind, DataType] = {
+    Kind.INT: IntegerType(),
+    Kind.LONG: LongType(),
+    Kind.TIME: TimestampType(),
+    Kind.TEXT: StringType(),
+    Kind.TEXTS: ArrayType(StringType(), containsNull=False),
+    Kind.MAP: MapType(StringType(), StringType(), valueContainsNull=False),
+    Kind.BYTES: BinaryType(),
+}
+
+DAMAGE_TYPE = StructType(
+    [
+        StructField("path", StringType(), False),
+        StructField("physical_offset", LongType(), False),
+        StructField("length", LongType(), False),
+        StructField("reason", StringType(), False),
+    ]
+)
+
+
+def register(spark: SparkSession) -> None:
+    """Make the format `rocketlens` known to a session and to its executors, and have it push filters down."""
+    if type(spark).__module__.startswith("pyspark.sql.connect."):
+        send_packages_by_connect(spark)
+    else:
+        send_packages(spark.sparkContext)
+    spark.dataSource.register(RocketLensDataSource)
+    spark.conf.set(PUSHDOWN, "true")
+
+
+@dataclass(frozen=True)
+class LogPartition(InputPartition):
+    """A stretch of the log that one task reads, or problems that are known already."""
+
+    range: LogRange | None
+    problems: tuple[Problem, ...] = ()
+
+    def __init__(self, range_: LogRange | None, problems: tuple[Problem, ...] = ()) -> None:
+        object.__setattr__(self, "range", range_)
+        object.__setattr__(self, "problems", problems)
+
+
+def schema_of(options: SourceOptions) -> StructType:
+    """The columns that the options name, else all."""
+    return DAMAGE_TYPE if options.table == DAMAGE else struct_type(options.columns)
+
+
+def reader_of(options: SourceOptions, schema: StructType) -> DataSourceReader:
+    """A reader of columns that the schema names."""
+    if options.table == DAMAGE:
+        return DamageReader(options)
+    reader = PushingReader if options.pushes_filters else MessageReader
+    return reader(options, check_schema(schema))
+
+
+class MessageReader(Travelling, DataSourceReader):
+    """Reads messages, a task a segment."""
+
+    def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
+        self._options, self._schema, self._wanted = options, schema, options.wanted
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """The segments that may hold a message wanted."""
+        found = find_ranges(self._options.path, self._options.commit_log, self._options.storage)
+        check_problems(found, self._options)
+        return [LogPartition(each) for each in choose_ranges(found, self._wanted)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The messages of one segment."""
+        if isinstance(partition, LogPartition) and partition.range is not None:
+            yield from read_messages(partition.range, self._wanted, self._schema, fails_fast=self._options.fails_fast)
+
+
+class PushingReader(MessageReader):
+    """The same, told of Spark's filters. Spark keeps what one query has pushed for all that the same frame is asked."""
+
+    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802 — pyspark's name
+        """Take over what can be decided where records are read; what is left is Spark's."""
+        wanted, left = push(filters)
+        self._wanted = self._wanted.and_(wanted)
+        return left
+
+
+class DamageReader(Travelling, DataSourceReader):
+    """Reads what of a store is damaged or missing: what is known beforehand, then segment by segment."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """One for what is known, one for each segment."""
+        found = find_ranges(self._options.path, self._options.commit_log, self._options.storage)
+        return [LogPartition(None, found.problems), *map(LogPartition, found.ranges)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """A row a place."""
+        assert isinstance(partition, LogPartition)
+        problems = partition.problems if partition.range is None else read_damage(partition.range)
+        rows = [(each.path, each.physical_offset, each.length, each.reason) for each in problems]
+        if rows:
+            schema = to_arrow_schema(DAMAGE_TYPE, timezone="UTC")
+            yield pa.RecordBatch.from_arrays(
+                [pa.array(column, type_) for column, type_ in zip(zip(*rows, strict=True), schema.types, strict=True)],
+                schema=schema,
+            )
+
+
+def check_problems(found: LogRanges, options: SourceOptions) -> None:
+    """Raise CorruptRecord for what is known to be lacking, or name it on stderr."""
+    if found.problems and options.fails_fast:
+        first = found.problems[0]
+        raise CorruptRecord(first.path, first.physical_offset, what=f"{first.length} bytes lack: {first.reason}")
+    tell(found.problems)
+
+
+def choose_ranges(found: LogRanges, wanted: Wanted) -> list[LogRange]:
+    """The segments in which a message wanted may lie."""
+    if wanted.is_empty:
+        return []
+    first, last = wanted.physical_offsets
+    return [each for each in found.ranges if each.base_offset + each.stop > first and each.base_offset <= last]
+
+
+def struct_type(names: Sequence[str]) -> StructType:
+    """The columns' types for Spark."""
+    return StructType([StructField(name, _TYPES[KINDS[name]], name in NULLABLE) for name in names])
+
+
+def check_schema(schema: StructType) -> pa.Schema:
+    """The schema for Arrow, whose fields must be columns of ours with their types; raises ConfigError."""
+    for each in schema.fields:
+        if each.name not in KINDS:
+            raise ConfigError(f"no column {each.name!r}: expected some of {', '.join(KINDS)}")
+        expected = _TYPES[KINDS[each.name]]
+        if each.dataType.simpleString() != expected.simpleString():
+            raise ConfigError(
+                f"column {each.name}: type {each.dataType.simpleString()}, expected {expected.simpleString()}"
+            )
+    return to_arrow_schema(schema, timezone="UTC")

@@ -1,0 +1,238 @@
+"""Which stretches of a log there are to read, of a store on this machine or behind any URL that fsspec knows.
+
+Of a local store it is known where its log ends, as the server knows it. Of a log behind a URL only names and sizes are
+looked at, and who reads its last segment finds the end.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+from protocol.errors import NotAStore, StoreError
+from spark_jobs.read.remote_file import RemoteFile, file_system, said
+from storage.columns.rows import PIECE_BYTES, RowReader
+from storage.columns.wanted import Wanted
+from storage.files.mapped_file import LARGEST_OFFSET, SEGMENT_NAME_DIGITS
+from storage.layout.store_layout import COMMIT_LOG, EXPECTED, LEDGER, converted_refused, is_ledger, recognise_store
+from storage.log.commit_log import CommitLog
+from storage.log.damaged_ranges import reason_of
+from storage.log.log_window import ByteSource, LocalFile, LogWindow
+from storage.log.segment_list import boundaries, refuse_beyond
+from storage.queue.queue_place import has_another
+from storage.store.store_state import read_store_state
+
+
+@dataclass(frozen=True)
+class LogRange:
+    """Positions [start, stop) of one segment, a record at `start`; `is_last`: the log ends somewhere in it.
+
+    `storage` are the options of the file system, as JSON; a `path` without a scheme is a file of this machine.
+    `boundary` is the physical offset at which the next segment starts, or would start.
+    """
+
+    path: str
+    base_offset: int
+    start: int
+    stop: int
+    is_last: bool = False
+    storage: str = ""
+    boundary: int = 0
+
+    @property
+    def size(self) -> int:
+        """Bytes to read at most."""
+        return self.stop - self.start
+
+    def open(self) -> LogWindow:
+        """A window on the segment; raises StoreError."""
+        return LogWindow(self.source(), self.base_offset, PIECE_BYTES)
+
+    def source(self) -> ByteSource:
+        """The segment's bytes; raises StoreError."""
+        return RemoteFile(self.path, self.storage) if is_url(self.path) else LocalFile(Path(self.path))
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Bytes [physical_offset, physical_offset + length) that hold no message that counts; `path` is where they are."""
+
+    path: str
+    physical_offset: int
+    length: int
+    reason: str
+
+    def sentence(self) -> str:
+        """For an operator."""
+        return f"{self.path}: {self.length} bytes at physical offset {self.physical_offset}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class LogRanges:
+    """The segments in order, and what is known to be lacking before any is read."""
+
+    ranges: tuple[LogRange, ...]
+    problems: tuple[Problem, ...] = field(default=())
+
+    @property
+    def minimum(self) -> int:
+        """Physical offset of the first byte."""
+        return self.ranges[0].base_offset + self.ranges[0].start if self.ranges else 0
+
+    @property
+    def end(self) -> int:
+        """Physical offset behind the last byte."""
+        return self.ranges[-1].base_offset + self.ranges[-1].stop if self.ranges else 0
+
+    def within(self, start: int, stop: int) -> tuple[LogRange, ...]:
+        """The parts of the ranges in [start, stop) by physical offset, where a record starts at `start`, if in any."""
+        cut = (
+            replace(each, start=max(each.start, start - each.base_offset), stop=min(each.stop, stop - each.base_offset))
+            for each in self.ranges
+        )
+        return tuple(each for each in cut if each.start < each.stop)
+
+
+def is_url(path: str) -> bool:
+    """Whether a path has a scheme that is not that of this machine's files."""
+    return "://" in path and not path.startswith("file://")
+
+
+def find_ranges(path: str, commit_log: Sequence[str] = (), storage: str = "") -> LogRanges:
+    """Look at a store: a directory or a URL, of the store or of its commit log; raises StoreError or ConfigError.
+
+    `commit_log` are the directories of the log where it does not lie in the store; `storage` are options of the file
+    system as JSON.
+    """
+    if is_url(path):
+        return _remote_ranges(path, commit_log, storage)
+    if path.startswith("file:"):
+        path = unquote(urlsplit(path).path)
+    return _local_ranges(Path(path), commit_log)
+
+
+def end_of(last: LogRange) -> int:
+    """Position behind the last record of a range whose end nobody has told; reads it."""
+    with last.open() as window:
+        wanted = Wanted(topics=frozenset())
+        reader = RowReader(window, wanted, checksums=False, is_last=True, boundary=last.boundary)
+        for _ in reader.read(last.start, last.stop):
+            pass
+        return reader.position
+
+
+def _local_ranges(root: Path, commit_log: Sequence[str]) -> LogRanges:
+    directories = tuple(map(Path, commit_log))
+    if not directories and not (root / COMMIT_LOG).exists() and _holds_segments(root):
+        directories = (root,)
+    layout = recognise_store(root, directories)
+    log = CommitLog.open(layout.commit_log_directories, None, None, partial(has_another, layout.root))
+    following = [segment.base_offset for segment in log.segments[1:]] + [LARGEST_OFFSET]
+    ranges = tuple(
+        LogRange(
+            os.fspath(segment.file.path),
+            segment.base_offset,
+            0,
+            min(segment.valid_length, following[number] - segment.base_offset),
+            boundary=segment.boundary,
+        )
+        for number, segment in enumerate(log.segments)
+    )
+    problems = [Problem(str(log.segments[0].file.path.parent), start, stop - start, "no segment is there")
+                for start, stop in log.holes]  # fmt: skip
+    problems += [Problem(str(each), _offset_of(each), 0, "it cannot be read") for each in log.unreadable]
+    if log.torn_end is not None and not read_store_state(layout.root).is_live:
+        last = log.segments[-1]
+        left = last.base_offset + last.file.size - log.end
+        reason = f"the log ends there: {reason_of(log.torn_end.code)}"
+        problems.append(Problem(os.fspath(last.file.path), log.end, left, reason))
+    return LogRanges(ranges, tuple(problems))
+
+
+def _holds_segments(directory: Path) -> bool:
+    try:
+        return any(_offset_of(name) >= 0 for name in os.listdir(directory))
+    except OSError:
+        return False
+
+
+def _offset_of(name: str | Path) -> int:
+    text = os.path.basename(name)
+    is_offset = len(text) == SEGMENT_NAME_DIGITS and text.isdecimal() and int(text) <= LARGEST_OFFSET
+    return int(text) if is_offset else -1
+
+
+def _remote_ranges(url: str, commit_log: Sequence[str], storage: str) -> LogRanges:
+    directories = list(commit_log) or [f"{url.rstrip('/')}/{COMMIT_LOG}", url]
+    for directory in directories:
+        found = _list_remote(directory, storage)
+        if found:
+            break
+    else:
+        raise NotAStore(url, expected=EXPECTED, found="no segment there")
+    if not commit_log:
+        _refuse_remote_ledger(url, storage)
+    written = _without_empty(found, storage)
+    ends = [base for base, _, _ in written[1:]] + [LARGEST_OFFSET]
+    bases = boundaries([(base, size) for base, size, _ in found]) if len(found) > 1 else [0]
+    last = len(written) - 1
+    ranges = tuple(
+        LogRange(path, base, 0, min(size, ends[number] - base), number == last, storage, bases[number])
+        for number, (base, size, path) in enumerate(written)
+    )
+    holes = [
+        Problem(directory, base + size, following - base - size, "no segment is there")
+        for (base, size, _), following in zip(written, ends[:-1], strict=False)
+        if base + size < following
+    ]
+    return LogRanges(ranges, tuple(holes))
+
+
+def _list_remote(directory: str, storage: str) -> list[tuple[int, int, str]]:
+    """Base offset, size and URL of the segments in a directory, in order; those without a byte are left out."""
+    system, path = file_system(directory, storage)
+    try:
+        entries: list[dict[str, Any]] = system.ls(path, detail=True)
+    except FileNotFoundError:
+        return []
+    except Exception as error:  # each file system has errors of its own
+        raise StoreError(directory, what=f"cannot be listed: {said(error)}") from error
+    files = [(_offset_of(entry["name"]), entry["size"], entry["name"]) for entry in entries if entry["type"] == "file"]
+    for base, size, name in files:
+        refuse_beyond(base, size or 0, system.unstrip_protocol(name))
+    return sorted((base, size, system.unstrip_protocol(name)) for base, size, name in files if base >= 0 and size)
+
+
+def _refuse_remote_ledger(url: str, storage: str) -> None:
+    """Raise NotAStore for a store whose log goes on in DLedger entries (:mod:`storage.layout.store_layout`)."""
+    system, path = file_system(url, storage)
+    try:
+        names = [str(entry["name"]).rstrip("/").rpartition("/")[2] for entry in system.ls(path, detail=True)]
+    except FileNotFoundError:
+        return
+    except Exception as error:  # each file system has errors of its own
+        raise StoreError(url, what=f"cannot be listed: {said(error)}") from error
+    for name in names:
+        directory = f"{url.rstrip('/')}/{name}/{LEDGER}"
+        if is_ledger(name) and _list_remote(directory, storage):
+            raise converted_refused(url, directory)
+
+
+WRITTEN_BYTES: Final = 8
+"""Bytes at a segment's start that are zero as long as nothing was written to it."""
+
+
+def _without_empty(found: list[tuple[int, int, str]], storage: str) -> list[tuple[int, int, str]]:
+    """Without the segments at the end that were made ahead and hold nothing yet."""
+    written = list(found)
+    while len(written) > 1:
+        head = bytearray(WRITTEN_BYTES)
+        source = RemoteFile(written[-1][2], storage)
+        source.read_into(memoryview(head), 0)
+        if any(head):
+            break
+        written.pop()
+    return written

@@ -1,0 +1,84 @@
+"""Read one stretch of the log for Spark: batches of messages, or what of it is damaged."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import pyarrow as pa
+
+from protocol.errors import CorruptRecord
+from protocol.printable import one_line
+from spark_jobs.read.arrow_columns import record_batch
+from spark_jobs.read.log_ranges import LogRange, Problem
+from storage.columns.message_columns import Columns, gather, needs_names
+from storage.columns.rows import RowReader
+from storage.columns.texts import Texts
+from storage.columns.wanted import Wanted
+from storage.log.damaged_ranges import DamagedRange, reason_of
+
+MOST_TOLD: Final = 5
+"""Places of damage of one stretch that are told one by one."""
+
+
+class RangeReader:
+    """One stretch, read once; afterwards `problems` tells what of it is damaged, and `messages` how many there were.
+
+    With `fails_fast` damage is raised instead, as CorruptRecord, where it is come to.
+    """
+
+    def __init__(self, range_: LogRange, wanted: Wanted, columns: Sequence[str], *, fails_fast: bool = False) -> None:
+        """The columns are those of :mod:`storage.columns.message_columns`."""
+        self._range, self._wanted, self._fails_fast = range_, wanted, fails_fast
+        self._names = tuple(columns)
+        self.problems: list[Problem] = []
+        self.messages = 0
+
+    def read(self) -> Iterator[Columns]:
+        """The messages that are wanted, in blocks of columns."""
+        range_ = self._range
+        with range_.open() as window:
+            names, boundary = needs_names(self._names), range_.boundary
+            reader = RowReader(window, self._wanted, names=names, is_last=range_.is_last, boundary=boundary)
+            for rows in reader.read(range_.start, range_.stop):
+                self._check(reader.damage)
+                for columns in gather(rows, self._names):
+                    self._check_bodies(columns)
+                    self.messages += columns.count
+                    yield columns
+            self._check(reader.damage)
+
+    def _check(self, damage: list[DamagedRange]) -> None:
+        """Take over the damage that is new."""
+        for each in damage[len(self.problems) :]:
+            if self._fails_fast:
+                raise CorruptRecord(self._range.path, each.start, what=f"no intact record: {reason_of(each.code)}")
+            self.problems.append(Problem(self._range.path, each.start, each.length, reason_of(each.code)))
+
+    def _check_bodies(self, columns: Columns) -> None:
+        bodies = columns.get("body")
+        if self._fails_fast and isinstance(bodies, Texts) and bodies.present is not None:
+            raise CorruptRecord(self._range.path, what="a body cannot be decompressed; body_error says why")
+
+
+def read_messages(range_: LogRange, wanted: Wanted, schema: pa.Schema, *, fails_fast: bool) -> Iterator[pa.RecordBatch]:
+    """Batches of the messages of a stretch; damage that is passed over is named on stderr."""
+    reader = RangeReader(range_, wanted, schema.names, fails_fast=fails_fast)
+    for columns in reader.read():
+        yield record_batch(columns, schema)
+    tell(reader.problems)
+
+
+def tell(problems: Sequence[Problem]) -> None:
+    """Name damage on stderr, which is the log of the executor."""
+    for problem in problems[:MOST_TOLD]:
+        sys.stderr.write(f"rocketlens: {one_line(problem.sentence())}\n")
+    if len(problems) > MOST_TOLD:
+        sys.stderr.write(f"rocketlens: {len(problems) - MOST_TOLD} more places are damaged\n")
+
+
+def read_damage(range_: LogRange) -> list[Problem]:
+    """What of a stretch is damaged; every record is held against its checksums."""
+    reader = RangeReader(range_, Wanted(), ())
+    for _ in reader.read():
+        pass
+    return reader.problems

@@ -1,0 +1,139 @@
+"""The options of the data source, read and checked once; what they say goes to the workers as it is."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from protocol.errors import ConfigError
+from spark_jobs.read.remote_file import check_storage
+from storage.columns.names import KINDS, check_names
+from storage.columns.wanted import HIGHEST, LOWEST, Wanted
+from storage.filter.sql92 import parse
+from storage.filter.tag import parse_tag_expression
+from storage.times import parse_time
+
+PERMISSIVE: Final = "permissive"
+FAILFAST: Final = "failfast"
+MESSAGES: Final = "messages"
+DAMAGE: Final = "damage"
+
+NAMES: Final = frozenset(
+    {
+        *("path", "topic", "tag", "queue_id", "from", "to", "where", "columns", "mode", "table", "commit_log"),
+        *("storage_options", "startingoffset", "maxsegmentspertrigger", "push_filters"),
+    }
+)
+
+
+@dataclass(frozen=True)
+class SourceOptions:
+    """What to read, and how."""
+
+    path: str
+    wanted: Wanted
+    columns: tuple[str, ...] = tuple(KINDS)
+    mode: str = PERMISSIVE
+    table: str = MESSAGES
+    commit_log: tuple[str, ...] = ()
+    storage: str = ""
+    starting_offset: str = "earliest"
+    most_segments: int | None = None
+    pushes_filters: bool = False
+
+    @property
+    def fails_fast(self) -> bool:
+        """Whether damage is an error."""
+        return self.mode == FAILFAST
+
+
+def read_options(options: Mapping[str, str]) -> SourceOptions:
+    """The options of a data source; raises ConfigError, and FilterSyntaxError for a wrong `tag` or `where`."""
+    given = {name.lower(): value for name, value in options.items()}
+    unknown = sorted(name for name in given if name not in NAMES)
+    if unknown:
+        raise ConfigError(f"no option {unknown[0]!r}: expected some of {', '.join(sorted(NAMES))}")
+    if not given.get("path"):
+        raise ConfigError("name the store: .load('/path/to/store'), or a URL")
+    if where := given.get("where"):
+        parse(where)
+    return SourceOptions(
+        path=given["path"],
+        wanted=Wanted(
+            topics=_topics(given.get("topic")),
+            queue_ids=_queue_ids(given.get("queue_id")),
+            tags=_tags(given.get("tag")),
+            times=_times(given),
+            where=where or None,
+        ),
+        columns=check_names(_pieces(given.get("columns")) or tuple(KINDS)),
+        mode=_one_of(given, "mode", (PERMISSIVE, FAILFAST)),
+        table=_one_of(given, "table", (MESSAGES, DAMAGE)),
+        commit_log=_pieces(given.get("commit_log")),
+        storage=check_storage(given.get("storage_options", "")),
+        starting_offset=_starting_offset(given.get("startingoffset", "earliest")),
+        most_segments=_count(given.get("maxsegmentspertrigger")),
+        pushes_filters=_one_of(given, "push_filters", ("false", "true")) == "true",
+    )
+
+
+def _pieces(text: str | None) -> tuple[str, ...]:
+    return tuple(piece for each in (text or "").split(",") if (piece := each.strip()))
+
+
+def _topics(text: str | None) -> frozenset[bytes] | None:
+    topics = frozenset(topic.encode() for topic in _pieces(text))
+    if text is not None and not topics:
+        raise ConfigError(f"topic: {text!r}, expected names separated by commas")
+    return topics or None
+
+
+def _queue_ids(text: str | None) -> frozenset[int] | None:
+    try:
+        numbers = frozenset(map(int, _pieces(text)))
+        if text is not None and not numbers:
+            raise ValueError
+    except ValueError as error:
+        raise ConfigError(f"queue_id: {text!r}, expected numbers separated by commas") from error
+    return numbers or None
+
+
+def _tags(text: str | None) -> frozenset[bytes] | None:
+    expression = parse_tag_expression(text)
+    return None if expression.matches_everything else frozenset(tag.encode() for tag in expression.tags)
+
+
+def _times(given: Mapping[str, str]) -> tuple[int, int]:
+    begin, end = _time(given, "from", LOWEST), _time(given, "to", HIGHEST)
+    if begin > end:
+        raise ConfigError(f"from {given['from']} is after to {given['to']}: no message can be between them")
+    return begin, end
+
+
+def _time(given: Mapping[str, str], name: str, default: int) -> int:
+    text = given.get(name)
+    try:
+        return default if text is None else parse_time(text)
+    except ConfigError as error:
+        raise ConfigError(f"{name}: {error}") from error
+
+
+def _one_of(given: Mapping[str, str], name: str, choices: tuple[str, str]) -> str:
+    value = given.get(name, choices[0]).lower()
+    if value not in choices:
+        raise ConfigError(f"{name}: {value!r}, expected {' or '.join(choices)}")
+    return value
+
+
+def _starting_offset(text: str) -> str:
+    if text.lower() not in ("earliest", "latest") and not re.fullmatch(r"[0-9]{1,19}", text):
+        raise ConfigError(f"startingOffset: {text!r}, expected earliest, latest or a physical offset")
+    return text.lower()
+
+
+def _count(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not re.fullmatch(r"[1-9][0-9]{0,8}", text):
+        raise ConfigError(f"maxSegmentsPerTrigger: {text!r}, expected a number from 1 on")
+    return int(text)

@@ -1,0 +1,106 @@
+"""Follow a growing store as a Spark stream: each micro-batch is what came to the log since the last one.
+
+The offset of the stream is the physical offset behind the last record that was read, so that a query that is started
+again goes on where it was.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.types import StructType
+
+from protocol.errors import ConfigError, StoreError
+from spark_jobs.read.data_source import LogPartition, check_problems, check_schema
+from spark_jobs.read.log_ranges import LogRanges, Problem, end_of, find_ranges
+from spark_jobs.read.read_range import read_messages, tell
+from spark_jobs.read.source_options import DAMAGE, SourceOptions
+from spark_jobs.run.arrival import Travelling
+
+OFFSET = "physical_offset"
+
+Offset = dict[str, int]
+
+
+def stream_reader_of(options: SourceOptions, schema: StructType) -> "MessageStreamReader":
+    """A reader that follows a store, of columns that the schema names."""
+    if options.table == DAMAGE:
+        raise ConfigError("table: damage cannot be followed, only read")
+    return MessageStreamReader(options, check_schema(schema))
+
+
+class MessageStreamReader(Travelling, DataSourceStreamReader):
+    """Reads what came, a task for each segment that holds some of it."""
+
+    def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
+        self._options, self._schema = options, schema
+
+    def initialOffset(self) -> Offset:  # noqa: N802 — pyspark's name
+        """Where a new query starts: the log's start, its end, or a physical offset where a record starts."""
+        starting = self._options.starting_offset
+        if starting == "earliest":
+            return {OFFSET: self._find().minimum}
+        return {OFFSET: self._end(self._find(), 0) if starting == "latest" else int(starting)}
+
+    def latestOffset(self, start: Offset | None = None, limit: Any = None) -> Offset:  # noqa: N802 — pyspark's name
+        """Where the log ends now, or where the segments end that one micro-batch may hold."""
+        found = self._find()
+        if start is None:  # Spark before 4.2
+            return {OFFSET: self._end(found, 0)}
+        at = start[OFFSET]
+        end = self._end(found, at)
+        most = getattr(limit, "max_files", None)
+        following = [each.base_offset for each in found.ranges if each.base_offset > at]
+        if most is not None and most <= len(following):
+            end = min(end, following[most - 1])
+        if end < at:
+            self._complain(f"the log ends at {end}, before {at}, up to which it was read: it was cut")
+        return {OFFSET: max(end, at)}
+
+    def getDefaultReadLimit(self) -> Any:  # noqa: N802 — pyspark's name
+        """As many segments as the option maxSegmentsPerTrigger says."""
+        from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
+
+        most = self._options.most_segments
+        return ReadAllAvailable() if most is None else ReadMaxFiles(most)
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[InputPartition]:
+        """What lies between two offsets."""
+        found = self._find()
+        if start[OFFSET] < found.minimum and start[OFFSET] < end[OFFSET]:
+            lost = found.minimum - start[OFFSET]
+            self._complain(f"{lost} bytes from physical offset {start[OFFSET]} on are no longer there")
+        check_problems(_within(found, start[OFFSET], end[OFFSET]), self._options)
+        # What is behind an offset that was told is read as far as it was told: a last segment has grown since.
+        return [LogPartition(each) for each in found.within(start[OFFSET], end[OFFSET])]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The messages of one stretch."""
+        assert isinstance(partition, LogPartition)
+        if partition.range is not None:
+            yield from read_messages(
+                partition.range, self._options.wanted, self._schema, fails_fast=self._options.fails_fast
+            )
+
+    def _find(self) -> LogRanges:
+        return find_ranges(self._options.path, self._options.commit_log, self._options.storage)
+
+    def _end(self, found: LogRanges, start: int) -> int:
+        """Physical offset behind the last record; behind a URL it has to be looked for."""
+        last = found.ranges[-1]
+        if not last.is_last:
+            return found.end
+        (rest,) = found.within(max(start, last.base_offset), found.end) or (None,)
+        return found.end if rest is None else last.base_offset + end_of(rest)
+
+    def _complain(self, reason: str) -> None:
+        if self._options.fails_fast:
+            raise StoreError(self._options.path, what=reason)
+        tell([Problem(self._options.path, 0, 0, reason)])
+
+
+def _within(found: LogRanges, start: int, end: int) -> LogRanges:
+    """The same with the problems alone that lie between two offsets."""
+    problems = (each for each in found.problems if start < each.physical_offset + each.length <= end)
+    return LogRanges(found.ranges, tuple(problems))

@@ -1,0 +1,69 @@
+"""How far a job is, told while Spark works: the driver looks at what the tasks report into the work directory."""
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from typing import Final, Protocol
+
+from spark_jobs.run.work_directory import WorkDirectory
+
+INTERVAL_SECONDS: Final = 0.2
+
+
+class Progress(Protocol):
+    """Whoever shows it: a bar, plain lines, nothing."""
+
+    def begin(self, phase: str, total: int, unit: str) -> None:
+        """A phase starts that is over at `total` of `unit` ("bytes" of log, or "entries")."""
+
+    def update(self, done: int, messages: int) -> None:
+        """So much of the phase is done."""
+
+    def end(self) -> None:
+        """The phase is over."""
+
+    def note(self, text: str) -> None:
+        """One line for the person who waits."""
+
+
+class Silence:
+    """Progress that nobody sees."""
+
+    def begin(self, phase: str, total: int, unit: str) -> None:
+        """Nothing."""
+
+    def update(self, done: int, messages: int) -> None:
+        """Nothing."""
+
+    def end(self) -> None:
+        """Nothing."""
+
+    def note(self, text: str) -> None:
+        """Nothing."""
+
+
+@contextlib.contextmanager
+def shown(progress: Progress, work: WorkDirectory, phase: str, total: int, unit: str) -> Iterator[None]:
+    """Show the progress of a phase's tasks while the body runs."""
+    progress.begin(phase, total, unit)
+    _tell(progress, work, phase)  # what an earlier run has done is no speed of this one
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.wait(INTERVAL_SECONDS):
+            _tell(progress, work, phase)
+
+    watcher = threading.Thread(target=look, name=f"progress of {phase}", daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
+        _tell(progress, work, phase)
+        progress.end()
+
+
+def _tell(progress: Progress, work: WorkDirectory, phase: str) -> None:
+    reports = list(work.progress(phase))
+    progress.update(sum(done for done, _ in reports), sum(messages for _, messages in reports))

@@ -1,0 +1,311 @@
+"""The Spark session of a bulk job: embedded by default, or a cluster's.
+
+Jobs are RDD jobs over small task descriptions; Spark decides where a task runs, and what it finds goes through files.
+So everything here is about starting quickly, on the right interpreter and with our packages at hand.
+"""
+
+import contextlib
+import logging
+import os
+import sys
+import tempfile
+import threading
+import time
+import zipfile
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import spark_jobs
+from protocol.errors import ConfigError
+from spark_jobs.run import warm_workers
+from spark_jobs.run.arrival import DIRECTORY
+from spark_jobs.run.launch import Launch
+from spark_jobs.run.spark_calls import Guarded, SparkFailed, call_apart, run_job, spark_failure, wait_for
+from storage.child_process import SAFE_PATH
+
+if TYPE_CHECKING:
+    from pyspark import SparkConf, SparkContext
+
+Task = TypeVar("Task")
+
+LOOPBACK: Final = "127.0.0.1"
+PACKAGES: Final = ("rocketlens", "protocol", "storage", "spark_jobs")
+SPARK_LOG: Final = "spark.log"
+"""What an embedded Spark and its workers say, in the work directory."""
+
+SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
+"""Set where spark-submit started this process and has the JVM already."""
+
+LOCAL: Final = "local[*]"
+"""The master where none is named."""
+
+START_SECONDS: Final = 25
+"""How long a cluster's session may take to start: a command whose master cannot be reached ends within 30 seconds."""
+
+LOCAL_START_SECONDS: Final = 120
+"""The same where nothing has to be reached: all that takes long there is a slow or busy machine."""
+
+LAST_CALL_SECONDS: Final = 2
+"""How long a call into a JVM that was killed may take to fail."""
+
+START_SETTING: Final = "spark.rocketlens.startSeconds"
+"""The property that says otherwise: for machines that are very slow, and clusters that have a driver wait its turn."""
+
+PYTHON: Final = "PYSPARK_PYTHON"
+_QUIET: Final = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+    # A task's input is a description of some hundred bytes, its output a summary.
+    "spark.rpc.message.maxSize": "512",
+    "spark.task.maxFailures": "4",
+    "spark.python.worker.reuse": "true",
+    "spark.shuffle.service.enabled": "false",
+}
+_SAFE: Final = {f"spark.executorEnv.{SAFE_PATH}": "1"}
+"""Spark starts its workers by `python -m`, which looks for modules in the current directory first."""
+
+
+@contextlib.contextmanager
+def spark_context(
+    name: str,
+    master: str,
+    work: Path,
+    settings: dict[str, str] | None = None,
+    *,
+    launch: Launch | None = None,
+    warm: str = "",
+) -> Iterator["SparkContext"]:
+    """A context for one job; `settings` are Spark's own and win. A context that runs already is used and left running.
+
+    Without `master` it is the one that spark-submit was told, or `local[*]`. `local[...]` stays on the loopback
+    address. Executors of a cluster get our packages as an archive, and need what those import on their image.
+    `launch`: what :func:`launch_ahead` returned. `warm`: the module that workers of an embedded session import once,
+    before they are forked.
+    """
+    from pyspark import SparkContext
+
+    running = SparkContext._active_spark_context
+    if running is not None:
+        send_packages(running)
+        yield running
+        return
+    seconds = start_seconds(master, settings or {})
+    launch = launch or launch_ahead(master, settings or {})
+    # The JVM has been starting all the while; but what has kept us meanwhile may have kept it too.
+    left = seconds if launch is None else max(seconds - (time.monotonic() - launch.began), seconds / 2)
+    started = call_apart(lambda: _start(name, master, work, settings or {}, launch, warm))
+    try:
+        if not wait_for(started, left):
+            _abandon(started, launch)
+            raise _no_answer(master, seconds, work / SPARK_LOG)
+        yield started.result()
+    finally:
+        with contextlib.suppress(Exception):
+            call_apart(lambda: _stop(launch)).result()
+
+
+def start_seconds(master: str, settings: dict[str, str]) -> float:
+    """How long a session may take to start; raises ConfigError for a setting that is no number of seconds."""
+    is_here = is_local(master or _submitted("spark.master") or LOCAL)
+    usual = str(LOCAL_START_SECONDS if is_here else START_SECONDS)
+    text = settings.get(START_SETTING) or _submitted(START_SETTING) or usual
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 < seconds < threading.TIMEOUT_MAX:
+        raise ConfigError(f"--conf {START_SETTING}={text}: expected a number of seconds")
+    return seconds
+
+
+def _submitted(name: str) -> str | None:
+    """A property that spark-submit was told, None where it did not start this process."""
+    from pyspark import SparkConf, SparkContext
+
+    if SUBMITTED not in os.environ:
+        return None
+    SparkContext._ensure_initialized()
+    return SparkConf().get(name)
+
+
+def _abandon(started: "Future[SparkContext]", launch: Launch | None) -> None:
+    """End the JVM of a session that has not started in time, and with it the call into it.
+
+    Spark itself would try to reach a cluster's master for a minute, and for ever to reach one that takes the
+    connection and says nothing; other cluster managers have limits of their own, or none.
+    """
+    if launch is None:
+        return
+    before = logging.root.manager.disable
+    logging.disable(logging.ERROR)  # py4j would show where in its code a connection was lost
+    try:
+        launch.kill()
+        wait_for(started, LAST_CALL_SECONDS)
+    finally:
+        logging.disable(before)
+
+
+def _no_answer(master: str, seconds: float, log: Path) -> SparkFailed:
+    master = master or _submitted("spark.master") or LOCAL
+    who = "Spark" if is_local(master) else f"the master {master}"
+    kept = _kept(log)
+    return SparkFailed(
+        f"Spark does not start: {who} did not answer within {seconds:g} s; --conf {START_SETTING}=SECONDS waits longer"
+        + (f"; more in {kept}" if kept.exists() else "")
+    )
+
+
+def launch_ahead(master: str, settings: dict[str, str]) -> Launch | None:
+    """Start a JVM for the context to come, unless there is one already or spark-submit has started it.
+
+    Raises SparkFailed where that cannot be done. It ends with the context, or with :meth:`Launch.end`.
+    """
+    from pyspark import SparkContext
+
+    if SparkContext._gateway is not None or SUBMITTED in os.environ:
+        return None
+    try:
+        return Launch(_configuration("", master, settings))
+    except OSError as error:
+        raise spark_failure("Spark does not start", error) from error
+
+
+def _start(
+    name: str, master: str, work: Path, settings: dict[str, str], launch: Launch | None, warm: str
+) -> "SparkContext":
+    from pyspark import SparkContext
+
+    try:
+        conf = _configuration(name, master, settings)
+        if warm and is_local(conf.get("spark.master") or ""):
+            conf.setIfMissing("spark.python.daemon.module", warm_workers.__name__)
+            conf.set(f"spark.executorEnv.{warm_workers.MODULE}", warm)
+        gateway = launch.connect(work / SPARK_LOG) if launch is not None else SparkContext._gateway
+        context = SparkContext(conf=conf, gateway=gateway)
+    except Exception as error:
+        if launch is not None and launch.has_ended:  # who ended it says why
+            raise
+        raise spark_failure("Spark does not start", error, _kept(work / SPARK_LOG)) from error
+    context.setLogLevel("ERROR")
+    send_packages(context)
+    return context
+
+
+def _kept(log: Path) -> Path:
+    """A copy of a log, which stays when a work directory goes in which nothing was done; else the log itself."""
+    try:
+        said = log.read_bytes()
+        with tempfile.NamedTemporaryFile(prefix="rocketlens-spark-", suffix=".log", delete=False) as copy:
+            copy.write(said)
+    except OSError:
+        return log
+    return Path(copy.name)
+
+
+def _stop(launch: Launch | None) -> None:
+    """End the context and the JVM that was started for it, and with that all workers: nobody writes from here on."""
+    from pyspark import SparkContext
+
+    context = SparkContext._active_spark_context
+    try:
+        if context is not None:
+            _leave_accumulators(context)
+            context.stop()
+    finally:
+        if launch is not None:
+            SparkContext._gateway = SparkContext._jvm = None
+            launch.end()
+
+
+def _leave_accumulators(context: "SparkContext") -> None:
+    """Do not wait for the server that adds up accumulators: it looks once a second whether it is to end."""
+    server: Any = context._accumulatorServer
+    if server is not None:
+        context._accumulatorServer = None  # type: ignore[assignment]
+        server.handle_error = lambda *_: None  # the JVM hangs up on it
+        call_apart(server.shutdown)
+
+
+def _configuration(name: str, master: str, settings: dict[str, str]) -> "SparkConf":
+    from pyspark import SparkConf, SparkContext
+
+    if SUBMITTED in os.environ:
+        SparkContext._ensure_initialized()  # else what spark-submit was told is not seen
+    conf = SparkConf()
+    master = master or conf.get("spark.master") or LOCAL
+    for key, value in {**_QUIET, **_SAFE, **_where(master)}.items():
+        conf.setIfMissing(key, value)
+    for key, value in settings.items():
+        conf.set(key, value)
+    # pyspark reads these two from the environment only, and takes any python3 of the PATH for its workers otherwise.
+    os.environ[PYTHON] = settings.get("spark.pyspark.python") or os.environ.get(PYTHON) or sys.executable
+    if is_local(master):
+        os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
+    return conf.setMaster(master).setAppName(f"rocketlens {name}".rstrip())
+
+
+def is_local(master: str) -> bool:
+    """Whether a master is this process."""
+    return master == "local" or master.startswith("local[")
+
+
+def run_tasks(
+    context: "SparkContext", name: str, tasks: Sequence[Task], function: Callable[[Task], dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Run each task as a Spark task of its own; the summaries that they return, in order.
+
+    A RocketLensError or OSError of a task ends the job and is raised here, as TaskFailed.
+    """
+    if not tasks:
+        return []
+
+    def collect() -> list[dict[str, Any]]:
+        context.setJobDescription(name)
+        return context.parallelize(tasks, len(tasks)).map(Guarded(function)).collect()
+
+    return run_job(context, collect)
+
+
+def send_packages(context: "SparkContext") -> None:
+    """Have the executors of a cluster find our packages, compiled modules included, if that is not done yet."""
+    if is_local(context.master or "") or any(path.endswith(f"#{DIRECTORY}") for path in context.listArchives):
+        return
+    archive = pack_packages(Path(context._temp_dir or tempfile.gettempdir()) / "rocketlens-packages.zip")
+    context.addArchive(f"{archive}#{DIRECTORY}")
+
+
+def send_packages_by_connect(spark: Any) -> None:
+    """The same for a session of Spark Connect: what is sent is the session's own."""
+    with tempfile.TemporaryDirectory() as directory:
+        archive = pack_packages(Path(directory) / "rocketlens-packages.zip")
+        spark.addArtifacts(f"{archive}#{DIRECTORY}", archive=True)
+
+
+def pack_packages(path: Path) -> Path:
+    """Pack our packages, from where they are imported, as a zip file for Spark to unpack."""
+    root = Path(spark_jobs.__file__).parents[1]
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for package in PACKAGES:
+            for source in sorted((root / package).rglob("*")):
+                if source.name.endswith((".py", ".typed", *EXTENSION_SUFFIXES)):
+                    archive.write(source, source.relative_to(root))
+    return path
+
+
+def _where(master: str) -> dict[str, str]:
+    """Addresses: a session of this machine alone has no business with the network, nor with host names.
+
+    Its workers import our packages from where this process does, wherever it was started.
+    """
+    if not is_local(master):
+        return {}
+    sources = str(Path(spark_jobs.__file__).parents[1])
+    return {
+        "spark.driver.host": LOOPBACK,
+        "spark.driver.bindAddress": LOOPBACK,
+        "spark.executorEnv.PYTHONPATH": sources,
+    }

@@ -1,0 +1,157 @@
+"""Calls into Spark's JVM that Ctrl-C can end cleanly, and whose failures are told in a sentence.
+
+py4j has a connection for each thread. An exception that breaks a call off in the middle of an answer leaves the
+thread's connection there, so that the calls that should cancel the job and end the session fail or hang. Calls that
+take long are therefore made in threads of their own, and only the waiting for them is broken off.
+"""
+
+import errno
+import json
+import os
+import re
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, wait
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
+
+from protocol.errors import RocketLensError, is_out_of_room
+from rocketlens.origins import CANNOT_RUN
+from spark_jobs.run.arrival import Travelling
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+Result = TypeVar("Result")
+Task = TypeVar("Task")
+
+CANCEL_SECONDS: Final = 20.0
+"""How long a cancelled job may take to end; its session ends in any case."""
+
+_ASK_AGAIN_SECONDS: Final = 0.5
+_FRAME: Final = re.compile(r"\s+(at |\.\.\. \d+ more)")
+_HOLLOW: Final = ("Error: Could not create the Java Virtual Machine.", "Error: A fatal exception has occurred.")
+"""What a JVM says behind the reason."""
+
+_FAILED: Final = re.compile(r'TaskFailed: (\[(?:true|false), "(?:[^"\\]|\\.)*"\])')
+_CANNOT_RUN: Final = re.compile(rf"ImportError: ({CANNOT_RUN}.*)")
+_OTHER_PYTHON: Final = re.compile(r"\[PYTHON_VERSION_MISMATCH\] .*?(\d+\.\d+).*?(\d+\.\d+)")
+_DISK_FULL: Final = os.strerror(errno.ENOSPC)
+"""As Java says it too, of what Spark writes itself."""
+
+
+class TaskFailed(RocketLensError):
+    """A task found something that cannot be: the text is that of its own error."""
+
+
+class SparkFailed(RocketLensError):
+    """Spark could not start, or lost what ran a task."""
+
+
+class Guarded(Travelling, Generic[Task, Result]):
+    """A task's function whose expected errors can be told from bugs where the job ends: raised as TaskFailed."""
+
+    def __init__(self, function: Callable[[Task], Result]) -> None:
+        """The function must be one that executors can import."""
+        self._function = function
+
+    def __call__(self, task: Task) -> Result:
+        """Run it."""
+        try:
+            return self._function(task)
+        except (RocketLensError, OSError) as error:
+            # Only text comes back through the JVM, in the middle of a trace: quoted, so that its end can be found.
+            raise TaskFailed(json.dumps([is_out_of_room(error), _sentence(error)])) from error
+
+
+def call_apart(function: Callable[[], Result]) -> "Future[Result]":
+    """Call a function in a thread of its own, which does not keep the process alive."""
+    future: Future[Result] = Future()
+
+    def call() -> None:
+        try:
+            future.set_result(function())
+        except BaseException as error:
+            future.set_exception(error)
+
+    threading.Thread(target=call, name="call into Spark", daemon=True).start()
+    return future
+
+
+def wait_for(future: "Future[Any]", seconds: float) -> bool:
+    """Whether a call ends, well or not, within some time."""
+    return bool(wait([future], seconds).done)
+
+
+def run_job(context: "SparkContext", job: Callable[[], Result]) -> Result:
+    """Call what submits a job and waits for it; where Ctrl-C ends the waiting the job is cancelled.
+
+    Raises TaskFailed for an error that a task raised on purpose, SparkFailed where no task is to blame.
+    """
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors.exceptions.captured import CapturedException
+
+    future = call_apart(job)
+    try:
+        return future.result()
+    except KeyboardInterrupt:
+        _cancel(context, future)
+        raise
+    except (Py4JJavaError, CapturedException) as error:  # the latter where a SparkSession was made in this process
+        text = str(error)
+        if found := _FAILED.search(text):
+            is_full, sentence = json.loads(found[1])
+            raise TaskFailed(sentence) from (_no_room() if is_full else None)
+        if found := _CANNOT_RUN.search(text):
+            raise SparkFailed(found[1]) from None
+        if found := _OTHER_PYTHON.search(text):
+            raise SparkFailed(
+                f"{CANNOT_RUN}Spark's workers have Python {found[1]}, this command has {found[2]}; install "
+                f"`rocketlens[spark]` for {found[2]} there, and name that Python by --conf spark.pyspark.python=PATH"
+            ) from None
+        if "Traceback" in text:
+            raise
+        raise spark_failure("Spark gave up", error) from (_no_room() if _DISK_FULL in text else error)
+
+
+def _no_room() -> OSError:
+    """What a task met that found the disk full: the errors of tasks come back as texts alone."""
+    return OSError(errno.ENOSPC, _DISK_FULL)
+
+
+def spark_failure(what: str, error: Exception, log: Path | None = None) -> SparkFailed:
+    """What Spark says of a failure, in a sentence; `log` is where it has said more."""
+    java_exception: Any = getattr(error, "java_exception", None)
+    reason = str(java_exception.getMessage() if java_exception is not None else error)
+    if "JAVA_GATEWAY_EXITED" in reason and log is not None:
+        reason = _last_words(log) or reason
+    reason = reason.strip().partition("\n")[0]
+    return SparkFailed(f"{what}: {reason}" + (f"; more in {log}" if log is not None and log.exists() else ""))
+
+
+def _cancel(context: "SparkContext", future: "Future[Any]") -> None:
+    """Cancel until it is over: a job that was not submitted yet is not cancelled by the first call."""
+    deadline = time.monotonic() + CANCEL_SECONDS
+    while not future.done() and time.monotonic() < deadline:
+        context.cancelAllJobs()
+        try:
+            future.exception(_ASK_AGAIN_SECONDS)
+        except TimeoutError:
+            continue
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
+    return str(error)
+
+
+def _last_words(log: Path) -> str:
+    """The last line that is no frame of a Java trace, and says more than that there will be no JVM."""
+    try:
+        lines = log.read_text(errors="replace").split("\n")
+    except OSError:
+        return ""
+    said = [line.strip() for line in reversed(lines) if line.strip() and not _FRAME.match(line)]
+    return next((line for line in said if not line.startswith(_HOLLOW)), said[0] if said else "")

@@ -1,0 +1,288 @@
+"""Where a job keeps what it has done so far, so that it can be killed at any moment and go on.
+
+    lock                           held by the driver that works here
+    run-TOKEN/manifest.msgpack     what the job is (sources and options) and the phase it is in
+    run-TOKEN/done/TASK.msgpack    one record a finished task, written last and under its final name at once
+    run-TOKEN/progress/ATTEMPT     16 bytes that a running attempt of a task rewrites: bytes and messages done
+    run-TOKEN/blocks/ATTEMPT.KIND  what tasks hand on
+    run-TOKEN/partial/ATTEMPT      files and directories that are not whole, or not yet in their place
+    run-TOKEN/staged/              finished files before they are published; the driver alone writes there
+
+Each attempt of a task has a name of its own: :mod:`spark_jobs.run.attempt`.
+
+A manifest of another source or with other options means another job: its directory is emptied. Who goes on with a job
+that was killed gives its directory a new name first: a task of the killed run that still lives finds nothing any more
+where it wants to put what it made. All executors must see the directory under the same path.
+"""
+
+import contextlib
+import errno
+import fcntl
+import os
+import secrets
+import shutil
+import struct
+from collections.abc import Container, Iterator
+from pathlib import Path
+from struct import Struct
+from typing import Any, Final, Self
+
+import msgpack
+import msgspec
+
+from protocol.errors import ConfigError
+from storage.files.attempt_names import attempt_name, attempt_of, written_beside
+
+PROGRESS: Final = Struct(">qq")
+"""Bytes read and messages found by a task."""
+
+VERSION: Final = 3
+JOURNAL: Final = "journal.msgpack"
+"""A publishing that is under way, beside the directory of its run."""
+
+_MANIFEST: Final = "manifest.msgpack"
+_DONE: Final = ".msgpack"
+_LOCK: Final = "lock"
+_RUN: Final = "run-"
+_NO_LINKS: Final = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK})
+"""What a file system says that has no second names for a file."""
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """`identity` tells one job from another: the sources' identities and the options; `phase` is for people."""
+
+    version: int
+    identity: dict[str, Any]
+    phase: str
+
+
+class WorkDirectory:
+    """The directory of one job; the driver makes it, tasks find it by its path."""
+
+    def __init__(self, root: Path) -> None:
+        """Name the directory, `run-TOKEN`; nothing is read or made."""
+        self.root = root
+        self.blocks = root / "blocks"
+        self.partial = root / "partial"
+        self.staged = root / "staged"
+        self._lock = -1
+        self.has_discarded = False
+        """Whether what another job had left unfinished was deleted."""
+
+    @classmethod
+    def open(cls, base: Path, identity: dict[str, Any], *, fresh: bool = False) -> Self:
+        """Go on with the same job below `base`, or start an empty directory there; `fresh` starts over in any case.
+
+        Raises ConfigError where another job works, or where anything else lies.
+        """
+        base.mkdir(parents=True, exist_ok=True)
+        _refuse_others(base)
+        lock = _lock(base)
+        for half_written in base.glob(f"{JOURNAL}.*"):
+            half_written.unlink(missing_ok=True)
+        # What comes out of msgpack has lists for tuples: compare what would be written.
+        plain = _unpacked(msgpack.packb(identity))
+        work = cls(base / f"{_RUN}{secrets.token_hex(6)}")
+        work._lock = lock
+        before = cls.left_in(base)
+        manifest = before.manifest() if before else None
+        if before and manifest and not fresh and (manifest.version, manifest.identity) == (VERSION, plain):
+            os.rename(before.root, work.root)
+            work._keep_finished()
+        else:
+            work.has_discarded = before is not None
+        for other in base.glob(f"{_RUN}*"):
+            if other != work.root:
+                shutil.rmtree(other, ignore_errors=True)
+        for directory in (work.blocks, work.partial, work.staged, work.root / "done", work.root / "progress"):
+            directory.mkdir(parents=True, exist_ok=True)
+        if work.manifest() is None:
+            work._write_manifest(Manifest(VERSION, plain, "plan"))
+        return work
+
+    @classmethod
+    def left_in(cls, base: Path) -> Self | None:
+        """The directory that the last run left below `base`, if it did."""
+        runs = [cls(path) for path in base.glob(f"{_RUN}*")]
+        return next((run for run in runs if run.manifest() is not None), None)
+
+    def manifest(self) -> Manifest | None:
+        """What the directory is for, None where there is no such directory or its manifest is no manifest."""
+        try:
+            return msgspec.msgpack.decode((self.root / _MANIFEST).read_bytes(), type=Manifest)
+        except (OSError, msgspec.MsgspecError):
+            return None
+
+    def enter(self, phase: str) -> None:
+        """Note that the job has reached a phase."""
+        manifest = self.manifest()
+        if manifest is not None:
+            self._write_manifest(msgspec.structs.replace(manifest, phase=phase))
+
+    def done(self, task: str) -> dict[str, Any] | None:
+        """What a finished task left, None for one that is not finished."""
+        try:
+            record: Any = _unpacked(self._record(task).read_bytes())
+        except (OSError, ValueError, msgpack.exceptions.UnpackException):
+            return None
+        return record if isinstance(record, dict) else None
+
+    def finish(self, task: str, record: dict[str, Any]) -> dict[str, Any]:
+        """Note that a task is finished; its files must be complete. Returns the record as `done` will."""
+        packed = msgpack.packb(record)
+        write_whole(self._record(task), packed)
+        return _unpacked(packed)
+
+    def finish_first(self, task: str, record: dict[str, Any]) -> dict[str, Any]:
+        """Note that an attempt of a task is finished, unless another one was quicker; the record of the first."""
+        path, packed = self._record(task), msgpack.packb(record)
+        beside = path.with_name(attempt_name(path.name))
+        try:
+            write_synced(beside, packed)
+            # A link fails where the name is taken, while of renames the last one would win.
+            os.link(beside, path)
+        except FileExistsError:
+            if (first := self.done(task)) is not None:
+                return first
+            os.replace(beside, path)
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            os.replace(beside, path)
+        finally:
+            beside.unlink(missing_ok=True)
+        return _unpacked(packed)
+
+    def forget(self, task: str) -> None:
+        """A finished task is not: its files are no longer what it left."""
+        self._record(task).unlink(missing_ok=True)
+
+    def keep_attempts(self, phase: str, kept: Container[str | None]) -> None:
+        """Remove what the attempts of a phase's tasks have left ("": of all phases), but for those attempts.
+
+        One that still runs fails, or finds in the end that another one counts, and removes what else it has written.
+        """
+        start = f"{phase}-" if phase else ""
+        for directory in (self.blocks, self.partial, self.root / "progress"):
+            for entry in os.scandir(directory):
+                if entry.name.startswith(start) and attempt_of(entry.name) not in kept:
+                    remove_path(Path(entry.path))
+
+    def _keep_finished(self) -> None:
+        """Remove what attempts have left that did not come to their end."""
+        kept = set()
+        for path in (self.root / "done").iterdir():
+            if path.suffix == _DONE:
+                kept.add(str((self.done(path.stem) or {}).get("attempt")))
+            else:
+                path.unlink(missing_ok=True)
+        self.keep_attempts("", kept)
+
+    def _record(self, task: str) -> Path:
+        return self.root / "done" / f"{task}{_DONE}"
+
+    def progress(self, phase: str) -> Iterator[tuple[int, int]]:
+        """Bytes and messages that each task of a phase has reported so far; of its attempts the one that is ahead."""
+        ahead: dict[str, tuple[int, int]] = {}
+        for entry in os.scandir(self.root / "progress"):
+            if entry.name.startswith(f"{phase}-"):
+                with contextlib.suppress(FileNotFoundError, struct.error):
+                    done = PROGRESS.unpack(Path(entry.path).read_bytes())
+                    task = entry.name.rpartition(".")[0] or entry.name
+                    ahead[task] = max(done, ahead.get(task, done))
+        yield from ahead.values()
+
+    def report_file(self, attempt: str) -> Path:
+        """The file of an attempt's progress."""
+        return self.root / "progress" / attempt
+
+    def report(self, attempt: str) -> "TaskProgress":
+        """Where an attempt of a task reports how far it is."""
+        return TaskProgress(self.report_file(attempt))
+
+    def remove(self) -> None:
+        """Delete the directory; what was in it has been published or is of no use."""
+        # An attempt that still runs would make new files while it is deleted: let it find nothing any more.
+        gone = self.root.with_name(f"{_RUN}{secrets.token_hex(6)}")
+        with contextlib.suppress(OSError):
+            os.rename(self.root, gone)
+        for root in (gone, self.root):
+            shutil.rmtree(root, ignore_errors=True)
+        self.close()
+        with contextlib.suppress(OSError):
+            (self.root.parent / _LOCK).unlink(missing_ok=True)
+            self.root.parent.rmdir()
+
+    def close(self) -> None:
+        """Let others work here."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    def _write_manifest(self, manifest: Manifest) -> None:
+        write_whole(self.root / _MANIFEST, msgspec.msgpack.encode(manifest))
+
+
+class TaskProgress:
+    """How far one task is, in a file that it rewrites in place."""
+
+    def __init__(self, path: Path) -> None:
+        """Start at nothing."""
+        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        self.update(0, 0)
+
+    def update(self, done_bytes: int, messages: int) -> None:
+        """Say what has been done so far."""
+        os.pwrite(self._descriptor, PROGRESS.pack(done_bytes, messages), 0)
+
+    def close(self) -> None:
+        """The task is over."""
+        os.close(self._descriptor)
+
+
+def _refuse_others(base: Path) -> None:
+    """A directory that holds anything but ours is nobody's work directory."""
+    ours = {_LOCK, JOURNAL}
+    other = next((name for name in sorted(os.listdir(base)) if name not in ours and not name.startswith(_RUN)), None)
+    if other is not None and not other.startswith(JOURNAL):
+        raise ConfigError(f"{base} is no work directory, there is {other} in it: choose an empty one with --work")
+
+
+def _lock(base: Path) -> int:
+    descriptor = os.open(base / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        raise ConfigError(
+            f"another job works in {base}: wait for its end, or choose another place with --work"
+        ) from error
+    return descriptor
+
+
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file so that it is never seen in part; it outlives a crash of the machine."""
+    with written_beside(path) as beside:
+        write_synced(beside, data)
+
+
+def write_synced(path: Path, data: bytes) -> None:
+    """Write a file and wait until it would outlive a crash of the machine."""
+    with open(path, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def remove_path(path: Path) -> None:
+    """Remove a file, or a directory with all that is in it; either may be gone."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _unpacked(data: bytes) -> dict[str, Any]:
+    """What was packed, as it comes out again: with lists for tuples."""
+    plain: dict[str, Any] = msgpack.unpackb(data, strict_map_key=False)
+    return plain

@@ -1,0 +1,61 @@
+"""What a job found wrong: where, what was expected and what is there."""
+
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from storage.kernels import records as codes
+from storage.log.damaged_ranges import REASONS, ZEROS
+
+__all__ = ["ZEROS", "Damage", "behind_end", "missing_segment", "reason", "total_length", "unreadable"]
+
+_EXPECTED: Final = "an intact record"
+
+
+class Damage(msgspec.Struct, frozen=True, rename="camel"):
+    """Bytes [physical_offset, physical_offset + length) that hold no record that counts; `path` holds the first."""
+
+    path: str
+    physical_offset: int
+    length: int
+    expected: str
+    found: str
+
+    def sentence(self) -> str:
+        """For a person."""
+        return (
+            f"{self.path} at physical offset {self.physical_offset}: expected {self.expected}, found {self.found} "
+            f"({self.length} bytes passed over)"
+        )
+
+
+def unreadable(path: str, physical_offset: int, length: int, code: int) -> Damage:
+    """Bytes where the log does not go on; `code` is ZEROS or of :mod:`storage.kernels.records`."""
+    return Damage(path, physical_offset, length, _EXPECTED, reason(code))
+
+
+def missing_segment(path: str, physical_offset: int, length: int) -> Damage:
+    """A stretch of the log that no file holds; `path` is the directory."""
+    return Damage(path, physical_offset, length, "a segment", "no file")
+
+
+def behind_end(path: str, physical_offset: int, length: int) -> Damage:
+    """What lies behind the place where a broker is going to cut its log."""
+    return Damage(
+        path, physical_offset, length, "nothing", "records behind damage, which a broker's recovery is going to cut off"
+    )
+
+
+def reason(code: int) -> str:
+    """What a code of the record check, or ZEROS, means."""
+    if code == ZEROS:
+        return "zeros"
+    if code == codes.BAD_NUMBER:
+        return "a record one of whose properties is no number"
+    return f"a damaged record: {REASONS.get(code, 'it cannot be read')}"
+
+
+def total_length(damages: Iterable[Damage]) -> int:
+    """Bytes passed over in all."""
+    return sum(damage.length for damage in damages)

@@ -1,0 +1,79 @@
+"""Where a job takes the log to end, and what of it is damaged.
+
+Every segment tells where it broke off and where it goes on. What no record follows is the log's end, as a recovery
+finds it. A break with intact records behind it is damage, and passed over; but where the output replaces files of the
+store, and damage lies where the broker's own recovery is going to look, the broker will cut its log there, write on at
+that place, and index nothing below the last entry it finds. So there the log ends for us too.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from spark_jobs.scan.damage import ZEROS, Damage, behind_end, missing_segment, unreadable
+from storage.kernels.records import BAD_BLANK
+
+
+class LogEnd(msgspec.Struct, frozen=True):
+    """Records that start at `end` or beyond do not count. `is_torn`: something that is no record lies there."""
+
+    end: int
+    is_torn: bool
+    damages: tuple[Damage, ...]
+    more_damages: int
+
+
+def find_log_end(summaries: Sequence[dict[str, Any]], cut_from: int | None) -> LogEnd:
+    """Judge the summaries of all segments in order; damage at or behind `cut_from` ends the log, if that is given."""
+    damages: list[Damage] = []
+    last = _last_with_data(summaries)
+    read_end = _segment_end(summaries[last]) if summaries else 0
+    for number, summary in enumerate(summaries[: last + 1]):
+        for offset, following, code, is_credible in summary["breaks"]:
+            behind = following if is_credible else -1
+            # A broker believes any BLANK, and its recovery goes on in the next segment, if there is one.
+            is_cut = cut_from is not None and offset >= cut_from and not (code == BAD_BLANK and number < last)
+            if (number == last and behind < 0) or is_cut:
+                damages += _at_end(summary, offset, behind, code, read_end)
+                return LogEnd(offset, code != ZEROS, tuple(damages), _uncounted(summaries))
+            stop = following if following >= 0 else _segment_end(summary)
+            damages.append(unreadable(summary["path"], offset, stop - offset, code))
+        if number < last:
+            damages += _hole(summary, summaries[number + 1])
+    return LogEnd(summaries[last]["end"] if summaries else 0, False, tuple(damages), _uncounted(summaries))
+
+
+def _last_with_data(summaries: Sequence[dict[str, Any]]) -> int:
+    """The last segment that holds anything; those behind it were made ahead and are empty."""
+    for number in range(len(summaries) - 1, 0, -1):
+        summary = summaries[number]
+        is_empty = [facts[:3] for facts in summary["breaks"]] == [[summary["base"], -1, ZEROS]]
+        if not is_empty:
+            return number
+    return 0
+
+
+def _segment_end(summary: dict[str, Any]) -> int:
+    end: int = summary["base"] + summary["size"]
+    return end
+
+
+def _at_end(summary: dict[str, Any], offset: int, following: int, code: int, read_end: int) -> list[Damage]:
+    """What there is to say of the place where the log ends: nothing where it just stops."""
+    path, stop = summary["path"], following if following >= 0 else _segment_end(summary)
+    is_last = stop >= read_end
+    damages = [] if is_last and code == ZEROS else [unreadable(path, offset, stop - offset, code)]
+    return damages if is_last else [*damages, behind_end(path, stop, read_end - stop)]
+
+
+def _hole(left: dict[str, Any], right: dict[str, Any]) -> list[Damage]:
+    end = _segment_end(left)
+    if end >= right["base"]:
+        return []
+    return [missing_segment(str(Path(left["path"]).parent), end, right["base"] - end)]
+
+
+def _uncounted(summaries: Sequence[dict[str, Any]]) -> int:
+    return sum(summary["more_breaks"] for summary in summaries)

@@ -1,0 +1,299 @@
+"""Small questions about a store, asked by tasks before the scan: first records, ends of queues, the index there is.
+
+They read a few kilobytes of each segment by blocks, and each index file once.
+"""
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from protocol.errors import StoreError
+from spark_jobs.scan.segment_window import SegmentWindow
+from storage.build.dispatch_scan import DispatchScan
+from storage.files.mapped_file import MappedFile, list_segment_files
+from storage.index.index_file import DEFAULT_SLOTS, HEADER, IndexFile, determine_shape
+from storage.index.index_mark import read_mark
+from storage.kernels.indexes import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
+from storage.kernels.records import MAGIC
+from storage.layout.store_layout import holds_dledger
+from storage.log.log_place import HEAD_BYTES
+from storage.queue.consume_queue import UNIT_DTYPE
+from storage.queue.queue_store import directories
+
+FOLLOWING_BYTES: Final = 8 * 1024 * 1024
+"""How far behind an index file's last record the next keyed one is looked for."""
+
+SAMPLE: Final = 24
+
+Entries = list[tuple[int, int]]
+"""(hash, physical offset) of entries in the order of putting."""
+
+
+class SegmentPlace(msgspec.Struct, frozen=True, array_like=True):
+    """Where a segment lies."""
+
+    base_offset: int
+    size: int
+    path: str
+
+
+class ProbeTask(msgspec.Struct, frozen=True):
+    """What to ask: `heads`, `queues` (the directory of plain queues) or `index_file`; the others are empty."""
+
+    segments: tuple[SegmentPlace, ...]
+    heads: bool = False
+    queues: str = ""
+    index_file: str = ""
+    slots: int = 0
+
+
+def probe(task: ProbeTask) -> dict[str, Any]:
+    """Answer one task."""
+    if task.heads:
+        return _look_at_heads(task.segments)
+    if task.queues:
+        return {"queues_end": queues_end(Path(task.queues))}
+    return check_index_file(Path(task.index_file), LogReader(task.segments), task.slots)
+
+
+def _look_at_heads(segments: tuple[SegmentPlace, ...]) -> dict[str, Any]:
+    """First records, the last segment with anything in it, first entries by either profile, whether it is DLedger's."""
+    log = LogReader(segments)
+    return {
+        "is_dledger": bool(segments) and holds_dledger(Path(segments[0].path)),
+        "heads": [[place.base_offset, _head_timestamp(place)] for place in segments],
+        "last_base": _last_written(segments),
+        "first_entries": [next(log.entries_from(log.minimum, tags=tags), None) for tags in (False, True)],
+    }
+
+
+def _head_timestamp(place: SegmentPlace) -> int:
+    """Store time of the first record of a segment, 0 where there is no intact one."""
+    with _opened(place) as window:
+        return window.store_timestamp(0) if window is not None and window.intact_size(0) else 0
+
+
+def _last_written(segments: tuple[SegmentPlace, ...]) -> int:
+    """Base offset of the last segment that does not begin with zeros, or holds a record nevertheless."""
+    for place in reversed(segments[1:]):
+        with _opened(place) as window:
+            if window is None or (window.show(0, HEAD_BYTES) and (window.i32(0) or window.i32(MAGIC))):
+                return place.base_offset
+            if window.find_candidate(0) >= 0:
+                return place.base_offset
+    return segments[0].base_offset if segments else 0
+
+
+@contextmanager
+def _opened(place: SegmentPlace) -> Iterator[SegmentWindow | None]:
+    """A segment, None where there is none any more: a running broker deletes the oldest ones."""
+    try:
+        window = SegmentWindow(Path(place.path), place.base_offset)
+    except StoreError:
+        if os.path.exists(place.path):
+            raise
+        yield None
+        return
+    with window:
+        yield window
+
+
+def queues_end(directory: Path) -> int:
+    """Physical offset up to which any of the plain queues below a directory reaches; 0 without queues.
+
+    Raises StoreError where a directory cannot be listed: what lies in it is not known to be nothing.
+    """
+    queues = (directory / topic / queue for topic in directories(directory) for queue in directories(directory / topic))
+    return max(map(_queue_end, queues), default=0)
+
+
+def _queue_end(directory: Path) -> int:
+    files = list_segment_files(directory)[0]
+    for _, path in reversed(files):
+        units = np.fromfile(path, dtype=UNIT_DTYPE)
+        valid = units[(units["size"] > 0) & (units["size"] < 0x7FFFFFFF)]
+        if valid.size:
+            return int(valid["physical_offset"][-1]) + int(valid["size"][-1])
+    return 0
+
+
+class LogReader:
+    """Records and their index entries, read from the log one by one."""
+
+    def __init__(self, segments: Sequence[SegmentPlace]) -> None:
+        """Read from these segments, sorted by base offset."""
+        self._segments = segments
+        self.minimum = segments[0].base_offset if segments else 0
+
+    def entries(self, physical_offset: int, *, tags: bool) -> Entries:
+        """What the record at an offset is indexed under; nothing where there is no record, or none with keys."""
+        place = self._segment(physical_offset)
+        if place is None:
+            return []
+        with _opened(place) as window:
+            return _entries_at(window, physical_offset - place.base_offset, tags=tags) if window is not None else []
+
+    def timestamp(self, physical_offset: int) -> int | None:
+        """When the record at an offset was stored (ms), None where there is none."""
+        place = self._segment(physical_offset)
+        if place is None:
+            return None
+        with _opened(place) as window:
+            position = physical_offset - place.base_offset
+            return window.store_timestamp(position) if window is not None and window.show_record(position) else None
+
+    def entries_from(self, physical_offset: int, *, tags: bool) -> Iterator[tuple[int, int]]:
+        """Entries of the records from an offset on, up to `FOLLOWING_BYTES` behind it."""
+        for place in self._segments:
+            if place.base_offset + place.size <= physical_offset:
+                continue
+            if place.base_offset > physical_offset + FOLLOWING_BYTES:
+                return
+            with _opened(place) as window:
+                if window is None:
+                    continue
+                at = window.find_candidate(max(physical_offset - place.base_offset, 0))
+                while 0 <= at < window.size:
+                    yield from _entries_at(window, at, tags=tags)
+                    at = window.find_candidate(at + 1)
+                    if place.base_offset + at > physical_offset + FOLLOWING_BYTES:
+                        return
+
+    def _segment(self, physical_offset: int) -> SegmentPlace | None:
+        for place in self._segments:
+            if place.base_offset <= physical_offset < place.base_offset + place.size:
+                return place
+        return None
+
+
+def _entries_at(window: SegmentWindow, position: int, *, tags: bool) -> Entries:
+    if not window.show_record(position):
+        return []
+    scan = DispatchScan(tags=tags, checksums=False, delays=(), lmq=False, batch_topics=(), units=False, records=1)
+    at = position - window.start
+    scan.run(window.region, at, window.filled, window.base_offset + window.start, 0, at + 1)
+    block = scan.take()
+    offsets = np.repeat(block.record_offsets.astype(np.int64) + block.first_offset, block.record_entries)
+    return list(zip(block.hashes.tolist(), offsets.tolist(), strict=True))
+
+
+def check_index_file(path: Path, log: LogReader, slots: int) -> dict[str, Any]:
+    """What an index file is: its counts, whether it is sound, full and of this log, and what must follow it.
+
+    `problem` says why it cannot be kept; `next` is the entry that the file behind it must begin with (None: nothing
+    follows in the log). `parts` are stretches of the log, from one record to another one, between which it has every
+    key, as far as its entries tell; `tags` says whether that of each tag is among them.
+    """
+    try:
+        file = MappedFile.open(path)
+    except StoreError as error:
+        return {"name": path.name, "problem": str(error)}
+    shape = determine_shape(file, [slots] if slots else [DEFAULT_SLOTS])
+    if shape is None or not shape.entries:
+        problem = "no slot count reproduces its slots and pointers" if shape is None else "it has no entries"
+        return {"name": path.name, "problem": problem}
+    index = IndexFile(file, shape)
+    room = file.size - INDEX_HEADER - SLOT_BYTES * shape.slots
+    facts = {
+        "name": path.name,
+        "slots": shape.slots,
+        "entries": shape.entries,
+        "capacity": room // ENTRY_BYTES,
+        "header": list(HEADER.unpack_from(file.view, 0)),
+        "first": [index.entry(1).key_hash, index.entry(1).physical_offset],
+        "last": shape.maximum,
+        "last_entries": _entries_at_end(index),
+        "range": [shape.minimum, shape.maximum],
+        "compacted": shape.compacted,
+        **_hold_against_log(index, log),
+    }
+    facts |= _coverage(index, facts)
+    facts["problem"] = facts["problem"] or _shape_problem(index, room) or _time_problem(index, log)
+    if not facts["problem"]:
+        facts["next"] = _next_entry(log, shape.maximum, facts["last_entries"], tags=facts["has_tags"] is not False)
+    return facts
+
+
+def _coverage(index: IndexFile, facts: dict[str, Any]) -> dict[str, Any]:
+    """What a compaction may take for complete."""
+    shape = index.shape
+    mark = read_mark(index.file.view, shape.slots) if shape.compacted else None
+    is_whole = mark.is_complete if mark is not None else shape.ascending
+    starts = [shape.minimum, *(stop for _, stop in shape.gaps)]
+    stops = [*(start for start, _ in shape.gaps), shape.maximum]
+    return {
+        "parts": [list(part) for part in zip(starts, stops, strict=True)] if is_whole and not facts["problem"] else [],
+        "tags": facts["has_tags"] is not False and (mark is None or mark.has_tags),
+    }
+
+
+def _shape_problem(index: IndexFile, room: int) -> str:
+    """Why a file of sound slots and pointers cannot be kept, or nothing."""
+    shape, header = index.shape, index.header
+    if room % ENTRY_BYTES or room // ENTRY_BYTES != shape.entries + 1:
+        return f"it is not full ({shape.entries} entries)"
+    if shape.compacted:
+        return "it is a compacted one"
+    if not shape.ascending or shape.gaps:
+        return "entries are missing between its first and its last one"
+    first, last = index.entry(1).physical_offset, index.entry(shape.entries).physical_offset
+    said = (header.begin_physical_offset, header.end_physical_offset, header.index_count)
+    if said != (first, last, shape.entries + 1):
+        return f"its header says {said}, its entries {(first, last, shape.entries + 1)}"
+    return ""
+
+
+def _time_problem(index: IndexFile, log: LogReader) -> str:
+    """Whether the header's times are those of the first and the last entry's records, as far as these still exist."""
+    header = index.header
+    for what, offset, said in (
+        ("begins", header.begin_physical_offset, header.begin_timestamp),
+        ("ends", header.end_physical_offset, header.end_timestamp),
+    ):
+        stored = log.timestamp(offset) if offset >= log.minimum else None
+        if stored is not None and stored != said:
+            return f"its header says that it {what} at {said}, the record was stored at {stored}"
+    return ""
+
+
+def _entries_at_end(index: IndexFile) -> int:
+    """How many of the last entries belong to the last record."""
+    number = index.shape.entries
+    while number > 1 and index.entry(number - 1).physical_offset == index.shape.maximum:
+        number -= 1
+    return index.shape.entries - number + 1
+
+
+def _hold_against_log(index: IndexFile, log: LogReader) -> dict[str, Any]:
+    """Whether sampled entries belong to the log's records, and whether these have tag entries (None: no tag seen)."""
+    has_tags: bool | None = None
+    for number in np.unique(np.linspace(1, index.shape.entries, SAMPLE).astype(np.int64)).tolist():
+        entry = index.entry(number)
+        if entry.physical_offset < log.minimum:
+            continue
+        all_entries = log.entries(entry.physical_offset, tags=True)
+        if (entry.key_hash, entry.physical_offset) not in all_entries:
+            return {"problem": f"its entry {number} belongs to no record of this log", "has_tags": has_tags}
+        tagless = log.entries(entry.physical_offset, tags=False)
+        if len(all_entries) > len(tagless) and index.shape.minimum < entry.physical_offset < index.shape.maximum:
+            around = range(max(1, number - len(all_entries)), min(index.shape.entries, number + len(all_entries)) + 1)
+            same = sum(index.entry(near).physical_offset == entry.physical_offset for near in around)
+            has_tags = same >= len(all_entries) and has_tags is not False
+    return {"problem": "", "has_tags": has_tags}
+
+
+def _next_entry(log: LogReader, last: int, entries: int, *, tags: bool) -> list[int] | None:
+    """The entry that a broker puts behind the `entries` ones of the record at `last`."""
+    following = log.entries_from(max(last, log.minimum), tags=tags)
+    skipped = 0
+    for key_hash, physical_offset in following:
+        if physical_offset == last and skipped < entries:
+            skipped += 1
+        else:
+            return [key_hash, physical_offset]
+    return None

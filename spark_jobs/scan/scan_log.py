@@ -1,0 +1,121 @@
+"""The first half of every bulk job: probe the store, then scan all its segments, a task each."""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from spark_jobs.run.attempt import run_phase
+from spark_jobs.run.progress import Progress
+from spark_jobs.run.session import run_tasks
+from spark_jobs.run.work_directory import WorkDirectory
+from spark_jobs.scan.probe_store import ProbeTask, probe
+from spark_jobs.scan.recovery import SegmentHead, recovery_start
+from spark_jobs.scan.scan_segment import PHASE, ScanTask, scan_segment
+from spark_jobs.scan.source import Source
+from storage.layout.store_layout import dledger_refused
+from storage.log.segment_list import boundaries
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+
+class Probed(msgspec.Struct, frozen=True):
+    """Answers about a store. `first_entries`: of the log without and with tag entries, as (hash, physical offset).
+
+    `index_files` are what :func:`spark_jobs.scan.probe_store.check_index_file` says of each; `recovery_start` is
+    the physical offset where a broker would begin to read its log again; `last_base` is that of the last segment to
+    which anything was written.
+    """
+
+    first_entries: tuple[tuple[int, int] | None, tuple[int, int] | None]
+    index_files: tuple[dict[str, Any], ...]
+    recovery_start: int
+    last_base: int
+
+
+class ScanOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What to make of the log. Entries are made of records at or above `entries_from`, units of all or of none.
+
+    `checksums_from`: bodies are checked in segments that start there or later; `last_base`: that of the last segment
+    to which anything was written, None for the last one that there is. The others as in `ScanTask`.
+    """
+
+    entries_from: int | None
+    checksums_from: int
+    tags: bool
+    bundles: int = 0
+    delays: tuple[int, ...] = ()
+    lmq: bool = False
+    ext: bool = False
+    batch_topics: tuple[bytes, ...] = ()
+    last_base: int | None = None
+
+
+def probe_source(
+    context: "SparkContext", source: Source, *, index: bool, slots: int | None, queues_stay: bool
+) -> Probed:
+    """Ask the small questions; raises NotAStore for a log that is none of plain records.
+
+    `queues_stay`: the queues are not rebuilt, so a recovery will find those that are there.
+    """
+    tasks = [
+        ProbeTask(source.segments, heads=True),
+        ProbeTask(source.segments, queues=str(source.layout.consume_queue)),
+    ]
+    names = source.index_files if index else ()
+    tasks += [
+        ProbeTask(source.segments, index_file=str(source.layout.index / name), slots=slots or 0) for name in names
+    ]
+    answer, queues, *index_files = run_tasks(context, "probe", tasks, probe)
+    if answer["is_dledger"]:
+        raise dledger_refused(source.layout.root)
+    start = recovery_start(
+        [SegmentHead(*head) for head in answer["heads"]],
+        has_crashed=source.has_crashed,
+        checkpoint=source.checkpoint,
+        queues_end=queues["queues_end"] if queues_stay else source.end,
+    )
+    return Probed(tuple(answer["first_entries"]), tuple(index_files), start, answer["last_base"])
+
+
+def scan_log(
+    context: "SparkContext", work: WorkDirectory, source: Source, options: ScanOptions, progress: Progress
+) -> list[dict[str, Any]]:
+    """Scan the segments; their summaries in the order of the log."""
+    tasks = scan_tasks(work.root, source, options)
+    run = partial(run_tasks, context)
+    return run_phase(run, work, progress, PHASE, tasks, scan_segment, source.size, "bytes")
+
+
+def scan_tasks(work: Path, source: Source, options: ScanOptions) -> list[ScanTask]:
+    """One task a segment."""
+    limits = [place.base_offset for place in source.segments[1:]] + [-1]
+    bases = boundaries([(place.base_offset, place.size) for place in source.segments])
+    last_base = source.segments[-1].base_offset if options.last_base is None else options.last_base
+    return [
+        ScanTask(
+            work=str(work),
+            path=place.path,
+            base_offset=place.base_offset,
+            limit=limit,
+            entries=options.entries_from is not None and place.base_offset + place.size > options.entries_from,
+            checksums=place.base_offset >= options.checksums_from,
+            tags=options.tags,
+            bundles=options.bundles,
+            delays=options.delays,
+            lmq=options.lmq,
+            ext=options.ext,
+            batch_topics=options.batch_topics,
+            boundary=boundary if len(bases) > 1 else 0,
+            ends_log=place.base_offset >= last_base,
+        )
+        for place, limit, boundary in zip(source.segments, limits, bases, strict=True)
+    ]
+
+
+def total(summaries: Sequence[dict[str, Any]], field: str) -> Any:
+    """The sum of a number over all summaries."""
+    return sum(summary[field] for summary in summaries)

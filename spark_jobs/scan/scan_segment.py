@@ -1,0 +1,291 @@
+"""The task that reads one segment: what a broker's dispatch makes of it, as blocks of entries and of queue units.
+
+A record that is none does not end the scan: it goes on at the next intact one, and says where it broke off. Whether
+the log ends at such a place is decided when all segments are known (:mod:`spark_jobs.scan.log_end`).
+"""
+
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import numpy as np
+
+from spark_jobs.run.attempt import Attempt, Record, Report, run_attempt
+from spark_jobs.run.blocks import BlockWriter
+from spark_jobs.scan.damage import ZEROS
+from spark_jobs.scan.segment_window import LONGEST_RECORD, SegmentWindow
+from storage.build.dispatch_scan import BATCH, DispatchBlock, DispatchScan, Reason
+from storage.kernels import records as codes
+from storage.kernels.records import ANY_TIME
+from storage.log.segment_end import BLANK_BYTES, TOLERATED_MS
+from storage.log.segment_list import may_be_cut
+from storage.queue.batch_consume_queue import UNIT as BATCH_UNIT
+from storage.queue.consume_queue import UNIT
+
+MOST_BREAKS: Final = 10_000
+"""Places of one segment that are listed; more are counted."""
+
+REPORT_BYTES: Final = 32 * 1024 * 1024
+
+PHASE: Final = "scan"
+ENTRIES: Final = "entries"
+UNITS: Final = "units"
+"""The kinds of blocks that a scan leaves."""
+
+
+class ScanTask(msgspec.Struct, frozen=True):
+    """What to read and what to make of it; `limit` is where the next segment starts, -1 without one.
+
+    `boundary` is where the next one would start even if this file was cut, 0 where no other file says it; `ends_log`:
+    nothing was written behind this segment, so that what follows damage in it may be left over.
+
+    `delays` in ms for each delay level; `bundles`: queues are dealt out to so many build tasks; 0: no units wanted.
+    """
+
+    work: str
+    path: str
+    base_offset: int
+    limit: int
+    entries: bool
+    checksums: bool
+    tags: bool
+    bundles: int
+    delays: tuple[int, ...]
+    lmq: bool
+    ext: bool
+    batch_topics: tuple[bytes, ...]
+    boundary: int = 0
+    ends_log: bool = False
+
+    @property
+    def name(self) -> str:
+        """The task's name."""
+        return f"{PHASE}-{self.base_offset:020d}"
+
+
+def scan_segment(task: ScanTask) -> dict[str, Any]:
+    """Read one segment; the summary, as left in the work directory."""
+
+    def scan(attempt: Attempt, report: Report) -> Record:
+        with (
+            SegmentWindow(Path(task.path), task.base_offset) as window,
+            BlockWriter(attempt.blocks(ENTRIES), task.path) as entries,
+            BlockWriter(attempt.blocks(UNITS), task.path) as units,
+        ):
+            return SegmentScan(task, window, entries, units, report).run()
+
+    return run_attempt(task.work, task.name, scan)
+
+
+class SegmentScan:
+    """One pass over a segment."""
+
+    def __init__(
+        self, task: ScanTask, window: SegmentWindow, entries: BlockWriter, units: BlockWriter, report: Any
+    ) -> None:
+        """Scan what `window` shows into the two block files; `report` is told bytes and messages."""
+        self._task, self._window, self._entries, self._units, self._report = task, window, entries, units, report
+        self._limit = window.size if task.limit < 0 else min(window.size, task.limit - task.base_offset)
+        self._boundary = task.boundary or task.base_offset + window.size
+        self._scan = DispatchScan(
+            tags=task.tags,
+            checksums=task.checksums,
+            delays=task.delays,
+            lmq=task.lmq,
+            batch_topics=task.batch_topics,
+            entries=task.entries,
+            units=task.bundles > 0,
+            ext=task.ext,
+        )
+        self._position = 0
+        self._reported = 0
+        self._records = 0
+        self._last_timestamp = 0
+        self._end = 0
+        self._state = "full"
+        self._breaks: list[list[int]] = []
+        self._more_breaks = 0
+        self._entry_blocks: list[list[int]] = []
+        self._unit_blocks: list[list[int]] = [[] for _ in range(task.bundles)]
+        self._queues: dict[tuple[bytes, int], list[int]] = {}
+
+    def run(self) -> dict[str, Any]:
+        """Read to the end; the summary."""
+        self._window.move(0)
+        while self._step():
+            pass
+        self._flush()
+        self._report(self._window.size, self._records)
+        return {
+            "path": self._task.path,
+            "base": self._task.base_offset,
+            "size": self._window.size,
+            "bytes_read": self._window.bytes_read,
+            "records": self._records,
+            "end": self._task.base_offset + self._end,
+            "state": self._state,
+            "last_timestamp": self._last_timestamp,
+            "breaks": self._breaks,
+            "more_breaks": self._more_breaks,
+            "entry_blocks": self._entry_blocks,
+            "unit_blocks": self._unit_blocks,
+            "queues": [[topic, queue_id, *facts] for (topic, queue_id), facts in self._queues.items()],
+        }
+
+    def _step(self) -> bool:
+        """Scan what is in the window; whether there is more to be done."""
+        window = self._window
+        limit = min(self._limit - window.start, window.filled)
+        at, base = self._position - window.start, window.base_offset + window.start
+        step = self._scan.run(window.region, at, window.filled, base, self._boundary, limit)
+        window.require_whole()
+        self._position = window.start + step.position
+        if step.reason == Reason.FULL:
+            self._flush()
+            return True
+        if step.reason == Reason.BLANK:
+            return self._stop("blank")
+        if step.reason == Reason.LIMIT and self._position >= self._limit:
+            return self._stop("full")
+        if step.reason in (Reason.NEED_MORE, Reason.LIMIT):
+            return self._read_on()
+        return self._resynchronise(ZEROS if step.reason == Reason.ZERO else step.code)
+
+    def _stop(self, state: str) -> bool:
+        self._state = state
+        self._end = self._position
+        return False
+
+    def _read_on(self) -> bool:
+        """Show the record that the window cuts off, and what follows it."""
+        window, at = self._window, self._position
+        if window.size - at < codes.MINIMUM_SIZE and (window.is_at_end or window.size - at < BLANK_BYTES):
+            return self._resynchronise(codes.BAD_SIZE)
+        window.move(at)
+        if window.size - at < codes.MINIMUM_SIZE:  # too short for a record, but a BLANK may be there
+            return True
+        if window.start - self._reported > REPORT_BYTES:
+            self._reported = window.start
+            self._report(window.start, self._records)
+        size = window.i32(at)
+        if size > min(window.size - at, LONGEST_RECORD) or size > self._limit - at:
+            return self._resynchronise(codes.BAD_SIZE)
+        window.fill(min(size + 8, window.size - at))
+        return True
+
+    def _resynchronise(self, code: int) -> bool:
+        """Go on at the next intact record, if there is one."""
+        self._flush()
+        broken = self._end = self._position
+        base, ends_log = self._task.base_offset, self._task.ends_log or self._task.limit < 0
+        earliest = self._last_timestamp - TOLERATED_MS if ends_log else ANY_TIME
+        found = self._next_intact(broken + 1, earliest)
+        if found < 0 and code == codes.BAD_BLANK and self._is_cut_behind(broken):
+            return self._stop("blank")
+        if found < 0:
+            self._state = "zeros" if code == ZEROS else "broken"
+            self._note_break([base + broken, -1, code, 0])
+            return False
+        self._note_break([base + broken, base + found, code, 1])
+        self._position = found
+        self._window.move(found)
+        return True
+
+    def _is_cut_behind(self, position: int) -> bool:
+        """Whether the BLANK at a position may lead to the end of a segment of which no other file says the size."""
+        window = self._window
+        if self._task.boundary or not window.show(position, BLANK_BYTES):
+            return False
+        return may_be_cut(window.base_offset, window.size, position + window.i32(position))
+
+    def _next_intact(self, position: int, earliest: int) -> int:
+        """Where the next intact record starts that was stored at a time (ms) or later; −1 for none."""
+        window = self._window
+        while 0 <= (position := window.find_candidate(position)) < self._limit:
+            if window.intact_size(position) and window.store_timestamp(position) >= earliest:
+                return position
+            position += 1
+        return -1
+
+    def _note_break(self, facts: list[int]) -> None:
+        if len(self._breaks) < MOST_BREAKS:
+            self._breaks.append(facts)
+        else:
+            self._more_breaks += 1
+
+    def _flush(self) -> None:
+        """Hand on what has been gathered."""
+        block = self._scan.take()
+        if not block.records:
+            return
+        self._records += block.records
+        self._last_timestamp = block.last_timestamp
+        if self._task.entries:
+            self._write_entries(block)
+        if self._task.bundles:
+            self._write_units(block)
+
+    def _write_entries(self, block: DispatchBlock) -> None:
+        columns: dict[str, np.ndarray] = {
+            "offsets": block.record_offsets,
+            "timestamps": block.record_timestamps,
+            "counts": block.record_entries,
+            "tagged": block.record_tagged,
+            "hashes": block.hashes,
+        }
+        position = self._entries.write(block.first_offset, block.end_offset, columns)
+        self._entry_blocks.append(
+            [position, block.first_offset, block.end_offset, block.hashes.size, block.last_record]
+        )
+
+    def _write_units(self, block: DispatchBlock) -> None:
+        bundles = [bundle_of(topic, queue_id, self._task.bundles) for topic, queue_id in block.queues]
+        self._note_queues(block)
+        deal = np.asarray(bundles, dtype=np.int64)[block.runs[:, 0]] if len(block.runs) else np.zeros(0, np.int64)
+        for bundle in range(self._task.bundles):
+            mine = np.flatnonzero(deal == bundle)
+            if mine.size:
+                columns, queues = _select_runs(block, block.runs[mine], whole=mine.size == len(block.runs))
+                position = self._units.write(block.first_offset, block.end_offset, columns, queues=queues)
+                self._unit_blocks[bundle].append(position)
+
+    def _note_queues(self, block: DispatchBlock) -> None:
+        """First and next queue offset and number of units of each queue so far."""
+        for number, kind, first, count, _ in block.runs.tolist():
+            facts = self._queues.setdefault(block.queues[number], [kind, first, first, 0])
+            facts[1] = min(facts[1], first)
+            facts[2] = max(facts[2], first + count)
+            facts[3] += count
+
+
+def bundle_of(topic: bytes, queue_id: int, bundles: int) -> int:
+    """Which of the build tasks makes a queue; the same in every process."""
+    return zlib.crc32(b"%d@%b" % (queue_id, topic)) % bundles
+
+
+def _select_runs(
+    block: DispatchBlock, runs: np.ndarray, *, whole: bool
+) -> tuple[dict[str, np.ndarray], Sequence[tuple[bytes, int]]]:
+    """Columns of some runs of a block, queues numbered anew, and those queues."""
+    numbers, renumbered = np.unique(runs[:, 0], return_inverse=True)
+    table = np.column_stack([renumbered, runs[:, 1], runs[:, 2], runs[:, 3]]).astype(np.int64)
+    queues = [block.queues[number] for number in numbers.tolist()]
+    columns = {"runs": table.reshape(-1)}
+    if whole:
+        return {**columns, "units": block.units, "timestamps": block.unit_timestamps}, queues
+    starts = np.cumsum(block.runs[:, 3]) - block.runs[:, 3]
+    chosen = np.searchsorted(block.runs[:, 4], runs[:, 4])
+    sizes = runs[:, 3] * np.where(runs[:, 1] == BATCH, BATCH_UNIT.size, UNIT.size)
+    columns["units"] = _slices(block.units, runs[:, 4], sizes)
+    stamped = block.unit_timestamps.size > 0
+    columns["timestamps"] = (
+        _slices(block.unit_timestamps, starts[chosen], runs[:, 3]) if stamped else np.zeros(0, np.int64)
+    )
+    return columns, queues
+
+
+def _slices(array: np.ndarray, starts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    pieces = zip(starts.tolist(), sizes.tolist(), strict=True)
+    return np.concatenate([array[start : start + size] for start, size in pieces])

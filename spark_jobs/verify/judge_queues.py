@@ -1,0 +1,99 @@
+"""What the numbers of all queues together say: which lag, and which lack units."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+from spark_jobs.build.build_queues import UnitFile
+from spark_jobs.run.attempt import block_file
+from spark_jobs.run.work_directory import WorkDirectory
+from spark_jobs.scan.scan_segment import UNITS, bundle_of
+from spark_jobs.verify.check_queue_units import CheckQueuesTask
+from spark_jobs.verify.findings import FILE, MISSING_UNIT, Findings
+from spark_jobs.verify.log_table import LogTable
+from spark_jobs.verify.stray_units import STRAY_KINDS
+from storage.build.queue_plan import QueueKey, QueuePlan
+from storage.layout.store_layout import CONSUME_QUEUE_EXT
+
+MOST_TOLD: Final = 20
+SUMS: Final = ("matched", *STRAY_KINDS, "restarts", "earlier_life", "ext_units")
+
+
+def check_tasks(
+    plan: QueuePlan, work: WorkDirectory, scans: Sequence[dict[str, Any]], bundles: int, limit: int
+) -> list[CheckQueuesTask]:
+    """A task for each bundle that has units, or queues in the store."""
+    existing: list[list[tuple[str, str, int]]] = [[] for _ in range(bundles)]
+    for key in sorted(plan.existing):
+        existing[bundle_of(key.topic.encode(), key.queue_id, bundles)].append((key.tree, key.topic, key.queue_id))
+    units = [
+        tuple(
+            UnitFile(str(block_file(work, scan, UNITS)), tuple(scan["unit_blocks"][bundle]))
+            for scan in scans
+            if scan["unit_blocks"][bundle]
+        )
+        for bundle in range(bundles)
+    ]
+    has_ext = (plan.root / CONSUME_QUEUE_EXT).is_dir()
+    return [
+        CheckQueuesTask(str(work.root), str(plan.root), bundle, units[bundle], tuple(existing[bundle]), has_ext, limit)
+        for bundle in range(bundles)
+        if units[bundle] or existing[bundle]
+    ]
+
+
+def judge_queues(
+    plan: QueuePlan, summaries: Sequence[dict[str, Any]], log: LogTable, findings: Findings
+) -> tuple[dict[str, Any], list[str]]:
+    """Say what queues lack at their ends; numbers of all for the report, and notes."""
+    queues = [(QueueKey(*names), counts) for summary in summaries for *names, counts in summary["queues"]]
+    sums: Counter[str] = Counter()
+    unknown: Counter[str] = Counter()
+    # One thread dispatches all messages in their order: behind the last unit of all, units are not missing but late.
+    dispatched = -1 if log.is_live else max((counts["last_matched"] for _, counts in queues), default=-1)
+    for key, counts in queues:
+        sums.update({name: counts.get(name, 0) for name in (*SUMS, "other_delays")})
+        missing = counts["missing_at_end"]
+        if not missing:
+            continue
+        if key not in plan.existing and plan.is_unknown(key.topic):
+            unknown[key.topic] += missing
+        elif log.may_lag and counts["first_missing"] > dispatched:
+            sums["lag"] += missing
+        else:
+            _say_missing(plan, key, counts, findings)
+    _say_misplaced(plan, findings)
+    numbers = {"queues": len(queues), "lag": sums["lag"], "deletedTopics": unknown.total()}
+    return {**numbers, **{_camel(name): sums[name] for name in SUMS}}, list(_notes(sums, unknown))
+
+
+def _say_missing(plan: QueuePlan, key: QueueKey, counts: dict[str, int], findings: Findings) -> None:
+    missing = counts["missing_at_end"]
+    expected = f"{missing} unit{'s' * (missing > 1)} at the end"
+    found = "the end of the queue" if key in plan.existing else "no such queue"
+    findings.add(MISSING_UNIT, plan.root / key.path, "", -1, counts["first_missing"], expected, found, missing)
+
+
+def _say_misplaced(plan: QueuePlan, findings: Findings) -> None:
+    for key in sorted(plan.misplaced):
+        expected = "a queue of the kind that topics.json says of its topic: a broker does not start with it"
+        findings.add(FILE, plan.root / key.path, "", -1, -1, expected, f"one in {key.tree}")
+
+
+def _notes(sums: Counter[str], unknown: Counter[str]) -> Iterator[str]:
+    """What a person should know that is nothing wrong."""
+    if sums["other_delays"]:
+        yield (
+            f"{sums['other_delays']} units of the schedule topic have other delivery times than these delay levels "
+            "give: were they others (--delay-levels)?"
+        )
+    if unknown:
+        named = ", ".join(sorted(unknown)[:MOST_TOLD]) + (", …" if len(unknown) > MOST_TOLD else "")
+        yield f"{unknown.total()} messages are of topics without queues that topics.json does not know: {named}"
+    if sums["stand_ins"]:
+        yield f"{sums['stand_ins']} units stand in for messages that are lost"
+
+
+def _camel(name: str) -> str:
+    head, *rest = name.split("_")
+    return head + "".join(map(str.title, rest))

@@ -1,0 +1,152 @@
+"""The first half of a verification: every record checked, and where the log ends that all else is held against.
+
+Beside a live broker the log grows while it is read: a record that was being written when it was looked at is no
+damage. So places near the end where the log broke off are looked at once more; the log that counts ends at the first
+one that has become whole.
+"""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from protocol.errors import StoreError
+from spark_jobs.build.place_entries import entry_blocks
+from spark_jobs.build.place_queues import log_extent
+from spark_jobs.run.attempt import RunTasks, block_file
+from spark_jobs.run.work_directory import WorkDirectory
+from spark_jobs.scan.damage import Damage
+from spark_jobs.scan.log_end import find_log_end
+from spark_jobs.scan.scan_segment import ENTRIES, ScanTask, scan_segment
+from spark_jobs.scan.segment_window import SegmentWindow
+from spark_jobs.scan.source import Source
+from spark_jobs.verify.findings import FILE, RECORD, Findings
+from spark_jobs.verify.log_table import LogTable
+from storage.kernels import records as codes
+
+GROWING_SEGMENTS: Final = 2
+"""Segments at the end of the log to which a broker may have written while they were read."""
+
+MOST_LOOKED_AT_AGAIN: Final = 64
+
+
+class LookAgainTask(msgspec.Struct, frozen=True):
+    """A place where the log broke off."""
+
+    path: str
+    base_offset: int
+    physical_offset: int
+    boundary: int
+    """Where the next segment starts."""
+
+
+def scan_readable(task: ScanTask) -> dict[str, Any]:
+    """Scan a segment; one that cannot be read, or is gone, has a summary, too: `problem` says what is wrong with it."""
+    try:
+        return {**scan_segment(task), "problem": ""}
+    except StoreError as error:
+        return {
+            "path": task.path,
+            "base": task.base_offset,
+            "size": 0 if task.limit < 0 else task.limit - task.base_offset,
+            "bytes_read": 0,
+            "records": 0,
+            "end": task.base_offset,
+            "breaks": [[task.base_offset, -1, codes.BAD_SIZE, 0]],
+            "more_breaks": 0,
+            "entry_blocks": [],
+            "unit_blocks": [[] for _ in range(task.bundles)],
+            "queues": [],
+            "attempt": "",
+            "problem": str(error),
+        }
+
+
+def look_again(task: LookAgainTask) -> dict[str, Any]:
+    """Whether there is an intact record now, or what closes the segment."""
+    position = task.physical_offset - task.base_offset
+    try:
+        with SegmentWindow(Path(task.path), task.base_offset) as window:
+            return {"whole": window.intact_size(position) > 0 or window.is_closed_at(position, task.boundary)}
+    except StoreError:
+        return {"whole": False}
+
+
+class LogVerdict(msgspec.Struct, frozen=True):
+    """What the scan of all segments says: the log as all else sees it, and what is wrong in it.
+
+    `scans` are those of the segments that it is made of.
+    """
+
+    table: LogTable
+    findings: Findings
+    lag: int
+    scans: Sequence[dict[str, Any]]
+
+
+def judge_log(
+    run: RunTasks, work: WorkDirectory, source: Source, scans: Sequence[dict[str, Any]], limit: int
+) -> LogVerdict:
+    """Judge the summaries of all segments, in order."""
+    findings = Findings(limit)
+    scans = _without_gone(scans) if source.is_live else list(scans)
+    log_end = find_log_end(scans, None)
+    damages, end = list(log_end.damages), log_end.end
+    if source.is_live:
+        again = _looked_again(run, scans)
+        end = min([end, *again])
+        # What was being written, and where the log just goes on.
+        damages = [damage for damage in damages if damage.physical_offset < end]
+    unreadable = {scan["path"]: scan["problem"] for scan in scans if scan["problem"]}
+    for path, problem in unreadable.items():
+        findings.add(FILE, path, "", -1, -1, "a segment", problem)
+    bases = {scan["path"]: scan["base"] for scan in scans}
+    _list_damages([damage for damage in damages if damage.path not in unreadable], bases, findings)
+    findings.more(RECORD, log_end.more_damages)
+    table = LogTable(
+        minimum=scans[0]["base"],
+        end=end,
+        lost=tuple(log_extent(scans[0]["base"], end, damages).lost),
+        segment_size=max(scan["size"] for scan in scans),
+        is_live=source.is_live,
+        may_lag=source.is_live or source.has_crashed,
+        segments=tuple((scan["base"], scan["path"]) for scan in scans),
+        blocks=tuple(
+            block
+            for scan in scans
+            for block in entry_blocks(scan, block_file(work, scan, ENTRIES))
+            if block.first < end
+        ),
+    )
+    return LogVerdict(table, findings, max(log_end.end - end, 0), scans)
+
+
+def _without_gone(scans: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Without the first segments that a broker has deleted meanwhile, read before or not; one at least remains."""
+    kept = list(scans)
+    while len(kept) > 1 and not os.path.exists(kept[0]["path"]):
+        del kept[0]
+    return kept
+
+
+def _looked_again(run: RunTasks, scans: Sequence[dict[str, Any]]) -> list[int]:
+    """Places near the end where the log broke off, and goes on now."""
+    boundaries = [*(scan["base"] for scan in scans[1:]), scans[-1]["base"] + scans[-1]["size"]]
+    written = [place for place in zip(scans, boundaries, strict=True) if place[0]["records"]][-GROWING_SEGMENTS:]
+    places = [
+        LookAgainTask(scan["path"], scan["base"], offset, boundary)
+        for scan, boundary in written
+        for offset, *_ in scan["breaks"][:MOST_LOOKED_AT_AGAIN]
+    ]
+    seen = run("look again", places, look_again)
+    return [place.physical_offset for place, answer in zip(places, seen, strict=True) if answer["whole"]]
+
+
+def _list_damages(damages: Sequence[Damage], bases: dict[str, int], findings: Findings) -> None:
+    for damage in damages:
+        base = bases.get(damage.path)
+        position = -1 if base is None else damage.physical_offset - base
+        found = f"{damage.found} ({damage.length} bytes passed over)"
+        findings.add(RECORD, damage.path, "", position, damage.physical_offset, damage.expected, found)

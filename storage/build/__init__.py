@@ -1,0 +1,1 @@
+"""What writes index files and queue files."""

@@ -1,0 +1,1 @@
+"""Files as such: mapped, open, resident, written; nothing of RocketMQ."""

@@ -1,0 +1,269 @@
+"""One file of a store, mapped read-only, and the list of such files in a directory.
+
+A file is opened with O_RDONLY and mapped once, whole. The map is never closed by hand: whoever holds a slice of it
+keeps it alive, and the last one lets it go. How hot its pages are is remembered per 64 KiB for a second
+(:mod:`storage.files.residency`).
+"""
+
+import errno
+import mmap
+import os
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from protocol.errors import StoreError, TruncatedFile
+from storage.files.residency import Cold, current_tick
+from storage.kernels.store_view import PROBE_BYTES, PROBE_SHIFT, FileView
+
+SEGMENT_NAME_DIGITS = 20
+"""Digits in the name of a file of a logical stream: the byte offset of its first byte (store-format §1.2)."""
+
+LARGEST_OFFSET = 2**63 - 1
+
+
+class FileIdentity(NamedTuple):
+    """What tells one state of a file from another without reading it."""
+
+    device: int
+    inode: int
+    size: int
+    modified_ns: int
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> "FileIdentity":
+        """Identity from the result of a ``stat``."""
+        return cls(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+def open_read_only(path: Path) -> int:
+    """A descriptor of a regular file, opened for reading only; raises StoreError naming the path and the cause."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError as error:
+        raise StoreError(path, what=f"cannot be opened: {os.strerror(error.errno or errno.EIO)}") from error
+    if not os.path.isfile(f"/proc/self/fd/{descriptor}") and not os.path.isfile(path):
+        os.close(descriptor)
+        raise StoreError(path, what="is not a regular file")
+    return descriptor
+
+
+def read_small_file(path: Path, limit: int) -> bytes:
+    """The whole content of a regular file of at most ``limit`` bytes; raises StoreError for anything else.
+
+    A FIFO would be waited on for ever, a device has no end; FileNotFoundError passes through.
+    """
+    try:
+        os.stat(path)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise StoreError(path, what=f"cannot be read: {os.strerror(error.errno or errno.EIO)}") from error
+    descriptor = open_read_only(path)
+    with os.fdopen(descriptor, "rb") as file:
+        try:
+            # No more room than it needs: a buffer for the longest file there may be is much for a small process.
+            content = file.read(min(os.fstat(descriptor).st_size, limit) + 1)
+        except OSError as error:
+            raise StoreError(path, what=f"cannot be read: {os.strerror(error.errno or errno.EIO)}") from error
+    if len(content) > limit:
+        raise StoreError(path, what=f"is longer than {limit} bytes")
+    return content
+
+
+def lacks_means(error: BaseException) -> bool:
+    """Whether a file could not be opened or mapped since there is no descriptor or memory left, here or at all.
+
+    Then nothing is wrong with the file.
+    """
+    cause = error.__cause__ if isinstance(error, StoreError) else error
+    return isinstance(cause, OSError) and cause.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+
+
+class MappedFile(FileView):
+    """A read-only map of one whole file; ``region`` is what kernels read."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        """Map an open file; the descriptor is owned from here on."""
+        self.path = path
+        weakref.finalize(self, os.close, descriptor)
+        self.identity = FileIdentity.of(os.fstat(descriptor))
+        self.size = self.identity.size
+        view = memoryview(b"")
+        if self.size:
+            try:
+                view = memoryview(mmap.mmap(descriptor, self.size, access=mmap.ACCESS_READ))
+            except (OSError, ValueError) as error:
+                raise StoreError(path, what=f"cannot be mapped: {error}") from error
+        heat = _no_heat((self.size >> PROBE_SHIFT) + 1)
+        super().__init__(view, heat, descriptor if _can_be_probed(descriptor, self.size) else -1)
+        self._descriptor = descriptor
+
+    @classmethod
+    def open(cls, path: Path) -> "MappedFile":
+        """Open and map a file; raises StoreError where that is not possible."""
+        return cls(path, open_read_only(path))
+
+    @classmethod
+    def of(cls, path: Path, known: "MappedFile | None") -> "MappedFile":
+        """A map that there is already, if the path still leads to the same file of the same size; else a new one."""
+        return known if known is not None and known.is_at(path) else cls.open(path)
+
+    def fileno(self) -> int:
+        """The descriptor of the file, for as long as the map is there."""
+        return self._descriptor
+
+    def read(self, position: int, length: int) -> memoryview:
+        """Bytes ``[position, position + length)`` as a slice of the map, nothing copied.
+
+        Raises TruncatedFile outside the file, and Cold on a thread that may not wait when they are not in memory.
+        """
+        if position < 0 or length < 0 or position + length > self.size:
+            raise TruncatedFile(
+                self.path, expected=f"{length} bytes at position {position}", found=f"a file of {self.size} bytes"
+            )
+        self.require_hot(position, length)
+        return self.view[position : position + length]
+
+    def require_hot(self, position: int, length: int) -> None:
+        """Raise Cold if this thread may not wait and these bytes are not in memory."""
+        tick = current_tick()
+        if tick and length and not self.is_hot(position, length, tick):
+            raise Cold(f"{self.path.name} is cold at {position}", lambda: self.warm(position, length))
+
+    def warm(self, position: int, length: int) -> None:
+        """Read the 64 KiB units around some bytes into the page cache; waits for the disk."""
+        start = position >> PROBE_SHIFT << PROBE_SHIFT
+        stop = min(self.size, -(-(position + length) >> PROBE_SHIFT) << PROBE_SHIFT)
+        buffer = bytearray(PROBE_BYTES)
+        for at in range(start, max(stop, start + 1), PROBE_BYTES):
+            os.preadv(self._descriptor, [buffer], at)
+
+    def peek(self, position: int, length: int) -> bytes:
+        """Up to `length` bytes as they are now, read and not mapped: fewer, no signal, where the file was truncated."""
+        try:
+            return os.pread(self._descriptor, length, position)
+        except OSError:
+            return b""
+
+    def current_size(self) -> int:
+        """The size that the file has now; smaller than ``size`` once somebody truncated it."""
+        return os.fstat(self._descriptor).st_size
+
+    def is_cut(self) -> bool:
+        """Whether somebody truncated it: what lies behind its end now must not be looked at through the map."""
+        return self.current_size() < self.size
+
+    def is_lost(self) -> bool:
+        """Whether somebody truncated it, or removed it."""
+        status = os.fstat(self._descriptor)
+        return status.st_size < self.size or status.st_nlink == 0
+
+    def is_at(self, path: Path) -> bool:
+        """Whether a path leads to this file, and it has the size it had when it was mapped."""
+        try:
+            status = os.stat(path)
+        except OSError:
+            return False
+        return (status.st_dev, status.st_ino, status.st_size) == self.identity[:3]
+
+    def first_data(self, position: int) -> int:
+        """Position of the first byte at or after ``position`` that is no hole, or ``size`` (SEEK_DATA)."""
+        try:
+            return os.lseek(self._descriptor, position, os.SEEK_DATA)
+        except OSError:
+            return self.size if position >= self.size else self._no_holes_known(position)
+
+    def first_hole(self, position: int) -> int:
+        """Position of the first hole at or after ``position``, or ``size`` (SEEK_HOLE)."""
+        try:
+            return os.lseek(self._descriptor, position, os.SEEK_HOLE)
+        except OSError:
+            return self.size
+
+    def _no_holes_known(self, position: int) -> int:
+        """What SEEK_DATA's failure means: nothing but hole to the end, or a file system that cannot say."""
+        try:
+            os.lseek(self._descriptor, position, os.SEEK_HOLE)
+        except OSError:
+            return position
+        return self.size
+
+
+def _no_heat(units: int) -> memoryview:
+    """A zero of 32 bits for each unit of a file; many of them take no memory before they are written to."""
+    size = 4 * units
+    is_small = size < mmap.PAGESIZE
+    return memoryview(bytearray(size) if is_small else mmap.mmap(-1, size, mmap.MAP_PRIVATE)).cast("i")
+
+
+def _can_be_probed(descriptor: int, size: int) -> bool:
+    """Whether the file system answers reads with RWF_NOWAIT; tmpfs does not, and there everything is hot."""
+    if not size or not hasattr(os, "RWF_NOWAIT"):
+        return False
+    try:
+        os.preadv(descriptor, [bytearray(1)], 0, os.RWF_NOWAIT)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return True
+
+
+def list_directory(directory: Path) -> list["os.DirEntry[str]"]:
+    """The entries of a directory, none where there is no such directory.
+
+    Only a directory that is missing holds nothing: raises StoreError, naming directory and reason, for one that cannot
+    be listed, and where a file stands in its place.
+    """
+    try:
+        with os.scandir(directory) as entries:
+            return list(entries)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise StoreError(directory, what=f"cannot be listed: {os.strerror(error.errno or errno.EIO)}") from error
+
+
+def is_file(entry: "os.DirEntry[str]") -> bool:
+    """Whether an entry is a file, or a link to one; raises StoreError where that cannot be told."""
+    return _is_kind(entry, entry.is_file)
+
+
+def is_directory(entry: "os.DirEntry[str]") -> bool:
+    """Whether an entry is a directory, or a link to one; raises StoreError where that cannot be told."""
+    return _is_kind(entry, entry.is_dir)
+
+
+def _is_kind(entry: "os.DirEntry[str]", test: Callable[[], bool]) -> bool:
+    """A link that leads round in circles is nothing; one that leads where nobody may look may be anything."""
+    try:
+        return test()
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return False
+        raise cannot_be_seen(entry.path, error) from error
+
+
+def cannot_be_seen(path: "str | os.PathLike[str]", error: OSError) -> StoreError:
+    """The error for what may be there or not, since the system does not tell."""
+    return StoreError(path, what=f"cannot be looked at: {os.strerror(error.errno or errno.EIO)}")
+
+
+def list_segment_files(directory: Path) -> tuple[list[tuple[int, Path]], list[Path]]:
+    """Files of a logical stream in a directory, as (byte offset, path) in numerical order, and what else lies there.
+
+    Names in other digits count by their value (a broker under some locales writes such); a value beyond i64 is no
+    offset. A missing directory has no files.
+    """
+    files: list[tuple[int, Path]] = []
+    foreign: list[Path] = []
+    for entry in sorted(list_directory(directory), key=lambda entry: entry.name):
+        numeric = len(entry.name) == SEGMENT_NAME_DIGITS and entry.name.isdecimal()
+        if numeric and int(entry.name) <= LARGEST_OFFSET and is_file(entry):
+            files.append((int(entry.name), Path(entry.path)))
+        else:
+            foreign.append(Path(entry.path))
+    files.sort()
+    return files, foreign

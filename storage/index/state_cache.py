@@ -1,0 +1,140 @@
+"""What a start had to find out, kept for the next one: counts and coverage of index files, the end of valid data.
+
+A msgpack file in the state directory, written atomically. Everything in it is keyed by the identity (device, inode,
+size, modification time) of the file that it was found in, and of the segments that it was held against; what does not
+fit is thrown away, and so is a cache that cannot be read.
+"""
+
+import os
+from dataclasses import astuple
+from pathlib import Path
+from typing import Any
+
+import msgpack
+
+from storage.files.mapped_file import LARGEST_OFFSET, FileIdentity
+from storage.index.index_file import end_of_entries
+from storage.index.index_shape import IndexShape
+
+VERSION = 3
+FILE_NAME = "store-cache.msgpack"
+END_OF_DATA = "end of data"
+
+
+class StateCache:
+    """Found facts by file. ``save`` writes only what was looked up or noted since ``load``."""
+
+    def __init__(self, directory: Path | None, content: dict[str, Any] | None = None) -> None:
+        """A cache in a state directory; None keeps nothing."""
+        self._directory = directory
+        self._old: dict[str, Any] = content or {}
+        self._new: dict[str, Any] = {}
+
+    @classmethod
+    def load(cls, directory: Path | None) -> "StateCache":
+        """The cache of a state directory; an absent, foreign or damaged one is empty."""
+        if directory is None:
+            return cls(None)
+        try:
+            content = msgpack.unpackb((directory / FILE_NAME).read_bytes(), strict_map_key=False)
+        except (OSError, ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException):
+            return cls(directory)
+        if (
+            not isinstance(content, dict)
+            or content.get("version") != VERSION
+            or not isinstance(content.get("files"), dict)
+        ):
+            return cls(directory)
+        return cls(directory, content["files"])
+
+    def keep_all(self) -> "StateCache":
+        """Let `save` write what was known before, too, but for what is noted anew; the cache itself."""
+        self._new = {**self._old, **self._new}
+        return self
+
+    def shape_of(self, path: Path, identity: FileIdentity) -> tuple[IndexShape, bool, bool, list[FileIdentity]] | None:
+        """Shape, soundness, tag-keeping and segments of an index file, as noted for the same state of the file."""
+        found = self._fitting(path, identity)
+        try:
+            slots, entries, minimum, maximum, ascending, gaps, compacted, sound, has_tags, segments = found
+            shape = IndexShape(
+                int(slots),
+                int(entries),
+                int(minimum),
+                int(maximum),
+                bool(ascending),
+                tuple((int(a), int(b)) for a, b in gaps),
+                int(compacted),
+            )
+            against = [FileIdentity(*segment) for segment in segments]
+        except (TypeError, ValueError, OverflowError):
+            return None
+        if not _is_sane(shape, identity.size):
+            return None
+        return shape, bool(sound), bool(has_tags), against
+
+    def note_shape(
+        self,
+        path: Path,
+        identity: FileIdentity,
+        shape: IndexShape,
+        sound: bool,
+        has_tags: bool,
+        against: list[FileIdentity],
+    ) -> None:
+        """Remember what was found out about an index file, ``against`` the segments that its entries point into."""
+        *counts, gaps, compacted = astuple(shape)
+        segments = [list(segment) for segment in against]
+        found = [*counts, [list(gap) for gap in gaps], compacted, sound, has_tags, segments]
+        self._new[str(path)] = [list(identity), found]
+
+    def known_ends(self) -> dict[FileIdentity, int]:
+        """Where the valid data ended in the last segment, by the state it was in; a start walks on from there."""
+        try:
+            identity, end = self._old[END_OF_DATA]
+            return {FileIdentity(*identity): int(end)}
+        except (KeyError, TypeError, ValueError, OverflowError):
+            return {}
+
+    def note_end_of_data(self, identity: FileIdentity, end: int) -> None:
+        """Remember the physical offset at which the valid data of the last segment end."""
+        self._new[END_OF_DATA] = [list(identity), end]
+
+    def save(self, directory: Path | None = None) -> None:
+        """Write the cache, unless nothing changed; failing to costs only the next start's time.
+
+        One that is kept nowhere is kept in ``directory`` from now on.
+        """
+        self._directory = self._directory or directory
+        if self._directory is None or self._new == self._old:
+            return
+        import tempfile  # most starts find nothing new
+
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+            descriptor, name = tempfile.mkstemp(dir=self._directory, prefix=FILE_NAME)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(msgpack.packb({"version": VERSION, "files": self._new}))
+            os.replace(name, self._directory / FILE_NAME)
+        except OSError:
+            return
+        self._old = dict(self._new)
+
+    def _fitting(self, path: Path, identity: FileIdentity) -> Any:
+        entry = self._old.get(str(path))
+        if not isinstance(entry, list) or len(entry) != 2 or entry[0] != list(identity):
+            return None
+        return entry[1]
+
+
+def _is_sane(shape: IndexShape, size: int) -> bool:
+    """Whether a file of ``size`` bytes can have a shape: kernels read memory by it, without another look."""
+    offsets = [shape.minimum, *(offset for gap in shape.gaps for offset in gap), shape.maximum]
+    return (
+        shape.slots > 0
+        and 0 <= shape.compacted <= shape.entries
+        and end_of_entries(shape) <= size
+        and shape.minimum >= -LARGEST_OFFSET - 1
+        and shape.maximum <= LARGEST_OFFSET
+        and offsets == sorted(offsets)
+    )

@@ -1,0 +1,297 @@
+"""Entries for what the index files do not cover: scanned from the log by a kernel, kept in memory, answered like files.
+
+A broker's index lags, loses its last file in every crash, and may be missing altogether; a file whose counts cannot
+be found out counts as missing. The ranges of physical offsets that no sound file covers are scanned here. An entry
+takes 12 bytes.
+
+A log is scanned piece by piece, so entries lie in runs, each sorted by itself. A run at least half as long as the one
+before it is merged with it, unless that makes one of more than four million entries: there are few runs, each entry is
+moved a few times only, and merging takes no memory to speak of.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.kernels.records import (
+    AT_DAMAGE,
+    MAXIMUM_PIECES,
+    MINIMUM_SIZE,
+    OUTPUT_FULL,
+    Sums,
+    check_shape,
+    find_record,
+    find_record_backwards,
+    scan_keys,
+)
+from storage.kernels.store_view import RunsView
+from storage.log.commit_log import CommitLog, Segment
+from storage.ranges import Range, Ranges, intersect, lie_within, subtract, total_length
+
+OUTPUT_ENTRIES = 1 << 20
+ENTRY_BYTES = 12
+MOST_MERGED = 1 << 22
+SCAN_STEP = 16 * 1024 * 1024
+"""Bytes of log scanned at once: of a dense one a million entries."""
+
+SEARCH_BACK_BYTES = 4 * 1024 * 1024
+"""How far back a record is looked for that a range may begin in: no record of a standard broker is longer."""
+
+Hashes = npt.NDArray[np.int32]
+Offsets = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Entries sorted by (hash, physical offset): ``hashes`` and ``offsets`` of one length, not 0.
+
+    ``first`` and ``last`` are the lowest and the highest offset.
+    """
+
+    hashes: Hashes
+    offsets: Offsets
+    first: int
+    last: int
+
+    @classmethod
+    def of(cls, hashes: Hashes, offsets: Offsets) -> "Run":
+        """Sort entries that come in any order; in that of the log, as they mostly do, it takes half the time."""
+        is_ascending = bool((offsets[1:] >= offsets[:-1]).all())
+        order = np.argsort(hashes, kind="stable") if is_ascending else np.lexsort((offsets, hashes))
+        return cls(hashes[order], offsets[order], int(offsets.min()), int(offsets.max()))
+
+    def merged(self, later: "Run") -> "Run":
+        """The entries of both."""
+        hashes, offsets = np.concatenate([self.hashes, later.hashes]), np.concatenate([self.offsets, later.offsets])
+        if self.last >= later.first:
+            return Run.of(hashes, offsets)
+        # Equal hashes stay in their order, which is that of their offsets; two sorted halves are merged in one pass.
+        order = np.argsort(hashes, kind="stable")
+        return Run(hashes[order], offsets[order], self.first, later.last)
+
+    def within(self, ranges: Sequence[Range]) -> "Run | None":
+        """The entries whose offsets lie in some ranges, None if none does."""
+        near = intersect(ranges, [(self.first, self.last + 1)])
+        if not near or near == ((self.first, self.last + 1),):
+            return self if near else None
+        inside = lie_within(self.offsets, ranges)
+        if inside.all():
+            return self
+        if not inside.any():
+            return None
+        offsets = self.offsets[inside]
+        return Run(self.hashes[inside], offsets, int(offsets.min()), int(offsets.max()))
+
+    def offsets_of(self, key_hash: int) -> Offsets:
+        """The offsets of the entries of one hash, ascending."""
+        wanted = np.int32(key_hash)  # of their own type, or all of them would be converted to be compared
+        return self.offsets[np.searchsorted(self.hashes, wanted) : np.searchsorted(self.hashes, wanted, "right")]
+
+
+@dataclass(frozen=True)
+class TailIndex:
+    """Scanned entries of what lies in ``scope``, ranges of physical offsets at which records start.
+
+    ``remaining`` is what is still to be scanned of it; ``skipped`` are ranges of damaged bytes that the scan stepped
+    over.
+    """
+
+    runs: tuple[Run, ...] = ()
+    scope: Ranges = ()
+    remaining: Ranges = ()
+    skipped: Ranges = ()
+
+    @cached_property
+    def view(self) -> RunsView:
+        """The entries as kernels see them."""
+        return RunsView((run.hashes, run.offsets) for run in self.runs)
+
+    @property
+    def entry_count(self) -> int:
+        """How many entries there are."""
+        return sum(run.hashes.size for run in self.runs)
+
+    @property
+    def entry_bytes(self) -> int:
+        """How much memory the entries take."""
+        return ENTRY_BYTES * self.entry_count
+
+    @property
+    def known(self) -> Ranges:
+        """What of the scope has been scanned."""
+        return subtract(self.scope, self.remaining)
+
+    @property
+    def remaining_bytes(self) -> int:
+        """Bytes of log whose keys are not known yet."""
+        return total_length(self.remaining)
+
+    def offsets_of(self, key_hash: int) -> Offsets:
+        """The offsets noted for a hash, in no particular order."""
+        return np.concatenate([np.empty(0, np.int64), *(run.offsets_of(key_hash) for run in self.runs)])
+
+    def covering(self, scope: Sequence[Range]) -> "TailIndex":
+        """A tail of other ranges: what is known of them is kept, the rest of them remains to be scanned."""
+        known = self.known
+        runs = self.runs
+        if subtract(known, scope):
+            kept = intersect(known, scope)
+            runs = tuple(run for run in (run.within(kept) for run in runs) if run is not None)
+        skipped = tuple(part for part in self.skipped if intersect([part], scope))
+        return TailIndex(runs, tuple(scope), subtract(scope, known), skipped)
+
+    def forgetting(self, ranges: Sequence[Range]) -> "TailIndex":
+        """A tail of the same ranges that knows nothing of some of them: they remain to be scanned."""
+        return self.covering(subtract(self.scope, ranges)).covering(self.scope) if ranges else self
+
+    def with_scanned(self, scanned: "Scanned") -> "TailIndex":
+        """A tail that knows what a scan found, as far as it still remained to be scanned."""
+        wanted = intersect(self.remaining, scanned.ranges)
+        if not wanted:
+            return self
+        runs = self.runs
+        run = scanned.run() if scanned.hashes else None
+        if run is not None and wanted != tuple(scanned.ranges):
+            run = run.within(wanted)
+        if run is not None:
+            runs = _merge([*runs, run])
+        return TailIndex(runs, self.scope, subtract(self.remaining, wanted), (*self.skipped, *scanned.skipped))
+
+
+@dataclass
+class Scanned:
+    """What a scan found: entries of ``ranges``, and ``skipped`` damage in them."""
+
+    ranges: list[Range] = field(default_factory=list)
+    hashes: list[Hashes] = field(default_factory=list)
+    offsets: list[Offsets] = field(default_factory=list)
+    skipped: list[Range] = field(default_factory=list)
+
+    def run(self) -> Run:
+        """All entries sorted; there must be some."""
+        return Run.of(np.concatenate(self.hashes), np.concatenate(self.offsets))
+
+
+def empty_tail(ranges: Iterable[Range] = ()) -> TailIndex:
+    """A tail that knows nothing yet and has ``ranges`` to scan."""
+    return TailIndex().covering(tuple(ranges))
+
+
+def extend_tail(tail: TailIndex, commit_log: CommitLog, budget: int) -> TailIndex:
+    """Scan up to about ``budget`` bytes of what remains; a new tail. Waits for the disk."""
+    while budget > 0 and tail.remaining:
+        scanned = scan_ranges(tail.remaining, commit_log, min(budget, SCAN_STEP))
+        budget -= total_length(scanned.ranges)
+        tail = tail.with_scanned(scanned)
+    return tail
+
+
+def scan_ranges(ranges: Sequence[Range], commit_log: CommitLog, budget: int) -> Scanned:
+    """Scan up to about ``budget`` bytes of some ranges, in their order. Waits for the disk."""
+    scan = _Scan(commit_log)
+    for start, stop in ranges:
+        if budget <= 0:
+            break
+        part = min(stop, start + budget)
+        reached = scan.run(start, part)
+        scan.found.ranges.append((start, min(reached, stop)))
+        budget -= part - start
+    return scan.found
+
+
+def merge_candidates(tail: TailIndex, key_hash: int, candidates: Offsets) -> TailIndex:
+    """A tail for one lookup: what this one knows, and further offsets (in any order) proposed for a hash."""
+    offsets = np.unique(candidates.astype(np.int64))
+    if not offsets.size:
+        return tail
+    hashes = np.full(offsets.size, key_hash, dtype=np.int32)
+    run = Run(hashes, offsets, int(offsets[0]), int(offsets[-1]))
+    return replace(tail, runs=(*tail.runs, run))
+
+
+def _merge(runs: list[Run]) -> tuple[Run, ...]:
+    """Merge the last runs until each is less than half as long as the one before it, or both are too long together."""
+    while len(runs) > 1 and runs[-1].hashes.size * 2 >= runs[-2].hashes.size:
+        if runs[-1].hashes.size + runs[-2].hashes.size > MOST_MERGED:
+            break
+        last = runs.pop()
+        runs[-1] = runs[-1].merged(last)
+    return tuple(runs)
+
+
+class _Scan:
+    """One pass over ranges of the log; collects arrays."""
+
+    def __init__(self, commit_log: CommitLog) -> None:
+        self._log = commit_log
+        self._hashes = np.empty(OUTPUT_ENTRIES + MAXIMUM_PIECES, dtype=np.int32)
+        self._offsets = np.empty(OUTPUT_ENTRIES + MAXIMUM_PIECES, dtype=np.int64)
+        self._result = np.zeros(4, dtype=np.int64)
+        self._sums = Sums()
+        self._start = 0
+        self.found = Scanned()
+
+    def run(self, start: int, stop: int) -> int:
+        """Scan records that start in [start, stop); where the first record behind them starts (≥ stop)."""
+        at = self._start = start
+        for segment in _overlapping(self._log.segments, start, stop):
+            at = max(at, segment.base_offset)
+            at = self._run_segment(segment, at, stop)
+        return max(at, stop)
+
+    def _resynchronise(self, segment: Segment, at: int) -> int:
+        """First intact record at or behind an offset where none starts."""
+        base = segment.base_offset
+        return base + find_record(segment.file.region, at - base, segment.valid_length, base, self._sums)
+
+    def _run_segment(self, segment: Segment, at: int, stop: int) -> int:
+        """Scan one segment from a record's start; where the scan stands at the segment's end or ``stop``."""
+        base, region = segment.base_offset, segment.file.region
+        while at < stop and at < segment.end:
+            position = at - base
+            limit = min(segment.valid_length, stop - base)
+            readable, boundary = segment.valid_length, segment.boundary
+            scan = scan_keys(region, position, limit, readable, base, boundary, self._hashes, self._offsets)
+            reached = base + scan.position
+            self._collect(scan.entries)
+            if scan.reason == OUTPUT_FULL:
+                at = reached
+            elif scan.reason == AT_DAMAGE and reached < stop:
+                at = _end_of_record_around(segment, reached) if reached == self._start else reached
+                if at == reached:
+                    at = self._resynchronise(segment, reached + 1)
+                    self.found.skipped.append((reached, at))
+            else:
+                return max(reached, stop) if reached >= stop else segment.end
+        return at
+
+    def _collect(self, count: int) -> None:
+        if count:
+            self.found.hashes.append(self._hashes[:count].copy())
+            self.found.offsets.append(self._offsets[:count].copy())
+
+
+def lies_in_record(commit_log: CommitLog, physical_offset: int) -> bool:
+    """Whether a place of the log where no record starts is inside one. Waits for the disk."""
+    segment = commit_log.segment_of(physical_offset)
+    return segment is not None and _end_of_record_around(segment, physical_offset) > physical_offset
+
+
+def _overlapping(segments: Sequence[Segment], start: int, stop: int) -> list[Segment]:
+    return [segment for segment in segments if segment.base_offset < stop and segment.end > start]
+
+
+def _end_of_record_around(segment: Segment, inside: int) -> int:
+    """End of the record that an offset lies inside, which is where a range may begin: ``inside`` where there is none.
+
+    A file covers the log behind the first byte of its first record.
+    """
+    lowest = max(0, inside - segment.base_offset - SEARCH_BACK_BYTES)
+    region, base, stop = segment.file.region, segment.base_offset, segment.valid_length
+    # No record starts so near the end that its fixed part would reach beyond it, where nothing may be read.
+    at = find_record_backwards(region, lowest, max(0, min(inside - base, stop - MINIMUM_SIZE + 1)), base)
+    size = check_shape(region, at, stop, base + at) if at >= 0 else 0
+    return max(base + at + size, inside)

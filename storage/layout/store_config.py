@@ -1,0 +1,442 @@
+"""What a store's `config/*.json` say: topics, subscription groups, consumer offsets, delay offsets and registered
+filters.
+
+A broker writes them with Java's fastjson (integer keys without quotes), moving the old file to `NAME.json.bak` first;
+a copy of a live store may have caught only that one, which a broker itself reads where the file is missing, empty or
+damaged. Nothing here is fatal: a file that cannot be read, and an entry that is none, are told in
+`StoreConfig.problems`, and the store is served without it. But only where a file and its old one are missing does it
+hold nothing. What else is not read is not known, and who needs it asks `refuse_unknown` first. Source: store-format §9.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, Self, TypeVar
+
+import msgspec
+
+from protocol.errors import RocketLensError, StoreError
+from protocol.fastjson import parse_fastjson
+from storage.files.mapped_file import FileIdentity, read_small_file
+
+DIRECTORY: Final = "config"
+TOPICS: Final = "topics.json"
+GROUPS: Final = "subscriptionGroup.json"
+DELAY_OFFSETS: Final = "delayOffset.json"
+OFFSETS: Final = "consumerOffset.json"
+LIGHT_OFFSETS: Final = "lmqConsumerOffset.json"
+"""What a broker with light queues (`enableLmq`) writes instead; where both are, the newer one counts."""
+GROUP_SEPARATOR: Final = "@"
+READ, WRITE, INHERIT = 4, 2, 1
+"""Bits of a topic's permission."""
+LONGEST_FILE: Final = 256 * 1024 * 1024
+"""Bytes of the longest configuration file that is read: the offsets of millions of queues."""
+YOUNG_NS: Final = 1_000_000_000
+"""Nanoseconds after a change in which another one may leave a file with the same times."""
+_MOST_PROBLEMS: Final = 10  # told of one file
+_LIGHT_QUEUE_ID: Final = 0
+
+Decoded = TypeVar("Decoded")
+Int = Annotated[int, msgspec.Meta(ge=-(1 << 31), lt=1 << 31)]
+Long = Annotated[int, msgspec.Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+QueueOffsets = dict[Int, Long]
+
+
+class DataVersion(msgspec.Struct, frozen=True, rename="camel"):
+    """How often a table was changed, and when last (ms)."""
+
+    counter: Long = 0
+    state_version: Long = 0
+    timestamp: Long = 0
+
+
+class TopicConfig(msgspec.Struct, frozen=True, rename="camel"):
+    """One topic; `perm` is 4 to read and 2 to write and 1 to inherit, `attributes` hold `queue.type` and the like."""
+
+    topic_name: str
+    read_queue_nums: Int = 16
+    write_queue_nums: Int = 16
+    perm: Int = READ | WRITE
+    topic_filter_type: str = "SINGLE_TAG"
+    topic_sys_flag: Int = 0
+    order: bool = False
+    attributes: dict[str, str] = {}
+
+
+class GroupRetryPolicy(msgspec.Struct, frozen=True, rename="camel"):
+    """How long a message that failed waits; the details of the other policies are not kept."""
+
+    type: str = "CUSTOMIZED"
+
+
+class SubscriptionGroup(msgspec.Struct, frozen=True, rename="camel"):
+    """One consumer group, with a broker's defaults for what its entry leaves out."""
+
+    group_name: str
+    consume_enable: bool = True
+    consume_from_min_enable: bool = True
+    consume_broadcast_enable: bool = True
+    consume_message_orderly: bool = False
+    retry_queue_nums: Int = 1
+    retry_max_times: Int = 16
+    group_retry_policy: GroupRetryPolicy = GroupRetryPolicy()
+    broker_id: Long = 0
+    which_broker_when_consume_slowly: Long = 1
+    notify_consumer_ids_changed_enable: bool = True
+    group_sys_flag: Int = 0
+    consume_timeout_minute: Int = 15
+    attributes: dict[str, str] = {}
+
+
+class BloomFilterData(msgspec.Struct, frozen=True, rename="camel"):
+    """Which bits of a message's bitmap stand for a filter, and how many bits such a bitmap has."""
+
+    bit_num: Int
+    bit_pos: list[Int]
+
+
+class ConsumerFilter(msgspec.Struct, frozen=True, rename="camel"):
+    """One registered SQL filter of a group on a topic; times in ms, `dead_time` 0 while the group was online."""
+
+    consumer_group: str
+    topic: str
+    expression: str | None = None
+    expression_type: str | None = None
+    born_time: Long = 0
+    dead_time: Long = 0
+    client_version: Long = 0
+    bloom_filter_data: BloomFilterData | None = None
+
+
+class Source(msgspec.Struct, frozen=True):
+    """What came of one file and its backup in a certain state.
+
+    `state` is None where they are to be read again in any case: they were just being written, or the system refused
+    them. `unknown` says why it is not known what they hold, None where it is; `left_out` names the entries that are
+    none.
+    """
+
+    path: Path
+    state: tuple[FileIdentity | None, ...] | None
+    parts: dict[str, Any]
+    problems: list[str]
+    unknown: str | None = None
+    left_out: frozenset[str] = frozenset()
+
+
+class StoreConfig(msgspec.Struct, frozen=True):
+    """All of it. Offsets are the next to consume, by (group, topic) and queue id; `delay_offsets` by delay level.
+
+    `sources` are what the files held, by their names.
+    """
+
+    topics: dict[str, TopicConfig]
+    topics_version: DataVersion
+    subscription_groups: dict[str, SubscriptionGroup]
+    subscription_groups_version: DataVersion
+    forbidden: dict[str, dict[str, int]]
+    consumer_offsets: dict[tuple[str, str], dict[int, int]]
+    pull_offsets: dict[tuple[str, str], dict[int, int]]
+    consumer_offsets_version: DataVersion
+    delay_offsets: dict[int, int]
+    filters: dict[str, dict[str, ConsumerFilter]]
+    problems: list[str]
+    sources: dict[str, Source] = {}
+
+    def is_unknown(self, name: str) -> bool:
+        """Whether it is not known what a file holds."""
+        return name in self.sources and self.sources[name].unknown is not None
+
+    def refuse_unknown(self, name: str, entry: str | None = None) -> None:
+        """Raise StoreError where it is not known what a file holds, or what it says under one name."""
+        source = self.sources.get(name)
+        if source is None:
+            return
+        if source.unknown is not None:
+            raise StoreError(source.path, what=f"what it says is not known ({source.unknown})")
+        if entry is not None and entry in source.left_out:
+            raise StoreError(source.path, what=f"its entry {entry} is damaged")
+
+    def refuse_unknown_offsets(self, group: str | None = None, topic: str | None = None) -> None:
+        """Raise StoreError where it is not known how far groups have come, or one group in one topic."""
+        entry = None if group is None or topic is None else f"{topic}{GROUP_SEPARATOR}{group}"
+        for name in (OFFSETS, LIGHT_OFFSETS):
+            self.refuse_unknown(name, entry)
+
+    @property
+    def has_unknown_offsets(self) -> bool:
+        """Whether it is not known how far any group has come in some topic."""
+        sources = (self.sources.get(OFFSETS), self.sources.get(LIGHT_OFFSETS))
+        return any(source is not None and (source.unknown is not None or source.left_out) for source in sources)
+
+    @classmethod
+    def load(cls, root: Path, previous: Self | None = None) -> Self:
+        """Read `config/` under a store's root; never fails. Waits for the disk.
+
+        Files that are as they were when `previous` was loaded are not read again; where all are, it is returned itself.
+        """
+        directory = root / DIRECTORY
+        reader = _Reader(directory, previous.sources if previous is not None else {})
+        sources = {name: reader.read(name, part) for name, part in _PARTS.items()}
+        problems = [*_problems_of(directory), *(problem for source in sources.values() for problem in source.problems)]
+        if previous is not None and sources == previous.sources and problems == previous.problems:
+            return previous
+        parts = {name: part for source in sources.values() for name, part in source.parts.items()}
+        older, newer = parts.pop(LIGHT_OFFSETS), parts.pop(OFFSETS)
+        if previous is not None and _are_those(previous, sources[LIGHT_OFFSETS], sources[OFFSETS]):
+            parts |= {name: getattr(previous, name) for name in newer}
+        else:
+            if _modified_ns(directory / LIGHT_OFFSETS) > _modified_ns(directory / OFFSETS):
+                older, newer = newer, older
+            parts |= {name: _by_group(older[name] | table) for name, table in newer.items()}
+        return cls(**parts, problems=problems, sources=sources)
+
+
+def _topics(file: "_File") -> dict[str, Any]:
+    topics = file.entries("topicConfigTable", TopicConfig, "topicName")
+    return {"topics": topics, "topics_version": file.version()}
+
+
+def _groups(file: "_File") -> dict[str, Any]:
+    return {
+        "subscription_groups": file.entries("subscriptionGroupTable", SubscriptionGroup, "groupName"),
+        "subscription_groups_version": file.version(),
+        "forbidden": file.values("forbiddenTable", dict[str, Int]),
+    }
+
+
+def _offsets(file: "_File") -> dict[str, Any]:
+    return {OFFSETS: _offset_tables(file), "consumer_offsets_version": file.version()}
+
+
+def _offsets_with_light(file: "_File") -> dict[str, Any]:
+    """What a broker with light queues keeps instead: all its groups, not only those of light queues."""
+    tables = _offset_tables(file)
+    tables["consumer_offsets"] |= file.light_offsets()
+    return {LIGHT_OFFSETS: tables}
+
+
+def _offset_tables(file: "_File") -> dict[str, dict[str, dict[int, int]]]:
+    """By the names of the configuration's members."""
+    return {
+        "consumer_offsets": file.values("offsetTable", QueueOffsets),
+        "pull_offsets": file.values("pullOffsetTable", QueueOffsets),
+    }
+
+
+_PARTS: Final[dict[str, Callable[["_File"], dict[str, Any]]]] = {
+    TOPICS: _topics,
+    GROUPS: _groups,
+    OFFSETS: _offsets,
+    LIGHT_OFFSETS: _offsets_with_light,
+    DELAY_OFFSETS: lambda file: {"delay_offsets": file.numbers("offsetTable")},
+    "consumerFilter.json": lambda file: {"filters": file.filters()},
+}
+_OFFSETS_IN_ROCKSDB: Final = ("rdb", "consumerOffsets")
+"""Directories in which a broker keeps the offsets of its groups instead, by what stands in its configuration."""
+
+
+def _are_those(config: StoreConfig, *sources: Source) -> bool:
+    """Whether a configuration was made of these sources."""
+    known = list(config.sources.values())
+    return all(any(source is other for other in known) for source in sources)
+
+
+def _problems_of(directory: Path) -> list[str]:
+    """What is wrong with the directory as a whole."""
+    problems = []
+    if os.path.lexists(directory) and not os.access(directory, os.R_OK | os.X_OK, effective_ids=True):
+        problems.append(f"{directory} cannot be read; the store is served without it")
+    # os.path, since Path.is_dir raises where a directory may not be entered.
+    if os.path.isdir(directory / "rdb") or os.path.isdir(directory / "topics"):
+        problems.append(f"{directory} is kept in RocksDB and not read; JSON files in it may be old")
+    return problems
+
+
+def _by_group(table: Mapping[str, dict[int, int]]) -> dict[tuple[str, str], dict[int, int]]:
+    """A table whose keys are `topic@group`, by (group, topic)."""
+    found = {}
+    for key, offsets in table.items():
+        topic, separator, group = key.partition(GROUP_SEPARATOR)
+        if separator:
+            found[group, topic] = offsets
+    return found
+
+
+class _Reader:
+    """Reads files of one directory, unless they are as they were."""
+
+    def __init__(self, directory: Path, known: Mapping[str, Source]) -> None:
+        self._directory = directory
+        self._known = known
+        self.problems: list[str] = []
+        self._unknown: list[str] = []
+        self._was_refused = False
+
+    def read(self, name: str, convert: Callable[["_File"], dict[str, Any]]) -> Source:
+        """What one file holds; its `.bak` where it is missing, empty or no JSON object; empty tables where both are."""
+        path = self._directory / name
+        candidates = (path, path.with_name(f"{name}.bak"))
+        state = _state_of(candidates)
+        known = self._known.get(name)
+        if known is not None and state is not None and known.state == state:
+            return known
+        self.problems, self._unknown, self._was_refused = [], [], False
+        file = self._open(path, candidates)
+        parts = convert(file)
+        if not file.is_known:
+            self._unknown.append(f"{path} is damaged")
+        unknown = "; ".join(self._unknown) or None
+        if unknown is not None and name in (OFFSETS, LIGHT_OFFSETS):
+            self.problems.append(f"{path}: how far consumer groups have come is not known; none is told an offset")
+        state = None if self._was_refused else state
+        return Source(path, state, parts, self.problems, unknown, frozenset(file.left_out))
+
+    def _open(self, path: Path, candidates: Iterable[Path]) -> "_File":
+        for candidate in candidates:
+            found = self._parse(candidate)
+            if found is not None:
+                if candidate is not path:
+                    self.problems.append(f"{path} is missing or unreadable, {candidate.name} is used instead")
+                self._unknown = []
+                return _File(path, found, self.problems)
+            if self._was_refused and path.name in (OFFSETS, LIGHT_OFFSETS):
+                break  # it is there and may be read again soon: groups would be led back by what an older one lacks
+        if path.name == OFFSETS and not self._unknown:
+            self._unknown += [
+                f"{self._directory / name} is a RocksDB, which is not read"
+                for name in _OFFSETS_IN_ROCKSDB
+                if os.path.isdir(self._directory / name)
+            ]
+            self._was_refused = bool(self._unknown)
+        if path.name == TOPICS and self._directory.is_dir():
+            self.problems.append(f"{path} is missing")
+        return _File(path, {}, self.problems)
+
+    def _parse(self, path: Path) -> dict[object, object] | None:
+        """A file's content; None where it is missing, and where it is not known, which is noted."""
+        try:
+            text = read_small_file(path, LONGEST_FILE)
+        except FileNotFoundError:
+            return None
+        except StoreError as error:
+            self._was_refused = True
+            self._doubt(str(error))
+            return None
+        try:
+            value = parse_fastjson(text) if text.strip() else None
+        except RocketLensError as error:
+            self._doubt(f"{path} is no JSON: {error}")
+            return None
+        if not isinstance(value, dict):
+            self._doubt(f"{path} holds no JSON object")
+            return None
+        return value
+
+    def _doubt(self, problem: str) -> None:
+        self.problems.append(problem)
+        self._unknown.append(problem)
+
+
+class _File:
+    """One parsed file; its tables convert entry by entry, and what does not is a problem and left out."""
+
+    def __init__(self, path: Path, content: dict[object, object], problems: list[str]) -> None:
+        self._path = path
+        self._content = content
+        self._problems = problems
+        self._told = 0
+        self.is_known = True
+        """Whether its tables are such; one that is none may have held anything."""
+        self.left_out: set[str] = set()
+        """The names of entries that are none."""
+
+    def version(self) -> DataVersion:
+        """The table's version, zeros where there is none."""
+        return self._convert(self._content.get("dataVersion", {}), DataVersion, "dataVersion") or DataVersion()
+
+    def entries(self, table: str, kind: type[Decoded], name_field: str) -> dict[str, Decoded]:
+        """A table of objects by name; the key counts as the name where an object does not say its own."""
+        named = {
+            name: {name_field: name, **value} if isinstance(value, dict) else value
+            for name, value in self._table(table).items()
+        }
+        return self._converted(table, named, kind)
+
+    def values(self, table: str, kind: type[Decoded]) -> dict[str, Decoded]:
+        """A table of values by name."""
+        return self._converted(table, self._table(table), kind)
+
+    def numbers(self, table: str) -> dict[int, int]:
+        """A table of numbers by number."""
+        found = self._convert(self._table(table), QueueOffsets, table)
+        self.is_known = self.is_known and found is not None
+        return found or {}
+
+    def light_offsets(self) -> dict[str, dict[int, int]]:
+        """The offsets of light queues, which have one queue each."""
+        found = self.values("lmqOffsetTable", Long)
+        return {name: {_LIGHT_QUEUE_ID: offset} for name, offset in found.items()}
+
+    def filters(self) -> dict[str, dict[str, ConsumerFilter]]:
+        """Filters by topic and group."""
+        found = {}
+        for topic, value in self._table("filterDataByTopic").items():
+            groups = value.get("groupFilterData") if isinstance(value, dict) else None
+            found[topic] = self._converted(topic, groups if isinstance(groups, dict) else {}, ConsumerFilter)
+        return found
+
+    def _table(self, name: str) -> dict[str, object]:
+        value = self._content.get(name)
+        if isinstance(value, dict):
+            return {str(key): entry for key, entry in value.items()}
+        if value is not None:
+            self._tell(f"{name} is no object")
+            self.is_known = False
+        return {}
+
+    def _converted(self, table: str, values: Mapping[str, object], kind: type[Decoded]) -> dict[str, Decoded]:
+        found = {}
+        for name, value in values.items():
+            converted = self._convert(value, kind, f"{table}, {name!r}")
+            if converted is not None:
+                found[name] = converted
+            else:
+                self.left_out.add(name)
+        return found
+
+    def _convert(self, value: object, kind: type[Decoded], place: str) -> Decoded | None:
+        try:
+            # Not strict: an integer key is text after parsing, and foreign writers quote their numbers.
+            return msgspec.convert(value, kind, strict=False)
+        except msgspec.ValidationError as error:
+            self._tell(f"{place}: {error}")
+            return None
+
+    def _tell(self, problem: str) -> None:
+        self._told += 1
+        if self._told <= _MOST_PROBLEMS:
+            self._problems.append(f"{self._path}, {problem}; left out")
+        elif self._told == _MOST_PROBLEMS + 1:
+            self._problems.append(f"{self._path}: there are more such entries")
+
+
+def _state_of(paths: Iterable[Path]) -> tuple[FileIdentity | None, ...] | None:
+    """The states that files are in, None while one of them is so young that its times may not tell the next change."""
+    states = tuple(map(_identity_of, paths))
+    newest = max((state.modified_ns for state in states if state is not None), default=0)
+    return None if abs(time.time_ns() - newest) < YOUNG_NS else states
+
+
+def _modified_ns(path: Path) -> int:
+    """When a file was written, 0 for one that is not there: a broker writes the one it uses every five seconds."""
+    found = _identity_of(path)
+    return 0 if found is None else found.modified_ns
+
+
+def _identity_of(path: Path) -> FileIdentity | None:
+    try:
+        return FileIdentity.of(os.stat(path))
+    except OSError:
+        return None

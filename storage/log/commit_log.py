@@ -1,0 +1,416 @@
+"""The CommitLog: segments of one or several directories as one stream of records, at one moment.
+
+A :class:`CommitLog` is an immutable snapshot. Opening lists the segments, checks how they adjoin, and finds where the
+valid data end by parsing the last segment that holds anything (:mod:`storage.log.segment_end`). Bytes beyond that
+end may be well-formed old records and are never served.
+"""
+
+import itertools
+import os
+import threading
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from copy import copy
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from protocol.errors import StoreError
+from storage.files.mapped_file import FileIdentity, MappedFile, lacks_means, open_read_only
+from storage.files.residency import Cold, ColdKind, current_tick
+from storage.kernels import records as codes
+from storage.kernels.records import Sums, check_intact, check_shape, store_timestamp
+from storage.kernels.store_view import LogView
+from storage.log.damaged_ranges import DamagedRange
+from storage.log.segment_end import EndSearch, IsLeftOver, SegmentEnd, last_store_timestamp
+from storage.log.segment_list import boundaries, list_segments, reaches_beyond
+from storage.log.torn_end import TornEnd, look_behind_end
+
+MOST_DAMAGE_TOLD = 5
+"""Places of damage that are told one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One file of the log; ``valid_length`` bytes of it may hold records.
+
+    ``next_base`` is the physical offset at which the next segment starts, or would start; 0 for the end of the file.
+    """
+
+    base_offset: int
+    file: MappedFile
+    valid_length: int
+    next_base: int = 0
+
+    @property
+    def end(self) -> int:
+        """Physical offset behind the last valid byte."""
+        return self.base_offset + self.valid_length
+
+    @property
+    def boundary(self) -> int:
+        """Physical offset to which the segment's BLANK leads, even if the file was cut."""
+        return self.next_base or self.base_offset + self.file.size
+
+
+class CommitLog:
+    """All segments of a store at one moment; ``minimum`` and ``end`` bound where records may start."""
+
+    def __init__(
+        self,
+        segments: Sequence[Segment],
+        problems: Iterable[str],
+        unreadable: Iterable[Path] = (),
+        torn_end: TornEnd | None = None,
+        damage: tuple[DamagedRange, ...] = (),
+        is_left_over: IsLeftOver | None = None,
+        more_damage: int = 0,
+    ) -> None:
+        """Build the lookup table over segments that are sorted by base offset and do not overlap.
+
+        ``problems`` are those of the files; what tore the log's end, if anything did, is told besides, and so is
+        ``damage`` that was passed over in the last segment; ``more_damage`` is how many places of it are not listed.
+        """
+        self.segments = tuple(segments)
+        self.unreadable = tuple(unreadable)
+        self.torn_end = torn_end
+        self.damage = damage
+        self.more_damage = more_damage
+        self.is_left_over = is_left_over
+        self._file_problems = tuple(problems)
+        self.minimum = segments[0].base_offset if segments else 0
+        self.end = segments[-1].end if segments else 0
+        self._bases = [segment.base_offset for segment in segments]
+        self._sums: defaultdict[int, Sums] = defaultdict(Sums)
+        """What is known of a segment, by its base offset, once much of it was summed up for nothing."""
+        self._summing = threading.Lock()
+        self.view = LogView((segment.base_offset, segment.file, segment.valid_length) for segment in segments)
+        self.holes = tuple(_find_holes(self.segments))
+        """Ranges of physical offsets, [from, to), that no segment covers although later ones do."""
+
+    @classmethod
+    def open(
+        cls,
+        directories: Iterable[Path],
+        previous: "CommitLog | None" = None,
+        known_ends: Mapping[FileIdentity, int] | None = None,
+        is_left_over: IsLeftOver | None = None,
+        cut_at: int | None = None,
+    ) -> "CommitLog":
+        """The log as it is now. Maps of ``previous`` are taken over where the files are the same.
+
+        ``known_ends`` are physical offsets up to which a segment in that very state was found valid, without damage
+        before; ``is_left_over`` tells records behind damage that do not count. The log ends at ``cut_at``, if a broker
+        is known to have cut it there. Raises StoreError when a directory cannot be listed or no segment can be read.
+        """
+        problems: list[str] = []
+        unreadable: dict[Path, StoreError] = {}
+        files = _open_files(list_segments(directories, problems), previous, problems, unreadable)
+        if unreadable and not files:
+            raise next(iter(unreadable.values()))
+        # Walking on from a known end would not tell of damage before it.
+        clean = previous.segments if previous and not previous.damage else ()
+        ends = {segment.file.identity: segment.end for segment in clean}
+        _report_adjacency(files, problems)
+        if cut_at is not None and (cut := _cut(files, cut_at)) is not None:
+            return cls(cut, problems, unreadable, _torn_end_of(cut), (), is_left_over)
+        segments, end = _trim(files, {**(known_ends or {}), **ends}, is_left_over, problems)
+        torn_end = _torn_end_of(segments)
+        return cls(segments, problems, unreadable, torn_end, end.damage, is_left_over, end.more_damage)
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What is missing, foreign or damaged, as sentences."""
+        told = (*self._file_problems, *self.damage_told)
+        if self.torn_end is None:
+            return told
+        end = f"no intact record starts at {self.end}: the log ends there, what lies behind is not served"
+        return (*told, end, self.torn_end.sentence())
+
+    @property
+    def damage_told(self) -> tuple[str, ...]:
+        """What was passed over in the last segment, as sentences."""
+        more = len(self.damage) + self.more_damage - MOST_DAMAGE_TOLD
+        told = tuple(damage.sentence() for damage in self.damage[:MOST_DAMAGE_TOLD])
+        return told if more <= 0 else (*told, f"{more} more places of the last segment hold no intact record")
+
+    def grown(self, segments: Sequence[Segment], damage: tuple[DamagedRange, ...] = ()) -> "CommitLog":
+        """The same log with more in it: its last segment is longer, others may follow; nothing tears its end.
+
+        ``damage`` was passed over on the way.
+        """
+        if len(segments) != len(self.segments) or segments[-1].file is not self.segments[-1].file:
+            about = self._file_problems, self.unreadable, None, self.damage, self.is_left_over, self.more_damage
+            return CommitLog(segments, *about)
+        grown = copy(self)  # what is made for each segment is shared
+        grown.segments, grown.torn_end, grown.end = tuple(segments), None, segments[-1].end
+        grown.damage += damage
+        grown.view = self.view.grown(segments[-1].valid_length)
+        return grown
+
+    def torn(self) -> "CommitLog":
+        """The same log, if what lies behind its end will not become a record any more."""
+        torn = copy(self)
+        torn.torn_end = _torn_end_of(self.segments)
+        return torn
+
+    def relisted(self, directories: Iterable[Path]) -> "CommitLog":
+        """The log over the files that are there now: itself, or without the segments that expired.
+
+        Files behind its last segment are left to whoever follows its end. Where anything else changed, the log is
+        opened anew. Raises StoreError as :meth:`open` does.
+        """
+        directories = list(directories)
+        problems: list[str] = []
+        paths = list_segments(directories, problems)
+        listed = set(paths)
+        kept = [segment for segment in self.segments if _is_there(segment, listed)]
+        others = listed - {(segment.base_offset, segment.file.path) for segment in kept}
+        is_tail = bool(kept) and kept == list(self.segments[-len(kept) :])
+        if not is_tail or self.unreadable or any(base_offset <= kept[-1].base_offset for base_offset, _ in others):
+            return CommitLog.open(directories, self, is_left_over=self.is_left_over)
+        if len(kept) == len(self.segments):
+            return self
+        _report_adjacency([(segment.base_offset, segment.file) for segment in kept], problems)
+        about = self.unreadable, self.torn_end, self.damage, self.is_left_over, self.more_damage
+        return CommitLog(kept, problems, *about)
+
+    def record(self, physical_offset: int, size: int) -> memoryview | None:
+        """``size`` bytes at a physical offset, unchecked, or None when they do not lie in one segment's valid part."""
+        number = self._segment_number(physical_offset)
+        if number is None or size < 0 or physical_offset + size > self.segments[number].end:
+            return None
+        return self.segments[number].file.read(physical_offset - self._bases[number], size)
+
+    def record_at(self, physical_offset: int) -> memoryview | None:
+        """The intact record that starts at a physical offset (magic, own offset, lengths, checksums), or None.
+
+        A slice of the map, exactly as long as the record. Raises Cold on a thread that may not wait.
+        """
+        return self._found(physical_offset, self.view.record_at(physical_offset, current_tick()))
+
+    def unchecked_record_at(self, physical_offset: int) -> memoryview | None:
+        """The same without a look at the checksums."""
+        return self._found(physical_offset, self.view.unchecked_record_at(physical_offset, current_tick()))
+
+    def damaged_record_at(self, physical_offset: int) -> memoryview | None:
+        """The record whose shape is sound at a physical offset, its checksums unseen, or None.
+
+        Also behind an end that damage makes, up to the end of the last segment's file.
+        """
+        place = self._available(physical_offset) or self._behind_end(physical_offset)
+        if place is None:
+            return None
+        segment, position, available = place
+        segment.file.require_hot(position, min(available, codes.MINIMUM_SIZE))
+        size = check_shape(segment.file.region, position, position + available, physical_offset)
+        return segment.file.read(position, size) if size > 0 else None
+
+    def check(self, physical_offset: int) -> int:
+        """Size of the record at a physical offset, or a negative code of :mod:`storage.kernels.records`."""
+        place = self._available(physical_offset)
+        if place is None:
+            return codes.NO_SEGMENT
+        segment, position, available = place
+        with self._summing:  # entries may lead to many places that say to be long records
+            sums = self._sums[segment.base_offset]
+            return check_intact(segment.file.region, position, position + available, physical_offset, sums)
+
+    def store_timestamp_at(self, physical_offset: int, size: int) -> int:
+        """Store time in ms of the record at a physical offset, −1 when ``size`` bytes are not in the log."""
+        place = self._available(physical_offset)
+        if place is None or size > place[2] or place[2] < codes.MINIMUM_SIZE:
+            return -1
+        segment, position, _ = place
+        segment.file.require_hot(position, codes.MINIMUM_SIZE)
+        return store_timestamp(segment.file.region, position)
+
+    def can_read_more(self) -> bool:
+        """Whether a segment that could not be read when the log was opened can be opened now."""
+        return any(_can_be_opened(path) for path in self.unreadable)
+
+    def refuse_unreadable(self, physical_offset: int) -> None:
+        """Raise StoreError where an offset may lie in a segment that is there and cannot be read."""
+        for path in self.unreadable:
+            base = int(path.name)
+            following = self.next_segment_start(base)
+            if base <= physical_offset and (following is None or physical_offset < following):
+                raise StoreError(path, what="cannot be read, and may hold the message")
+
+    def refuse_hidden_ends(self) -> None:
+        """Raise StoreError where the log begins or ends with a segment that is there and cannot be read.
+
+        Then it is not known either where its queues begin or end.
+        """
+        for path in self.unreadable:
+            if not self.segments or not self.minimum < int(path.name) < self.segments[-1].base_offset:
+                raise StoreError(path, what="cannot be read, so that it is not known where queues begin and end")
+
+    def segment_of(self, physical_offset: int) -> Segment | None:
+        """The segment whose valid part holds a physical offset."""
+        number = self._segment_number(physical_offset)
+        return None if number is None else self.segments[number]
+
+    def next_segment_start(self, physical_offset: int) -> int | None:
+        """Base offset of the first segment that starts behind a physical offset, or None."""
+        return next((base for base in self._bases if base > physical_offset), None)
+
+    def cold(self, physical_offset: int) -> Cold:
+        """The exception that asks for a record's pages to be brought in first."""
+        segment = self.segment_of(physical_offset)
+        if segment is None:
+            return Cold(f"physical offset {physical_offset} is cold", kind=ColdKind.PAGE)
+        file, position = segment.file, physical_offset - segment.base_offset
+
+        def warm() -> None:
+            size = check_shape(file.region, position, segment.valid_length, physical_offset)
+            file.warm(position, max(size, codes.MINIMUM_SIZE))
+
+        return Cold(f"physical offset {physical_offset} is cold", warm)
+
+    def _found(self, physical_offset: int, found: memoryview | int) -> memoryview | None:
+        if not isinstance(found, int):
+            return found
+        if found == codes.COLD:
+            raise self.cold(physical_offset)
+        return None
+
+    def _available(self, physical_offset: int) -> tuple[Segment, int, int] | None:
+        """Segment, position in it, and bytes from there to the end of its valid part."""
+        segment = self.segment_of(physical_offset)
+        if segment is None:
+            return None
+        position = physical_offset - segment.base_offset
+        return segment, position, segment.valid_length - position
+
+    def _behind_end(self, physical_offset: int) -> tuple[Segment, int, int] | None:
+        """The same for an offset behind a torn end, in the last segment's file."""
+        if self.torn_end is None:
+            return None
+        segment = self.segments[-1]
+        if not self.end <= physical_offset < segment.base_offset + segment.file.size:
+            return None
+        position = physical_offset - segment.base_offset
+        return segment, position, segment.file.size - position
+
+    def _segment_number(self, physical_offset: int) -> int | None:
+        number = self.view.find_segment(physical_offset) if -(2**63) <= physical_offset < 2**63 else -1
+        return None if number < 0 else number
+
+
+def _open_files(
+    paths: list[tuple[int, Path]],
+    previous: CommitLog | None,
+    problems: list[str],
+    unreadable: dict[Path, StoreError],
+) -> list[tuple[int, MappedFile]]:
+    """Map the segments, or take over maps of the same files; what cannot be read is a problem and noted."""
+    known = {segment.file.path: segment.file for segment in previous.segments} if previous else {}
+    files: list[tuple[int, MappedFile]] = []
+    for base_offset, path in paths:
+        try:
+            file = MappedFile.of(path, known.get(path))
+        except StoreError as error:
+            if lacks_means(error):  # not the file's fault: without it messages would seem to be missing
+                what = f"{error.what}; a store of {len(paths)} segments needs higher limits (ulimit -n, ulimit -v)"
+                raise StoreError(path, what=what) from error
+            unreadable[path] = error
+            problems.append(f"{error}; it is served without")
+            continue
+        if not file.size:
+            problems.append(f"{path} is empty")
+        elif reaches_beyond(base_offset, file.size):
+            problems.append(f"{path} reaches beyond the largest offset there is and is ignored")
+        else:
+            files.append((base_offset, file))
+    return files
+
+
+def _can_be_opened(path: Path) -> bool:
+    try:
+        os.close(open_read_only(path))
+    except StoreError:
+        return False
+    return True
+
+
+def _trim(
+    files: list[tuple[int, MappedFile]],
+    known_ends: Mapping[FileIdentity, int],
+    is_left_over: IsLeftOver | None,
+    problems: list[str],
+) -> tuple[list[Segment], SegmentEnd]:
+    """Segments with what of each may hold records: whole files, but the last one that holds data only to their end.
+
+    Also what was found there, damage before it included. Segments behind it hold nothing, or nothing that counts.
+    """
+    bases = boundaries([(base_offset, file.size) for base_offset, file in files])
+    last, end = len(files) - 1, SegmentEnd(0, False, ())
+    while last >= 0:
+        before = partial(last_store_timestamp, *files[last - 1]) if last else int
+        search = EndSearch(*files[last], before, is_left_over, bases[last])
+        end = search.run(known_ends.get(files[last][1].identity, 0))
+        if len(files) == 1 and (length := search.length_behind(end.position)):
+            bases, end = [files[0][0] + length], replace(end, is_full=True)
+        if end.position > 0 or last == 0:
+            break
+        if any(files[last][1].view[:8]) and not end.is_full:
+            problems.append(f"{files[last][1].path} starts with no record: the log ends before it")
+        last -= 1
+    segments = []
+    for number, (base_offset, file) in enumerate(files[: last + 1]):
+        length = file.size if number < last else end.position
+        if number + 1 < len(files):
+            length = min(length, files[number + 1][0] - base_offset)
+        segments.append(Segment(base_offset, file, length, bases[number]))
+    if segments and end.is_full and _is_followed(files, last):
+        segments[-1] = replace(segments[-1], valid_length=files[last][1].size)
+    return segments, end
+
+
+def _cut(files: list[tuple[int, MappedFile]], cut_at: int) -> list[Segment] | None:
+    """Segments up to a physical offset at which records start, or None where no file holds it."""
+    kept = [(base_offset, file) for base_offset, file in files if base_offset <= cut_at]
+    if not kept or cut_at > kept[-1][0] + kept[-1][1].size:
+        return None
+    bases = boundaries([(base_offset, file.size) for base_offset, file in files])
+    lengths = [*(file.size for _, file in kept[:-1]), cut_at - kept[-1][0]]
+    return [Segment(*file, length, base) for file, length, base in zip(kept, lengths, bases, strict=False)]
+
+
+def _is_followed(files: list[tuple[int, MappedFile]], number: int) -> bool:
+    """Whether the next segment is there, and starts where this one ends."""
+    return number + 1 < len(files) and files[number + 1][0] == files[number][0] + files[number][1].size
+
+
+def _find_holes(segments: Sequence[Segment]) -> Iterator[tuple[int, int]]:
+    for left, right in itertools.pairwise(segments):
+        if left.base_offset + left.file.size < right.base_offset:
+            yield left.base_offset + left.file.size, right.base_offset
+
+
+def _torn_end_of(segments: Sequence[Segment]) -> TornEnd | None:
+    """What lies behind the end of a log of these segments, if that is damaged."""
+    if not segments:
+        return None
+    last = segments[-1]
+    return look_behind_end(last.base_offset, last.file, last.valid_length, last.boundary)
+
+
+def _is_there(segment: Segment, paths: Set[tuple[int, Path]]) -> bool:
+    """Whether a segment's file is still the one at its path, of the same size."""
+    if (segment.base_offset, segment.file.path) not in paths:
+        return False
+    try:
+        return FileIdentity.of(os.stat(segment.file.path))[:3] == segment.file.identity[:3]
+    except OSError:
+        return False
+
+
+def _report_adjacency(files: list[tuple[int, MappedFile]], problems: list[str]) -> None:
+    for (base_offset, file), (following, after) in itertools.pairwise(files):
+        end = base_offset + file.size
+        if end < following:
+            problems.append(f"hole in the log: no segment holds physical offsets {end} to {following}")
+        elif end > following:
+            problems.append(f"{file.path} reaches beyond the start of {after.path}; the overlap is ignored")

@@ -1,0 +1,1 @@
+"""Look-ups of a snapshot: pulls, keys, records by offset."""

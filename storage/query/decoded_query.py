@@ -1,0 +1,64 @@
+"""Key queries by decoded strings, for the rare key that holds U+FFFD.
+
+Java hashes a key after decoding it, and bytes that are no UTF-8 decode to U+FFFD, so such a key may be written in
+more than one way and bytes cannot be compared. This path decodes each candidate instead; it is slow and exact.
+"""
+
+from collections.abc import Iterator
+
+from protocol.java_hash import index_hash, java_hash
+from protocol.message import Message, decode_message
+from storage.index.index_file import IndexEntry
+from storage.index.index_set import IndexSet
+from storage.index.tail_index import TailIndex
+from storage.log.commit_log import CommitLog
+from storage.query.lookup_call import KeyKind, KeyQuery
+from storage.queue.queue_store import QueueStore
+
+
+def find_by_decoding(
+    commit_log: CommitLog, index: IndexSet, tail: TailIndex, queues: QueueStore, query: KeyQuery
+) -> tuple[list[tuple[int, bytes]], bool]:
+    """Matching records as (physical offset, bytes), ascending, and whether more match. Waits for the disk."""
+    found: list[tuple[int, bytes]] = []
+    total = 0
+    for physical_offset in sorted(_candidates(index, tail, queues, query), reverse=True):
+        if physical_offset >= query.before_physical_offset:
+            continue
+        record = commit_log.record_at(physical_offset)
+        if record is None or not _matches(decode_message(record, check_crc=False), query):
+            continue
+        total += len(record)
+        if len(found) == query.maximum or total > query.maximum_bytes:
+            return found[::-1], True
+        found.append((physical_offset, bytes(record)))
+    return found[::-1], False
+
+
+def _candidates(index: IndexSet, tail: TailIndex, queues: QueueStore, query: KeyQuery) -> set[int]:
+    infix = "#T#" if query.kind is KeyKind.TAG else "#"
+    key_hash = index_hash(f"{query.topic}{infix}{query.key}")
+    offsets = {int(offset) for offset in tail.offsets_of(key_hash)}
+    for file in index.all_files:
+        offsets.update(_in_chain(file.index.chain(key_hash), key_hash))
+    if query.kind is KeyKind.TAG:
+        for start, stop in index.without_tags():
+            units = queues.offsets_with_tag(query.topic, java_hash(query.key), start, stop)
+            offsets.update(int(offset) for offset in units)
+    return offsets
+
+
+def _in_chain(chain: Iterator[tuple[int, IndexEntry]], key_hash: int) -> Iterator[int]:
+    return (entry.physical_offset for _, entry in chain if entry.key_hash == key_hash)
+
+
+def _matches(message: Message, query: KeyQuery) -> bool:
+    if message.topic != query.topic:
+        return False
+    if query.kind is KeyKind.UNIQUE:
+        return message.unique_key == query.key
+    if not query.begin_timestamp <= message.store_timestamp <= query.end_timestamp:
+        return False
+    if query.kind is KeyKind.TAG:
+        return message.tags == query.key
+    return query.key in message.keys or (query.kind is KeyKind.ANY and message.unique_key == query.key)

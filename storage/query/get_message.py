@@ -1,0 +1,422 @@
+"""What a pull reads: from one offset of a queue on, the messages that a filter lets through, up to the broker's limits.
+
+Statuses, order of checks, limits and the offset to go on from are those of the broker's getMessage (store-format
+§5.4), with differences that keep answers exact: a record that is damaged is left out like one that cannot be read, only
+a record whose segment is missing makes the pull jump to the next segment, and in the place of units that are damaged
+or lost stands what the log has of their messages (:mod:`storage.queue.queue_holes`).
+"""
+
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from enum import Enum, IntEnum
+from typing import Final, cast
+
+from protocol.errors import BeingSearched, StoreError
+from protocol.message_layout import locate
+from storage.files.mapped_file import MappedFile
+from storage.files.residency import Cold, current_tick
+from storage.filter.base import CHOICE_OF_EVERYTHING, MessageFilter
+from storage.filter.expression import ExpressionFilter
+from storage.kernels.pulls import ODD, RECORD_COLD, UNITS_COLD, Choice, Pulled, pull
+from storage.log.commit_log import CommitLog
+from storage.queue.consume_queue import ConsumeQueue, is_implausible
+from storage.queue.consume_queue_ext import LARGEST_ADDRESS
+from storage.queue.found_entries import tags_code_of
+from storage.queue.queue import Queue, Unit
+from storage.queue.queue_end import refuse_long_scan
+from storage.queue.queue_holes import Hole
+from storage.queue.queue_record import batch_in
+from storage.queue.queue_store import QueueStore
+from storage.queue.unit_struct import FILLER
+
+LARGEST_FILTER_SCAN: Final = 16_000
+"""Bytes of units that one pull looks through (`maxFilterMessageSize`), unless it asks for more messages than that."""
+TRANSFER_BYTES: Final = 262_144
+TRANSFER_COUNT: Final = 32
+"""One pull returns no more from memory (`maxTransferBytesOnMessageInMemory`, `maxTransferCountOnMessageInMemory`)."""
+SMALLEST_PULL: Final = 100
+PATIENT_SCAN: Final = 4096
+"""Units that a thread which may not wait goes through in one pull."""
+PATIENT_STEPS: Final = 1 << 18
+"""Steps of an expression that such a thread takes for them: a millisecond or two."""
+
+
+class GetMessageStatus(IntEnum):
+    """How a pull ended; the names are remarks of the answer."""
+
+    FOUND = 0
+    NO_MATCHED_MESSAGE = 1
+    MESSAGE_WAS_REMOVING = 2
+    OFFSET_FOUND_NULL = 3
+    OFFSET_OVERFLOW_BADLY = 4
+    OFFSET_OVERFLOW_ONE = 5
+    OFFSET_TOO_SMALL = 6
+    NO_MATCHED_LOGIC_QUEUE = 7
+    NO_MESSAGE_IN_QUEUE = 8
+    OFFSET_RESET = 9
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """Messages that a pull passed whose units are damaged or lost, and which are intact nowhere in the log.
+
+    There are `count` of them, in queue offsets from `first` up to `stop`.
+    """
+
+    count: int
+    first: int
+    stop: int
+
+    def __add__(self, later: "Lost | None") -> "Lost":
+        """Both, the other one being behind this."""
+        return self if later is None else Lost(self.count + later.count, self.first, later.stop)
+
+    def __str__(self) -> str:
+        are = "1 message is" if self.count == 1 else f"{self.count} messages are"
+        return f"{are} lost at queue offsets {self.first} to {self.stop - 1}: damaged in the queue and not in the log"
+
+
+@dataclass(frozen=True, slots=True)
+class GetMessageResult:
+    """What a pull found; `records` are whole records, slices of the log's maps, in the queue's order."""
+
+    status: GetMessageStatus
+    next_begin_offset: int
+    min_offset: int
+    max_offset: int
+    records: list[memoryview]
+    lost: Lost | None = None
+
+
+def get_message(
+    queue_store: QueueStore,
+    commit_log: CommitLog,
+    topic: str,
+    queue_id: int,
+    queue_offset: int,
+    max_messages: int,
+    max_bytes: int,
+    message_filter: MessageFilter | None = None,
+) -> GetMessageResult:
+    """Read messages of one queue from `queue_offset` on; without a filter all of them.
+
+    The first message is returned however long it is. A queue that does not exist is an empty one: a broker makes it
+    when it is asked for. Raises Cold on a thread that may not wait for the disk, BeingSearched where the message of
+    `queue_offset` is being looked for in the log, and StoreError where it cannot be told what the queue holds there.
+    """
+    queue = queue_store.queue(topic, queue_id)
+    if queue is None or not queue.max_offset:
+        return GetMessageResult(
+            GetMessageStatus.NO_MESSAGE_IN_QUEUE, 0, 0 if queue is None else queue.min_offset, 0, []
+        )
+    minimum, end = queue.min_offset, queue.max_offset
+    outside = _outside(queue_offset, minimum, end)
+    if outside is not None:
+        return GetMessageResult(*outside, minimum, end, [])
+    stop = queue_offset + scanned_units(max_messages, queue.unit_size)
+    refuse_long_scan(min(stop, end) - queue_offset, f"a pull of {max_messages} messages", PATIENT_SCAN)
+    limits = _Limits(stop, max_messages, returned_bytes(max_bytes))
+    choice = CHOICE_OF_EVERYTHING if message_filter is None else message_filter.choice
+    if choice is not None:
+        cost = choice.cost * (min(stop, end) - queue_offset)
+        refuse_long_scan(cost, "messages to be decided by a long expression", PATIENT_STEPS)
+    if isinstance(queue, ConsumeQueue) and choice is not None:
+        result = _pull(commit_log, queue, queue_offset, limits, choice, message_filter)
+        if result is not None:
+            return result
+    return _collect(_Messages(commit_log, queue, message_filter), limits, queue_offset)
+
+
+def scanned_units(max_messages: int, unit_size: int) -> int:
+    """How many units a pull of so many messages looks through at most."""
+    return -(-max(LARGEST_FILTER_SCAN, max_messages * unit_size) // unit_size)
+
+
+def returned_bytes(max_bytes: int) -> int:
+    """Bytes of records that a pull returns at most if it asks for so many, its first record aside."""
+    return min(max(max_bytes, SMALLEST_PULL), TRANSFER_BYTES)
+
+
+def _outside(queue_offset: int, minimum: int, end: int) -> tuple[GetMessageStatus, int] | None:
+    """Status and offset to go on from for a pull that starts at no message of the queue."""
+    if queue_offset < minimum:
+        return GetMessageStatus.OFFSET_TOO_SMALL, minimum
+    if queue_offset == end:
+        return GetMessageStatus.OFFSET_OVERFLOW_ONE, end
+    if queue_offset > end:
+        return GetMessageStatus.OFFSET_OVERFLOW_BADLY, end
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    """Where a pull ends: before the unit of `stop`, and before more messages or bytes than this."""
+
+    stop: int
+    messages: int
+    record_bytes: int
+
+
+def _pull(
+    commit_log: CommitLog,
+    queue: ConsumeQueue,
+    queue_offset: int,
+    limits: _Limits,
+    choice: Choice,
+    message_filter: MessageFilter | None,
+) -> GetMessageResult | None:
+    """The whole pull by the kernel; None where it met something odd, or no unit, and has to be made by hand."""
+    wanted = limits.stop - queue_offset
+    place = queue.place(queue_offset, wanted + 1)
+    if place is None:
+        return None
+    file, position, count = place
+    if position + count * queue.unit_size > file.size:  # cut since it was listed
+        return None
+    before = position // queue.unit_size
+    if not before and queue.starts_out_of_order(queue_offset):
+        return None
+    # The kernel sees no unit behind the last one of a file.
+    if count <= wanted and queue_offset + count < queue.max_offset and queue.ends_out_of_order(queue_offset + count):
+        return None
+    pulled = pull(
+        commit_log.view,
+        file,
+        position - before * queue.unit_size,
+        queue_offset - before,
+        queue_offset + count,
+        queue.queue_id,
+        queue.name.topic_bytes,
+        choice,
+        queue_offset,
+        wanted,
+        limits.messages,
+        limits.record_bytes,
+        current_tick(),
+    )
+    if isinstance(message_filter, ExpressionFilter):
+        message_filter.evaluations.done += pulled.decided
+    if pulled.passed == ODD:
+        return None
+    if pulled.passed in (UNITS_COLD, RECORD_COLD):
+        raise _cold(pulled)
+    status = GetMessageStatus.FOUND if pulled.records else GetMessageStatus.NO_MATCHED_MESSAGE
+    return GetMessageResult(status, queue_offset + pulled.passed, queue.min_offset, queue.max_offset, pulled.records)
+
+
+def _cold(pulled: Pulled) -> Cold:
+    """The exception that asks for the bytes that a pull would have waited for."""
+    file, position, length = cast(MappedFile, pulled.cold_file), pulled.cold_position, pulled.cold_length
+    return Cold(f"{file.path.name} is cold at {position}", lambda: file.warm(position, length))
+
+
+def _collect(messages: "_Messages", limits: _Limits, queue_offset: int) -> GetMessageResult:
+    """Walk over the units until a limit is reached; one unit always goes through, so that a pull moves on."""
+    records: list[memoryview] = []
+    count = total = 0
+    status, next_offset = GetMessageStatus.NO_MATCHED_MESSAGE, queue_offset
+    try:
+        for unit in messages.units(queue_offset, limits.stop):
+            offset, after, *_ = unit
+            size = messages.size_of(unit)
+            if offset >= limits.stop or (
+                count
+                and (
+                    count + after - offset > limits.messages
+                    or total + size > limits.record_bytes
+                    or count >= TRANSFER_COUNT
+                )
+            ):
+                break
+            found, after = messages.find(unit)
+            if isinstance(found, memoryview):
+                if count and total + len(found) > limits.record_bytes:
+                    break
+                records.append(found)
+                count += after - offset
+                total += len(found)
+            elif not records and found is not None:
+                status = found
+            next_offset = after
+    except (BeingSearched, StoreError):
+        if next_offset == queue_offset:
+            raise
+    status = GetMessageStatus.FOUND if records else status
+    queue = messages.queue
+    return GetMessageResult(status, next_offset, queue.min_offset, queue.max_offset, records, messages.lost)
+
+
+Found = memoryview | GetMessageStatus | None
+"""A record that is delivered, or what the pull's status becomes if nothing else is found; None: that stays as it is."""
+
+
+class _Doubt(Enum):
+    """In the place of what a unit leads to: nothing, so that the log is to be asked."""
+
+    DOUBTFUL = 0
+
+
+DOUBTFUL: Final = _Doubt.DOUBTFUL
+
+NOWHERE: Final = -1
+"""Stands for the physical offset in the place of a unit that is lost."""
+
+
+class _Messages:
+    """The messages of one queue as one pull reads them; `lost` are those that it passed and that are nowhere."""
+
+    __slots__ = ("_filter", "_hole", "_is_stale", "_log", "_skip_to", "lost", "queue")
+
+    def __init__(self, commit_log: CommitLog, queue: Queue, message_filter: MessageFilter | None) -> None:
+        self._log = commit_log
+        self.queue = queue
+        self._filter = None if message_filter is None or message_filter.matches_everything else message_filter
+        self._skip_to = 0  # where the log goes on behind a missing segment
+        self._hole: Hole | None = None
+        self._is_stale = False  # units that come next are perhaps not those that the queue has now
+        self.lost: Lost | None = None
+
+    def units(self, queue_offset: int, stop: int) -> Iterator[Unit]:
+        """The units of one file from one on; what stands for those that are lost points NOWHERE."""
+        units = self.queue.walk(queue_offset, stop - queue_offset)
+        if units is None:
+            yield from self._lost_units(queue_offset, stop)
+            return
+        for unit in units:
+            is_lost = unit[2] < 0 and self.queue.has_batches
+            if unit[0] > queue_offset or is_lost:
+                hole = yield from self._lost_units(queue_offset, unit[1] if is_lost else unit[0])
+                queue_offset = hole.stop
+                if queue_offset != (unit[1] if is_lost else unit[0]):
+                    return
+            if unit[1] > queue_offset:
+                yield unit
+                queue_offset = unit[1]
+            if self._is_stale:
+                return
+
+    def size_of(self, unit: Unit) -> int:
+        """Bytes that the record of a unit is to take of a pull's limit; 0 where the log has to be asked first."""
+        hole = self._hole
+        is_in_hole = hole is not None and hole.first <= unit[0] < hole.stop
+        return 0 if is_in_hole or not self._log.minimum <= unit[2] < self._log.end else unit[3]
+
+    def find(self, unit: Unit) -> tuple[Found, int]:
+        """What becomes of a unit, and the queue offset behind it. Raises Cold and BeingSearched."""
+        offset, after, *_ = unit
+        hole = self._hole
+        if hole is None or not hole.first <= offset < hole.stop:
+            found = self._by_unit(unit)
+            if found is not DOUBTFUL:
+                return found, after
+            hole = self._hole = self.queue.hole_at(offset)
+            self._is_stale = self.queue.has_batches
+        place = hole.place(offset)
+        if place is None and unit[2] != NOWHERE:
+            # What the log does not have may still be what its unit says, as far as a broker would see.
+            found = self._by_unit(unit)
+            if found is not DOUBTFUL:
+                return found, after
+        if place is not None or self.queue.has_batches:
+            after = hole.after(offset)
+        if place is not None:
+            return self._in_log(place), after
+        lost = Lost(after - offset, offset, after)
+        self.lost = lost if self.lost is None else self.lost + lost
+        return GetMessageStatus.MESSAGE_WAS_REMOVING, after
+
+    def _lost_units(self, queue_offset: int, stop: int) -> Generator[Unit, None, Hole]:
+        """Stand-ins for units of one hole: one for each record that the log has, one for each run that it lacks."""
+        hole = self._hole = self.queue.hole_at(queue_offset)
+        while queue_offset < min(stop, hole.stop):
+            after = hole.after(queue_offset)
+            yield queue_offset, after, NOWHERE, 0, 0
+            queue_offset = after
+        return hole
+
+    def _by_unit(self, unit: Unit) -> Found | _Doubt:
+        """What becomes of a unit that is taken at its word; DOUBTFUL where that leads nowhere."""
+        offset, _, physical_offset, size, tags_code = unit
+        chosen, log = self._filter, self._log
+        if is_implausible(log, physical_offset, size) and (physical_offset, size, tags_code) != FILLER:
+            return DOUBTFUL
+        if physical_offset < self._skip_to:
+            return None
+        if chosen is not None and not self._may_match(chosen, tags_code):
+            record = log.record_at(physical_offset) if self._is_suspect(unit) else None
+            if record is not None and not self._is_for(record, unit):
+                return self._unreadable(offset, physical_offset)
+            if record is None or not chosen.matches_consume_queue_entry(tags_code_of(record), None):
+                return GetMessageStatus.NO_MATCHED_MESSAGE
+        # What is not delivered need not be intact.
+        is_evaluated = chosen is not None and chosen.needs_properties
+        record = log.unchecked_record_at(physical_offset) if is_evaluated else log.record_at(physical_offset)
+        if record is None or (physical_offset, size, tags_code) == FILLER or not self._is_for(record, unit):
+            return self._unreadable(offset, physical_offset)
+        if chosen is not None and is_evaluated:
+            if not _match_properties(chosen, record):
+                return GetMessageStatus.NO_MATCHED_MESSAGE
+            if log.record_at(physical_offset) is None:
+                return GetMessageStatus.MESSAGE_WAS_REMOVING
+        self._skip_to = 0
+        return record
+
+    def _is_suspect(self, unit: Unit) -> bool:
+        """Whether a unit may say another tag than its message.
+
+        Damage that begins behind it may have begun in its tag, and one whose message does not lie between those of the
+        units around it leads elsewhere.
+        """
+        queue = self.queue
+        if not isinstance(queue, ConsumeQueue):
+            return False
+        before, following = queue.readable_unit(unit[0] - 1), queue.readable_unit(unit[1])
+        if following is not None and (following[0] <= unit[2] or is_implausible(self._log, following[0], following[1])):
+            return unit[1] < queue.max_offset
+        return before is not None and unit[2] <= before[0] < self._log.end and before[1] > 0
+
+    def _is_for(self, record: memoryview, unit: Unit) -> bool:
+        """Whether a record is what a unit says of it: of its queue offset, or else of the queue and of its size.
+
+        Where it has another queue offset nothing else may speak against the unit.
+        """
+        offset, after, physical_offset, size, _ = unit
+        claimed = self.queue.name.offset_in(record, physical_offset)
+        if claimed is None or self.queue.has_batches:
+            return claimed is not None and batch_in(record, claimed) == (offset, after - offset)
+        return claimed == offset or (len(record) == size and not self.queue.is_doubtful(offset))
+
+    def _in_log(self, physical_offset: int) -> Found:
+        """What becomes of a message that was found in the log."""
+        record = self._log.record_at(physical_offset)
+        if record is None:
+            return GetMessageStatus.MESSAGE_WAS_REMOVING
+        self._skip_to = 0
+        if self._filter is None:
+            return record
+        if not self._filter.matches_consume_queue_entry(tags_code_of(record), None):
+            return GetMessageStatus.NO_MATCHED_MESSAGE
+        if self._filter.needs_properties and not _match_properties(self._filter, record):
+            return GetMessageStatus.NO_MATCHED_MESSAGE
+        return record
+
+    def _may_match(self, chosen: MessageFilter, tags_code: int) -> bool:
+        """Ask the filter's first stage, with the extension unit where there is one."""
+        if tags_code > LARGEST_ADDRESS:
+            return chosen.matches_consume_queue_entry(tags_code, None)
+        extension = self.queue.extension_at(tags_code)
+        return chosen.matches_consume_queue_entry(None if extension is None else extension.tags_code, extension)
+
+    def _unreadable(self, queue_offset: int, physical_offset: int) -> GetMessageStatus | _Doubt:
+        if self.queue.is_doubtful(queue_offset):
+            return DOUBTFUL
+        if self._log.segment_of(physical_offset) is None:
+            self._log.refuse_unreadable(physical_offset)
+            self._skip_to = self._log.next_segment_start(physical_offset) or 0
+        return GetMessageStatus.MESSAGE_WAS_REMOVING
+
+
+def _match_properties(chosen: MessageFilter, record: memoryview) -> bool:
+    """Ask the filter's second stage."""
+    places = locate(record)
+    return chosen.matches_commit_log(record[places.properties : places.total_size])

@@ -1,0 +1,138 @@
+"""A record that certainly belongs to the log, told from a few pages of its files.
+
+Where the log ends only its whole last segment tells (:mod:`storage.log.segment_end`): records that were left over
+when a broker cut its log look like others. That is up to 1 GiB to go over, too much for one record. A record lies in
+front of the log's end where
+
+- another segment follows, and starts with an intact record, or
+- intact records lead to it without a gap from the start of its segment, or
+- the store itself bears witness to a record behind it, or shortly before it with intact ones in between: the newest
+  index file names that record as the last one that was dispatched, and states its store time; its queue has it in its
+  place; the checkpoint knows of nothing that was stored later; and where `abort` says that the broker has not stopped
+  cleanly since it started, the record was stored after that. A broker cuts its log when it starts, and then keeps the
+  index entries of what it cut off, and writes none until its log is as long again: what is newer only the start of the
+  broker tells at once, and the checkpoint within a minute, or at the latest when the broker stops.
+
+What none of this holds for may belong to the log all the same: then the log is to be opened.
+"""
+
+import os
+from bisect import bisect_right
+from collections.abc import Sequence
+from operator import itemgetter
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from protocol.errors import StoreError
+from storage.files.mapped_file import LARGEST_OFFSET, MappedFile
+from storage.index.index_header import HEADER, is_index_name, read_header
+from storage.kernels.records import check_intact, store_timestamp, walk_records
+from storage.kernels.store_view import LogView
+from storage.layout.checkpoint import Checkpoint
+from storage.layout.store_layout import ABORT, StoreLayout
+from storage.log.segment_end import TOLERATED_MS
+from storage.log.segment_list import list_segments, reaches_beyond
+from storage.queue.queue_place import is_in_place
+
+WALKED_BYTES: Final = 1 << 20
+"""Bytes of log that are gone over at most, from a record that counts to the one asked for."""
+
+
+def sure_record_at(layout: StoreLayout, physical_offset: int) -> memoryview | None:
+    """The intact record that starts at a physical offset, a slice of the map; None where it takes more to tell.
+
+    Waits for the disk. Raises StoreError where a directory of the log cannot be listed.
+    """
+    paths = list_segments(layout.commit_log_directories, [])
+    number = bisect_right(paths, physical_offset, key=itemgetter(0)) - 1
+    try:
+        segment = None if number < 0 else _open(paths[number:])
+        if segment is None:
+            return None
+        record = LogView([(segment.base_offset, segment.file, segment.length)]).record_at(physical_offset, 0)
+        if isinstance(record, int):
+            return None
+        is_sure = _is_followed(paths[number:]) or _is_before_end(layout, segment, physical_offset, len(record))
+    except StoreError:  # to be told, or passed over, by whoever opens the store
+        return None
+    return record if is_sure else None
+
+
+class _Segment(NamedTuple):
+    base_offset: int
+    file: MappedFile
+    length: int
+    """Bytes in front of the next segment's start."""
+
+    def has_records(self, start: int, stop: int) -> bool:
+        """Whether intact records lead from one physical offset to another."""
+        base, boundary = self.base_offset, self.base_offset + self.length
+        if not base <= start <= stop <= boundary:
+            return False
+        return walk_records(self.file.region, start - base, stop - base, base, boundary, True).position == stop - base
+
+
+def _open(paths: Sequence[tuple[int, Path]]) -> _Segment | None:
+    """The first of some segments, None where its file is not worth a look."""
+    base_offset, path = paths[0]
+    file = MappedFile.open(path)
+    if not file.size or reaches_beyond(base_offset, file.size):
+        return None
+    return _Segment(base_offset, file, min([file.size, *(base - base_offset for base, _ in paths[1:2])]))
+
+
+def _is_followed(paths: Sequence[tuple[int, Path]]) -> bool:
+    """Whether the segment behind the first starts with an intact record."""
+    segment = _open(paths[1:]) if len(paths) > 1 else None
+    return segment is not None and check_intact(segment.file.region, 0, segment.length, segment.base_offset) > 0
+
+
+def _is_before_end(layout: StoreLayout, segment: _Segment, physical_offset: int, size: int) -> bool:
+    """Whether an intact record of the last segment surely lies in front of the log's end."""
+    if physical_offset - segment.base_offset <= WALKED_BYTES and segment.has_records(
+        segment.base_offset, physical_offset
+    ):
+        return True
+    witness = _last_indexed(layout, segment)
+    if witness is None:
+        return False
+    if physical_offset + size <= witness:
+        return True
+    return physical_offset - witness <= WALKED_BYTES and segment.has_records(witness, physical_offset)
+
+
+def _last_indexed(layout: StoreLayout, segment: _Segment) -> int | None:
+    """Physical offset of the record that the newest index file names last, if index, queue and checkpoint bear it out.
+
+    None too where it lies in another segment.
+    """
+    try:
+        name = max(filter(is_index_name, os.listdir(layout.index)), default=None)
+    except OSError:
+        return None
+    index = None if name is None else MappedFile.open(layout.index / name)
+    checkpoint = Checkpoint.read(layout.checkpoint)
+    if index is None or index.size < HEADER.size or checkpoint is None:
+        return None
+    header = read_header(index)
+    physical_offset, file = header.end_physical_offset, segment.file
+    position = physical_offset - segment.base_offset
+    if not 0 <= position < segment.length:
+        return None
+    size = check_intact(file.region, position, segment.length, physical_offset)
+    if size <= 0 or store_timestamp(file.region, position) != header.end_timestamp:
+        return None
+    latest = max(checkpoint.physic_msg_timestamp, checkpoint.logics_msg_timestamp)  # 0 in one that was not filled yet
+    if not 0 < latest <= header.end_timestamp + TOLERATED_MS or header.end_timestamp < _started(layout):
+        return None
+    return physical_offset if is_in_place(layout.root, file.read(position, size), physical_offset) else None
+
+
+def _started(layout: StoreLayout) -> int:
+    """When the broker was started that has not stopped cleanly since, in ms; 0 where there is none."""
+    try:
+        return -(-os.stat(layout.root / ABORT).st_mtime_ns // 1_000_000)
+    except FileNotFoundError:
+        return 0
+    except OSError:
+        return LARGEST_OFFSET

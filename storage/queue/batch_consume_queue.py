@@ -1,0 +1,499 @@
+"""BatchConsumeQueue: the queue of a topic whose records hold whole batches, a 46-byte pointer for each record.
+
+UNIT
+offset  size  type   field              meaning
+0       8     i64    physical_offset    where the record starts in the commit log
+8       4     i32    size               of the whole record
+12      8     i64    tags_code          the tag's hash
+20      8     i64    store_timestamp    the broker's clock, ms
+28      8     i64    base_offset        queue offset of the batch's first message
+36      2     i16    batch_size         number of messages
+38      4     i32    compacted_offset   −1
+42      4     i32    reserved           0
+
+Where a unit stands says nothing about its queue offset; units ascend by base offset. Source: store-format §5.8.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from struct import Struct
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.files.open_files import OpenFiles
+from storage.kernels.records import BAD_BODY_CRC, BAD_PROPERTY_CRC, MINIMUM_SIZE, NO_SEGMENT
+from storage.log.commit_log import CommitLog
+from storage.queue.consume_queue_ext import ConsumeQueueExtUnit
+from storage.queue.mend_batches import UnitFields, doubtful_units, mend_units
+from storage.queue.queue import NO_TIMESTAMP, BoundaryType, ConsumeQueueEntry, Unit
+from storage.queue.queue_begin import first_live, next_sound
+from storage.queue.queue_end import find_end, refuse_long_scan
+from storage.queue.queue_files import QueueFiles
+from storage.queue.queue_growth import Known, end_after, is_judged_anew
+from storage.queue.queue_holes import Hole, QueueHoles
+from storage.queue.queue_record import QueueName, batch_in
+from storage.queue.queue_repair import Around
+from storage.queue.queue_tail import UNKNOWN, tail_of
+from storage.queue.tagged_units import batches_with_tag, places_in_log
+from storage.queue.unit_standing import EMPTY, Places, Standing, places_of, record_of_unit
+
+__all__ = ["UNIT", "UNIT_DTYPE", "BatchConsumeQueue"]
+
+UNIT: Final = Struct(">qiqqqhii")
+UNIT_DTYPE: Final = np.dtype(
+    [
+        ("physical_offset", ">i8"),
+        ("size", ">i4"),
+        ("tags_code", ">i8"),
+        ("store_timestamp", ">i8"),
+        ("base_offset", ">i8"),
+        ("batch_size", ">i2"),
+        ("compacted_offset", ">i4"),
+        ("reserved", ">i4"),
+    ]
+)
+NO_OFFSET: Final = -1
+CHECKED_FILES: Final = 3
+"""The last files, whose units are looked through when a queue is opened; earlier ones when one is asked for."""
+
+Units = npt.NDArray[np.void]
+
+
+@dataclass(slots=True)
+class _Checked:
+    """What was found out about damaged units: those `mended` by number; all from number `first` on were looked at."""
+
+    first: int
+    mended: dict[int, UnitFields] = field(default_factory=dict)
+    doubted: set[int] = field(default_factory=set)
+
+
+class BatchConsumeQueue:
+    """One queue of batches as its files are now; its units are numbered from the first one in the first file.
+
+    `known` and `keep` as of a plain queue.
+    """
+
+    __slots__ = (
+        "_bounds", "_checked", "_commit_log", "_files", "_first_numbers", "_generation", "_keep", "_known", "holes",
+        "name",
+    )  # fmt: skip
+    unit_size = UNIT.size
+    has_batches = True
+
+    def __init__(
+        self,
+        name: QueueName,
+        directory: Path,
+        commit_log: CommitLog,
+        open_files: OpenFiles,
+        generation: object = None,
+        known: Known | None = None,
+        keep: Callable[[Known], None] | None = None,
+        holes: QueueHoles | None = None,
+    ) -> None:
+        self.name = name
+        self._commit_log = commit_log
+        self._generation = generation
+        self._keep = keep
+        self._known = None if known is None else _renewed(known, generation, commit_log)
+        self._files = QueueFiles(directory, UNIT.size, open_files) if self._known is None else self._known.files
+        self._first_numbers = self._files.first_numbers
+        self._bounds: tuple[int, int, int] | None = None
+        self._checked = _Checked(0)
+        self.holes = QueueHoles() if holes is None else holes
+
+    @property
+    def topic(self) -> str:
+        """The topic, as its directory is named."""
+        return self.name.topic
+
+    @property
+    def queue_id(self) -> int:
+        """The number of this queue in its topic."""
+        return self.name.queue_id
+
+    @property
+    def min_offset(self) -> int:
+        """Base offset of the first batch that the log still has; −1 for a queue without units, as a broker answers."""
+        return (self._bounds or self._measure())[0]
+
+    @property
+    def max_offset(self) -> int:
+        """The queue offset behind the last batch, 0 for a queue without units."""
+        return (self._bounds or self._measure())[1]
+
+    @property
+    def newest_physical_offset(self) -> int:
+        """Where the record of the last unit starts, or −1 for a queue without units."""
+        unit_count = self._unit_count()
+        return self._unit(unit_count - 1)[0] if unit_count else NO_OFFSET
+
+    def entry_at(self, queue_offset: int) -> ConsumeQueueEntry | None:
+        """The entry of the batch that holds one message, or None where the queue has none."""
+        return next(iter(self.entries(queue_offset, 1)), None)
+
+    def entries(self, queue_offset: int, count: int) -> list[ConsumeQueueEntry]:
+        """The batches that hold any of `count` queue offsets from one on."""
+        found: list[ConsumeQueueEntry] = []
+        number = self._number_at(queue_offset)
+        while number is not None and number < self._unit_count() and len(found) < count:
+            physical_offset, size, tags_code, _, base_offset, batch_size, _, _ = self._unit(number)
+            if base_offset - queue_offset >= count:
+                break
+            found.append(ConsumeQueueEntry(base_offset, physical_offset, size, tags_code, None, batch_size))
+            number += 1
+        return found
+
+    def walk(self, queue_offset: int, maximum: int) -> Iterable[Unit] | None:
+        """Up to `maximum` units within one file from the batch that holds `queue_offset`; None where there is none."""
+        number = self._number_at(queue_offset)
+        if number is None:
+            return None
+        file = bisect_right(self._first_numbers, number) - 1
+        stop = min(self._unit_count(), self._first_numbers[file + 1])
+        position = (number - self._first_numbers[file]) * UNIT.size
+        if self._checked.mended:
+            units = map(self._unit, range(number, min(stop, number + maximum)))
+            return ((unit[4], unit[4] + unit[5], unit[0], unit[1], unit[2]) for unit in units)
+        data = self._files.read_file(file, position, min(maximum, stop - number) * UNIT.size)
+        return (
+            (base, base + batch_size, physical_offset, size, tags_code)
+            for physical_offset, size, tags_code, _, base, batch_size, _, _ in UNIT.iter_unpack(data)
+        )
+
+    def message_in_log(self, queue_offset: int) -> int | None:
+        """Where the record of a queue offset starts, by the log where the unit leads nowhere; None where it is lost.
+
+        Raises Cold on a thread that may not wait, and BeingSearched.
+        """
+        place = self._place_of(queue_offset)
+        if place is None and self.is_doubtful(queue_offset):
+            minimum, end, _ = self._bounds or self._measure()
+            place = self.hole_at(queue_offset).place(queue_offset) if minimum <= queue_offset < end else None
+        return place
+
+    def hole_at(self, queue_offset: int) -> Hole:
+        """What the log has of the batches of a unit that leads nowhere and of those around it. Raises as above.
+
+        Units around that one are doubted too.
+        """
+        number = self._number_at(queue_offset)
+        if number is not None and number not in self._checked.doubted:
+            self._mend({number})
+        return self.holes.find(self, queue_offset)
+
+    def is_doubtful(self, queue_offset: int) -> bool:
+        """Whether no unit has a queue offset, or the one that has leads to no batch of the queue.
+
+        Not where nothing speaks against the unit: its batch is expired, or damaged itself.
+        """
+        number = self._number_at(queue_offset)
+        unit = None if number is None else self._unit(number)
+        if unit is None or not unit[4] <= queue_offset < unit[4] + unit[5] or not 0 <= unit[0] < self._commit_log.end:
+            return True
+        return self._commit_log.check(unit[0]) not in (NO_SEGMENT, BAD_BODY_CRC, BAD_PROPERTY_CRC)
+
+    def around(self, queue_offset: int) -> Around:
+        """The run of queue offsets without a unit that leads to their batches; waits for the disk."""
+        minimum, end, count = self._bounds or self._measure()
+        first, start = max(minimum, 0), self._commit_log.minimum
+        number = bisect_right(range(count), queue_offset, key=self._base_of)
+        for before in range(number - 1, -1, -1):
+            if self._end_of(before) <= queue_offset and self._leads(before):
+                unit = self._unit(before)
+                first, start = self._end_of(before), unit[0] + unit[1]
+                break
+        for behind in range(number, count):
+            if self._base_of(behind) > queue_offset and self._leads(behind):
+                unit = self._unit(behind)
+                return Around(first, unit[4], start, unit[0], False)
+        return Around(first, end, start, self._commit_log.end, True)
+
+    @property
+    def files(self) -> QueueFiles:
+        """The files as they were listed."""
+        return self._files
+
+    def _leads(self, number: int) -> bool:
+        """Whether a unit leads to its batch."""
+        unit = self._unit(number)
+        record = self._commit_log.record_at(unit[0]) if unit[0] >= 0 else None
+        claimed = None if record is None else self.name.offset_in(record, unit[0])
+        return record is not None and claimed is not None and batch_in(record, claimed) == (unit[4], unit[5])
+
+    def _place_of(self, queue_offset: int) -> int | None:
+        """Where the batch of a queue offset starts, if a unit leads to it."""
+        number = self._number_at(queue_offset)
+        if number is None or not self._base_of(number) <= queue_offset < self._end_of(number):
+            return None
+        return self._unit(number)[0] if self._leads(number) else None
+
+    def sound_from(self, queue_offset: int) -> int:
+        """The first queue offset from one on whose unit leads to its batch; `max_offset` without one."""
+        number = self._number_at(max(queue_offset, self.min_offset))
+        found = self._unit_count() if number is None else next_sound(self, number, self._unit_count())
+        return max(self._base_of(found), queue_offset) if found < self._unit_count() else self.max_offset
+
+    def extension_at(self, tags_code: int) -> ConsumeQueueExtUnit | None:
+        """None: queues of batches have no extension."""
+        return None
+
+    def store_timestamp_at(self, queue_offset: int) -> int:
+        """When the batch that holds a message was stored (ms), or −1 where its record cannot be read."""
+        entry = self.entry_at(queue_offset)
+        if entry is None:
+            return NO_TIMESTAMP
+        return self._commit_log.store_timestamp_at(entry.physical_offset, entry.size)
+
+    def offset_by_timestamp(self, timestamp: int, boundary: BoundaryType) -> int:
+        """The base offset of a batch for a time (ms), by the times in the units.
+
+        LOWER: the first batch at that time or after it; behind the last one that one, where a plain queue answers the
+        end. UPPER: the last batch at that time or before it; before the first one `min_offset`. Where several have
+        one time the broker's own search may choose the wrong one of them; this one does not.
+        """
+        minimum, end, count = self._bounds or self._measure()
+        if not count:
+            return max(minimum, 0)
+        find = bisect_left if boundary is BoundaryType.LOWER else bisect_right
+        number = find(range(count), timestamp, key=self._time_of)
+        if boundary is BoundaryType.UPPER:
+            number -= 1
+        if number < 0:
+            return minimum
+        found = self._unit(min(number, count - 1))[4]
+        if boundary is BoundaryType.LOWER and number < count:
+            found = self._in_gap(number, timestamp)
+        return min(max(found, minimum), end)
+
+    def _in_gap(self, number: int, timestamp: int) -> int:
+        """Base offset of a unit, or of the first batch before it that has no unit and is not older than a time."""
+        base = self._base_of(number)
+        while number and self._unit(number - 1)[0] < 0:
+            number -= 1
+        queue_offset = max(self._end_of(number - 1) if number else base, self.min_offset)
+        while queue_offset < base:
+            hole = self.hole_at(queue_offset)
+            place = hole.place(queue_offset)
+            if place is not None and self._commit_log.store_timestamp_at(place, MINIMUM_SIZE) >= timestamp:
+                return queue_offset
+            queue_offset = hole.after(queue_offset)
+        return base
+
+    def units(self) -> Units:
+        """All units, expired ones included, as one array of `UNIT_DTYPE`; a copy."""
+        blocks = list(self.unit_blocks())
+        return np.concatenate(blocks, dtype=UNIT_DTYPE) if blocks else np.empty(0, UNIT_DTYPE)
+
+    def unit_blocks(self) -> Iterator[Units]:
+        """The units of each file as a view of the map, expired ones included."""
+        return (units for _, units in self._blocks(0, self._unit_count()))
+
+    def offsets_with_tag(self, tag_hash: int, from_physical: int, to_physical: int) -> npt.NDArray[np.int64]:
+        """Physical offsets in [from, to) of the records whose tag may have a hash, ascending; raises BeingSearched."""
+        refuse_long_scan(self._unit_count() * UNIT.size, f"all units of {self.topic} {self.queue_id}")
+        self._check_first()
+        blocks, first = self._blocks(0, self._unit_count()), max(self.min_offset, 0)
+        found, runs = batches_with_tag(blocks, self._checked.mended, first, tag_hash)
+        places = np.unique(np.concatenate([*found, *places_in_log(self, runs)]))
+        return places[(places >= from_physical) & (places < to_physical)]
+
+    def _unit(self, number: int) -> UnitFields:
+        """One unit by its number, which must be one of those that stand in the files; a damaged one made good."""
+        return self._checked.mended.get(number) or self._raw(number)
+
+    def _raw(self, number: int) -> UnitFields:
+        file = bisect_right(self._first_numbers, number) - 1
+        data = self._files.read_file(file, (number - self._first_numbers[file]) * UNIT.size, UNIT.size)
+        fields: UnitFields = UNIT.unpack(data)
+        return fields
+
+    def _unit_count(self) -> int:
+        return (self._bounds or self._measure())[2]
+
+    def _number_at(self, queue_offset: int) -> int | None:
+        """The unit that holds a queue offset or, where batches leave one out, the next; None outside min and max."""
+        minimum, end, count = self._bounds or self._measure()
+        if not count or not minimum <= queue_offset < end:
+            return None
+        if self._checked.first and queue_offset < self._base_of(self._checked.first):
+            self._check_first()
+        number = max(bisect_right(range(count), queue_offset, key=self._base_of) - 1, 0)
+        number += self._end_of(number) <= queue_offset
+        return number if number < count else None  # damaged units may not ascend
+
+    def _check_first(self) -> None:
+        """Look at the units of the first files, too."""
+        if self._checked.first:
+            self._mend(doubtful_units(self, 0, self._checked.first))
+            self._checked.first = 0
+
+    def _base_of(self, number: int) -> int:
+        return self._unit(number)[4]
+
+    def _end_of(self, number: int) -> int:
+        unit = self._unit(number)
+        return unit[4] + unit[5]
+
+    def _time_of(self, number: int) -> int:
+        """Store time in a unit; in the place of a batch that is lost, that of the next one that is not."""
+        count = self._unit_count()
+        while (unit := self._unit(number))[0] < 0 and number + 1 < count:
+            number += 1
+        return unit[3]
+
+    def _measure(self) -> tuple[int, int, int]:
+        """Find min, max and the number of units; two threads that do so at once come to the same."""
+        files = self._files
+        bounds, written = self._find_bounds()
+        # More may have come since files were listed than the last one had room for.
+        while written >= self._first_numbers[-1] and (more := files.with_successor()) is not files:
+            if more.files[0] != files.files[0]:  # units are numbered from there
+                break
+            self._files = files = more
+            self._checked = _Checked(0)
+            self._first_numbers = files.first_numbers
+            bounds, written = self._find_bounds()
+        self._bounds = bounds
+        return bounds
+
+    def _find_bounds(self) -> tuple[tuple[int, int, int], int]:
+        """Min, max and the number of units that count, by the files that are listed; and how many are written."""
+        known, files, log = self._known, self._files, self._commit_log
+        if not files.files:
+            return (self._bounds_of(0, 0) if files.is_emptied else (NO_OFFSET, 0, 0)), 0
+        if known is not None and (known.last != self._last_of(known.end) or not isinstance(known.note, _Checked)):
+            known = None
+        if known is not None and isinstance(known.note, _Checked):
+            self._checked = known.note
+            written, is_whole = self._written_count(known.written, max(log.end - known.looked, 0))
+            count = end_after(self, known, 0, written, is_mended=False)
+            is_whole &= written == count or is_judged_anew(self, known, written)
+            doubted = set()
+            if written != known.written:
+                doubted = doubtful_units(self, known.end, written, is_followed=True) | self._behind(count, written)
+        else:
+            known, (written, is_whole) = None, self._written_count(0)
+            self._checked = _Checked(self._first_numbers[max(0, len(files.files) - CHECKED_FILES)])
+            count = find_end(self, 0, written)
+            self._checked.first = min(self._checked.first, count)
+            doubted = doubtful_units(self, self._checked.first, written) | set(range(count, written))
+        if doubted:
+            found, count = mend_units(self, doubted, count, written)
+            self._checked.mended |= found
+        bounds = self._bounds_of(count, written)
+        if self._keep is not None and (known is None or known.log_end <= log.end):
+            last, looked = self._last_of(count), log.end if known is None or is_whole else known.looked
+            fields = self._generation, files, log.minimum, log.end, bounds[0], count, written, last, looked
+            self._keep(Known(*fields, self._checked))
+        return bounds, written
+
+    def _behind(self, count: int, written: int) -> set[int]:
+        """Units behind the last sound one that are not just early: a broker writes on."""
+        return {
+            first + int(number)
+            for first, places in self.physical_offsets(count, written)
+            for number in np.flatnonzero((places != EMPTY) & (places < self.log_end))
+        }
+
+    def _mend(self, doubted: set[int]) -> None:
+        """Make good what can be of some units, and of those around that turn out to be damaged."""
+        bounds = self._bounds or self._measure()
+        if doubted:
+            found, _ = mend_units(self, doubted, bounds[2], bounds[2])
+            self._checked.mended |= found
+            self._checked.doubted |= doubted
+            minimum, end, count = self._bounds_of(bounds[2], bounds[2])
+            self._bounds = minimum, max(end, bounds[1]), count
+
+    def _last_of(self, count: int) -> UnitFields | None:
+        """The last of so many units, as it stands in its file."""
+        return self._raw(count - 1) if 0 < count <= self._first_numbers[-1] else None
+
+    def _bounds_of(self, count: int, written: int) -> tuple[int, int, int]:
+        if not count:
+            first, end = tail_of(self.holes, self, UNKNOWN, self._commit_log.minimum)
+            return first if end else NO_OFFSET, end, 0
+        end = max(self._end_of(count - 1), 0)
+        first, told = first_live(self, 0, count, is_cut=self._files.files[0].start > 0)
+        minimum = told if told is not None else self._base_of(first) if first < count else end
+        if count == self._first_numbers[-1] or written <= self._first_numbers[-2]:
+            end = tail_of(self.holes, self, end, self.physical_offset(count - 1))[1]
+        return min(max(minimum, 0), end), end, count
+
+    def _written_count(self, start: int, growth: int | None = None) -> tuple[int, bool]:
+        """How many units there are up to the last that is not all zero, from one on, and whether all was looked at."""
+        file = min(bisect_right(self._first_numbers, start) - 1, len(self._files.files) - 1)
+        position = self._files.files[file].start + (start - self._first_numbers[file]) * UNIT.size
+        end, is_whole = self._files.written_end(position, growth)
+        if end == position:
+            return start, is_whole
+        file = self._files.number_at(end - 1) or 0
+        return self._first_numbers[file] + (end - self._files.files[file].start) // UNIT.size, is_whole
+
+    @property
+    def log(self) -> CommitLog:
+        """What the units point into."""
+        return self._commit_log
+
+    @property
+    def log_end(self) -> int:
+        """Where the log ends that the units are held against."""
+        return self._commit_log.end
+
+    def raw(self, start: int, stop: int) -> Units:
+        """The units in [start, stop), as they stand in the files."""
+        blocks = [units for _, units in self._blocks(start, stop)]
+        return blocks[0] if len(blocks) == 1 else np.concatenate(blocks or [np.empty(0, UNIT_DTYPE)], dtype=UNIT_DTYPE)
+
+    def physical_offset(self, number: int) -> int:
+        """Physical offset in a unit, or what stands for none."""
+        return int(_places(self.raw(number, number + 1))[0])
+
+    def physical_offsets(self, start: int, stop: int) -> Iterator[tuple[int, Places]]:
+        """The same of the units in [start, stop), file by file from the last, with the number of the first of each."""
+        for first, units in reversed(list(self._blocks(start, stop))):
+            yield first, _places(units)
+
+    def standing(self, number: int) -> Standing:
+        """What a unit is worth."""
+        physical_offset, size, _, _, base_offset, batch_size, _, _ = self._raw(number)
+        if base_offset < 0 or batch_size <= 0:
+            return Standing.DOUBTFUL
+        record = record_of_unit(self._commit_log, physical_offset, size)
+        if isinstance(record, Standing):
+            return record
+        claimed = self.name.offset_in(record, physical_offset)
+        is_own = claimed is not None and batch_in(record, claimed) == (base_offset, batch_size)
+        return Standing.SOUND if is_own else Standing.DOUBTFUL
+
+    def claim(self, number: int) -> int | None:
+        """The queue offset that the record of a unit says; None without one."""
+        physical_offset, size, *_ = self._raw(number)
+        record = record_of_unit(self._commit_log, physical_offset, size)
+        return self.name.offset_in(record, physical_offset) if isinstance(record, memoryview) else None
+
+    def _blocks(self, start: int, stop: int) -> Iterator[tuple[int, Units]]:
+        for file, first in enumerate(self._first_numbers[:-1]):
+            begin, end = max(first, start), min(self._first_numbers[file + 1], stop)
+            if begin < end:
+                data = self._files.read_file(file, (begin - first) * UNIT.size, (end - begin) * UNIT.size)
+                yield begin, np.frombuffer(data, UNIT_DTYPE)
+
+
+def _renewed(known: Known, generation: object, log: CommitLog) -> Known | None:
+    """What is known, for the files that are there now; units are numbered from the first file, which must be there."""
+    numbers = known.files.first_numbers
+    renewed = known.renewed(generation, log, numbers[-1])
+    return renewed if renewed is not None and renewed.files.files[0] == known.files.files[0] else None
+
+
+def _places(units: Units) -> Places:
+    """Physical offsets of units, but of those that no broker writes."""
+    valid = (units["physical_offset"] >= 0) & (units["size"] > 0)
+    return places_of(units, valid & (units["base_offset"] >= 0) & (units["batch_size"] > 0))

@@ -1,0 +1,82 @@
+"""The extension of a queue: units too long for a ConsumeQueue, with the time and the filter bitmap of a message.
+
+A broker with `enableConsumeQueueExt` writes one for each message, before the message's 20-byte unit, whose tags code
+then holds the address of the extension unit: its byte offset in the extension's files, moved to the smallest numbers
+of an i64, where no sign-extended tag hash lies.
+
+HEAD
+offset  size  type   field            meaning
+0       2     i16    size             of the whole unit, 20 to 32,767; ≤ 0 ends the file
+2       8     i64    tags_code        as it would stand in the 20-byte unit
+10      8     i64    store_timestamp  the broker's clock, ms
+18      2     i16    bitmap_size      ≤ 0: no bitmap
+
+and behind it the bitmap: bit i is bit i mod 8 of byte i div 8. Source: store-format §5.7, filters §3.2.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from struct import Struct
+from typing import Final
+
+import numpy as np
+
+from protocol.errors import StoreError
+from storage.files.open_files import OpenFiles
+from storage.queue.queue_files import QueueFiles
+
+HEAD: Final = Struct(">hqqh")
+HEAD_DTYPE: Final = np.dtype(
+    [("size", ">i2"), ("tags_code", ">i8"), ("store_timestamp", ">i8"), ("bitmap_size", ">i2")]
+)
+LARGEST_ADDRESS: Final = -(1 << 31) - 1
+ADDRESS_BASE: Final = -(1 << 63)
+"""What is added to a byte offset to make an address."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumeQueueExtUnit:
+    """One extension unit; `bitmap` is None for a message that no registered filter was asked about."""
+
+    size: int
+    tags_code: int
+    store_timestamp: int
+    bitmap: bytes | None
+
+
+def is_extension_address(tags_code: int) -> bool:
+    """Whether a unit's tags code is the address of an extension unit: no tag's hash is that small."""
+    return tags_code <= LARGEST_ADDRESS
+
+
+class ConsumeQueueExt:
+    """The extension files of one queue, of which any may be missing; an address into those has no unit."""
+
+    __slots__ = ("_files",)
+
+    def __init__(self, directory: Path, open_files: OpenFiles) -> None:
+        self._files = QueueFiles(directory, 1, open_files)
+
+    def unit_at(self, address: int) -> ConsumeQueueExtUnit | None:
+        """The unit at an address (a tags code), or None where no whole unit stands there."""
+        if not is_extension_address(address):
+            return None
+        try:
+            return self._decode(address - ADDRESS_BASE)
+        except StoreError:  # an unreadable file, a unit that runs out of it: as good as lost
+            return None
+
+    def _decode(self, position: int) -> ConsumeQueueExtUnit | None:
+        head = self._files.read(position, HEAD.size)
+        if head is None:
+            return None
+        size, tags_code, store_timestamp, bitmap_size = HEAD.unpack(head)
+        if size != HEAD.size + max(bitmap_size, 0):
+            return None
+        if bitmap_size <= 0:
+            return ConsumeQueueExtUnit(size, tags_code, store_timestamp, None)
+        # Read from the start again: a unit lies in one file, a bitmap in the next file is another unit's.
+        unit = self._files.read(position, HEAD.size + bitmap_size)
+        if unit is None:
+            return None
+        return ConsumeQueueExtUnit(size, tags_code, store_timestamp, bytes(unit[HEAD.size :]))

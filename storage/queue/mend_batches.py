@@ -1,0 +1,282 @@
+"""Damaged units of a queue of batches, made good from the records that they should lead to.
+
+A unit says the queue offsets of its batch, and where it stands says nothing, so that one wrong unit would mislead every
+search among all others. The record says the same itself: its place, its size, the offset of its first message and how
+many there are. Units that do not ascend are looked at, and from a damaged one on its neighbours, up to sound ones.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.files.residency import Cold, may_wait, refuse_long_scan
+from storage.kernels.messages import ANY_OFFSET
+from storage.kernels.records import BAD_BODY_CRC, BAD_PROPERTY_CRC, MINIMUM_SIZE, NO_SEGMENT
+from storage.log.commit_log import CommitLog
+from storage.queue.queue_end import SEARCHED_FOR_BROKEN, SEARCHED_FOR_LEFT_OVER, message_behind
+from storage.queue.queue_record import QueueName, batch_in
+from storage.queue.queue_repair import search
+from storage.queue.unit_standing import JudgedUnits
+
+UnitFields = tuple[int, int, int, int, int, int, int, int]
+"""Physical offset, size, tags code, store time, base offset, batch size, compacted offset, reserved."""
+
+PIECE: Final = 1 << 16
+"""Units that are looked through together."""
+
+_LARGEST: Final = (1 << 63) - 1
+
+
+class Batches(JudgedUnits, Protocol):
+    """The units of a queue of batches."""
+
+    def raw(self, start: int, stop: int) -> npt.NDArray[np.void]:
+        """The units in [start, stop), as they stand in the files."""
+        ...
+
+
+def doubtful_units(batches: Batches, start: int, stop: int, *, is_followed: bool = False) -> set[int]:
+    """Numbers of units in [start, stop) that cannot all stand there: offsets ascend, and batches follow each other.
+
+    Nor is what points below the log as young as the first record there: it would not have expired. While a store is
+    followed units that point beyond the log's end are just early. Raises Cold on a thread that may not wait for a long
+    scan.
+    """
+    found: set[int] = set()
+    minimum = batches.log.minimum
+    oldest = batches.log.store_timestamp_at(minimum, MINIMUM_SIZE) if minimum else 0
+    for first in range(max(start - 1, 0), stop, PIECE):
+        units = batches.raw(first, min(first + PIECE + 1, stop))
+        refuse_long_scan((first - start) * units.itemsize + units.nbytes, f"all batches of {batches.name.topic}")
+        places, bases, sizes = (
+            units[name].astype(np.int64) for name in ("physical_offset", "base_offset", "batch_size")
+        )
+        early = places >= batches.log_end
+        alone = (places < 0) | (units["size"] <= 0) | (bases < 0) | (sizes <= 0)
+        alone |= early & (not is_followed)
+        if oldest > 0:
+            alone |= (places < minimum) & (units["store_timestamp"] >= oldest)
+        pair = (np.diff(places) <= 0) | (np.diff(bases) < sizes[:-1])
+        if is_followed:
+            pair &= ~early[1:]
+        for odd in (np.flatnonzero(alone), np.flatnonzero(pair), np.flatnonzero(pair) + 1):
+            found.update((odd + first).tolist())
+    return {number for number in found if number >= start}
+
+
+def mend_units(batches: Batches, doubted: Iterable[int], count: int, written: int) -> tuple[dict[int, UnitFields], int]:
+    """Units by number in place of damaged ones, from those that are `doubted` on, and how many units there are then.
+
+    ``count`` is how many there are by the last sound one, of which something stands in the first ``written``. Raises
+    Cold on a thread that may not wait.
+    """
+    if not may_wait():
+        raise Cold(f"damaged units of {batches.name.topic} {batches.name.queue_id}")
+    mended: dict[int, UnitFields] = {}
+    for start, raw, told in _windows(batches, doubted, written):
+        first = _mend_front(batches, _believe(batches, start, written, raw, told), raw, told)
+        good = _make_good(batches, first, raw, told)
+        if first + len(raw) > count:
+            kept = max((number + 1 for number, unit in enumerate(told) if unit is not None), default=0)
+            count = max(count, first + kept)
+        mended |= {first + number: unit for number, unit in enumerate(good) if unit != raw[number]}
+    return {number: unit for number, unit in mended.items() if number < count}, count
+
+
+def _believe(batches: Batches, first: int, written: int, raw: list[UnitFields], told: list[UnitFields | None]) -> int:
+    """Leave out what cannot stand in its place, and look at more while a unit at an edge cannot; the first number."""
+    step = 1
+    _drop_misplaced(batches, raw, told)
+    while (first and told[0] is None) or (first + len(raw) < written and told[-1] is None):
+        stop = first + len(raw)
+        start = max(first - step, 0) if told[0] is None else first
+        end = min(stop + step, written) if told[-1] is None else stop
+        before, behind = batches.raw(start, first).tolist(), batches.raw(stop, end).tolist()
+        raw[:] = [*before, *raw, *behind]
+        told[:] = [*(_tell(batches, unit) for unit in before), *told, *(_tell(batches, unit) for unit in behind)]
+        first, step = start, step * 2
+        _drop_misplaced(batches, raw, told)
+    return first
+
+
+def _drop_live(batches: Batches, told: list[UnitFields | None]) -> None:
+    """Leave out units that seem to be of expired batches, where the log has these or earlier ones."""
+    minimum = batches.log.minimum
+    expired = [at for at, unit in enumerate(told) if unit is not None and unit[0] < minimum]
+    if expired:
+        following = next((unit[0] for unit in told if unit is not None and unit[0] >= minimum), batches.log.end)
+        found = message_behind(batches, minimum, min(following, minimum + SEARCHED_FOR_BROKEN))
+        for at in expired if found is not None else []:
+            unit = told[at]
+            if unit is not None and found is not None and unit[4] + unit[5] > found[0]:
+                told[at] = None
+
+
+def _mend_front(batches: Batches, first: int, raw: list[UnitFields], told: list[UnitFields | None]) -> int:
+    """Have units lead to the batches that the log has in front of the first one that is sure; the first number.
+
+    What is damaged there may point below the log, as those of expired batches do: the last so many of them are not.
+    """
+    log = batches.log
+    count = next((at for at, unit in enumerate(told) if unit is not None and unit[0] >= log.minimum), 0)
+    sure = told[count]
+    is_front = not first or batches.physical_offset(first - 1) < log.minimum
+    if not count or sure is None or not is_front or sure[0] - log.minimum > SEARCHED_FOR_BROKEN:
+        return first
+    found = list(_units_of_log(batches, log.minimum, sure[0]))
+    more = min(max(len(found) - count, 0), first)
+    raw[:0] = batches.raw(first - more, first).tolist()
+    told[:0] = [None] * more
+    count += more
+    for at, unit in zip(range(count - 1, -1, -1), reversed(found), strict=False):
+        told[at] = unit[:2] + raw[at][2:3] + unit[3:6] + raw[at][6:]
+    _expire(told, count - len(found), log.minimum)
+    return first - more
+
+
+def _units_of_log(batches: Batches, start: int, stop: int) -> Iterator[UnitFields]:
+    """Units for all batches of the queue in [start, stop) of the log, as far as their records know them."""
+    while (place := search(batches.log, batches.name, ANY_OFFSET, start, stop)) is not None:
+        unit = unit_of_record(batches.log, batches.name, place, (0,) * 8)
+        if unit is None:
+            return
+        yield unit
+        start = place + unit[1]
+
+
+def _expire(told: list[UnitFields | None], count: int, minimum: int) -> None:
+    """Have the first ``count`` units, of whose batches the log has none any more, stand below those that it has."""
+    live = told[count] if 0 < count < len(told) else None
+    if live is None or not minimum:
+        return
+    base = live[4]
+    for number in range(count - 1, -1, -1):
+        unit = told[number]
+        if unit is None or unit[4] + unit[5] > base:
+            unit = told[number] = (0, 1, 0, 0, base, 0, -1, 0)
+        base = unit[4]
+
+
+def _make_good(batches: Batches, first: int, raw: list[UnitFields], told: list[UnitFields | None]) -> list[UnitFields]:
+    """The units of a window, those that are damaged from the log; `told` is filled with what was found there."""
+    before: UnitFields | None = batches.raw(first - 1, first).tolist()[0] if first else None
+    behinds: list[UnitFields | None] = [None] * len(told)
+    following: UnitFields | None = None
+    for number in range(len(told) - 1, -1, -1):
+        behinds[number] = following
+        following = told[number] or following
+    good: list[UnitFields] = []
+    is_known = True
+    for number, unit in enumerate(raw):
+        is_first = is_known
+        if told[number] is None and is_known:
+            told[number] = _find(batches, unit, before, behinds[number])
+        is_known = told[number] is not None
+        before = told[number] or before
+        good.append(told[number] or _placeholder(before, behinds[number], is_first=is_first))
+    return good
+
+
+def _windows(
+    batches: Batches, doubted: Iterable[int], written: int
+) -> Iterator[tuple[int, list[UnitFields], list[UnitFields | None]]]:
+    """Runs of units around damaged ones up to sound ones: first number, units, and what their records say of them."""
+    told: dict[int, UnitFields | None] = {}
+    raw: dict[int, UnitFields] = {}
+    waiting = [near for number in doubted for near in (number - 1, number, number + 1)]
+    while waiting:
+        number = waiting.pop()
+        if number in told or not 0 <= number < written:
+            continue
+        (raw[number],) = batches.raw(number, number + 1).tolist()
+        told[number] = _tell(batches, raw[number])
+        if told[number] != raw[number]:
+            waiting += [number - 1, number + 1]
+    numbers = sorted(told)
+    for run in np.split(np.array(numbers, np.int64), np.flatnonzero(np.diff(numbers) > 1) + 1 if numbers else []):
+        if run.size:
+            each = run.tolist()
+            yield each[0], [raw[number] for number in each], [told[number] for number in each]
+
+
+def _tell(batches: Batches, unit: UnitFields) -> UnitFields | None:
+    """The unit that the record behind a unit deserves, or None where there is no record of the queue.
+
+    The unit itself where nothing speaks against it: its record is expired, or damaged.
+    """
+    if not 0 <= unit[0] < batches.log.end or not any(unit[:2]):
+        return None
+    is_lost = batches.log.check(unit[0]) in (NO_SEGMENT, BAD_BODY_CRC, BAD_PROPERTY_CRC)
+    if is_lost and unit[4] >= 0 and unit[5] > 0:
+        return unit
+    return unit_of_record(batches.log, batches.name, unit[0], unit)
+
+
+def _drop_misplaced(batches: Batches, raw: list[UnitFields], told: list[UnitFields | None]) -> None:
+    """Leave out units whose record says another base offset than they do, and what cannot be an expired batch's.
+
+    Either the base offset is damaged, or the place: then it leads to another batch of the queue. The log has both.
+    """
+    for number, unit in enumerate(told):
+        if unit is not None and unit[4] != raw[number][4]:
+            told[number] = None
+    _drop_unbelieved(told, batches.log.minimum)
+    if told != raw:
+        _drop_live(batches, told)
+
+
+def _drop_unbelieved(told: list[UnitFields | None], minimum: int) -> None:
+    """Leave out units that seem to be of expired batches, where places or offsets of the others say otherwise."""
+    is_behind_live = False
+    for at, unit in enumerate(told):
+        if unit is not None and unit[0] < minimum and is_behind_live:
+            told[at] = None
+        is_behind_live |= unit is not None and unit[0] >= minimum
+    behind = _LARGEST
+    for at in range(len(told) - 1, -1, -1):
+        unit = told[at]
+        if unit is None:
+            continue
+        if unit[0] >= minimum:
+            behind = min(behind, unit[4])
+        elif unit[4] + unit[5] > behind:
+            told[at] = None
+
+
+def unit_of_record(log: CommitLog, name: QueueName, physical_offset: int, unit: UnitFields) -> UnitFields | None:
+    """What a unit says that leads to the intact record at a physical offset; None where that is none of the queue's.
+
+    Fields that are not of the record are those of `unit`.
+    """
+    record = log.record_at(physical_offset)
+    claimed = None if record is None else name.offset_in(record, physical_offset)
+    if record is None or claimed is None:
+        return None
+    base, number = batch_in(record, claimed)
+    timestamp = log.store_timestamp_at(physical_offset, len(record))
+    return physical_offset, len(record), unit[2], timestamp, base, number, unit[6], unit[7]
+
+
+def _find(
+    batches: Batches, unit: UnitFields, before: UnitFields | None, behind: UnitFields | None
+) -> UnitFields | None:
+    """The unit of the first record of the queue between those before and behind, in the place of a damaged one."""
+    log = batches.log
+    start = log.minimum if before is None else max(before[0] + before[1], log.minimum)
+    if behind is not None:
+        stop = behind[0]
+    else:
+        is_broken = unit[0] < 0 or unit[1] <= 0
+        stop = min(log.end, start + (SEARCHED_FOR_BROKEN if is_broken else SEARCHED_FOR_LEFT_OVER))
+    found = search(log, batches.name, ANY_OFFSET, start, stop)
+    return None if found is None else unit_of_record(log, batches.name, found, unit)
+
+
+def _placeholder(before: UnitFields | None, behind: UnitFields | None, *, is_first: bool) -> UnitFields:
+    """A unit that points nowhere, between its neighbours; of several in a row the first has all that is lost."""
+    base = 0 if before is None else before[4] + before[5]
+    if behind is None:
+        return -1, 1, 0, 0, base, 0, -1, 0
+    return -1, 1, 0, 0, base if is_first else behind[4], max(behind[4] - base, 0) if is_first else 0, -1, 0

@@ -1,0 +1,77 @@
+"""Which record a queue has in the place of a queue offset, read off one unit and without opening the queue.
+
+When a log is cut and written on, the queue offsets of the records that were cut off are given again, and the units in
+their places overwritten (store-format §6.3). So where the unit of a record points to an earlier one, the record was
+left over.
+"""
+
+import os
+from pathlib import Path
+from typing import Final
+
+from protocol.errors import StoreError
+from protocol.message_layout import locate
+from storage.files.mapped_file import list_segment_files, open_read_only
+from storage.layout.store_layout import CONSUME_QUEUE
+from storage.queue.unit_struct import FILLER, UNIT
+
+_TRANSACTION_MASK: Final = 0xC
+_UNQUEUED: Final = (0x4, 0xC)
+_QUEUE_ID, _QUEUE_OFFSET, _SYS_FLAG = 3, 5, 7
+"""Numbers of fields in the fixed part of a record."""
+
+
+def has_another(root: Path, record: memoryview, physical_offset: int) -> bool:
+    """Whether the plain queue of a record of sound shape has an earlier record in its place.
+
+    False too where the queue is missing, does not reach so far, or has a unit that points nowhere.
+    """
+    unit = _unit_of(root, record, physical_offset)
+    if unit is None or unit == FILLER:
+        return False
+    other, size, _ = unit
+    return size > 0 and 0 <= other < physical_offset
+
+
+def is_in_place(root: Path, record: memoryview, physical_offset: int) -> bool:
+    """Whether the plain queue of a record of sound shape has that very record in its place."""
+    unit = _unit_of(root, record, physical_offset)
+    return unit is not None and unit[:2] == (physical_offset, len(record))
+
+
+def _unit_of(root: Path, record: memoryview, physical_offset: int) -> tuple[int, int, int] | None:
+    """The unit in the place of a record of sound shape; None where there is no such file, or it has no such place."""
+    try:
+        places = locate(record, physical_offset)
+    except StoreError:  # it has changed since it was looked at
+        return None
+    fields = places.fixed.unpack_from(record)
+    if fields[_SYS_FLAG] & _TRANSACTION_MASK in _UNQUEUED or fields[_QUEUE_OFFSET] < 0:
+        return None
+    topic = bytes(record[places.topic : places.topic + places.topic_length])
+    return _unit_at(root, topic, fields[_QUEUE_ID], fields[_QUEUE_OFFSET])
+
+
+def _unit_at(root: Path, topic: bytes, queue_id: int, queue_offset: int) -> tuple[int, int, int] | None:
+    """The unit of a queue offset as it stands in a file; None where there is no such file."""
+    if b"/" in topic or b"\0" in topic or topic in (b"", b".", b".."):  # the name of no directory below
+        return None
+    try:
+        files, _ = list_segment_files(root / CONSUME_QUEUE / os.fsdecode(topic) / str(queue_id))
+    except StoreError:
+        return None
+    position = queue_offset * UNIT.size
+    path, start = next(((path, start) for start, path in reversed(files) if start <= position), (None, 0))
+    if path is None:
+        return None
+    try:
+        descriptor = open_read_only(path)
+    except StoreError:
+        return None
+    try:
+        data = os.pread(descriptor, UNIT.size, position - start)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    return UNIT.unpack(data) if len(data) == UNIT.size else None

@@ -1,0 +1,322 @@
+"""All queues of a store: found by topic and queue id, opened when asked for.
+
+A store can hold 100,000 queue directories. Opening lists the topics and nothing below them; a topic's queues are
+listed when one of them is first asked for, a queue's files when the queue is, and which of them are open is bounded
+(`storage.files.open_files`). A topic's name comes from a peer: it is only ever looked up among the names found, never
+joined to a path.
+"""
+
+import os
+import stat
+from bisect import bisect_left
+from collections.abc import Callable, Iterator
+from copy import copy
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from protocol.errors import StoreError
+from storage.files.mapped_file import cannot_be_seen, is_directory, list_directory
+from storage.files.open_files import OpenFiles
+from storage.files.recently_used import RecentlyUsed
+from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
+from storage.log.commit_log import CommitLog
+from storage.queue.batch_consume_queue import BatchConsumeQueue
+from storage.queue.consume_queue import ConsumeQueue
+from storage.queue.queue import Queue
+from storage.queue.queue_growth import REMEMBERED, Known, KnownQueues
+from storage.queue.queue_holes import QueueHoles
+from storage.queue.queue_record import QueueName, queue_place
+from storage.queue.unlisted_queues import UnlistedQueues
+
+__all__ = ["Queue", "QueueStore"]
+
+QUEUE_LIMIT: Final = 8192
+"""Queues whose ends are remembered; a queue costs about a kilobyte."""
+LARGEST_QUEUE_ID: Final = (1 << 31) - 1
+
+
+class QueueStore:
+    """The queues below a store's root at one moment; missing directories hold none. Safe to use from several threads.
+
+    A directory that cannot be listed may hold any queue. `problems` names such trees of queues, `is_whole` is false as
+    long as there is one. Of topics that were found before, what is there is looked at; asking for another one, or for a
+    topic whose own directory cannot be listed, raises StoreError: it is not known that there is no such queue.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        commit_log: CommitLog,
+        open_files: OpenFiles | None = None,
+        holes: QueueHoles | None = None,
+    ) -> None:
+        self._root = root
+        self.holes = QueueHoles() if holes is None else holes
+        """What is known of runs of damaged units; all snapshots of a store share it."""
+        self._open_files = OpenFiles() if open_files is None else open_files
+        self._known: tuple[KnownQueues, KnownQueues] = RecentlyUsed(REMEMBERED), RecentlyUsed(REMEMBERED)
+        self._unlisted = UnlistedQueues()
+        self._plain: frozenset[str] = frozenset()
+        self._batch: frozenset[str] = frozenset()
+        self._has_extension = False
+        self._list(commit_log)
+
+    def _list(self, commit_log: CommitLog) -> None:
+        """Find the topics, and forget everything else but what is known of the queues' ends."""
+        root = self._root
+        self._commit_log = commit_log
+        self._generation = object()
+        self.problems: list[str] = []
+        self._unknown: StoreError | None = None
+        self._plain = self._list_topics(root / CONSUME_QUEUE, self._plain)
+        self._batch = self._list_topics(root / BATCH_CONSUME_QUEUE, self._batch)
+        self._has_extension = self._is_directory(root / CONSUME_QUEUE_EXT, self._has_extension)
+        self._topics = tuple(sorted(self._plain | self._batch))
+        self._ids: dict[str, tuple[int, ...]] = {}
+        self._queues: RecentlyUsed[ConsumeQueue | BatchConsumeQueue] = RecentlyUsed(QUEUE_LIMIT)
+
+    def refresh(self, commit_log: CommitLog | None = None) -> "QueueStore":
+        """The queues as they are now, over another snapshot of the log if one is given.
+
+        Topics and queues are found anew; what was found out about queues that are still there is gone on from.
+        """
+        refreshed = copy(self)
+        refreshed._list(commit_log or self._commit_log)
+        self._open_files.forget_changed()
+        return refreshed
+
+    def grown(self, commit_log: CommitLog) -> "QueueStore":
+        """The same queues over a log that has grown, with the messages that came to them; none is looked for."""
+        grown = copy(self)
+        grown._commit_log = commit_log
+        grown._queues = RecentlyUsed(QUEUE_LIMIT)
+        return grown
+
+    def has_lost_file(self) -> bool:
+        """Whether a file that is open is gone, or has become shorter, so that it must not be looked at."""
+        return self._open_files.has_lost()
+
+    def is_of(self, other: "QueueStore") -> bool:
+        """Whether topics and queues were found together with another's, to which perhaps messages have come."""
+        return self._generation is other._generation
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all topics that have a directory were found; if not, they are to be looked for again."""
+        return self._unknown is None
+
+    def topics(self) -> list[str]:
+        """The topics that have a directory, sorted, whether or not there is a queue in it; those that were found."""
+        return list(self._topics)
+
+    def all_topics(self) -> list[str]:
+        """The same, but raises StoreError where there may be others."""
+        self._refuse_unknown()
+        return self.topics()
+
+    def has_topic(self, topic: str) -> bool:
+        """Whether a topic has a directory; raises as `queue_ids` does."""
+        if not self._is_found(topic):
+            if _is_topic(topic):
+                self._refuse_file(topic)
+            self._refuse_unknown()
+            return False
+        return True
+
+    def absence_of(self, topic: str) -> tuple[str, ...]:
+        """A sentence where a topic has no directory that was found; nothing for one that has."""
+        if self._is_found(topic):
+            return ()
+        return (f"the store has no queue of topic {topic}" if self._unknown is None else str(self._unknown),)
+
+    def why_unknown(self) -> str | None:
+        """Why there may be topics that were not found, None where not; Cold on a thread that may not wait."""
+        try:
+            self._refuse_unknown()
+        except StoreError as error:
+            return str(error)
+        return None
+
+    def has_batches(self, topic: str) -> bool:
+        """Whether a topic has a directory of queues of batches."""
+        return topic in self._batch
+
+    def queue_ids(self, topic: str) -> tuple[int, ...]:
+        """The ids of a topic's queues, ascending; none for a topic that has no directory.
+
+        Raises StoreError where it is not known which there are, and Cold on a thread that may not wait to find out.
+        """
+        ids = self._ids.get(topic)
+        if ids is None:
+            if not self.has_topic(topic):
+                return ()
+            ids = self._ids[topic] = tuple(sorted(self._list_ids(topic)))
+        return ids
+
+    def queue(self, topic: str, queue_id: int) -> Queue | None:
+        """One queue, or None where the store has no directory for it; raises as `queue_ids` does."""
+        ids = self.queue_ids(topic)
+        number = bisect_left(ids, queue_id)  # a topic can have 100,000 queues, and all of them be asked for
+        if number == len(ids) or ids[number] != queue_id:
+            if self._is_found(topic):
+                self._refuse_file(topic, str(queue_id))
+            return None
+        return self._queues.get((topic, queue_id), lambda: self._open(topic, queue_id))
+
+    def queues_of(self, topic: str) -> Iterator[Queue]:
+        """All queues of a topic by ascending id."""
+        for queue_id in self.queue_ids(topic):
+            queue = self.queue(topic, queue_id)
+            if queue is not None:
+                yield queue
+
+    def offsets_with_tag(
+        self, topic: str, tag_hash: int, from_physical: int, to_physical: int
+    ) -> npt.NDArray[np.int64]:
+        """Physical offsets in [from, to), descending, of the topic's messages whose tag may have a hash (32 bits).
+
+        Where a topic has both kinds of queues, those of both count. Raises Cold on a thread that may not wait for a
+        long scan.
+        """
+        found = [np.empty(0, np.int64)]
+        for queue_id in self.queue_ids(topic):
+            queues = self._both(topic, queue_id)
+            found.extend(queue.offsets_with_tag(tag_hash, from_physical, to_physical) for queue in queues)
+        return np.unique(np.concatenate(found))[::-1]
+
+    def knows(self, topic: str, queue_id: int) -> bool:
+        """Whether a queue is among those that would be found: a new one may have come since the topics were listed."""
+        ids = self._ids.get(topic)
+        return queue_id in ids if ids is not None else self._is_found(topic)
+
+    def has_directory(self, topic: str, queue_id: int) -> bool:
+        """Whether there is a directory of a queue now; the topic may be any text that a record holds."""
+        if not _is_topic(topic):
+            return False
+        trees = (CONSUME_QUEUE, BATCH_CONSUME_QUEUE)
+        return any(os.path.isdir(self._root / tree / topic / str(queue_id)) for tree in trees)
+
+    def has_unit_of(self, record: memoryview, physical_offset: int) -> bool:
+        """Whether the queue of an intact record has a unit of it; one of batches only if the log holds the record."""
+        place = queue_place(record)
+        if place is None:
+            return False
+        queue_id, queue_offset, topic = place
+        if not self.knows(topic, queue_id):
+            return False
+        queue = self.queue(topic, queue_id)
+        if isinstance(queue, ConsumeQueue):  # its units are looked up by their offsets, within its bounds or not
+            return queue.points_at(queue_offset, physical_offset)
+        entry = None if queue is None else queue.entry_at(queue_offset)
+        return entry is not None and entry.physical_offset == physical_offset
+
+    def _is_found(self, topic: str) -> bool:
+        return topic in self._plain or topic in self._batch
+
+    def _list_topics(self, tree: Path, before: frozenset[str]) -> frozenset[str]:
+        """The topics in a tree, those of before where it cannot be listed now."""
+        try:
+            return frozenset(directories(tree))
+        except StoreError as error:
+            self._miss(error)
+            return before
+
+    def _is_directory(self, tree: Path, before: bool) -> bool:
+        try:
+            return stat.S_ISDIR(os.stat(tree).st_mode)
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            self._miss(cannot_be_seen(tree, error))
+            return before
+
+    def _miss(self, error: StoreError) -> None:
+        self._unknown = error
+        self.problems.append(f"{error}; the store is served without it")
+
+    def _refuse_unknown(self) -> None:
+        """Raise StoreError where there may be topics that were not found; Cold on a thread that may not wait."""
+        if self._unknown is not None:
+            raise StoreError(self._unknown.path, what=f"{self._unknown.what}; it is not known which queues there are")
+        if not self._plain and self._unlisted.are_missed_by(self._commit_log, self._batch):
+            state = "empty" if os.path.lexists(self._root / CONSUME_QUEUE) else "missing"
+            what = f"{CONSUME_QUEUE}/ is {state}, though the log has messages of its queues; rocketlens rebuild queues"
+            raise StoreError(self._root, what=f"{what} makes them")
+
+    def _refuse_file(self, *names: str) -> None:
+        """Raise StoreError where something else stands in the place of a topic's or a queue's directory."""
+        for tree in (CONSUME_QUEUE, BATCH_CONSUME_QUEUE):
+            path = self._root.joinpath(tree, *names)
+            if os.path.lexists(path) and not os.path.isdir(path):
+                raise StoreError(path, what="is no directory, so that it is not known what the queue holds")
+
+    def _list_ids(self, topic: str) -> set[int]:
+        ids: set[int] = set()
+        for tree, topics in ((CONSUME_QUEUE, self._plain), (BATCH_CONSUME_QUEUE, self._batch)):
+            if topic in topics:
+                ids.update(map(int, filter(is_queue_id, directories(self._root / tree / topic))))
+        return ids
+
+    def _open(self, topic: str, queue_id: int) -> ConsumeQueue | BatchConsumeQueue:
+        """The queue of an id; of two (the topic's type was changed) the one that was written last."""
+        both = self._both(topic, queue_id)
+        return both[0] if len(both) == 1 else max(both, key=lambda queue: queue.newest_physical_offset)
+
+    def _both(self, topic: str, queue_id: int) -> list[ConsumeQueue | BatchConsumeQueue]:
+        """The plain queue of an id or the queue of batches, or both."""
+        name = QueueName(topic, queue_id)
+        plain = self._root / CONSUME_QUEUE / topic / str(queue_id)
+        batch = self._root / BATCH_CONSUME_QUEUE / topic / str(queue_id)
+        queues: list[ConsumeQueue | BatchConsumeQueue] = []
+        if topic in self._batch and (topic not in self._plain or batch.is_dir()):
+            known, keep = self._known_of(1, topic, queue_id)
+            queues.append(
+                BatchConsumeQueue(
+                    name, batch, self._commit_log, self._open_files, self._generation, known, keep, self.holes
+                )
+            )
+        if topic in self._plain and (not queues or plain.is_dir()):
+            extension = self._root / CONSUME_QUEUE_EXT / topic / str(queue_id) if self._has_extension else None
+            known, keep = self._known_of(0, topic, queue_id)
+            queues.append(
+                ConsumeQueue(
+                    *(name, plain, extension, self._commit_log, self._open_files, self._generation),
+                    *(known, keep, self.holes),
+                )
+            )
+        return queues
+
+    def _known_of(self, kind: int, topic: str, queue_id: int) -> tuple[Known | None, Callable[[Known], None]]:
+        """What is known of a plain queue (0) or one of batches (1), and what to tell of it."""
+        known, key = self._known[kind], (topic, queue_id)
+        return known.peek(key), partial(known.put, key)
+
+
+def is_queue_id(name: str) -> bool:
+    """Whether a directory is named as a broker names a queue's: a 32-bit number without leading zeros."""
+    return name.isascii() and name.isdigit() and str(int(name[:11])) == name and int(name) <= LARGEST_QUEUE_ID
+
+
+def _is_topic(text: str) -> bool:
+    """Whether a directory may bear a text as its name; what a record or a client calls a topic may be any text."""
+    return text not in ("", ".", "..") and "/" not in text and "\0" not in text and _is_text(text)
+
+
+def directories(path: Path) -> Iterator[str]:
+    """Names of the directories in a directory, none where that is missing; those that are no UTF-8 can be no topic's.
+
+    Raises StoreError where it cannot be told what the directory holds.
+    """
+    yield from (entry.name for entry in list_directory(path) if _is_text(entry.name) and is_directory(entry))
+
+
+def _is_text(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,155 @@
+"""Messages of a queue behind its last file, or of one without units: found in the log, up to the last of them.
+
+A file that is lost between others leaves a gap. One that is lost at the end leaves nothing but a file before it that is
+full, the only one an empty directory; after a crash a file may be there and hold zeros. A broker makes a file when it
+writes the first unit of it (store-format §5.1), so no queue looks like this but by chance, or for a moment. There the
+log says whether messages follow. Mostly none does, which is found out once; those that do are a hole
+(:mod:`.queue_holes`) that ends with the last of them.
+"""
+
+from typing import Final
+
+import numpy as np
+
+from storage.kernels.messages import ANY_OFFSET
+from storage.log.commit_log import CommitLog
+from storage.queue.queue_holes import MOST_AT_ONCE, HoledQueue, QueueHoles, Tail
+from storage.queue.queue_record import batch_in
+from storage.queue.queue_repair import Around, Wanted
+
+FIRST_ROOM: Final = 512
+"""Messages that are looked for at first, 4 KiB of memory; the room grows with those that are found."""
+
+UNKNOWN: Final = -1
+"""In the place of the first queue offset: that of the first message that the log has."""
+
+SegmentIdentity = tuple[int, int, int]
+
+
+class QueueTail(Tail):
+    """The messages of a queue from ``first`` on, as far as the log has any from physical offset ``start`` on."""
+
+    def __init__(self, queue: HoledQueue, first: int, start: int) -> None:
+        """The search, of which nothing has been done; ``first`` UNKNOWN for a queue without units."""
+        super().__init__(queue, Around(max(first, 0), max(first, 0), start, queue.log.end, False), start)
+        self._asked_first = first
+        self._is_begun = first != UNKNOWN  # so that it is known which queue offset is the first
+        self._identities = _identities(queue.log, self.end)
+        self.wanted = Wanted(queue.name, ANY_OFFSET, 1) if first == UNKNOWN else Wanted(queue.name, first, FIRST_ROOM)
+
+    def is_of(self, queue: HoledQueue, first: int) -> bool:
+        """Whether it is what is to be known of a queue as it is now, perhaps over a log that has grown."""
+        files, known = queue.files, self.files
+        if first != self._asked_first or files.files[-1:] != known.files[-1:]:
+            return False
+        if files is not known:
+            if known.files and not files.continues(known):
+                return False
+            self.files = files
+        # Segments that expired meanwhile speak against nothing.
+        kept = [each for each in self._identities if each[0] >= queue.log.minimum]
+        return self._last_log() is queue.log or _identities(queue.log, self.end) == kept
+
+    def holds(self, queue: HoledQueue) -> bool:
+        """As of any hole."""
+        return self.is_of(queue, self._asked_first)
+
+    def extend(self, log: CommitLog, end: int) -> None:
+        """Have the search go on in what has come to the log, up to its new end."""
+        with self.lock:
+            if self.is_done and end > self.end:
+                self.is_done, self.is_handed_on = False, False
+                self.position, self.end, self._log = self.end, end, log
+                self._identities = _identities(log, end)
+                if self._is_begun:
+                    self._widen(self.stop - self.first + FIRST_ROOM)
+
+    def stop_in(self, log: CommitLog) -> int:
+        """The queue offset behind the last of its messages that a log has, which may end before what was searched."""
+        if log.end >= self.end:
+            return self.stop
+        beyond = np.flatnonzero(self.wanted.places >= log.end)
+        return self.first + int(beyond[0]) if beyond.size else self.stop
+
+    def first_in(self, log: CommitLog) -> int:
+        """The queue offset of the first of its messages that is not expired; ``stop`` where there is none."""
+        places = self.wanted.places
+        if self.stop == self.first or places[0] >= log.minimum:
+            return self.first
+        live = np.flatnonzero(places >= log.minimum)
+        return self.first + int(live[0]) if live.size else self.stop
+
+    def go_on(self, position: int) -> None:
+        """Take over that everything before a physical offset has been searched."""
+        self.position = position
+        if self.wanted.is_found and self._goes_on():
+            return
+        if position >= self.end or self.wanted.is_found:
+            self._finish()
+
+    def sentence(self) -> str:
+        """What it is and what became of it."""
+        if self.is_done:
+            return f"the last file of a queue is lost: {super().sentence()}"
+        done = 100 * (self.position - self.start) // max(self.end - self.start, 1)
+        return (
+            f"the last file of {self.name.topic}, queue {self.name.queue_id}, is full or lost: the log is being "
+            f"searched for later messages from physical offset {self.start} to {self.end}, {done}% of which is done; "
+            "ask again in a moment"
+        )
+
+    def _goes_on(self) -> bool:
+        """Make room for more messages once all that were looked for are found, or later ones were met."""
+        places = self.wanted.places
+        last = int(places.max())
+        if not self._is_begun:
+            record = self.log().record_at(last)
+            queue_offset = None if record is None else self.name.offset_in(record, last)
+            if queue_offset is None:
+                return False
+            self._is_begun, self.first, self.stop = True, queue_offset, queue_offset
+            self.wanted = Wanted(self.name, queue_offset, FIRST_ROOM)
+        elif places[-1] != -1 or places.size < MOST_AT_ONCE:
+            self._widen(2 * places.size)
+        else:
+            return False  # messages that lie about their offsets
+        self.position = max(last, self.start)
+        return True
+
+    def _widen(self, count: int) -> None:
+        self.wanted = Wanted(self.name, self.first, count, self.wanted.places)
+
+    def _finish(self) -> None:
+        places = self.wanted.places if self._is_begun else self.wanted.places[:0]
+        found = np.flatnonzero(places >= 0)
+        count = int(found[-1]) + 1 if found.size else 0
+        if count and self.has_batches:
+            record = self.log().record_at(int(places[count - 1]))
+            count += 0 if record is None else batch_in(record, self.first + count - 1)[1] - 1
+            self._widen(max(count, places.size))
+        if self._is_begun:
+            self.wanted.places = self.wanted.places[:count].copy()
+        self.stop = self.first + count
+        super()._finish()
+        self.lost = int(np.count_nonzero(self.wanted.places == -1)) if count else 0
+
+
+def tail_of(holes: QueueHoles, queue: HoledQueue, first: int, last_place: int) -> tuple[int, int]:
+    """First and last queue offset of what the log has of a queue whose files end with ``first``; equal for nothing.
+
+    ``last_place`` is the physical offset in the last unit, from where on the log is searched, if it has that. Raises
+    Cold on a thread that may not wait, and BeingSearched while the log is being searched.
+    """
+    log = queue.log
+    start = last_place if log.minimum <= last_place < log.end else log.minimum
+    tail = holes.find_tail(queue, first, lambda: QueueTail(queue, first, start))
+    return tail.first_in(log), tail.stop_in(log)
+
+
+def _identities(log: CommitLog, end: int) -> list[SegmentIdentity]:
+    """What tells the segments before a physical offset from others; not when they were written to last."""
+    return [
+        (segment.base_offset, segment.file.identity.device, segment.file.identity.inode)
+        for segment in log.segments
+        if segment.base_offset < end
+    ]

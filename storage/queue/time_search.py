@@ -1,0 +1,96 @@
+"""The broker's search of a plain queue for a time, step by step as the broker takes them (store-format §5.5).
+
+The times are those of the messages in the log; a unit does not hold one. Clocks step back and messages expire, so the
+result of a binary search depends on its steps; a client that asks a broker and then us shall get the same offset.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from storage.queue.queue import BoundaryType
+
+UNKNOWN: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class FileOfUnits:
+    """First and last queue offset of the units in one file."""
+
+    first: int
+    last: int
+
+
+TimeOf = Callable[[int], int]
+
+
+def offset_by_timestamp(
+    files: list[FileOfUnits],
+    minimum: int,
+    timestamp: int,
+    boundary: BoundaryType,
+    time_of: TimeOf,
+) -> int:
+    """The queue offset for a time, not yet clamped between min and max.
+
+    `time_of` gives the store time of a queue offset (ms; −1 unreadable); before `minimum` messages have left the log.
+    """
+    file = _choose_file(files, timestamp, boundary, time_of)
+    if file is None:
+        return 0
+    floor = max(file.first, minimum)
+    if floor > file.last:
+        return minimum
+    if time_of(file.last) < timestamp:
+        return file.last + 1 if boundary is BoundaryType.LOWER else file.last
+    if time_of(floor) > timestamp:
+        return file.first if boundary is BoundaryType.LOWER else 0
+    return _search(floor, file, timestamp, boundary, time_of)
+
+
+def _choose_file(
+    files: list[FileOfUnits], timestamp: int, boundary: BoundaryType, time_of: TimeOf
+) -> FileOfUnits | None:
+    """LOWER: the first file that ends at the time or after it, else the last; UPPER: the last that starts by then."""
+    if boundary is BoundaryType.LOWER:
+        for file in files[:-1]:
+            if _known(time_of(file.last)) >= timestamp:
+                return file
+        return files[-1] if files else None
+    return next((file for file in reversed(files) if _known(time_of(file.first)) <= timestamp), None)
+
+
+def _known(time: int) -> int:
+    """A broker remembers no time of 0 for a file either."""
+    return time if time > 0 else UNKNOWN
+
+
+def _search(
+    floor: int,
+    file: FileOfUnits,
+    timestamp: int,
+    boundary: BoundaryType,
+    time_of: TimeOf,
+) -> int:
+    low, high = floor, file.last
+    before = after = file.first - 1
+    while high >= low:
+        middle = (low + high) // 2
+        time = time_of(middle)
+        if time < 0:
+            return 0
+        if time == timestamp:
+            return _outermost(middle, floor, file.last, timestamp, boundary, time_of)
+        if time > timestamp:
+            high, after = middle - 1, middle
+        else:
+            low, before = middle + 1, middle
+    return after if boundary is BoundaryType.LOWER else before
+
+
+def _outermost(found: int, floor: int, ceiling: int, timestamp: int, boundary: BoundaryType, time_of: TimeOf) -> int:
+    """The first, or the last, of the neighbours in this file that have the same time."""
+    step, limit = (-1, floor) if boundary is BoundaryType.LOWER else (1, ceiling)
+    while found != limit and time_of(found + step) == timestamp:
+        found += step
+    return found

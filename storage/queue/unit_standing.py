@@ -1,0 +1,123 @@
+"""What one unit of a queue is worth, by the word of the record that it leads to.
+
+A unit has no checksum: it is sound when the record behind it says this topic, queue and queue offset. Of a message that
+left the log nothing can be asked any more, so its unit is believed where it fits those around it. Any other unit says
+nothing, neither that the queue ends there nor that its message expired: it was damaged, never written, or left over
+from a log that was cut (store-format §6.3). Sound units ascend by physical offset.
+"""
+
+from collections.abc import Iterator
+from enum import Enum
+from typing import Any, Final, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from protocol.message_layout import INT
+from storage.kernels.records import MAGIC, MAGIC_V1, MAGIC_V2, PHYSICAL_OFFSET, SYS_FLAG
+from storage.log.commit_log import CommitLog
+from storage.log.segment_end import is_blank
+from storage.queue.queue_record import QueueName
+from storage.queue.unit_struct import FILLER_SIZE
+
+EMPTY: Final = -3
+"""Stands for the physical offset of a unit that is all zero."""
+
+BROKEN: Final = -2
+"""Stands for the physical offset of a unit that no broker writes: something was written there, and was damaged."""
+
+FILLER: Final = -1
+"""Stands for the physical offset of a filler unit, which belongs before the first message of the queue."""
+
+Places = npt.NDArray[np.int64]
+
+
+class Standing(Enum):
+    """What a unit is worth."""
+
+    SOUND = "leads to its message, or to where nothing of the log is left that could speak against it"
+    EXPIRED = "its message is expired, or it is a filler: the queue begins behind it"
+    DOUBTFUL = "says nothing: damaged, never written, or left over"
+
+
+class JudgedUnits(Protocol):
+    """The units of a queue by their numbers, which ascend without a gap but where a file is lost."""
+
+    name: QueueName
+
+    @property
+    def log(self) -> CommitLog:
+        """What they point into."""
+        ...
+
+    @property
+    def log_end(self) -> int:
+        """Where it ends."""
+        ...
+
+    def standing(self, number: int) -> Standing:
+        """What a unit is worth."""
+        ...
+
+    def physical_offset(self, number: int) -> int:
+        """Physical offset in a unit as it stands in its file, or one of the numbers that stand for none."""
+        ...
+
+    def physical_offsets(self, start: int, stop: int) -> Iterator[tuple[int, Places]]:
+        """The same of the units in [start, stop), file by file from the last, with the number of the first of each."""
+        ...
+
+    def claim(self, number: int) -> int | None:
+        """The queue offset that the record of a unit claims; None without one."""
+        ...
+
+
+def places_of(units: npt.NDArray[Any], valid: npt.NDArray[np.bool_]) -> Places:
+    """Physical offsets of units, of those that are not `valid` the number that stands for what they are."""
+    places = units["physical_offset"].astype(np.int64)
+    places[(places == 0) & (units["size"] == FILLER_SIZE)] = FILLER
+    broken = np.flatnonzero(~valid)
+    if broken.size:
+        content = np.ascontiguousarray(units[broken]).view(np.uint8).reshape(broken.size, -1)
+        places[broken] = np.where(content.any(axis=1), BROKEN, EMPTY)
+    return places
+
+
+def record_of_unit(log: CommitLog, physical_offset: int, size: int) -> memoryview | Standing:
+    """The record that a valid unit leads to, its checksums unseen, or what the unit is worth where there is none.
+
+    A unit that leads to a damaged record is believed where something of its head is left, and its size leads to the
+    next one. Raises Cold on a thread that may not wait.
+    """
+    if not 0 <= physical_offset < log.end or size <= 0:
+        return Standing.DOUBTFUL
+    if physical_offset < log.minimum:  # where no record is cut in two
+        return Standing.EXPIRED if physical_offset + size <= log.minimum else Standing.DOUBTFUL
+    record = log.unchecked_record_at(physical_offset)
+    if record is not None:
+        return record
+    segment = log.segment_of(physical_offset)
+    if segment is None:  # a file of the log is lost
+        return Standing.SOUND
+    behind = physical_offset + size
+    if behind > segment.end or not _has_head(log, physical_offset, size):
+        return Standing.DOUBTFUL
+    if behind == segment.end or is_blank(
+        segment.file, behind - segment.base_offset, segment.boundary - segment.base_offset
+    ):
+        return Standing.SOUND
+    return Standing.DOUBTFUL if log.unchecked_record_at(behind) is None else Standing.SOUND
+
+
+def _has_head(log: CommitLog, physical_offset: int, size: int) -> bool:
+    """Whether anything speaks for a damaged record at a physical offset: its size, its magic, or its own offset."""
+    head = log.record(physical_offset, SYS_FLAG)
+    if head is None:
+        return False
+    own = int.from_bytes(head[PHYSICAL_OFFSET:SYS_FLAG], "big") == physical_offset
+    return own or INT.unpack_from(head)[0] == size or _magic_at(log, physical_offset) in (MAGIC_V1, MAGIC_V2)
+
+
+def _magic_at(log: CommitLog, physical_offset: int) -> int:
+    head = log.record(physical_offset, MAGIC + INT.size)
+    return 0 if head is None else int(INT.unpack_from(head, MAGIC)[0])

@@ -1,0 +1,199 @@
+"""Index files of our own: keys of what no index file of the store covers, found by scanning, kept for the next start.
+
+They lie in a directory beside the store's other state, never in the store, and are index files like any other, but for
+times: a message's own time decides. What each was made of stands beside them, in ``manifest.msgpack``:
+
+    {"version": 1, "crc": CRC-32 of "files", "files": msgpack of
+        [[name, [device, inode, size, modified ns], slots, entries, [[from, to], …], mark], …]}
+
+``from`` and ``to`` are physical offsets between which the keys of all records are in the file; the last range ends
+behind the first byte of the last record that has any, and ``mark`` are that record's first bytes. As a broker only cuts
+off a log's end and appends, a log in which that record stands unchanged is the log that the file was made of. Whatever
+else may lie in the directory counts as not there.
+
+One process writes there, others of the same server read what it has written.
+"""
+
+import contextlib
+import os
+import re
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import astuple, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import msgpack
+
+from protocol.checksum import crc32
+from protocol.errors import StoreError
+from storage.files.direct_writer import fsync_directory
+from storage.files.mapped_file import LARGEST_OFFSET, FileIdentity, MappedFile, read_small_file
+from storage.index.index_examination import Examined, examine, look_over, recall
+from storage.index.index_glance import checking_cost
+from storage.index.index_header import NAME_DIGITS, is_index_name
+from storage.index.state_cache import StateCache
+from storage.kernels.indexes import INDEX_HEADER
+from storage.log.commit_log import CommitLog
+from storage.ranges import Ranges, intersect, subtract
+
+MANIFEST: Final = "manifest.msgpack"
+VERSION: Final = 1
+LARGEST_MANIFEST: Final = 64 << 20
+OWN_NAME: Final = re.compile(r"0{6}[0-9]{11}(\.partial)?")
+"""What is deleted when nobody needs it: names that we give, and no broker, and no user."""
+
+NOT_UNPACKED: Final = (ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException)
+"""What bytes of any kind may have :func:`msgpack.unpackb`, and whoever takes what it gives apart, raise."""
+
+MARK_BYTES: Final = 96
+"""Of a record: up to its store time and beyond, whatever its hosts."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeptFile:
+    """One line of the manifest."""
+
+    name: str
+    identity: FileIdentity
+    slots: int
+    entries: int
+    ranges: Ranges
+    mark: bytes
+
+    @property
+    def last(self) -> int:
+        """Physical offset of the record that the mark is of."""
+        return self.ranges[-1][1] - 1
+
+
+class KeptEntries:
+    """A directory of index files of our own, ``None``: there is none. Nothing of it is remembered here."""
+
+    def __init__(self, directory: Path | None) -> None:
+        """Nothing is read yet."""
+        self.directory = directory
+
+    @property
+    def state(self) -> FileIdentity | None:
+        """What tells one manifest from the next one; None without any."""
+        if self.directory is None:
+            return None
+        try:
+            return FileIdentity.of(os.stat(self.directory / MANIFEST))
+        except OSError:
+            return None
+
+    def open(
+        self, commit_log: CommitLog, cache: StateCache, known: Sequence[Examined] = (), budget: int | None = None
+    ) -> list[Examined]:
+        """The files that there are and what they cover of a log; ``known`` ones are taken over. Waits for the disk.
+
+        Up to about ``budget`` bytes are checked whole, None: all. Whoever wants to know later whether there are others
+        asks for the `state` first.
+        """
+        by_path = {found.file.path: found for found in known}
+        opened: list[Examined] = []
+        for kept in self._manifest():
+            file = self._map(kept, by_path)
+            if file is None:
+                continue
+            found = by_path.get(file.path)
+            if found is None or found.file is not file:
+                found = _examine(file, kept, commit_log, cache, budget)
+                budget = None if budget is None or found is None else budget - checking_cost(file)
+            if found is not None:
+                opened.append(found)
+        return opened
+
+    def path_of_next(self) -> Path:
+        """Where the next file goes; the directory is made. Raises OSError."""
+        assert self.directory is not None
+        self.directory.mkdir(parents=True, exist_ok=True)
+        last = max((int(kept.name) for kept in self._manifest()), default=0)
+        return self.directory / f"{last + 1:0{NAME_DIGITS}d}"
+
+    def add(self, path: Path, slots: int, entries: int, ranges: Ranges, commit_log: CommitLog) -> None:
+        """Note a file that is complete and on the disk; its ranges end behind a record with keys. Raises OSError."""
+        mark = _mark_at(commit_log, ranges[-1][1] - 1)
+        kept = KeptFile(path.name, FileIdentity.of(os.stat(path)), slots, entries, ranges, mark)
+        self._write([*self._manifest(), kept])
+
+    def tidy(self, useful: Collection[str]) -> bool:
+        """Delete our files but those of these names, and leftovers of kills; whether any was noted. Raises OSError."""
+        if self.directory is None or not self.directory.is_dir():
+            return False
+        manifest = self._manifest()
+        stay = [kept for kept in manifest if kept.name in useful]
+        if len(stay) < len(manifest):
+            self._write(stay)
+        names = {MANIFEST, *(kept.name for kept in stay)}
+        for name in [name for name in os.listdir(self.directory) if name not in names and OWN_NAME.fullmatch(name)]:
+            with contextlib.suppress(OSError):
+                os.unlink(self.directory / name)
+        return len(stay) < len(manifest)
+
+    def _map(self, kept: KeptFile, known: dict[Path, Examined]) -> MappedFile | None:
+        """The file of a line; None where it is not the one that was noted."""
+        assert self.directory is not None
+        path = self.directory / kept.name
+        before = known.get(path)
+        try:
+            file = MappedFile.of(path, None if before is None else before.file)
+        except StoreError:
+            return None
+        return file if file.identity == kept.identity and file.size > INDEX_HEADER else None
+
+    def _manifest(self) -> list[KeptFile]:
+        """What is noted; nothing where that cannot be read."""
+        if self.directory is None:
+            return []
+        try:
+            content = msgpack.unpackb(read_small_file(self.directory / MANIFEST, LARGEST_MANIFEST))
+            if content["version"] != VERSION or content["crc"] != crc32(content["files"]):
+                return []
+            return [_kept(*row) for row in msgpack.unpackb(content["files"])]
+        except (OSError, StoreError, KeyError, *NOT_UNPACKED):
+            return []
+
+    def _write(self, files: Iterable[KeptFile]) -> None:
+        assert self.directory is not None
+        beside = self.directory / f"{MANIFEST}.new"
+        rows = msgpack.packb([astuple(kept) for kept in files])
+        with beside.open("wb") as file:
+            file.write(msgpack.packb({"version": VERSION, "crc": crc32(rows), "files": rows}))
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, self.directory / MANIFEST)
+        fsync_directory(self.directory)
+
+
+def _examine(
+    file: MappedFile, kept: KeptFile, commit_log: CommitLog, cache: StateCache, budget: int | None
+) -> Examined | None:
+    """What a file that was noted covers of a log; None where that is nothing, or it was made of another one."""
+    ranges = intersect(kept.ranges, [(commit_log.minimum, commit_log.end)])
+    if not ranges or not kept.mark or _mark_at(commit_log, kept.last) != kept.mark:
+        return None
+    counts = kept.slots, kept.entries
+    found = recall(file, commit_log, cache, ranges)
+    if found is None and budget is not None and checking_cost(file) > budget:
+        return look_over(file, commit_log, [kept.slots], counts, ranges)
+    return found or examine(file, commit_log, [kept.slots], counts, cache, ranges)
+
+
+def _mark_at(commit_log: CommitLog, physical_offset: int) -> bytes:
+    """The first bytes of the record at a physical offset, none where there is none."""
+    record = commit_log.damaged_record_at(physical_offset)
+    return b"" if record is None else bytes(record[:MARK_BYTES])
+
+
+def _kept(name: Any, identity: Any, slots: Any, entries: Any, ranges: Any, mark: Any) -> KeptFile:
+    if not (isinstance(name, str) and is_index_name(name) and isinstance(mark, bytes)):
+        raise ValueError(name)
+    pairs = tuple((int(start), int(stop)) for start, stop in ranges)
+    bounds = [bound for pair in pairs for bound in pair]
+    if bounds != sorted(bounds) or any(start >= stop for start, stop in pairs):
+        raise ValueError(pairs)
+    if not bounds or bounds[0] < 0 or bounds[-1] > LARGEST_OFFSET or int(slots) < 1:
+        raise ValueError(pairs)
+    return KeptFile(name, FileIdentity(*map(int, identity)), int(slots), int(entries), subtract(pairs, []), mark)

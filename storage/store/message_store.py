@@ -1,0 +1,401 @@
+"""The store as the processors see it: messages by offset, by key, by unique key, by tag, by queue, by time.
+
+Everything is answered from one immutable :class:`Snapshot`; :meth:`MessageStore.refresh` makes a new one and swaps it
+in whole. Whoever still reads from the old one keeps its maps alive, so nothing is ever closed under a reader.
+"""
+
+import threading
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import cast
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from protocol.errors import StoreError
+from protocol.host_address import HostAddress
+from protocol.java_hash import index_hash, java_hash
+from protocol.message import decode_message
+from protocol.message_id import MessageId
+from storage.files.mapped_file import MappedFile
+from storage.files.residency import Cold, ColdKind, current_tick, may_wait
+from storage.index.index_examination import distrust
+from storage.index.state_cache import StateCache
+from storage.index.tail_index import lies_in_record, merge_candidates
+from storage.kernels import lookups as kernel
+from storage.kernels.lookups import Found
+from storage.kernels.store_view import FileView, StoreView
+from storage.layout.store_config import StoreConfig
+from storage.layout.store_layout import StoreLayout
+from storage.log.absence import explain_absence
+from storage.log.commit_log import CommitLog
+from storage.query.decoded_query import find_by_decoding
+from storage.query.lookup_call import TAG, KeyQuery, run_lookup
+from storage.query.search_report import SearchReport
+from storage.queue.queue_holes import QueueHoles
+from storage.queue.queue_store import QueueStore
+from storage.store.log_follower import LogFollower, LogRewritten
+from storage.store.refresh import StoreFollower
+from storage.store.snapshot import (
+    Change,
+    Snapshot,
+    StoreOptions,
+    open_snapshot,
+    with_all_growth,
+    with_damage,
+    with_index,
+)
+from storage.store.store_state import StoreIdentity, StoreState, infer_identity
+from storage.store.store_watch import StoreWatch
+from storage.store.upkeep import Upkeep
+
+__all__ = ["KeyQuery", "MessageStore", "QueryAnswer", "Snapshot", "StoreOptions"]
+
+REPLACEMENT = "\ufffd".encode()
+
+NOTHING_SEARCHED = Found()
+MOST_STRAYS = 16
+"""Entries that lead nowhere which are looked into for one query; the next one goes on."""
+
+
+class QueryAnswer(msgspec.Struct, gc=False):
+    """What a key query found: whole records one after the other, ascending by physical offset.
+
+    ``truncated``: more match than were asked for, or fit; ``physical_offsets[0]`` is then where the next page ends.
+    ``incomplete`` says what the answer may lack, or is None; ``refusal`` why a question has no answer in any store.
+    ``found`` is what a kernel made of it; ``decoded``, physical offsets and sizes, what was found without one.
+    """
+
+    records: bytes
+    count: int
+    truncated: bool
+    incomplete: str | None
+    snapshot: Snapshot
+    found: Found = NOTHING_SEARCHED
+    decoded: tuple[tuple[int, int], ...] = ()
+    refusal: str | None = None
+
+    @property
+    def physical_offsets(self) -> tuple[int, ...]:
+        """Where the records start, ascending."""
+        return self.found.physical_offsets or tuple(place for place, _ in self.decoded)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Bytes of each record."""
+        return self.found.sizes or tuple(size for _, size in self.decoded)
+
+    @property
+    def search(self) -> SearchReport:
+        """What was searched for it."""
+        return _report(self.snapshot, self.found)
+
+
+class MessageStore:
+    """A store directory, opened for reading. Safe to use from several threads."""
+
+    def __init__(self, root: Path, options: StoreOptions) -> None:
+        """Use :meth:`open`."""
+        self._root = root
+        self._options = options
+        self._changing = threading.Lock()
+        self._renewing = threading.Lock()
+        self._finishing = threading.Lock()
+        self._refreshed: list[Callable[[], None]] = []
+        self.queue_holes = QueueHoles()
+        """What is known of runs of damaged units in queues."""
+        self._snapshot = open_snapshot(root, options, holes=self.queue_holes)
+        self._upkeep = Upkeep(self, options)
+        self._watch = StoreWatch(root, options)
+        self.end_follower = LogFollower(self._snapshot.layout.commit_log_directories)
+        """Finds what comes to the log; for whoever makes a :meth:`change`, and only there."""
+        self.end_follower.adopt(self._snapshot.commit_log)
+        self.identity: StoreIdentity = infer_identity(self._snapshot.config, self._snapshot.commit_log)
+
+    @classmethod
+    def open(cls, path: Path | str, options: StoreOptions | None = None) -> "MessageStore":
+        """Open a store directory; NotAStore, or StoreError where nothing of it can be read. Waits for the disk."""
+        return cls(Path(path), options or StoreOptions())
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The files as they were at the last refresh."""
+        return self._snapshot
+
+    @property
+    def commit_log(self) -> CommitLog:
+        """The log of the current snapshot."""
+        return self._snapshot.commit_log
+
+    @property
+    def queues(self) -> QueueStore:
+        """The queues of the current snapshot."""
+        return self._snapshot.queues
+
+    @property
+    def config(self) -> StoreConfig:
+        """What ``config/*.json`` say."""
+        return self._snapshot.config
+
+    @property
+    def state(self) -> StoreState:
+        """Whether a broker runs or ran on the store."""
+        return self._snapshot.state
+
+    @property
+    def layout(self) -> StoreLayout:
+        """Where the pieces of the store lie."""
+        return self._snapshot.layout
+
+    @property
+    def problems(self) -> list[str]:
+        """Everything that is missing or damaged, to be said once at start."""
+        snapshot = self._snapshot
+        return [
+            *snapshot.layout.problems,
+            *snapshot.commit_log.problems,
+            *snapshot.index.problems,
+            *snapshot.queues.problems,
+            *snapshot.config.problems,
+            *(f"no record between physical offsets {start} and {stop}" for start, stop in snapshot.tail.skipped),
+            *([self._upkeep.problem] if self._upkeep.problem else []),
+        ]
+
+    def refresh(self) -> None:
+        """Take in all that changed, as if the store were opened now. Waits for the disk."""
+        with self._renewing:
+            work = self._watch.look(self._snapshot, thorough=True)
+            self.change(lambda snapshot: with_all_growth((work and work(snapshot)) or snapshot, self.end_follower))
+        if self._finishing.acquire(blocking=False):  # else somebody is scanning all there is
+            try:
+                self._upkeep.scan(self._options.scan_budget)
+            finally:
+                self._finishing.release()
+        self._tell()
+
+    def renew(self) -> bool:
+        """Take in what changed but for the log's growth; whether there is anything to `finish_scan`. Waits.
+
+        That is what was not checked or scanned yet, or keys that memory should not hold.
+        """
+        with self._renewing:
+            work = self._watch.look(self._snapshot)
+            before = self._snapshot.queues
+            changed = work is not None and self.change(work)
+            are_queues_others = not self._snapshot.queues.is_of(before)
+        if are_queues_others:
+            self._tell()
+        return changed or self._upkeep.is_unfinished
+
+    def change(self, work: Change) -> bool:
+        """Swap the snapshot for one made from it, whole; whether there is a new one. For those who follow the store.
+
+        A log that was cut is opened anew, and nothing is taken over from before: not even where its data ended holds.
+        """
+        with self._changing:
+            try:
+                changed = work(self._snapshot)
+            except LogRewritten as rewritten:
+                self.queue_holes.forget()
+                changed = open_snapshot(self._root, self._options, rewritten.cut_at, self.queue_holes)
+            if changed is None or changed is self._snapshot:
+                return False
+            self._snapshot = changed
+            return True
+
+    def follower(self) -> StoreFollower:
+        """What keeps the snapshot up to date while a broker writes, for one server."""
+        return StoreFollower(self)
+
+    def after_refresh(self, callback: Callable[[], None]) -> None:
+        """Have ``callback`` called when queues were found anew, on the thread that did so, where waiting is allowed."""
+        self._refreshed.append(callback)
+
+    def finish_scan(self, should_stop: Callable[[], bool] = lambda: False) -> None:
+        """Check and scan what the budgets of :class:`StoreOptions` left, step by step.
+
+        Waits for the disk; run it in a thread. While another thread is at it, this one waits for that.
+        """
+        with self._finishing:
+            self._upkeep.run(should_stop)
+
+    def keep_entries(self) -> None:
+        """From now on make index files of our own of keys that memory should not hold; for one process alone."""
+        self._upkeep.keeps_entries = True
+
+    def _tell(self) -> None:
+        for callback in self._refreshed:
+            callback()
+
+    def record_at(self, physical_offset: int) -> memoryview | None:
+        """The intact record that starts at a physical offset, or None; Cold on a thread that may not wait."""
+        return self._snapshot.commit_log.record_at(physical_offset)
+
+    def damaged_record_at(self, physical_offset: int) -> memoryview | None:
+        """The record of sound shape at a physical offset, whatever its checksums say, or None."""
+        return self._snapshot.commit_log.damaged_record_at(physical_offset)
+
+    def explain_absence(self, physical_offset: int) -> str:
+        """Why no record starts at a physical offset; Cold on a thread that may not wait."""
+        return explain_absence(self._snapshot.commit_log, physical_offset)
+
+    def message_by_offset_id(self, message_id: MessageId) -> memoryview | None:
+        """The record that an offset message id names, if its store host is the one in the id."""
+        record = self.record_at(message_id.physical_offset)
+        return record if record is not None and store_host_of(record) == message_id.address else None
+
+    def index_last_update(self) -> tuple[int, int]:
+        """End timestamp (ms) and end physical offset of the newest index file, zeros without one."""
+        return self._snapshot.index.last_update
+
+    def query(self, query: KeyQuery) -> QueryAnswer:
+        """The newest messages that carry a key, each checked; Cold where the thread may not wait."""
+        snapshot = self._snapshot
+        needle, topic, key = query.needle()
+        if len(needle) > kernel.NEEDLE_BYTES or query.maximum <= 0:
+            return QueryAnswer(b"", 0, False, snapshot.incomplete, snapshot, refusal=_refusal(query, needle))
+        if not needle.isascii() and REPLACEMENT in needle:
+            return self._query_by_decoding(snapshot, query)
+        if query.kind is TAG and snapshot.index.untagged:
+            return self._query_queues(snapshot, query)
+        for _ in range(MOST_STRAYS):
+            found = run_lookup(snapshot.view, query, needle, topic, key, current_tick())
+            answer = _answer(snapshot, found)
+            if found.stray_file is None:
+                break
+            snapshot = self._without_stray(snapshot, found.stray_file, found.stray_offset)
+        return answer
+
+    def _without_stray(self, snapshot: Snapshot, file: FileView, physical_offset: int) -> Snapshot:
+        """A snapshot in which an entry that led to no record counts for what it is. Cold on a thread that may not wait.
+
+        Either the log is damaged there, or the entry is, and with it all that its file seems to cover.
+        """
+        if not may_wait():
+            raise Cold("an index entry that leads to no message")
+        if lies_in_record(snapshot.commit_log, physical_offset):
+            self.change(partial(self._distrust, file, physical_offset))
+            if self._options.scan_budget is None:
+                self.finish_scan()
+        else:
+            self.change(lambda current: with_damage(current, physical_offset))
+        return self._snapshot
+
+    def _distrust(self, file: FileView, physical_offset: int, snapshot: Snapshot) -> Snapshot | None:
+        """The snapshot in which a file covers nothing whose entry for a physical offset leads into a message."""
+        before = snapshot.index.examined(file)
+        if before is None or before.distrusted:
+            return None
+        gaps = () if before.covering is None else before.covering.index.shape.gaps
+        if any(start <= physical_offset <= stop for start, stop in gaps):  # a log that was cut under its index
+            return with_damage(snapshot, physical_offset)
+        cache = StateCache.load(self._options.state_directory).keep_all()
+        now = distrust(before, snapshot.commit_log, cache, physical_offset)
+        if self._options.keeps_state:
+            cache.save()
+        return with_index(snapshot, snapshot.index.with_checked(before, now))
+
+    def _query_queues(self, snapshot: Snapshot, query: KeyQuery) -> QueryAnswer:
+        """A tag where index files keep no tags: the topic's queue units propose what those files do not."""
+        needle, topic, key = query.needle()
+        view = _with_tagged_units(snapshot, query, needle)
+        answer = _answer(snapshot, run_lookup(view, query, needle, topic, key, current_tick(), tags_only=True))
+        answer.incomplete = "; ".join(filter(None, [answer.incomplete, _missing_queues(snapshot, query.topic)])) or None
+        return answer
+
+    def _query_by_decoding(self, snapshot: Snapshot, query: KeyQuery) -> QueryAnswer:
+        """A key with U+FFFD may stand for bytes that are no UTF-8: compare decoded strings instead of bytes."""
+        if not may_wait():
+            raise Cold("comparing decoded keys")
+        records, truncated = find_by_decoding(
+            snapshot.commit_log, snapshot.index, snapshot.tail, snapshot.queues, query
+        )
+        joined = b"".join(record for _, record in records)
+        places = tuple((offset, len(record)) for offset, record in records)
+        return QueryAnswer(joined, len(records), truncated, snapshot.incomplete, snapshot, decoded=places)
+
+
+def store_host_of(record: memoryview) -> HostAddress:
+    """Store host of a record of sound shape."""
+    return decode_message(record, check_crc=False).store_host
+
+
+def _with_tagged_units(snapshot: Snapshot, query: KeyQuery, needle: bytes) -> StoreView:
+    """A view whose tail also proposes queue units with the tag's hash, where index files keep no tags."""
+    tag = java_hash(query.key)
+    found = [
+        _offsets_with_tag(snapshot, query.topic, tag, start, stop) for start, stop in snapshot.index.without_tags()
+    ]
+    tail = merge_candidates(snapshot.tail, index_hash(needle.decode("utf-8", "replace")), np.concatenate(found))
+    return snapshot.view.with_runs(tail.view)
+
+
+def _offsets_with_tag(snapshot: Snapshot, topic: str, tag: int, start: int, stop: int) -> npt.NDArray[np.int64]:
+    """What the queues propose; nothing where they cannot be listed, which `_missing_queues` reports."""
+    try:
+        snapshot.queues.queue_ids(topic)
+    except StoreError:
+        return np.empty(0, np.int64)
+    return snapshot.queues.offsets_with_tag(topic, tag, start, stop)
+
+
+def _refusal(query: KeyQuery, needle: bytes) -> str:
+    """Why a question can have no answer."""
+    if query.maximum <= 0:
+        return f"a maximum of {query.maximum} asks for nothing"
+    return f"topic and key have {len(needle)} bytes, more than any message can hold"
+
+
+def _missing_queues(snapshot: Snapshot, topic: str) -> str | None:
+    """What a search by queue units may have missed: queues that the topic should have and the disk has not."""
+    first, last = snapshot.index.without_tags()[0][0], snapshot.index.without_tags()[-1][1]
+    where = f"the index keeps no tags from physical offset {first} to {last}"
+    if snapshot.layout.lacks_queues:
+        return f"{where}, and there is no consumequeue/ to find them by"
+    config = snapshot.config.topics.get(topic)
+    wanted = max(config.read_queue_nums, config.write_queue_nums) if config else 0
+    try:
+        found = snapshot.queues.queue_ids(topic)
+    except StoreError as error:
+        return f"{where}, and {error}"
+    absent = [str(queue_id) for queue_id in range(min(wanted, 10_000)) if queue_id not in found]
+    if not found:
+        return f"{where}, and topic {topic} has no queue to find them by"
+    if absent:
+        return f"{where}, and queues {', '.join(absent[:20])} of {topic} have no files"
+    return None
+
+
+def _wait_for(found: Found) -> Cold:
+    """What a lookup that stopped would have to wait for."""
+    if found.status == kernel.STOPPED_LONG:
+        return Cold("a long chain of index entries", kind=ColdKind.CHAIN)
+    file, position, length = cast(MappedFile, found.cold_file), found.cold_position, found.cold_length
+    return Cold(f"{file.path.name} is cold at {position}", lambda: file.warm(position, length))
+
+
+def _answer(snapshot: Snapshot, found: Found) -> QueryAnswer:
+    """The answer that a lookup found; raises Cold where it stopped."""
+    if found.status != kernel.FOUND:
+        raise _wait_for(found)
+    return QueryAnswer(found.records, found.count, found.truncated, snapshot.incomplete, snapshot, found)
+
+
+def _report(snapshot: Snapshot, found: Found) -> SearchReport:
+    begin_timestamp, end_timestamp, begin_physical_offset, end_physical_offset = snapshot.index.extent
+    return SearchReport(
+        files_searched=found.files,
+        entries_walked=found.walked,
+        refused=found.refused,
+        bad_pointers=found.bad_pointers,
+        index_begin_timestamp=begin_timestamp,
+        index_end_timestamp=end_timestamp,
+        index_begin_physical_offset=begin_physical_offset,
+        index_end_physical_offset=end_physical_offset,
+        log_minimum=snapshot.commit_log.minimum,
+        log_end=snapshot.commit_log.end,
+        log_beyond_index=snapshot.beyond_index,
+        unscanned=snapshot.tail.remaining_bytes,
+    )

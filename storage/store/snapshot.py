@@ -1,0 +1,209 @@
+"""The files of a store at one moment, and how the next moment's are made from them.
+
+A snapshot never changes. What it is made of is taken over into the next one as far as it stayed the same, so that a
+look at a store that grows costs what came, not what is there.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from storage.index.index_file import end_of_entries
+from storage.index.index_set import IndexSet
+from storage.index.state_cache import StateCache
+from storage.index.tail_index import TailIndex, empty_tail, extend_tail, scan_ranges
+from storage.kernels.store_view import IndexFilesView, LogView, RunsView, StoreView
+from storage.layout.store_config import StoreConfig
+from storage.layout.store_layout import StoreLayout, recognise_store
+from storage.log.commit_log import CommitLog
+from storage.queue.queue_holes import QueueHoles
+from storage.queue.queue_place import has_another
+from storage.queue.queue_store import QueueStore
+from storage.store.kept_entries import KeptEntries
+from storage.store.log_follower import LogFollower
+from storage.store.log_growth import LogGrowth
+from storage.store.store_state import StoreIdentity, StoreState, infer_identity, read_store_state
+
+UNBOUNDED = 2**62
+MOST_DAMAGE = 10_000
+
+MUCH = 64 * 1024 * 1024
+"""Bytes from which on it is worth keeping what was found out in them."""
+
+Offsets = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOptions:
+    """How a store is opened.
+
+    ``commit_log_directories`` replace ``commitlog/``; ``index_slots`` and ``index_entries`` are the counts the user
+    vouches for; ``state_directory`` keeps what a start finds out, written there only by who ``keeps_state``, and where
+    none is given ``new_state_directory`` tells where to begin with that for a store that takes long to look over;
+    ``entries_directory`` tells where keys that were scanned may be kept (:mod:`storage.store.kept_entries`). Before
+    :meth:`open` returns bytes of log are scanned up to about ``scan_budget``, and of index files checked up to
+    ``check_budget``, None: all.
+    """
+
+    commit_log_directories: tuple[Path, ...] = ()
+    index_slots: int | None = None
+    index_entries: int | None = None
+    state_directory: Path | None = None
+    scan_budget: int | None = None
+    check_budget: int | None = None
+    new_state_directory: Callable[[StoreIdentity], Path | None] = lambda _: None
+    keeps_state: bool = True
+    entries_directory: Callable[[StoreIdentity], Path | None] = lambda _: None
+
+    @property
+    def vouched_counts(self) -> tuple[int, int] | None:
+        """Slots and entries of the index files, if the user told both."""
+        both = self.index_slots is not None and self.index_entries is not None
+        return (self.index_slots or 0, self.index_entries or 0) if both else None
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class Snapshot:
+    """The files of a store at one moment; ``view`` is what kernels see of them.
+
+    ``kept`` is the directory of our own index files, another object whenever the store is opened anew; ``damage`` are
+    places of the log to which index entries point and where no record starts, because the log is damaged there;
+    ``beyond_index`` are bytes of log behind the last record that an index file knows; ``incomplete`` says what any key
+    query may lack, as one clause, or is None.
+    """
+
+    layout: StoreLayout
+    state: StoreState
+    config: StoreConfig
+    commit_log: CommitLog
+    queues: QueueStore
+    index: IndexSet
+    kept: KeptEntries
+    tail: TailIndex
+    damage: Offsets
+    view: StoreView
+    beyond_index: int
+    incomplete: str | None
+
+
+def open_snapshot(
+    root: Path, options: StoreOptions, cut_at: int | None = None, holes: QueueHoles | None = None
+) -> Snapshot:
+    """Look at a whole store, whose log was cut at a physical offset if that is given. Waits for the disk.
+
+    ``holes`` is where holes of queues are remembered.
+    """
+    layout = recognise_store(root, options.commit_log_directories)
+    cache = StateCache.load(options.state_directory)
+    is_left_over = partial(has_another, layout.root)
+    commit_log = CommitLog.open(layout.commit_log_directories, None, cache.known_ends(), is_left_over, cut_at)
+    config = StoreConfig.load(layout.root)
+    identity = infer_identity(config, commit_log)
+    kept = KeptEntries(options.entries_directory(identity))
+    index = IndexSet.open(layout.index, commit_log, options.vouched_counts, cache, options.check_budget)
+    index = index.with_kept(kept.state, kept.open(commit_log, cache, budget=options.check_budget))
+    tail = empty_tail(index.uncovered(commit_log.minimum, commit_log.end))
+    tail = extend_tail(tail, commit_log, UNBOUNDED if options.scan_budget is None else options.scan_budget)
+    if commit_log.segments and not commit_log.damage:
+        cache.note_end_of_data(commit_log.segments[-1].file.identity, commit_log.end)
+    if options.keeps_state:
+        is_long = options.state_directory is None and _looked_over(commit_log, index) >= MUCH
+        cache.save(options.new_state_directory(identity) if is_long else None)
+    snapshot = Snapshot(
+        layout=layout,
+        state=read_store_state(layout.root),
+        config=config,
+        commit_log=commit_log,
+        queues=QueueStore(layout.root, commit_log, holes=holes),
+        index=index,
+        kept=kept,
+        tail=tail,
+        damage=np.zeros(0, dtype=np.int64),
+        view=StoreView(LogView(), IndexFilesView(), RunsView()),
+        beyond_index=0,
+        incomplete=None,
+    )
+    return derived(snapshot)
+
+
+def _looked_over(commit_log: CommitLog, index: IndexSet) -> int:
+    """About how many bytes a start goes over that knows nothing: of the last segment, and of the index."""
+    last = commit_log.segments[-1].valid_length if commit_log.segments else 0
+    return last + sum(end_of_entries(file.index.shape) for file in index.files)
+
+
+def derived(snapshot: Snapshot) -> Snapshot:
+    """The snapshot with everything that follows from its log, index and tail."""
+    log, index, tail = snapshot.commit_log, snapshot.index, snapshot.tail
+    return replace(
+        snapshot,
+        view=StoreView(log.view, index.view, tail.view, snapshot.damage),
+        beyond_index=_beyond_index(log, index),
+        incomplete=_incompleteness(log, index, tail),
+    )
+
+
+def with_tail(snapshot: Snapshot, tail: TailIndex) -> Snapshot:
+    """The snapshot with another tail."""
+    return derived(replace(snapshot, tail=tail))
+
+
+def with_growth(snapshot: Snapshot, growth: LogGrowth) -> Snapshot:
+    """The snapshot with what came to its log, whose keys are scanned; queues are to be looked at anew."""
+    before, log = snapshot.commit_log, growth.commit_log
+    tail = snapshot.tail.covering(snapshot.index.uncovered(log.minimum, log.end))
+    tail = tail.with_scanned(scan_ranges([(before.end, log.end)], log, UNBOUNDED))
+    grown = replace(snapshot, commit_log=log, queues=snapshot.queues.grown(log), tail=tail)
+    return derived(grown)
+
+
+def with_all_growth(snapshot: Snapshot, follower: LogFollower) -> Snapshot:
+    """The snapshot with all intact records that came to its log, as an opened store would have them.
+
+    Raises LogRewritten.
+    """
+    while (growth := follower.look(snapshot.commit_log, lambda *_: True, patient=False)) is not None:
+        snapshot = with_growth(snapshot, growth)
+    return snapshot
+
+
+def with_index(snapshot: Snapshot, index: IndexSet) -> Snapshot:
+    """The snapshot with other index files; what is not covered any more remains to be scanned."""
+    log = snapshot.commit_log
+    tail = snapshot.tail.covering(index.uncovered(log.minimum, log.end))
+    return derived(replace(snapshot, index=index, tail=tail))
+
+
+def with_damage(snapshot: Snapshot, physical_offset: int) -> Snapshot | None:
+    """The snapshot that knows one more place of the log to be damaged; None where it does, or knows enough."""
+    if snapshot.damage.size >= MOST_DAMAGE or physical_offset in snapshot.damage:
+        return None
+    damage = np.sort(np.append(snapshot.damage, physical_offset))
+    return derived(replace(snapshot, damage=damage))
+
+
+def _beyond_index(commit_log: CommitLog, index: IndexSet) -> int:
+    """Bytes of log behind the last record that an index file knows."""
+    last = max((file.index.shape.maximum for file in index.files), default=-1)
+    known = last + max(commit_log.check(last), 0) if last >= 0 else commit_log.minimum
+    return max(commit_log.end - known, 0)
+
+
+def _incompleteness(commit_log: CommitLog, index: IndexSet, tail: TailIndex) -> str | None:
+    parts = [f"no segment holds physical offsets {start} to {stop}" for start, stop in commit_log.holes]
+    parts += [f"segment {path.name} cannot be read" for path in commit_log.unreadable]
+    parts += commit_log.damage_told
+    if index.unchecked:
+        files = "1 index file is" if len(index.unchecked) == 1 else f"{len(index.unchecked)} index files are"
+        parts.append(f"{files} still to be checked")
+    if tail.remaining:
+        parts.append(f"{tail.remaining_bytes} bytes of the log beyond the index are still to be scanned")
+    return "; ".join(parts) or None
+
+
+Change = Callable[[Snapshot], Snapshot | None]
+"""Makes the next snapshot from the current one; None leaves it."""

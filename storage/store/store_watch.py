@@ -1,0 +1,149 @@
+"""What changes in a store besides the end of its log: files that come and go, index files that grow, configuration.
+
+A look costs a few system calls while nothing changed, so once a second is cheap. What a look finds out about new files
+may take long, and goes on beside whoever follows the log; only taking it over is done with the snapshot at hand.
+"""
+
+import os
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from protocol.errors import StoreError
+from storage.files.mapped_file import list_directory
+from storage.index.state_cache import StateCache
+from storage.index.tail_index import extend_tail
+from storage.layout.store_config import StoreConfig
+from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT, recognise_store
+from storage.log.commit_log import CommitLog
+from storage.ranges import Ranges
+from storage.store.snapshot import Change, Snapshot, StoreOptions, derived
+from storage.store.store_state import read_store_state
+
+YOUNG_NS = 1_000_000_000
+"""Nanoseconds after a change in which another one may leave a directory with the same times."""
+
+SCANNED_AT_ONCE = 1024 * 1024
+"""Bytes of log scanned before a change is taken over: a millisecond."""
+
+State = tuple[int, int, int] | None
+"""Device, inode and time of change of a directory."""
+
+
+class StoreWatch:
+    """Looks at one store again and again; to be used by one thread at a time, which may wait for the disk."""
+
+    def __init__(self, root: Path, options: StoreOptions) -> None:
+        self._root = root
+        self._options = options
+        self._states: dict[str, tuple[State, ...] | None] = {}
+
+    def look(self, snapshot: Snapshot, *, thorough: bool = False) -> Change | None:
+        """What is to be done to the current snapshot, which may be a later one; None where nothing changed.
+
+        ``thorough``: nothing is taken for unchanged because its directory is. Raises StoreError, and NotAStore as long
+        as there is none: files that are gone with all others are a disk that was taken away, no change to take over.
+        """
+        try:
+            return self._look(snapshot, thorough=thorough)
+        except Exception:
+            self._states.clear()  # what was seen was not taken over: the next look must see it too
+            raise
+
+    def _look(self, snapshot: Snapshot, *, thorough: bool) -> Change | None:
+        options, layout = self._options, snapshot.layout
+        is_other_root = self._has_changed("root", [self._root])
+        has_other_files = self._has_changed("log", layout.commit_log_directories)
+        if is_other_root or has_other_files or thorough:
+            layout = recognise_store(self._root, options.commit_log_directories)
+        config = StoreConfig.load(self._root, snapshot.config)
+        state = read_store_state(self._root)
+        cache = StateCache(None)
+        index = snapshot.index.renewed(
+            layout.index,
+            snapshot.commit_log,
+            options.vouched_counts,
+            cache,
+            thorough=thorough,
+            budget=options.check_budget,
+        )
+        kept_state = snapshot.kept.state
+        if kept_state != index.kept_state:
+            kept = snapshot.kept.open(snapshot.commit_log, cache, index.examined_kept, options.check_budget)
+            index = index.with_kept(kept_state, kept)
+        is_cut = any(segment.file.is_cut() for segment in snapshot.commit_log.segments)
+        # What could not be read may be readable now: its own directory does not tell.
+        log_changed = has_other_files or is_cut or thorough or snapshot.commit_log.can_read_more()
+        trees = [self._root / tree for tree in (CONSUME_QUEUE, BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT)]
+        are_other_trees = self._has_changed("queues", trees)
+        queues_changed = are_other_trees or state != snapshot.state or snapshot.queues.has_lost_file() or thorough
+        queues_changed = queues_changed or (not snapshot.queues.is_whole and _can_be_listed(trees))
+        same = (layout, state) == (snapshot.layout, snapshot.state) and config is snapshot.config
+        if same and index.is_as(snapshot.index) and not log_changed and not queues_changed:
+            return None
+
+        def change(current: Snapshot) -> Snapshot | None:
+            if current.index is not snapshot.index:  # the store was opened anew meanwhile
+                self._states.clear()
+                return None
+            log = current.commit_log.relisted(layout.commit_log_directories) if log_changed else current.commit_log
+            if same and index.is_as(current.index) and not queues_changed and log is current.commit_log:
+                return None
+            is_other = queues_changed or log is not current.commit_log
+            tail = current.tail.forgetting(_came(current.commit_log, log))
+            # Files that cover the log a little less leave no answer in doubt.
+            tail = tail.covering(index.uncovered(log.minimum, log.end))
+            changed = replace(
+                current,
+                layout=layout,
+                config=config,
+                state=state,
+                index=index,
+                commit_log=log,
+                queues=current.queues.refresh(log) if is_other else current.queues,
+                tail=extend_tail(tail, log, SCANNED_AT_ONCE),
+            )
+            return derived(changed)
+
+        return change
+
+    def _has_changed(self, name: str, directories: Iterable[Path]) -> bool:
+        """Whether anything came to, or went from, directories since they were last asked for, as far as can be told."""
+        known, states = self._states.get(name), _states_of(directories)
+        self._states[name] = states
+        return states is None or states != known
+
+
+def _came(before: CommitLog, now: CommitLog) -> Ranges:
+    """What a log's segments have that those of before had not, or had in other files: one came back, or was mended."""
+    known = {(segment.base_offset, segment.file) for segment in before.segments}
+    return tuple(
+        (segment.base_offset, segment.end)
+        for segment in now.segments
+        if (segment.base_offset, segment.file) not in known and segment.base_offset < segment.end
+    )
+
+
+def _states_of(directories: Iterable[Path]) -> tuple[State, ...] | None:
+    """The states of directories; None while one is so young that its time may not tell the next change."""
+    states = tuple(map(_state_of, directories))
+    newest = max((state[2] for state in states if state is not None), default=0)
+    return None if abs(time.time_ns() - newest) < YOUNG_NS else states
+
+
+def _can_be_listed(directories: Iterable[Path]) -> bool:
+    try:
+        for directory in directories:
+            list_directory(directory)
+    except StoreError:
+        return False
+    return True
+
+
+def _state_of(directory: Path) -> State:
+    try:
+        status = os.stat(directory)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino, status.st_mtime_ns

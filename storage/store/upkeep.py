@@ -1,0 +1,201 @@
+"""What a store still has to find out after it was opened, done in the background, a step at a time.
+
+Index files that were only looked over are checked; what no file covers is scanned; and when the keys that were scanned
+take more memory than they should, the oldest of them become index files of our own, which the next start finds.
+"""
+
+import os
+import shutil
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from storage.files.direct_writer import fsync_directory
+from storage.index.index_examination import Examined, examine, recall
+from storage.index.index_file import DEFAULT_ENTRIES, DEFAULT_SLOTS
+from storage.index.state_cache import StateCache
+from storage.index.tail_index import SCAN_STEP, Scanned, scan_ranges
+from storage.kernels.indexes import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
+from storage.ranges import intersect, total_length
+from storage.store.snapshot import Snapshot, StoreOptions, with_index, with_tail
+
+if TYPE_CHECKING:
+    from storage.store.message_store import MessageStore
+
+SLOTS: Final = DEFAULT_SLOTS
+ENTRIES: Final = DEFAULT_ENTRIES
+"""Counts of files of our own; a large store has hundreds of them."""
+
+MOST_IN_MEMORY: Final = 256 * 1024 * 1024
+"""Bytes of scanned entries that memory holds before some of them become files."""
+
+MOST_WAITING: Final = 1024 * 1024 * 1024
+"""Bytes of scanned entries at which scanning stops where they should become files and cannot."""
+
+STAYS_IN_MEMORY: Final = 64 * 1024 * 1024
+"""Bytes at the end of the log whose keys stay in memory: what a crash might cut off."""
+
+WORTH_KEEPING: Final = 1024 * 1024
+"""Bytes of log that a file of our own must spare the next start to be kept."""
+
+RETRY_SECONDS: Final = 60.0
+"""After so long what could not be written is tried again."""
+
+SPARE_BYTES: Final = 1024 * 1024 * 1024
+"""Bytes that are left free where our files lie."""
+
+ShouldStop = Callable[[], bool]
+
+
+class Upkeep:
+    """The background work of one store; for one thread at a time, which may wait for the disk."""
+
+    def __init__(self, store: "MessageStore", options: StoreOptions) -> None:
+        self._store, self._options = store, options
+        self.keeps_entries = False
+        """Whether files of our own may be written."""
+        self.problem: str | None = None
+        self._failed = -RETRY_SECONDS
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether there is anything to do."""
+        snapshot = self._store.snapshot
+        return bool(snapshot.tail.remaining or snapshot.index.unchecked) or self._is_much(snapshot)
+
+    def run(self, should_stop: ShouldStop) -> None:
+        """Do what there is to do, until it is done or told to stop."""
+        while self._store.snapshot.index.unchecked and not should_stop():
+            self._check_one()
+        self.scan(None, should_stop)
+        if not (self.is_unfinished or should_stop()):
+            self._tidy()
+
+    def scan(self, budget: int | None, should_stop: ShouldStop = lambda: False) -> None:
+        """Scan up to about ``budget`` bytes of what remains, None: all; the log is followed meanwhile."""
+        while self._has_room() and self._store.snapshot.tail.remaining and not should_stop():
+            if budget is not None and budget <= 0:
+                return
+            snapshot = self._store.snapshot
+            step = SCAN_STEP if budget is None else min(SCAN_STEP, budget)
+            scanned = scan_ranges(snapshot.tail.remaining, snapshot.commit_log, step)
+            if budget is not None:
+                budget -= total_length(scanned.ranges)
+            self._store.change(partial(_with_scanned, scanned))
+
+    def _check_one(self) -> None:
+        """Check the newest file that was only looked over; who may not note what was found leaves that to another."""
+        options, snapshot = self._options, self._store.snapshot
+        cache = StateCache.load(options.state_directory).keep_all()
+        unchecked = snapshot.index.unchecked
+        before = unchecked[0]
+        if not options.keeps_state:
+            log = snapshot.commit_log
+            before = next((each for each in unchecked if recall(each.file, log, cache, each.ranges)), unchecked[-1])
+        seems = [] if before.covering is None else [before.covering.index.shape.slots]
+        vouched = options.vouched_counts if before.ranges is None else None  # counts are told of the store's files
+        hints = [*seems, *snapshot.index.slot_counts]
+        now = examine(before.file, snapshot.commit_log, hints, vouched, cache, before.ranges)
+        self._store.change(partial(_with_checked, before, now))
+        if options.keeps_state:
+            cache.save()
+
+    # --- files of our own ---------------------------------------------------------------------------------------------
+
+    def _is_much(self, snapshot: Snapshot) -> bool:
+        if not self.keeps_entries or snapshot.kept.directory is None:
+            return False
+        is_too_soon = time.monotonic() - self._failed < RETRY_SECONDS
+        return snapshot.tail.entry_bytes > MOST_IN_MEMORY and not is_too_soon
+
+    def _has_room(self) -> bool:
+        """Whether memory may hold more entries; some become files, if they are too many."""
+        snapshot = self._store.snapshot
+        while self._is_much(snapshot) and self._move_out(snapshot):
+            snapshot = self._store.snapshot
+        waits = self.keeps_entries or not self._options.keeps_state  # for room, or for whoever else makes the files
+        return not waits or snapshot.kept.directory is None or snapshot.tail.entry_bytes <= MOST_WAITING
+
+    def _move_out(self, snapshot: Snapshot) -> bool:
+        """Make an index file of the oldest entries in memory; whether that was possible."""
+        log, kept = snapshot.commit_log, snapshot.kept
+        try:
+            if not self._write_file(snapshot):
+                return False
+        except OSError as error:
+            self._failed = time.monotonic()
+            self.problem = (
+                f"keys found by scanning the log cannot be kept in {kept.directory} ({error.strerror}): "
+                "every start scans for them"
+            )
+            return False
+        self.problem = None
+        cache = StateCache.load(self._options.state_directory).keep_all()
+        state = kept.state
+        opened = kept.open(log, cache, snapshot.index.examined_kept)
+        if self._options.keeps_state:
+            cache.save()
+
+        def change(current: Snapshot) -> Snapshot | None:
+            if current.kept is not kept:  # the store was opened anew meanwhile, and finds them itself
+                return None
+            return with_index(current, current.index.with_kept(state, opened))
+
+        return self._store.change(change)
+
+    def _write_file(self, snapshot: Snapshot) -> bool:
+        """Write a file of our own and note it; False where there is nothing to write. Raises OSError."""
+        from storage.build.spill import choose_ranges, write_index_file  # the kernels for it are seldom needed
+
+        log = snapshot.commit_log
+        ranges = choose_ranges(snapshot.tail, log, log.end - STAYS_IN_MEMORY, ENTRIES)
+        if not ranges:
+            return False
+        path = snapshot.kept.path_of_next()
+        _require_room(path.parent)
+        beside = path.with_suffix(".partial")
+        try:
+            write_index_file(beside, snapshot.tail, ranges, SLOTS, ENTRIES)
+            os.replace(beside, path)
+        except OSError:
+            beside.unlink(missing_ok=True)
+            raise
+        fsync_directory(path.parent)
+        snapshot.kept.add(path, SLOTS, ENTRIES, ranges, log)
+        return True
+
+    def _tidy(self) -> None:
+        """Delete files of our own that are of no use any more."""
+        snapshot = self._store.snapshot
+        index, kept, log = snapshot.index, snapshot.kept, snapshot.commit_log
+        if not self.keeps_entries or kept.state != index.kept_state:
+            return
+        needed = index.uncovered_by_store(log.minimum, log.end)
+        useful = {
+            found.file.path.name
+            for found in index.examined_kept
+            if found.covering is not None and total_length(intersect(found.ranges or (), needed)) >= WORTH_KEEPING
+        }
+        try:
+            kept.tidy(useful)
+        except OSError as error:
+            self.problem = f"{kept.directory} cannot be tidied: {error.strerror}"
+
+
+def _require_room(directory: Path) -> None:
+    needed = INDEX_HEADER + SLOT_BYTES * SLOTS + ENTRY_BYTES * ENTRIES + SPARE_BYTES
+    free = shutil.disk_usage(directory).free
+    if free < needed:
+        raise OSError(0, f"{free} bytes are free there, {needed} are needed")
+
+
+def _with_scanned(scanned: Scanned, snapshot: Snapshot) -> Snapshot | None:
+    tail = snapshot.tail.with_scanned(scanned)
+    return None if tail is snapshot.tail else with_tail(snapshot, tail)
+
+
+def _with_checked(before: Examined, now: Examined, snapshot: Snapshot) -> Snapshot | None:
+    index = snapshot.index.with_checked(before, now)
+    return None if index is snapshot.index else with_index(snapshot, index)

@@ -1,0 +1,490 @@
+"""The fast lane answers as the ordinary way does, byte for byte, or not at all; and it really is taken."""
+
+import asyncio
+import json
+import random
+import shutil
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from broker.kernels import lane as kernel
+from broker.lane.fast_lane import LEFT_OVER, NOT_TAKEN, TURN_OVER, WANTS_MORE, FastLane
+from broker.net.scheduler import TURN_BYTES, TURN_FRAMES
+from broker.service.broker_service import BrokerService
+from broker.service.processors.query_message import split_records
+from broker_harness import connected, service_of, serving, until
+from golden_frames import Session, sessions
+from golden_store import GOLDEN, unpack
+from guarded_memory import Guarded
+from lane_requests import (
+    FOREVER,
+    LITE_PULL,
+    PULL,
+    QUERY,
+    VIEW,
+    Road,
+    Traveller,
+    compare,
+    frame_of,
+    query,
+    request,
+    view,
+)
+from lane_stores import KEYS, ORDINARY, STORES, TOPICS, UNIQUE, without_index
+from protocol.command import decode_command, encode_request, ext_fields_of
+from protocol.frame import FrameDecoder
+from protocol.message import decode_message
+from storage.query.lookup_call import KeyQuery
+from storage.store.message_store import MessageStore, StoreOptions
+from store_writer import StoreWriter
+
+pytestmark = pytest.mark.lane
+
+EXAMPLES = 4_000
+"""Requests by store and seed; each is answered twice."""
+
+FUZZED = 100_000
+SESSIONS = {session.name: session for session in sessions()}
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[BrokerService, Traveller]]:
+    """A store by its name, as a service, and one who asks about what is in it."""
+
+    @cache
+    def open_store(name: str) -> tuple[BrokerService, Traveller]:
+        write, options = STORES[name]
+        writer = StoreWriter(tmp_path_factory.mktemp("store") / "store", **options)  # type: ignore[arg-type]
+        write(writer)
+        writer.close()
+        if write is without_index:
+            shutil.rmtree(writer.root / "index")
+        keys = [*KEYS, *(form.format(number) for form in (UNIQUE, ORDINARY) for number in (0, 1, 4, 5, 9))]
+        keys += [writer.written[0].offset_message_id, writer.written[-1].offset_message_id.lower()]
+        offsets = [message.physical_offset for message in writer.written]
+        times = [message.store_timestamp for message in writer.written]
+        service = service_of(MessageStore.open(writer.root))
+        stored_topics = [message.topic for message in writer.written]
+        return service, Traveller(random.Random(0), TOPICS, keys, offsets, times, stored_topics)
+
+    return open_store
+
+
+Written = Callable[[str], tuple[BrokerService, Traveller]]
+
+
+# ---------------------------------------------------------------------- the same answers
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", STORES)
+def test_a_connection_answers_alike_with_and_without_the_lane(name: str, seed: int, written: Written) -> None:
+    service, traveller = written(name)
+    traveller.generator.seed(seed)
+    streams = [[traveller.frame()] for _ in range(EXAMPLES)]
+    taken = asyncio.run(compare(service, streams))
+    assert taken > EXAMPLES // 8, "the lane declines nearly everything"
+
+
+def test_reads_of_many_frames_and_of_parts_are_answered_alike(written: Written) -> None:
+    service, traveller = written("ordinary")
+    generator = traveller.generator
+    generator.seed(5)
+    streams = []
+    for _ in range(330):
+        data = b"".join(traveller.frame() for _ in range(generator.randint(1, 40)))
+        cuts = sorted(generator.randrange(len(data) + 1) for _ in range(generator.choice((0, 0, 1, 3))))
+        streams.append([data[start:stop] for start, stop in zip([0, *cuts], [*cuts, len(data)], strict=True)])
+    assert asyncio.run(compare(service, streams)) > 1_000
+
+
+def recorded_requests(session: Session) -> list[tuple[dict[str, str], bytes, bool]]:
+    """Fields, frame and success of every view and key query of a recorded session."""
+    return [
+        (
+            exchange.ext_fields,
+            frame_of(json.dumps(exchange.header, ensure_ascii=False, separators=(",", ":")).encode()),
+            exchange.recorded is not None and exchange.recorded.code == 0,
+        )
+        for exchange in session.exchanges()
+        if exchange.code in (VIEW, QUERY)
+    ]
+
+
+@pytest.mark.parametrize("name", SESSIONS)
+def test_recorded_requests_are_answered_alike_and_in_the_lane(
+    name: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    session = SESSIONS[name]
+    root = unpack("store", tmp_path_factory.mktemp(session.archive.parent.name), archives=session.archive.parent)
+    log_directories = tuple(sorted(path for path in root.glob("commitlog*") if path.is_dir()))
+    service = service_of(MessageStore.open(root, StoreOptions(commit_log_directories=log_directories)))
+    requests = recorded_requests(session)
+    taken = asyncio.run(compare(service, [[frame] for _, frame, _ in requests]))
+    waiting = sum(is_found and not is_asked_as_stored(service, fields) for fields, _, is_found in requests)
+    assert bool(waiting) == (name == "g2/g2-queues-5.5.1"), "views that name a topic came with that version"
+    assert taken == sum(is_found for _, _, is_found in requests) - waiting - EXCEPTIONS[name]
+
+
+def is_asked_as_stored(service: BrokerService, fields: dict[str, str]) -> bool:
+    """Whether a request is a key query, or a view that names no topic or the one under which its record is stored."""
+    record = service.store.record_at(int(fields["offset"])) if "offset" in fields else None
+    return record is None or fields.get("topic") in (None, decode_message(record).topic)
+
+
+def test_views_by_all_kinds_of_topics_are_answered_alike(tmp_path: Path) -> None:
+    """In the lane are those that name no topic, or the one under which the record is stored."""
+    folder = GOLDEN / "g2" / "g2-queues-5.5.1"
+    session = Session(folder.name, folder / "views.jsonl.xz", folder / "store.tar.xz")
+    service = service_of(MessageStore.open(unpack("store", tmp_path, archives=folder)))
+    requests = recorded_requests(session)
+    taken = asyncio.run(compare(service, [[frame] for _, frame, _ in requests]))
+    records = {fields["offset"] for fields, _, _ in requests}
+    assert len(records) > 10
+    assert taken == sum(is_asked_as_stored(service, fields) for fields, _, _ in requests) == 2 * len(records)
+
+
+EXCEPTIONS = {"g1": 1, "g2/g2-ext": 0, "g2/g2-hosts": 0, "g2/g2-queues": 0, "g2/g2-queues-5.5.1": 0}
+"""Recorded successes that are not for the lane: garbage where no record starts.
+
+Besides, records that wait and are asked for by the topic they wait for.
+"""
+
+
+@pytest.mark.parametrize("frame_limit", [1 << 24, 65_536], ids=["cut by number", "cut by bytes"])
+def test_answers_that_leave_out_older_matches_are_alike_and_in_the_lane(frame_limit: int, tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store", segment_size=1 << 20)
+    for number in range(200):
+        writer.append(
+            "TopicTest",
+            bytes(1_000),
+            keys=["hot", f"k{number % 3}"],
+            unique_key=ORDINARY.format(number % 4),
+            tags="AB"[number % 2],
+        )
+    writer.close()
+    service = service_of(MessageStore.open(writer.root), frame_limit=frame_limit)
+    asked = [("hot", "K"), ("k0", "K"), ("k1", ""), (ORDINARY.format(1), "U"), (ORDINARY.format(2), ""), ("A", "T")]
+    frames = [
+        query("TopicTest", key, maxNum=maximum, indexType=kind, opaque=opaque)
+        for key, kind in asked
+        for maximum in (1, 2, 31, 32, 33, 63, 64, 65, 2**31 - 1)
+        for opaque in (0, -(2**31))
+    ]
+    frames += [query("TopicTest", ORDINARY.format(1), _UNIQUE_KEY_QUERY="true", maxNum=maximum) for maximum in (0, 50)]
+    assert asyncio.run(compare(service, [[frame] for frame in frames])) == len(frames)
+    road = Road(service, has_lane=True)
+    answer, _ = asyncio.run(road.answer([query("TopicTest", "hot", maxNum=32)]))
+    fields = ext_fields_of(decode_command(FrameDecoder().feed(answer)[0]))
+    assert (road.taken, fields["rocketlensTruncated"]) == (1, "true")
+    assert int(fields["rocketlensCursor"]) == writer.written[168].physical_offset
+
+
+def test_the_pages_of_a_key_join_without_a_gap(tmp_path: Path) -> None:
+    """The first page from the lane, those that its cursor leads to on the ordinary way."""
+    writer = StoreWriter(tmp_path / "store", segment_size=1 << 20)
+    for number in range(1_000):
+        writer.append("TopicTest", b"%d" % number, keys="hot")
+    writer.close()
+    road = Road(service_of(MessageStore.open(writer.root)), has_lane=True)
+    cursor, found = "", b""
+    while True:
+        answer, _ = asyncio.run(road.answer([query("TopicTest", "hot", maxNum=32, lastKey=cursor)]))
+        command = decode_command(FrameDecoder().feed(answer)[0])
+        found = command.body + found
+        cursor = ext_fields_of(command).get("rocketlensCursor", "")
+        if not cursor:
+            break
+    assert road.taken == 1
+    offsets = [decode_message(record).physical_offset for record in split_records(found)]
+    assert offsets == [message.physical_offset for message in writer.written]
+
+
+# ---------------------------------------------------------------------- what is taken, and what is not
+
+
+@pytest.fixture(scope="module")
+def lane(written: Written) -> FastLane:
+    service = written("ordinary")[0]
+    for topic in TOPICS:  # asked once on the ordinary way, what is damaged is known to be
+        for key in ("hot", "k0", "k1", "k2", "k3"):
+            service.store.query(KeyQuery(topic, key))
+    return FastLane(service, 16 * 1024 * 1024)
+
+
+PLAIN = {
+    "a view": view(0),
+    "a view of no topic": request(VIEW, {"offset": "0"}),
+    "a view by a number": request(VIEW, {"offset": 0}),
+    "a view in another order": frame_of(b'{"version":1,"opaque":-5,"extFields":{"offset":"0"},"flag":0,"code":33}'),
+    "a key": query("TopicTest", "k0", maxNum="64", indexType="K"),
+    "a key of no kind": query("TopicTest", "k0", lastKey="", _UNIQUE_KEY_QUERY="false", nsd="false", bname="b", lo="x"),
+    "a key in UTF-8": query("Grüße", "schlüssel"),
+    "a key beyond the basic plane": query("TopicTest", "\U0001f600"),
+    "a unique key": query("TopicTest", ORDINARY.format(9), _UNIQUE_KEY_QUERY="true", maxNum="0"),
+    "a unique key by its kind": query("TopicTest", ORDINARY.format(9), indexType="U"),
+    "a tag": query("TopicTest", "TagB", indexType="T"),
+    "more than were asked for": query("TopicTest", "k0", maxNum="1"),
+    "numbers that are no texts": query("TopicTest", "k0", maxNum=64, beginTimestamp=-1, endTimestamp=FOREVER),
+    "white space": frame_of(b'{"code":33, "extFields":{"offset":"0"},"flag":0,"opaque":1}'),
+    "white space behind": frame_of(b'{"code":33,"extFields":{"offset":"0"},"flag":0,"opaque":1}\r\n\t '),
+    "an opaque that is a text": view(0, opaque="1"),
+}
+
+NOT_PLAIN = {
+    "no record": view(10**9),
+    "inside a record": view(1),
+    "before the log": view(-1),
+    "another topic": view(0, "TopicTesT"),
+    "a longer topic": view(0, "TopicTest2"),
+    "a shorter topic": view(0, "TopicTes"),
+    "a topic that is empty": view(0, ""),
+    "a topic of white space": view(0, " "),
+    "an offset that is none": view("x"),
+    "an offset of twenty digits": view("9" * 20),
+    "a leading zero": view("00"),
+    "a plus": view("+0"),
+    "an offset out of range": view(2**63),
+    "a damaged record": query("TopicTest", ORDINARY.format(3), indexType="U"),
+    "no such key": query("TopicTest", "none"),
+    "none asked for": query("TopicTest", "k0", maxNum="0"),
+    "fewer than none": query("TopicTest", "k0", maxNum="-1"),
+    "too many": query("TopicTest", "k0", maxNum=str(2**31)),
+    "a later page": query("TopicTest", "k0", lastKey="k0@99999"),
+    "what may be an offset id": query("TopicTest", UNIQUE.format(0), indexType="U"),
+    "a replacement character": query("TopicTest", "a\ufffd"),
+    "an escape": frame_of(b'{"code":33,"extFields":{"offset":"\\u0030"},"flag":0,"opaque":1}'),
+    "bytes that are no UTF-8": frame_of(b'{"code":33,"extFields":{"offset":"0","topic":"\xff"},"flag":0,"opaque":1}'),
+    "an unknown field": request(VIEW, {"offset": "0", "other": "1"}),
+    "an unknown member": request(VIEW, {"offset": "0"}, other=1),
+    "a field twice": frame_of(b'{"code":33,"extFields":{"offset":"9","offset":"0"},"flag":0,"opaque":1}'),
+    "something behind": frame_of(b'{"code":33,"extFields":{"offset":"0"},"flag":0,"opaque":1}x'),
+    "no opaque": frame_of(b'{"code":33,"extFields":{"offset":"0"},"flag":0}'),
+    "an opaque out of range": view(0, opaque=2**31),
+    "an opaque that is no integer": view(0, opaque=1.5),
+    "no fields": frame_of(b'{"code":33,"flag":0,"opaque":1}'),
+    "fields that are none": frame_of(b'{"code":33,"extFields":{},"flag":0,"opaque":1}'),
+    "a field missing": request(QUERY, {"topic": "TopicTest", "key": "k0", "maxNum": "1"}),
+    "another code": request(34, {"offset": "0"}),
+    "a oneway request": view(0, flag=2),
+    "a response": view(0, flag=1),
+    "a body": frame_of(view(0)[8:], b"x"),
+    "a binary header": encode_request(VIEW, {"offset": "0"}, opaque=1, serialize_type=1),
+    "a type that is none": frame_of(view(0)[8:], serialize_type=7),
+    "an empty header": frame_of(b""),
+}
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_a_plain_hit_is_taken(name: str, lane: FastLane) -> None:
+    answers, consumed, reason = lane.answer(PLAIN[name])
+    assert (consumed, reason) == (len(PLAIN[name]), LEFT_OVER)
+    assert int.from_bytes(answers[:4]) == len(answers) - 4
+
+
+@pytest.mark.parametrize("name", NOT_PLAIN)
+def test_anything_else_is_left_to_the_ordinary_way(name: str, lane: FastLane) -> None:
+    assert lane.answer(NOT_PLAIN[name] + view(0)) == (b"", 0, NOT_TAKEN)
+
+
+@pytest.mark.parametrize("name", [*PLAIN, *NOT_PLAIN])
+def test_each_of_these_is_answered_alike(name: str, written: Written) -> None:
+    frame = (PLAIN | NOT_PLAIN)[name]
+    asyncio.run(compare(written("ordinary")[0], [[frame, frame], [view(0) + frame + view(0)]]))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\xff\xff\xff\xff" + view(0)[4:],
+        b"\x7f\xff\xff\xff" + view(0)[4:],
+        b"\0\0\0\3\0\0\0\0" + view(0),
+        view(0)[:4] + b"\0\xff\xff\xff" + view(0)[8:],
+    ],
+)
+def test_nothing_and_wrong_lengths_are_left_over(data: bytes, lane: FastLane) -> None:
+    assert lane.answer(data) == (b"", 0, LEFT_OVER)
+
+
+@pytest.mark.parametrize("length", [1, 7, 8, 9, len(view(0)) - 1])
+def test_the_beginning_of_a_frame_wants_more(length: int, lane: FastLane) -> None:
+    frame = view(0)
+    assert lane.answer(frame + frame[:length])[1:] == (len(frame), WANTS_MORE)
+
+
+def test_the_lane_stops_before_the_first_frame_that_it_does_not_take(lane: FastLane) -> None:
+    plain = view(0) * 3
+    answers, consumed, reason = lane.answer(plain + view(1) + plain)
+    assert (consumed, reason) == (len(plain), NOT_TAKEN)
+    assert lane.answer(plain)[0] == answers
+
+
+def test_a_frame_beyond_the_limit_is_left_over(written: Written) -> None:
+    frame = view(0)
+    service, _ = written("ordinary")
+    assert FastLane(service, len(frame)).answer(frame)[2] == NOT_TAKEN, "no body fits"
+    assert FastLane(service, len(frame) - 1).answer(frame)[2] == LEFT_OVER
+
+
+def test_an_answer_beyond_the_frame_limit_is_not_taken(written: Written) -> None:
+    service, traveller = written("long answers")
+    longest, hot = view(traveller.offsets[-1]), query("TopicTest", "hot")
+    roomy = FastLane(service, 16 * 1024 * 1024)
+    assert roomy.answer(longest)[2] == roomy.answer(hot)[2] == NOT_TAKEN
+    assert roomy.answer(view(traveller.offsets[0]))[2] == LEFT_OVER
+    narrow = FastLane(service, 40_000)
+    assert narrow.answer(view(traveller.offsets[0]))[2] == NOT_TAKEN
+
+
+def test_a_store_that_may_lack_something_says_so_on_the_ordinary_way(written: Written) -> None:
+    service, _ = written("with a hole")
+    lane = FastLane(service, 16 * 1024 * 1024)
+    assert lane.answer(query("TopicTest", "k0"))[2] == NOT_TAKEN
+    assert lane.answer(view(0))[2] == LEFT_OVER
+
+
+def test_a_tag_query_needs_tags_in_the_index(written: Written) -> None:
+    service, _ = written("without tag entries")
+    lane = FastLane(service, 16 * 1024 * 1024)
+    assert lane.answer(query("TopicTest", "TagB", indexType="T"))[2] == NOT_TAKEN
+    assert lane.answer(query("TopicTest", "k0", indexType="K"))[2] == LEFT_OVER
+
+
+def test_a_turn_ends_after_some_frames_or_bytes(written: Written) -> None:
+    service, traveller = written("long answers")
+    lane = FastLane(service, 16 * 1024 * 1024)
+    frame = view(traveller.offsets[0])
+    answers, consumed, reason = lane.answer(frame * 20)
+    assert reason == TURN_OVER
+    assert TURN_BYTES <= len(answers) < TURN_BYTES + 41_000
+    assert consumed == len(frame) * (len(answers) // 40_000)
+    service, _ = written("ordinary")
+    frames = view(0) * (TURN_FRAMES + 1)
+    lane = FastLane(service, 16 * 1024 * 1024)
+    assert lane.answer(frames)[1:] == (len(view(0)) * TURN_FRAMES, TURN_OVER)
+    assert lane.answered == {VIEW: TURN_FRAMES, QUERY: 0, PULL: 0, LITE_PULL: 0}
+
+
+def test_the_lane_follows_a_store_that_is_read_anew(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store")
+    writer.append("TopicTest", b"one", keys="k0")
+    writer.flush()
+    service = service_of(MessageStore.open(writer.root))
+    with_lane, without = Road(service, has_lane=True), Road(service, has_lane=False)
+
+    async def check() -> bytes:
+        answer = await with_lane.answer([query("TopicTest", "k0")])
+        assert answer == await without.answer([query("TopicTest", "k0")])
+        return answer[0]
+
+    first = asyncio.run(check())
+    writer.append("TopicTest", b"two", keys="k0")
+    writer.close()
+    service.store.refresh()
+    assert len(asyncio.run(check())) > len(first)
+    assert with_lane.taken == 2
+
+
+# ---------------------------------------------------------------------- hostile bytes
+
+
+def test_no_bytes_make_the_kernel_read_or_write_outside(written: Written) -> None:
+    service, traveller = written("ordinary")
+    lane, guarded = FastLane(service, 16 * 1024 * 1024), Guarded(65536)
+    generator = traveller.generator
+    generator.seed(11)
+    frames = [traveller.frame() for _ in range(500)]
+    taken = 0
+    for number in range(FUZZED):
+        data = traveller.mutated(generator.choice(frames))
+        if number % 4 == 0:
+            data = data[: generator.randrange(len(data) + 1)]
+        answers, consumed, reason = lane.answer(guarded.put(data))
+        assert 0 <= consumed <= len(data)
+        assert reason in (LEFT_OVER, NOT_TAKEN, WANTS_MORE)
+        assert (len(answers) > 0) == (consumed > 0)
+        taken += consumed > 0
+    assert taken > FUZZED // 200
+    for _ in range(FUZZED // 10):
+        data = generator.randbytes(generator.randrange(64))
+        assert lane.answer(guarded.put(data))[2] in (LEFT_OVER, NOT_TAKEN, WANTS_MORE)
+
+
+@pytest.mark.parametrize(("start", "stop"), [(-1, 5), (3, 2), (0, 9)])
+def test_positions_outside_of_a_read_are_refused(start: int, stop: int, lane: FastLane) -> None:
+    with pytest.raises(ValueError, match="of 8"):
+        lane.answer(bytes(8), start, stop)
+
+
+# ---------------------------------------------------------------------- in a server
+
+
+@pytest.mark.asyncio
+async def test_a_burst_is_answered_in_turns_and_in_order(written: Written) -> None:
+    service, traveller = written("ordinary")
+    offsets = traveller.offsets[:3]
+    async with serving(service) as server, connected(server.addresses[0]) as client:
+        for number in range(2_000):
+            is_plain = number % 10 < 9
+            client.writer.write(
+                view(offsets[number % 3], TOPICS[number % 3], opaque=number)
+                if is_plain
+                else query("TopicTest", "k0", lastKey=FOREVER, opaque=number)
+            )
+        for number in range(2_000):
+            answer = await client.answer()
+            assert (answer.opaque, answer.code) == (number, 0)
+        assert server._settings.fast_lane is not None
+        assert server._settings.fast_lane.answered == {VIEW: 1_800, QUERY: 0, PULL: 0, LITE_PULL: 0}
+
+
+@pytest.mark.asyncio
+async def test_a_client_that_does_not_read_is_not_answered_further(written: Written) -> None:
+    service, traveller = written("long answers")
+    async with serving(service) as server, connected(server.addresses[0]) as client:
+        settings = server._settings
+        assert settings.fast_lane is not None
+        count = 2_000
+        client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        client.writer.write(b"".join(view(traveller.offsets[0], opaque=number) for number in range(count)))
+        await until(lambda: any(connection.is_held for connection in settings.open))
+        before = settings.fast_lane.answered[VIEW]
+        for _ in range(50):
+            await asyncio.sleep(0)
+        assert settings.fast_lane.answered[VIEW] == before < count
+        client.writer.transport.resume_reading()  # type: ignore[attr-defined]
+        for number in range(count):
+            assert (await client.answer()).opaque == number
+        assert settings.fast_lane.answered[VIEW] == count
+
+
+@pytest.mark.asyncio
+async def test_records_with_our_own_address_take_the_ordinary_way(written: Written) -> None:
+    service, _ = written("ordinary")
+    rewriting = service_of(service.store, rewrite_store_host=True)
+    async with serving(rewriting) as server:
+        assert server._settings.fast_lane is None
+
+
+@pytest.mark.asyncio
+async def test_a_server_without_the_lane_answers_the_same(written: Written) -> None:
+    service, _ = written("ordinary")
+    frames = b"".join(PLAIN.values())
+    answers = []
+    for options in ({}, {"fast_lane": False}):
+        async with serving(service_of(service.store, **options)) as server, connected(server.addresses[0]) as client:
+            assert (server._settings.fast_lane is None) == bool(options)
+            client.writer.write(frames)
+            answers.append([await client.answer() for _ in PLAIN])
+    assert answers[0] == answers[1]
+
+
+def test_other_caps_than_the_ordinary_ones_are_refused(monkeypatch: pytest.MonkeyPatch, written: Written) -> None:
+    monkeypatch.setattr(kernel, "MAXIMUM_BY_KEY", 5)
+    with pytest.raises(AssertionError, match="cap answers differently"):
+        FastLane(SimpleNamespace(snapshot=None), 1)  # type: ignore[arg-type]

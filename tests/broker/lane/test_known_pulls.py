@@ -1,0 +1,528 @@
+"""Pulls that the fast lane answers: as the ordinary way does, byte for byte, as long as nothing has changed."""
+
+import asyncio
+import gc
+import random
+import shutil
+import weakref
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from asking import FakeConnection
+from broker.kernels import lane as kernel
+from broker.lane import known_pulls
+from broker.lane.fast_lane import LEFT_OVER, NOT_TAKEN, WANTS_MORE, FastLane
+from broker.lane.found_pulls import KEPT
+from broker.service.broker_service import BrokerService
+from broker_harness import connected, service_of, serving
+from guarded_memory import Guarded
+from heartbeats import consumer, heartbeat, subscription
+from kernel_memory import HeldFile
+from lane_requests import (
+    LITE_PULL,
+    PULL,
+    SUBSCRIPTION_FLAG,
+    Puller,
+    Road,
+    compare,
+    frame_of,
+    mutated,
+    pull,
+    request,
+    template_with,
+)
+from protocol.bodies import ConsumerData, HeartbeatData
+from protocol.codes import RequestCode
+from protocol.command import decode_command, encode_request, ext_fields_of
+from protocol.errors import StoreError
+from protocol.frame import FrameDecoder
+from storage.files.residency import Cold
+from storage.kernels.pulls import EVERYTHING, Choice
+from storage.queue.consume_queue import ConsumeQueue
+from storage.store.message_store import MessageStore
+from store_writer import StoreWriter
+
+pytestmark = pytest.mark.lane
+
+EXAMPLES = 3_000
+FUZZED = 30_000
+GROUP = "Group"
+COMMIT_FLAG = 1
+
+SUBSCRIPTIONS = (
+    *[("*", "TAG")] * 5,
+    *((tags, "TAG") for tags in ("TagA", "TagA || Aa", "价", "TagC", "", "||")),
+    *((text, "SQL92") for text in ("a < 5 AND region = 'hz'", "a > 50", "b > 0.5 OR a = 3", "a = b", "a < 0", "a >")),
+)
+
+# ---------------------------------------------------------------------- stores
+
+
+VALUES = ("0.1", "0.9", "1e0", "x", "", "-1", "0.700000000000000001")
+
+
+def plain(writer: StoreWriter) -> None:
+    """Several files a queue; tags of equal hash, none, and a body that alone fills an answer.
+
+    Property b is a number that the kernel decides, or asks about, or none.
+    """
+    tags = ("TagA", "TagB", "Aa", "BB", None, "价")
+    for number in range(1_200):
+        writer.append(
+            "TopicTest" if number % 3 else "Grüße",
+            bytes([number % 256]) * (number * 7 % 400),
+            queue_id=number % 2,
+            tags=tags[number // 6 % 6],
+            properties={"a": str(number % 100), "region": ("hz", "sh")[number // 3 % 2], "b": VALUES[number % 7]},
+            property_crc=number % 5 == 0,
+            store_host=("::1", 10911) if number % 4 == 0 else ("127.0.0.1", 10911),
+        )
+    writer.append("TopicTest", bytes(300_000))
+    writer.append("TopicTest", b"behind")
+
+
+def damaged(writer: StoreWriter) -> None:
+    """Records that lie about themselves, in a segment whose end nobody looks for."""
+    for number in range(200):
+        writer.append(
+            "TopicTest",
+            b"%d" % number,
+            tags="TagA" if number % 2 else "TagB",
+            body_crc=1 if number % 17 == 3 else None,
+            own_offset=5 if number % 23 == 5 else None,
+        )
+    writer.roll()
+    plain(writer)
+
+
+def with_extensions(writer: StoreWriter) -> None:
+    plain(writer)
+
+
+def expired(writer: StoreWriter) -> None:
+    """A queue that does not begin at 0, and a hole in the log."""
+    for number in range(100, 300):
+        writer.append("TopicTest", b"%d" % number, queue_offset=number, tags="TagA")
+    writer.skip_segments()
+    plain(writer)
+
+
+def batches(writer: StoreWriter) -> None:
+    for number in range(300):
+        writer.append_inner_batch("TopicTest", [(b"%d" % number, {"TAGS": "TagA"})] * 3)
+    for number in range(100):
+        writer.append("Grüße", b"%d" % number)
+
+
+STORES: dict[str, tuple[Callable[[StoreWriter], None], dict[str, object]]] = {
+    "plain": (plain, {"segment_size": 1 << 20, "queue_file_size": 2_000}),
+    "one file a queue": (plain, {"segment_size": 1 << 20, "queue_file_size": 200_000}),
+    "damaged": (damaged, {"segment_size": 1 << 20, "queue_file_size": 200_000}),
+    "with extensions": (with_extensions, {"segment_size": 1 << 20, "ext_bit_map": b"\xff"}),
+    "expired": (expired, {"segment_size": 1 << 20, "queue_file_size": 4_000}),
+    "batches": (batches, {"segment_size": 1 << 20}),
+}
+TAKEN_AT_LEAST = {"with extensions": EXAMPLES // 20, "batches": EXAMPLES // 20}
+"""Fewer than elsewhere: batches, and tags in an extension, are for the ordinary way."""
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[BrokerService, Puller]]:
+    """A store by its name, as a service, and one who pulls from it."""
+
+    @cache
+    def open_store(name: str) -> tuple[BrokerService, Puller]:
+        write, options = STORES[name]
+        writer = StoreWriter(tmp_path_factory.mktemp("store") / "store", **options)  # type: ignore[arg-type]
+        write(writer)
+        writer.close()
+        service = service_of(MessageStore.open(writer.root))
+        queues = [(topic, number, queue.max_offset) for topic in ("TopicTest", "Grüße") for number in (0, 1)
+                  if (queue := service.store.queues.queue(topic, number)) is not None]  # fmt: skip
+        return service, Puller(random.Random(0), queues, SUBSCRIPTIONS)
+
+    return open_store
+
+
+Written = Callable[[str], tuple[BrokerService, Puller]]
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> BrokerService:
+    """A store of one queue with 100 messages, tag A and B in turn."""
+    writer = StoreWriter(tmp_path / "store", queue_file_size=20_000)
+    for number in range(100):
+        writer.append("T", b"%d" % number, tags="AB"[number % 2])
+    writer.close()
+    return service_of(MessageStore.open(writer.root))
+
+
+def taught(service: BrokerService, frame: bytes) -> Road:
+    """A road whose lane knows the pulls like this one."""
+    road = Road(service, has_lane=True)
+    for _ in range(3):
+        asyncio.run(road.answer([frame]))
+    assert road.taken == 1, "a third pull is taken"
+    return road
+
+
+def told(answer: tuple[bytes, bool]) -> tuple[int, dict[str, str]]:
+    """Code and fields of the last answer."""
+    command = decode_command(FrameDecoder(1 << 24).feed(answer[0])[-1])
+    return command.code, ext_fields_of(command)
+
+
+# ---------------------------------------------------------------------- the same answers
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("name", STORES)
+def test_pulls_are_answered_alike_with_and_without_the_lane(name: str, seed: int, written: Written) -> None:
+    service, puller = written(name)
+    puller.generator.seed(seed)
+    taken = asyncio.run(compare(service, [[puller.frame()] for _ in range(EXAMPLES)]))
+    assert taken > TAKEN_AT_LEAST.get(name, EXAMPLES // 3), "the lane declines nearly everything"
+
+
+def test_reads_of_many_pulls_are_answered_alike(written: Written) -> None:
+    service, puller = written("plain")
+    generator = puller.generator
+    generator.seed(7)
+    streams = []
+    for _ in range(150):
+        data = b"".join(puller.frame() for _ in range(generator.randint(1, 40)))
+        cuts = sorted(generator.randrange(len(data) + 1) for _ in range(generator.choice((0, 0, 1, 3))))
+        streams.append([data[start:stop] for start, stop in zip([0, *cuts], [*cuts, len(data)], strict=True)])
+    assert asyncio.run(compare(service, streams)) > 500
+
+
+def test_a_queue_is_drained_alike(written: Written) -> None:
+    service, puller = written("one file a queue")
+    for topic, queue_id, count in puller.queues:
+        for chosen in ({}, {"subscription": "TagB||BB"}, {"subscription": "a > 20", "expressionType": "SQL92"}):
+            frames = [pull(topic, queue_id, offset, **chosen) for offset in range(count)]
+            assert asyncio.run(compare(service, [[b"".join(frames)]])) > len(frames) - 100
+
+
+# ---------------------------------------------------------------------- what is known, and for how long
+
+OF_ITS_OWN_KIND = {
+    "another group": pull("T", consumerGroup="Other"),
+    "another queue": pull("T", 1),
+    "another topic": pull("U"),
+    "another number": pull("T", maxMsgNums=31),
+    "other bytes": pull("T", maxMsgBytes=1000),
+    "no bytes": pull("T", maxMsgBytes=None),
+    "another flag": pull("T", sysFlag=SUBSCRIPTION_FLAG | COMMIT_FLAG),
+    "another version": pull("T", subVersion=2),
+    "another subscription": pull("T", subscription="A"),
+    "no subscription": pull("T", subscription=None),
+    "an empty subscription": pull("T", subscription=""),
+    "another type": pull("T", expressionType="SQL92"),
+    "no type": pull("T", expressionType=None),
+    "a lite pull": pull("T", code=LITE_PULL),
+    "an offset before the queue": pull("T", 0, -1),
+    "an offset behind the queue": pull("T", 0, 100),
+    "a far offset": pull("T", 0, 2**62),
+    "a field missing": request(PULL, {"topic": "T", "queueId": "0", "queueOffset": "0"}),
+    "a oneway pull": frame_of(pull("T")[8:].replace(b'"flag":0', b'"flag":2')),
+    "a body": frame_of(pull("T")[8:], b"x"),
+    "a binary header": encode_request(PULL, {}, opaque=1, serialize_type=1),
+}
+
+
+@pytest.mark.parametrize("name", OF_ITS_OWN_KIND)
+def test_a_pull_of_its_own_kind_is_not_taken_for_a_known_one(name: str, service: BrokerService) -> None:
+    frame = OF_ITS_OWN_KIND[name]
+    road = taught(service, pull("T"))
+    assert road.lane is not None
+    assert road.lane.answer(frame + pull("T")) == (b"", 0, NOT_TAKEN)
+    asyncio.run(compare(service, [[frame], [frame], [frame], [frame + pull("T")]]))
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        pull("T", 0, 50),
+        pull("T", 0, 99, opaque=-5),
+        pull("T", commitOffset=7),
+        pull("T", suspendTimeoutMillis=1, bname="other", lo="false", ns="", requestSource=5, liteTopic="x"),
+        request(PULL, {"consumerGroup": GROUP, "topic": "T", "subscription": "*", "queueId": 0, "queueOffset": 3,
+                       "maxMsgNums": 32, "sysFlag": 4, "commitOffset": 0, "suspendTimeoutMillis": 0, "subVersion": 1,
+                       "expressionType": "TAG", "maxMsgBytes": 262144}),
+    ],
+)  # fmt: skip
+def test_one_more_of_a_known_kind_is_taken(frame: bytes, service: BrokerService) -> None:
+    road = taught(service, pull("T"))
+    assert road.lane is not None
+    assert road.lane.answer(frame)[1:] == (len(frame), LEFT_OVER)
+    assert road.lane.answered == {33: 0, 12: 0, PULL: 2, LITE_PULL: 0}
+
+
+def test_a_known_pull_that_finds_nothing_is_for_the_ordinary_way(service: BrokerService) -> None:
+    road = taught(service, pull("T", subscription="A"))
+    assert road.lane is not None
+    assert road.lane.answer(pull("T", 0, 99, subscription="A"))[2] == NOT_TAKEN
+    assert road.lane.answer(pull("T", 0, 98, subscription="A"))[2] == LEFT_OVER
+
+
+def test_what_is_known_is_forgotten_when_the_store_is_read_anew(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store", queue_file_size=200)
+    for number in range(25):
+        writer.append("T", b"%d" % number)
+    writer.flush()
+    service = service_of(MessageStore.open(writer.root))
+    road = taught(service, pull("T", 0, 20))
+    before = told(asyncio.run(road.answer([pull("T", 0, 20)])))
+    writer.append("T", b"more")
+    writer.close()
+    service.store.refresh()
+    assert before[1]["maxOffset"] == "25"
+    assert told(asyncio.run(road.answer([pull("T", 0, 20)])))[1]["maxOffset"] == "26"
+    assert road.taken == 2
+    assert asyncio.run(compare(service, [[pull("T", 0, 20)]] * 5)) > 2
+
+
+@pytest.mark.parametrize("is_older", [False, True])
+def test_a_pull_found_in_an_older_snapshot_teaches_nothing(is_older: bool, service: BrokerService) -> None:
+    road, without = taught(service, pull("T")), Road(service, has_lane=False)
+    for _ in range(2):
+        asyncio.run(without.answer([pull("T", maxMsgNums=5)]))
+    if is_older:
+        service.store.change(replace)
+    asyncio.run(road.answer([pull("T", maxMsgNums=5)]))
+    assert road.taken == (1 if is_older else 2)
+
+
+def test_files_that_are_gone_do_not_wait_for_a_request_to_be_let_go(service: BrokerService) -> None:
+    road = taught(service, pull("T"))
+    assert road.lane is not None
+    (held,) = map(weakref.ref, road.lane._known._files)
+    queues = service.store.layout.root / "consumequeue" / "T"
+    shutil.copytree(queues, queues.with_name("U"))
+    shutil.rmtree(queues)
+    service.store.refresh()
+    gc.collect()
+    assert held() is None
+    assert road.taken == 1
+
+
+def test_a_row_keeps_its_file_until_it_is_released() -> None:
+    """Whatever becomes of the store, and whoever holds the file besides: a kernel reads it."""
+    file = HeldFile(bytes(2_000))
+    kind = kernel.PullKind(RequestCode.PULL_MESSAGE, b"T", b"G", b"*", None, 0, 32, None, 0, 0)
+    choice, template = Choice(EVERYTHING), template_with(2)
+    known = kernel.KnownPulls(1, 4)
+    known.add(kernel.KnownPull(kind, file, 0, 100, 0, 100, 32, 32, 1 << 20, choice, 0, template), 0)
+    held = weakref.ref(file)
+    del file
+    gc.collect()
+    assert held() is not None
+    known.release()
+    gc.collect()
+    assert held() is None
+    assert (len(known), known.pulled()) == (1, [(0, 0)])
+
+
+@pytest.mark.parametrize("error", [Cold("a cold page"), StoreError(Path("0"), what="cannot be opened")])
+def test_a_row_that_would_have_to_wait_is_not_made(
+    error: Exception, service: BrokerService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The row of a pull at a file's start looks at the file before it, which may be cold, or expired by then."""
+
+    def fail(*_: object) -> None:
+        raise error
+
+    road = Road(service, has_lane=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(known_pulls.KnownPulls, "_known_pull", fail)
+        for _ in range(4):
+            answer, is_closed = asyncio.run(road.answer([pull("T")]))
+            assert told((answer, is_closed))[0] == 0
+            assert not is_closed
+        assert road.taken == 0
+    asyncio.run(road.answer([pull("T")]))
+    asyncio.run(road.answer([pull("T")]))
+    assert road.taken == 1, "it is learned once that is possible"
+
+
+def test_a_pull_that_starts_at_a_unit_out_of_order_is_not_learned(
+    service: BrokerService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel sees no unit before the first of a file, so it must not judge one that leads back behind that."""
+    road = Road(service, has_lane=True)
+    monkeypatch.setattr(ConsumeQueue, "starts_out_of_order", lambda *_: True)
+    for _ in range(4):
+        assert told(asyncio.run(road.answer([pull("T")]))) == told(
+            asyncio.run(Road(service, has_lane=False).answer([pull("T")]))
+        )
+    assert road.taken == 0
+
+
+def test_no_more_found_pulls_are_kept_than_a_few(service: BrokerService) -> None:
+    road = Road(service, has_lane=False)
+    FastLane(service)
+    for _ in range(2 * KEPT):
+        asyncio.run(road.answer([pull("T")]))
+    assert service.found_pulls is not None
+    assert len(service.found_pulls) == KEPT
+
+
+def test_without_a_lane_nothing_is_noted(service: BrokerService) -> None:
+    asyncio.run(Road(service, has_lane=False).answer([pull("T")]))
+    assert service.found_pulls is None
+
+
+@pytest.mark.parametrize("limits", [{"ROWS": 5, "SLOTS": 64}, {"FILES": 3}, {"SEEN": 4}])
+def test_when_too_much_is_known_everything_is_forgotten(
+    limits: dict[str, int], written: Written, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, number in limits.items():
+        monkeypatch.setattr(known_pulls, name, number)
+    service, puller = written("plain")
+    puller.generator.seed(3)
+    lane_of = [[puller.frame()] for _ in range(1_500)]
+    assert asyncio.run(compare(service, lane_of)) > 10
+
+
+def test_rows_whose_hashes_meet_are_told_apart(monkeypatch: pytest.MonkeyPatch, written: Written) -> None:
+    monkeypatch.setattr(known_pulls, "SLOTS", 8)
+    monkeypatch.setattr(known_pulls, "ROWS", 7)
+    service, puller = written("one file a queue")
+    frames = [pull(topic, queue_id, subscription=chosen) for topic, queue_id, _ in puller.queues for chosen in "*A"]
+    assert asyncio.run(compare(service, [[frame] for _ in range(10) for frame in frames[:6]])) > 20
+
+
+# ---------------------------------------------------------------------- groups
+
+HEART_BEAT, UNREGISTER = 34, 35
+
+
+def beat(*subscriptions: dict[str, object]) -> bytes:
+    return frame_of(request(HEART_BEAT, {})[8:], heartbeat("c1", consumer(GROUP, *subscriptions)))
+
+
+LEAVE = request(UNREGISTER, {"clientID": "c1", "consumerGroup": GROUP})
+
+OF_GROUP = pull("T", sysFlag=0, subscription=None, subVersion=5)
+
+
+@pytest.mark.parametrize(
+    ("then", "code"),
+    [
+        (beat(subscription("T", "B", 5)), 0),
+        (beat(subscription("T", "B", 6)), 0),
+        (beat(subscription("T", "A", 4)), 0),
+        (beat(subscription("T", "a > 5", 6, "SQL92")), 20),
+        (beat(subscription("U", "A", 5)), 24),
+        (beat(), 24),
+        (LEAVE, 24),
+    ],
+    ids=["as old", "newer", "older", "an expression", "another topic", "no topic", "gone"],
+)
+def test_what_a_group_subscribes_to_holds_until_it_says_otherwise(
+    then: bytes, code: int, service: BrokerService
+) -> None:
+    """One connection tells, pulls three times, tells something else and pulls on; with and without the lane."""
+    reads = [beat(subscription("T", "A", 5)), *[OF_GROUP] * 4, then, *[OF_GROUP] * 4]
+    with_lane, without = Road(service, has_lane=True), Road(service, has_lane=False)
+    answers = asyncio.run(with_lane.answer(reads))
+    assert answers == asyncio.run(without.answer(reads))
+    assert told(answers)[0] == code
+    assert with_lane.taken >= 2
+
+
+def test_a_group_without_members_is_no_group(service: BrokerService) -> None:
+    road = Road(service, has_lane=True)
+    asyncio.run(road.answer([beat(subscription("T", "A", 5)), *[OF_GROUP] * 4]))
+    assert road.taken == 2
+    assert told(asyncio.run(road.answer([OF_GROUP])))[0] == 24, "its connection is gone"
+
+
+# ---------------------------------------------------------------------- commits
+
+
+def test_the_offsets_that_pulls_commit_are_handed_on(service: BrokerService) -> None:
+    committing = {"sysFlag": SUBSCRIPTION_FLAG | COMMIT_FLAG}
+    member, stranger = FakeConnection(), FakeConnection()
+    joining = HeartbeatData(client_id="c1", consumer_data_set=[ConsumerData(group_name=GROUP)])
+    assert service.clients.heartbeat(member, joining, "JAVA", 0)
+    road = taught(service, pull("T", **committing))
+    assert road.lane is not None
+    assert service.offsets.committed(GROUP, "T", 0) is None
+    for offset, expected in ((5, 5), (0, 5), (-3, 5), (9, 9), (2**40, 2**40), (7, 7)):
+        assert road.lane.answer(pull("T", commitOffset=offset, **committing), connection=member)[0]
+        assert service.offsets.committed(GROUP, "T", 0) == expected
+    for number in range(1, 300):
+        road.lane.answer(pull("T", commitOffset=number, **committing), connection=member)
+    assert service.offsets.committed(GROUP, "T", 0) == 299
+    assert road.taken == 1 + 6 + 299
+    for connection in (stranger, None):
+        assert road.lane.answer(pull("T", commitOffset=5, **committing), connection=connection)[0]
+        assert service.offsets.committed(GROUP, "T", 0) == 299, "its client is no member"
+    asyncio.run(road.answer([pull("T", commitOffset=5)]))
+    assert service.offsets.committed(GROUP, "T", 0) == 299, "it did not ask for it"
+
+
+def test_a_connection_hands_its_pulls_to_the_lane_as_its_own(service: BrokerService) -> None:
+    road = taught(service, pull("T", sysFlag=SUBSCRIPTION_FLAG | COMMIT_FLAG))
+    committing = pull("T", sysFlag=SUBSCRIPTION_FLAG | COMMIT_FLAG, commitOffset=6)
+    taken = road.taken
+    asyncio.run(road.answer([committing, beat()]))
+    assert road.taken == taken + 1
+    assert service.offsets.committed(GROUP, "T", 0) == 6, "it was held until the client joined"
+
+
+# ---------------------------------------------------------------------- limits, and the end
+
+
+def test_answers_keep_to_the_frame_limit(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store", segment_size=1 << 20)
+    for _ in range(60):
+        writer.append("T", bytes(30_000))
+    writer.close()
+    for limit in (65_536, 1 << 24):
+        service = service_of(MessageStore.open(writer.root), frame_limit=limit)
+        frames = [pull("T", maxMsgBytes=size) for size in (262144, 1 << 20) for _ in range(4)]
+        assert asyncio.run(compare(service, [[frame] for frame in frames])) == 6
+
+
+def test_no_bytes_make_the_kernel_read_or_write_outside(written: Written) -> None:
+    service, puller = written("one file a queue")
+    puller.generator.seed(5)
+    road = Road(service, has_lane=True)
+    frames = [puller.frame() for _ in range(400)]
+    for frame in frames * 3:
+        asyncio.run(road.answer([frame]))
+    lane, guarded = road.lane, Guarded(65536)
+    assert lane is not None
+    for number in range(FUZZED):
+        data = mutated(puller.generator, puller.generator.choice(frames))
+        if number % 4 == 0:
+            data = data[: puller.generator.randrange(len(data) + 1)]
+        _, consumed, reason = lane.answer(guarded.put(data))
+        assert 0 <= consumed <= len(data)
+        assert reason in (LEFT_OVER, NOT_TAKEN, WANTS_MORE)
+
+
+@pytest.mark.asyncio
+async def test_a_server_that_stops_refuses_known_pulls_too(service: BrokerService) -> None:
+    async with serving(service) as server, connected(server.addresses[0]) as client:
+        lane = server._settings.fast_lane
+        assert lane is not None
+
+        async def code() -> int:
+            client.writer.write(pull("T"))
+            return (await client.answer()).code
+
+        codes = [await code() for _ in range(50)]
+        taken = lane.answered[RequestCode.PULL_MESSAGE]
+        assert taken > 5, "a start may forget some"
+        assert set(codes) == {0}
+        service.polls.stop()
+        assert await code() != 0
+        assert lane.answered[RequestCode.PULL_MESSAGE] == taken

@@ -1,0 +1,79 @@
+"""Sockets bound before anything else happens."""
+
+import socket
+
+import pytest
+
+from broker.config import CannotListen
+from broker.endpoint import Endpoint
+from broker.net.listeners import bind_listeners, close_listeners
+from interop.official_broker import free_port
+
+LOOPBACK = Endpoint("127.0.0.1", 0)
+
+
+def test_a_port_that_somebody_listens_on_is_refused() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        endpoint = Endpoint.of_socket(other.getsockname())
+        with pytest.raises(CannotListen) as caught:
+            bind_listeners([endpoint])
+    assert str(caught.value) == f"cannot listen on {endpoint}: another process listens there"
+
+
+def test_a_port_that_somebody_listens_on_everywhere_is_refused_for_one_address_too() -> None:
+    with socket.create_server(("0.0.0.0", 0)) as other, pytest.raises(CannotListen, match="another process"):
+        bind_listeners([Endpoint("127.0.0.1", other.getsockname()[1])])
+
+
+def test_port_0_takes_a_free_port() -> None:
+    listeners = bind_listeners([LOOPBACK, LOOPBACK])
+    ports = {listener.endpoint.port for listener in listeners}
+    close_listeners(listeners)
+    assert len(ports) == 2
+    assert 0 not in ports
+
+
+def test_nothing_is_accepted_before_the_server_starts() -> None:
+    listeners = bind_listeners([LOOPBACK])
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(listeners[0].endpoint)
+    close_listeners(listeners)
+
+
+def test_a_vip_listener_lies_two_ports_below_each() -> None:
+    listeners = bind_listeners([LOOPBACK, Endpoint("::1", 0)], vip=True)
+    mains, vips = listeners[:2], listeners[2:]
+    assert [listener.port_distance for listener in listeners] == [0, 0, 2, 2]
+    assert [listener.endpoint.port + 2 for listener in vips] == [listener.endpoint.port for listener in mains]
+    assert [listener.endpoint.host for listener in vips] == ["127.0.0.1", "::1"]
+    close_listeners(listeners)
+
+
+def test_a_taken_vip_port_is_refused_and_nothing_stays_bound() -> None:
+    port = free_port(below=2)
+    with socket.create_server(("127.0.0.1", port - 2)) as other:
+        taken = Endpoint.of_socket(other.getsockname())
+        main = taken._replace(port=port)
+        with pytest.raises(CannotListen, match=f":{taken.port}: another process"):
+            bind_listeners([main], vip=True)
+    close_listeners(bind_listeners([main]))
+
+
+def test_the_addresses_before_a_refused_one_are_given_back() -> None:
+    (free,) = bind_listeners([LOOPBACK])
+    endpoint = free.endpoint
+    close_listeners([free])
+    with pytest.raises(CannotListen, match="Cannot assign requested address"):
+        bind_listeners([endpoint, Endpoint("192.0.2.1", 0)])
+    close_listeners(bind_listeners([endpoint]))
+
+
+def test_a_host_without_an_address_is_refused() -> None:
+    with pytest.raises(CannotListen, match=r"no-such-host\.invalid:1"):
+        bind_listeners([Endpoint("no-such-host.invalid", 1)])
+
+
+def test_an_ipv6_listener_does_not_take_the_ipv4_port() -> None:
+    (v6,) = bind_listeners([Endpoint("::", 0)])
+    (v4,) = bind_listeners([Endpoint("0.0.0.0", v6.endpoint.port)])
+    close_listeners([v6, v4])

@@ -1,0 +1,197 @@
+"""Each look at messages leaves a line: who looked, at what, and from where. Without a line nothing is shown."""
+
+import asyncio
+import json
+import logging
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acl_file import READER, READER_SECRET, signed_fields, write_accounts
+from broker.security.accounts import watched_accounts
+from broker.security.audit_log import AuditError, AuditLog, Look, now, physical_offsets
+from broker_harness import connected, service_of, serving
+from protocol.codes import RequestCode
+from protocol.errors import ConfigError
+from storage.store.message_store import MessageStore
+from web_questions import ApiOf, keys
+
+QUERY = {"topic": "TopicTest", "key": "hotkey", "maxNum": "3", "beginTimestamp": "0", "endTimestamp": "9" * 18}
+PULL = {
+    "topic": "TopicTest", "consumerGroup": "CG_TAG", "queueId": "1", "queueOffset": "0", "maxMsgNums": "2",
+    "sysFlag": "4", "subscription": "*", "subVersion": "0", "commitOffset": "0", "suspendTimeoutMillis": "0",
+}  # fmt: skip
+
+
+def lines_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def a_look(number: int = 0) -> Look:
+    return Look(
+        now(), "broker-a", None, "127.0.0.1:1", "VIEW_MESSAGE_BY_ID", "SUCCESS", {"offset": str(number)}, 1, [7]
+    )
+
+
+@pytest.mark.asyncio
+async def test_the_port_writes_who_looked_at_which_messages_from_where(g1_store: Path, tmp_path: Path) -> None:
+    acl, path = write_accounts(tmp_path / "plain_acl.yml"), tmp_path / "audit.jsonl"
+    store = await asyncio.to_thread(MessageStore.open, g1_store)
+    async with serving(service_of(store, acl=acl, audit_log=path)) as server, connected(server.addresses[0]) as client:
+        assert server._settings.fast_lane is None
+        answers = []
+        for code, fields, who in (
+            (33, {"offset": "0"}, (READER, READER_SECRET)),
+            (12, QUERY, (READER, READER_SECRET)),
+            (11, PULL | {"consumerGroup": "readers"}, (READER, READER_SECRET)),
+            (12, QUERY | {"key": "none"}, (READER, READER_SECRET)),
+            (33, {"offset": "0"}, (READER, "a wrong secret")),
+            (33, {"offset": "0"}, ("", "")),
+            (30, {"topic": "TopicTest", "queueId": "0"}, (READER, READER_SECRET)),
+        ):
+            answers.append(await client.ask(code, signed_fields(fields, *who)))
+        host = client.writer.get_extra_info("sockname")
+    assert [answer.code for answer in answers] == [0, 0, 0, 22, 16, 16, 0]
+    lines = lines_of(path)
+    assert {line["client"] for line in lines} == {f"{host[0]}:{host[1]}"}
+    assert [(line["request"], line["result"], line.get("account")) for line in lines] == [
+        ("VIEW_MESSAGE_BY_ID", "SUCCESS", READER),
+        ("QUERY_MESSAGE", "SUCCESS", READER),
+        ("PULL_MESSAGE", "SUCCESS", READER),
+        ("QUERY_MESSAGE", "QUERY_NOT_FOUND", READER),
+        ("VIEW_MESSAGE_BY_ID", "NO_PERMISSION", None),
+        ("VIEW_MESSAGE_BY_ID", "NO_PERMISSION", None),
+    ]
+    assert [line["messages"] for line in lines] == [1, 3, 2, 0, 0, 0]
+    assert lines[0]["offsets"] == [0]
+    for line, answer in zip(lines[:3], answers[:3], strict=True):
+        assert len(line["offsets"]) == line["messages"]
+        for offset in line["offsets"]:
+            record = store.record_at(offset)
+            assert record is not None
+            assert bytes(record) in bytes(answer.body)
+    assert lines[1]["asked"]["key"] == "hotkey"
+    assert (lines[2]["asked"]["queueId"], lines[2]["asked"]["consumerGroup"]) == ("1", "readers")
+    assert READER_SECRET not in path.read_text()
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.asyncio
+async def test_without_accounts_a_key_in_a_request_is_believed_by_nobody(g1_store: Path, tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    store = await asyncio.to_thread(MessageStore.open, g1_store)
+    async with serving(service_of(store, audit_log=path)) as server, connected(server.addresses[0]) as client:
+        assert (
+            await client.ask(RequestCode.VIEW_MESSAGE_BY_ID, signed_fields({"offset": "0"}, READER, READER_SECRET))
+        ).code == 0
+        end = await client.ask(RequestCode.PULL_MESSAGE, PULL | {"queueOffset": "9999"})
+        assert end.code == 21
+    (line,) = lines_of(path)
+    assert line["account"] is None, "and a pull that found nothing is no look at messages"
+
+
+@pytest.mark.asyncio
+async def test_what_cannot_be_written_down_is_not_shown(
+    g1_store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "audit.jsonl"
+    store = await asyncio.to_thread(MessageStore.open, g1_store)
+    async with serving(service_of(store, audit_log=path)) as server, connected(server.addresses[0]) as client:
+        full = os.open("/dev/full", os.O_WRONLY)
+        assert server._audit_log is not None
+        with monkeypatch.context() as patch:
+            patch.setattr(server._audit_log, "_descriptor", full)
+            for _ in range(2):
+                answer = await client.ask(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": "0"})
+                assert (answer.code, bytes(answer.body)) == (2, b"")
+                assert "No space left on device" in (answer.remark or "")
+            assert (await client.ask(RequestCode.GET_MAX_OFFSET, {"topic": "TopicTest", "queueId": "0"})).code == 0
+        assert (await client.ask(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": "0"})).code == 0
+        os.close(full)
+    errors = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert len(errors) == 1
+    assert str(path) in errors[0].getMessage()
+    assert len(lines_of(path)) == 1
+
+
+def test_a_line_that_fits_only_in_part_leaves_no_half_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = AuditLog(tmp_path / "audit.jsonl")
+    write = os.write
+    with monkeypatch.context() as patch:
+        patch.setattr("os.write", lambda descriptor, data: write(descriptor, data[:20]))
+        with pytest.raises(AuditError, match="No space left"):
+            log.write(a_look())
+    log.write(a_look())
+    log.close()
+    assert json.loads((tmp_path / "audit.jsonl").read_bytes().splitlines()[1])["offsets"] == [7]
+
+
+def test_a_file_that_was_rotated_away_is_made_anew(tmp_path: Path) -> None:
+    path = tmp_path / "audit.jsonl"
+    log = AuditLog(path)
+    log.write(a_look(1))
+    shutil.move(path, tmp_path / "audit.1")
+    log.write(a_look(2))
+    log.refresh()
+    log.refresh()
+    log.write(a_look(3))
+    path.unlink()
+    log.refresh()
+    log.write(a_look(4))
+    log.close()
+    assert [line["asked"]["offset"] for line in lines_of(tmp_path / "audit.1")] == ["1", "2"]
+    assert [line["asked"]["offset"] for line in lines_of(path)] == ["4"]
+
+
+def test_a_file_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"--audit-log .*nowhere"):
+        AuditLog(tmp_path / "nowhere" / "audit.jsonl")
+
+
+def test_the_offsets_of_what_is_no_record_are_none(g1_store: Path) -> None:
+    record = bytes(MessageStore.open(g1_store).record_at(0) or b"")
+    assert physical_offsets(record) == [0]
+    for data in (b"", bytes(100), record[:30], b"\xff" * 200):
+        assert len(physical_offsets(data)) <= 1
+
+
+def test_the_page_writes_who_looked_at_which_messages_from_where(g1_store: Path, tmp_path: Path) -> None:
+    api, path = ApiOf(g1_store), tmp_path / "audit.jsonl"
+    api.api.access.accounts = watched_accounts(write_accounts(tmp_path / "plain_acl.yml"))
+    api.api.audit_log = AuditLog(path)
+    reader = keys(READER, READER_SECRET)
+    browsed = api.get("/messages", topic="TopicTest", limit=3, headers=reader, peer="198.51.100.7")
+    api.get("/message", offset=0, headers=reader)
+    assert api.ask("/message/body", offset=0, headers=reader).status == 200
+    assert api.ask("/messages", topic="TopicBatch", headers=reader).status == 403
+    for keys_of_nobody in ({}, keys(READER, "a wrong secret")):
+        assert api.ask("/message", offset=0, headers=keys_of_nobody).status == 401
+    assert api.ask("/topics").status == 401
+    api.get("/topics", headers=reader)
+    lines = lines_of(path)
+    assert [(line["request"], line["result"], line["messages"]) for line in lines] == [
+        ("GET /api/v1/messages", "SUCCESS", 3),
+        ("GET /api/v1/message", "SUCCESS", 1),
+        ("GET /api/v1/message/body", "SUCCESS", 1),
+        ("GET /api/v1/messages", "FORBIDDEN", 0),
+        ("GET /api/v1/message", "UNAUTHORIZED", 0),
+        ("GET /api/v1/message", "UNAUTHORIZED", 0),
+    ]
+    assert lines[-1]["account"] is None
+    assert "a wrong secret" not in path.read_text()
+    assert lines[0]["offsets"] == [line["physicalOffset"] for line in browsed["messages"]]
+    assert (lines[0]["account"], lines[0]["client"]) == (READER, "198.51.100.7")
+    assert lines[0]["asked"].items() >= {"topic": "TopicTest", "limit": 3}.items()
+    api.api.audit_log._descriptor = os.open("/dev/full", os.O_WRONLY)
+    refused = api.ask("/message", offset=0, headers=reader)
+    assert refused.status == 503
+    assert b"audit log" in refused.content
+
+
+def test_every_path_that_shows_messages_is_written_down(g1_store: Path) -> None:
+    api = ApiOf(g1_store)
+    silent = {endpoint.path for endpoint in api.api.endpoints if endpoint.shows is None}
+    assert silent == {"/store", "/topics", "/topic", "/histogram", "/health"}

@@ -1,0 +1,204 @@
+"""From a subscription to its filter: made once, and with a registered filter's bits where they can be trusted.
+
+What pulls make of it is in `processors/test_filtered_pulls.py`.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from broker.service.consumers.kept_filters import KeptFilters
+from broker.service.consumers.subscriptions import GroupFilter, Subscriptions, expressions_of
+from broker.service.consumers.subscriptions import told_filters as told_filters_of
+from protocol.bodies import SubscriptionData
+from protocol.properties import encode_properties
+from storage.filter.base import MessageFilter
+from storage.filter.expression import ExpressionFilter
+from storage.filter.retry import RetryFilter
+from storage.filter.tag import TagFilter
+from storage.layout.store_config import BloomFilterData, ConsumerFilter
+
+EXPRESSION = "a > 5"
+FILTERS = KeptFilters()
+make_filter = FILTERS.make
+REGISTERED = ConsumerFilter(
+    "CG_SQL", "TopicTest", EXPRESSION, "SQL92", 1000, 2000, 1, BloomFilterData(112, [22, 91, 50])
+)
+
+
+@dataclass
+class State:
+    abort: bool = False
+
+
+@dataclass
+class Config:
+    filters: dict[str, dict[str, ConsumerFilter]] = field(default_factory=lambda: {"TopicTest": {"CG_SQL": REGISTERED}})
+
+
+@dataclass
+class Store:
+    config: Config = field(default_factory=Config)
+    state: State = field(default_factory=State)
+
+
+def by_expression(text: str = EXPRESSION, topic: str = "TopicTest", version: int = 1) -> SubscriptionData:
+    return SubscriptionData(topic, text, expression_type="SQL92", sub_version=version)
+
+
+def told_filters(known: dict[str, GroupFilter], told: list[SubscriptionData]) -> dict[str, GroupFilter]:
+    return told_filters_of(known, told, FILTERS.make_all(expressions_of(told)))
+
+
+def subscriptions_on(store: Any, *, supports_retry: bool = False, **told: GroupFilter) -> Subscriptions:
+    """The subscriptions of a store of whose groups each has told these filters."""
+    return Subscriptions(store, lambda _group: told, supports_retry=supports_retry)
+
+
+def chosen_by(subscriptions: Subscriptions, group: str, subscription: SubscriptionData) -> MessageFilter | None:
+    """The filter of a group that has just told a subscription."""
+    told = told_filters({}, [subscription])
+    return subscriptions.of_group(group, subscription, told.get(subscription.topic))
+
+
+@pytest.mark.parametrize("kind", [None, "", "TAG"])
+def test_tags_are_what_is_meant_unless_a_type_is_named(kind: str | None) -> None:
+    chosen = make_filter("A || B", kind)
+    assert isinstance(chosen, TagFilter)
+    assert chosen.matches_everything is False
+
+
+def test_a_registered_filter_brings_its_bits() -> None:
+    subscriptions = subscriptions_on(Store())
+    chosen = chosen_by(subscriptions, "CG_SQL", by_expression())
+    assert isinstance(chosen, ExpressionFilter)
+    assert chosen.bits is not None
+    assert chosen.evaluations is subscriptions.evaluations
+    assert chosen_by(subscriptions, "CG_SQL", by_expression()) is chosen, "made once"
+
+
+@pytest.mark.parametrize(
+    ("group", "text", "topic", "abort"),
+    [
+        ("H", EXPRESSION, "TopicTest", False),
+        ("CG_SQL", "a > 6", "TopicTest", False),
+        ("CG_SQL", EXPRESSION, "U", False),
+        ("CG_SQL", EXPRESSION, "TopicTest", True),
+    ],
+    ids=["another group", "another expression", "another topic", "a broker that was killed"],
+)
+def test_bits_that_may_not_be_those_of_the_filter_are_left_alone(
+    group: str, text: str, topic: str, abort: bool
+) -> None:
+    store: Any = Store(state=State(abort))
+    subscriptions = subscriptions_on(store)
+    chosen = chosen_by(subscriptions, group, by_expression(text, topic))
+    assert isinstance(chosen, ExpressionFilter)
+    assert chosen.bits is None
+    assert chosen.evaluations is not subscriptions.evaluations
+
+
+def test_a_filter_that_is_registered_anew_after_a_refresh_brings_its_new_bits() -> None:
+    store: Any = Store()
+    subscriptions = subscriptions_on(store)
+    before = chosen_by(subscriptions, "CG_SQL", by_expression())
+    later = ConsumerFilter(
+        "CG_SQL", "TopicTest", EXPRESSION, "SQL92", 1500, 2500, 1, BloomFilterData(112, [22, 91, 50])
+    )
+    store.config = Config({"TopicTest": {"CG_SQL": later}})
+    after = chosen_by(subscriptions, "CG_SQL", by_expression())
+    assert after is not before
+    assert isinstance(after, ExpressionFilter)
+    assert after.bits is not None
+
+
+def test_class_filters_let_everything_through() -> None:
+    told = SubscriptionData("T", "a.Java.Class", class_filter_mode=True)
+    chosen = chosen_by(subscriptions_on(Store()), "CG_SQL", told)
+    assert chosen is not None
+    assert chosen.matches_everything
+
+
+# ---------------------------------------------------------------------- what heartbeats tell
+
+
+def texts(filters: dict[str, GroupFilter]) -> dict[str, tuple[int, str]]:
+    """Version and expression of each topic's filter."""
+    found = {}
+    for topic, told in filters.items():
+        assert isinstance(told.chosen, ExpressionFilter)
+        found[topic] = told.version, told.chosen.expression.text
+    return found
+
+
+def test_only_expressions_are_kept_each_with_its_version() -> None:
+    told = told_filters(
+        {}, [by_expression("a > 1", "A", 3), by_expression("b > 1", "B", 4), SubscriptionData("C", "X")]
+    )
+    assert texts(told) == {"A": (3, "a > 1"), "B": (4, "b > 1")}
+
+
+@pytest.mark.parametrize(
+    ("version", "text", "kind", "expected"),
+    [
+        (2, "b > 1", "SQL92", (3, "a > 1")),
+        (3, "b > 1", "SQL92", (3, "a > 1")),
+        (4, "b > 1", "SQL92", (4, "b > 1")),
+        (4, "a > 1", "SQL92", (4, "a > 1")),
+        (3, "b >", "SQL92", (3, "a > 1")),
+        (4, "b >", "SQL92", None),
+        (4, "b > 1", "FOO", None),
+        (4, "", "SQL92", (3, "a > 1")),
+        (4, "*", "TAG", (3, "a > 1")),
+        (4, "*", "", (3, "a > 1")),
+    ],
+)
+def test_a_known_filter_changes_as_in_a_brokers_registry(
+    version: int, text: str, kind: str, expected: tuple[int, str] | None
+) -> None:
+    """The table of filters §3.4."""
+    known = told_filters({}, [by_expression("a > 1", "A", 3)])
+    told = SubscriptionData("A", text, expression_type=kind, sub_version=version)
+    assert texts(told_filters(known, [told])).get("A") == expected
+
+
+def test_topics_that_are_told_no_more_lose_their_filters() -> None:
+    known = told_filters({}, [by_expression("a > 1", "A", 3), by_expression("b > 1", "B", 3)])
+    assert texts(told_filters(known, [by_expression("b > 1", "B", 3)])) == {"B": (3, "b > 1")}
+
+
+def test_a_topic_that_is_told_twice_has_the_newest_filter() -> None:
+    told = [by_expression("a > 2", "A", 5), by_expression("a > 1", "A", 3), by_expression("a >", "B", 4)]
+    assert texts(told_filters({}, told)) == {"A": (5, "a > 2")}
+    assert texts(told_filters({}, [*told, by_expression("a >", "A", 6)])) == {}
+
+
+# ---------------------------------------------------------------------- retry topics
+
+
+def test_retry_topics_are_filtered_as_others_unless_that_is_asked_for() -> None:
+    plain, supporting = subscriptions_on(Store()), subscriptions_on(Store(), supports_retry=True)
+    assert isinstance(plain.in_pull("%RETRY%CG_SQL", "a > 1", "SQL92"), ExpressionFilter)
+    assert isinstance(supporting.in_pull("%RETRY%CG_SQL", "a > 1", "SQL92"), RetryFilter)
+    assert isinstance(supporting.in_pull("%RETRY%CG_SQL", "A", None), TagFilter)
+    assert isinstance(supporting.in_pull("TopicTest", "a > 1", "SQL92"), ExpressionFilter)
+
+
+def test_the_filter_of_members_comes_before_that_of_the_store() -> None:
+    message, other = (encode_properties({"RETRY_TOPIC": "TopicTest", "a": value}) for value in "65")
+    stored = subscriptions_on(Store(), supports_retry=True)
+    assert stored.in_pull("%RETRY%CG_SQL", "a > 99", "SQL92").matches_commit_log(message)
+    assert not stored.in_pull("%RETRY%CG_SQL", "a > 99", "SQL92").matches_commit_log(other)
+    assert stored.in_pull("%RETRY%CG_OTHER", "a > 99", "SQL92").matches_commit_log(other)
+    told = told_filters({}, [by_expression("a < 6")])
+    live = subscriptions_on(Store(), supports_retry=True, **told)
+    assert not live.in_pull("%RETRY%CG_SQL", "a > 99", "SQL92").matches_commit_log(message)
+
+
+@pytest.mark.parametrize(("text", "kind"), [("a >", "SQL92"), (None, "SQL92"), ("a > 5", "FOO")])
+def test_a_stored_filter_that_does_not_compile_lets_everything_through(text: str | None, kind: str) -> None:
+    broken = ConsumerFilter("CG_SQL", "TopicTest", text, kind)
+    subscriptions = subscriptions_on(Store(Config({"TopicTest": {"CG_SQL": broken}})), supports_retry=True)
+    chosen = subscriptions.in_pull("%RETRY%CG_SQL", "a > 99", "SQL92")
+    assert chosen.matches_commit_log(encode_properties({"RETRY_TOPIC": "TopicTest", "a": "1"}))

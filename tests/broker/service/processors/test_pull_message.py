@@ -1,0 +1,336 @@
+"""Pulls beyond the recorded ones: subscriptions, refusals, the ends of a queue, scanning ahead, limits, commits."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from asking import Asker
+from broker.service.processors import pull_message
+from golden_store import GOLDEN
+from heartbeats import consumer, heartbeat, subscription
+from protocol.codes import RequestCode
+from protocol.command import Response
+from protocol.message import decode_messages
+from storage.files.residency import Cold, allow_waiting, forbid_waiting
+from store_writer import StoreWriter
+
+COMMIT, SUSPEND, SUBSCRIPTION = 1, 2, 4
+FOUND, NOT_FOUND, RETRY, MOVED = 0, 19, 20, 21
+
+
+def pull(asker: Asker, topic: str, queue_id: int, queue_offset: int, code: int = 11, **fields: str | int) -> Response:
+    header = {
+        "consumerGroup": "G",
+        "topic": topic,
+        "queueId": queue_id,
+        "queueOffset": queue_offset,
+        "maxMsgNums": 32,
+        "sysFlag": SUBSCRIPTION,
+        "commitOffset": 0,
+        "suspendTimeoutMillis": 12500,
+        "subVersion": 0,
+        **fields,
+    }
+    return asker.ask(code, {name: str(value) for name, value in header.items()})
+
+
+def bounds(answer: Response) -> tuple[int, int, int, int]:
+    """Code, next, minimum and maximum offset of an answer."""
+    fields = answer.ext_fields or {}
+    return answer.code, *(int(fields[name]) for name in ("nextBeginOffset", "minOffset", "maxOffset"))
+
+
+def offsets(answer: Response) -> list[int]:
+    return [message.queue_offset for message in decode_messages(answer.body)]
+
+
+@pytest.fixture
+def g1(g1_store: Path) -> Asker:
+    return Asker(g1_store)
+
+
+@pytest.fixture(scope="module")
+def sparse(tmp_path_factory: pytest.TempPathFactory) -> Asker:
+    """Queue 0: 2,500 messages, tag Rare on number 2,321 alone. Queue 1: offsets 100 to 109."""
+    writer = StoreWriter(tmp_path_factory.mktemp("sparse") / "store", segment_size=1 << 20, queue_file_size=200_000)
+    for number in range(2500):
+        writer.append("Sparse", tags="Rare" if number == 2321 else "Common")
+    for queue_offset in range(100, 110):
+        writer.append("Sparse", queue_id=1, queue_offset=queue_offset)
+    writer.close()
+    return Asker(writer.root)
+
+
+# ---------------------------------------------------------------------- subscriptions
+
+
+def test_a_subscription_in_the_request_needs_no_heartbeat(g1: Asker) -> None:
+    assert pull(g1, "TopicTest", 0, 0, subscription="TagD").code == FOUND
+    assert pull(g1, "TopicTest", 0, 0, subscription="*").code == FOUND
+    assert pull(g1, "TopicTest", 0, 0).code == FOUND
+
+
+def test_without_one_the_groups_heartbeat_says_what_it_wants(g1: Asker) -> None:
+    g1.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("G", subscription("TopicTest", "TagD", 7))))
+    answer = pull(g1, "TopicTest", 0, 0, sysFlag=0, subVersion=7)
+    assert {message.tags for message in decode_messages(answer.body)} == {"TagD"}
+
+
+def test_an_expression_chooses_by_properties_wherever_it_stands(g1: Asker) -> None:
+    """The messages of the recorded SQL consumer (consumed-sql.tsv), by a pull of each queue."""
+    expression = "a > 10 AND a <= 30 AND region = 'hz'"
+    g1.ask(
+        RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("G", subscription("TopicTest", expression, 3, "SQL92")))
+    )
+    rows = [line.split("\t") for line in (GOLDEN / "g1" / "consumed-sql.tsv").read_text().splitlines()]
+    expected = {word for row in rows for word in row if len(word) == 56 and word.isalnum()}
+    for fields in ({"sysFlag": 0, "subVersion": 3}, {"subscription": expression, "expressionType": "SQL92"}):
+        found = set()
+        for queue_id in range(4):
+            answer = pull(g1, "TopicTest", queue_id, 0, **fields)
+            found |= {message.unique_key for message in decode_messages(answer.body)}
+        assert found == expected
+        assert len(found) > 3
+
+
+def test_the_class_filters_of_old_leave_the_choice_to_the_client(g1: Asker) -> None:
+    told = {**subscription("TopicTest", "any.Java.Class"), "classFilterMode": True}
+    g1.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("G", told)))
+    assert pull(g1, "TopicTest", 0, 0, sysFlag=0, subVersion=1).code == FOUND
+
+
+def test_lite_pulls_are_pulls(g1: Asker) -> None:
+    answer = pull(g1, "TopicTest", 0, 0, code=361, sysFlag=SUBSCRIPTION | 16)
+    assert (answer.code, answer.remark) == (FOUND, "FOUND")
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "words"),
+    [
+        ({"consumerGroup": "Stranger", "sysFlag": 0}, 24, "the consumer's group info not exist"),
+        ({"topic": "TopicTx", "sysFlag": 0}, 24, "the consumer's subscription not exist"),
+        ({"sysFlag": 0, "subVersion": 8}, 25, "the consumer's subscription not latest"),
+        ({"subscription": "||"}, 23, "parse the consumer's subscription failed"),
+        ({"subscription": "a >", "expressionType": "SQL92"}, 23, "a >\n"),
+        ({"subscription": "", "expressionType": "SQL92"}, 23, "the expression is empty"),
+        ({"subscription": "a > 1", "expressionType": "sql92"}, 23, "TAG or SQL92"),
+        ({"topic": "TopicBatch", "sysFlag": 0}, 27, "Your expression may be wrong!"),
+        ({"topic": "NoSuchTopic"}, 17, "topic[NoSuchTopic] not exist"),
+        ({"queueId": 4}, 29, "queueId[4] is illegal, topic:[TopicTest] topicConfig.readQueueNums:[4]"),
+        ({"queueId": -1}, 29, "queueId[-1] is illegal"),
+    ],
+)
+def test_what_a_broker_refuses_is_refused_in_its_words(
+    fields: dict[str, str | int], code: int, words: str, g1: Asker
+) -> None:
+    wrong = subscription("TopicBatch", "a >", kind="SQL92")
+    g1.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("G", subscription("TopicTest", "TagD", 7), wrong)))
+    answer = pull(g1, **({"topic": "TopicTest", "queue_id": 0, "queue_offset": 0} | fields))
+    assert answer.code == code
+    assert words in (answer.remark or "")
+
+
+def test_the_flags_of_topic_and_group_come_with_the_answer(g1_store: Path, tmp_path: Path) -> None:
+    store = shutil.copytree(g1_store, tmp_path / "store")
+    for name, table, entry, member, flag in (
+        ("topics.json", "topicConfigTable", "TopicTest", "topicSysFlag", 2),
+        ("subscriptionGroup.json", "subscriptionGroupTable", "CG_TAG", "groupSysFlag", 1),
+    ):
+        path = store / "config" / name
+        config = json.loads(path.read_text())
+        config[table][entry][member] = flag
+        path.write_text(json.dumps(config))
+    fields = pull(Asker(store), "TopicTest", 0, 0, consumerGroup="CG_TAG").ext_fields or {}
+    assert (fields["topicSysFlag"], fields["groupSysFlag"]) == ("2", "1")
+
+
+def change_groups(store: Path, **changes: object) -> None:
+    """Change members of CG_TAG's configuration, or of the whole table of groups."""
+    path = store / "config" / "subscriptionGroup.json"
+    config = json.loads(path.read_text())
+    for name, value in changes.items():
+        (config if name == "forbiddenTable" else config["subscriptionGroupTable"]["CG_TAG"])[name] = value
+    path.write_text(json.dumps(config))
+
+
+def test_a_group_that_may_not_consume_is_refused(g1_store: Path, tmp_path: Path) -> None:
+    store = shutil.copytree(g1_store, tmp_path / "store")
+    change_groups(store, consumeEnable=False)
+    answer = pull(Asker(store), "TopicTest", 0, 0, consumerGroup="CG_TAG")
+    assert (answer.code, answer.remark) == (16, "subscription group no permission, CG_TAG")
+
+
+@pytest.mark.parametrize(
+    ("changes", "model", "expected"),
+    [
+        ({"consumeBroadcastEnable": False}, "BROADCASTING", "4"),
+        ({"consumeBroadcastEnable": False}, "CLUSTERING", None),
+        ({}, "BROADCASTING", None),
+        ({"forbiddenTable": {"CG_TAG": {"TopicTest": 4}}}, "CLUSTERING", "5"),
+        ({"forbiddenTable": {"CG_TAG": {"TopicTest": 7}}}, "CLUSTERING", "5"),
+        ({"forbiddenTable": {"CG_TAG": {"TopicTest": 3}}}, "CLUSTERING", None),
+        ({"forbiddenTable": {"CG_TAG": {"TopicTest": -1}}}, "CLUSTERING", None),
+        ({"forbiddenTable": {"CG_TAG": {"Other": 4}, "CG_SQL": {"TopicTest": 4}}}, "CLUSTERING", None),
+    ],
+)
+def test_a_group_that_may_not_broadcast_or_read_a_topic_is_refused(
+    changes: dict[str, object], model: str, expected: str | None, g1_store: Path, tmp_path: Path
+) -> None:
+    """By what the store says; a pull that brings its own subscription is not asked (PullMessageProcessor)."""
+    store = shutil.copytree(g1_store, tmp_path / "store")
+    change_groups(store, **changes)
+    asker = Asker(store)
+    asker.ask(
+        RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("CG_TAG", subscription("TopicTest"), messageModel=model))
+    )
+    answer = pull(asker, "TopicTest", 0, 0, consumerGroup="CG_TAG", sysFlag=0, subVersion=1)
+    assert pull(asker, "TopicTest", 0, 0, consumerGroup="CG_TAG").code == FOUND
+    if expected is None:
+        assert answer.code == FOUND
+    else:
+        remark = {
+            "4": "the consumer group[CG_TAG] can not consume by broadcast way",
+            "5": "the consumer group[CG_TAG] is forbidden for topic[TopicTest]",
+        }
+        assert (answer.code, answer.remark, answer.ext_fields) == (16, remark[expected], {"forbiddenType": expected})
+
+
+# ---------------------------------------------------------------------- the ends of a queue
+
+
+@pytest.mark.parametrize(
+    ("queue_id", "queue_offset", "expected"),
+    [
+        (1, 99, (MOVED, 100, 100, 110)),
+        (1, 110, (NOT_FOUND, 110, 100, 110)),
+        (1, 111, (MOVED, 110, 100, 110)),
+        (2, 0, (NOT_FOUND, 0, 0, 0)),
+        (2, 5, (MOVED, 0, 0, 0)),
+    ],
+)
+def test_offsets_outside_a_queue_are_answered_as_a_broker_does(
+    queue_id: int, queue_offset: int, expected: tuple[int, ...], sparse: Asker
+) -> None:
+    assert bounds(pull(sparse, "Sparse", queue_id, queue_offset)) == expected
+
+
+@pytest.mark.parametrize(
+    ("queue_id", "queue_offset", "expected"),
+    [
+        (1, 99, (RETRY, 100, 100, 110)),
+        (1, 110, (NOT_FOUND, 110, 100, 110)),
+        (1, 111, (RETRY, 110, 100, 110)),
+        (2, 5, (RETRY, 0, 0, 0)),
+    ],
+)
+def test_consumers_that_poll_are_led_back_into_the_queue(
+    queue_id: int, queue_offset: int, expected: tuple[int, ...], sparse: Asker
+) -> None:
+    answer = pull(sparse, "Sparse", queue_id, queue_offset, sysFlag=SUBSCRIPTION | SUSPEND)
+    assert bounds(answer) == expected
+
+
+def test_every_answer_to_a_known_queue_names_all_offsets_and_the_broker_to_ask(sparse: Asker) -> None:
+    for queue_offset in (0, 2499, 2500, 9999):
+        answer = pull(sparse, "Sparse", 0, queue_offset)
+        assert answer.ext_fields is not None
+        assert answer.ext_fields.keys() >= {"nextBeginOffset", "minOffset", "maxOffset", "suggestWhichBrokerId"}
+        assert answer.ext_fields["suggestWhichBrokerId"] == "0"
+
+
+# ---------------------------------------------------------------------- scanning ahead, limits
+
+
+def test_a_pull_looks_on_until_a_message_passes_its_filter(sparse: Asker) -> None:
+    answer = pull(sparse, "Sparse", 0, 0, subscription="Rare")
+    assert (answer.code, offsets(answer)) == (FOUND, [2321])
+    assert bounds(answer)[1] > 2321
+
+
+def test_a_pull_that_finds_nothing_ends_at_the_end_of_the_queue(sparse: Asker) -> None:
+    assert bounds(pull(sparse, "Sparse", 0, 2322, subscription="Rare")) == (RETRY, 2500, 0, 2500)
+    assert bounds(pull(sparse, "Sparse", 0, 0, subscription="Never")) == (RETRY, 2500, 0, 2500)
+
+
+def test_looking_on_for_long_is_left_to_a_thread(sparse: Asker) -> None:
+    forbid_waiting()
+    try:
+        with pytest.raises(Cold, match="filter"):
+            pull(sparse, "Sparse", 0, 0, subscription="Never")
+    finally:
+        allow_waiting()
+
+
+def test_looking_on_ends_at_some_point_and_the_next_pull_goes_on_there(
+    sparse: Asker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pull_message, "SCANS_IN_POOL", 1)
+    visited, queue_offset = [], 0
+    while queue_offset < 2500:
+        code, following, _, _ = bounds(pull(sparse, "Sparse", 0, queue_offset, subscription="Never"))
+        assert code == RETRY
+        assert following > queue_offset
+        visited.append(following)
+        queue_offset = following
+    assert visited == [800, 1600, 2400, 2500], "16,000 bytes of units of 20 bytes a scan"
+
+
+@pytest.mark.parametrize(("wanted", "count"), [(1, 1), (5, 5), (32, 32), (1000, 32), (0, 1), (-4, 1)])
+def test_a_pull_brings_at_most_what_was_asked_for_and_what_a_broker_gives(
+    wanted: int, count: int, sparse: Asker
+) -> None:
+    answer = pull(sparse, "Sparse", 0, 7, maxMsgNums=wanted)
+    assert offsets(answer) == list(range(7, 7 + count))
+    assert bounds(answer)[1] == 7 + count
+
+
+def test_bytes_are_limited_too_but_the_first_message_always_comes(sparse: Asker) -> None:
+    size = len(pull(sparse, "Sparse", 0, 0, maxMsgNums=1).body)
+    assert len(offsets(pull(sparse, "Sparse", 0, 0, maxMsgBytes=3 * size))) == 3
+    assert len(offsets(pull(sparse, "Sparse", 0, 0, maxMsgBytes=1))) == 1
+
+
+def test_a_message_longer_than_a_frame_is_passed_over_saying_so(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store", segment_size=1 << 18)
+    writer.append("Long", bytes(70_000))
+    writer.append("Long", b"short")
+    writer.close()
+    asker = Asker(writer.root, frame_limit=65_536)
+    answer = pull(asker, "Long", 0, 0)
+    assert bounds(answer) == (RETRY, 1, 0, 2)
+    assert "more than fit" in (answer.remark or "")
+    assert offsets(pull(asker, "Long", 0, 1)) == [1]
+
+
+# ---------------------------------------------------------------------- offsets committed on the way
+
+
+def test_an_offset_that_comes_with_a_pull_is_remembered(g1: Asker) -> None:
+    g1.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("G", subscription("TopicTest", "*", 1))))
+    pull(g1, "TopicTest", 1, 5, sysFlag=COMMIT, commitOffset=4, subVersion=1)
+    assert g1.service.offsets.committed("G", "TopicTest", 1) == 4
+
+
+@pytest.mark.parametrize(("flag", "offset"), [(0, 4), (COMMIT, 0), (COMMIT, -1)])
+def test_an_offset_that_is_not_meant_is_not_remembered(flag: int, offset: int, g1: Asker) -> None:
+    g1.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("G", subscription("TopicTest", "*", 1))))
+    pull(g1, "TopicTest", 1, 5, sysFlag=flag, commitOffset=offset, subVersion=1)
+    assert g1.service.offsets.committed("G", "TopicTest", 1) is None
+
+
+def test_an_offset_with_a_pull_counts_once_the_consumer_has_joined_its_group(g1: Asker) -> None:
+    pull(g1, "TopicTest", 1, 5, sysFlag=COMMIT | SUBSCRIPTION, commitOffset=4)
+    assert g1.service.offsets.committed("G", "TopicTest", 1) is None
+    g1.ask(RequestCode.HEART_BEAT, body=heartbeat("c1", consumer("G", subscription("TopicTest", "*", 1))))
+    assert g1.service.offsets.committed("G", "TopicTest", 1) == 4
+
+
+def test_a_pull_without_any_queues_says_that_they_are_missing(g1_store: Path, tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    shutil.copytree(g1_store, root, ignore=shutil.ignore_patterns("consumequeue"))
+    response = pull(Asker(root), "TopicTest", 0, 0)
+    assert not response.body
+    assert response.remark is not None
+    assert "consumequeue/ is missing" in response.remark

@@ -1,0 +1,180 @@
+"""From a command to its answer: the table, the refusals, the errors."""
+
+import asyncio
+import logging
+import threading
+from pathlib import Path
+
+import pytest
+
+from broker.endpoint import Endpoint
+from broker.service.dispatcher import Dispatcher, Request, check_families, handles
+from protocol.codes import RequestCode, ResponseCode
+from protocol.command import Command, Response, decode_command, encode_request
+from protocol.errors import BadHeader, BeingSearched, CorruptRecord
+from protocol.frame import FrameDecoder
+from protocol.headers import EmptyRequestHeader, ViewMessageRequestHeader
+from storage.files.residency import Cold, allow_waiting, forbid_waiting, may_wait
+
+
+class Peer:
+    """A connection as processors see it."""
+
+    local_address = Endpoint("127.0.0.1", 10911)
+    peer_address = Endpoint("127.0.0.1", 40000)
+    is_open = True
+
+
+PEER = Peer()
+
+
+def command_of(code: int, **fields: str) -> Command:
+    (frame,) = FrameDecoder().feed(encode_request(code, fields, opaque=7))
+    return decode_command(frame)
+
+
+class Viewer:
+    """Answers by what the offset asks for."""
+
+    def __init__(self) -> None:
+        self.threads: list[int] = []
+        self.warmed = 0
+
+    @handles(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageRequestHeader)
+    def view(self, header: ViewMessageRequestHeader) -> Response:
+        self.threads.append(threading.get_ident())
+        if header.offset == 1:
+            raise CorruptRecord(Path("/store/commitlog/00000000000000000000"), 1, 0xDAA320A7, 0, "magic")
+        if header.offset == 2:
+            raise ZeroDivisionError("a secret of /etc/passwd")
+        if header.offset == 3 and not may_wait():
+            raise Cold("page", self.warm)
+        return Response(body=b"%d" % header.offset)
+
+    def warm(self) -> None:
+        self.warmed += 1
+
+
+class Greeter:
+    """Wants the whole request."""
+
+    @handles(RequestCode.HEART_BEAT, EmptyRequestHeader)
+    @handles(RequestCode.UNREGISTER_CLIENT, EmptyRequestHeader)
+    def greet(self, header: EmptyRequestHeader, request: Request) -> Response:
+        return Response(remark=f"{request.command.code} from {request.connection.peer_address}")
+
+
+def answer(code: int, processors: list[object] | None = None, **fields: str) -> Response:
+    response = Dispatcher(processors or [Viewer(), Greeter()]).dispatch(command_of(code, **fields), PEER)
+    assert isinstance(response, Response)
+    return response
+
+
+def test_a_code_is_answered_by_its_method_with_a_typed_header() -> None:
+    assert answer(RequestCode.VIEW_MESSAGE_BY_ID, offset="42") == Response(body=b"42")
+
+
+def test_a_method_with_a_second_parameter_gets_the_request_and_may_answer_several_codes() -> None:
+    assert answer(RequestCode.HEART_BEAT).remark == "34 from 127.0.0.1:40000"
+    assert answer(RequestCode.UNREGISTER_CLIENT).remark == "35 from 127.0.0.1:40000"
+
+
+@pytest.mark.parametrize("code", [0, -1, 999, 32767])
+def test_an_unknown_code_is_refused_in_a_brokers_words(code: int) -> None:
+    assert answer(code) == Response(
+        ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark=f" request type {code} not supported"
+    )
+
+
+# remoting-protocol §10, "refuse with 16".
+def test_a_missing_field_is_named() -> None:
+    response = answer(RequestCode.VIEW_MESSAGE_BY_ID)
+    assert response.code == ResponseCode.SYSTEM_ERROR
+    assert response.remark == "offset is missing"
+
+
+def test_a_malformed_field_is_named_with_its_value() -> None:
+    response = answer(RequestCode.VIEW_MESSAGE_BY_ID, offset="1x")
+    assert response.code == ResponseCode.SYSTEM_ERROR
+    assert "offset: '1x'" in (response.remark or "")
+
+
+def test_a_store_error_is_answered_with_its_sentence() -> None:
+    response = answer(RequestCode.VIEW_MESSAGE_BY_ID, offset="1")
+    assert response.code == ResponseCode.SYSTEM_ERROR
+    assert response.remark == "00000000000000000000 at physical offset 1: magic 0x00000000, expected 0xdaa320a7"
+
+
+def test_any_other_error_is_logged_with_its_trace_and_answered_without(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.ERROR):
+        response = answer(RequestCode.VIEW_MESSAGE_BY_ID, offset="2")
+    assert response.code == ResponseCode.SYSTEM_ERROR
+    assert "secret" not in (response.remark or "")
+    assert "ZeroDivisionError: a secret" in caplog.text
+
+
+def test_two_handlers_of_one_code_are_refused() -> None:
+    class Second:
+        @handles(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageRequestHeader)
+        def see(self, header: ViewMessageRequestHeader) -> Response:
+            return Response()
+
+    with pytest.raises(TypeError, match=r"33 has two handlers: Viewer.view and Second.see"):
+        check_families([Viewer, Second])
+    with pytest.raises(TypeError, match="two handlers"):
+        Dispatcher([Viewer(), Second()])
+
+
+def test_the_codes_with_a_handler_are_known() -> None:
+    assert Dispatcher([Viewer(), Greeter()]).codes == {33, 34, 35}
+
+
+@pytest.mark.asyncio
+async def test_a_cold_request_runs_again_on_a_thread_that_may_wait() -> None:
+    viewer = Viewer()
+    dispatcher = Dispatcher([viewer])
+    command = command_of(RequestCode.VIEW_MESSAGE_BY_ID, offset="3")
+    forbid_waiting()
+    try:
+        with pytest.raises(Cold) as caught:
+            dispatcher.dispatch(command, PEER)
+        assert not viewer.warmed
+        future = dispatcher.dispatch_in_pool(command, PEER, caught.value)
+        assert not dispatcher.is_idle
+        assert await future == Response(body=b"3")
+    finally:
+        allow_waiting()
+        dispatcher.close()
+    assert viewer.warmed == 1
+    assert viewer.threads[0] == threading.get_ident() != viewer.threads[1]
+    assert dispatcher.is_idle
+
+
+@pytest.mark.parametrize("code", [RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE, RequestCode.QUERY_MESSAGE])
+def test_who_asks_for_what_cannot_be_told_now_is_to_ask_again(code: RequestCode) -> None:
+    """Pulls also where the store cannot tell what a queue holds: in the request's turn, and after they were held."""
+    dispatcher = Dispatcher([])
+    is_pull = code != RequestCode.QUERY_MESSAGE
+    unreadable = CorruptRecord(Path("00000000000000000000"), 4096)
+    answers = [dispatcher.failure(Command(code=code), error) for error in (BeingSearched("half of it"), unreadable)]
+    assert [answer.code == ResponseCode.SYSTEM_BUSY for answer in answers] == [True, is_pull]
+    assert [answer.remark for answer in answers] == ["half of it", str(unreadable)]
+    wrong = dispatcher.failure(Command(code=code), BadHeader("queueOffset", "is missing"))
+    assert wrong.code == ResponseCode.SYSTEM_ERROR
+
+
+@pytest.mark.asyncio
+async def test_more_requests_than_may_wait_are_answered_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.service.dispatcher.WAITING_LIMIT", 1)
+    held = threading.Event()
+    dispatcher = Dispatcher([Viewer()])
+    command = command_of(RequestCode.VIEW_MESSAGE_BY_ID, offset="4")
+    first = dispatcher.dispatch_in_pool(command, PEER, Cold("page", lambda: held.wait(20) and None))
+    refused = await dispatcher.dispatch_in_pool(command, PEER, Cold("page"))
+    held.set()
+    assert isinstance(refused, Response)
+    assert refused.code == ResponseCode.SYSTEM_BUSY
+    assert await first == Response(body=b"4")
+    await asyncio.sleep(0)
+    assert await dispatcher.dispatch_in_pool(command, PEER, Cold("page")) == Response(body=b"4")
+    dispatcher.close()

@@ -1,0 +1,286 @@
+"""A running server sees what a broker appends, new files and directories that are exchanged, without being told."""
+
+import contextlib
+import os
+import subprocess
+import threading
+from collections.abc import Callable, Iterable, Iterator, Set
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from broker.service.follower import Follower
+from interop.rocketlens_process import rocketlens_serving
+from interop.stages import wait_until
+from interop.wire import Frame, ask
+from oracles import build_index, read_log
+from protocol.errors import StoreError
+from storage.store.refresh import Arrivals
+from store_writer import StoreWriter
+
+VIEW_MESSAGE_BY_ID, QUERY_MESSAGE, PULL_MESSAGE = 33, 12, 11
+TOPIC = "TopicTest"
+SIZES = {"segment_size": 4096, "index_slots": 7, "index_entries": 40, "queue_file_size": 400}
+IN_ONE_PROCESS = ("--workers", "0")
+
+Address = tuple[str, int]
+Found = TypeVar("Found")
+
+
+@pytest.fixture
+def writer(tmp_path: Path) -> StoreWriter:
+    """A store with a few messages, whose broker goes on writing in the test's hands."""
+    writer = StoreWriter(tmp_path / "store", **SIZES)  # type: ignore[arg-type]
+    writer.set_topic(TOPIC)
+    for number in range(5):
+        writer.append(TOPIC, b"old", keys=f"old-{number}", tags="TagA")
+    writer.flush()
+    return writer
+
+
+@pytest.fixture
+def server(writer: StoreWriter, tmp_path: Path) -> Iterator[Address]:
+    with rocketlens_serving(writer.root, tmp_path, *IN_ONE_PROCESS) as address:
+        yield address
+
+
+def query(address: Address, key: str) -> Frame:
+    fields = {"topic": TOPIC, "key": key, "maxNum": "32", "beginTimestamp": "0", "endTimestamp": str(2**63 - 1)}
+    return ask(address, QUERY_MESSAGE, fields)
+
+
+def pull(address: Address, queue_offset: int, *, hold_ms: int = 0, timeout_seconds: float = 5.0) -> Frame:
+    fields = {
+        "consumerGroup": "CG", "topic": TOPIC, "queueId": "0", "queueOffset": str(queue_offset), "maxMsgNums": "32",
+        "sysFlag": "6" if hold_ms else "4", "commitOffset": "0", "suspendTimeoutMillis": str(hold_ms),
+        "subscription": "*", "subVersion": "0", "expressionType": "TAG",
+    }  # fmt: skip
+    return ask(address, PULL_MESSAGE, fields, timeout_seconds=timeout_seconds)
+
+
+def test_new_messages_are_answered_by_offset_key_and_pull(writer: StoreWriter, server: Address) -> None:
+    for number in range(30):  # over several segments, index files and queue files
+        written = writer.append(TOPIC, b"new", keys=f"new-{number}", tags="TagA")
+        writer.flush()
+        view = {"offset": str(written.physical_offset)}
+        wait_until(
+            lambda view=view, written=written: ask(server, VIEW_MESSAGE_BY_ID, view).body == written.record,
+            f"message {number} by offset",
+        )
+        wait_until(lambda n=number, w=written: query(server, f"new-{n}").body == w.record, f"message {number} by key")
+        wait_until(lambda w=written: pull(server, w.queue_offset).body == w.record, f"message {number} by pull")
+
+
+def test_a_held_pull_is_answered_when_its_message_comes(writer: StoreWriter, server: Address) -> None:
+    answers: list[Frame] = []
+    asking = threading.Thread(target=lambda: answers.append(pull(server, 5, hold_ms=20_000, timeout_seconds=30)))
+    asking.start()
+    written = writer.append(TOPIC, b"awaited", keys="awaited")
+    writer.flush()
+    asking.join(15)
+    assert [answer.body for answer in answers] == [written.record]
+
+
+def test_a_record_that_is_written_in_two_steps_is_answered_whole_or_not_at_all(
+    writer: StoreWriter, server: Address
+) -> None:
+    written = writer.append(TOPIC, b"x" * 300, keys="halved")
+    whole = bytes(written.record)
+    writer.overwrite(written.physical_offset + 100, bytes(len(whole) - 100))
+    writer.flush()
+    view = {"offset": str(written.physical_offset)}
+    other = writer.append("Other", b"", queue_id=0)  # behind it: seen once the first one is whole
+    assert ask(server, VIEW_MESSAGE_BY_ID, view).code != 0
+    writer.overwrite(written.physical_offset, whole)
+    writer.flush()
+    wait_until(lambda: ask(server, VIEW_MESSAGE_BY_ID, view).body == whole, "the whole record")
+    behind = {"offset": str(other.physical_offset)}
+    wait_until(lambda: ask(server, VIEW_MESSAGE_BY_ID, behind).body == other.record, "the record behind it")
+
+
+def test_an_index_directory_that_is_exchanged_is_taken_over(writer: StoreWriter, server: Address) -> None:
+    """As a rebuild publishes it: other files, under other names, at once."""
+    process = server_process(server)
+    index, fresh = writer.root / "index", writer.root / "index.new"
+    fresh.mkdir()
+    for number, content in enumerate(build_index(read_log(writer.root / "commitlog"), 7, 12)):
+        (fresh / f"2026060100000000{number}").write_bytes(content)
+    os.rename(index, writer.root / "index.bak")
+    os.rename(fresh, index)
+    # Nothing is asked meanwhile: what is gone must not wait for a request to be let go.
+    wait_until(lambda: f"{index}/" in maps(process) and "index.bak" not in maps(process), "the new index files", 20)
+    assert query(server, "old-3").body == writer.written[3].record
+
+
+def test_expired_files_go_without_an_error_and_without_a_map(writer: StoreWriter, server: Address) -> None:
+    process = server_process(server)
+    for number in range(60):
+        writer.append(TOPIC, b"y" * 200, keys=f"late-{number}")
+    writer.flush()
+    wait_until(lambda: query(server, "late-59").code == 0, "the last message")
+    first = sorted((writer.root / "commitlog").iterdir())[0]
+    first.unlink()
+    wait_until(lambda: str(first) not in maps(process), "the segment to be let go", 20)
+    assert query(server, "late-59").body == writer.written[-1].record
+    assert ask(server, VIEW_MESSAGE_BY_ID, {"offset": "0"}).code != 0
+
+
+@pytest.mark.parametrize("kept", [0, 8192, 20_000])
+def test_an_idle_server_survives_a_log_that_is_cut_under_its_map(tmp_path: Path, kept: int) -> None:
+    """Its end is looked at by reading: a look at the map would be answered with SIGBUS."""
+    writer = StoreWriter(tmp_path / "store", **{**SIZES, "segment_size": 65536})  # type: ignore[arg-type]
+    for number in range(100):
+        writer.append(TOPIC, b"z" * 400, keys=f"cut-{number}")
+    writer.flush()
+    segment = writer.root / "commitlog" / f"{0:020d}"
+    with rocketlens_serving(writer.root, tmp_path, *IN_ONE_PROCESS) as server:
+        process = server_process(server)
+        os.truncate(segment, kept)
+        wait_until(lambda: mapped_bytes(process, segment) == -(-kept // 4096) * 4096, "the segment to be mapped anew")
+        for written in (writer.written[0], writer.written[30], writer.written[-1]):
+            is_left = written.physical_offset + written.size <= kept
+            answer = ask(server, VIEW_MESSAGE_BY_ID, {"offset": str(written.physical_offset)})
+            assert (answer.code == 0, bytes(answer.body)) == (is_left, written.record if is_left else b"")
+        if kept % 8192:
+            said = "the log ends at physical offset"
+            wait_until(lambda: said in (tmp_path / "rocketlens.log").read_text(), "the place of the damage to be told")
+
+
+class FakeStore:
+    """What a follower finds in each look, in turn; then nothing more."""
+
+    def __init__(self, polls: Iterable[Arrivals | Exception | None] = (), watches: Iterable[bool | Exception] = ()):
+        self._polls, self._watches = iter(polls), iter(watches)
+        self.problems: list[str] = ["known"]
+        self.polled, self.watched = threading.Event(), threading.Event()
+        """Whether all was found."""
+
+    def follower(self) -> "FakeStore":
+        return self
+
+    def poll(self) -> Arrivals | None:
+        return self._next(self._polls, None, self.polled)
+
+    def watch(self) -> bool:
+        return self._next(self._watches, False, self.watched)
+
+    def _next(self, found: Iterator[Found | Exception], otherwise: Found, is_all: threading.Event) -> Found:
+        try:
+            step = next(found)
+        except StopIteration:
+            is_all.set()
+            return otherwise
+        if isinstance(step, Exception):
+            raise step
+        return step
+
+
+class FakePolls:
+    def __init__(self) -> None:
+        self.woken: list[Set[tuple[str, int]] | None] = []
+
+    def wake(self, queues: Set[tuple[str, int]] | None) -> None:
+        self.woken.append(queues)
+
+
+@contextlib.contextmanager
+def following(store: FakeStore, finish_scan: Callable[[], None] = lambda: None) -> Iterator[FakePolls]:
+    polls = FakePolls()
+    follower = Follower(store, polls, finish_scan)  # type: ignore[arg-type]
+    before = set(threading.enumerate())
+    follower.start()
+    threads = set(threading.enumerate()) - before
+    try:
+        yield polls
+        assert {thread.name for thread in threads} == {"follow", "watch"}
+        assert all(thread.daemon for thread in threads)
+    finally:
+        follower.stop()
+        for thread in threads:
+            thread.join(20)
+    assert not any(thread.is_alive() for thread in threads)
+
+
+class TestThreads:
+    @pytest.fixture(autouse=True)
+    def hurried(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in ("POLL_SECONDS", "WATCH_SECONDS", "AFTER_ERROR_SECONDS"):
+            monkeypatch.setattr(f"broker.service.follower.{name}", 0.001)
+
+    def test_the_pulls_of_queues_that_got_messages_are_woken(self) -> None:
+        found = [None, Arrivals({("T", 1)}), None, Arrivals(None)]
+        with following(store := FakeStore(found)) as polls:
+            assert store.polled.wait(20)
+        assert polls.woken == [{("T", 1)}, None]
+
+    def test_where_more_is_to_be_taken_in_there_is_no_pause(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("broker.service.follower.POLL_SECONDS", 0.5)
+        found = [Arrivals({("T", number)}, more=True) for number in range(1000)]
+        with following(store := FakeStore(found)) as polls:
+            assert store.polled.wait(20), "1,000 pauses would take eight minutes"
+        assert len(polls.woken) == 1000
+
+    def test_what_a_change_leaves_to_be_scanned_is_scanned(self) -> None:
+        scans: list[int] = []
+        with following(store := FakeStore(watches=[True, False, True]), lambda: scans.append(1)):
+            assert store.watched.wait(20)
+        assert len(scans) == 2
+
+    def test_a_problem_that_comes_is_told_once_and_told_again_when_it_comes_again(
+        self, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        def change(*problems: str) -> Callable[[], None]:
+            return lambda: setattr(store, "problems", list(problems))
+
+        changes = [change("known", "new"), change("known", "new"), change("new"), change("known", "new")]
+        following_changes = iter([*changes, change("known", "new")])
+        with following(store := FakeStore(watches=[True] * 5), lambda: next(following_changes)()):
+            assert store.watched.wait(20)
+        assert [record.getMessage() for record in caplog.records] == ["new", "known"]
+
+    def test_a_problem_of_a_moment_is_not_told(self, caplog: pytest.LogCaptureFixture) -> None:
+        moments = iter([["known", "odd"], ["known"], ["known", "odd"], []])
+        with following(store := FakeStore(watches=[True] * 4), lambda: setattr(store, "problems", next(moments))) as _:
+            assert store.watched.wait(20)
+        assert caplog.records == []
+
+    @pytest.mark.parametrize("which", ["polls", "watches"])
+    def test_an_error_is_told_once_and_following_goes_on(self, caplog: pytest.LogCaptureFixture, which: str) -> None:
+        gone = [StoreError(Path("/store"), what="is gone") for _ in range(5)]
+        with following(store := FakeStore(**{which: [*gone, StoreError(Path("/store"), what="is odd")]})):
+            assert (store.polled if which == "polls" else store.watched).wait(20)
+        messages = [record.getMessage() for record in caplog.records]
+        assert messages == [
+            "the store cannot be followed (/store: is gone); what was read before is served on",
+            "the store cannot be followed (/store: is odd); what was read before is served on",
+        ]
+
+    def test_an_error_of_ours_is_told_with_its_place(self, caplog: pytest.LogCaptureFixture) -> None:
+        found = [ValueError("ours"), ValueError("ours"), Arrivals(None)]
+        with following(store := FakeStore(found)) as polls:
+            assert store.polled.wait(20)
+        assert [record.exc_info is not None for record in caplog.records] == [True]
+        assert polls.woken == [None]
+
+    def test_an_error_that_comes_again_is_told_again(self, caplog: pytest.LogCaptureFixture) -> None:
+        with following(store := FakeStore([ValueError("ours"), None, ValueError("ours")])):
+            assert store.polled.wait(20)
+        assert len(caplog.records) == 2
+
+
+def server_process(address: Address) -> Path:
+    """/proc of the process that listens there."""
+    listening = subprocess.run(["ss", "-ltnpH", f"sport = :{address[1]}"], capture_output=True, text=True, check=True)
+    return Path("/proc") / listening.stdout.partition("pid=")[2].partition(",")[0]
+
+
+def maps(process: Path) -> str:
+    return (process / "maps").read_text()
+
+
+def mapped_bytes(process: Path, path: Path) -> int:
+    """How much of a file a process has mapped."""
+    lines = [line.split(maxsplit=5) for line in maps(process).splitlines()]
+    bounds = [fields[0].split("-") for fields in lines if len(fields) == 6 and fields[5] == str(path)]
+    return sum(int(end, 16) - int(start, 16) for start, end in bounds)

@@ -1,0 +1,238 @@
+"""Holes of queues through the server: busy while the log is searched, never a later message, then all of them."""
+
+import asyncio
+import logging
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from broker.metrics.metrics_meter import Meter
+from broker.metrics.metrics_rows import HOLE_MESSAGES, HOLES
+from broker.service import hole_search
+from broker.service.broker_service import BrokerService
+from broker.service.hole_search import HoleSearch
+from broker_harness import RawClient, connected, service_of, serving, until
+from doctoring import put
+from draining import BUSY, FOUND, SUBSCRIPTION, Drained, pull_of, take
+from oracles import java_hash
+from protocol.codes import RequestCode
+from queue_stores import unit_bytes
+from storage.queue import queue_holes as module
+from storage.queue.queue_holes import QueueHoles
+from storage.store.message_store import MessageStore
+from store_writer import StoreWriter, Written
+
+MESSAGES, FIRST, COUNT = 600, 150, 205
+SUSPEND = 2
+SQL = "number > 100 AND TAGS = 'A'"
+
+
+@dataclass
+class Served:
+    """A served store, whose queue has a hole, and what it should deliver."""
+
+    service: BrokerService
+    writer: StoreWriter
+    written: list[Written]
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Served:
+    """The hole is of 205 units, from 150 on; four of its messages are nowhere."""
+    writer = StoreWriter(tmp_path / "store", segment_size=1 << 14, queue_file_size=20_000)
+    written = [
+        writer.append("T", b"", tags="AB"[number % 2], properties={"number": str(number)}, queue_id=0)
+        for number in range(MESSAGES)
+    ]
+    writer.flush()
+    put(tmp_path / "store" / "consumequeue" / "T" / "0" / f"{0:020d}", 20 * FIRST, bytes(20 * COUNT))
+    for number in (160, 161, 200, 201):
+        writer.overwrite(written[number].physical_offset, bytes(written[number].size))
+    service = service_of(MessageStore.open(tmp_path / "store"))
+    service.meter = Meter()
+    return Served(service, writer, [each for number, each in enumerate(written) if number not in (160, 161, 200, 201)])
+
+
+def add(served: Served, number: int) -> Written:
+    """One more message, its unit in the queue's file."""
+    written = served.writer.append("T", b"more", tags="A", properties={"number": str(number)}, queue=False)
+    put(queue_file(served), 20 * number, unit_bytes(written.physical_offset, written.size, java_hash("A")))
+    return written
+
+
+def queue_file(served: Served) -> Path:
+    return served.writer.root / "consumequeue" / "T" / "0" / f"{0:020d}"
+
+
+class Gate:
+    """Holds up every piece of a search that was handed on until it is opened; counts them."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.opened = threading.Event()
+        self.pieces = 0
+        step = QueueHoles.step
+
+        def wait(holes: QueueHoles) -> None:
+            assert self.opened.wait(20)
+            self.pieces += 1
+            step(holes)
+
+        monkeypatch.setattr(QueueHoles, "step", wait)
+        # So that a hole is never done before it is handed on, and takes several pieces.
+        monkeypatch.setattr(module, "SEARCHED_AT_ONCE", 1)
+        monkeypatch.setattr(module, "PIECE", 5000)
+
+
+@pytest.fixture
+def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[Gate]:
+    gate = Gate(monkeypatch)
+    yield gate
+    gate.opened.set()
+
+
+async def drained(client: RawClient, gate: Gate | None = None, subscription: str = "*", kind: str = "TAG") -> Drained:
+    """Drain the queue as a Java client does, which waits a moment when it is told that the server is busy."""
+    found = Drained()
+    for _ in range(MESSAGES * 20):
+        answer = await client.ask(RequestCode.PULL_MESSAGE, pull_of("T", 0, found.offset, subscription, kind))
+        if answer.code == BUSY:
+            found.busy += 1
+            assert found.offset == FIRST
+            if gate is not None and found.busy == 3:
+                gate.opened.set()
+            await asyncio.sleep(0)
+        elif take(found, answer):
+            return found
+    raise AssertionError("no end")
+
+
+@pytest.mark.asyncio
+async def test_until_the_pass_ends_pulls_bring_what_lies_before_and_then_only_busy(served: Served, gate: Gate) -> None:
+    async with serving(served.service) as server, connected(server.addresses[0]) as client:
+        found = Drained()
+        while found.offset < FIRST:
+            answer = await client.ask(RequestCode.PULL_MESSAGE, pull_of("T", 0, found.offset, "*", "TAG"))
+            assert answer.code == FOUND
+            take(found, answer)
+        assert found.offset == FIRST
+        for code, subscription, kind in ((11, "*", "TAG"), (361, "B", "TAG"), (11, SQL, "SQL92"), (11, "none", "TAG")):
+            for offset in (FIRST, FIRST + 1, FIRST + 100, FIRST + COUNT - 1):
+                answer = await client.ask(code, pull_of("T", 0, offset, subscription, kind))
+                assert (answer.code, answer.body) == (BUSY, b"")
+                assert "queue offsets 150 to 354 of T, queue 0" in (answer.remark or "")
+        assert (await client.ask(RequestCode.PULL_MESSAGE, pull_of("T", 0, FIRST + COUNT, "*", "TAG"))).code == FOUND
+        assert served.service.store.queue_holes.searching == 1
+        server.publish()
+        assert served.service.meter is not None
+        assert served.service.meter.row[HOLES] == 1
+        gate.opened.set()
+        await until(lambda: not served.service.store.queue_holes.searching)
+        assert gate.pieces > 3
+        rest = await drained(client)
+        assert rest.places == [written.physical_offset for written in served.written]
+
+
+@pytest.mark.asyncio
+async def test_two_clients_share_one_pass_and_hear_what_is_lost(
+    served: Served, gate: Gate, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "broker.service.hole_search")
+    async with (
+        serving(served.service) as server,
+        connected(server.addresses[0]) as one,
+        connected(server.addresses[0]) as other,
+    ):
+        first, second = await asyncio.gather(drained(one, gate), drained(other, None, SQL, "SQL92"))
+    everything = [written.physical_offset for written in served.written]
+    assert first.places == everything
+    chosen = [each.physical_offset for each in served.written if each.queue_offset > 100 and not each.queue_offset % 2]
+    assert second.places == chosen
+    assert (first.busy >= 3, second.busy >= 1) == (True, True)
+    for found in (first, second):
+        remarks = [remark.partition(": ")[2] for remark in found.remarks if "lost" in remark]
+        assert sum(int(remark.split()[0]) for remark in remarks) == 4
+    told = [record.getMessage() for record in caplog.records if record.name == "broker.service.hole_search"]
+    assert len(told) == 1
+    assert "queue offsets 150 to 354 of T, queue 0" in told[0]
+    assert "201 of these messages were found and 4 are lost" in told[0]
+    assert served.service.meter is not None
+    assert list(served.service.meter.row[HOLE_MESSAGES : HOLE_MESSAGES + 2]) == [201, 4]
+
+
+@pytest.mark.asyncio
+async def test_a_search_that_fails_once_is_made_again(
+    served: Served, gate: Gate, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(hole_search, "RETRY_SECONDS", 0.01)
+    step, failures = QueueHoles.step, [MemoryError("no room for a piece of the log")]
+
+    def fail_once(holes: QueueHoles) -> None:
+        if failures:
+            raise failures.pop()
+        step(holes)
+
+    monkeypatch.setattr(QueueHoles, "step", fail_once)
+    async with serving(served.service) as server, connected(server.addresses[0]) as client:
+        found = await drained(client, gate)
+    assert found.places == [written.physical_offset for written in served.written]
+    assert len([record for record in caplog.records if "next try in" in record.getMessage()]) == 1
+
+
+@pytest.mark.asyncio
+async def test_the_log_grows_while_a_hole_is_searched(served: Served, gate: Gate) -> None:
+    more: list[Written] = []
+    async with serving(served.service) as server, connected(server.addresses[0]) as client:
+
+        async def grow() -> None:
+            for _ in range(5):
+                more.append(add(served, MESSAGES + len(more)))
+                await until(lambda: served.service.store.commit_log.end > more[-1].physical_offset)
+
+        found = await asyncio.gather(drained(client, gate), grow())
+        rest = Drained(offset=found[0].offset)
+        while rest.offset < MESSAGES + 5:
+            take(rest, await client.ask(RequestCode.PULL_MESSAGE, pull_of("T", 0, rest.offset, "*", "TAG")))
+    expected = [written.physical_offset for written in [*served.written, *more]]
+    assert found[0].places + rest.places == expected
+    assert served.service.meter is not None
+    assert list(served.service.meter.row[HOLE_MESSAGES : HOLE_MESSAGES + 2]) == [201, 4]  # searched once
+
+
+@pytest.mark.asyncio
+async def test_a_server_stops_in_the_middle_of_a_search(served: Served, gate: Gate) -> None:
+    async with serving(served.service) as server, connected(server.addresses[0]) as client:
+        assert (await client.ask(RequestCode.PULL_MESSAGE, pull_of("T", 0, FIRST, "*", "TAG"))).code == BUSY
+        await until(lambda: not server.is_idle)
+        await server.stop()
+        gate.opened.set()
+    await until(lambda: server.is_idle)
+    assert gate.pieces <= 1
+    assert served.service.store.queue_holes.searching == 1
+
+
+@pytest.mark.asyncio
+async def test_a_held_pull_that_meets_a_hole_is_answered_busy(served: Served, gate: Gate) -> None:
+    async with serving(served.service) as server, connected(server.addresses[0]) as client:
+        pull = pull_of("T", 0, MESSAGES, "*", "TAG") | {"sysFlag": str(SUBSCRIPTION | SUSPEND)}
+        client.send(RequestCode.PULL_MESSAGE, pull | {"suspendTimeoutMillis": "15000"})
+        await until(lambda: len(served.service.polls) == 1)
+        more = [served.writer.append("T", b"more", tags="A", queue=False) for _ in range(4)]
+        units = [unit_bytes(written.physical_offset, written.size, java_hash("A")) for written in more]
+        put(queue_file(served), 20 * MESSAGES, b"\x7f" * 40 + units[2] + units[3])
+        assert (await client.answer()).code == BUSY
+        gate.opened.set()
+        await until(lambda: not served.service.store.queue_holes.searching)
+        found = Drained(offset=MESSAGES)
+        take(found, await client.ask(RequestCode.PULL_MESSAGE, pull_of("T", 0, MESSAGES, "*", "TAG")))
+        assert found.places == [written.physical_offset for written in more]
+
+
+def test_without_a_loop_nothing_is_begun() -> None:
+    holes = QueueHoles()
+    search = HoleSearch(holes, lambda _work: pytest.fail("work was begun"))  # type: ignore[arg-type]
+    search.stop()
+    search._wake()
+    assert search.searching == 0

@@ -1,0 +1,175 @@
+"""Requests that cost thousands of look-ups leave the event loop."""
+
+import asyncio
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from asking import Asker, FakeConnection
+from broker.security.needs import BODIES
+from broker.service import long_work
+from broker.service.broker_service import build_processors
+from broker.service.dispatcher import Dispatcher
+from broker.service.long_work import (
+    LOOKUPS_ON_LOOP,
+    PARSED_BODIES,
+    UNITS_A_TURN,
+    LongParse,
+    leave_to_a_thread,
+    parse_body,
+    spend_on_loop,
+)
+from broker_harness import connected, serving
+from heartbeats import consumer, heartbeat
+from protocol.bodies import HeartbeatData
+from protocol.codes import RequestCode
+from protocol.errors import BadCommand
+from storage.files.residency import Cold, allow_waiting, forbid_waiting
+
+
+def test_only_the_event_loop_refuses_and_only_long_work() -> None:
+    leave_to_a_thread(LOOKUPS_ON_LOOP + 1)
+    forbid_waiting()
+    try:
+        leave_to_a_thread(LOOKUPS_ON_LOOP)
+        with pytest.raises(Cold, match="1001 look-ups"):
+            leave_to_a_thread(LOOKUPS_ON_LOOP + 1)
+    finally:
+        allow_waiting()
+
+
+@pytest.mark.parametrize(
+    ("code", "fields"),
+    [
+        (21, {}),
+        (43, {}),
+        (201, {}),
+        (206, {}),
+        (224, {"cluster": "DefaultCluster"}),
+        (202, {"topic": "TopicTest"}),
+        (208, {"consumerGroup": "CG_TAG"}),
+        (303, {"topic": "TopicTest", "group": "CG_TAG"}),
+        (317, {"isOrder": "false"}),
+        (321, {"topic": "TopicTest", "queueId": "0", "index": "0", "count": "99"}),
+    ],
+)
+def test_answers_made_of_many_look_ups_are_made_on_a_thread(
+    code: int, fields: dict[str, str], g1_store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asker = Asker(g1_store)
+    asker.value(code, fields)
+    monkeypatch.setattr(long_work, "LOOKUPS_ON_LOOP", 3)
+    forbid_waiting()
+    try:
+        with pytest.raises(Cold):
+            asker.ask(code, fields)
+    finally:
+        allow_waiting()
+    asker.value(code, fields)
+
+
+MEMBERS = {f"c{number}": FakeConnection() for number in range(4)}
+
+
+@pytest.mark.parametrize(
+    ("code", "fields", "body"),
+    [
+        (38, {"consumerGroup": "G"}, b""),
+        (43, {}, b""),
+        (203, {"consumerGroup": "G"}, b""),
+        (204, {"producerGroup": "P"}, b""),
+        (300, {"topic": "TopicTest"}, b""),
+        (328, {}, b""),
+        (400, {}, b'{"topic":"TopicTest","consumerGroup":"G","messageModel":"CLUSTERING","clientId":"c1"}'),
+    ],
+)
+def test_answers_made_of_what_many_clients_told_are_made_on_a_thread(
+    code: int, fields: dict[str, str], body: bytes, g1_store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asker = Asker(g1_store)
+    for name, connection in MEMBERS.items():
+        told = heartbeat(name, consumer("G"), consumer(f"H{name}"), producers=("P", f"P{name}"))
+        assert asker.ask(RequestCode.HEART_BEAT, body=told, connection=connection).code == 0
+        asked = {"consumerGroup": f"H{name}", "topic": "TopicTest", "queueId": "0", "commitOffset": "1"}
+        assert asker.ask(RequestCode.UPDATE_CONSUMER_OFFSET, asked, oneway=True).code == 0
+    asker.value(code, fields, body)
+    monkeypatch.setattr(long_work, "LOOKUPS_ON_LOOP", 3)
+    forbid_waiting()
+    try:
+        with pytest.raises(Cold):
+            asker.ask(code, fields, body)
+    finally:
+        allow_waiting()
+    asker.value(code, fields, body)
+
+
+def test_all_requests_whose_body_is_read_are_held_to_its_limit(g1_store: Path) -> None:
+    """Whatever calls `parse_body`, here or to check rights, is found by what it answers to a body that is no JSON."""
+    asker = Asker(g1_store)
+    codes = Dispatcher(build_processors(asker.service)).codes
+    needed = {"topic": "TopicTest", "consumerGroup": "G", "offset": "0", "queueId": "0", "key": "k", "timestamp": "0"}
+    read = {code for code in codes if "the body is no" in (asker.ask(code, needed, b"?").remark or "")}
+    assert read == set(PARSED_BODIES) == set(BODIES)
+
+
+@pytest.mark.asyncio
+async def test_a_turn_of_the_event_loop_parses_so_much_and_the_next_one_again() -> None:
+    forbid_waiting()
+    try:
+        spend_on_loop(UNITS_A_TURN - 1, "first")
+        with pytest.raises(LongParse, match="second") as caught:
+            spend_on_loop(2, "second")
+        assert (caught.value.units, caught.value.is_part) == (2, False)
+        spend_on_loop(1, "third")
+        await asyncio.sleep(0)
+        spend_on_loop(UNITS_A_TURN, "next turn")
+        with pytest.raises(LongParse):
+            spend_on_loop(1, "and no more")
+        await asyncio.to_thread(spend_on_loop, UNITS_A_TURN + 1, "elsewhere")
+    finally:
+        allow_waiting()
+
+
+def test_what_is_no_plain_json_is_parsed_on_a_thread_and_only_up_to_a_length() -> None:
+    plain, odd = b'{"clientID":"c"}', b"{clientID:'c'" + b" " * 8000
+    forbid_waiting()
+    try:
+        assert parse_body(plain, HeartbeatData).client_id == "c"
+        with pytest.raises(LongParse, match="no plain JSON"):
+            parse_body(odd, HeartbeatData)
+    finally:
+        allow_waiting()
+    with pytest.raises(BadCommand, match="no JSON at character"):
+        parse_body(odd, HeartbeatData)
+    with pytest.raises(BadCommand, match="and 131073 bytes are more than the 131072"):
+        parse_body(b"[" + b" " * 131072, HeartbeatData)
+
+
+@pytest.mark.asyncio
+async def test_a_topic_of_very_many_queues_is_answered_over_the_wire(g1_store: Path, tmp_path: Path) -> None:
+    store = shutil.copytree(g1_store, tmp_path / "store")
+    path = store / "config" / "topics.json"
+    config = json.loads(path.read_text())
+    config["topicConfigTable"]["TopicTest"] |= {"readQueueNums": 2**31 - 1, "writeQueueNums": 2**31 - 1}
+    path.write_text(json.dumps(config))
+    service = Asker(store).service
+    async with serving(service) as server, connected(server.addresses[0]) as client:
+        answer = await client.ask(RequestCode.GET_TOPIC_STATS_INFO, {"topic": "TopicTest"})
+    assert answer.code == 0
+    assert answer.body.count(b'"queueId":') == 16384
+
+
+@pytest.mark.asyncio
+async def test_an_answer_that_no_client_accepts_is_refused_with_its_size(g1_store: Path, tmp_path: Path) -> None:
+    store = shutil.copytree(g1_store, tmp_path / "store")
+    path = store / "config" / "topics.json"
+    table = {f"{'t' * 100}{number:04}": {"readQueueNums": 1} for number in range(700)}
+    path.write_text(json.dumps({"topicConfigTable": table}))
+    service = Asker(store, frame_limit=65536, broker_name="b", cluster="C").service
+    async with serving(service) as server, connected(server.addresses[0]) as client:
+        answer = await client.ask(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        assert answer.code == 1
+        assert "more than clients accept" in (answer.remark or "")
+        assert (await client.ask(RequestCode.GET_BROKER_CLUSTER_INFO)).code == 0

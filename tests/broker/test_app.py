@@ -1,0 +1,208 @@
+"""The server's life: start, serve, refresh, finish what is in flight, stop."""
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+
+from broker.app import Server
+from broker.config import CannotListen
+from broker.endpoint import Endpoint
+from broker.limits import Limits
+from broker.net.listeners import bind_listeners
+from broker.service.dispatcher import Dispatcher, Request, handles
+from broker_harness import LOOPBACK, FakeStore, connected, service_of, serving, until
+from protocol.codes import RequestCode
+from protocol.command import Response
+from protocol.headers import EmptyRequestHeader
+from protocol.message import decode_message
+from storage.files.residency import Cold, may_wait
+from storage.store.message_store import MessageStore
+
+pytestmark = pytest.mark.asyncio
+
+HELLO = RequestCode.HEART_BEAT
+COLD = RequestCode.GET_MAX_OFFSET
+LONG = RequestCode.GET_MIN_OFFSET
+VIEW = RequestCode.VIEW_MESSAGE_BY_ID
+
+
+class Greeter:
+    """Says which address its client reached; is slow, or talks at length, when asked to."""
+
+    def __init__(self) -> None:
+        self.release = threading.Event()
+        self.entered = threading.Event()
+
+    @handles(HELLO, EmptyRequestHeader)
+    def hello(self, header: EmptyRequestHeader, request: Request) -> Response:
+        assert not may_wait()
+        return Response(body=str(request.connection.local_address).encode())
+
+    @handles(COLD, EmptyRequestHeader)
+    def cold(self, header: EmptyRequestHeader) -> Response:
+        if not may_wait():
+            raise Cold("page")
+        self.entered.set()
+        assert self.release.wait(20)
+        return Response(body=b"done")
+
+    @handles(LONG, EmptyRequestHeader)
+    def long(self, header: EmptyRequestHeader) -> Response:
+        return Response(body=bytes(5_000_000))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+async def test_clients_are_told_the_address_they_reached(host: str) -> None:
+    async with serving(service_of(FakeStore(), listen=(Endpoint(host, 0),)), [Greeter()]) as server:
+        (address,) = server.addresses
+        assert address.host == host
+        async with connected(address) as client:
+            assert (await client.ask(HELLO)).body.decode() == str(address)
+
+
+async def test_all_addresses_are_served() -> None:
+    async with serving(service_of(FakeStore(), listen=(LOOPBACK, Endpoint("::1", 0))), [Greeter()]) as server:
+        assert [address.host for address in server.addresses] == ["127.0.0.1", "::1"]
+        for address in server.addresses:
+            async with connected(address) as client:
+                assert (await client.ask(HELLO)).body.decode() == str(address)
+
+
+async def test_a_client_of_the_vip_port_is_told_the_main_port() -> None:
+    async with serving(service_of(FakeStore(), vip=True), [Greeter()]) as server:
+        main, vip = server.addresses
+        assert vip.port == main.port - 2
+        async with connected(vip) as client:
+            assert (await client.ask(HELLO)).body.decode() == str(main)
+
+
+async def test_a_second_server_on_the_port_is_refused() -> None:
+    async with serving(service_of(FakeStore()), [Greeter()]) as server:
+        with pytest.raises(CannotListen, match="another process listens there"):
+            bind_listeners(server.addresses)
+
+
+async def test_a_port_lost_between_binding_and_listening_is_refused() -> None:
+    first = bind_listeners([LOOPBACK])
+    # SO_REUSEADDR lets a second socket bind while neither listens.
+    second = bind_listeners([first[0].endpoint])
+    first[0].socket.listen()
+    service = service_of(FakeStore(), listen=(first[0].endpoint,))
+    server = Server(service, second, Dispatcher([]))
+    with pytest.raises(CannotListen, match="another process listens there"):
+        await server.start()
+    await server.stop()
+    for listener in (*first, *second):
+        listener.socket.close()
+
+
+async def test_stopping_closes_idle_connections_and_accepts_no_more() -> None:
+    async with serving(service_of(FakeStore()), [Greeter()]) as server:
+        (address,) = server.addresses
+        async with connected(address) as client:
+            await client.ask(HELLO)
+            await server.stop()
+            assert await client.is_closed_by_the_server()
+        with pytest.raises(OSError, match=r"refused|failed"):
+            await asyncio.open_connection(*address)
+
+
+async def test_what_is_in_flight_is_finished_before_the_server_stops() -> None:
+    greeter = Greeter()
+    async with serving(service_of(FakeStore()), [greeter]) as server, connected(server.addresses[0]) as client:
+        client.send(COLD)
+        await until(greeter.entered.is_set)
+        stopping = asyncio.ensure_future(server.stop())
+        await asyncio.sleep(0)
+        assert not stopping.done()
+        greeter.release.set()
+        assert (await client.answer()).body == b"done"
+        await stopping
+        assert server.is_idle
+
+
+async def test_a_client_that_does_not_read_is_cut_off_when_the_time_is_over() -> None:
+    service = service_of(FakeStore(), stop_timeout_seconds=0.05)
+    async with serving(service, [Greeter()]) as server, connected(server.addresses[0]) as client:
+        client.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        for _ in range(10):
+            client.send(LONG)
+        await until(lambda: any(connection.is_held for connection in server._settings.open))
+        await server.stop()
+        assert not server._settings.open
+
+
+async def test_a_lookup_that_cannot_be_interrupted_does_not_keep_the_server_alive() -> None:
+    greeter = Greeter()
+    service = service_of(FakeStore(), stop_timeout_seconds=0.05)
+    async with serving(service, [greeter]) as server, connected(server.addresses[0]) as client:
+        client.send(COLD)
+        await until(greeter.entered.is_set)
+        await server.stop()
+        assert not server.is_idle
+        greeter.release.set()
+        await until(lambda: server.is_idle)
+
+
+async def test_a_refresh_looks_at_the_store_anew_and_never_twice_at_once() -> None:
+    release = threading.Event()
+
+    class Slow(FakeStore):
+        def refresh(self) -> None:
+            assert release.wait(20)
+            super().refresh()
+
+    store = Slow()
+    async with serving(service_of(store), [Greeter()]) as server:
+        server.refresh()
+        server.refresh()
+        release.set()
+        await until(lambda: server._refresher is not None and not server._refresher.is_alive())
+        assert store.refreshed == 1
+        server.refresh()
+        await until(lambda: store.refreshed == 2)
+
+
+async def test_a_refresh_that_fails_leaves_the_server_serving(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken(FakeStore):
+        def refresh(self) -> None:
+            raise OSError("the disk is gone")
+
+    async with serving(service_of(Broken()), [Greeter()]) as server, connected(server.addresses[0]) as client:
+        server.refresh()
+        await until(lambda: "the disk is gone" in caplog.text)
+        assert (await client.ask(HELLO)).body
+
+
+async def test_idle_connections_are_closed_after_the_idle_timeout() -> None:
+    service = service_of(FakeStore(), limits=Limits(idle_seconds=1))
+    async with serving(service, [Greeter()]) as server, connected(server.addresses[0]) as client:
+        assert await client.is_closed_by_the_server()
+
+
+async def test_the_recorded_store_is_served_whole(g1_store: Path) -> None:
+    service = service_of(MessageStore.open(g1_store))
+    assert (service.cluster, service.broker_name) == ("DefaultCluster", "broker-a")
+    async with serving(service) as server, connected(server.addresses[0]) as client:
+        # Of produced.tsv: hot0 starts at 6581.
+        record = (await client.ask(VIEW, {"offset": "6581"})).body
+        assert decode_message(record).unique_key == "FD000000000000000000000000000002708C30946E09687211CE0017"
+        # Explaining why none starts there waits for the disk, so it is done off the loop.
+        answer = await client.ask(VIEW, {"offset": "6582"})
+        assert "inside the record that starts at 6581" in (answer.remark or "")
+        fields = {
+            "topic": "TopicTest",
+            "key": "hotkey",
+            "maxNum": "64",
+            "beginTimestamp": "0",
+            "endTimestamp": "9" * 18,
+        }
+        opaques = [client.send(RequestCode.QUERY_MESSAGE, fields) for _ in range(100)]
+        answers = [await client.answer() for _ in opaques]
+        assert sorted(answer.opaque for answer in answers) == opaques
+        # rmq#7872: the same query a hundred times gives the same answer.
+        assert len({(answer.code, answer.body) for answer in answers}) == 1
+        route = await client.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "TopicTest"})
+        assert str(server.addresses[0]) in route.body.decode()

@@ -1,0 +1,327 @@
+"""Queues from the blocks of a scan: the broker's files where the log is whole, and no worse than before where not.
+
+Tasks are called as Spark calls them, one after the other.
+"""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+
+from queue_rebuild import Rebuilt
+from queue_runs import files_under, units_in
+from spark_jobs.build import build_queues as job
+from spark_jobs.build.build_queues import bundle_count
+from spark_jobs.build.place_queues import log_extent, unit_count
+from spark_jobs.scan.damage import Damage
+from store_files import write_file
+from store_writer import StoreWriter
+from strategies import StorePlan, store_plans
+
+SEGMENT = 4096
+TREES = ("consumequeue", "batchconsumequeue", "consumequeue_ext")
+
+
+def queue_files(store: Path) -> dict[str, bytes]:
+    """All queue files of a store that hold anything."""
+    found = {f"{tree}/{name}": data for tree in TREES for name, data in files_under(store / tree).items()}
+    return {name: data for name, data in found.items() if any(data)}
+
+
+def wipe(store: Path, *trees: str) -> None:
+    for tree in trees:
+        shutil.rmtree(store / tree)
+
+
+def everything(root: Path, **options: Any) -> StoreWriter:
+    """A store of all kinds of queues, over several segments."""
+    writer = StoreWriter(root, segment_size=SEGMENT, **options)
+    for number in range(120):
+        light = {"INNER_MULTI_DISPATCH": "%LMQ%a,%LMQ%b", "INNER_MULTI_QUEUE_OFFSET": f"{number // 10},{number // 10}"}
+        writer.append("T", queue_id=number % 3, tags=f"tag{number % 4}", properties=light if number % 10 == 0 else None)
+        if number % 4 == 0:
+            writer.append_inner_batch("B", [(b"a", {}), (b"b", {})], queue_id=number % 8 // 4, tags="x")
+        if number % 7 == 0:
+            writer.append("SCHEDULE_TOPIC_XXXX", queue_id=2, properties={"DELAY": "3", "REAL_TOPIC": "T"}, tags="t")
+        writer.append("T", queue_id=number % 3, sys_flag=0xC if number % 5 else 0x8)
+    writer.close()
+    return writer
+
+
+@pytest.mark.parametrize("name", ["g1_store", "g1_crashed_store"])
+def test_all_queues_of_the_recorded_store_come_out_byte_for_byte(
+    name: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    store: Path = request.getfixturevalue(name)
+    rebuilt = Rebuilt(store, tmp_path / "work")
+    recorded = queue_files(store)
+    assert len({Path(path).parent for path in recorded}) == 17
+    assert {path: data for path, data in rebuilt.files.items() if any(data)} == recorded
+    # Queues that never had a message have their files, as the recorded broker made them.
+    assert rebuilt.files.keys() == {f"consumequeue/{path}" for path in files_under(store / "consumequeue")}
+    assert (rebuilt.details["queues"], rebuilt.details["unknownTopics"]) == (17, [])
+    assert rebuilt.details["units"] == unit_count(rebuilt.segments)
+
+
+@pytest.mark.parametrize("ext", [None, b""])
+@pytest.mark.parametrize("bundles", [1, 5])
+def test_queues_of_all_kinds_come_out_as_they_were(ext: bytes | None, bundles: int, tmp_path: Path) -> None:
+    writer = everything(tmp_path / "store", ext_bit_map=ext, ext_file_size=400)
+    expected = queue_files(writer.root)
+    rebuilt = Rebuilt(writer.root, tmp_path / "work", bundles=bundles)
+    assert rebuilt.files == expected
+    assert (rebuilt.details["batchQueues"], rebuilt.details["queues"]) == (2, 8)
+    assert rebuilt.trees == list(TREES[: 2 if ext is None else 3])
+    assert (rebuilt.details["extUnits"] > 0) == (ext is not None)
+    assert any("filter bitmap" in note for note in rebuilt.notes) == (ext is not None)
+
+
+def test_what_the_store_no_longer_shows_is_forced(tmp_path: Path) -> None:
+    writer = everything(tmp_path / "store", ext_bit_map=b"", ext_file_size=400)
+    expected = queue_files(writer.root)
+    wipe(writer.root, *TREES)
+    sizes = {"consume_queue_file_size": 2000, "batch_file_size": 920, "ext_file_size": 400}
+    assert Rebuilt(writer.root, tmp_path / "forced", lmq=True, ext=True, **sizes).files == expected
+    plain = Rebuilt(writer.root, tmp_path / "plain", **sizes)
+    assert not any("LMQ" in name or "_ext" in name for name in plain.files)
+
+
+@settings(max_examples=30)
+@given(plan=store_plans(maximum_messages=30))
+def test_random_stores_come_out_as_they_were(plan: StorePlan) -> None:
+    for message in plan.messages:
+        message["queue"] = True
+    with TemporaryDirectory() as directory:
+        writer = plan.write(Path(directory, "store"))
+        expected = queue_files(writer.root)
+        if plan.messages:
+            wipe(writer.root, *(tree for tree in TREES[:1] if (writer.root / tree).exists()))
+            size = plan.options["queue_file_size"]
+            rebuilt = Rebuilt(writer.root, Path(directory, "work"), consume_queue_file_size=size)
+            assert rebuilt.files == expected
+
+
+def test_a_small_budget_of_memory_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = everything(tmp_path / "store", ext_bit_map=b"", ext_file_size=400)
+    monkeypatch.setattr(job, "HELD_BYTES", 100)
+    assert Rebuilt(writer.root, tmp_path / "work").files == queue_files(writer.root)
+
+
+def one_queue(root: Path, count: int = 100, **options: Any) -> StoreWriter:
+    writer = StoreWriter(root, segment_size=SEGMENT, queue_file_size=400, **options)
+    for number in range(count):
+        writer.append("T", b"body", tags=f"t{number}")
+    writer.close()
+    return writer
+
+
+def damage(writer: StoreWriter, first: int, count: int) -> Damage:
+    """Spoil some records in a row."""
+    for written in writer.written[first : first + count]:
+        writer.overwrite(written.physical_offset + 4, b"\xff" * 4)
+    start = writer.written[first].physical_offset
+    last = writer.written[first + count - 1]
+    return Damage("path", start, last.physical_offset + last.size - start, "a record", "none")
+
+
+def test_records_at_the_end_of_the_log_or_beyond_do_not_count(tmp_path: Path) -> None:
+    writer = one_queue(tmp_path / "store")
+    for cut in (0, 1, 40, 77):
+        rebuilt = Rebuilt(writer.root, tmp_path / str(cut), end=writer.written[cut].physical_offset)
+        found = units_in(rebuilt.work.staged / "consumequeue" / "T" / "0") if cut else {}
+        assert [int.from_bytes(data[:8], "big") for data in found.values()] == [
+            written.physical_offset for written in writer.written[:cut]
+        ]
+
+
+def test_behind_damage_all_messages_keep_their_offsets(tmp_path: Path) -> None:
+    writer = one_queue(tmp_path / "store")
+    before = units_in(writer.root / "consumequeue" / "T" / "0")
+    lost = damage(writer, 10, 3)
+    rebuilt = Rebuilt(writer.root, tmp_path / "work", damages=(lost,))
+    found = units_in(rebuilt.work.staged / "consumequeue" / "T" / "0")
+    assert found == before | dict.fromkeys([10, 11, 12], before[13])
+    assert (rebuilt.details["repeated"], rebuilt.details["units"]) == (3, 97)
+    assert rebuilt.details["remarkable"] == [{"queue": "consumequeue/T/0", "repeated": 3}]
+    assert any(note.startswith("3 lost messages") for note in rebuilt.notes)
+
+
+def test_offsets_go_on_behind_damage_at_the_end_of_a_queue(tmp_path: Path) -> None:
+    """The next message would get a number that consumers have behind them."""
+    writer = one_queue(tmp_path / "store")
+    writer.append("Other")
+    writer.close()
+    lost = damage(writer, 96, 4)
+    rebuilt = Rebuilt(writer.root, tmp_path / "known", damages=(lost,))
+    found = units_in(rebuilt.work.staged / "consumequeue" / "T" / "0")
+    assert len(found) == 100
+    assert found[99] == found[95]
+    wipe(writer.root, "consumequeue")
+    rebuilt = Rebuilt(writer.root, tmp_path / "unknown", damages=(lost,), consume_queue_file_size=400)
+    assert len(units_in(rebuilt.work.staged / "consumequeue" / "T" / "0")) == 96
+
+
+def test_offsets_of_batches_go_on_too(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store", segment_size=SEGMENT)
+    for _ in range(5):
+        writer.append_inner_batch("B", [(b"a", {}), (b"b", {})])
+    writer.append("Other")
+    writer.close()
+    rebuilt = Rebuilt(writer.root, tmp_path / "work", damages=(damage(writer, 3, 2),))
+    last = list(units_in(rebuilt.work.staged / "batchconsumequeue" / "B" / "0", 46).values())[-1]
+    assert int.from_bytes(last[28:36], "big") + int.from_bytes(last[36:38], "big") == 10
+
+
+def test_a_missing_segment_leaves_a_gap_and_no_shift(tmp_path: Path) -> None:
+    writer = one_queue(tmp_path / "store", 150)
+    before = units_in(writer.root / "consumequeue" / "T" / "0")
+    (writer.root / "commitlog" / f"{SEGMENT:020d}").unlink()
+    lost = [number for number, written in enumerate(writer.written) if written.physical_offset // SEGMENT == 1]
+    rebuilt = Rebuilt(writer.root, tmp_path / "work", damages=(Damage("d", SEGMENT, SEGMENT, "a segment", "no file"),))
+    found = units_in(rebuilt.work.staged / "consumequeue" / "T" / "0")
+    assert {n: data for n, data in found.items() if n not in lost} == {n: d for n, d in before.items() if n not in lost}
+    assert sorted(found) == list(range(150))
+    assert rebuilt.details["repeated"] == len(lost) < 64
+
+
+def test_expired_queues_are_carried_over(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store", segment_size=SEGMENT, queue_file_size=400)
+    for _ in range(30):
+        writer.append("Silent")
+    writer.roll()
+    for _ in range(30):
+        writer.append("T")
+    writer.close()
+    (writer.root / "commitlog" / f"{0:020d}").unlink()
+    for in_place in (True, False):
+        rebuilt = Rebuilt(writer.root, tmp_path / str(in_place), in_place=in_place)
+        assert rebuilt.files == queue_files(writer.root)
+        linked = (rebuilt.work.staged / "consumequeue/Silent/0" / f"{0:020d}").stat().st_nlink == 2
+        assert linked == in_place
+        assert rebuilt.details["carriedOver"]["withoutRecords"] == 1
+        assert any("carried over" in note for note in rebuilt.notes)
+
+
+def test_a_queue_all_of_whose_units_are_cut_is_carried_over(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store", segment_size=SEGMENT)
+    writer.append("T")
+    late = writer.append("Late")
+    writer.close()
+    rebuilt = Rebuilt(writer.root, tmp_path / "work", end=late.physical_offset)
+    assert [queue[1] for bundle in rebuilt.bundles for queue in bundle["queues"]] == ["T"]
+    assert not any(rebuilt.files[f"consumequeue/Late/0/{0:020d}"])
+
+
+def test_topics_can_be_picked(tmp_path: Path) -> None:
+    writer = everything(tmp_path / "store")
+    expected = queue_files(writer.root)
+    only = Rebuilt(writer.root, tmp_path / "out", topics=frozenset({"B"}))
+    assert only.files == {name: data for name, data in expected.items() if "/B/" in name}
+    inside = Rebuilt(writer.root, tmp_path / "in", topics=frozenset({"B"}), in_place=True)
+    assert inside.files == expected
+    assert inside.details["carriedOver"]["otherTopics"] == 6
+
+
+@pytest.mark.parametrize("drop", [False, True])
+def test_topics_that_nobody_knows_are_told_and_dropped_when_asked(drop: bool, tmp_path: Path) -> None:
+    writer = one_queue(tmp_path / "store")
+    writer.append("Deleted")
+    writer.close()
+    del writer.topic_attributes["Deleted"]
+    writer.close()
+    rebuilt = Rebuilt(writer.root, tmp_path / "work", drop_unknown_topics=drop)
+    assert any("/Deleted/" in name for name in rebuilt.files) != drop
+    assert rebuilt.details["unknownTopics"] == ["Deleted"]
+    assert any("Deleted" in note for note in rebuilt.notes)
+    assert bool(rebuilt.details["leftOut"]) == drop
+
+
+def test_a_topic_that_is_no_name_is_left_out(tmp_path: Path) -> None:
+    writer = one_queue(tmp_path / "store")
+    for topic in ("../../outside", "a/b", ".."):
+        writer.append(topic, queue=False)
+    writer.close()
+    rebuilt = Rebuilt(writer.root, tmp_path / "work")
+    assert rebuilt.files == queue_files(writer.root)
+    assert sum(rebuilt.details["leftOut"].values()) == 3
+    assert not (tmp_path / "outside").exists()
+
+
+def test_a_topic_made_again_is_as_its_queue_was(tmp_path: Path) -> None:
+    writer = one_queue(tmp_path / "store")
+    shutil.rmtree(writer.root / "consumequeue")
+    writer.queues.clear()
+    writer.next_queue_offset.clear()
+    for _ in range(20):
+        writer.append("T")
+    writer.close()
+    rebuilt = Rebuilt(writer.root, tmp_path / "work")
+    assert rebuilt.files == queue_files(writer.root)
+    assert (rebuilt.details["earlierLife"], rebuilt.details["units"]) == (100, 20)
+
+
+def test_a_finished_bundle_is_not_built_again_unless_a_file_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer = everything(tmp_path / "store")
+    first = Rebuilt(writer.root, tmp_path / "work")
+    built: list[int] = []
+    run: Callable[[job.QueueBundle], dict[str, Any]] = job.QueueBundle.run
+    monkeypatch.setattr(job.QueueBundle, "run", lambda self: built.append(self._task.bundle) or run(self))
+    assert Rebuilt(writer.root, tmp_path / "work").bundles == first.bundles
+    assert built == []
+    gone = next(path for path in first.work.staged.rglob("*/T/*/*") if path.is_file())
+    gone.unlink()
+    again = Rebuilt(writer.root, tmp_path / "work")
+    assert (len(built), again.files) == (1, queue_files(writer.root))
+    assert [bundle["queues"] for bundle in again.bundles] == [bundle["queues"] for bundle in first.bundles]
+
+
+def test_many_queues_are_brought_to_the_disk_by_one_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[Path] = []
+    monkeypatch.setattr(job, "MOST_FSYNCS", 1)
+    monkeypatch.setattr(job, "sync_file_system", called.append)
+    writer = everything(tmp_path / "store")
+    rebuilt = Rebuilt(writer.root, tmp_path / "work", bundles=1)
+    assert rebuilt.files == queue_files(writer.root)
+    assert called == [rebuilt.work.partial / rebuilt.bundles[0]["attempt"]]
+
+
+def test_an_attempt_whose_job_has_moved_on_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = one_queue(tmp_path / "store")
+    first = Rebuilt(writer.root, tmp_path / "work", bundles=1)
+    first.work.forget(first.tasks[0].name)
+    run: Callable[[job.QueueBundle], dict[str, Any]] = job.QueueBundle._finish
+
+    def moves_on(bundle: job.QueueBundle, *queue: Any, **more: Any) -> Any:
+        first.work.root.rename(tmp_path / "work" / "run-other")
+        (tmp_path / "work" / "run-other" / "staged" / "consumequeue" / "T").rename(tmp_path / "kept")
+        return run(bundle, *queue, **more)
+
+    monkeypatch.setattr(job.QueueBundle, "_finish", moves_on)
+    with pytest.raises(FileNotFoundError):
+        job.build_queues(first.tasks[0])
+    assert not first.work.root.exists()
+
+
+def test_an_empty_log_leaves_empty_trees(tmp_path: Path) -> None:
+    write_file(tmp_path / "store" / "commitlog" / f"{0:020d}", SEGMENT, {})
+    rebuilt = Rebuilt(tmp_path / "store", tmp_path / "work")
+    assert (rebuilt.tasks, rebuilt.files, rebuilt.trees) == ([], {}, ["consumequeue"])
+    assert rebuilt.notes == []
+
+
+def test_lost_ranges_are_merged_and_end_with_the_log() -> None:
+    damages = [
+        Damage("p", start, length, "", "") for start, length in ((50, 10), (10, 20), (30, 5), (90, 50), (200, 5))
+    ]
+    assert log_extent(5, 100, damages).lost == ((10, 35), (50, 60), (90, 100))
+    assert log_extent(5, 100, []).lost == ()
+
+
+def test_bundles_depend_on_the_log_alone() -> None:
+    assert [bundle_count(size << 30) for size in (0, 4, 16, 1000)] == [4, 4, 16, 64]

@@ -1,0 +1,102 @@
+"""Names of index files: rising along the log, above what is kept, below the present, in the zone of the store."""
+
+from datetime import UTC, datetime, timedelta, timezone
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.errors import ConfigError
+from spark_jobs.build.index_names import implied_zone, name_files, parse_zone
+
+NOON = datetime(2026, 3, 4, 12, 0, 0, 123000, tzinfo=UTC)
+NOON_MS = 1772625600123
+
+
+def test_a_name_is_the_store_time_in_the_zone_with_milliseconds() -> None:
+    later = NOON + timedelta(days=1)
+    assert name_files([NOON_MS], UTC, above="", now=later) == ["20260304120000123"]
+    assert name_files([NOON_MS], ZoneInfo("Asia/Shanghai"), above="", now=later) == ["20260304200000123"]
+    assert name_files([NOON_MS], ZoneInfo("America/Los_Angeles"), above="", now=later) == ["20260304040000123"]
+
+
+def test_equal_times_get_different_names_in_the_order_of_the_files() -> None:
+    names = name_files([NOON_MS] * 3, UTC, above="", now=NOON + timedelta(days=1))
+    assert names == ["20260304120000121", "20260304120000122", "20260304120000123"]
+
+
+def test_a_clock_that_stepped_back_does_not_turn_the_order_round() -> None:
+    names = name_files([NOON_MS, NOON_MS - 60_000], UTC, above="", now=NOON + timedelta(days=1))
+    assert names == ["20260304115900122", "20260304115900123"]
+
+
+def test_a_name_lies_above_the_last_file_that_is_kept() -> None:
+    names = name_files([NOON_MS], UTC, above="20260304130000000", now=NOON + timedelta(days=1))
+    assert names == ["20260304130000001"]
+
+
+def test_the_next_name_behind_the_end_of_a_minute_is_a_time_too() -> None:
+    names = name_files([NOON_MS], UTC, above="20260304235959999", now=NOON + timedelta(days=9))
+    assert names == ["20260305000000000"]
+
+
+def test_a_kept_name_that_is_no_time_is_counted_on() -> None:
+    assert name_files([0], UTC, above="19999999999999998", now=NOON) == ["19999999999999999"]
+
+
+def test_store_times_of_the_future_get_names_below_now() -> None:
+    names = name_files([NOON_MS + 10_000, NOON_MS + 20_000], UTC, above="", now=NOON)
+    assert names == ["20260304120000121", "20260304120000122"]
+
+
+def test_where_no_name_lies_between_the_kept_one_and_now_that_is_told() -> None:
+    with pytest.raises(ConfigError, match=r"20260304120000122 bears a name of the future.*20260304120000123"):
+        name_files([NOON_MS], UTC, above="20260304120000122", now=NOON)
+
+
+@given(
+    st.lists(st.integers(-(2**63), 2**63 - 1), max_size=20),
+    st.sampled_from(["UTC", "Asia/Shanghai", "America/Los_Angeles", "Europe/Berlin", "Asia/Kathmandu"]),
+)
+def test_any_times_give_rising_names_below_the_present(timestamps: list[int], zone: str) -> None:
+    names = name_files(timestamps, ZoneInfo(zone), above="", now=NOON)
+    present = NOON.astimezone(ZoneInfo(zone)).strftime("%Y%m%d%H%M%S123")
+    assert names == sorted(set(names))
+    assert all(len(name) == 17 and name.isdecimal() and name < present for name in names)
+
+
+@given(st.lists(st.integers(1_600_000_000_000, 1_780_000_000_000), min_size=1, max_size=9), st.integers(-11, 13))
+def test_the_zone_is_read_off_names_that_were_given_when_the_first_entry_came(begins: list[int], hours: int) -> None:
+    zone = timezone(timedelta(hours=hours, minutes=45))
+    files = [
+        (datetime.fromtimestamp(begin // 1000, zone).strftime("%Y%m%d%H%M%S") + f"{begin % 1000:03d}", begin - 40)
+        for begin in begins
+    ]
+    implied = implied_zone(files)
+    assert implied is not None
+    assert implied.utcoffset(None) == timedelta(hours=hours, minutes=45)
+
+
+def test_names_that_the_machines_own_zone_explains_leave_it_at_that() -> None:
+    begin = 1_700_000_000_000
+    name = datetime.fromtimestamp(begin // 1000).strftime("%Y%m%d%H%M%S000")
+    assert implied_zone([(name, begin)]) is None
+
+
+def test_names_that_are_no_times_imply_no_zone() -> None:
+    assert implied_zone([("00000000000000001", 1_700_000_000_000), ("20260304120000123", 0)]) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "hours"), [("+08:00", 8), ("-0330", -3.5), ("UTC", 0), ("Asia/Kolkata", 5.5), ("Z", 0)]
+)
+def test_zones_are_told_by_name_or_offset(text: str, hours: float) -> None:
+    zone = parse_zone(text)
+    assert NOON.astimezone(zone).utcoffset() == timedelta(hours=hours)
+
+
+@pytest.mark.parametrize("text", ["", "Mars/Olympus", "8", "../etc/passwd", "+25:99"])
+def test_what_is_no_zone_is_refused_with_its_text(text: str) -> None:
+    with pytest.raises(ConfigError, match="neither a time zone"):
+        parse_zone(text)

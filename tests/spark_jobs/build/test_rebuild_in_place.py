@@ -1,0 +1,301 @@
+"""A rebuild that replaces the store's own index: under the lock, with a backup, told in the checkpoint, resumable."""
+
+import os
+import sys
+from collections.abc import Iterator
+from datetime import datetime, tzinfo
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from golden_store import unpack
+from interop.stages import wait_until
+from oracles import BLANK_MAGIC
+from protocol.errors import ConfigError, StoreError
+from spark_events import SparkEvents
+from spark_jobs.commands.request import CompactRequest, RebuildRequest, Report
+from spark_jobs.commands.run import WORK_DIRECTORY, run_compact, run_rebuild
+from spark_jobs.run.progress import Silence
+from storage.layout.checkpoint import Checkpoint
+from storage.query.lookup_call import KeyQuery
+from storage.store.message_store import MessageStore
+from store_writer import StoreWriter, Written
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+
+def rebuild(store: Path, **options: Any) -> Report:
+    return run_rebuild(RebuildRequest(store=str(store), index=True, **options), Silence())
+
+
+def contents(directory: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(directory)): p.read_bytes() for p in sorted(directory.rglob("*")) if p.is_file()}
+
+
+@pytest.fixture
+def crashed(tmp_path: Path) -> Path:
+    """The recorded crashed store after what a broker does to it first: without its last index file."""
+    store = unpack("store-crashed", tmp_path)
+    sorted((store / "index").iterdir())[-1].unlink()
+    return store
+
+
+def test_the_missing_file_comes_back_the_others_stay_the_same_files(crashed: Path) -> None:
+    before = {path.name: path.stat().st_ino for path in (crashed / "index").iterdir()}
+    report = rebuild(crashed)
+    after = {path.name: path.stat().st_ino for path in (crashed / "index").iterdir()}
+    assert report.details["index"]["kept"] == sorted(before)
+    assert {name: after[name] for name in before} == before
+    assert sorted(after)[:-1] == sorted(before)
+    whole = unpack("store-crashed", crashed.parent / "whole")
+    assert [data[40:] for data in contents(crashed / "index").values()] == [
+        data[40:] for data in contents(whole / "index").values()
+    ]
+
+
+def test_nothing_else_in_the_store_changes_and_the_old_is_kept(crashed: Path) -> None:
+    before = contents(crashed)
+    report = rebuild(crashed)
+    after = contents(crashed)
+    (index_backup, checkpoint_backup) = sorted(report.details["backups"], key=lambda path: "checkpoint" in path)
+    assert contents(Path(index_backup)) == {
+        Path(name).name: data for name, data in before.items() if name.startswith("index/")
+    }
+    assert Path(checkpoint_backup).read_bytes() == before["checkpoint"]
+    untouched = {name for name in before if not name.startswith("index/") and name not in ("checkpoint", "lock")}
+    assert {name: after[name] for name in untouched} == {name: before[name] for name in untouched}
+    assert not (crashed / WORK_DIRECTORY).exists()
+
+
+def test_the_checkpoint_names_the_last_entry_and_is_otherwise_as_it_was(crashed: Path) -> None:
+    before = Checkpoint.read(crashed / "checkpoint")
+    rebuild(crashed)
+    after = Checkpoint.read(crashed / "checkpoint")
+    assert before is not None
+    assert after is not None
+    newest = sorted((crashed / "index").iterdir())[-1].read_bytes()
+    assert after.index_msg_timestamp == int.from_bytes(newest[8:16], "big") > before.index_msg_timestamp
+    fields = [name for name in Checkpoint.__dataclass_fields__ if name != "index_msg_timestamp"]
+    assert [getattr(after, name) for name in fields] == [getattr(before, name) for name in fields]
+
+
+def test_keep_checkpoint_leaves_it(crashed: Path) -> None:
+    before = (crashed / "checkpoint").read_bytes()
+    rebuild(crashed, keep_checkpoint=True)
+    assert (crashed / "checkpoint").read_bytes() == before
+
+
+def test_a_second_run_finds_nothing_to_build_but_the_file_that_is_not_full(crashed: Path) -> None:
+    rebuild(crashed)
+    first = contents(crashed / "index")
+    report = rebuild(crashed)
+    assert len(report.details["index"]["built"]) == 1
+    assert contents(crashed / "index") == first
+
+
+def test_two_runs_within_a_second_leave_a_backup_each(crashed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stopped(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> "Stopped":
+            return cls(2024, 2, 29, 23, 59, 59, tzinfo=tz)
+
+    monkeypatch.setattr("spark_jobs.publish.deliver.datetime", Stopped)
+    backups = [backup for _ in range(2) for backup in rebuild(crashed, keep_checkpoint=True).details["backups"]]
+    assert [Path(path).name for path in backups] == ["index.bak-20240229235959", "index.bak-20240301000000"]
+    assert all(map(os.path.isdir, backups))
+
+
+def test_in_place_damage_where_a_recovery_looks_ends_the_log(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store", segment_size=4096, index_slots=7, index_entries=50)
+    for number in range(20):
+        writer.append("TopicTest", b"body", keys=f"k{number}")
+    writer.close()
+    victim = writer.written[12]
+    writer.overwrite(victim.physical_offset + 4, b"\0\0\0\0")
+    before = contents(tmp_path / "store")
+    for queues in (True, False):
+        with pytest.raises(StoreError) as refused:
+            rebuild(tmp_path / "store", slots=7, entries=50, from_offset=0, queues=queues)
+        assert str(refused.value).count("to 19 sound records of ") == 1 + queues
+        assert str(refused.value).count("those that were built to 12") == 1 + queues
+        assert "--allow-fewer" in str(refused.value)
+    after = contents(tmp_path / "store")
+    assert {name: after[name] for name in before} == before
+    inside = rebuild(tmp_path / "store", slots=7, entries=50, from_offset=0, allow_fewer=True)
+    assert (inside.exit_code, inside.resumed) == (4, True)
+    assert inside.details["logEnd"] == victim.physical_offset
+    assert inside.entries == 12
+    beside = rebuild(tmp_path / "store", slots=7, entries=50, from_offset=0, out=str(tmp_path / "out"))
+    assert beside.exit_code == 4
+    assert beside.entries == 19
+    assert [damage.physical_offset for damage in beside.damages] == [victim.physical_offset]
+    assert beside.damages[0].path == str(tmp_path / "store" / "commitlog" / "00000000000000000000")
+
+
+def test_a_compaction_from_the_log_replaces_no_index_that_leads_to_more(tmp_path: Path) -> None:
+    """Unless it is told to; from the index files alone nothing of the log is lost."""
+    writer = StoreWriter(tmp_path / "store", segment_size=4096, index_slots=7, index_entries=50)
+    for number in range(20):
+        writer.append("TopicTest", b"body", keys=f"k{number}")
+    writer.close()
+    writer.overwrite(writer.written[12].physical_offset + 4, b"\0\0\0\0")
+    before = contents(tmp_path / "store")
+
+    def compact(**options: Any) -> Report:
+        request = CompactRequest(store=str(tmp_path / "store"), slots=7, entries=50, from_log=True, **options)
+        return run_compact(request, Silence())
+
+    with pytest.raises(StoreError) as refused:
+        compact()
+    assert "index files that it has lead to 19 sound records" in str(refused.value)
+    assert "those that were built to 12" in str(refused.value)
+    assert "--allow-fewer" in str(refused.value)
+    after = contents(tmp_path / "store")
+    assert {name: after[name] for name in before} == before
+    report = compact(allow_fewer=True)
+    assert (report.exit_code, report.entries) == (4, 12)
+    assert len(MessageStore.open(tmp_path / "store").query(KeyQuery("TopicTest", "k3")).physical_offsets) == 1
+
+
+def store_with_false_blank(root: Path) -> tuple[StoreWriter, Written]:
+    """In the first of several segments one record begins as a BLANK of its own size."""
+    writer = StoreWriter(root, segment_size=4096, index_slots=7, index_entries=500)
+    for number in range(80):
+        writer.append("TopicTest", b"body" * 10, keys=f"k{number}", queue_id=number % 2)
+    writer.close()
+    victim = writer.written[6]
+    assert len(writer.log.segments) > 2
+    writer.overwrite(victim.physical_offset + 4, BLANK_MAGIC.to_bytes(4, "big"))
+    return writer, victim
+
+
+def test_a_false_blank_costs_one_message_and_is_told_of(tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    writer, victim = store_with_false_blank(store)
+    report = rebuild(store, queues=True, slots=7, entries=500, from_offset=0)
+    assert (report.exit_code, report.messages, report.entries, report.units) == (4, 79, 79, 79)
+    (damage,) = report.damages
+    assert (damage.physical_offset, damage.length) == (victim.physical_offset, victim.size)
+    assert "it is a BLANK" in damage.found
+    opened = MessageStore.open(store)
+    kept = [each for each in writer.written if each is not victim]
+    found = [opened.query(KeyQuery("TopicTest", f"k{number}")).physical_offsets for number in range(80)]
+    assert [offset for offsets in found for offset in offsets] == [each.physical_offset for each in kept]
+
+
+def test_a_missing_segment_is_told_and_passed_over(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store", segment_size=2048, index_slots=7, index_entries=500)
+    for number in range(60):
+        writer.append("TopicTest", b"body" * 20, keys=f"k{number}")
+    writer.close()
+    segments = sorted((tmp_path / "store" / "commitlog").iterdir())
+    segments[1].unlink()
+    lost = sum(2048 <= written.physical_offset < 4096 for written in writer.written)
+    report = rebuild(tmp_path / "store", slots=7, entries=500, from_offset=0)
+    assert report.entries == 60 - lost
+    assert [(damage.physical_offset, damage.length, damage.found) for damage in report.damages] == [
+        (2048, 2048, "no file")
+    ]
+
+
+def test_out_refuses_to_write_over_what_is_there(crashed: Path, tmp_path: Path) -> None:
+    rebuild(crashed, out=str(tmp_path / "out"))
+    with pytest.raises(ConfigError, match="there is index already"):
+        rebuild(crashed, out=str(tmp_path / "out"))
+
+
+@pytest.mark.parametrize("inside", ["", "index", "new/place"])
+def test_out_in_the_store_is_refused(crashed: Path, inside: str) -> None:
+    before = contents(crashed)
+    with pytest.raises(ConfigError, match="lies in the store"):
+        rebuild(crashed, out=str(crashed / inside))
+    assert contents(crashed) == before
+
+
+def test_a_store_without_a_log_is_refused_by_name(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(StoreError, match="empty"):
+        rebuild(tmp_path / "empty")
+    assert list((tmp_path / "empty").iterdir()) in ([], [tmp_path / "empty" / "lock"])
+
+
+# --- who does the work ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def opened_here() -> Iterator[list[str]]:
+    """Paths that this process, the driver, opens."""
+    opened: list[str] = []
+    is_on = True
+
+    def hook(event: str, arguments: tuple[object, ...]) -> None:
+        if is_on and event == "open":
+            opened.append(os.fspath(arguments[0]) if isinstance(arguments[0], (str, os.PathLike)) else "")
+
+    sys.addaudithook(hook)
+    yield opened
+    is_on = False
+
+
+def test_spark_runs_a_scan_task_a_segment_and_a_build_task_a_file_and_the_driver_opens_no_segment(
+    spark: "SparkContext", tmp_path: Path, opened_here: list[str]
+) -> None:
+    store = unpack("store", tmp_path)
+    segments = len(list((store / "commitlog").iterdir()))
+    events = SparkEvents(Path(spark.getConf().get("spark.eventLog.dir", "").removeprefix("file://")), spark)
+    before = events.job_tasks()
+    opened_here.clear()
+    rebuild(store, out=str(tmp_path / "out"), from_offset=0)
+    assert [path for path in opened_here if "/commitlog/" in path] == []
+    files = len(list((tmp_path / "out" / "index").iterdir()))
+    expected = {"scan": before.get("scan", 0) + segments, "build": before.get("build", 0) + files}
+    wait_until(lambda: {name: events.job_tasks().get(name) for name in expected} == expected, "the events of the job")
+
+
+# --- going on after a kill --------------------------------------------------------------------------------------------
+
+
+def test_finished_tasks_of_a_run_that_was_killed_are_not_done_again(crashed: Path, tmp_path: Path) -> None:
+    """The work directory of a run that ended before publishing, as a kill leaves it."""
+    work = tmp_path / "work"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("spark_jobs.commands.run.deliver", _killed)
+        with pytest.raises(KeyboardInterrupt):
+            rebuild(crashed, work=str(work), out=str(tmp_path / "out"))
+    before = times(work)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("spark_jobs.run.work_directory.WorkDirectory.remove", lambda self: None)
+        report = rebuild(crashed, work=str(work), out=str(tmp_path / "out"))
+    assert report.resumed
+    after = times(work)
+    finished = [name for name in before if name.startswith(("done/scan", "done/build", "blocks"))]
+    assert {name: after[name] for name in finished} == {name: before[name] for name in finished} != {}
+
+
+def test_a_changed_source_or_option_starts_over(crashed: Path, tmp_path: Path) -> None:
+    work = tmp_path / "work"
+    for change in ("option", "source"):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("spark_jobs.commands.run.deliver", _killed)
+            with pytest.raises(KeyboardInterrupt):
+                rebuild(crashed, work=str(work), out=str(tmp_path / "out"))
+        if change == "source":
+            segment = sorted((crashed / "commitlog").iterdir())[0]
+            os.utime(segment)
+        options: dict[str, Any] = {"from_offset": 0} if change == "option" else {}
+        report = rebuild(crashed, work=str(work), out=str(tmp_path / change), **options)
+        assert not report.resumed
+
+
+def times(work: Path) -> dict[str, int]:
+    """When each file below the directory of the one run in `work` was last written."""
+    (run,) = work.glob("run-*")
+    return {str(path.relative_to(run)): path.stat().st_mtime_ns for path in run.rglob("*") if path.is_file()}
+
+
+def _killed(*_: object) -> None:
+    raise KeyboardInterrupt

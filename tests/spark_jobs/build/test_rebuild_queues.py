@@ -1,0 +1,60 @@
+"""Queues rebuilt from the log, end to end through Spark, beside the index or alone: the bytes that a broker wrote."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from golden_store import GOLDEN, unpack
+from spark_jobs.commands.request import RebuildRequest, Report
+from spark_jobs.commands.run import run_rebuild
+from spark_jobs.run.progress import Silence
+
+pytestmark = pytest.mark.usefixtures("spark")
+
+TREES = ("consumequeue", "batchconsumequeue")
+
+
+def rebuild(store: Path, out: Path | None = None, **options: Any) -> Report:
+    request = RebuildRequest(store=str(store), out=str(out) if out else None, queues=True, **options)
+    return run_rebuild(request, Silence())
+
+
+def files(store: Path, trees: tuple[str, ...] = TREES) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(store)): path.read_bytes()
+        for tree in trees
+        for path in (store / tree).rglob("*")
+        if path.is_file()
+    }
+
+
+@pytest.mark.parametrize("name", ["store", "store-crashed"])
+def test_every_queue_of_the_recorded_store_comes_out_byte_for_byte(tmp_path: Path, name: str) -> None:
+    store = unpack(name, tmp_path)
+    report = rebuild(store, tmp_path / "out", index=True, from_offset=0)
+    assert files(tmp_path / "out") == files(store)
+    assert report.details["queues"]["queues"] == len(list((store / "consumequeue").glob("*/*"))) == 17
+    assert len(list((tmp_path / "out" / "index").iterdir())) == 10
+
+
+def test_queues_alone_leave_the_index_where_it_is(tmp_path: Path) -> None:
+    store = unpack("store", tmp_path)
+    index, queues = files(store, ("index",)), files(store)
+    shutil.rmtree(store / "consumequeue")
+    report = rebuild(store, queue_file_size=2000)
+    assert files(store) == queues
+    assert files(store, ("index",)) == index
+    assert report.details["published"] == ["consumequeue"]
+
+
+@pytest.mark.parametrize("name", ["g2-queues", "g2-queues-5.5.1"])
+def test_batch_light_and_delay_queues_of_an_official_broker_come_out_byte_for_byte(name: str, tmp_path: Path) -> None:
+    recorded = GOLDEN / "g2" / name
+    levels = json.loads((recorded / "store.json").read_text())["properties"]["messageDelayLevel"]
+    store = unpack("store", tmp_path, archives=recorded)
+    rebuild(store, tmp_path / "out", delay_levels=levels)
+    assert files(tmp_path / "out") == files(store)
+    assert list((store / "batchconsumequeue").iterdir())

@@ -1,0 +1,380 @@
+"""Exports read back: every message of the store is in them once, whatever the format and whatever came between."""
+
+import base64
+import csv
+import hashlib
+import io
+import json
+import os
+import shutil
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgpack
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+import oracles
+from column_rows import expected_rows
+from protocol.errors import ConfigError, FilterSyntaxError
+from spark_jobs.commands.request import Report
+from spark_jobs.export.export import MANIFEST, ExportRequest, run_export
+from spark_jobs.export.export_formats import FORMATS, HashedFile
+from spark_jobs.export.export_place import COMPRESSIONS, FORMAT_NAMES
+from spark_jobs.export_store import export_store
+from spark_jobs.run.progress import Silence
+from spark_jobs.run.spark_calls import SparkFailed
+from store_writer import START_TIMESTAMP, StoreWriter
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+Row = dict[str, Any]
+TIMES = ("store_timestamp", "born_timestamp")
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> StoreWriter:
+    """Several segments; bodies of bytes, of text, compressed, and one that cannot be decompressed."""
+    writer = StoreWriter(tmp_path_factory.mktemp("export") / "store", segment_size=4096)
+    bodies = [b'text, with "quotes"\r\n and lines', b"\xff\x00bytes", "文".encode(), b"", zlib.compress(b"packed")]
+    for number in range(70):
+        writer.append(
+            ("Orders", "Payments")[number % 2],
+            bodies[number % 5],
+            sys_flag=int(number % 5 == 4),
+            queue_id=number % 3,
+            tags=(None, "Aa")[number // 2 % 2],
+            keys=f"k{number} secret" if number % 3 else None,
+            unique_key=f"U{number}",
+            properties={"n": str(number), "card": "4111", "标题": '值"'},
+        )
+    writer.close()
+    return writer
+
+
+def export(store: Path, out: Path, format_: str, **more: Any) -> Report:
+    return run_export(ExportRequest(store=str(store), out=str(out), format=format_, **more), Silence())
+
+
+def manifest_of(out: Path) -> Row:
+    manifest: Row = json.loads((out / MANIFEST).read_bytes())
+    return manifest
+
+
+def read_back(out: Path) -> list[Row]:
+    """The rows of all parts, by what the manifest says; each part is held against it."""
+    manifest, rows = manifest_of(out), []
+    for part in manifest["parts"]:
+        data = (out / part["name"]).read_bytes()
+        assert (len(data), hashlib.sha256(data).hexdigest()) == (part["bytes"], part["sha256"])
+        found = list(READERS[manifest["format"]](data))
+        assert part["records"] == len(found)
+        rows += found
+    assert manifest["records"] == len(rows)
+    names = {part["name"] for part in manifest["parts"]}
+    assert set(os.listdir(out)) == {MANIFEST, *names}
+    return rows
+
+
+def read_parquet(data: bytes) -> Iterator[Row]:
+    for row in pq.read_table(io.BytesIO(data)).to_pylist(maps_as_pydicts="strict"):
+        yield row | {name: round(row[name].timestamp() * 1000) for name in TIMES if name in row}
+
+
+def read_lines(data: bytes) -> Iterator[Row]:
+    for line in data.splitlines():
+        yield with_bytes(json.loads(line))
+
+
+def read_csv(data: bytes) -> Iterator[Row]:
+    csv.field_size_limit(1 << 24)
+    for fields in csv.DictReader(io.StringIO(data.decode(), newline="")):
+        row: Row = dict(fields)
+        for name, text in fields.items():
+            if name in ("keys", "properties"):
+                row[name] = json.loads(text) if name == "properties" else text.split()
+            elif name not in TEXTS:
+                row[name] = int(text)
+            elif not text and name != "body":
+                row[name] = None
+        yield with_bytes(row)
+
+
+TEXTS = ("topic", "store_host", "born_host", "unique_key", "tags", "body", "body_encoding", "body_error")
+
+
+def with_bytes(row: Row) -> Row:
+    """The body as bytes again."""
+    encoding = row.pop("body_encoding")
+    if encoding is None:
+        return row | {"body": None}
+    return row | {"body": base64.b64decode(row["body"]) if encoding == "base64" else row["body"].encode()}
+
+
+READERS = {
+    "parquet": read_parquet,
+    "ndjson": read_lines,
+    "csv": read_csv,
+    "msgpack": lambda data: msgpack.Unpacker(io.BytesIO(data)),
+}
+
+
+def test_the_formats_that_are_offered_are_those_that_can_be_written() -> None:
+    assert tuple(FORMATS) == FORMAT_NAMES
+
+
+@pytest.mark.parametrize("format_", list(FORMATS))
+def test_reading_it_back_equals_the_store(
+    spark: "SparkContext", store: StoreWriter, g1_store: Path, tmp_path: Path, format_: str
+) -> None:
+    report = export(store.root, tmp_path / "ours", format_)
+    assert read_back(tmp_path / "ours") == expected_rows(store.records)
+    assert (report.messages, report.exit_code, report.details["parts"]) == (70, 0, len(store.log.segments))
+    assert 0 < report.details["partSeconds"] <= report.seconds * 2  # of two tasks at a time
+    export(g1_store, tmp_path / "recorded", format_)
+    assert read_back(tmp_path / "recorded") == expected_rows(oracles.read_log(g1_store / "commitlog"))
+
+
+@pytest.mark.parametrize("format_", ["parquet", "ndjson", "csv"])
+def test_spark_reads_the_directory_as_one_table(
+    spark: "SparkContext", store: StoreWriter, tmp_path: Path, format_: str
+) -> None:
+    from pyspark.sql import SparkSession
+
+    export(store.root, tmp_path / "out", format_)
+    read = SparkSession(spark).read.options(header=True, multiLine=format_ == "csv", escape='"')
+    frame = read.load(str(tmp_path / "out"), format="json" if format_ == "ndjson" else format_)
+    rows = [row.asDict() for row in frame.orderBy(frame["physical_offset"].cast("long")).collect()]
+    expected = expected_rows(store.records)
+    names = ("topic", "unique_key", "tags", "born_host", *(("properties", "keys") if format_ == "parquet" else ()))
+    assert [[row[name] for name in names] for row in rows] == [[row[name] for name in names] for row in expected]
+
+
+def test_parquet_encodes_each_column_as_its_values_are(
+    spark: "SparkContext", store: StoreWriter, tmp_path: Path
+) -> None:
+    export(store.root, tmp_path / "out", "parquet")
+    group = pq.ParquetFile(min((tmp_path / "out").glob("*.parquet"))).metadata.row_group(0)
+    encodings = {column.path_in_schema: column.encodings for column in map(group.column, range(group.num_columns))}
+    for name in ("queue_offset", "physical_offset", "size", "store_timestamp", "born_timestamp"):
+        assert "DELTA_BINARY_PACKED" in encodings[name]
+    for name, found in encodings.items():
+        is_small = name in ("topic", "store_host", "born_host", "tags", "properties.key_value.key")
+        assert ("RLE_DICTIONARY" in found) == is_small, name
+
+
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+def test_parquet_is_written_with_the_codec_that_is_asked_for(
+    spark: "SparkContext", store: StoreWriter, tmp_path: Path, compression: str
+) -> None:
+    export(store.root, tmp_path / "out", "parquet", compression=compression)
+    names = {"zstd": "ZSTD", "lz4": "LZ4", "snappy": "SNAPPY", "none": "UNCOMPRESSED"}
+    for path in (tmp_path / "out").glob("*.parquet"):
+        group = pq.ParquetFile(path).metadata.row_group(0)
+        assert {column.compression for column in map(group.column, range(group.num_columns))} == {names[compression]}
+    assert read_back(tmp_path / "out") == expected_rows(store.records)
+    assert manifest_of(tmp_path / "out")["compression"] == compression
+
+
+def test_only_parquet_has_a_codec(tmp_path: Path) -> None:
+    options = ["--out", str(tmp_path / "out"), "--format", "csv", "--compression", "lz4"]
+    outcome = CliRunner().invoke(export_store, [str(tmp_path / "store"), *options])
+    assert (outcome.exit_code, outcome.output.strip()) == (2, "rocketlens: --compression lz4 is for --format parquet")
+
+
+def test_times_that_no_timestamp_tells_keep_nobody_from_reading_the_others(
+    spark: "SparkContext", tmp_path: Path
+) -> None:
+    from pyspark.sql import SparkSession
+
+    writer = StoreWriter(tmp_path / "store")
+    times = (START_TIMESTAMP, -1, 253_402_300_800_000, 2**63 - 1, -(2**63))
+    for time in times:
+        writer.append("Orders", b"x", born_timestamp=time)
+    writer.close()
+    for format_ in ("parquet", "ndjson"):
+        export(writer.root, tmp_path / format_, format_)
+    rows = SparkSession(spark).read.parquet(str(tmp_path / "parquet")).orderBy("physical_offset").collect()
+    assert [row.born_timestamp and round(row.born_timestamp.timestamp() * 1000) for row in rows] == [
+        START_TIMESTAMP, -1, None, None, None,
+    ]  # fmt: skip
+    assert [row["born_timestamp"] for row in read_back(tmp_path / "ndjson")] == list(times)
+
+
+def test_a_full_disk_is_told_with_the_file_that_found_no_room() -> None:
+    with HashedFile(Path("/dev/full")) as file:
+        file.write(b"x")
+        with pytest.raises(OSError, match="No space left on device: '/dev/full'"):
+            file.finish(os.fsync)
+
+
+def test_only_what_is_asked_for_is_written(spark: "SparkContext", store: StoreWriter, tmp_path: Path) -> None:
+    begin, end = START_TIMESTAMP + 20, START_TIMESTAMP + 60
+    report = export(
+        store.root, tmp_path, "ndjson", topics=("Orders", "none"), begin=begin, end=end, tag="Aa || Bb",
+        where="n BETWEEN 25 AND 50", columns=("tags", "body"),
+    )  # fmt: skip
+    expected = [
+        {"tags": row["tags"], "body": row["body"]}
+        for row in expected_rows(store.records)
+        if row["topic"] == "Orders" and begin <= row["store_timestamp"] <= end and row["tags"] == "Aa"
+        and 25 <= int(row["properties"]["n"]) <= 50
+    ]  # fmt: skip
+    assert read_back(tmp_path) == expected
+    assert 0 < len(expected) == report.messages
+    assert report.notes == ["the store has no topic none"]
+    manifest = manifest_of(tmp_path)
+    assert (manifest["topics"], manifest["where"]) == (["Orders", "none"], "n BETWEEN 25 AND 50")
+    assert manifest["log"] == {"minimum": 0, "end": store.log.end}
+
+
+def test_nothing_found_is_an_export_without_parts(spark: "SparkContext", store: StoreWriter, tmp_path: Path) -> None:
+    report = export(store.root, tmp_path, "parquet", topics=("none", "Orders"), where="n > 1000")
+    assert report.exit_code == 1
+    assert report.notes == ["no message of the log is as asked", "the store has no topic none"]
+    assert read_back(tmp_path) == []
+
+
+@pytest.mark.parametrize("format_", ["parquet", "csv"])
+def test_what_is_masked_is_nowhere_in_the_files(
+    spark: "SparkContext", store: StoreWriter, tmp_path: Path, format_: str
+) -> None:
+    export(store.root, tmp_path, format_, masked=("body", "keys", "born_host", "properties.card"))
+    expected = []
+    for row in expected_rows(store.records):
+        properties = row["properties"] | {"card": "***"}
+        if "KEYS" in properties:
+            properties["KEYS"] = "***"
+        masked = {"body": b"***", "body_crc": 0, "born_host": "***", "properties": properties}
+        expected.append(row | masked | {"keys": ["***"] * len(row["keys"])})
+    assert read_back(tmp_path) == expected
+
+
+class TestStopping:
+    def test_a_run_that_was_stopped_goes_on_and_keeps_what_is_finished(
+        self, spark: "SparkContext", store: StoreWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        stop_after(monkeypatch, 2)
+        with pytest.raises(KeyboardInterrupt):
+            export(store.root, tmp_path, "ndjson")
+        kept = {path.stat().st_ino for path in made_so_far(tmp_path)}
+        assert len(kept) == 2
+        assert not (tmp_path / MANIFEST).exists()
+        monkeypatch.undo()
+        report = export(store.root, tmp_path, "ndjson")
+        assert report.resumed
+        assert read_back(tmp_path) == expected_rows(store.records)
+        assert kept < {path.stat().st_ino for path in tmp_path.glob("part-*")}
+
+    def test_a_part_that_was_lost_meanwhile_is_made_again(
+        self, spark: "SparkContext", store: StoreWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        stop_after(monkeypatch, 2)
+        with pytest.raises(KeyboardInterrupt):
+            export(store.root, tmp_path, "ndjson")
+        made_so_far(tmp_path)[0].unlink()
+        monkeypatch.undo()
+        export(store.root, tmp_path, "ndjson")
+        assert read_back(tmp_path) == expected_rows(store.records)
+
+    def test_other_options_start_over_and_leave_nothing_behind(
+        self, spark: "SparkContext", store: StoreWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        stop_after(monkeypatch, 2)
+        with pytest.raises(KeyboardInterrupt):
+            export(store.root, tmp_path, "ndjson")
+        monkeypatch.undo()
+        report = export(store.root, tmp_path, "msgpack", topics=("Orders",))
+        assert not report.resumed
+        assert report.notes == ["what a run with other options had left unfinished here was deleted"]
+        assert len(read_back(tmp_path)) == 35
+
+    def test_a_finished_export_is_replaced_only_when_that_is_asked_for(
+        self, spark: "SparkContext", store: StoreWriter, tmp_path: Path
+    ) -> None:
+        export(store.root, tmp_path, "ndjson")
+        with pytest.raises(ConfigError, match="a finished export is there"):
+            export(store.root, tmp_path, "ndjson")
+        export(store.root, tmp_path, "csv", fresh=True)
+        assert len(read_back(tmp_path)) == 70
+
+    @pytest.mark.parametrize("place", ["", "new/out"])
+    def test_a_start_of_spark_that_fails_leaves_everything_as_it_was(
+        self, store: StoreWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
+    ) -> None:
+        def fail(*_arguments: object, **_options: object) -> None:
+            raise SparkFailed("Spark does not start: no such master")
+
+        monkeypatch.setattr("spark_jobs.export.export.spark_context", fail)
+        for name in ("part-00000000000000000000.csv", MANIFEST) if not place else ():
+            (tmp_path / name).write_text("of yesterday")
+        before = {path: path.is_dir() or path.read_text() for path in tmp_path.rglob("*")}
+        with pytest.raises(SparkFailed):
+            export(store.root, tmp_path / place, "csv", fresh=True)
+        assert {path: path.is_dir() or path.read_text() for path in tmp_path.rglob("*")} == before
+
+
+def made_so_far(out: Path) -> list[Path]:
+    """The parts of an export that was stopped, which are not in their places yet."""
+    assert not list(out.glob("part-*"))
+    return sorted(out.glob(".rocketlens-work/run-*/partial/*"))
+
+
+def stop_after(monkeypatch: pytest.MonkeyPatch, parts: int) -> None:
+    """Have the run stopped, as by Ctrl-C, when so many parts are finished."""
+    from spark_jobs.export import export as module
+
+    def run(context: object, name: str, tasks: list[Any], function: Any) -> list[Row]:
+        for task in tasks[:parts]:
+            function(task)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(module, "run_tasks", run)
+
+
+def test_damage_is_named_in_report_and_manifest(spark: "SparkContext", store: StoreWriter, tmp_path: Path) -> None:
+    copy, out = tmp_path / "store", tmp_path / "out"
+    shutil.copytree(store.root, copy)
+    second = store.written[1]
+    with (copy / "commitlog" / "00000000000000000000").open("r+b") as file:
+        file.seek(second.physical_offset + 90)
+        file.write(b"#")
+    report = export(copy, out, "parquet")
+    assert report.exit_code == 4
+    assert [damage.physical_offset for damage in report.damages] == [second.physical_offset]
+    assert [problem["reason"] for problem in manifest_of(out)["problems"]] == ["its body does not match its CRC"]
+    assert len(read_back(out)) == 69
+
+
+class TestRefusals:
+    def test_a_directory_with_other_files_is_left_alone(self, store: StoreWriter, tmp_path: Path) -> None:
+        (tmp_path / "precious").write_text("x")
+        with pytest.raises(ConfigError, match="there is precious in it"):
+            export(store.root, tmp_path, "csv")
+        assert os.listdir(tmp_path) == ["precious"]
+
+    def test_a_file_is_no_place_for_an_export(self, store: StoreWriter, tmp_path: Path) -> None:
+        (tmp_path / "file").touch()
+        with pytest.raises(ConfigError, match="no directory to write to"):
+            export(store.root, tmp_path / "file", "csv")
+
+    @pytest.mark.parametrize(
+        ("options", "error"),
+        [
+            ({"where": "a >"}, FilterSyntaxError),
+            ({"tag": "||"}, FilterSyntaxError),
+            ({"columns": ("boby",)}, ConfigError),
+            ({"masked": ("topic",)}, ConfigError),
+            ({"begin": 2, "end": 1}, ConfigError),
+        ],
+    )
+    def test_what_cannot_be_is_refused_before_anything_is_made(
+        self, store: StoreWriter, tmp_path: Path, options: Row, error: type[Exception]
+    ) -> None:
+        with pytest.raises(error):
+            export(store.root, tmp_path / "out", "csv", **options)
+        assert not (tmp_path / "out").exists()

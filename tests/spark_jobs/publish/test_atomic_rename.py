@@ -1,0 +1,100 @@
+"""Two names exchanged in one step, and no name ever taken from something else."""
+
+import errno
+import os
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from spark_jobs.publish import atomic_rename
+from spark_jobs.publish.atomic_rename import exchange, rename_to_free
+
+CALLS = ["library", "number"]
+
+
+@pytest.fixture(params=CALLS)
+def call(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the C library's function, and by the system call's number as before glibc 2.28."""
+    if request.param == "number":
+        monkeypatch.setattr(atomic_rename, "_LIBC", SimpleNamespace(syscall=atomic_rename._LIBC.syscall))
+
+
+@pytest.fixture
+def two(tmp_path: Path) -> tuple[Path, Path]:
+    """A directory with a file and one without."""
+    (tmp_path / "first").mkdir()
+    (tmp_path / "first" / "file").write_text("content")
+    (tmp_path / "second").mkdir()
+    return tmp_path / "first", tmp_path / "second"
+
+
+@pytest.mark.usefixtures("call")
+def test_directories_get_each_others_names(two: tuple[Path, Path]) -> None:
+    first, second = two
+    inodes = first.stat().st_ino, second.stat().st_ino
+    assert exchange(first, second)
+    assert (second.stat().st_ino, first.stat().st_ino) == inodes
+    assert (second / "file").read_text() == "content"
+    assert not list(first.iterdir())
+
+
+@pytest.mark.usefixtures("call")
+def test_an_exchange_with_nothing_is_an_error_that_names_both(tmp_path: Path) -> None:
+    (tmp_path / "first").mkdir()
+    with pytest.raises(FileNotFoundError) as caught:
+        exchange(tmp_path / "first", tmp_path / "second")
+    assert (caught.value.filename, caught.value.filename2) == (str(tmp_path / "first"), str(tmp_path / "second"))
+
+
+@pytest.mark.usefixtures("call")
+def test_a_free_name_is_taken_and_one_in_use_is_not(two: tuple[Path, Path], tmp_path: Path) -> None:
+    first, second = two
+    rename_to_free(first, tmp_path / "third")
+    assert (tmp_path / "third" / "file").read_text() == "content"
+    # A plain rename would replace an empty directory without a word.
+    with pytest.raises(FileExistsError):
+        rename_to_free(tmp_path / "third", second)
+    assert second.is_dir()
+    with pytest.raises(FileNotFoundError):
+        rename_to_free(first, tmp_path / "fourth")
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM])
+def test_what_a_file_system_cannot_is_told_and_renamed_plainly(
+    two: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    first, second = two
+    monkeypatch.setattr(atomic_rename, "renameat2", lambda *_: number)
+    assert not exchange(first, second)
+    assert (first / "file").exists()
+    with pytest.raises(FileExistsError):
+        rename_to_free(first, second)
+    (tmp_path / "link").symlink_to("nowhere")
+    with pytest.raises(FileExistsError):
+        rename_to_free(first, tmp_path / "link")
+    rename_to_free(first, tmp_path / "third")
+    assert (tmp_path / "third" / "file").exists()
+
+
+@pytest.mark.parametrize("function", [exchange, rename_to_free])
+def test_any_other_failure_is_an_error(
+    two: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, function: Callable[[Path, Path], object]
+) -> None:
+    monkeypatch.setattr(atomic_rename, "renameat2", lambda *_: errno.EXDEV)
+    with pytest.raises(OSError, match="Invalid cross-device link"):
+        function(*two)
+
+
+def test_a_machine_whose_number_is_not_known_has_no_such_call(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(atomic_rename, "_LIBC", SimpleNamespace())
+    monkeypatch.setattr(atomic_rename.platform, "machine", lambda: "pdp11")
+    assert atomic_rename.renameat2(tmp_path, tmp_path, 0) == errno.ENOSYS
+
+
+def test_the_constants_are_the_systems() -> None:
+    """RENAME_EXCHANGE is what Python 3.14 may call os.RENAME_EXCHANGE one day; AT_FDCWD means relative to here."""
+    assert (atomic_rename.RENAME_NOREPLACE, atomic_rename.RENAME_EXCHANGE) == (1 << 0, 1 << 1)
+    here = os.getcwd()
+    assert atomic_rename.renameat2(Path("no such name"), Path("another"), 0) == errno.ENOENT, here

@@ -1,0 +1,497 @@
+"""Publishing: whatever kills it, each directory is wholly old or wholly new, and the next run ends it."""
+
+import errno
+import os
+import random
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from killing import Renames, every_kill, gets_through, limit
+from protocol.errors import ConfigError, StoreError
+from publishing import (
+    NAMES,
+    OLD,
+    TIME,
+    Scene,
+    holding,
+    new,
+    old,
+    publish_scene,
+    read_tree,
+    roll_scene_forward,
+    write_tree,
+)
+from spark_jobs.publish import atomic_rename, publish_checks, store_lock
+from spark_jobs.publish.publish import EXCHANGE, FSYNC, Published, Staged, publish
+from spark_jobs.publish.publish_journal import Journal, read_journal, remove_journal, write_journal
+from spark_jobs.publish.publish_names import find_unfinished
+from spark_jobs.publish.store_lock import StoreLock
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+"""Python warns of forking a process with threads; the child does nothing that another thread could have locked."""
+
+MEMORY = Path("/dev/shm")
+ALL_RENAMES = pytest.mark.parametrize("renames", list(Renames), ids=lambda renames: renames.value)
+MISSING = {"nothing missing": (), "some missing": ("index", "batchconsumequeue"), "all missing": NAMES}
+ALL_MISSING = pytest.mark.parametrize("missing", MISSING.values(), ids=MISSING.keys())
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    made = Scene(tmp_path / "scene")
+    made.reset()
+    return made
+
+
+@pytest.fixture
+def deadly(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A place for scenes of hundreds of kills: in memory, for an fsync costs nothing there, and with no processes to
+    look for."""
+    monkeypatch.setattr(store_lock, "find_writers", lambda *_: ([], []))
+    with tempfile.TemporaryDirectory(dir=MEMORY if MEMORY.is_dir() else None) as directory:
+        yield Path(directory, "scene")
+
+
+@pytest.fixture
+def limited(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Renames:
+    monkeypatch.setattr(atomic_rename, "renameat2", atomic_rename.renameat2)
+    limit(request.param)
+    chosen: Renames = request.param
+    return chosen
+
+
+# --- what is published ------------------------------------------------------------------------------------------------
+
+
+@ALL_MISSING
+@pytest.mark.parametrize("limited", list(Renames), indirect=True, ids=lambda renames: renames.value)
+@pytest.mark.parametrize("names", [NAMES, ("index",), ("consumequeue", "checkpoint")], ids=",".join)
+def test_the_new_is_in_its_place_and_the_old_is_kept(
+    tmp_path: Path, limited: Renames, names: tuple[str, ...], missing: tuple[str, ...]
+) -> None:
+    scene = Scene(tmp_path / "scene", names, missing)
+    scene.reset()
+    published = scene.publish()
+    scene.assert_published()
+    kept = tuple(scene.backup(name) for name in scene.names if name not in missing)
+    assert published == Published(TIME, tuple(scene.names), kept)
+
+
+def test_everything_is_fsynced_before_anything_is_renamed(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps: list[tuple[str, str]] = []
+    fsync, renameat2 = os.fsync, atomic_rename.renameat2
+
+    def note_fsync(descriptor: int) -> None:
+        steps.append(("fsync", os.readlink(f"/proc/self/fd/{descriptor}")))
+        fsync(descriptor)
+
+    def note_rename(source: Path, target: Path, flags: int) -> int:
+        steps.append(("rename", target.name))
+        return renameat2(source, target, flags)
+
+    staged = {str(path) for path in (scene.work / "staged").rglob("*")}
+    monkeypatch.setattr(os, "fsync", note_fsync)
+    monkeypatch.setattr(atomic_rename, "renameat2", note_rename)
+    with StoreLock(scene.store) as lock:
+        publish(
+            lock, scene.staged, scene.journal, TIME, enter=lambda phase: steps.append(("enter", phase))
+        )  # fmt: skip
+    phases = [place for place, step in enumerate(steps) if step[0] == "enter"]
+    assert [steps[place][1] for place in phases] == [FSYNC, EXCHANGE]
+    assert phases[0] == 0
+    assert staged <= {path for kind, path in steps[: phases[1]] if kind == "fsync"}
+    # The journal is on the disk before the first rename, the store's directory after each.
+    first = next(place for place, step in enumerate(steps) if step[0] == "rename")
+    assert str(scene.work) in {path for _, path in steps[phases[1] : first]}
+    exchanged = [place for place, step in enumerate(steps) if step == ("rename", step[1]) and step[1] in NAMES]
+    assert [steps[place][1] for place in exchanged] == list(NAMES)
+    for here, following in zip(exchanged, [*exchanged[1:], len(steps)], strict=True):
+        assert ("fsync", str(scene.store)) in steps[here:following]
+
+
+def test_files_that_are_synced_already_are_not_synced_again(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[str] = []
+    fsync = os.fsync
+    monkeypatch.setattr(
+        os, "fsync", lambda number: (synced.append(os.readlink(f"/proc/self/fd/{number}")), fsync(number))[1]
+    )
+    staged = [Staged(each.name, each.path, synced=True) for each in scene.staged]
+    with StoreLock(scene.store) as lock:
+        publish(lock, staged, scene.journal, TIME)
+    scene.assert_published()
+    inside = [path for path in synced if path.startswith(str(scene.work / "staged"))]
+    assert {Path(path).name for path in inside} == {
+        "staged", "consumequeue_ext", "U", "0", "consumequeue", "T", "batchconsumequeue", "index",
+    }  # fmt: skip
+
+
+def test_a_second_publishing_keeps_the_first_backup(scene: Scene) -> None:
+    scene.publish()
+    remove_journal(scene.journal)
+    write_tree(scene.work / "staged" / "index", {"20240101000000000": b"newest"})
+    later = "20240229123457"
+    with StoreLock(scene.store) as lock:
+        publish(lock, [Staged("index", scene.work / "staged" / "index")], scene.journal, later)
+    assert read_tree(scene.store / "index") == {"20240101000000000": b"newest"}
+    assert read_tree(scene.store / f"index.bak-{later}") == new("index")
+    assert read_tree(scene.backup("index")) == old("index")
+
+
+@pytest.mark.parametrize(("rights", "files"), [(0o755, 0o644), (0o700, 0o600), (0o2775, 0o664)])
+def test_what_is_published_has_the_rights_of_what_it_replaces(scene: Scene, rights: int, files: int) -> None:
+    for name in OLD:
+        (scene.store / name).chmod(rights)
+    (scene.store / "checkpoint").chmod(0o640)
+    (scene.work / "staged" / "index" / "20240101000000000").chmod(0o400)
+    scene.publish()
+    for name in scene.names[:-1]:
+        for path in [scene.store / name, *(scene.store / name).rglob("*")]:
+            assert stat.S_IMODE(path.stat().st_mode) == (rights if path.is_dir() else files), path
+    assert stat.S_IMODE((scene.store / "checkpoint").stat().st_mode) == 0o640
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can make files another user's")
+def test_what_root_publishes_belongs_to_the_stores_owner(scene: Scene) -> None:
+    for path in [scene.store, *scene.store.rglob("*")]:
+        os.chown(path, 1234, 4321)
+    shutil.rmtree(scene.store / "index")
+    scene.publish()
+    for path in scene.store.rglob("*"):
+        assert (path.stat().st_uid, path.stat().st_gid) == (1234, 4321), path
+
+
+def test_a_file_that_is_kept_under_a_second_name_stays_as_it_is(scene: Scene) -> None:
+    kept = scene.store / "index" / "20240101000000001"
+    kept.chmod(0o604)
+    os.link(kept, scene.work / "staged" / "index" / kept.name)
+    scene.publish()
+    status = kept.stat()
+    assert stat.S_IMODE(status.st_mode) == 0o604
+    assert status.st_ino == (scene.backup("index") / kept.name).stat().st_ino
+    assert kept.read_bytes() == b"old 2"
+
+
+# --- kills ------------------------------------------------------------------------------------------------------------
+
+
+@ALL_RENAMES
+@ALL_MISSING
+def test_a_kill_before_any_step_leaves_each_whole_and_the_next_run_ends_it(
+    deadly: Path, renames: Renames, missing: tuple[str, ...]
+) -> None:
+    scene = Scene(deadly, missing=missing)
+    scene.reset()
+    states, kills = set(), 0
+    for _ in every_kill(publish_scene, (scene,), renames):
+        kills += 1
+        states.add(scene.digest())
+        scene.assert_whole(may_be_missing=renames is not Renames.ALL)
+        began = scene.journal.exists()
+        rolled = scene.roll_forward()
+        assert (rolled is not None) == began
+        if rolled is None:
+            scene.assert_untouched()
+            rolled = scene.publish()
+        scene.assert_published()
+        assert rolled.names == NAMES
+        assert rolled.left == ()
+        assert scene.roll_forward() == rolled
+        remove_journal(scene.journal)
+        assert scene.roll_forward() is None
+        scene.reset()
+    scene.assert_published()
+    # Each of five is staged, beside its place, in its place; the old of each under two names: the kills saw them all.
+    assert len(states) >= 5 * (2 if missing == NAMES else 3)
+    assert kills > len(states)
+
+
+@ALL_RENAMES
+@pytest.mark.parametrize("seed", range(6))
+def test_a_publishing_that_is_killed_again_and_again_gets_through(deadly: Path, renames: Renames, seed: int) -> None:
+    chance = random.Random(seed)
+    scene = Scene(deadly, missing=chance.choice([(), ("consumequeue",)]))
+    scene.reset()
+    while not gets_through(publish_scene, (scene,), chance.randint(1, 30), renames):
+        scene.assert_whole(may_be_missing=renames is not Renames.ALL)
+    scene.assert_published()
+
+
+# --- a store that has changed since a kill ----------------------------------------------------------------------------
+
+
+def broker_starts(scene: Scene) -> None:
+    """A broker that starts writes to `lock`, and makes what it finds missing."""
+    status = (scene.store / "lock").stat()
+    (scene.store / "lock").write_text("lock")
+    os.utime(scene.store / "lock", ns=(status.st_atime_ns, status.st_mtime_ns + 1_000_000))
+
+
+@ALL_RENAMES
+@pytest.mark.parametrize(("why", "missing"), [("a broker ran", ()), ("another source", ("index",))])
+def test_what_has_fallen_behind_the_store_is_not_brought_in(
+    deadly: Path, renames: Renames, why: str, missing: tuple[str, ...]
+) -> None:
+    scene = Scene(deadly, missing=missing)
+    scene.reset()
+    left = set()
+    for _ in every_kill(publish_scene, (scene,), renames):
+        if scene.journal.exists():
+            if why == "a broker ran":
+                broker_starts(scene)
+            was = {name: read_tree(scene.store / name) for name in NAMES}
+            rolled = scene.roll_forward(source="" if why == "a broker ran" else "another")
+            assert rolled is not None
+            left.add(rolled.left)
+            for name in NAMES:
+                found = read_tree(scene.store / name)
+                if was[name] is not None or name in missing:
+                    assert found == was[name], name
+                else:
+                    assert found == old(name), name
+                assert (name in rolled.names) == (found == new(name)), name
+                if name in rolled.names:
+                    assert read_tree(scene.backup(name)) == (None if name in missing else old(name)), name
+                else:
+                    assert read_tree(scene.backup(name)) is None, name
+                    assert read_tree(scene.work / "staged" / name) == new(name), name
+            assert rolled.names + rolled.left == NAMES
+            assert find_unfinished(scene.store) == []
+            assert scene.journal.exists() == (rolled.left == ())
+        scene.reset()
+    # However far it had come, from nothing to everything.
+    assert left == {NAMES[number:] for number in range(len(NAMES) + 1)}
+
+
+@ALL_RENAMES
+def test_giving_up_survives_kills_too(deadly: Path, renames: Renames) -> None:
+    scene = Scene(deadly)
+    scene.reset()
+    begun = 1
+    while not gets_through(publish_scene, (scene,), begun, renames):
+        number = 1
+        while not gets_through(roll_scene_forward, (scene, "another"), number, renames):
+            scene.assert_whole(may_be_missing=renames is not Renames.ALL)
+            number += 1
+        for name in NAMES:
+            assert read_tree(scene.store / name) in (old(name), new(name)), name
+        assert find_unfinished(scene.store) == []
+        scene.reset()
+        begun += 5
+
+
+def test_without_the_work_directory_what_is_not_brought_in_is_deleted(deadly: Path) -> None:
+    scene = Scene(deadly)
+    scene.reset()
+    number = next(number for number in every_kill(publish_scene, (scene,), Renames.ALL) if find_unfinished(scene.store))
+    assert number
+    content = scene.journal.read_bytes()
+    shutil.rmtree(scene.work)
+    scene.journal.parent.mkdir()
+    scene.journal.write_bytes(content)
+    rolled = scene.roll_forward(source="another")
+    assert rolled is not None
+    assert find_unfinished(scene.store) == []
+
+
+def test_a_broker_that_made_its_own_in_the_gap_of_two_renames_keeps_it(deadly: Path) -> None:
+    scene = Scene(deadly)
+    scene.reset()
+    for _ in every_kill(publish_scene, (scene,), Renames.PLAIN):
+        if not (scene.store / "consumequeue").exists():
+            break
+        scene.reset()
+    broker_starts(scene)
+    (scene.store / "consumequeue").mkdir()
+    rolled = scene.roll_forward()
+    assert rolled is not None
+    assert rolled.names == ("consumequeue_ext",)
+    assert read_tree(scene.store / "consumequeue") == {}
+    assert read_tree(scene.backup("consumequeue")) == old("consumequeue")
+
+
+# --- what is refused, with nothing changed ----------------------------------------------------------------------------
+
+
+def refused(scene: Scene, text: str, staged: list[Staged] | None = None, time: str = TIME) -> None:
+    before = scene.digest()
+    with StoreLock(scene.store) as lock, pytest.raises((StoreError, ConfigError), match=text):
+        publish(lock, scene.staged if staged is None else staged, scene.journal, time)
+    assert scene.digest() == before
+
+
+@pytest.mark.parametrize("time", ["", "2024", "2024022912345x", "20240229123456789", "../../../index", "\uff12" * 14])
+def test_a_time_that_is_none(scene: Scene, time: str) -> None:
+    refused(scene, "is no time of a backup, expected yyyyMMddHHmmss", time=time)
+
+
+@pytest.mark.parametrize("names", [["commitlog"], ["index", "index"], ["../index"], ["config", "index"]])
+def test_names_that_are_not_published(scene: Scene, names: list[str]) -> None:
+    refused(scene, "expected some of consumequeue_ext, ", [Staged(name, scene.work / "staged/index") for name in names])
+
+
+@pytest.mark.parametrize("suffix", ["bak", "new"])
+def test_a_backup_of_the_same_time(scene: Scene, suffix: str) -> None:
+    (scene.store / f"index.{suffix}-{TIME}").mkdir()
+    refused(scene, f"index.{suffix}-{TIME}: is there already: move it away")
+
+
+def test_nothing_staged_where_something_should_be(scene: Scene) -> None:
+    shutil.rmtree(scene.work / "staged" / "index")
+    refused(scene, "staged/index: is not there, so .*store/index was left as it is")
+
+
+@pytest.mark.parametrize("place", ["store", "work/staged"])
+def test_a_file_where_a_directory_should_be_and_the_other_way_round(scene: Scene, place: str) -> None:
+    shutil.rmtree(scene.root / place / "index")
+    (scene.root / place / "index").write_text("a file")
+    refused(scene, f"{place}/index: is no directory")
+    (scene.root / place / "index").unlink()
+    (scene.root / place / "index").mkdir()
+    (scene.root / place / "checkpoint").unlink()
+    (scene.root / place / "checkpoint").mkdir()
+    refused(scene, f"{place}/checkpoint: is no regular file")
+
+
+def test_a_target_that_is_a_link(scene: Scene) -> None:
+    (scene.store / "index").rename(scene.root / "elsewhere")
+    (scene.store / "index").symlink_to(scene.root / "elsewhere")
+    refused(scene, "store/index: is a link to .*elsewhere: .*--out")
+
+
+@pytest.mark.parametrize("place", ["index", "index with space"])
+def test_a_target_that_is_a_mount_point(scene: Scene, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    if place != "index":
+        scene.root.rename(scene.root.with_name("with space"))
+        scene = Scene(scene.root.with_name("with space"))
+    mounted = str(scene.store.resolve() / "index").replace(" ", "\\040")
+    table = scene.root / "mounts"
+    table.write_text(f"23 29 0:21 / /proc rw - proc proc rw\n31 29 254:0 / {mounted} rw shared:1 - ext4 /dev/vda rw\n")
+    monkeypatch.setattr(publish_checks, "_MOUNTS", table)
+    refused(scene, "store/index: is a mount point, which cannot be renamed")
+
+
+def test_a_work_directory_on_another_file_system(scene: Scene) -> None:
+    if not MEMORY.is_dir() or MEMORY.stat().st_dev == scene.store.stat().st_dev:
+        pytest.skip(f"{MEMORY} is no other file system")
+    elsewhere = MEMORY / f"rocketlens-{os.getpid()}"
+    write_tree(elsewhere, {"20240101000000000": b"new 1"})
+    try:
+        staged = [*scene.staged[1:], Staged("index", elsewhere)]
+        staged = [each for each in staged if each.name != "index" or each.path == elsewhere]
+        refused(scene, "lie on different file systems; .* choose another work directory", staged)
+        assert read_tree(elsewhere) == {"20240101000000000": b"new 1"}
+    finally:
+        shutil.rmtree(elsewhere)
+
+
+def test_a_special_file_among_what_is_staged(scene: Scene) -> None:
+    os.mkfifo(scene.work / "staged" / "index" / "20240101000000002")
+    before = sorted(scene.root.rglob("*"))
+    with pytest.raises(StoreError, match="20240101000000002: is neither a file nor a directory"):
+        scene.publish()
+    assert sorted(scene.root.rglob("*")) == before
+
+
+@pytest.mark.parametrize("how", ["lock", "O_RDWR", "map shared"])
+def test_a_store_that_somebody_else_writes_to_since_the_lock_was_taken(scene: Scene, how: str) -> None:
+    """A broker that starts meanwhile: it holds the lock if ours was lost, else files at least."""
+    before = scene.digest()
+    path = scene.store / ("lock" if how == "lock" else "index/20240101000000000")
+    with StoreLock(scene.store) as lock:
+        if how == "lock":
+            os.close(os.open(path, os.O_RDONLY))
+        with holding(path, how) as pid, pytest.raises(StoreError, match=f"by process {pid} "):
+            publish(lock, scene.staged, scene.journal, TIME)
+    assert scene.digest() == before
+
+
+def failing_rename(monkeypatch: pytest.MonkeyPatch, path: Path, number: int) -> None:
+    """Let every rename onto a path fail."""
+    original = atomic_rename.renameat2
+    monkeypatch.setattr(
+        atomic_rename,
+        "renameat2",
+        lambda source, target, flags: number if target == path else original(source, target, flags),
+    )
+
+
+@pytest.mark.parametrize("name", [f"consumequeue_ext.new-{TIME}", f"index.new-{TIME}", "consumequeue_ext"])
+def test_a_rename_that_fails_before_anything_has_its_place_undoes_all(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Two mounts of one file system have the same device and no rename between them."""
+    with monkeypatch.context() as patch:
+        failing_rename(patch, scene.store / name, errno.EXDEV)
+        with pytest.raises(StoreError, match=r"store: was left as it was: .*Invalid cross-device link.*work directory"):
+            scene.publish()
+    scene.assert_untouched()
+    scene.publish()
+    scene.assert_published()
+
+
+def test_a_rename_that_fails_later_leaves_each_whole_and_the_next_run_goes_on(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        failing_rename(patch, scene.store / "index", errno.EIO)
+        with pytest.raises(StoreError) as caught:
+            scene.publish()
+    assert "was published in part (consumequeue_ext, consumequeue, batchconsumequeue new, the rest" in str(caught.value)
+    assert str(scene.journal) in str(caught.value)
+    scene.assert_whole(may_be_missing=False)
+    with pytest.raises(StoreError, match="was not ended: roll it forward first"):
+        scene.publish()
+    assert scene.roll_forward() is not None
+    scene.assert_published()
+
+
+@pytest.mark.parametrize("what", ["target", "incoming"])
+def test_something_else_in_the_way_is_never_touched(deadly: Path, what: str) -> None:
+    scene = Scene(deadly)
+    scene.reset()
+    for _ in every_kill(publish_scene, (scene,), Renames.ALL):
+        if len(find_unfinished(scene.store)) == len(NAMES):
+            break
+        scene.reset()
+    path = scene.store / ("index" if what == "target" else f"index.new-{TIME}")
+    path.rename(scene.root / "away")
+    write_tree(path, {"by": b"somebody"})
+    with pytest.raises(StoreError, match=f"published in part .*{path.name}: was (removed or )?replaced"):
+        scene.roll_forward()
+    assert read_tree(path) == {"by": b"somebody"}
+    assert scene.journal.exists()
+    shutil.rmtree(path)
+    (scene.root / "away").rename(path)
+    scene.roll_forward()
+    scene.assert_published()
+
+
+# --- the journal ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("content", [b"", b"\xc1", b"\x80", b"no msgpack at all", b"\x81\xa7version\x01"])
+def test_a_file_that_is_no_journal_is_refused_by_name(scene: Scene, content: bytes) -> None:
+    scene.journal.write_bytes(content)
+    with pytest.raises(StoreError, match=r"publish\.msgpack: is no journal of a publishing .* remove this file"):
+        scene.roll_forward()
+    refused(scene, "is no journal of a publishing")
+
+
+def test_a_journal_of_another_store_or_version_is_refused(scene: Scene) -> None:
+    write_journal(scene.journal, Journal(1, "/other", 1, (0, 0), "", TIME, ()))
+    with pytest.raises(StoreError, match=r"belongs to another store /other, expected .*/store"):
+        scene.roll_forward()
+    write_journal(scene.journal, Journal(2, "/other", 1, (0, 0), "", TIME, ()))
+    with pytest.raises(StoreError, match=r"was written by another version.* 2, expected 1"):
+        scene.roll_forward()
+
+
+def test_no_journal_means_nothing_to_do(scene: Scene) -> None:
+    assert read_journal(scene.journal) is None
+    assert scene.roll_forward() is None
+    scene.assert_untouched()

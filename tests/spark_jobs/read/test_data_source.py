@@ -1,0 +1,265 @@
+"""The format `rocketlens` in a session: rows are those of the log, filters those of Spark, wherever decided."""
+
+import os
+import shutil
+import zlib
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import oracles
+from column_rows import expected_rows
+from object_store import ObjectStore, object_store
+from spark_jobs.read.registered_source import RocketLensDataSource
+from store_writer import START_TIMESTAMP, StoreWriter
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+
+SEGMENT = 4096
+
+
+def moment(milliseconds: int) -> datetime:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC)
+
+
+def rows_of(frame: "DataFrame") -> list[dict[str, Any]]:
+    """Rows as the oracle tells them, by physical offset."""
+    rows = []
+    for row in frame.toArrow().to_pylist(maps_as_pydicts="strict"):
+        for name in ("store_timestamp", "born_timestamp"):
+            if name in row:
+                row[name] = round(row[name].timestamp() * 1000)
+        rows.append(row)
+    return sorted(rows, key=lambda row: row["physical_offset"])
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> StoreWriter:
+    """Three segments, two topics, tags, clocks that step back."""
+    writer = StoreWriter(tmp_path_factory.mktemp("source") / "store", segment_size=SEGMENT)
+    for number in range(80):
+        body = b"body of %d" % number
+        writer.append(
+            ("Orders", "Payments")[number % 2],
+            zlib.compress(body) if number % 7 == 0 else body,
+            sys_flag=int(number % 7 == 0),
+            queue_id=number % 3,
+            tags=(None, "Aa", "BB")[number // 2 % 3],
+            keys=f"k{number} all",
+            unique_key=f"U{number}",
+            properties={"n": str(number), "标题": "值"},
+            store_timestamp=START_TIMESTAMP + number * 1000 - (number % 5) * 3000,
+        )
+    writer.close()
+    return writer
+
+
+def load(session: "SparkSession", root: Path | str, **options: str) -> "DataFrame":
+    return session.read.format("rocketlens").options(**options).load(str(root))
+
+
+def test_every_message_is_a_row(session: "SparkSession", store: StoreWriter) -> None:
+    frame = load(session, store.root)
+    assert frame.rdd.getNumPartitions() == len(store.log.segments) >= 3
+    assert rows_of(frame) == expected_rows(store.records)
+
+
+def test_a_recorded_store_is_read_whole(session: "SparkSession", g1_store: Path) -> None:
+    assert rows_of(load(session, g1_store)) == expected_rows(oracles.read_log(g1_store / "commitlog"))
+
+
+CONDITIONS = [
+    "topic = 'Orders'",
+    "topic IN ('Payments', 'none', NULL) AND queue_id = 1",
+    "topic <=> 'Orders' AND tags = 'Aa'",
+    "NOT (topic = 'Orders')",
+    "tags IS NULL",
+    "tags IN ('BB')",
+    "queue_id IN (0, 2) AND queue_offset > 3 AND queue_offset <= 9",
+    "queue_offset < 2",
+    "queue_offset >= 12",
+    "physical_offset BETWEEN 3000 AND 12000",
+    "physical_offset = 0",
+    f"store_timestamp >= timestamp_millis({START_TIMESTAMP + 20_000})",
+    f"store_timestamp < timestamp_micros({(START_TIMESTAMP + 20_000) * 1000 + 1})",
+    f"store_timestamp > timestamp_micros({(START_TIMESTAMP + 20_000) * 1000 - 1})",
+    f"store_timestamp <= timestamp_millis({START_TIMESTAMP + 9_000})",
+    f"store_timestamp = timestamp_millis({START_TIMESTAMP - 2_000})",
+    f"store_timestamp = timestamp_micros({(START_TIMESTAMP - 2_000) * 1000 + 1})",
+    "queue_offset > 9223372036854775807",
+    "properties['n'] = '7' OR topic = 'none'",
+    "topic LIKE 'Ord%' AND array_contains(keys, 'k4')",
+]
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_a_filter_finds_the_same_wherever_it_is_decided(
+    session: "SparkSession", store: StoreWriter, whole: "DataFrame", condition: str
+) -> None:
+    found = [row["physical_offset"] for row in rows_of(load(session, store.root, push_filters="true").where(condition))]
+    assert found == [row["physical_offset"] for row in rows_of(whole.where(condition))]
+
+
+@pytest.fixture(scope="module")
+def whole(session: "SparkSession", store: StoreWriter) -> "DataFrame":
+    """All rows, in a frame of which Spark decides every filter."""
+    return session.createDataFrame(load(session, store.root).toArrow()).cache()
+
+
+def test_a_frame_that_is_asked_several_times_forgets_no_rows(session: "SparkSession", store: StoreWriter) -> None:
+    frame = load(session, store.root)
+    orders, payments = (frame.where(f"topic = '{topic}'") for topic in ("Orders", "Payments"))
+    assert (orders.count(), frame.count(), orders.union(payments).count(), payments.count()) == (40, 80, 80, 40)
+
+
+def test_filters_on_places_and_topics_are_decided_where_records_are_read(
+    session: "SparkSession", store: StoreWriter
+) -> None:
+    frame = load(session, store.root, push_filters="true").where(
+        "topic = 'Orders' AND queue_id = 1 AND queue_offset < 9"
+    )
+    plan = frame._jdf.queryExecution().executedPlan().toString()
+    assert "Filter (" not in plan
+
+
+class TestOptions:
+    def test_options_choose_like_filters(self, session: "SparkSession", store: StoreWriter) -> None:
+        frame = load(
+            session, store.root, topic="Orders,none", tag="Aa || BB", queue_id="0, 1", where="n > 10",
+            **{"from": str(START_TIMESTAMP + 5000), "to": moment(START_TIMESTAMP + 60_000).isoformat()},
+        )  # fmt: skip
+        expected = [
+            row
+            for row in expected_rows(store.records)
+            if row["topic"] == "Orders" and row["tags"] in ("Aa", "BB") and row["queue_id"] in (0, 1)
+            and int(row["properties"]["n"]) > 10
+            and START_TIMESTAMP + 5000 <= row["store_timestamp"] <= START_TIMESTAMP + 60_000
+        ]  # fmt: skip
+        assert rows_of(frame) == expected
+        assert expected
+
+    def test_columns_are_chosen_by_option_or_schema(self, session: "SparkSession", store: StoreWriter) -> None:
+        assert load(session, store.root, columns="tags, physical_offset").columns == ["tags", "physical_offset"]
+        schema = "physical_offset bigint, keys array<string>, properties map<string,string>"
+        frame = session.read.format("rocketlens").schema(schema).load(str(store.root))
+        names = ("physical_offset", "keys", "properties")
+        assert rows_of(frame) == [{name: row[name] for name in names} for row in expected_rows(store.records)]
+
+    def test_messages_are_counted_without_any_of_their_columns(
+        self, session: "SparkSession", store: StoreWriter
+    ) -> None:
+        assert load(session, store.root, columns="queue_id", topic="Orders").count() == 40
+
+    @pytest.mark.parametrize(
+        ("options", "said"),
+        [
+            ({"topics": "T"}, "no option 'topics'"),
+            ({"columns": "topic,boby"}, "no column 'boby'"),
+            ({"mode": "lax"}, "mode: 'lax', expected permissive or failfast"),
+            ({"where": "a >"}, "a >"),
+            ({"queue_id": "x"}, "queue_id: 'x'"),
+            ({"from": "soon"}, "from: 'soon' is neither"),
+            ({"storage_options": "[1]"}, "expected a JSON object"),
+        ],
+    )
+    def test_an_option_that_cannot_be_is_refused(
+        self, session: "SparkSession", store: StoreWriter, options: dict[str, str], said: str
+    ) -> None:
+        with pytest.raises(Exception, match=r"ConfigError|FilterSyntaxError") as raised:
+            load(session, store.root, **options)
+        assert said in str(raised.value)
+
+    def test_a_column_of_another_type_is_refused(self, session: "SparkSession", store: StoreWriter) -> None:
+        with pytest.raises(Exception, match="column queue_id: type string, expected int"):
+            session.read.format("rocketlens").schema("queue_id string").load(str(store.root)).count()
+
+    def test_what_is_no_store_is_refused(self, session: "SparkSession", tmp_path: Path) -> None:
+        with pytest.raises(Exception, match="no store that can be served"):
+            load(session, tmp_path).count()
+
+
+class TestDamage:
+    @pytest.fixture(scope="class")
+    def damaged(self, store: StoreWriter, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[int]]:
+        """A copy with two damaged messages and without its second segment; the offsets of what is lost."""
+        root = tmp_path_factory.mktemp("damaged") / "store"
+        shutil.copytree(store.root, root)
+        segments = sorted((root / "commitlog").iterdir())
+        os.remove(segments[1])
+        lost = [each.physical_offset for each in store.written if SEGMENT <= each.physical_offset < 2 * SEGMENT]
+        third = store.written[3]
+        with segments[0].open("r+b") as file:
+            file.seek(third.physical_offset + 89)
+            file.write(b"#")
+        return root, [third.physical_offset, *lost]
+
+    def test_what_is_damaged_is_no_row(
+        self, session: "SparkSession", store: StoreWriter, damaged: tuple[Path, list[int]]
+    ) -> None:
+        root, lost = damaged
+        expected = [row for row in expected_rows(store.records) if row["physical_offset"] not in lost]
+        assert rows_of(load(session, root)) == expected
+
+    def test_damage_is_a_table_of_its_own(
+        self, session: "SparkSession", store: StoreWriter, damaged: tuple[Path, list[int]]
+    ) -> None:
+        rows = sorted(load(session, damaged[0], table="damage").collect(), key=lambda row: row.physical_offset)
+        third = store.written[3]
+        assert [(row.physical_offset, row.length, row.reason) for row in rows] == [
+            (third.physical_offset, third.size, "its body does not match its CRC"),
+            (SEGMENT, SEGMENT, "no segment is there"),
+        ]
+        assert rows[0].path.endswith("/commitlog/00000000000000000000")
+
+    def test_failfast_names_the_first_damage(
+        self, session: "SparkSession", store: StoreWriter, damaged: tuple[Path, list[int]], tmp_path: Path
+    ) -> None:
+        with pytest.raises(Exception, match="physical offset 4096: 4096 bytes lack: no segment is there"):
+            load(session, damaged[0], mode="FAILFAST").count()
+        first = sorted((damaged[0] / "commitlog").iterdir())[0]
+        (tmp_path / "commitlog").mkdir()
+        shutil.copy(first, tmp_path / "commitlog")
+        with pytest.raises(Exception, match=f"physical offset {store.written[3].physical_offset}: no intact record"):
+            load(session, tmp_path, mode="failfast").count()
+
+    def test_failfast_reads_what_is_whole(self, session: "SparkSession", store: StoreWriter) -> None:
+        assert load(session, store.root, mode="failfast").count() == 80
+
+
+class TestObjectStores:
+    @pytest.fixture(scope="class")
+    def objects(self) -> Iterator[ObjectStore]:
+        with object_store() as objects:
+            yield objects
+
+    def test_a_store_in_a_bucket_is_read_like_one_on_disk(
+        self, session: "SparkSession", store: StoreWriter, objects: ObjectStore
+    ) -> None:
+        url = objects.put(store.root, "archive")
+        frame = load(session, url, storage_options=objects.options)
+        assert rows_of(frame) == expected_rows(store.records)
+        filtered = frame.where("topic = 'Orders' AND physical_offset > 9000")
+        assert rows_of(filtered) == [
+            row for row in expected_rows(store.records) if row["topic"] == "Orders" and row["physical_offset"] > 9000
+        ]
+
+    def test_a_bucket_without_a_log_is_no_store(self, session: "SparkSession", objects: ObjectStore) -> None:
+        with pytest.raises(Exception, match="no store that can be served"):
+            load(session, "s3://stores/nothing", storage_options=objects.options).count()
+
+
+def test_the_format_is_registered_by_one_import(session: "SparkSession") -> None:
+    import importlib
+
+    import spark_jobs.rocketlens_format
+
+    importlib.reload(spark_jobs.rocketlens_format)
+    assert session.conf.get("spark.sql.python.filterPushdown.enabled") == "true"
+    assert RocketLensDataSource.name() == "rocketlens"

@@ -1,0 +1,39 @@
+"""The examples of docs/data-source.md, run one after the other as in a notebook."""
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import oracles
+from spark_jobs.read.source_options import NAMES
+from storage.columns.names import KINDS
+
+if TYPE_CHECKING:
+    import pytest
+    from pyspark.sql import SparkSession
+
+DOCUMENT = (Path(__file__).parents[3] / "docs" / "data-source.md").read_text()
+
+
+def test_the_examples_run_and_find_what_is_there(
+    session: "SparkSession", g1_store: Path, capsys: "pytest.CaptureFixture[str]"
+) -> None:
+    blocks = re.findall(r"^```python$(.*?)^```$", DOCUMENT, re.M | re.S)
+    assert len(blocks) == 6
+    names: dict[str, Any] = {}
+    for block in blocks:
+        exec(compile(block.replace("/path/to/store", str(g1_store)), "docs/data-source.md", "exec"), names)
+    records = [record for record in oracles.read_log(g1_store / "commitlog") if record.topic == "TopicTest"]
+    assert names["count"] == len(records) == sum(row["count"] for row in names["per_minute"].collect())
+    assert [row.body for row in names["found"].collect()] == ["Hello world"]
+    assert names["damage"].count() == 0
+    assert session.table("arrived").count() == len(oracles.read_log(g1_store / "commitlog"))
+    assert "TopicTest|   52|" in capsys.readouterr().out
+
+
+def test_every_column_and_option_is_explained() -> None:
+    explained = {
+        name for row in re.findall(r"^\| (`[^|]*`) \|", DOCUMENT, re.M) for name in re.findall(r"`(\w+)`", row)
+    }
+    assert set(KINDS) <= explained
+    assert NAMES - {"path"} <= {name.lower() for name in explained}

@@ -1,0 +1,70 @@
+"""The data source's options as they are read."""
+
+import pytest
+
+from protocol.errors import ConfigError, FilterSyntaxError
+from spark_jobs.read.source_options import SourceOptions, read_options
+from storage.columns.names import KINDS
+from storage.columns.wanted import HIGHEST, LOWEST, Wanted
+
+
+def test_only_a_path_is_needed() -> None:
+    assert read_options({"path": "/s"}) == SourceOptions(path="/s", wanted=Wanted(), columns=tuple(KINDS))
+
+
+def test_every_option_is_read_whatever_its_case() -> None:
+    options = read_options(
+        {
+            "path": "s3://b/s", "Topic": "a, b", "tag": "X || Y", "QUEUE_ID": "3", "from": "5",
+            "to": "9", "where": "a > 1",
+            "columns": "body,topic", "mode": "FailFast", "table": "damage", "commit_log": "/x,/y",
+            "storage_options": '{"anon": true}', "startingOffset": "77", "maxSegmentsPerTrigger": "2",
+        }
+    )  # fmt: skip
+    assert options == SourceOptions(
+        path="s3://b/s",
+        wanted=Wanted(
+            topics=frozenset({b"a", b"b"}),
+            tags=frozenset({b"X", b"Y"}),
+            queue_ids=frozenset({3}),
+            times=(5, 9),
+            where="a > 1",
+        ),
+        columns=("body", "topic"),
+        mode="failfast",
+        table="damage",
+        commit_log=("/x", "/y"),
+        storage='{"anon": true}',
+        starting_offset="77",
+        most_segments=2,
+    )
+    assert options.fails_fast
+
+
+def test_every_tag_is_no_choice() -> None:
+    assert read_options({"path": "/s", "tag": "*"}).wanted == Wanted()
+    assert read_options({"path": "/s", "from": "0"}).wanted.times == (0, HIGHEST)
+    assert read_options({"path": "/s", "to": "2024-05-31T08:30:00+00:00"}).wanted.times == (LOWEST, 1717144200000)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({}, {"path": ""}, {"startingOffset": "soon"}, {"maxSegmentsPerTrigger": "0"}, {"table": "all"}),
+        *({"to": "never"}, {"topic": " , "}, {"queue_id": ""}, {"queue_id": "all"}),
+    ],
+)
+def test_what_cannot_be_is_refused(options: dict[str, str]) -> None:
+    with pytest.raises(ConfigError):
+        read_options({"path": "/s", **options} if options and "path" not in options else options)
+
+
+def test_a_time_that_ends_before_it_begins_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"^from 2024-05-31 is after to 1717000000000: no message"):
+        read_options({"path": "/s", "from": "2024-05-31", "to": "1717000000000"})
+    assert read_options({"path": "/s", "from": "7", "to": "7"}).wanted.times == (7, 7)
+
+
+def test_a_wrong_expression_is_refused() -> None:
+    with pytest.raises(FilterSyntaxError):
+        read_options({"path": "/s", "tag": "||"})

@@ -1,0 +1,185 @@
+"""What travels arrives in a worker that was sent our packages, or has them; elsewhere one sentence says what to do."""
+
+import os
+import subprocess
+import sysconfig
+import zipfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.serializers import CloudPickleSerializer
+
+from benchmarks.executor_start import python_without_rocketlens
+from foreign import plant_foreign, was_imported
+from spark_jobs.run.arrival import DIRECTORY, this_python
+from spark_jobs.run.session import pack_packages
+from spark_jobs.run.spark_calls import Guarded
+from spark_jobs.scan.probe_store import probe
+from storage.kernels import records
+
+SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
+WORKER = """
+import pickle, sys
+from pyspark import SparkFiles
+
+SparkFiles._root_directory, SparkFiles._is_running_on_worker = sys.argv[1], True
+checksum = pickle.loads(open(sys.argv[2], "rb").read())
+from storage.kernels import records
+print(checksum(b"123456789"), records.__file__)
+"""
+"""What a worker of Spark's does before it runs a task."""
+
+
+@pytest.fixture(scope="module")
+def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A Python without RocketLens."""
+    return python_without_rocketlens(tmp_path_factory.mktemp("bare") / "venv")
+
+
+class Executor:
+    """The directory of an executor, and its Python."""
+
+    def __init__(self, python: Path, root: Path) -> None:
+        self._python, self._root = python, root
+        self.packages = root / DIRECTORY
+
+    def is_sent(self) -> None:
+        """Our packages come, as Spark unpacks them."""
+        archive = pack_packages(self._root / "packed.zip")
+        with zipfile.ZipFile(archive) as opened:
+            opened.extractall(self.packages)
+
+    def runs(
+        self, function: Callable[..., Any] = records.crc32, before: str = "", **environment: str
+    ) -> "subprocess.CompletedProcess[str]":
+        """Let a function arrive, in a worker that has done something before."""
+        sent = self._root / "command"
+        sent.write_bytes(CloudPickleSerializer().dumps(Guarded(function)))
+        variables = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+        command = [self._python, "-P", "-c", before + WORKER, self._root, sent]
+        return subprocess.run(
+            command, env=variables | environment, cwd=self._root, capture_output=True, text=True, check=False
+        )
+
+    def kernel_that_ran(self, before: str = "") -> Path:
+        """The file of the compiled module whose function was called."""
+        ended = self.runs(before=before)
+        assert ended.returncode == 0, ended.stderr
+        checksum, path = ended.stdout.split()
+        assert int(checksum) == zlib.crc32(b"123456789")
+        return Path(path)
+
+    def sentence(self, function: Callable[..., Any] = records.crc32, before: str = "", **environment: str) -> str:
+        """What it says instead, in one line."""
+        ended = self.runs(function, before, **environment)
+        assert ended.returncode == 1
+        kind, _, sentence = ended.stderr.splitlines()[-1].partition(": ")
+        assert kind == "ImportError"
+        assert sentence.startswith("RocketLens cannot run: ")
+        return sentence
+
+
+@pytest.fixture
+def executor(bare: Path, tmp_path: Path) -> Executor:
+    return Executor(bare, tmp_path)
+
+
+def test_it_runs_the_packages_that_were_sent(executor: Executor) -> None:
+    executor.is_sent()
+    assert executor.kernel_that_ran() == executor.packages / "storage" / "kernels" / f"records{SUFFIX}"
+
+
+def test_without_our_packages_the_sentence_says_to_install_them(executor: Executor) -> None:
+    assert f"({this_python()}) does not have it; install `rocketlens[spark]` there" in executor.sentence()
+
+
+def of_another_processor(kernels: Path) -> None:
+    for module in kernels.glob("*.so"):
+        data = bytearray(module.read_bytes())
+        data[18:20] = (0xF3).to_bytes(2, "little")  # e_machine: RISC-V
+        module.write_bytes(data)
+
+
+def of_a_later_c_library(kernels: Path) -> None:
+    for module in kernels.glob("*.so"):
+        data = module.read_bytes()
+        assert b"libc.so.6" in data
+        module.write_bytes(data.replace(b"libc.so.6", b"libc.so.9"))
+
+
+def of_another_python(kernels: Path) -> None:
+    for module in kernels.glob("*.so"):
+        module.rename(module.with_name(module.name.replace(SUFFIX, ".cpython-399-x86_64-linux-gnu.so")))
+
+
+@pytest.mark.parametrize("change", [of_another_processor, of_a_later_c_library, of_another_python])
+def test_compiled_modules_that_do_not_fit_are_named_with_what_to_install(
+    executor: Executor, change: Callable[[Path], None]
+) -> None:
+    executor.is_sent()
+    change(executor.packages / "storage" / "kernels")
+    sentence = executor.sentence()
+    assert f"({this_python()}) does not load what comes from {this_python()}: " in sentence
+    assert sentence.endswith("; install `rocketlens[spark]` there")
+    assert "storage" in sentence or "libc.so.9" in sentence
+
+
+def test_a_package_that_ours_need_and_that_is_missing_is_named(tmp_path: Path) -> None:
+    executor = Executor(python_without_rocketlens(tmp_path / "venv", "msgspec"), tmp_path)
+    executor.is_sent()
+    assert executor.sentence(probe).endswith(": No module named 'msgspec'; install `rocketlens[spark]` there")
+
+
+class TestWhereItIsInstalled:
+    """The same version is taken as it is there, since it fits that machine; another one gives way to what was sent."""
+
+    def installed(self, executor: Executor, tmp_path: Path, version: str) -> str:
+        """Code that puts an installation on the path of the worker."""
+        executor.is_sent()
+        site = tmp_path / "site"
+        executor.packages.rename(site)
+        executor.is_sent()
+        (site / "rocketlens-1.dist-info").mkdir()
+        (site / "rocketlens-1.dist-info" / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: rocketlens\nVersion: {version}\n"
+        )
+        return f"import sys; sys.path.append({str(site)!r})\n"
+
+    def test_the_same_version_runs(self, executor: Executor, tmp_path: Path) -> None:
+        from importlib.metadata import version
+
+        before = self.installed(executor, tmp_path, version("rocketlens"))
+        of_another_python(executor.packages / "storage" / "kernels")
+        assert executor.kernel_that_ran(before) == tmp_path / "site" / "storage" / "kernels" / f"records{SUFFIX}"
+
+    def test_another_version_does_not(self, executor: Executor, tmp_path: Path) -> None:
+        before = self.installed(executor, tmp_path, "0.0.1")
+        of_another_python(tmp_path / "site" / "storage" / "kernels")
+        assert executor.kernel_that_ran(before).is_relative_to(executor.packages)
+
+
+class TestForeignPackages:
+    """Others' packages that bear the names of ours are named, whatever way they come."""
+
+    def test_one_that_pythonpath_leads_to(self, executor: Executor, tmp_path: Path) -> None:
+        executor.is_sent()
+        foreign = plant_foreign(tmp_path / "theirs", "spark_jobs", "storage")
+        sentence = executor.sentence(PYTHONPATH=str(foreign))
+        assert (
+            f"{foreign / 'spark_jobs'} is in the way of its own package spark_jobs in {executor.packages}" in sentence
+        )
+        assert not was_imported(foreign)
+
+    def test_one_that_a_function_of_the_user_has_imported(self, executor: Executor, tmp_path: Path) -> None:
+        executor.is_sent()
+        foreign = plant_foreign(tmp_path / "theirs", "storage")
+        before = f"import sys; sys.path.insert(0, {str(foreign)!r}); import storage; del sys.path[0]\n"
+        assert f"{foreign / 'storage'} is in the way of its own package storage" in executor.sentence(before=before)
+
+    def test_one_that_executors_do_not_need_is_in_nobodys_way(self, executor: Executor, tmp_path: Path) -> None:
+        executor.is_sent()
+        before = f"import sys; sys.path.insert(0, {str(plant_foreign(tmp_path / 'theirs', 'broker'))!r})\n"
+        assert executor.kernel_that_ran(before).is_relative_to(executor.packages)

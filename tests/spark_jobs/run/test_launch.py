@@ -1,0 +1,138 @@
+"""The JVM of a session: started ahead, quick from the second time on, and gone when it is no longer wanted."""
+
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from spark_jobs.run import launch
+from spark_jobs.run.launch import Launch, SparkWords
+from spark_jobs.run.session import _configuration
+from spark_jobs.run.spark_calls import SparkFailed, spark_failure
+
+WAIT_SECONDS = 60
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A cache and a temporary directory of the test's own; what a configuration sets is put back."""
+    for name in ("PYSPARK_PYTHON", "SPARK_LOCAL_IP", "SPARK_SUBMIT_OPTS", "JDK_JAVA_OPTIONS"):
+        monkeypatch.setenv(name, "")
+        monkeypatch.delenv(name)
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    # The session of other tests, whose settings its JVM would tell.
+    monkeypatch.setattr("pyspark.SparkContext._jvm", None)
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_the_second_jvm_takes_sparks_classes_from_what_the_first_one_left(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    first = Launch(_configuration("", "local[1]", {}))
+    assert first.connect(tmp_path / "first.log").jvm.java.lang.Math.abs(-7) == 7
+    assert list((tmp_path / "temporary").iterdir()) == []
+    first.end()
+    assert not is_running(first._process.pid)
+    (archive,) = (tmp_path / "cache").iterdir()
+
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", f"-Xlog:class+load:file={tmp_path}/classes-%p")
+    second = Launch(_configuration("", "local[1]", {}))
+    second.connect(tmp_path / "second.log")
+    loaded = (tmp_path / f"classes-{second._process.pid}").read_text().splitlines()
+    second.end()
+    (source,) = (line for line in loaded if " org.apache.spark.SparkConf source:" in line)
+    assert source.endswith("shared objects file (top)")
+    assert [archive] == list((tmp_path / "cache").iterdir())
+
+
+def test_a_jvm_that_is_not_needed_after_all_is_ended_and_leaves_nothing(tmp_path: Path) -> None:
+    started = Launch(_configuration("", "local[1]", {}))
+    started.end()
+    started.end()
+    assert not is_running(started._process.pid)
+    assert list((tmp_path / "temporary").iterdir()) == []
+    assert list((tmp_path / "cache" / "rocketlens").iterdir()) == []
+
+
+def test_a_jvm_that_does_not_start_is_told_by_its_last_words(tmp_path: Path) -> None:
+    log = tmp_path / "spark.log"
+    started = Launch(_configuration("", "local[1]", {"spark.driver.memory": "1 parsec"}))
+    with pytest.raises(Exception, match="JAVA_GATEWAY_EXITED") as ended:
+        started.connect(log)
+    started.end()
+    failure = spark_failure("Spark does not start", ended.value, log)
+    assert isinstance(failure, SparkFailed)
+    assert "parsec" in str(failure)
+    assert "JAVA_GATEWAY_EXITED" not in str(failure)
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "variables"),
+    [
+        ({"spark.driver.extraJavaOptions": "-Xshare:off"}, {}),
+        ({"spark.driver.defaultJavaOptions": "-Xshare:off"}, {}),
+        ({}, {"SPARK_SUBMIT_OPTS": "-Xshare:off"}),
+    ],
+)
+def test_who_tunes_the_jvm_tunes_it_alone(
+    monkeypatch: pytest.MonkeyPatch, settings: dict[str, str], variables: dict[str, str]
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    told: list[dict[str, str]] = []
+
+    def refuse(_command: list[str], *, env: dict[str, str], **_: object) -> None:
+        told.append(env)
+        raise FileNotFoundError("no such script")
+
+    monkeypatch.setattr(launch.subprocess, "Popen", refuse)
+    with pytest.raises(FileNotFoundError):
+        Launch(_configuration("", "local[1]", settings))
+    with pytest.raises(FileNotFoundError):
+        Launch(_configuration("", "local[1]", {}))
+    assert told[0].get("SPARK_SUBMIT_OPTS") == variables.get("SPARK_SUBMIT_OPTS")
+    assert ("-XX:TieredStopAtLevel=1" in told[1]["SPARK_SUBMIT_OPTS"]) is not bool(variables)
+
+
+def test_an_option_with_a_blank_is_one_option(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "a cache"))
+    started = Launch(_configuration("", "local[1]", {}))
+    started.connect(tmp_path / "spark.log")
+    started.end()
+    assert len(list((tmp_path / "a cache" / "rocketlens").iterdir())) == 1
+
+
+def test_what_spark_says_before_there_is_a_log_is_in_the_log(tmp_path: Path) -> None:
+    words, log = SparkWords(), tmp_path / "spark.log"
+    command = ["sh", "-c", "echo early; read -r _; echo late; echo last >&2"]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=words.written, stderr=words.written, text=True
+    ) as process:
+        words.start()
+        deadline = time.monotonic() + WAIT_SECONDS
+        while not words._early and time.monotonic() < deadline:
+            time.sleep(0.01)
+        words.go_to(log)
+        assert log.read_text() == "early\n"
+        process.communicate("go on\n")
+    words.join(WAIT_SECONDS)
+    assert log.read_text() == "early\nlate\nlast\n"
+
+
+def test_a_log_may_come_after_the_last_word(tmp_path: Path) -> None:
+    words = SparkWords()
+    subprocess.run(["echo", "all"], stdout=words.written, check=True)
+    words.start()
+    words.join(WAIT_SECONDS)
+    words.go_to(tmp_path / "spark.log")
+    assert (tmp_path / "spark.log").read_text() == "all\n"

@@ -1,0 +1,161 @@
+"""Calls into Spark: errors of tasks come back as sentences, Ctrl-C cancels, and the session can go on."""
+
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import pytest
+
+from protocol.errors import StoreError, is_out_of_room
+from spark_jobs.run.session import run_tasks
+from spark_jobs.run.spark_calls import SparkFailed, TaskFailed, call_apart, spark_failure
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+WAIT_SECONDS = 60
+
+# Functions of tasks are local ones: workers get those by value, and cannot import test modules.
+
+
+def raising(error: Exception) -> Callable[[int], dict[str, Any]]:
+    def fail(_: int) -> NoReturn:
+        raise error
+
+    return fail
+
+
+def test_results_come_in_the_order_of_the_tasks(spark: "SparkContext") -> None:
+    assert run_tasks(spark, "square", [3, 1, 2], lambda number: {"square": number * number}) == [
+        {"square": 9},
+        {"square": 1},
+        {"square": 4},
+    ]
+    assert run_tasks(spark, "nothing", [], lambda number: {"number": number}) == []
+
+
+def test_workers_run_on_this_interpreter(spark: "SparkContext") -> None:
+    def interpreter(_: int) -> dict[str, Any]:
+        import sys
+
+        return {"executable": sys.executable, "version": list(sys.version_info)}
+
+    (found,) = run_tasks(spark, "which", [0], interpreter)
+    assert Path(found["executable"]).samefile(sys.executable)
+    assert found["version"] == list(sys.version_info)
+
+
+def test_an_error_that_a_task_raises_on_purpose_arrives_with_its_text(spark: "SparkContext") -> None:
+    error = StoreError("/a/store/index/2024", what='holds "quotes", 订单,\nand two lines \\ ')
+    with pytest.raises(TaskFailed) as caught:
+        run_tasks(spark, "fail", [1, 2], raising(error))
+    assert str(caught.value) == str(error)
+    assert not is_out_of_room(caught.value)
+
+
+def test_an_error_of_the_system_names_the_file(spark: "SparkContext") -> None:
+    with pytest.raises(TaskFailed) as caught:
+        run_tasks(spark, "fail", [1], raising(OSError(28, "No space left on device", "/a/work/blocks/1")))
+    assert str(caught.value) == "/a/work/blocks/1: No space left on device"
+    assert is_out_of_room(caught.value)
+
+
+def test_errors_are_told_alike_once_there_is_a_session_too(spark: "SparkContext") -> None:
+    """A SparkSession has all of its process's errors from the JVM changed into errors of its own."""
+    from pyspark.sql import SparkSession
+
+    SparkSession(spark)
+    with pytest.raises(TaskFailed) as caught:
+        run_tasks(spark, "fail", [1], raising(OSError(28, "No space left on device", "/a/work/blocks/1")))
+    assert str(caught.value) == "/a/work/blocks/1: No space left on device"
+    assert is_out_of_room(caught.value)
+
+
+def test_workers_of_another_python_are_named_with_what_to_install(spark: "SparkContext") -> None:
+    def differ(_: int) -> NoReturn:
+        from pyspark.errors import PySparkRuntimeError
+
+        versions = {"worker_version": "3.12", "driver_version": "3.11"}
+        raise PySparkRuntimeError(errorClass="PYTHON_VERSION_MISMATCH", messageParameters=versions)
+
+    with pytest.raises(SparkFailed) as caught:
+        run_tasks(spark, "differ", [1], differ)
+    assert str(caught.value) == (
+        "RocketLens cannot run: Spark's workers have Python 3.12, this command has 3.11; install `rocketlens[spark]` "
+        "for 3.11 there, and name that Python by --conf spark.pyspark.python=PATH"
+    )
+
+
+def test_any_other_error_is_a_bug_and_keeps_its_trace(spark: "SparkContext") -> None:
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors.exceptions.captured import CapturedException
+
+    with pytest.raises((Py4JJavaError, CapturedException), match="list index out of range"):
+        run_tasks(spark, "fail", [1], raising(IndexError("list index out of range")))
+
+
+def test_ctrl_c_cancels_the_job_and_leaves_the_session_fit_for_the_next(spark: "SparkContext", tmp_path: Path) -> None:
+    started = tmp_path / "started"
+
+    def never_ends(path: str) -> dict[str, Any]:
+        import pathlib
+        import time
+
+        pathlib.Path(path).touch()
+        while True:
+            time.sleep(0.1)
+
+    def interrupt() -> None:
+        deadline = time.monotonic() + WAIT_SECONDS
+        while not started.exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    previous = signal.signal(signal.SIGINT, signal.default_int_handler)
+    watcher = threading.Thread(target=interrupt)
+    watcher.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run_tasks(spark, "endless", [str(started)], never_ends)
+    finally:
+        watcher.join()
+        signal.signal(signal.SIGINT, previous)
+    assert started.exists()
+    assert spark.statusTracker().getActiveJobsIds() == []
+    assert run_tasks(spark, "next", [7], lambda number: {"number": number}) == [{"number": 7}]
+
+
+def test_a_call_apart_returns_or_raises_what_the_function_does() -> None:
+    assert call_apart(lambda: 7).result() == 7
+    future = call_apart(lambda: [][0])
+    with pytest.raises(IndexError):
+        future.result()
+
+
+def test_what_spark_says_is_told_in_one_line(tmp_path: Path) -> None:
+    error = spark_failure("Spark does not start", ValueError("no such master\n\tat somewhere"))
+    assert (type(error), str(error)) == (SparkFailed, "Spark does not start: no such master")
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            "Invalid maximum heap size: -Xmx9t\nError: Could not create the Java Virtual Machine.\n"
+            "Error: A fatal exception has occurred. Program will exit.\n",
+            "Invalid maximum heap size: -Xmx9t",
+        ),
+        ("Error: Could not create the Java Virtual Machine.\n", "Error: Could not create the Java Virtual Machine."),
+        ("Picked up\nno such master\n\tat a.B(C.java)\n\t... 3 more\n\n", "no such master"),
+    ],
+)
+def test_a_jvm_that_ended_at_once_is_told_by_its_last_words(tmp_path: Path, said: str, told: str) -> None:
+    log = tmp_path / "spark.log"
+    log.write_text(said)
+    error = spark_failure("Spark does not start", RuntimeError("[JAVA_GATEWAY_EXITED] Java gateway …"), log)
+    assert str(error) == f"Spark does not start: {told}; more in {log}"

@@ -1,0 +1,326 @@
+"""The task that reads a segment: nothing of an intact record is lost, whatever lies between, and breaks are told."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from blanks import LENGTH, Blanked, blanked_segments
+from oracles import Record, index_hash, index_keys, is_queued, queue_unit, read_record
+from spark_jobs.run.attempt import block_file
+from spark_jobs.run.blocks import read_blocks
+from spark_jobs.run.session import run_tasks
+from spark_jobs.run.spark_calls import TaskFailed
+from spark_jobs.run.work_directory import WorkDirectory
+from spark_jobs.scan.damage import ZEROS
+from spark_jobs.scan.scan_segment import ScanTask, SegmentScan, bundle_of, scan_segment
+from spark_jobs.scan.segment_window import READ_BYTES
+from storage.kernels import records as codes
+from store_writer import StoreWriter
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+SEGMENT = 4096
+
+
+def scan(work: Path, segment: Path, **options: Any) -> dict[str, Any]:
+    """Run the task on a segment in a work directory of its own."""
+    directory = WorkDirectory.open(work, {"segment": str(segment)}, fresh=True)
+    directory.close()
+    return {**scan_segment(task_of(directory, segment, **options)), "work": directory}
+
+
+def task_of(directory: WorkDirectory, segment: Path, **options: Any) -> ScanTask:
+    """The task that reads a segment."""
+    fields: dict[str, Any] = {
+        "limit": -1, "entries": True, "checksums": False, "tags": True, "bundles": 1, "delays": (), "lmq": False,
+        "ext": False, "batch_topics": (),
+    }  # fmt: skip
+    return ScanTask(work=str(directory.root), path=str(segment), base_offset=int(segment.name), **{**fields, **options})
+
+
+def entries_in(summary: dict[str, Any]) -> list[tuple[int, int, int]]:
+    """(hash, physical offset, store timestamp) of all entries in the blocks."""
+    found = []
+    for block in read_blocks(block_file(summary["work"], summary, "entries")):
+        columns = block.columns
+        records = np.repeat(np.arange(columns["counts"].size), columns["counts"])
+        found += zip(
+            columns["hashes"].tolist(),
+            (columns["offsets"][records].astype(np.int64) + block.header["range"][0]).tolist(),
+            columns["timestamps"][records].tolist(),
+            strict=True,
+        )
+    return found
+
+
+def units_in(summary: dict[str, Any]) -> dict[tuple[bytes, int], list[tuple[int, bytes]]]:
+    """(queue offset, unit) of each queue, in the order of the blocks."""
+    found: dict[tuple[bytes, int], list[tuple[int, bytes]]] = {}
+    for block in read_blocks(block_file(summary["work"], summary, "units")):
+        data, at = block.columns["units"].tobytes(), 0
+        for number, _, first, count in block.columns["runs"].reshape(-1, 4).tolist():
+            queue = found.setdefault(tuple(block.header["queues"][number]), [])
+            for i in range(count):
+                queue.append((first + i, data[at : at + 20]))
+                at += 20
+        assert at == len(data)
+    return found
+
+
+def expected_entries(records: list[Record]) -> list[tuple[int, int, int]]:
+    return [
+        (index_hash(text), record.physical_offset, record.store_timestamp)
+        for record in records
+        if record.sys_flag & 0xC != 0xC
+        for text in index_keys(record)
+    ]
+
+
+def expected_units(records: list[Record]) -> dict[tuple[bytes, int], list[tuple[int, bytes]]]:
+    found: dict[tuple[bytes, int], list[tuple[int, bytes]]] = {}
+    for record in filter(is_queued, records):
+        found.setdefault((record.topic_bytes, record.queue_id), []).append((record.queue_offset, queue_unit(record)))
+    return found
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> list[dict[str, Any]]:
+    return [
+        {
+            "topic": draw(st.sampled_from(["TopicTest", "Другая", "%RETRY%g"])),
+            "queue_id": draw(st.integers(0, 2)),
+            "keys": draw(st.none() | st.sampled_from(["k", "k k", "a b c", "😀 polygenelubricants"])),
+            "unique_key": draw(st.none() | st.just("0A01")),
+            "tags": draw(st.none() | st.sampled_from(["TagA", "Aa"])),
+            "sys_flag": draw(st.sampled_from([0, 0, 4, 8, 12])),
+            "body": b"b" * draw(st.integers(0, 200)),
+        }
+        for _ in range(draw(st.integers(1, 30)))
+    ]
+
+
+def write(root: Path, messages: list[dict[str, Any]], segment: int = SEGMENT) -> StoreWriter:
+    writer = StoreWriter(root, segment_size=segment)
+    for message in messages:
+        fields = dict(message)
+        writer.append(fields.pop("topic"), fields.pop("body"), **fields)
+    writer.close()
+    return writer
+
+
+@settings(max_examples=60, deadline=None)
+@given(messages=logs(), bundles=st.integers(1, 3))
+def test_entries_and_units_are_what_dispatching_one_by_one_gives(
+    tmp_path_factory: pytest.TempPathFactory, messages: list[dict[str, Any]], bundles: int
+) -> None:
+    root = tmp_path_factory.mktemp("scan")
+    writer = write(root / "store", messages)
+    records = writer.records
+    for segment in sorted((root / "store" / "commitlog").iterdir()):
+        summary = scan(root / "work", segment, bundles=bundles)
+        mine = [r for r in records if int(segment.name) <= r.physical_offset < int(segment.name) + SEGMENT]
+        assert entries_in(summary) == expected_entries(mine)
+        assert units_in(summary) == expected_units(mine)
+        assert summary["records"] == len(mine)
+        facts = {(topic, queue_id): (first, following, count) for topic, queue_id, _, first, following, count in
+                 summary["queues"]}  # fmt: skip
+        assert facts == {
+            queue: (min(o for o, _ in units), max(o for o, _ in units) + 1, len(units))
+            for queue, units in expected_units(mine).items()
+        }
+
+
+@settings(max_examples=80, deadline=None)
+@given(messages=logs(), data=st.data())
+def test_every_intact_record_behind_damage_is_found_again(
+    tmp_path_factory: pytest.TempPathFactory, messages: list[dict[str, Any]], data: st.DataObject
+) -> None:
+    root = tmp_path_factory.mktemp("scan")
+    writer = write(root / "store", messages, segment=1 << 16)
+    victim = data.draw(st.sampled_from(writer.written), label="victim")
+    position = data.draw(st.sampled_from([0, 3, 4, 7, 28, 35, 87]), label="position")
+    value = data.draw(st.binary(min_size=1, max_size=4), label="bytes")
+    writer.overwrite(victim.physical_offset + position, value)
+    segment = next((root / "store" / "commitlog").glob("0" * 20))
+    content = segment.read_bytes()
+    intact = [
+        record
+        for written in writer.written
+        if (record := read_record(content, written.physical_offset)) is not None
+        and record.physical_offset == written.physical_offset
+    ]
+    summary = scan(root / "work", segment)
+    assert entries_in(summary) == expected_entries(intact)
+    damaged = [written for written in writer.written if written.physical_offset not in
+               {record.physical_offset for record in intact}]  # fmt: skip
+    assert [offset for offset, *_ in summary["breaks"][:-1]] == [
+        written.physical_offset for written in damaged if written is not writer.written[-1]
+    ]
+    assert summary["breaks"][-1][1] == -1
+
+
+def test_a_record_longer_than_the_buffer_is_read_whole(tmp_path: Path) -> None:
+    writer = write(
+        tmp_path / "store",
+        [{"topic": "T", "keys": f"k{n}", "body": b"x" * size} for n, size in enumerate([10, 3 * READ_BYTES, 20])],
+        segment=4 * READ_BYTES,
+    )
+    summary = scan(tmp_path / "work", next((tmp_path / "store" / "commitlog").glob("0" * 20)), checksums=True)
+    assert entries_in(summary) == expected_entries(writer.records)
+
+
+def test_records_cut_by_the_end_of_a_read_are_found_wherever_the_cut_lies(tmp_path: Path) -> None:
+    """The first record's size moves all that follow over the boundary of a read, byte by byte."""
+    for shift in range(0, 400, 7):
+        root = tmp_path / str(shift)
+        bodies = [READ_BYTES - 600 + shift, *[50] * 8]
+        messages = [{"topic": "T", "keys": f"k{number}", "body": b"x" * size} for number, size in enumerate(bodies)]
+        writer = write(root / "store", messages, segment=2 * READ_BYTES)
+        summary = scan(root / "work", next((root / "store" / "commitlog").glob("0" * 20)))
+        assert entries_in(summary) == expected_entries(writer.records)
+
+
+def test_a_wrong_body_is_damage_where_checksums_are_asked_for_and_only_there(tmp_path: Path) -> None:
+    writer = write(tmp_path / "store", [{"topic": "T", "keys": f"k{n}", "body": b"body"} for n in range(3)])
+    victim = writer.written[1]
+    writer.overwrite(victim.physical_offset + 88, b"B")
+    segment = next((tmp_path / "store" / "commitlog").glob("0" * 20))
+    assert len(entries_in(scan(tmp_path / "work", segment))) == 3
+    summary = scan(tmp_path / "work", segment, checksums=True)
+    following = victim.physical_offset + victim.size
+    assert summary["breaks"][0] == [victim.physical_offset, following, codes.BAD_BODY_CRC, 1]
+    assert len(entries_in(summary)) == 2
+
+
+def test_zeros_in_the_middle_are_a_break_and_zeros_behind_are_the_end(tmp_path: Path) -> None:
+    writer = write(tmp_path / "store", [{"topic": "T", "keys": f"k{n}", "body": b"body"} for n in range(3)])
+    victim, last = writer.written[1], writer.written[2]
+    writer.overwrite(victim.physical_offset, bytes(victim.size))
+    summary = scan(tmp_path / "work", next((tmp_path / "store" / "commitlog").glob("0" * 20)))
+    end = last.physical_offset + last.size
+    assert summary["breaks"] == [[victim.physical_offset, last.physical_offset, ZEROS, 1], [end, -1, ZEROS, 0]]
+    assert (summary["end"], summary["state"]) == (end, "zeros")
+
+
+def test_a_finished_task_is_not_done_again(tmp_path: Path) -> None:
+    write(tmp_path / "store", [{"topic": "T", "keys": "k", "body": b""}])
+    segment = next((tmp_path / "store" / "commitlog").glob("0" * 20))
+    first = scan(tmp_path / "work", segment)
+    segment.unlink()
+    task = ScanTask(
+        work=str(first["work"].root), path=str(segment), base_offset=0, limit=-1, entries=True, checksums=False,
+        tags=True, bundles=1, delays=(), lmq=False, ext=False, batch_topics=(),
+    )  # fmt: skip
+    assert scan_segment(task) == {name: value for name, value in first.items() if name != "work"}
+
+
+def test_a_queue_goes_to_the_same_bundle_in_every_process() -> None:
+    """CRC-32 of ``3@TopicTest`` is 0x7BB1A1BC by zlib's definition; Python's own hash differs from run to run."""
+    assert bundle_of(b"TopicTest", 3, 1 << 32) == __import__("zlib").crc32(b"3@TopicTest")
+
+
+# --- BLANKs, and what is left over ------------------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(blanked=blanked_segments())
+def test_a_blank_of_any_size_hides_no_record(tmp_path_factory: pytest.TempPathFactory, blanked: Blanked) -> None:
+    root = tmp_path_factory.mktemp("scan")
+    has_others = blanked.has_previous or blanked.has_next
+    summary = scan(
+        root / "work",
+        blanked.write(root / "log"),
+        bundles=0,
+        limit=blanked.base + LENGTH if blanked.has_next else -1,
+        boundary=blanked.base + LENGTH if has_others else 0,
+    )
+    assert sorted({offset for _, offset, _ in entries_in(summary)}) == blanked.offsets
+    assert summary["records"] == len(blanked.records)
+    named = [(start, stop) for start, stop, *_ in summary["breaks"] if stop >= 0]
+    assert [part for part in blanked.damage if part[1] < blanked.base + len(blanked.data)] == named
+
+
+def test_a_false_blank_is_named(tmp_path: Path) -> None:
+    writer = write(tmp_path, [{"topic": "T", "body": b"x", "keys": f"k{number}"} for number in range(3)])
+    first, second, third = writer.written
+    writer.overwrite(second.physical_offset + 4, bytes.fromhex("cbd43194"))
+    summary = scan(tmp_path / "work", writer.log.segments[0])
+    assert summary["breaks"][0] == [second.physical_offset, third.physical_offset, codes.BAD_BLANK, 1]
+    assert summary["records"] == 2
+    assert first.physical_offset == 0
+
+
+def test_a_blank_whose_head_the_window_cuts_is_seen_at_the_very_end(tmp_path: Path) -> None:
+    """The first four of its bytes end one block that is read, and fewer are left behind them than a record has."""
+    segment = READ_BYTES + 20
+    writer = StoreWriter(tmp_path, segment_size=segment)
+    filler = record_size(READ_BYTES - 4)
+    writer.append("T", b"x" * filler)
+    writer.roll()
+    writer.append("T", b"next")
+    writer.close()
+    assert writer.written[0].size == READ_BYTES - 4
+    summary = scan(tmp_path / "work", writer.log.segments[0], limit=segment, boundary=segment)
+    assert (summary["state"], summary["breaks"]) == ("blank", [])
+
+
+def record_size(size: int) -> int:
+    """Bytes of the body that make a record of topic T so long."""
+    return size - 91 - 1
+
+
+def test_records_left_over_hide_no_newer_ones_in_the_last_segment(tmp_path: Path) -> None:
+    old = write(tmp_path / "old", [{"topic": "T", "body": b"old", "keys": f"k{number}"} for number in range(30)], 8192)
+    stale = old.log.segments[0].read_bytes()
+    writer = StoreWriter(tmp_path / "new", segment_size=8192)
+    new = [
+        writer.append("T", b"of another length", keys=f"n{number}", store_timestamp=old.last_store_timestamp + 9000)
+        for number in range(40)
+    ]
+    start, stop = old.written[3].physical_offset, old.written[25].physical_offset
+    writer.overwrite(start, stale[start:stop])
+    writer.close()
+    sound = [each.physical_offset for each in new if each.physical_offset + each.size <= start]
+    sound += [each.physical_offset for each in new if each.physical_offset >= stop]
+    for options in ({}, {"limit": 8192, "ends_log": True}):
+        summary = scan(tmp_path / "work", writer.log.segments[0], **options)
+        assert {offset for _, offset, _ in entries_in(summary)} == set(sound)
+
+
+def cutting() -> Callable[[ScanTask], dict[str, Any]]:
+    """Scans a segment that somebody cuts when its beginning is held; a function that executors need not import."""
+
+    def scan_while_it_is_cut(task: ScanTask) -> dict[str, Any]:
+        step = SegmentScan._step
+
+        def cut(scan: SegmentScan) -> bool:
+            os.truncate(task.path, 5000)
+            return step(scan)
+
+        SegmentScan._step = cut  # type: ignore[method-assign]
+        try:
+            return scan_segment(task)
+        finally:
+            SegmentScan._step = step  # type: ignore[method-assign]
+
+    return scan_while_it_is_cut
+
+
+@pytest.mark.parametrize("size", [READ_BYTES // 2, 3 * READ_BYTES])
+def test_a_segment_that_is_cut_while_it_is_scanned_fails_the_task_with_a_sentence(
+    spark: "SparkContext", tmp_path: Path, size: int
+) -> None:
+    writer = write(tmp_path / "store", [{"topic": "T", "body": b"x" * 1000}] * (size // 1200), segment=size)
+    segment = writer.log.segments[0]
+    directory = WorkDirectory.open(tmp_path / "work", {}, fresh=True)
+    with pytest.raises(TaskFailed) as caught:
+        run_tasks(spark, "scan", [task_of(directory, segment)], cutting())
+    directory.close()
+    assert str(caught.value) == f"{segment}: needs {size} bytes, but only 5000 are there"

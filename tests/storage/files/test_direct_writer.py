@@ -1,0 +1,175 @@
+"""One big file out of page-aligned memory: whole or an error, however it is filled and wherever it lies."""
+
+import contextlib
+import errno
+import fcntl
+import mmap
+import os
+import threading
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storage.files import direct_writer
+from storage.files.direct_writer import PAGE, GrowingFile, aligned_memory, write_file
+
+CHUNK = 4 * PAGE
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(direct_writer, "CHUNK", CHUNK)
+
+
+@pytest.fixture(params=["disk", "memory"])
+def folder(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    """A directory on a disk, and one of a file system that has other ideas of O_DIRECT."""
+    if request.param == "disk":
+        yield tmp_path
+        return
+    path = Path("/dev/shm", f"rocketlens-{os.getpid()}")
+    path.mkdir()
+    yield path
+    for file in path.iterdir():
+        file.unlink()
+    path.rmdir()
+
+
+def noise(size: int) -> bytes:
+    return bytes((number * 131 + number // 251) % 255 + 1 for number in range(size))
+
+
+@given(
+    used=st.integers(1, 9 * CHUNK),
+    hole=st.sampled_from([0, 1, PAGE, 3 * CHUNK]),
+    first=st.integers(0, 3 * CHUNK),
+    steps=st.lists(st.integers(0, 3 * CHUNK), max_size=8),
+    forget=st.booleans(),
+)
+def test_a_file_is_what_the_memory_was_at_the_end(
+    used: int, hole: int, first: int, steps: list[int], forget: bool, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Behind `first` bytes are there when they are settled, before it only at the end; the checksum follows that."""
+    path = tmp_path_factory.mktemp("file") / "file"
+    memory, wanted = aligned_memory(used + hole), noise(used)
+    first = min(first, used)
+    with GrowingFile(path, memory, first, forget=forget) as file:
+        memory[:first] = b"\xff" * first
+        at = first
+        for step in steps:
+            stop = min(at + step, used)
+            memory[at:stop] = wanted[at:stop]
+            at = stop
+            file.settle(at)
+        memory[at:used] = wanted[at:]
+        memory[:first] = wanted[:first]
+        file.finish(used, used + hole)
+    assert path.read_bytes() == wanted + bytes(hole)
+    assert file.checksum == zlib.crc32(wanted[: file.first], zlib.crc32(wanted[file.first :]))
+    assert memory[:used] == (bytes(used) if forget else wanted)
+
+
+def test_whoever_fills_the_memory_waits_for_a_slow_disk_and_so_memory_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(direct_writer, "MOST_WAITING", 2 * CHUNK)
+    allowed = threading.Semaphore(0)
+    pwrite = os.pwrite
+
+    def slow(descriptor: int, data: memoryview, position: int) -> int:
+        allowed.acquire()
+        return pwrite(descriptor, data, position)
+
+    monkeypatch.setattr(os, "pwrite", slow)
+    memory = aligned_memory(8 * CHUNK)
+    with GrowingFile(tmp_path / "file", memory, forget=True) as file:
+        file.settle(2 * CHUNK)  # waits for nothing
+        filler = threading.Thread(target=file.settle, args=(4 * CHUNK,))
+        filler.start()
+        for held in (3, 2):
+            assert filler.is_alive()
+            allowed.release()
+            while file._settled - file._written > held * CHUNK:
+                threading.Event().wait(0.001)
+        filler.join()
+        allowed.release(100)
+        file.finish(8 * CHUNK, 8 * CHUNK)
+    assert (tmp_path / "file").stat().st_size == 8 * CHUNK
+
+
+def test_a_file_may_lie_anywhere(folder: Path) -> None:
+    memory = aligned_memory(5 * CHUNK)
+    wanted = noise(4 * CHUNK + 7)
+    memory[: len(wanted)] = wanted
+    write_file(folder / "file", memory, len(wanted), 5 * CHUNK)
+    assert (folder / "file").read_bytes() == wanted.ljust(5 * CHUNK, b"\0")
+
+
+def test_where_pages_cannot_be_written_directly_they_go_through_the_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some file systems take the flag and refuse the write."""
+    written: list[bool] = []
+    pwrite = os.pwrite
+
+    def refusing(descriptor: int, data: memoryview, position: int) -> int:
+        is_direct = bool(fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_DIRECT)
+        written.append(is_direct)
+        if is_direct:
+            raise OSError(errno.EINVAL, "Invalid argument")
+        return pwrite(descriptor, data, position)
+
+    monkeypatch.setattr(os, "pwrite", refusing)
+    memory, wanted = aligned_memory(3 * CHUNK), noise(3 * CHUNK)
+    memory[:] = wanted
+    write_file(tmp_path / "file", memory, len(wanted), len(wanted))
+    assert (tmp_path / "file").read_bytes() == wanted
+    assert written == [True, False, False, False]
+
+
+def test_where_a_file_cannot_even_be_opened_directly_it_is_opened_as_any_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real_open = os.open
+
+    def refusing(path: Path, flags: int, mode: int = 0o777) -> int:
+        if flags & os.O_DIRECT:
+            raise OSError(errno.EINVAL, "Invalid argument")
+        return real_open(path, flags, mode)
+
+    monkeypatch.setattr(os, "open", refusing)
+    memory = aligned_memory(PAGE)
+    memory[:3] = b"abc"
+    write_file(tmp_path / "file", memory, 3, 5)
+    assert (tmp_path / "file").read_bytes() == b"abc\0\0"
+
+
+def test_an_error_of_the_disk_is_raised_where_the_file_is_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "pwrite", full)
+    with pytest.raises(OSError, match="No space left on device"):
+        write_file(tmp_path / "file", aligned_memory(3 * CHUNK), 3 * CHUNK, 3 * CHUNK)
+
+
+def test_whoever_fails_to_fill_the_memory_is_not_kept_waiting(tmp_path: Path) -> None:
+    before = set(os.listdir("/proc/self/fd"))
+    file = GrowingFile(tmp_path / "file", aligned_memory(3 * CHUNK))
+    with contextlib.suppress(ZeroDivisionError), file:
+        file.settle(PAGE)
+        raise ZeroDivisionError
+    assert not file._thread.is_alive()
+    assert set(os.listdir("/proc/self/fd")) == before
+
+
+def test_memory_starts_on_a_page_and_is_zero() -> None:
+    memory = aligned_memory(1)
+    assert (len(memory), memory[:]) == (PAGE, bytes(PAGE))
+    assert isinstance(memory, mmap.mmap)

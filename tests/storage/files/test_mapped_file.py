@@ -1,0 +1,276 @@
+"""One file mapped read-only: bounds, holes, heat, identity; and which names in a directory are files of a stream."""
+
+import gc
+import mmap
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from protocol.errors import StoreError, TruncatedFile
+from storage.files.mapped_file import FileIdentity, MappedFile, list_segment_files, open_read_only
+from storage.files.residency import Cold, allow_waiting, forbid_waiting
+from storage.kernels.store_view import PROBE_BYTES
+from store_files import write_file
+
+
+def file_of(path: Path, content: bytes) -> MappedFile:
+    path.write_bytes(content)
+    return MappedFile.open(path)
+
+
+@pytest.fixture(scope="module")
+def ten(tmp_path_factory: pytest.TempPathFactory) -> MappedFile:
+    """A file of ten bytes."""
+    return file_of(tmp_path_factory.mktemp("files") / "ten", b"0123456789")
+
+
+class TestChangedFiles:
+    def test_a_file_that_became_shorter_is_cut(self, tmp_path: Path) -> None:
+        file = file_of(tmp_path / "file", b"0123456789")
+        assert not file.is_cut()
+        os.truncate(file.path, 20)
+        assert not file.is_cut()
+        os.truncate(file.path, 9)
+        assert file.is_cut()
+
+    def test_what_was_cut_off_is_read_as_nothing(self, tmp_path: Path) -> None:
+        file = file_of(tmp_path / "file", bytes(mmap.PAGESIZE) + b"0123456789")
+        assert file.peek(mmap.PAGESIZE + 8, 8) == b"89"
+        os.truncate(file.path, mmap.PAGESIZE + 3)
+        assert file.peek(mmap.PAGESIZE, 8) == b"012"
+        os.truncate(file.path, 0)
+        assert file.peek(mmap.PAGESIZE, 8) == b""
+        assert file.peek(-1, 8) == b""
+
+    def test_a_path_leads_to_a_file_as_long_as_it_is_that_one_of_that_size(self, tmp_path: Path) -> None:
+        file, other = file_of(tmp_path / "file", b"0123456789"), tmp_path / "other"
+        assert file.is_at(file.path)
+        other.write_bytes(b"0123456789")
+        assert not file.is_at(other)
+        os.link(file.path, tmp_path / "link")
+        assert file.is_at(tmp_path / "link")
+        assert MappedFile.of(file.path, file) is file
+        os.replace(other, file.path)
+        assert not file.is_at(file.path)
+        assert MappedFile.of(file.path, file) is not file
+        file.path.unlink()
+        assert not file.is_at(file.path)
+        os.truncate(tmp_path / "link", 9)
+        assert not file.is_at(tmp_path / "link")
+
+
+class TestOpening:
+    def test_a_file_is_mapped_whole_and_knows_what_it_is(self, tmp_path: Path) -> None:
+        path = tmp_path / "file"
+        file = file_of(path, b"0123456789")
+        status = path.stat()
+        assert bytes(file.view) == b"0123456789"
+        assert (file.path, file.size) == (path, 10)
+        assert file.identity == (status.st_dev, status.st_ino, 10, status.st_mtime_ns)
+
+    def test_an_empty_file_has_no_bytes(self, tmp_path: Path) -> None:
+        file = file_of(tmp_path / "file", b"")
+        assert (file.size, bytes(file.view)) == (0, b"")
+        assert bytes(file.read(0, 0)) == b""
+        assert file.first_data(0) == 0
+
+    def test_the_map_cannot_be_written_to(self, tmp_path: Path) -> None:
+        file = file_of(tmp_path / "file", b"abc")
+        assert file.view.readonly
+        with pytest.raises(TypeError):
+            file.view[0] = 1
+
+    def test_the_descriptor_is_open_for_reading_only(self, tmp_path: Path) -> None:
+        (tmp_path / "file").write_bytes(b"abc")
+        descriptor = open_read_only(tmp_path / "file")
+        try:
+            with pytest.raises(OSError, match="Bad file descriptor"):
+                os.write(descriptor, b"x")
+            assert not os.get_inheritable(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def test_a_missing_file_is_named(self, tmp_path: Path) -> None:
+        with pytest.raises(StoreError, match=r"nothing.*cannot be opened: No such file"):
+            MappedFile.open(tmp_path / "nothing")
+
+    def test_what_is_no_regular_file_is_refused_without_waiting_for_a_writer(self, tmp_path: Path) -> None:
+        (tmp_path / "directory").mkdir()
+        os.mkfifo(tmp_path / "pipe")
+        for name in ("directory", "pipe"):
+            with pytest.raises(StoreError, match=rf"{name}.*(regular file|cannot be opened)"):
+                MappedFile.open(tmp_path / name)
+        with pytest.raises(StoreError, match="regular file"):
+            MappedFile.open(Path("/dev/null"))
+
+    def test_refusing_a_file_leaves_no_descriptor_open(self, tmp_path: Path) -> None:
+        before = len(os.listdir("/proc/self/fd"))
+        for _ in range(5):
+            with pytest.raises(StoreError):
+                MappedFile.open(Path("/dev/null"))
+        assert len(os.listdir("/proc/self/fd")) == before
+
+    def test_a_file_nobody_holds_is_let_go(self, tmp_path: Path) -> None:
+        gc.collect()  # what other tests have left
+        before = len(os.listdir("/proc/self/fd"))
+        file = file_of(tmp_path / "file", b"abc")
+        held = file.read(0, 3)
+        del file
+        gc.collect()
+        assert bytes(held) == b"abc"
+        del held
+        gc.collect()
+        assert len(os.listdir("/proc/self/fd")) == before
+
+
+class TestReading:
+    @given(position=st.integers(-3, 14), length=st.integers(-3, 14))
+    def test_a_range_is_read_exactly_or_refused(self, ten: MappedFile, position: int, length: int) -> None:
+        if position >= 0 and length >= 0 and position + length <= 10:
+            assert bytes(ten.read(position, length)) == b"0123456789"[position : position + length]
+        else:
+            with pytest.raises(TruncatedFile):
+                ten.read(position, length)
+
+    def test_a_range_outside_says_what_was_asked_and_what_is_there(self, ten: MappedFile) -> None:
+        with pytest.raises(TruncatedFile, match=r"ten.*a file of 10 bytes.*expected 4 bytes at position 8"):
+            ten.read(8, 4)
+
+    def test_a_read_copies_nothing(self, ten: MappedFile) -> None:
+        assert ten.read(2, 3).obj is ten.view.obj
+
+
+class TestIdentity:
+    def test_every_change_of_a_file_gives_it_another_identity(self, tmp_path: Path) -> None:
+        path = tmp_path / "file"
+        seen = set()
+        path.write_bytes(b"abc")
+        os.utime(path, ns=(1, 1))
+        seen.add(FileIdentity.of(path.stat()))
+        os.utime(path, ns=(1, 2))
+        seen.add(FileIdentity.of(path.stat()))
+        path.write_bytes(b"abcd")
+        os.utime(path, ns=(1, 2))
+        seen.add(FileIdentity.of(path.stat()))
+        (tmp_path / "other").write_bytes(b"abcd")
+        os.utime(tmp_path / "other", ns=(1, 2))
+        seen.add(FileIdentity.of((tmp_path / "other").stat()))
+        assert len(seen) == 4
+
+    def test_a_file_cut_under_its_map_is_noticed_by_its_size(self, tmp_path: Path) -> None:
+        file = file_of(tmp_path / "file", bytes(3 * mmap.PAGESIZE))
+        with (tmp_path / "file").open("r+b") as writer:
+            writer.truncate(mmap.PAGESIZE)
+        assert (file.size, file.current_size()) == (3 * mmap.PAGESIZE, mmap.PAGESIZE)
+
+
+class TestHoles:
+    def test_data_and_holes_alternate_over_the_whole_file(self, tmp_path: Path) -> None:
+        mebibyte = 1 << 20
+        path = tmp_path / "sparse"
+        write_file(path, 8 * mebibyte, {2 * mebibyte: b"x" * 10, 6 * mebibyte: b"y" * 10})
+        if path.stat().st_blocks * 512 >= 8 * mebibyte:
+            pytest.skip("this file system keeps no holes")
+        file = MappedFile.open(path)
+        first = file.first_data(0)
+        hole = file.first_hole(first)
+        second = file.first_data(hole)
+        assert first <= 2 * mebibyte < hole <= second <= 6 * mebibyte < file.first_hole(second)
+        assert file.first_data(file.first_hole(second)) == file.size
+        assert file.first_data(file.size) == file.size
+
+    def test_a_file_system_that_knows_no_holes_has_only_data(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        file = file_of(tmp_path / "file", bytes(100))
+
+        def cannot(*_: object) -> int:
+            raise OSError(22, "Invalid argument")
+
+        monkeypatch.setattr(os, "lseek", cannot)
+        assert file.first_data(7) == 7
+        assert file.first_hole(7) == 100
+        assert file.first_data(100) == 100
+
+
+class TestHeat:
+    @pytest.fixture(autouse=True)
+    def impatient(self) -> Iterator[None]:
+        forbid_waiting()
+        yield
+        allow_waiting()
+
+    def test_cold_bytes_are_not_waited_for(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        file = file_of(tmp_path / "file", bytes(3 * PROBE_BYTES))
+        monkeypatch.setattr(MappedFile, "is_hot", lambda *_: False)
+        with pytest.raises(Cold, match="file is cold at 70000"):
+            file.read(70_000, 5)
+        allow_waiting()
+        assert len(file.read(70_000, 5)) == 5
+
+    def test_nothing_is_hot_without_being_looked_at(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        file = file_of(tmp_path / "file", bytes(10))
+        monkeypatch.setattr(MappedFile, "is_hot", lambda *_: False)
+        assert bytes(file.read(10, 0)) == b""
+
+    @pytest.mark.parametrize(("position", "length"), [(0, 1), (65_535, 2), (100_000, 100_000), (199_999, 1), (0, 0)])
+    def test_warming_reads_the_units_around_and_stays_inside(self, tmp_path: Path, position: int, length: int) -> None:
+        file = file_of(tmp_path / "file", bytes(200_000))
+        file.warm(position, length)
+        assert file.is_hot(position, max(length, 1), 1000)
+
+    def test_cold_bytes_can_be_brought_in_by_who_may_wait(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        file = file_of(tmp_path / "file", bytes(200_000))
+        with monkeypatch.context() as patched:
+            patched.setattr(MappedFile, "is_hot", lambda *_: False)
+            with pytest.raises(Cold) as caught:
+                file.read(150_000, 10)
+        caught.value.warm()
+        assert len(file.read(150_000, 10)) == 10
+
+
+class TestListing:
+    def test_files_come_in_the_order_of_their_offsets_and_the_rest_is_foreign(self, tmp_path: Path) -> None:
+        offsets = [0, 1024, 10**18, 2**63 - 1]
+        for offset in offsets[::-1]:
+            (tmp_path / f"{offset:020d}").touch()
+        foreign = ["1024", "abc", f"{0:021d}", f"{0:019d}", f"-{1:019d}", f"+{1:019d}", "9" * 20, f"{5:019d}\u00b2"]
+        for name in foreign:
+            (tmp_path / name).touch()
+        (tmp_path / f"{2048:020d}").mkdir()
+        files, others = list_segment_files(tmp_path)
+        assert files == [(offset, tmp_path / f"{offset:020d}") for offset in offsets]
+        assert sorted(path.name for path in others) == sorted([*foreign, f"{2048:020d}"])
+
+    def test_a_missing_directory_has_no_files(self, tmp_path: Path) -> None:
+        assert list_segment_files(tmp_path / "nothing") == ([], [])
+
+    def test_a_file_is_no_directory(self, tmp_path: Path) -> None:
+        (tmp_path / "file").touch()
+        with pytest.raises(StoreError, match="cannot be listed: Not a directory"):
+            list_segment_files(tmp_path / "file")
+
+    def test_modification_times_do_not_order_anything(self, tmp_path: Path) -> None:  # PR#129
+        for number in range(5):
+            path = tmp_path / f"{number * 100:020d}"
+            path.touch()
+            os.utime(path, (1000 - number, 1000 - number))
+        assert [offset for offset, _ in list_segment_files(tmp_path)[0]] == [0, 100, 200, 300, 400]
+
+
+def test_opening_changes_neither_mode_nor_times(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"abc")
+    path.chmod(0o444)
+    os.utime(path, ns=(5, 7))
+    file = MappedFile.open(path)
+    bytes(file.view)
+    status = path.stat()
+    assert (stat.S_IMODE(status.st_mode), status.st_mtime_ns) == (0o444, 7)

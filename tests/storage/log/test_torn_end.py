@@ -1,0 +1,144 @@
+"""Where the log ends early, it says why, and what the end hides."""
+
+import os
+import shutil
+import zlib
+from pathlib import Path
+
+import pytest
+
+from storage.query.lookup_call import KeyKind, KeyQuery
+from storage.store.message_store import MessageStore
+from store_writer import START_TIMESTAMP, StoreWriter
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> tuple[StoreWriter, Path]:
+    """Ten messages, of which one bit of the sixth one's body is wrong."""
+    writer = StoreWriter(tmp_path)
+    written = [writer.append("T", b"body", keys=f"k{number}") for number in range(10)]
+    writer.close()
+    sixth = written[5]
+    place = sixth.physical_offset + sixth.record.index(b"body")
+    path = tmp_path / "commitlog" / f"{0:020d}"
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1
+    path.write_bytes(content)
+    return writer, tmp_path
+
+
+def test_sound_records_behind_a_damaged_one_are_served_and_it_is_told_of(damaged: tuple[StoreWriter, Path]) -> None:
+    writer, root = damaged
+    sixth = writer.written[5]
+    store = MessageStore.open(root)
+    assert store.commit_log.end == writer.log.end
+    assert store.problems == [
+        f"{sixth.size} bytes at physical offset {sixth.physical_offset} hold no intact record: "
+        "its body does not match its CRC"
+    ]
+    for number, written in enumerate(writer.written):
+        answer = store.query(KeyQuery("T", f"k{number}"))
+        assert answer.incomplete == store.problems[0]
+        assert list(answer.physical_offsets) == ([] if written is sixth else [written.physical_offset])
+
+
+def test_the_damaged_record_can_be_shown_and_explained(damaged: tuple[StoreWriter, Path]) -> None:
+    writer, root = damaged
+    sixth = writer.written[5]
+    store = MessageStore.open(root)
+    assert store.record_at(sixth.physical_offset) is None
+    shown = store.damaged_record_at(sixth.physical_offset)
+    assert shown is not None
+    assert len(shown) == sixth.size
+    assert zlib.crc32(shown) != zlib.crc32(sixth.record)
+    assert "does not match its CRC" in store.explain_absence(sixth.physical_offset)
+
+
+def test_a_damaged_record_behind_the_end_can_be_shown(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path)
+    writer.append("T", b"whole")
+    torn = writer.append("T", b"torn", body_crc=1)
+    writer.close()
+    store = MessageStore.open(tmp_path)
+    assert store.commit_log.end == torn.physical_offset
+    shown = store.damaged_record_at(torn.physical_offset)
+    assert shown is not None
+    assert bytes(shown) == torn.record
+
+
+def test_older_records_behind_the_end_are_leftovers_and_hide_nothing(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path)
+    first = writer.append("T", keys="new", store_timestamp=START_TIMESTAMP + 60_000)
+    writer.append("T", keys="torn", body=b"x", body_crc=1, store_timestamp=START_TIMESTAMP + 60_001)
+    writer.append("T", keys="old", store_timestamp=START_TIMESTAMP)
+    writer.close()
+    store = MessageStore.open(tmp_path)
+    assert store.commit_log.end == first.size
+    assert store.query(KeyQuery("T", "new")).incomplete is None
+    assert any("damaged or cut short" in problem for problem in store.problems)
+
+
+def test_a_clean_end_has_nothing_to_tell(g1_store: Path) -> None:
+    store = MessageStore.open(g1_store)
+    assert store.commit_log.torn_end is None
+    assert store.problems == []
+
+
+class TestMissingQueues:
+    """A tag query over an index without tag entries needs the queues; where they are missing, its answer says so."""
+
+    @pytest.fixture
+    def old_store(self, tmp_path: Path) -> Path:
+        writer = StoreWriter(tmp_path, profile="5.3", index_entries=40)
+        writer.set_topic("T")
+        for number in range(60):
+            writer.append("T", keys=f"k{number}", tags="t", queue_id=number % 4)
+        writer.close()
+        return tmp_path
+
+    def test_whole_queues_answer_whole(self, old_store: Path) -> None:
+        answer = MessageStore.open(old_store).query(KeyQuery("T", "t", KeyKind.TAG))
+        assert answer.count == 60
+        assert answer.incomplete is None
+
+    @pytest.mark.parametrize(
+        ("gone", "words"),
+        [
+            ("consumequeue", "no consumequeue/"),
+            ("consumequeue/T", "consumequeue/ is empty"),
+            ("consumequeue/T/2", "queues 2 of T"),
+        ],
+    )
+    def test_missing_queues_are_named(self, old_store: Path, gone: str, words: str) -> None:
+        shutil.rmtree(old_store / gone)
+        answer = MessageStore.open(old_store).query(KeyQuery("T", "t", KeyKind.TAG))
+        assert answer.count < 60
+        assert answer.incomplete is not None
+        assert words in answer.incomplete
+
+
+class TestQuestionsWithoutAnswer:
+    @pytest.mark.parametrize(
+        ("query", "words"),
+        [(KeyQuery("T", "k", maximum=0), "maximum of 0"), (KeyQuery("T", "k" * 70_000), "70002 bytes")],
+    )
+    def test_they_say_why(self, g1_store: Path, query: KeyQuery, words: str) -> None:
+        answer = MessageStore.open(g1_store).query(query)
+        assert answer.count == 0
+        assert answer.refusal is not None
+        assert words in answer.refusal
+
+
+@pytest.mark.parametrize("name", ["config/topics.json", "abort", "config/consumerOffset.json"])
+@pytest.mark.parametrize("kind", ["fifo", "device"])
+def test_what_is_no_regular_file_is_not_waited_on(g1_store: Path, tmp_path: Path, name: str, kind: str) -> None:
+    root = tmp_path / "store"
+    shutil.copytree(g1_store, root)
+    path = root / name
+    path.unlink(missing_ok=True)
+    if kind == "fifo":
+        os.mkfifo(path)
+    else:
+        path.symlink_to("/dev/zero")
+    store = MessageStore.open(root)
+    assert store.query(KeyQuery("TopicTest", "hotkey")).count == 40

@@ -1,0 +1,102 @@
+"""What a query searched, as one sentence that an operator can act on."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from storage.query.lookup_call import KeyKind, KeyQuery
+from storage.query.search_report import SearchReport, format_timestamp
+from storage.store.message_store import MessageStore, StoreOptions
+from store_writer import START_TIMESTAMP, StoreWriter
+
+T0 = "2023-11-14T22:13:20"
+
+
+def report(**changes: int) -> SearchReport:
+    fields = {
+        "files_searched": 3, "entries_walked": 12, "refused": 2, "bad_pointers": 0,
+        "index_begin_timestamp": START_TIMESTAMP, "index_end_timestamp": START_TIMESTAMP + 5,
+        "index_begin_physical_offset": 0, "index_end_physical_offset": 4000, "log_minimum": 0, "log_end": 5000,
+        "log_beyond_index": 0, "unscanned": 0,
+    }  # fmt: skip
+    return SearchReport(**{**fields, **changes})
+
+
+class TestSentence:
+    def test_it_tells_what_was_searched_and_what_the_index_covers(self) -> None:
+        assert report().sentence() == (
+            "searched 3 index files, walked 12 entries, refused 2 hash hits; "
+            f"index covers {T0}.000Z to {T0}.005Z, physical offsets 0 to 4000; the log holds 0 to 5000"
+        )
+
+    def test_one_of_a_kind_is_one(self) -> None:
+        text = report(files_searched=1, entries_walked=1, refused=1, bad_pointers=1, log_beyond_index=1).sentence()
+        assert text.startswith("searched 1 index file, walked 1 entry, refused 1 hash hit; met 1 bad pointer; ")
+        assert text.endswith("; the log holds 0 to 5000, 1 byte of it beyond the index, scanned instead")
+
+    def test_nothing_is_none_of_them(self) -> None:
+        text = report(files_searched=0, entries_walked=0, refused=0).sentence()
+        assert text.startswith("searched 0 index files, walked 0 entries, refused 0 hash hits; index covers")
+
+    def test_a_store_without_index_says_so(self) -> None:
+        text = report(index_end_timestamp=0, index_begin_timestamp=0, log_beyond_index=5000).sentence()
+        assert "there is no usable index file; the log holds 0 to 5000, 5000 bytes of it beyond the index" in text
+
+    def test_what_is_still_to_be_scanned_is_said(self) -> None:
+        text = report(log_beyond_index=900, unscanned=300).sentence()
+        assert text.endswith("900 bytes of it beyond the index with 300 still to be scanned")
+
+    @given(st.integers(-(2**63), 2**63 - 1))
+    def test_any_timestamp_of_a_header_has_a_form(self, timestamp: int) -> None:
+        text = format_timestamp(timestamp)
+        assert text == str(timestamp) or text.endswith("Z")
+
+    def test_times_are_utc_with_milliseconds(self) -> None:
+        assert format_timestamp(0) == "1970-01-01T00:00:00.000Z"
+        assert format_timestamp(-1) == "1969-12-31T23:59:59.999Z"
+        assert format_timestamp(2**63 - 1) == str(2**63 - 1)
+
+
+class TestOfAQuery:
+    def test_an_empty_answer_tells_collisions_from_absence(self, tmp_path: Path) -> None:
+        writer = StoreWriter(tmp_path, index_slots=1, index_entries=100)
+        for _ in range(3):
+            writer.append("T", keys="BB")
+        writer.close()
+        search = MessageStore.open(tmp_path).query(KeyQuery("T", "Aa", KeyKind.KEY)).search
+        # The first and the last record are scanned besides, as their keys may lie in files before and after.
+        assert (search.files_searched, search.entries_walked, search.refused) == (1, 5, 5)
+        absent = MessageStore.open(tmp_path).query(KeyQuery("T", "C", KeyKind.KEY)).search
+        assert (absent.entries_walked, absent.refused) == (3, 0)
+
+    def test_it_tells_the_span_of_the_index_and_how_far_the_log_reaches_beyond(self, tmp_path: Path) -> None:
+        writer = StoreWriter(tmp_path, index_entries=1000)
+        for number in range(5):
+            writer.append("T", keys="k", store_timestamp=START_TIMESTAMP + 1000 * number)
+        indexed = writer.written[-1]
+        beyond = writer.append("T", keys="k", index=False)
+        writer.close()
+        search = MessageStore.open(tmp_path).query(KeyQuery("T", "none")).search
+        assert (search.index_begin_timestamp, search.index_end_timestamp) == (START_TIMESTAMP, START_TIMESTAMP + 4000)
+        assert (search.index_begin_physical_offset, search.index_end_physical_offset) == (0, indexed.physical_offset)
+        assert (search.log_minimum, search.log_end) == (0, writer.log.end)
+        assert (search.log_beyond_index, search.unscanned) == (beyond.size, 0)
+
+    def test_it_tells_what_is_not_scanned_yet(self, tmp_path: Path) -> None:
+        writer = StoreWriter(tmp_path)
+        written = writer.append("T", keys="k", index=False)
+        writer.close()
+        store = MessageStore.open(tmp_path, StoreOptions(scan_budget=0))
+        search = store.query(KeyQuery("T", "k")).search
+        assert (search.log_beyond_index, search.unscanned) == (written.size, written.size)
+
+    @pytest.mark.parametrize("kind", list(KeyKind))
+    def test_a_query_that_asks_for_nothing_has_a_report_too(self, tmp_path: Path, kind: KeyKind) -> None:
+        writer = StoreWriter(tmp_path)
+        writer.append("T", keys="k")
+        writer.close()
+        answer = MessageStore.open(tmp_path).query(KeyQuery("T", "k", kind, maximum=0))
+        assert answer.search.files_searched == 0
+        assert answer.search.sentence().startswith("searched 0 index files")

@@ -1,0 +1,228 @@
+"""A record that is told from a few pages to belong to the log is one that the opened log has, too."""
+
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oracles import packed
+from storage.layout.store_layout import recognise_store
+from storage.log.commit_log import CommitLog
+from storage.query import sure_record as module
+from storage.query.sure_record import sure_record_at
+from storage.store.message_store import MessageStore
+from store_writer import START_TIMESTAMP, StoreWriter, Written
+
+SEGMENT = 16384
+LATER = START_TIMESTAMP + 60_000
+
+
+@pytest.fixture(autouse=True)
+def short_walks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A segment of these tests is as long to walk as one of a broker's."""
+    monkeypatch.setattr(module, "WALKED_BYTES", 600)
+
+
+@pytest.fixture
+def looked_over(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many bytes of log each look went over."""
+    lengths: list[int] = []
+
+    def walk(region: Any, position: int, stop: int, *rest: Any) -> Any:
+        lengths.append(stop - position)
+        return walk_records(region, position, stop, *rest)
+
+    walk_records = module.walk_records
+    monkeypatch.setattr(module, "walk_records", walk)
+    return lengths
+
+
+def make(root: Path, count: int = 50, **options: int) -> tuple[StoreWriter, list[Written]]:
+    writer = StoreWriter(root, segment_size=SEGMENT, **options)
+    return writer, [append(writer, n) for n in range(count)]
+
+
+def append(writer: StoreWriter, number: int, *, since: int = 0, size: int = 90) -> Written:
+    body = b"%d" % number * (size // 2)
+    return writer.append("T", body, keys=f"k{number}", unique_key=f"u{number}", store_timestamp=START_TIMESTAMP + since)
+
+
+def sure(root: Path, each: Written) -> bytes | None:
+    record = sure_record_at(recognise_store(root), each.physical_offset)
+    return None if record is None else bytes(record)
+
+
+def are_sure(root: Path, written: list[Written]) -> bool:
+    return all(sure(root, each) == each.record for each in written)
+
+
+def none_is_sure(root: Path, written: list[Written]) -> bool:
+    return all(sure(root, each) is None for each in written)
+
+
+def far_from(base_offset: int, written: list[Written]) -> list[Written]:
+    """What no walk from the start of its segment reaches."""
+    return [each for each in written if each.physical_offset > base_offset + 600]
+
+
+def cut_at(writer: StoreWriter, old: list[Written], number: int) -> None:
+    """Let the log and the queue end before a record, as a broker's recovery does; nothing is overwritten."""
+    writer.log.end = old[number].physical_offset
+    for queue in writer.queues.values():
+        for start, content in queue.files.items():
+            del content[max(old[number].queue_offset * 20 - start, 0) :]
+        queue.max_physical_offset = old[number - 1].physical_offset
+    writer.next_queue_offset["T", 0] = old[number].queue_offset
+    writer.written = old[:number]
+
+
+class TestSound:
+    def test_all_records_are_sure_and_little_is_looked_over(self, tmp_path: Path, looked_over: list[int]) -> None:
+        writer, written = make(tmp_path, 200)
+        writer.close()
+        assert writer.log.end > 2 * SEGMENT
+        assert are_sure(tmp_path, written)
+        assert looked_over
+        assert max(looked_over) <= 600
+
+    def test_a_running_brokers_records_are_sure_that_no_index_has_yet(self, tmp_path: Path) -> None:
+        writer, written = make(tmp_path)
+        writer.flush()
+        os.utime(tmp_path / "abort", (START_TIMESTAMP / 1000, START_TIMESTAMP / 1000))
+        later = [writer.append("T", b"no key", store_timestamp=START_TIMESTAMP + 60) for _ in range(3)]
+        assert are_sure(tmp_path, [*written, *later])
+
+    def test_an_offset_where_no_record_starts_has_none(self, tmp_path: Path) -> None:
+        writer, written = make(tmp_path)
+        writer.close()
+        layout = recognise_store(tmp_path)
+        for offset in (-1, 1, written[7].physical_offset + 4, writer.log.end, SEGMENT, 2**40, 2**63 - 1):
+            assert sure_record_at(layout, offset) is None
+
+    def test_records_before_a_segment_that_starts_with_one_need_no_witness(self, tmp_path: Path) -> None:
+        writer, written = make(tmp_path, 120)
+        writer.close()
+        (tmp_path / "checkpoint").unlink()
+        first = [each for each in written if each.physical_offset < SEGMENT]
+        last = far_from(SEGMENT, written[len(first) :])
+        assert last
+        assert are_sure(tmp_path, first)
+        assert none_is_sure(tmp_path, last)
+
+    def test_an_empty_segment_that_a_broker_made_ahead_is_no_witness(self, tmp_path: Path) -> None:
+        writer, written = make(tmp_path)
+        writer.close()
+        (tmp_path / "commitlog" / f"{SEGMENT:020d}").write_bytes(bytes(SEGMENT))
+        assert are_sure(tmp_path, written)
+        (tmp_path / "checkpoint").unlink()
+        assert none_is_sure(tmp_path, far_from(0, written))
+
+
+class TestWitness:
+    """Without each of them it takes the whole last segment."""
+
+    def overwrite(self, path: Path, position: int, data: bytes) -> None:
+        with path.open("r+b") as file:
+            file.seek(position)
+            file.write(data)
+
+    @pytest.mark.parametrize(
+        "checkpoint",
+        [
+            None,
+            bytes(7),
+            bytes(4096),
+            packed(START_TIMESTAMP + 1001, 8) + bytes(40),
+            bytes(8) + packed(START_TIMESTAMP + 1001, 8) + bytes(32),
+        ],
+        ids=["none", "short", "not filled", "a later message in the log", "a later message in the queues"],
+    )
+    def test_a_checkpoint_that_knows_of_later_messages_or_of_none(
+        self, tmp_path: Path, checkpoint: bytes | None
+    ) -> None:
+        writer, written = make(tmp_path)
+        writer.close()
+        assert are_sure(tmp_path, written)
+        (tmp_path / "checkpoint").unlink()
+        if checkpoint is not None:
+            (tmp_path / "checkpoint").write_bytes(checkpoint)
+        assert none_is_sure(tmp_path, far_from(0, written))
+
+    @pytest.mark.parametrize(
+        ("position", "data"), [(8, packed(START_TIMESTAMP + 1, 8)), (24, packed(7, 8)), (24, b"\xff" * 8)]
+    )
+    def test_an_index_file_that_names_no_last_record(self, tmp_path: Path, position: int, data: bytes) -> None:
+        writer, written = make(tmp_path)
+        writer.close()
+        self.overwrite(writer.index_paths()[-1], position, data)
+        assert none_is_sure(tmp_path, far_from(0, written))
+
+    def test_no_index_file(self, tmp_path: Path) -> None:
+        writer, written = make(tmp_path)
+        writer.close()
+        writer.index_paths()[-1].unlink()
+        assert none_is_sure(tmp_path, far_from(0, written))
+
+    def test_a_queue_that_has_another_record_in_the_last_ones_place(self, tmp_path: Path) -> None:
+        writer, written = make(tmp_path)
+        writer.close()
+        queue = tmp_path / "consumequeue" / "T" / "0" / f"{0:020d}"
+        self.overwrite(queue, written[-1].queue_offset * 20, packed(written[3].physical_offset, 8))
+        assert none_is_sure(tmp_path, far_from(0, written))
+
+    def test_a_last_record_that_is_damaged(self, tmp_path: Path) -> None:
+        writer, written = make(tmp_path)
+        writer.overwrite(written[-1].physical_offset + 90, b"\xff\xff")
+        writer.close()
+        assert none_is_sure(tmp_path, far_from(0, written))
+
+
+class TestLeftovers:
+    def test_what_a_cut_left_over_is_never_sure(self, tmp_path: Path) -> None:
+        writer, old = make(tmp_path)
+        cut_at(writer, old, 20)
+        new = [append(writer, 1000 + number, since=60_000, size=130) for number in range(5)]
+        writer.close()
+        stale = [each for each in old if each.physical_offset > writer.log.end]
+        assert len(stale) > 10
+        assert CommitLog.open(writer.log.directories).end == writer.log.end
+        assert none_is_sure(tmp_path, stale)
+        for each in old[:20] + new:
+            assert sure(tmp_path, each) in (None, each.record)
+        new += [append(writer, 1005 + number, since=60_000, size=130) for number in range(25)]
+        writer.close()
+        assert are_sure(tmp_path, old[:20] + new)  # the index goes on where the log is longer than it was
+
+    def test_neither_is_it_before_the_checkpoint_knows_of_anything_new(self, tmp_path: Path) -> None:
+        """The first minute of a broker that cut its log: index and checkpoint are as before, one queue is written."""
+        writer, old = make(tmp_path)
+        writer.close()
+        checkpoint = (tmp_path / "checkpoint").read_bytes()
+        cut_at(writer, old, 20)
+        append(writer, 1000, since=60_000, size=130)
+        writer.flush()
+        (tmp_path / "checkpoint").write_bytes(checkpoint)
+        os.utime(tmp_path / "abort", (LATER / 1000, LATER / 1000))
+        assert none_is_sure(tmp_path, [each for each in old if each.physical_offset > writer.log.end])
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_happened_to_a_store_the_opened_one_has_the_same(seed: int, tmp_path: Path) -> None:
+    chance = random.Random(seed)
+    writer, written = make(tmp_path, chance.randrange(2, 90))
+    everything = list(written)
+    if chance.random() < 0.5 and len(written) < 40:
+        cut_at(writer, written, chance.randrange(1, len(written)))
+        everything += [append(writer, 100 + n, since=60_000, size=chance.randrange(40, 200)) for n in range(9)]
+    writer.close()
+    for path in (*writer.log.segments.values(), *writer.index_paths()):
+        with path.open("r+b") as file:
+            for _ in range(chance.choice([0, 0, 1, 3])):
+                file.seek(chance.randrange(path.stat().st_size))
+                file.write(chance.choice([b"\0", b"\xff"]) * chance.choice([1, 8, 100]))
+    opened, layout = MessageStore.open(tmp_path), recognise_store(tmp_path)
+    for each in everything:
+        record = sure_record_at(layout, each.physical_offset)
+        assert record is None or record == opened.record_at(each.physical_offset)

@@ -1,0 +1,233 @@
+"""Queues of batches: one unit for each record, found by queue offset and by time, whatever lies in the files."""
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oracles import java_hash, packed
+from queue_stores import open_queues
+from storage.files.residency import Cold, allow_waiting, forbid_waiting
+from storage.queue.batch_consume_queue import UNIT, UNIT_DTYPE, BatchConsumeQueue
+from storage.queue.queue import BoundaryType
+from store_files import write_file
+from store_writer import StoreWriter, Written
+
+FILE_SIZE = 46 * 4
+
+
+def make_store(root: Path, sizes: list[int], **options: object) -> StoreWriter:
+    """A store of one topic of batches with these numbers of messages, in files of four units."""
+    writer = StoreWriter(root, batch_queue_file_size=FILE_SIZE, **options)  # type: ignore[arg-type]
+    for number, size in enumerate(sizes):
+        writer.append_inner_batch("B", [(b"%d" % part, {}) for part in range(size)], tags=f"Tag{number % 2}")
+    writer.flush()
+    return writer
+
+
+def queue_of(root: Path) -> BatchConsumeQueue:
+    queue = open_queues(root)[0].queue("B", 0)
+    assert isinstance(queue, BatchConsumeQueue)
+    return queue
+
+
+def directory_of(root: Path) -> Path:
+    return root / "batchconsumequeue" / "B" / "0"
+
+
+def unit(written: Written, base: int, batch: int, stamp: int | None = None) -> bytes:
+    time = written.store_timestamp if stamp is None else stamp
+    return (
+        packed(written.physical_offset, 8) + packed(written.size, 4) + packed(0, 8) + packed(time, 8)
+        + packed(base, 8) + packed(batch, 2) + packed(-1, 4) + packed(0, 4)
+    )  # fmt: skip
+
+
+def test_a_queue_offset_leads_to_the_batch_that_holds_it(tmp_path: Path) -> None:
+    sizes = [3, 1, 5, 2, 2, 4, 1, 1, 9]
+    writer = make_store(tmp_path, sizes)
+    queue = queue_of(tmp_path)
+    assert (queue.min_offset, queue.max_offset) == (0, sum(sizes))
+    base = 0
+    for written, size in zip(writer.written, sizes, strict=True):
+        for queue_offset in range(base, base + size):
+            entry = queue.entry_at(queue_offset)
+            assert entry is not None
+            assert (entry.queue_offset, entry.batch_size) == (base, size)
+            assert (entry.physical_offset, entry.size) == (written.physical_offset, written.size)
+            assert queue.store_timestamp_at(queue_offset) == written.store_timestamp
+        base += size
+
+
+@pytest.mark.parametrize("queue_offset", [-1, 6, 1 << 62])
+def test_outside_its_bounds_a_queue_has_no_batch(queue_offset: int, tmp_path: Path) -> None:
+    make_store(tmp_path, [3, 3])
+    queue = queue_of(tmp_path)
+    assert queue.entry_at(queue_offset) is None
+    assert queue.walk(queue_offset, 9) is None
+    assert queue.store_timestamp_at(queue_offset) == -1
+
+
+def test_entries_are_the_batches_of_a_range_of_offsets(tmp_path: Path) -> None:
+    make_store(tmp_path, [3, 1, 5, 2, 2, 4])
+    queue = queue_of(tmp_path)
+    assert [entry.queue_offset for entry in queue.entries(1, 3)] == [0, 3]
+    assert [entry.queue_offset for entry in queue.entries(0, 100)] == [0, 3, 4, 9, 11, 13]
+
+
+def test_a_walk_starts_inside_a_batch_and_ends_with_the_file(tmp_path: Path) -> None:
+    make_store(tmp_path, [3, 1, 5, 2, 2, 4])
+    walked = queue_of(tmp_path).walk(5, 100)
+    assert walked is not None
+    assert [found[:2] for found in walked] == [(4, 9), (9, 11)]
+
+
+def test_a_gap_between_batches_leads_to_the_next_one(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path)
+    first = writer.append_inner_batch("B", [(b"", {})] * 3)
+    writer.next_queue_offset["B", 0] = 10
+    writer.append_inner_batch("B", [(b"", {})] * 2)
+    writer.flush()
+    queue = queue_of(tmp_path)
+    assert queue.entry_at(5) is None
+    walked = queue.walk(5, 9)
+    assert walked is not None
+    assert [found[:2] for found in walked] == [(10, 12)]
+    assert queue.entry_at(2) is not None
+    assert queue.newest_physical_offset > first.physical_offset
+
+
+def test_a_queue_without_units_begins_nowhere(tmp_path: Path) -> None:
+    make_store(tmp_path, [1])
+    (tmp_path / "batchconsumequeue" / "B" / "1").mkdir()
+    queue = open_queues(tmp_path)[0].queue("B", 1)
+    assert queue is not None
+    assert (queue.min_offset, queue.max_offset) == (-1, 0)
+    assert queue.offset_by_timestamp(5, BoundaryType.LOWER) == 0
+    assert queue.entry_at(0) is None
+
+
+@pytest.mark.parametrize("units", range(1, 14))
+def test_a_queue_ends_behind_its_last_valid_unit(units: int, tmp_path: Path) -> None:
+    make_store(tmp_path, [2] * units)
+    queue = queue_of(tmp_path)
+    assert queue.max_offset == 2 * units
+    assert queue.units().size == units
+
+
+@pytest.mark.parametrize(
+    ("position", "bad"),
+    [(0, packed(-1, 8)), (8, packed(0, 4)), (28, packed(-1, 8)), (36, packed(0, 2))],
+)
+def test_an_invalid_field_is_made_good_from_the_record(position: int, bad: bytes, tmp_path: Path) -> None:
+    writer = make_store(tmp_path, [2] * 6)
+    for place, number in ((46, 5), (0, 4)):
+        path = directory_of(tmp_path) / f"{FILE_SIZE:020d}"
+        whole = path.read_bytes()
+        write_file(path, FILE_SIZE, {place + position: bad})
+        queue = queue_of(tmp_path)
+        assert queue.max_offset == 12
+        entry = queue.entry_at(2 * number + 1)
+        assert entry is not None
+        assert (entry.physical_offset, entry.queue_offset, entry.batch_size) == (
+            writer.written[number].physical_offset, 2 * number, 2,
+        )  # fmt: skip
+        path.write_bytes(whole)
+
+
+def test_units_beyond_the_log_or_of_other_records_are_left_out(tmp_path: Path) -> None:
+    writer = make_store(tmp_path, [2] * 6)
+    other = writer.append("T", b"of another topic")
+    writer.flush()
+    strays = unit(other, 12, 2) + unit(writer.written[0], 14, 2)
+    write_file(directory_of(tmp_path) / f"{FILE_SIZE:020d}", FILE_SIZE, {92: strays})
+    assert queue_of(tmp_path).max_offset == 12
+    last = writer.written[5].physical_offset
+    writer.overwrite(last, bytes(writer.log.end - last))  # the log ends here
+    assert queue_of(tmp_path).max_offset == 10
+
+
+@pytest.mark.parametrize("expired", [1, 4, 5, 6])
+def test_a_queue_begins_with_the_first_batch_that_the_log_still_has(expired: int, tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path, batch_queue_file_size=FILE_SIZE, segment_size=512)
+    for _ in range(6):
+        writer.append_inner_batch("B", [(bytes(80), {})] * 2)
+    writer.roll()
+    writer.append("T", b"")
+    writer.flush()
+    for path in sorted((tmp_path / "commitlog").iterdir())[:expired]:
+        path.unlink()
+    queue = queue_of(tmp_path)
+    assert (queue.min_offset, queue.max_offset) == (2 * expired, 12)
+    assert queue.entry_at(2 * expired - 1) is None
+
+
+def test_records_with_a_tag_are_found_in_a_range_of_the_log(tmp_path: Path) -> None:
+    writer = make_store(tmp_path, [2] * 9)
+    expected = [written.physical_offset for written in writer.written[1::2]]
+    queue = queue_of(tmp_path)
+    assert queue.offsets_with_tag(java_hash("Tag1"), 0, 1 << 62).tolist() == expected
+    assert queue.offsets_with_tag(java_hash("Tag1"), expected[1], expected[2]).tolist() == expected[1:2]
+
+
+def test_there_is_no_extension(tmp_path: Path) -> None:
+    make_store(tmp_path, [2])
+    assert queue_of(tmp_path).extension_at(-(1 << 63)) is None
+
+
+def test_what_lies_between_two_batches_is_looked_for_between_their_records(tmp_path: Path) -> None:
+    writer = make_store(tmp_path, [2, 2, 3, 2])
+    lost = writer.written[2]
+    path = directory_of(tmp_path) / f"{0:020d}"
+    write_file(path, FILE_SIZE, {2 * 46: path.read_bytes()[3 * 46 : 4 * 46], 3 * 46: bytes(46)})
+    queue = queue_of(tmp_path)
+    hole = queue.hole_at(5)
+    assert (hole.first, hole.stop, hole.lost) == (4, 7, 0)
+    assert [queue.message_in_log(number) for number in (4, 5, 6)] == [lost.physical_offset] * 3
+    assert [hole.after(number) for number in (4, 5, 6)] == [7, 7, 7]
+
+
+def test_a_thread_that_may_not_wait_does_not_scan_a_long_queue(tmp_path: Path) -> None:
+    writer = make_store(tmp_path, [1])
+    content = unit(writer.written[0], 0, 1) * 30_000
+    write_file(directory_of(tmp_path) / f"{0:020d}", len(content), {0: content})
+    forbid_waiting()
+    try:
+        with pytest.raises(Cold, match="long scan"):
+            assert queue_of(tmp_path).max_offset
+    finally:
+        allow_waiting()
+
+
+def test_the_dtype_reads_what_the_struct_packs() -> None:
+    assert UNIT_DTYPE.itemsize == UNIT.size == 46
+
+
+# --- time -------------------------------------------------------------------------------------------------------------
+
+
+def model(times: list[int], sizes: list[int], timestamp: int, boundary: BoundaryType) -> int:
+    """What a search means: a batch's base offset. Behind everything LOWER is the last batch, as a broker answers."""
+    bases = [sum(sizes[:number]) for number in range(len(sizes))]
+    if boundary is BoundaryType.LOWER:
+        return min((base for base, time in zip(bases, times, strict=True) if time >= timestamp), default=bases[-1])
+    return max((base for base, time in zip(bases, times, strict=True) if time <= timestamp), default=0)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(1, 3)), min_size=1, max_size=14))
+def test_every_search_equals_the_model(
+    tmp_path_factory: pytest.TempPathFactory, batches: list[tuple[int, int]]
+) -> None:
+    root = tmp_path_factory.mktemp("batches")
+    times = [1000 + sum(step for step, _ in batches[: number + 1]) for number in range(len(batches))]
+    sizes = [size for _, size in batches]
+    writer = StoreWriter(root, batch_queue_file_size=FILE_SIZE)
+    for time, size in zip(times, sizes, strict=True):
+        writer.append_inner_batch("B", [(b"", {})] * size, store_timestamp=time)
+    writer.flush()
+    queue = queue_of(root)
+    for timestamp in range(998, times[-1] + 3):
+        for boundary in BoundaryType:
+            expected = model(times, sizes, timestamp, boundary)
+            assert queue.offset_by_timestamp(timestamp, boundary) == expected, (timestamp, boundary)

@@ -1,0 +1,198 @@
+"""Where a queue ends: behind its last sound unit, in few looks, whatever is damaged or left over."""
+
+import random
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from damaged_units import BROKEN, QueueImage, damage, expire, leave_over, make_store, truth
+from doctoring import put
+from judged_units import FakeUnits
+from queue_stores import open_queues, unit_bytes
+from storage.files.mapped_file import MappedFile
+from storage.files.residency import Cold, allow_waiting, forbid_waiting
+from storage.queue.consume_queue import ConsumeQueue
+from storage.queue.queue_end import LONG_SCAN, find_end, refuse_long_scan
+from storage.queue.unit_standing import JudgedUnits
+from store_writer import StoreWriter
+
+
+def end_of(units: FakeUnits, floor: int, written: int) -> int:
+    return find_end(cast(JudgedUnits, units), floor, written)
+
+
+@given(
+    st.lists(st.sampled_from(["good", "good", "lost", "broken", "beyond", "stray"]), max_size=60), st.integers(0, 60)
+)
+def test_a_queue_ends_behind_its_last_sound_unit(found: list[str], floor: int) -> None:
+    floor = min(floor, len(found))
+    good = [number + 1 for number in range(floor, len(found)) if found[number] == "good"]
+    assert end_of(FakeUnits(found), floor, len(found)) == max(good, default=floor)
+
+
+@given(st.integers(0, 50), st.lists(st.sampled_from(["lost", "broken", "beyond", "stray"]), max_size=20))
+def test_a_queue_whose_messages_are_expired_ends_behind_the_last_of_them(expired: int, others: list[str]) -> None:
+    assert end_of(FakeUnits(["expired"] * expired + others), 0, expired + len(others)) == expired
+
+
+def test_units_that_seem_expired_behind_a_message_are_left_over() -> None:
+    assert end_of(FakeUnits(["expired"] * 10 + ["good"] * 2 + ["expired"] * 200), 0, 212) == 12
+
+
+def test_few_units_are_judged() -> None:
+    queue = FakeUnits(["good"] * 100_000)
+    assert end_of(queue, 0, 100_000) == 100_000
+    assert queue.judged == [99_999]
+    queue = FakeUnits(["good"] * 50_000 + ["beyond"] * 50_000)
+    assert end_of(queue, 0, 100_000) == 50_000
+    assert len(queue.judged) < 40
+
+
+def test_only_a_thread_that_may_not_wait_is_refused_a_long_scan() -> None:
+    refuse_long_scan(LONG_SCAN + 1, "anything")
+    forbid_waiting()
+    try:
+        refuse_long_scan(LONG_SCAN, "anything")
+        with pytest.raises(Cold, match="a long scan: anything"):
+            refuse_long_scan(LONG_SCAN + 1, "anything")
+        with pytest.raises(Cold):
+            refuse_long_scan(6, "anything", 5)
+    finally:
+        allow_waiting()
+
+
+# --- on a store, against what is known from what was written ----------------------------------------------------------
+
+
+def bounds_of(root: Path, topic: str = "T") -> tuple[int, int]:
+    queue = open_queues(root)[0].queue(topic, 0)
+    assert isinstance(queue, ConsumeQueue)
+    return queue.min_offset, queue.max_offset
+
+
+def judge_damaged_store(root: Path, seed: int) -> None:
+    """A store with random damage and leftovers, whose bounds must be those of the sound one."""
+    chance = random.Random(seed)
+    count = chance.choice([3, 30, 120, 300])
+    writer = make_store(root, chance, count, queue_file_size=chance.choice([200, 1000, 8000, 100_000]))
+    messages = [written for written in writer.written if (written.topic, written.queue_id) == ("T", 0)]
+    log_minimum = expire(root, chance.choice([0, 0, 1, 2, 8, 100]))
+    expected = truth(messages, log_minimum)
+    image = QueueImage(root / "consumequeue" / "T" / "0")
+    done = damage(image, chance, expected, last=chance.choice(["none", "none", *sorted(BROKEN)]))
+    if chance.random() < 0.5 and expected[0] < expected[1]:
+        leave_over(image, chance, writer, count, chance.choice([1, 5, 60]), log_minimum)
+    assert bounds_of(root) == expected, (seed, done)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_damage_and_leftovers_change_neither_bound(seed: int, tmp_path: Path) -> None:
+    judge_damaged_store(tmp_path, seed)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("hundred", range(20))
+def test_damage_and_leftovers_change_neither_bound_of_many_stores(hundred: int, tmp_path: Path) -> None:
+    for seed in range(1000 + 100 * hundred, 1100 + 100 * hundred):
+        judge_damaged_store(tmp_path / str(seed), seed)
+
+
+# --- a long queue -----------------------------------------------------------------------------------------------------
+
+LONG = 250_000
+
+
+@pytest.fixture(scope="module")
+def long_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One queue of 250,000 messages of equal length, all in one segment."""
+    root = tmp_path_factory.mktemp("long")
+    writer = StoreWriter(root)
+    first = writer.append("T", b"body")
+    record = np.frombuffer(first.record, np.uint8)
+    log = np.tile(record, (LONG, 1))
+    numbers = np.arange(LONG, dtype=">i8")
+    log[:, 20:28] = numbers.view(np.uint8).reshape(LONG, 8)
+    log[:, 28:36] = (numbers * first.size).astype(">i8").view(np.uint8).reshape(LONG, 8)
+    (root / "commitlog" / f"{0:020d}").write_bytes(log.tobytes() + bytes(4096))
+    units = np.zeros(LONG, [("place", ">i8"), ("size", ">i4"), ("tags", ">i8")])
+    units["place"], units["size"] = numbers * first.size, first.size
+    directory = root / "consumequeue" / "T" / "0"
+    directory.mkdir(parents=True)
+    with (directory / f"{0:020d}").open("wb") as file:
+        file.write(units.tobytes())
+        file.truncate(6_000_000)
+    return root
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many bytes were read of queue files, one by one."""
+    found: list[int] = []
+    read = MappedFile.read
+
+    def count(file: MappedFile, position: int, length: int) -> memoryview:
+        if "consumequeue" in file.path.parts:
+            found.append(length)
+        return read(file, position, length)
+
+    monkeypatch.setattr(MappedFile, "read", count)
+    return found
+
+
+DAMAGED = {
+    "nothing": (0, b""),
+    "a unit zeroed": (410 * 20, bytes(20)),
+    "the sign of a size": (410 * 20 + 8, b"\x80"),
+    "100 units zeroed": (410 * 20, bytes(2000)),
+    "a page zeroed": (8192, bytes(4096)),
+    "100,000 units zeroed": (410 * 20, bytes(2_000_000)),
+    "100,000 units of ones": (200_000 * 20 - 2_000_000, b"\xff" * 2_000_000),
+    "all but the last unit": (0, bytes(LONG * 20 - 20)),
+    "the sign of the last size": (LONG * 20 - 12, b"\x80"),
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGED)
+def test_a_long_queue_keeps_its_bounds_and_few_units_are_read(kind: str, long_store: Path, reads: list[int]) -> None:
+    path = long_store / "consumequeue" / "T" / "0" / f"{0:020d}"
+    whole = path.read_bytes()
+    try:
+        put(path, *DAMAGED[kind])
+        assert bounds_of(long_store) == (0, LONG)
+    finally:
+        put(path, 0, whole[: LONG * 20])
+    if kind in ("nothing", "a unit zeroed", "the sign of a size", "100 units zeroed", "a page zeroed"):
+        assert sum(reads) <= 2 * 4096 + 60 * 20
+        assert len(reads) < 60
+
+
+def test_many_damaged_places_do_not_matter(long_store: Path) -> None:
+    path = long_store / "consumequeue" / "T" / "0" / f"{0:020d}"
+    whole = bytearray(path.read_bytes())
+    spoilt, chance = bytearray(whole), random.Random(7)
+    for _ in range(2000):
+        start, count = chance.randrange(LONG - 600), chance.choice([1, 1, 3, 100, 500])
+        spoilt[start * 20 : (start + count) * 20] = chance.choice([b"\0", b"\xff", b"\x12"]) * (20 * count)
+    try:
+        put(path, 0, bytes(spoilt[: LONG * 20]))
+        assert bounds_of(long_store) == (0, LONG)
+    finally:
+        put(path, 0, bytes(whole[: LONG * 20]))
+
+
+def test_zeros_on_the_disk_are_no_units(long_store: Path) -> None:
+    path = long_store / "consumequeue" / "T" / "0" / f"{0:020d}"
+    whole = path.read_bytes()
+    try:
+        path.write_bytes(whole)  # no holes any more
+        assert bounds_of(long_store) == (0, LONG)
+        put(path, LONG * 20, unit_bytes(10**12, 100, 7) * 3000)
+        assert bounds_of(long_store) == (0, LONG)
+    finally:
+        with path.open("r+b") as file:
+            file.truncate(LONG * 20)
+            file.truncate(6_000_000)

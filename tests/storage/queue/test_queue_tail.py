@@ -1,0 +1,219 @@
+"""What the log has behind a queue's files is found once, extended as the log grows, and no more than there is."""
+
+import shutil
+import struct
+from pathlib import Path
+
+import pytest
+
+from doctoring import make_store, put
+from protocol.errors import QueueBeingSearched
+from storage.files.residency import Cold, allow_waiting, forbid_waiting
+from storage.log.commit_log import CommitLog
+from storage.queue import queue_holes, queue_tail
+from storage.queue.queue import Queue
+from storage.queue.queue_holes import Hole, QueueHoles
+from storage.queue.queue_store import QueueStore
+from store_writer import StoreWriter, Written
+
+UNITS_A_FILE = 50
+
+
+class Opened:
+    """The queues of a store that is opened again and again, as a server does while its log grows."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.holes = QueueHoles()
+        self.told: list[Hole] = []
+        self.holes.tell = self.told.append
+
+    def queue(self, queue_id: int = 0) -> Queue:
+        log = CommitLog.open([self.root / "commitlog"])
+        queue = QueueStore(self.root, log, holes=self.holes).queue("T", queue_id)
+        assert queue is not None
+        return queue
+
+
+def directory_of(root: Path, queue_id: int = 0) -> Path:
+    return root / "consumequeue" / "T" / str(queue_id)
+
+
+def written_in(writer: StoreWriter, queue_id: int = 0) -> list[Written]:
+    return [each for each in writer.written if each.topic == "T" and each.queue_id == queue_id]
+
+
+def check(queue: Queue, expected: list[Written], first: int = 0) -> None:
+    assert (queue.min_offset, queue.max_offset) == (first, expected[-1].queue_offset + 1)
+    places = [queue.message_in_log(number) for number in range(first, queue.max_offset)]
+    assert places == [each.physical_offset for each in expected[first:]]
+
+
+def count_pieces(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    pieces: list[int] = []
+    search = queue_holes.search_piece
+
+    def piece(log: CommitLog, wanted: list[object], start: int, stop: int) -> int:
+        pieces.append(start)
+        return search(log, wanted, start, stop)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(queue_holes, "search_piece", piece)
+    return pieces
+
+
+@pytest.mark.parametrize("lost", [[3], [2, 3], [1, 2, 3], [0, 3], [0, 1, 2, 3]])
+@pytest.mark.parametrize("room", [1, 7, 4096])
+def test_messages_of_lost_last_files_are_found(
+    lost: list[int], room: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue_tail, "FIRST_ROOM", room)
+    writer, _ = make_store(tmp_path, 390)
+    writer.flush()
+    for number in lost:
+        (directory_of(tmp_path) / f"{number * UNITS_A_FILE * 20:020d}").unlink()
+    check(Opened(tmp_path).queue(), written_in(writer))
+
+
+def test_a_queue_that_ends_with_its_file_is_looked_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer, _ = make_store(tmp_path, 400)
+    writer.flush()
+    opened, pieces = Opened(tmp_path), count_pieces(monkeypatch)
+    for _ in range(3):
+        check(opened.queue(), written_in(writer))
+    assert len(pieces) == 1
+    assert opened.told == [], "nothing is lost"
+
+
+def test_messages_that_come_to_the_log_are_found_without_a_new_search(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer, _ = make_store(tmp_path, 100)
+    writer.flush()
+    shutil.rmtree(directory_of(tmp_path))
+    directory_of(tmp_path).mkdir()
+    opened, pieces = Opened(tmp_path), count_pieces(monkeypatch)
+    check(opened.queue(), written_in(writer))
+    searched = len(pieces)
+    for number in range(5):
+        end = writer.log.end
+        writer.append("T", b"more", queue_id=number % 2, queue=False)
+        check(opened.queue(), written_in(writer))
+        assert min(pieces[searched:]) >= end, "what was searched is not searched again"
+        searched = len(pieces)
+    assert len(opened.told) == 1
+
+
+def test_a_served_store_sees_messages_that_come_behind_a_lost_file(tmp_path: Path) -> None:
+    writer, _ = make_store(tmp_path, 390)
+    writer.flush()
+    (directory_of(tmp_path) / f"{3 * UNITS_A_FILE * 20:020d}").unlink()
+    log = CommitLog.open([tmp_path / "commitlog"])
+    store = QueueStore(tmp_path, log)
+    for is_refreshed in (False, True, False):
+        for _ in range(10):
+            writer.append("T", b"more", queue_id=0, queue=False)
+        log = CommitLog.open([tmp_path / "commitlog"], log)
+        store = store.refresh(log) if is_refreshed else store.grown(log)
+        queue = store.queue("T", 0)
+        assert queue is not None
+        check(queue, written_in(writer))
+
+
+def test_what_expires_meanwhile_starts_no_search_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    writer = StoreWriter(tmp_path, segment_size=2048)
+    for number in range(200):
+        writer.append("T", b"%d" % number)
+    writer.close()
+    shutil.rmtree(directory_of(tmp_path))
+    directory_of(tmp_path).mkdir()
+    opened, pieces = Opened(tmp_path), count_pieces(monkeypatch)
+    check(opened.queue(), written_in(writer))
+    searched = len(pieces)
+    for path in sorted((tmp_path / "commitlog").iterdir())[:4]:
+        path.unlink()
+        live = [each for each in written_in(writer) if each.physical_offset >= int(path.name) + 2048]
+        check(opened.queue(), written_in(writer), live[0].queue_offset)
+    assert len(pieces) == searched
+
+
+def test_searches_that_share_a_pass_find_nothing_before_their_start(tmp_path: Path) -> None:
+    """A topic that was deleted and made anew has old messages of the same queue offsets in the log."""
+    writer, _ = make_store(tmp_path, 390)
+    writer.flush()
+    renewed = [writer.append("T", b"new %d" % number, queue_id=0, queue_offset=number) for number in range(100)]
+    for _ in range(9):
+        writer.append("U", b"other", queue_id=0)
+    writer.flush()
+    shutil.rmtree(directory_of(tmp_path))
+    directory_of(tmp_path).mkdir()
+    units = b"".join(struct.pack(">qiq", each.physical_offset, each.size, 0) for each in renewed)
+    for start in (0, 1000):
+        (directory_of(tmp_path) / f"{start:020d}").write_bytes(units[start : start + 1000])
+    shutil.rmtree(tmp_path / "consumequeue" / "U" / "0")
+    (tmp_path / "consumequeue" / "U" / "0").mkdir()
+    opened = Opened(tmp_path)
+    opened.holes.hand_on = lambda: None
+    log = CommitLog.open([tmp_path / "commitlog"])
+    queues = QueueStore(tmp_path, log, holes=opened.holes)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(queue_holes, "SEARCHED_AT_ONCE", 1)
+        for topic in ("U", "T"):
+            queue = queues.queue(topic, 0)
+            assert queue is not None
+            with pytest.raises(QueueBeingSearched):
+                _ = queue.max_offset
+    while opened.holes.searching:
+        opened.holes.step()
+    queue = queues.queue("T", 0)
+    assert queue is not None
+    assert (queue.min_offset, queue.max_offset) == (0, 100)
+    assert [queue.message_in_log(number) for number in range(100)] == [each.physical_offset for each in renewed]
+
+
+def test_a_queue_whose_directory_is_empty_and_that_the_log_does_not_know_is_empty(tmp_path: Path) -> None:
+    writer, _ = make_store(tmp_path, 20)
+    writer.flush()
+    directory_of(tmp_path, 7).mkdir()
+    queue = Opened(tmp_path).queue(7)
+    assert (queue.min_offset, queue.max_offset) == (0, 0)
+    assert queue.entries(0, 5) == []
+
+
+def test_a_message_that_lies_about_its_offset_ends_the_search(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_tail, "MOST_AT_ONCE", 1 << 14)
+    writer, _ = make_store(tmp_path, 100)
+    writer.flush()
+    directory = directory_of(tmp_path)
+    for path in directory.iterdir():
+        path.write_bytes(bytes(path.stat().st_size))
+    honest = written_in(writer)
+    for number in range(200):
+        writer.append("T", b"far", queue_id=0, queue_offset=10**9 + number, queue=False)
+    check(Opened(tmp_path).queue(), honest)
+
+
+def test_a_long_search_is_handed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queue_holes, "SEARCHED_AT_ONCE", 1)
+    monkeypatch.setattr(queue_holes, "PIECE", 1500)
+    writer, _ = make_store(tmp_path, 390)
+    writer.flush()
+    put(directory_of(tmp_path) / f"{3 * UNITS_A_FILE * 20:020d}", 0, bytes(UNITS_A_FILE * 20))
+    opened = Opened(tmp_path)
+    handed: list[int] = []
+    opened.holes.hand_on = lambda: handed.append(1)
+    forbid_waiting()
+    try:
+        with pytest.raises(Cold):
+            _ = opened.queue().max_offset
+    finally:
+        allow_waiting()
+    for _ in range(2):
+        with pytest.raises(QueueBeingSearched, match=r"the last file of T, queue 0, is full or lost: .* ask again"):
+            _ = opened.queue().max_offset
+    assert handed == [1]
+    while opened.holes.searching:
+        opened.holes.step()
+    check(opened.queue(), written_in(writer))
+    (hole,) = opened.told
+    assert "queue offsets 150 to 194 of T, queue 0" in hole.sentence()
+    assert "45 of these messages were found and 0 are lost" in hole.sentence()

@@ -1,0 +1,176 @@
+"""Searching a queue for a time: a model that looks at every message, and the broker's oddities where it has some."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from doctoring import put
+from queue_stores import open_queues
+from storage.queue.queue import BoundaryType, Queue
+from storage.queue.time_search import FileOfUnits, offset_by_timestamp
+from store_writer import StoreWriter
+
+LOWER, UPPER = BoundaryType.LOWER, BoundaryType.UPPER
+
+
+def model(times: list[int], minimum: int, timestamp: int, boundary: BoundaryType) -> int:
+    """What a search means where clocks never stepped back: `times[q]` for each queue offset, −1 for expired ones."""
+    numbers = range(minimum, len(times))
+    if boundary is LOWER:
+        return min((number for number in numbers if times[number] >= timestamp), default=len(times))
+    return max((number for number in numbers if times[number] <= timestamp), default=minimum)
+
+
+def search(times: list[int], per_file: int, minimum: int, timestamp: int, boundary: BoundaryType) -> int:
+    """The search under test over `times` cut into files, clamped as its caller does."""
+    starts = range(0, len(times), per_file)
+    files = [FileOfUnits(start, min(start + per_file, len(times)) - 1) for start in starts]
+    found = offset_by_timestamp(files, minimum, timestamp, boundary, times.__getitem__)
+    return min(max(found, minimum), len(times))
+
+
+@given(
+    steps=st.lists(st.integers(0, 3), min_size=1, max_size=40),
+    per_file=st.integers(1, 12),
+    expired=st.integers(0, 39),
+    timestamp=st.integers(95, 225),
+    boundary=st.sampled_from(BoundaryType),
+)
+def test_every_search_of_rising_times_equals_the_model(
+    steps: list[int], per_file: int, expired: int, timestamp: int, boundary: BoundaryType
+) -> None:
+    times = [100 + sum(steps[: number + 1]) for number in range(len(steps))]
+    minimum = min(expired, len(times) - 1)
+    times[:minimum] = [-1] * minimum
+    expected = model(times, minimum, timestamp, boundary)
+    assert search(times, per_file, minimum, timestamp, boundary) == expected
+
+
+TWO_FILES = [10, 20, 20, 20, 20, 30, 30, 40]
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "lower", "upper"),
+    [
+        (-1, 0, 0),
+        (9, 0, 0),
+        (10, 0, 0),
+        (15, 1, 0),
+        (20, 1, 4),  # equal times on both sides of the files' boundary
+        (25, 5, 4),
+        (30, 5, 6),
+        (35, 7, 6),
+        (40, 7, 7),
+        (41, 8, 7),
+        (1 << 62, 8, 7),
+    ],
+)
+def test_two_files_with_equal_times_at_their_boundary(timestamp: int, lower: int, upper: int) -> None:
+    assert search(TWO_FILES, 4, 0, timestamp, LOWER) == lower
+    assert search(TWO_FILES, 4, 0, timestamp, UPPER) == upper
+
+
+def test_a_time_in_the_gap_between_two_files_is_answered_from_either_side() -> None:
+    assert search([10, 20, 50, 60], 2, 0, 30, LOWER) == 2
+    assert search([10, 20, 50, 60], 2, 0, 30, UPPER) == 1
+
+
+def test_without_units_the_answer_is_nought() -> None:
+    assert offset_by_timestamp([], 0, 5, LOWER, lambda _: -1) == 0
+    assert offset_by_timestamp([], 0, 5, UPPER, lambda _: -1) == 0
+
+
+def test_before_everything_lower_is_the_files_first_unit_and_upper_is_nought() -> None:
+    files = [FileOfUnits(10, 19)]
+    assert offset_by_timestamp(files, 12, 5, LOWER, lambda _: 100) == 10
+    assert offset_by_timestamp(files, 12, 5, UPPER, lambda _: 100) == 0
+
+
+def test_an_unreadable_message_in_the_middle_makes_the_answer_nought() -> None:
+    times = [10, 20, -1, 40, 50]
+    assert offset_by_timestamp([FileOfUnits(0, 4)], 0, 20, LOWER, times.__getitem__) == 0
+
+
+def test_an_unreadable_last_message_counts_as_older_than_any_time() -> None:
+    times = [10, 20, 30, -1]
+    assert offset_by_timestamp([FileOfUnits(0, 3)], 0, 20, LOWER, times.__getitem__) == 4
+    assert offset_by_timestamp([FileOfUnits(0, 3)], 0, 20, UPPER, times.__getitem__) == 3
+
+
+@given(
+    times=st.lists(st.integers(-1, 30), min_size=1, max_size=40),
+    per_file=st.integers(1, 12),
+    minimum=st.integers(0, 39),
+    timestamp=st.integers(-5, 40),
+    boundary=st.sampled_from(BoundaryType),
+)
+def test_times_in_any_order_give_an_offset_of_the_queue(
+    times: list[int], per_file: int, minimum: int, timestamp: int, boundary: BoundaryType
+) -> None:
+    minimum = min(minimum, len(times))
+    assert minimum <= search(times, per_file, minimum, timestamp, boundary) <= len(times)
+
+
+# --- on a store -------------------------------------------------------------------------------------------------------
+
+
+def written_queue(root: Path, times: list[int], expired_segments: int = 0) -> Queue:
+    """A queue whose messages have these store times, one message a segment and four units a file."""
+    writer = StoreWriter(root, queue_file_size=80, segment_size=256)
+    for time in times:
+        writer.append("T", bytes(100), store_timestamp=time)
+    writer.flush()
+    for path in sorted((root / "commitlog").iterdir())[:expired_segments]:
+        path.unlink()
+    queue = open_queues(root)[0].queue("T", 0)
+    assert queue is not None
+    return queue
+
+
+@pytest.mark.parametrize("expired", [0, 1, 3, 4, 5, 7])
+def test_a_stored_queue_is_searched_by_the_times_of_its_messages(expired: int, tmp_path: Path) -> None:
+    times = [1000 + time for time in TWO_FILES]
+    queue = written_queue(tmp_path, times, expired)
+    for timestamp in range(1005, 1045):
+        for boundary in BoundaryType:
+            expected = model(times, expired, timestamp, boundary)
+            assert queue.offset_by_timestamp(timestamp, boundary) == expected, (timestamp, boundary)
+
+
+def test_the_age_of_the_files_says_nothing(tmp_path: Path) -> None:
+    times = [1000 + time for time in TWO_FILES]
+    queue = written_queue(tmp_path, times)
+    before = [queue.offset_by_timestamp(1020, boundary) for boundary in BoundaryType]
+    for path in tmp_path.rglob("*"):
+        os.utime(path, (0, 0))
+    again = open_queues(tmp_path)[0].queue("T", 0)
+    assert again is not None
+    assert [again.offset_by_timestamp(1020, boundary) for boundary in BoundaryType] == before == [1, 4]
+
+
+def test_an_empty_queue_answers_nought(tmp_path: Path) -> None:
+    written_queue(tmp_path, [1000])
+    (tmp_path / "consumequeue" / "T" / "3").mkdir()
+    queue = open_queues(tmp_path)[0].queue("T", 3)
+    assert queue is not None
+    assert [queue.offset_by_timestamp(5, boundary) for boundary in BoundaryType] == [0, 0]
+
+
+@pytest.mark.parametrize("expired", [0, 3])
+@pytest.mark.parametrize("first", range(8))
+@pytest.mark.parametrize("data", [bytes(20), b"\xff" * 20, bytes(8) + b"\1" * 12])
+def test_damaged_units_do_not_mislead_a_search(data: bytes, first: int, expired: int, tmp_path: Path) -> None:
+    times = [1000 + time for time in TWO_FILES]
+    written_queue(tmp_path, times, expired)
+    for number in range(max(first, expired), min(first + 3, 7)):
+        put(tmp_path / "consumequeue" / "T" / "0" / f"{number // 4 * 80:020d}", number % 4 * 20, data)
+    queue = open_queues(tmp_path)[0].queue("T", 0)
+    assert queue is not None
+    assert (queue.min_offset, queue.max_offset) == (expired, 8)
+    for timestamp in range(1005, 1045):
+        for boundary in BoundaryType:
+            expected = model(times, expired, timestamp, boundary)
+            assert queue.offset_by_timestamp(timestamp, boundary) == expected, (timestamp, boundary)

@@ -1,0 +1,316 @@
+"""The store's answers against the oracle that scans everything, page by page, on random and recorded stores."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import oracles
+from golden_store import GOLDEN
+from oracles import END_OF_TIME
+from protocol.message import decode_messages
+from protocol.message_id import decode_message_id
+from storage.files.residency import Cold, allow_waiting, forbid_waiting
+from storage.query import lookup_call
+from storage.query.lookup_call import KeyKind, KeyQuery
+from storage.store.message_store import MessageStore, QueryAnswer, StoreOptions
+from store_files import write_file
+from store_queries import KINDS, found, open_written
+from store_writer import StoreWriter
+from strategies import KEYS, TAGS, TOPICS, StorePlan, store_plans
+
+
+@pytest.mark.untraced
+class TestExactAnswers:
+    """ "A record is returned only if it is a valid record at that offset …, its topic matches and its key …" """
+
+    @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(plan=store_plans(all_indexed=True), data=st.data())
+    def test_random_stores_answer_like_the_oracle_that_scans_everything(
+        self, plan: StorePlan, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+    ) -> None:
+        root = tmp_path_factory.mktemp("random")
+        if plan.options["profile"] == "5.3":
+            # Tags are then found through queues, which never hold what was only prepared.
+            plan.messages = [{**m, "sys_flag": 8 if m["sys_flag"] == 4 else m["sys_flag"]} for m in plan.messages]
+        records = plan.write(root).records
+        store = MessageStore.open(root) if plan.messages else None
+        if store is None:
+            return
+        stamps = [record.store_timestamp for record in records]
+        offsets = [record.physical_offset for record in records]
+        for _ in range(12):
+            topic = data.draw(st.sampled_from(TOPICS))
+            kind = data.draw(st.sampled_from(list(KINDS)))
+            key = data.draw(st.sampled_from([*KEYS, *(tag for tag in TAGS if tag), "uniq-1", "Aa", "BB", "k1", "a"]))
+            begin = data.draw(st.one_of(st.just(0), st.sampled_from(stamps).map(lambda stamp: stamp - 1)))
+            end = data.draw(st.one_of(st.just(END_OF_TIME), st.sampled_from(stamps)))
+            maximum = data.draw(st.integers(0, 5) | st.just(64))
+            before = data.draw(st.one_of(st.just(END_OF_TIME), st.sampled_from(offsets)))
+            answer = store.query(KeyQuery(topic, key, kind, maximum, begin, end, before))
+            expected = oracles.query(
+                records, topic, key, kind=KINDS[kind], maximum=maximum, begin=begin, end=end, before_offset=before
+            )
+            assert list(answer.physical_offsets) == expected
+            everything = oracles.query(
+                records, topic, key, kind=KINDS[kind], maximum=10_000, begin=begin, end=end, before_offset=before
+            )
+            assert answer.truncated == (maximum > 0 and len(everything) > maximum)
+            assert [m.physical_offset for m in decode_messages(answer.records)] == expected
+
+    @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(plan=store_plans(), data=st.data())
+    def test_messages_that_no_broker_indexed_are_found_all_the_same(
+        self, plan: StorePlan, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
+    ) -> None:
+        if not plan.messages:
+            return
+        root = tmp_path_factory.mktemp("holes")
+        records = plan.write(root).records
+        store = MessageStore.open(root)
+        for _ in range(12):
+            topic = data.draw(st.sampled_from(TOPICS))
+            kind = data.draw(st.sampled_from([KeyKind.ANY, KeyKind.KEY, KeyKind.UNIQUE]))
+            key = data.draw(st.sampled_from([*KEYS, "uniq-1", "a"]))
+            expected = oracles.query(records, topic, key, kind=KINDS[kind])
+            assert found(store, topic, key, kind) == expected
+
+    def test_every_key_of_the_recorded_store_is_answered_like_the_oracle(self, g1_store: Path) -> None:
+        store = MessageStore.open(g1_store)
+        records = oracles.read_log(g1_store / "commitlog")
+        asked = 0
+        for record in records:
+            properties = record.properties
+            for kind, keys in (
+                (KeyKind.KEY, oracles.split_keys(properties.get("KEYS", ""))),
+                (KeyKind.UNIQUE, [properties.get("UNIQ_KEY", "")]),
+                (KeyKind.TAG, [properties.get("TAGS", "")]),
+            ):
+                for key in filter(None, keys):
+                    asked += 1
+                    assert found(store, record.topic, key, kind) == oracles.query(
+                        records, record.topic, key, kind=KINDS[kind]
+                    )
+        assert asked > 1000
+
+    def test_the_crashed_store_answers_like_the_clean_one(self, g1_crashed_store: Path) -> None:
+        store = MessageStore.open(g1_crashed_store)
+        records = oracles.read_log(g1_crashed_store / "commitlog")
+        for record in records:
+            for key in oracles.split_keys(record.properties.get("KEYS", "")):
+                assert found(store, record.topic, key) == oracles.query(records, record.topic, key, kind="K")
+
+    def test_the_same_query_gives_the_same_answer_every_time(self, g1_store: Path) -> None:
+        store = MessageStore.open(g1_store)
+        answers = {store.query(KeyQuery("TopicTest", "hotkey")).records for _ in range(100)}
+        assert len(answers) == 1
+        assert len(next(iter(answers))) > 0
+
+
+class TestPaging:
+    """ "A page is the newest maxNum matches strictly below it, so that all hits can be paged." """
+
+    @pytest.mark.parametrize("profile", ["5.5", "5.3"])
+    @pytest.mark.parametrize("kind", [KeyKind.KEY, KeyKind.TAG, KeyKind.UNIQUE])
+    def test_pages_cover_every_hit_once(self, tmp_path: Path, profile: str, kind: KeyKind) -> None:
+        writer = StoreWriter(tmp_path, profile=profile, index_entries=50)
+        for _ in range(100):
+            writer.append("T", keys="x", tags="x", unique_key="x")
+        store = open_written(writer, tmp_path)
+        pages: list[tuple[int, ...]] = []
+        before = END_OF_TIME
+        while True:
+            answer = store.query(KeyQuery("T", "x", kind, 7, before_physical_offset=before))
+            if not answer.count:
+                break
+            pages.insert(0, answer.physical_offsets)
+            before = answer.physical_offsets[0]
+            if not answer.truncated:
+                break
+        assert [offset for page in pages for offset in page] == [m.physical_offset for m in writer.written]
+
+    def test_a_page_cut_by_size_drops_its_oldest_messages(self, tmp_path: Path) -> None:
+        writer = StoreWriter(tmp_path)
+        written = [writer.append("T", bytes(1000), keys="x") for _ in range(10)]
+        store = open_written(writer, tmp_path)
+        answer = store.query(KeyQuery("T", "x", maximum_bytes=written[0].size * 3 + 1))
+        assert answer.physical_offsets == tuple(message.physical_offset for message in written[-3:])
+        assert answer.truncated
+
+    def test_a_large_answer_is_whole(self, tmp_path: Path) -> None:
+        writer = StoreWriter(tmp_path, segment_size=4 * 1024 * 1024)
+        written = [writer.append("T", bytes([n]) * 300_000, keys="x") for n in range(10)]
+        store = open_written(writer, tmp_path)
+        assert store.query(KeyQuery("T", "x")).records == b"".join(message.record for message in written)
+
+
+class TestTags:
+    """ "A tag query on a range whose index has no tag entries scans the topic's queue units of that range …" """
+
+    def test_files_of_older_brokers_are_told_apart(self, tmp_path: Path) -> None:
+        for profile, kept in (("5.5", True), ("5.3", False)):
+            root = tmp_path / profile
+            writer = StoreWriter(root, profile=profile, index_entries=30)
+            for number in range(50):
+                writer.append("T", keys=f"k{number}", tags=f"t{number % 3}")
+            store = open_written(writer, root)
+            assert {file.has_tags for file in store.snapshot.index.files[:-1]} == {kept}
+            records = writer.records
+            assert found(store, "T", "t1", KeyKind.TAG) == oracles.query(records, "T", "t1", kind="T")
+
+    def test_colliding_tags_are_told_apart_without_tag_entries(self, tmp_path: Path) -> None:
+        writer = StoreWriter(tmp_path, profile="5.3")
+        for number in range(20):
+            writer.append("T", keys="k", tags="Aa" if number % 2 else "BB")
+        store = open_written(writer, tmp_path)
+        assert found(store, "T", "Aa", KeyKind.TAG) == [m.physical_offset for m in writer.written[1::2]]
+
+
+class TestOffsetIds:
+    """ "Host and port in the id must equal the store host of the record there." """
+
+    def test_every_offset_id_of_the_recorded_store_resolves(self, g1_store: Path) -> None:
+        store = MessageStore.open(g1_store)
+        lines = (GOLDEN / "g1" / "produced.tsv").read_text(encoding="utf-8").splitlines()
+        ids = [field for line in lines for field in line.split("\t")[3:4]]
+        offset_ids = [text for text in ids if len(text) == 32]
+        assert len(offset_ids) > 10
+        for text in offset_ids:
+            record = store.message_by_offset_id(decode_message_id(text))
+            assert record is not None
+            assert next(decode_messages(record)).offset_message_id == text
+
+    def test_an_id_of_another_host_is_not_answered(self, g1_store: Path) -> None:
+        store = MessageStore.open(g1_store)
+        assert store.message_by_offset_id(decode_message_id("7F00000200002A9F0000000000000000")) is None
+        assert store.message_by_offset_id(decode_message_id("7F00000100002A9E0000000000000000")) is None
+
+
+class TestWaiting:
+    """On a thread that may not wait, storage says so instead of waiting."""
+
+    @pytest.fixture
+    def impatient(self) -> object:
+        forbid_waiting()
+        yield
+        allow_waiting()
+
+    def test_a_long_chain_is_left_to_another_thread(
+        self, tmp_path: Path, impatient: object, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        allow_waiting()
+        writer = StoreWriter(tmp_path, index_slots=1, index_entries=200)
+        first = writer.append("T", keys="first")
+        for _ in range(100):
+            writer.append("T", keys="x")
+        store = open_written(writer, tmp_path)
+        monkeypatch.setattr(lookup_call, "STEPS_AT_ONCE", 50)
+        forbid_waiting()
+        assert ask_until_warm(lambda: store.query(KeyQuery("T", "x", maximum=10))).count == 10
+        with pytest.raises(Cold, match="long chain"):
+            ask_until_warm(lambda: store.query(KeyQuery("T", "first")), patience=20)
+        allow_waiting()
+        assert found(store, "T", "first") == [first.physical_offset]
+
+
+def ask_until_warm(ask: Callable[[], QueryAnswer], patience: int = 200) -> QueryAnswer:
+    """Repeat a query, bringing in what it found cold, as the dispatcher does."""
+    for _ in range(patience):
+        try:
+            return ask()
+        except Cold as cold:
+            if "chain" in str(cold):
+                raise
+            cold.warm()
+    raise AssertionError("still cold")
+
+
+class TestStateCache:
+    """What a start finds out is kept, keyed by the files' identity; what does not fit is thrown away."""
+
+    def test_a_second_start_finds_the_same(self, g1_store: Path, tmp_path: Path) -> None:
+        options = StoreOptions(state_directory=tmp_path)
+        first = MessageStore.open(g1_store, options)
+        second = MessageStore.open(g1_store, options)
+        assert (tmp_path / "store-cache.msgpack").exists()
+        shapes = [[file.index.shape for file in store.snapshot.index.files] for store in (first, second)]
+        assert shapes[0] == shapes[1]
+        assert first.commit_log.end == second.commit_log.end
+
+    @pytest.mark.parametrize("content", [b"", b"\x00", b"\xc1", b"\x81\xa7version\x01", b"garbage" * 100])
+    def test_a_damaged_cache_is_thrown_away(self, g1_store: Path, tmp_path: Path, content: bytes) -> None:
+        (tmp_path / "store-cache.msgpack").write_bytes(content)
+        store = MessageStore.open(g1_store, StoreOptions(state_directory=tmp_path))
+        assert store.query(KeyQuery("TopicTest", "hotkey")).count == 40
+
+    def test_a_changed_index_file_is_examined_again(self, tmp_path: Path) -> None:
+        root, state = tmp_path / "store", StoreOptions(state_directory=tmp_path / "state")
+        writer = StoreWriter(root, index_slots=1)
+        written = [writer.append("T", keys="x") for _ in range(5)]
+        writer.close()
+        assert MessageStore.open(root, state).query(KeyQuery("T", "x")).count == 5
+        path = writer.index_paths()[0]
+        write_file(path, path.stat().st_size, {40: (2).to_bytes(4, "big")})
+        assert found(MessageStore.open(root, state), "T", "x") == [m.physical_offset for m in written]
+
+
+class TestRefresh:
+    """The facade serves from an immutable snapshot; nothing is closed under a reader."""
+
+    def test_a_refresh_sees_new_messages_and_keeps_what_readers_hold(self, tmp_path: Path) -> None:
+        writer = StoreWriter(tmp_path)
+        writer.append("T", b"one", keys="x")
+        writer.flush()
+        store = MessageStore.open(tmp_path)
+        held = store.record_at(0)
+        second = writer.append("T", b"two", keys="x")
+        writer.flush()
+        assert store.query(KeyQuery("T", "x")).count == 1
+        store.refresh()
+        assert store.query(KeyQuery("T", "x")).physical_offsets == (0, second.physical_offset)
+        shutil.rmtree(tmp_path / "commitlog")
+        assert held is not None
+        assert next(decode_messages(held)).body == b"one"
+
+    def test_a_scan_can_be_finished_later_and_says_so_until_then(self, tmp_path: Path) -> None:
+        writer = StoreWriter(tmp_path)
+        written = [writer.append("T", keys="x") for _ in range(20)]
+        writer.close()
+        shutil.rmtree(tmp_path / "index")
+        store = MessageStore.open(tmp_path, StoreOptions(scan_budget=0))
+        early = store.query(KeyQuery("T", "x"))
+        assert early.count == 0
+        assert early.incomplete is not None
+        assert "still to be scanned" in early.incomplete
+        store.finish_scan()
+        late = store.query(KeyQuery("T", "x"))
+        assert late.physical_offsets == tuple(message.physical_offset for message in written)
+        assert late.incomplete is None
+
+
+class TestHoles:
+    """A missing piece is served without it, said once at start and in the answers it affects."""
+
+    def test_a_hole_in_the_log_is_named(self, tmp_path: Path) -> None:
+        writer = StoreWriter(tmp_path, segment_size=1024)
+        writer.append("T", bytes(200), keys="x")
+        writer.skip_segments(1)
+        after = writer.append("T", bytes(200), keys="x")
+        store = open_written(writer, tmp_path)
+        answer = store.query(KeyQuery("T", "x"))
+        assert answer.physical_offsets == (0, after.physical_offset)
+        assert answer.incomplete == "no segment holds physical offsets 1024 to 2048"
+        assert any("1024 to 2048" in problem for problem in store.problems)
+        assert "hole" in store.explain_absence(1500)
+
+    @pytest.mark.parametrize("missing", ["index", "consumequeue", "config"])
+    def test_missing_pieces_are_said_once(self, g1_store: Path, tmp_path: Path, missing: str) -> None:
+        root = tmp_path / "store"
+        shutil.copytree(g1_store, root)
+        shutil.rmtree(root / missing)
+        store = MessageStore.open(root)
+        assert sum(missing in problem for problem in store.problems) == 1
+        assert store.query(KeyQuery("TopicTest", "hotkey")).count == 40

@@ -1,0 +1,252 @@
+"""What a broker appends is answered at once, in every way, and nothing else is taken for it."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from followed_store import Followed, hurry
+from growing_store import GrowingStore
+from storage.query.lookup_call import KeyKind, KeyQuery
+from storage.store import log_follower
+from storage.store.message_store import MessageStore, StoreOptions
+from storage.store.refresh import StoreFollower
+
+
+@pytest.fixture(autouse=True)
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    hurry(monkeypatch)
+
+
+@pytest.fixture
+def followed(tmp_path: Path) -> Followed:
+    return Followed(tmp_path / "store")
+
+
+class TestGrowth:
+    def test_a_message_is_answered_in_every_way_once_it_is_written(self, followed: Followed) -> None:
+        followed.poll()
+        written = followed.growing.add(keys="new", unique_key="unique", tags="tag")
+        followed.growing.flush()
+        arrivals = followed.poll(1)
+        assert [a.queues for a in arrivals] == [{("T", 0)}]
+        assert followed.store.record_at(written.physical_offset) == written.record
+        assert followed.found("new") == [written.physical_offset]
+        assert followed.found("unique", KeyKind.UNIQUE) == [written.physical_offset]
+        assert followed.found("tag", KeyKind.TAG) == [written.physical_offset]
+        queue = followed.store.queues.queue("T", 0)
+        assert queue is not None
+        assert queue.max_offset == 2
+        followed.check()
+
+    def test_nothing_new_changes_nothing(self, followed: Followed) -> None:
+        followed.settle()
+        before = followed.store.snapshot
+        assert followed.poll(5) == []
+        assert followed.store.snapshot is before
+
+    def test_the_last_record_counts_when_it_was_the_same_twice(self, followed: Followed) -> None:
+        written = followed.growing.add()
+        followed.poll(1)
+        assert followed.store.record_at(written.physical_offset) is None
+        followed.poll(1)
+        assert followed.store.record_at(written.physical_offset) == written.record
+
+    def test_a_record_counts_at_once_when_another_one_follows(self, followed: Followed) -> None:
+        first, second = followed.growing.add(), followed.growing.add()
+        followed.poll(1)
+        assert followed.store.record_at(first.physical_offset) == first.record
+        assert followed.store.record_at(second.physical_offset) is None
+
+    def test_a_record_counts_at_once_when_its_queue_has_it(self, followed: Followed) -> None:
+        written = followed.growing.add()
+        followed.growing.flush()
+        followed.poll(1)
+        assert followed.store.record_at(written.physical_offset) == written.record
+
+    def test_a_message_whose_unit_comes_later_is_told_of_again_when_it_has_come(self, followed: Followed) -> None:
+        followed.poll()
+        followed.growing.add()
+        told = followed.poll(4)
+        assert [arrivals.queues for arrivals in told] == [{("T", 0)}] * 3
+        queue = followed.store.queues.queue("T", 0)
+        assert queue is not None
+        assert queue.max_offset == 1
+        followed.growing.flush()
+        assert [arrivals.queues for arrivals in followed.poll(4)] == [{("T", 0)}]
+        queue = followed.store.queues.queue("T", 0)
+        assert queue is not None
+        assert queue.max_offset == 2
+
+    def test_a_message_that_a_refresh_took_in_is_told_of_when_its_unit_has_come(self, followed: Followed) -> None:
+        followed.poll()
+        written = followed.growing.add()
+        followed.store.refresh()
+        assert followed.store.record_at(written.physical_offset) == written.record
+        assert [arrivals.queues for arrivals in followed.poll(2)] == [None, None]
+        followed.growing.flush()
+        assert [arrivals.queues for arrivals in followed.poll(4)] == [None]
+        queue = followed.store.queues.queue("T", 0)
+        assert queue is not None
+        assert queue.max_offset == 2
+
+    def test_units_on_their_way_when_a_log_is_opened_anew_are_told_of(self, followed: Followed) -> None:
+        written = followed.growing.add(body=b"one")
+        followed.growing.flush()
+        followed.settle()
+        os.truncate(followed.growing.root / "commitlog" / f"{0:020d}", written.physical_offset + written.size)
+        followed.growing.writer.overwrite(written.physical_offset + 8, b"!")
+        assert [arrivals.queues for arrivals in followed.poll(3)] == [None]
+        queue = followed.store.queues.queue("T", 0)
+        assert queue is not None
+        assert queue.max_offset == 1
+
+    def test_units_on_their_way_at_the_start_are_told_of(self, tmp_path: Path) -> None:
+        followed = Followed(tmp_path / "store")
+        followed.growing.add(queue_id=1)
+        followed.open()
+        assert [arrivals.queues for arrivals in followed.poll(1)] == [None]
+        followed.growing.flush()
+        assert followed.poll(1)[0].queues is None
+        followed.check()
+        assert followed.poll(3) == []
+
+    def test_a_topic_and_a_queue_that_are_new_are_there_with_their_first_message(self, followed: Followed) -> None:
+        followed.store.queues.queue_ids("T")
+        for topic, queue_id in (("New", 0), ("T", 3), ("New", 5)):
+            followed.growing.add(topic, queue_id=queue_id)
+            followed.growing.flush()
+            followed.poll(3)
+            queue = followed.store.queues.queue(topic, queue_id)
+            assert queue is not None
+            assert queue.max_offset == 1
+        followed.check()
+
+    def test_a_new_queue_is_there_whose_message_comes_right_after_the_start_and_before_others(
+        self, followed: Followed
+    ) -> None:
+        followed.store.queues.queue_ids("T")
+        for topic, queue_id in (("New", 0), ("T", 3), ("T", 0)):
+            followed.growing.add(topic, queue_id=queue_id)
+        followed.growing.flush()
+        followed.poll(1)
+        for topic, queue_id, count in (("New", 0, 1), ("T", 3, 1), ("T", 0, 2)):
+            queue = followed.store.queues.queue(topic, queue_id)
+            assert queue is not None
+            assert queue.max_offset == count
+
+    def test_a_queue_that_is_made_after_its_message_was_seen_is_found(self, followed: Followed) -> None:
+        followed.growing.add("Late", queue_id=2)
+        followed.poll(4)
+        assert followed.store.queues.queue("Late", 2) is None
+        followed.growing.flush()
+        followed.poll(1)
+        assert followed.store.queues.queue("Late", 2) is not None
+
+    @pytest.mark.parametrize("topic", ["../consumequeue/T", "..", ".", "a/b", "a\0b", "\udcff"])
+    def test_a_record_of_any_topic_does_no_harm(self, followed: Followed, topic: str) -> None:
+        written = followed.growing.writer.append(topic, queue=False)
+        followed.poll(5)
+        assert followed.store.record_at(written.physical_offset) == written.record
+        assert followed.store.queues.topics() == ["T"]
+
+    def test_messages_that_no_queue_gets_are_followed_by_nothing(self, followed: Followed) -> None:
+        for sys_flag in (4, 12):
+            followed.growing.add(sys_flag=sys_flag)
+            followed.growing.flush()
+            followed.poll(4)
+        assert followed.poll(1) == []
+        followed.check()
+
+    def test_messages_that_come_at_once_to_the_end_of_a_file_and_to_the_next_one_are_all_there(
+        self, followed: Followed
+    ) -> None:
+        """Although the last message of all is one of another queue, so that nobody looks again."""
+        for count in range(2, 29):
+            followed.growing.add(queue_id=0)
+            if count % 3 != 1:
+                continue
+            followed.growing.add(queue_id=1)
+            followed.growing.flush()
+            assert followed.poll()
+            queue = followed.store.queues.queue("T", 0)
+            assert queue is not None
+            assert queue.max_offset == count
+        followed.check()
+
+    def test_batches_that_come_at_once_to_the_end_of_a_file_and_to_the_next_one_are_all_there(
+        self, followed: Followed
+    ) -> None:
+        followed.settle()
+        for count in range(1, 62):
+            followed.growing.writer.append_inner_batch("B", [(b"1", {}), (b"2", {})], keys="b")
+            if count % 3 != 1:  # 20 fit a file
+                continue
+            followed.growing.add(queue_id=1)
+            followed.growing.flush()
+            assert followed.poll()
+            queue = followed.store.queues.queue("B", 0)
+            assert queue is not None
+            assert queue.max_offset == 2 * count
+        followed.check()
+
+    def test_batches_come_too(self, followed: Followed) -> None:
+        for _ in range(3):
+            followed.growing.writer.append_inner_batch("B", [(b"1", {}), (b"2", {})], keys="b")
+            followed.growing.flush()
+            followed.poll(4)
+        queue = followed.store.queues.queue("B", 0)
+        assert queue is not None
+        assert queue.max_offset == 6
+        assert followed.poll(1) == []
+        followed.check()
+
+    def test_segments_roll_over(self, followed: Followed) -> None:
+        for number in range(60):
+            followed.growing.add(body=b"x" * 100)
+            if number % 3 == 0:
+                followed.growing.make_segment_in_advance()
+            if number % 2 == 0:
+                followed.growing.flush()
+            followed.poll(3)
+        assert len(followed.store.commit_log.segments) > 5
+        followed.growing.flush()
+        followed.settle()
+        followed.check()
+
+    def test_a_blank_that_fills_a_segment_is_stepped_over(self, followed: Followed) -> None:
+        followed.growing.writer.roll()
+        followed.poll(2)
+        followed.growing.writer.roll()
+        followed.poll(2)
+        followed.growing.add()
+        followed.growing.flush()
+        followed.settle()
+        followed.check()
+
+    def test_much_is_taken_in_piece_by_piece(self, followed: Followed, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(log_follower, "STEP_BYTES", 500)
+        for _ in range(40):
+            followed.growing.add(body=b"x" * 60)
+        followed.growing.flush()
+        ends = []
+        while (arrivals := followed.follower.poll()) is not None and arrivals.more:
+            ends.append(followed.store.commit_log.end)
+        assert len(ends) > 10
+        assert ends == sorted(set(ends))
+        followed.settle()
+        followed.check()
+
+
+def test_options_hold_for_what_comes_later(tmp_path: Path) -> None:
+    growing = GrowingStore(tmp_path / "store")
+    growing.add()
+    growing.flush()
+    store = MessageStore.open(growing.root, StoreOptions(index_slots=7, index_entries=20, scan_budget=0))
+    follower = StoreFollower(store)
+    written = growing.add(keys="new")
+    growing.flush()
+    for _ in range(3):
+        follower.poll()
+    follower.watch()
+    assert store.query(KeyQuery("T", "new")).physical_offsets == (written.physical_offset,)

@@ -1,0 +1,285 @@
+"""Files that come, go or are exchanged under a store that is followed."""
+
+import os
+import shutil
+import time
+from pathlib import Path
+
+import pytest
+
+from followed_store import Followed, held, hurry
+from kept_store import assert_all_found, incomplete, written
+from protocol.errors import NotAStore
+from storage.store import store_watch
+from storage.store.message_store import MessageStore, StoreOptions
+
+
+@pytest.fixture(autouse=True)
+def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
+    hurry(monkeypatch)
+
+
+@pytest.fixture
+def followed(tmp_path: Path) -> Followed:
+    return Followed(tmp_path / "store")
+
+
+class TestFiles:
+    def test_expired_segments_are_gone_and_what_is_left_is_answered(self, followed: Followed) -> None:
+        for number in range(80):
+            followed.growing.add(queue_id=number % 2, body=b"x" * 50)
+        followed.growing.flush()
+        followed.settle()
+        first = followed.growing.writer.written[0]
+        for count in (1, 2, 3):
+            followed.growing.expire(count)
+            followed.growing.add()
+            followed.growing.flush()
+            followed.settle()
+            assert followed.store.record_at(first.physical_offset) is None
+            followed.check()
+
+    def test_a_segment_that_was_cut_is_noticed_although_no_name_came_or_went(self, followed: Followed) -> None:
+        for _ in range(80):
+            followed.growing.add(body=b"x" * 50)
+        followed.growing.flush()
+        followed.settle()
+        first, second = followed.store.commit_log.segments[:2]
+        grow_old(followed.growing.root)
+        followed.follower.watch()
+        assert not followed.follower.watch()
+        os.truncate(first.file.path, 700)
+        assert followed.follower.watch()
+        assert followed.store.commit_log.holes == ((700, second.base_offset),)
+        written = followed.growing.writer.written[1]
+        assert followed.store.record_at(written.physical_offset) == written.record
+
+    @pytest.mark.parametrize("part", ["", "commitlog", "commitlog/00000000000000000000"])
+    def test_a_store_that_is_taken_away_is_served_on_until_it_is_back(
+        self, followed: Followed, tmp_path: Path, part: str
+    ) -> None:
+        followed.settle()
+        written = followed.growing.writer.written[0]
+        os.rename(followed.growing.root / part, tmp_path / "elsewhere")
+        grow_old(followed.growing.root)
+        for _ in range(3):
+            with pytest.raises(NotAStore):
+                followed.follower.watch()
+            assert followed.store.record_at(written.physical_offset) == written.record
+        os.rename(tmp_path / "elsewhere", followed.growing.root / part)
+        followed.growing.add()
+        followed.growing.flush()
+        followed.settle()
+        followed.check()
+
+    @pytest.mark.parametrize("budget", [None, 0])
+    def test_keys_of_a_segment_that_comes_back_are_found(self, tmp_path: Path, budget: int | None) -> None:
+        writer = written(tmp_path, 200)
+        shutil.rmtree(writer.root / "index")
+        lost = writer.log.segments[sorted(writer.log.segments)[3]]
+        aside = lost.rename(tmp_path / "aside")
+        store = MessageStore.open(writer.root, StoreOptions(scan_budget=budget))
+        store.finish_scan()
+        assert "no segment holds" in (incomplete(store) or "")
+        aside.rename(lost)
+        assert store.renew()
+        store.finish_scan()
+        assert incomplete(store) is None
+        assert_all_found(store, writer.records, writer.records[::3])
+
+    def test_keys_of_a_segment_that_was_mended_are_found(self, tmp_path: Path) -> None:
+        writer = written(tmp_path, 200)
+        shutil.rmtree(writer.root / "index")
+        records, gone = writer.records, writer.written[90]
+        path = next(path for base, path in writer.log.segments.items() if base <= gone.physical_offset < base + 4096)
+        whole = path.read_bytes()
+        writer.overwrite(gone.physical_offset, bytes(gone.size))
+        store = MessageStore.open(writer.root)
+        (tmp_path / "new").write_bytes(whole)
+        (tmp_path / "new").rename(path)
+        assert store.renew()
+        store.finish_scan()
+        assert_all_found(store, records, records[85:95])
+
+    def test_a_queue_file_that_was_cut_is_noticed_once_it_is_open(self, followed: Followed) -> None:
+        for _ in range(12):
+            followed.growing.add()
+        followed.growing.flush()
+        followed.settle()
+        followed.check_queues()
+        files = sorted((followed.growing.root / "consumequeue" / "T" / "0").iterdir())
+        os.truncate(files[-1], 20)
+        assert followed.follower.watch()
+        queue = followed.store.queues.queue("T", 0)
+        assert queue is not None
+        followed.check_queues()
+        assert queue.files.files[-1].size == 20
+        assert [entry.queue_offset for entry in queue.entries(10, 9)] == [10], "the rest has no units any more"
+
+    def test_an_index_file_that_was_cut_is_mapped_anew(self, followed: Followed) -> None:
+        for _ in range(30):
+            followed.growing.add()
+        followed.growing.flush()
+        followed.settle()
+        first = followed.store.snapshot.index.files[0].index.file
+        os.truncate(first.path, 40)
+        followed.settle()
+        assert first not in [file.index.file for file in followed.store.snapshot.index.files]
+        assert followed.found("k1") == [followed.growing.writer.written[1].physical_offset]
+
+    def test_an_index_that_was_exchanged_is_taken_over(self, followed: Followed) -> None:
+        for _ in range(30):
+            followed.growing.add()
+        followed.growing.flush()
+        followed.settle()
+        before = {file.index.file for file in followed.store.snapshot.index.files}
+        followed.growing.exchange_index(slots=3, entries=50)
+        followed.settle()
+        files = followed.store.snapshot.index.files
+        assert {file.index.shape.slots for file in files} == {3}
+        assert not before & {file.index.file for file in files}
+        followed.check()
+
+    def test_an_index_that_is_lost_is_replaced_by_a_scan(
+        self, followed: Followed, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(store_watch, "SCANNED_AT_ONCE", 0)
+        for _ in range(30):
+            followed.growing.add()
+        followed.growing.flush()
+        followed.settle()
+        shutil.rmtree(followed.growing.root / "index")
+        followed.follower.watch()
+        assert followed.store.snapshot.incomplete is not None
+        followed.store.finish_scan()
+        assert followed.store.snapshot.incomplete is None
+        followed.check()
+
+    @pytest.mark.parametrize("index_entries", [20, 1000])
+    def test_what_the_index_comes_to_cover_is_not_kept_in_memory(self, tmp_path: Path, index_entries: int) -> None:
+        followed = Followed(tmp_path / "store", index_entries=index_entries)
+        for _ in range(20):
+            for _ in range(10):
+                followed.growing.add()
+            followed.growing.flush()
+            followed.settle()
+        # The records at both ends of a file are scanned.
+        assert followed.store.snapshot.tail.entry_count <= 8 * len(followed.store.snapshot.index.files) + 8
+        followed.check()
+
+    def test_queues_that_were_exchanged_are_taken_over(self, followed: Followed) -> None:
+        for number in range(30):
+            followed.growing.add(queue_id=number % 3)
+        followed.growing.flush()
+        followed.settle()
+        followed.check()
+        followed.growing.exchange_queues()
+        followed.growing.add(queue_id=1)
+        followed.growing.flush()
+        followed.settle()
+        followed.check()
+
+    def test_a_topic_that_was_deleted_is_gone_and_may_come_again(self, followed: Followed) -> None:
+        for number in range(10):
+            followed.growing.add("Gone", queue_id=number % 2)
+        followed.growing.flush()
+        followed.settle()
+        followed.check()
+        writer = followed.growing.writer
+        shutil.rmtree(followed.growing.root / "consumequeue" / "Gone")
+        for key in [key for key in writer.queues if key[0] == "Gone"]:
+            del writer.queues[key]
+            writer.next_queue_offset[key] = 0
+        followed.settle()
+        followed.check()
+        assert not followed.store.queues.has_topic("Gone")
+        for _ in range(3):
+            followed.growing.add("Gone")
+        followed.growing.flush()
+        followed.settle()
+        followed.check()
+
+    def test_configuration_that_changed_is_read_and_what_did_not_is_kept(self, followed: Followed) -> None:
+        followed.settle()
+        before = followed.store.config
+        followed.growing.writer.set_topic("Configured", {"queue.type": "BatchCQ"})
+        followed.growing.flush()
+        followed.settle()
+        assert followed.store.config.topics["Configured"].attributes == {"queue.type": "BatchCQ"}
+        assert followed.store.config is not before
+
+    def test_a_broker_that_stops_is_noticed(self, followed: Followed) -> None:
+        assert followed.store.state.abort
+        followed.growing.writer.close()
+        followed.settle()
+        assert not followed.store.state.abort
+
+    def test_a_store_that_vanishes_is_an_error_and_is_served_on(self, followed: Followed) -> None:
+        root = followed.growing.root
+        first = followed.growing.writer.written[0]
+        os.rename(root, root.with_name("elsewhere"))
+        with pytest.raises(Exception, match="nothing there"):
+            followed.follower.watch()
+        assert followed.poll(3) is not None
+        assert followed.store.record_at(first.physical_offset) == first.record
+        os.rename(root.with_name("elsewhere"), root)
+        followed.growing.add()
+        followed.growing.flush()
+        followed.settle()
+        followed.check()
+
+
+def grow_old(root: Path) -> None:
+    """Make the last changes of a store such that the next ones can be told from them by their times."""
+    for path in filter(Path.exists, (root, *root.rglob("*"))):
+        os.utime(path, ns=(0, time.time_ns() - 2 * store_watch.YOUNG_NS))
+
+
+class TestLeaks:
+    def test_maps_and_descriptors_of_files_that_are_gone_are_let_go(self, tmp_path: Path) -> None:
+        """Nothing is held of a file that was deleted, however often files were rolled over, expired and exchanged."""
+        followed = Followed(tmp_path / "store", index_entries=12)
+        growing = followed.growing
+        most_files = 0
+        for step in range(60):
+            for number in range(12):
+                growing.add(queue_id=number % 2, body=b"x" * 90)
+            growing.flush()
+            followed.settle()
+            followed.check_queues()
+            if step > 3:
+                growing.expire(1 + step % 2)
+            if step % 9 == 8:
+                growing.exchange_index()
+                growing.writer.index.files.clear()
+                growing.exchange_queues()
+            followed.settle()
+            maps, descriptors = held(growing.root)
+            files = {str(path) for path in growing.root.rglob("*") if path.is_file()}
+            assert set(maps) <= files
+            assert set(descriptors) <= files
+            assert len(maps) == len(set(maps))
+            assert len(descriptors) <= 2 * len(maps), "a map of Python's has a descriptor of its own"
+            most_files = max(most_files, len(files))
+        assert len(growing.log.segments) < most_files < 200
+
+    def test_a_queue_file_that_goes_after_its_segment_was_missed_is_let_go(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A broker removes queue files some time after segments, one by one; perhaps nothing else ever changes."""
+        monkeypatch.setattr(store_watch, "YOUNG_NS", 0)  # directories are as good as old
+        followed = Followed(tmp_path / "store")
+        for _ in range(12):
+            followed.growing.add()
+        followed.growing.flush()
+        followed.settle()
+        followed.check_queues()
+        assert not followed.follower.watch()
+        first = min((tmp_path / "store/consumequeue/T/0").iterdir())
+        assert str(first) in held(tmp_path)[0]
+        first.unlink()
+        followed.follower.watch()
+        maps, descriptors = held(tmp_path)
+        assert not [path for path in (*maps, *descriptors) if path.endswith(" (deleted)")]
+        followed.check_queues()
+        assert not followed.follower.watch(), "nothing else has changed"
