@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 
 # How long an example takes says nothing about right or wrong, and CI machines pause.
 # As many as 25 minutes on two cores allow; `make fuzz` has many more.
-settings.register_profile("default", deadline=None, print_blob=True, max_examples=60)
+settings.register_profile(
+    "default", deadline=None, print_blob=True, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.register_profile("fuzz", settings.get_profile("default"), max_examples=20_000)
 settings.load_profile("default")
 

@@ -46,8 +46,10 @@ class TestHeat:
         path.write_bytes(bytes(3 * PROBE_BYTES + 5))
         file = MappedFile.open(path)
         assert file.is_hot(0, file.size, 1000)
-        if file.descriptor >= 0:
-            assert file.heat.tolist() == [1000] * 4
+        heat, can_be_asked = file.heat, file.descriptor >= 0
+        del file  # Under sanitizers a kernel writes to a copy, which is copied back when it is let go.
+        if can_be_asked:
+            assert heat.tolist() == [1000] * 4
 
     def test_a_descriptor_that_cannot_be_asked_counts_as_hot(self) -> None:
         assert HeldFile(bytes(10)).is_hot(0, 10, 1000)
