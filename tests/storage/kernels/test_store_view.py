@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import oracles
 from kernel_memory import HeldFile, IndexBytes, KernelStore, record_at
 from storage.kernels import records as codes
-from storage.kernels.store_view import PROBE_BYTES, FileView, IndexFilesView, LogView, RunsView, StoreView
+from storage.kernels.store_view import PROBE_BYTES, FileView, IndexFilesView, LogView, RunsView, Shortcuts, StoreView
 from storage.mapped_file import MappedFile
 
 TICK = 1000
@@ -204,9 +204,14 @@ class TestStoreView:
     @pytest.mark.parametrize(("slots", "entries"), [(0, 1), (-1, 1), (1, 3), (17, 0), (2**31, 1), (1, -1)])
     def test_an_index_file_has_room_for_its_entries(self, slots: int, entries: int) -> None:
         data = bytes(40 + 4 + 3 * 20)
-        assert len(IndexFilesView([(HeldFile(data), 1, 2, 0, True, True)])) == 1
+        assert len(IndexFilesView([(HeldFile(data), 1, 2, 0, True, True, Shortcuts())])) == 1
         with pytest.raises(ValueError, match="entries"):
             KernelStore([], [IndexBytes(data, slots, entries, 0)])
+
+    def test_an_index_file_has_room_for_shortcuts(self) -> None:
+        data = bytes(40 + 4 + 3 * 20)
+        with pytest.raises(ValueError, match="without room for shortcuts"):
+            IndexFilesView([(HeldFile(data), 1, 2, 0, True, True, None)])  # type: ignore[list-item]
 
     def test_each_scanned_hash_has_an_offset(self) -> None:
         with pytest.raises(ValueError, match="2 hashes of 1 offsets"):
