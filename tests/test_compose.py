@@ -214,7 +214,7 @@ def test_executors_of_the_spark_worker_have_numpy_and_our_packages(tmp_path: Pat
 
 def master_state(composition: Composition) -> dict[str, Any]:
     """What the Spark master's page says of its workers, as JSON."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{composition.port(8080)}/json/", timeout=5) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{composition.port(8080)}/json/", timeout=60) as answer:
         state: dict[str, Any] = json.load(answer)
     return state
 

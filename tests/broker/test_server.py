@@ -45,7 +45,7 @@ class Greeter:
         if not may_wait():
             raise Cold("page")
         self.entered.set()
-        assert self.release.wait(20)
+        assert self.release.wait(60)
         return Response(body=b"done")
 
     @handles(LONG, EmptyRequestHeader)
@@ -151,7 +151,7 @@ async def test_a_refresh_looks_at_the_store_anew_and_never_twice_at_once() -> No
 
     class Slow(FakeStore):
         def refresh(self) -> None:
-            assert release.wait(20)
+            assert release.wait(60)
             super().refresh()
 
     store = Slow()

@@ -113,7 +113,7 @@ class Sleeper:
         if not may_wait():
             raise Cold("somewhere deep")
         self.entered.set()
-        assert self.release.wait(20)
+        assert self.release.wait(60)
         return Response()
 
 

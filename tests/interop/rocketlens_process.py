@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 ROCKETLENS = [sys.executable, "-c", "from broker.cli.main import main; main()"]
 START_SECONDS = 90
-STOP_SECONDS = 10
+STOP_SECONDS = 60
 
 
 @contextlib.contextmanager

@@ -35,7 +35,7 @@ SOME = 20
 CACHED = 2
 """Messages of a queue that it may have pulled beyond those, once before and once while it looks how many it has."""
 QUEUES = 8
-RESTART_SECONDS = 25
+RESTART_SECONDS = 90
 """Less than the 30 s that a client waits for the answer to a pull."""
 
 

@@ -25,5 +25,5 @@ def figure(figures: Figures, name: str, **labels: str) -> float:
 
 def read_figures(port: int) -> Figures:
     """What a server process on the loopback address tells."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
         return figures_of(answer.read().decode())

@@ -19,7 +19,7 @@ OPTIONS: tuple[str, ...] = ()
 
 COMMAND = (sys.executable, "-c", "from broker.cli.main import main; main(prog_name='rocketlens')")
 START_SECONDS = 90
-STOP_SECONDS = 5.0
+STOP_SECONDS = 60.0
 LINE = re.compile(r"rocketlens: serving (.+ on [^ ,;]+(?:, [^ ,;]+)*)(?:; HTTP at ([^ ]+))?\n")
 
 

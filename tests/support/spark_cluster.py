@@ -46,7 +46,7 @@ def spark_cluster(work: Path, workers: int) -> Iterator[str]:
 def _end(process: "subprocess.Popen[bytes]") -> None:
     process.terminate()
     try:
-        process.wait(20)
+        process.wait(60)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

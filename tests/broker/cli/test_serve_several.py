@@ -23,7 +23,7 @@ from protocol.command import Command, decode_command, encode_request
 from protocol.frame import FrameDecoder
 from store_writer import StoreWriter
 
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 60.0
 
 
 @pytest.fixture(scope="module")
