@@ -31,7 +31,7 @@ from read_only import (
     state_of,
 )
 
-START_SECONDS = 120
+START_SECONDS = 180
 STOP_SECONDS = 60
 WRITING = {
     RequestCode.UPDATE_AND_CREATE_TOPIC, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, RequestCode.SEND_MESSAGE,

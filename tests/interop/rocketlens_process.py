@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 ROCKETLENS = [sys.executable, "-c", "from broker.cli.main import main; main()"]
-START_SECONDS = 90
+START_SECONDS = 180
 STOP_SECONDS = 60
 
 

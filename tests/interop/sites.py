@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from interop.official_broker import free_port
+from benchmarks.server_process import free_port
 from interop.proxy import RecordingProxy, recording_proxy
 from interop.rocketlens_process import rocketlens_serving
 from interop.wire import Frame

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pyspark
 
-from interop.official_broker import free_port
+from benchmarks.server_process import free_port
 from interop.stages import wait_until
 
 LOOPBACK = "127.0.0.1"
-START_SECONDS = 180
+START_SECONDS = 300
 
 
 @contextlib.contextmanager

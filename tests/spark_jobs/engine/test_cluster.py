@@ -27,7 +27,7 @@ from spark_jobs.engine.progress import Silence
 from store_writer import StoreWriter
 
 ROOT = Path(__file__).parents[3]
-SUBMIT_SECONDS = 300
+SUBMIT_SECONDS = 600
 SETTINGS = {
     "spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK, "spark.executor.memory": "512m",
     "spark.rocketlens.startSeconds": "180",
