@@ -36,7 +36,8 @@ def versions(_: int) -> tuple[str, str]:
     import numpy, storage
     return numpy.__version__, storage.__name__
 
-session = SparkSession.builder.master(sys.argv[1]).config("spark.driver.host", "127.0.0.1").getOrCreate()
+session = SparkSession.builder.master(sys.argv[1]).config("spark.driver.host", "127.0.0.1").config(
+    "spark.executor.extraJavaOptions", "-XX:TieredStopAtLevel=1").getOrCreate()
 print(*session.sparkContext.parallelize([0], 1).map(versions).first())
 session.stop()
 """
@@ -201,6 +202,7 @@ def test_the_official_broker_registers_with_the_official_name_server(tmp_path: P
 def test_executors_of_the_spark_worker_have_numpy_and_our_packages(tmp_path: Path, g1_store: Path) -> None:
     composition = Composition(tmp_path, {"STORE": str(g1_store)})
     environment = {"SPARK_LOCAL_HOSTNAME": "127.0.0.1", "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_LOG_DIR": str(tmp_path)}
+    environment |= dict.fromkeys(("SPARK_DAEMON_JAVA_OPTS", "SPARK_SUBMIT_OPTS"), "-XX:TieredStopAtLevel=1")
     with (
         composition.running("spark-master", environment) as master,
         composition.running("spark-worker", environment) as worker,

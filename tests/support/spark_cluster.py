@@ -22,6 +22,7 @@ def spark_cluster(work: Path, workers: int) -> Iterator[str]:
     home = Path(pyspark.__file__).parent
     environment = {
         **os.environ, "SPARK_HOME": str(home), "SPARK_LOCAL_IP": LOOPBACK, "PYSPARK_PYTHON": sys.executable,
+        "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }  # fmt: skip
     port = free_port()
     url = f"spark://{LOOPBACK}:{port}"
