@@ -11,7 +11,7 @@ from spark_jobs.engine.launch import Launch, SparkWords
 from spark_jobs.engine.session import _configuration
 from spark_jobs.engine.spark_calls import SparkFailed, spark_failure
 
-WAIT_SECONDS = 60
+WAIT_SECONDS = 180
 
 
 @pytest.fixture(autouse=True)
