@@ -12,7 +12,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -131,17 +130,16 @@ def private_mb(pid: int) -> float:
     return int(rollup.partition("Private_Dirty:")[2].split()[0]) * 1024 / 1e6
 
 
-def free_port(neighbours: Sequence[int] = ()) -> int:
-    """A port of 127.0.0.1 that is free, and so are its neighbours.
+def free_port(neighbours: Sequence[int] = (), host: str = "127.0.0.1") -> int:
+    """A port of a loopback address that is free, and so are its neighbours.
 
-    Neighbours are taken later, so the port is below those that the system gives to outgoing connections.
+    It is taken later, so it is below those that the system gives to outgoing connections and to whoever asks for any:
+    nobody gets it meanwhile who was not told it.
     """
     while True:
-        port = random.randrange(*_PORTS_OF_SERVERS) if neighbours else 0
-        with suppress(OSError), socket.create_server(("127.0.0.1", port)) as listener:
-            port = int(listener.getsockname()[1])
-            if not any(_is_taken(port + distance) for distance in neighbours):
-                return port
+        port = random.SystemRandom().randrange(*_PORTS_OF_SERVERS)
+        if not any(_is_taken(host, port + distance) for distance in (0, *neighbours)):
+            return port
 
 
 def children_of(pid: int) -> list[int]:
@@ -160,9 +158,9 @@ def _is_open(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def _is_taken(port: int) -> bool:
+def _is_taken(host: str, port: int) -> bool:
     try:
-        socket.create_server(("127.0.0.1", port)).close()
+        socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET).close()
     except OSError:
         return True
     return False

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 from golden_store import unpack
 
@@ -20,18 +21,32 @@ if TYPE_CHECKING:
 
 # How long an example takes says nothing about right or wrong, and CI machines pause.
 # As many as 25 minutes on two cores allow; `make fuzz` has many more.
-settings.register_profile("default", deadline=None, print_blob=True, max_examples=60)
+settings.register_profile(
+    "default", deadline=None, print_blob=True, max_examples=60, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.register_profile("fuzz", settings.get_profile("default"), max_examples=20_000)
 settings.load_profile("default")
 
 
 TOGETHER = {
+    "tests/spark_jobs/run/test_cluster.py": "cluster",
+    "tests/spark_jobs/build/test_killed_rebuild.py": "kills",
+    "tests/spark_jobs/commands/test_commands.py": "commands",
     "tests/interop/": "JVMs",
     "tests/broker/web/browser/": "browser",
     "tests/spark_jobs/": "Spark",
     "tests/broker/cli/test_rebuild.py": "Spark",
 }
-"""What shares the JVMs of clients, the browser or the Spark session: it stays in one process when there are several."""
+"""What shares the JVMs of clients, the browser or the Spark session: it stays in one process when there are several.
+
+The first three start JVMs of their own.
+"""
+
+FIRST = (
+    *("Spark", "JVMs", "cluster", "tests/test_build.py", "tests/test_packaging.py", "tests/test_compose.py"),
+    *("tests/test_sanitizers.py", "kills", "commands", "browser"),
+)
+"""What takes longest, so that no process works alone at the end; the rest follows by how many tests it has."""
 
 
 MEASURED = ("tests/protocol/", "tests/storage/")
@@ -95,7 +110,13 @@ def lane_is_off(pytestconfig: pytest.Config) -> Iterator[bool]:
 
 
 class Scheduling(LoadScopeScheduling):
-    """With ``-n`` a file's tests stay together, and so do those of `TOGETHER`."""
+    """With ``-n`` a file's tests stay together, and so do those of `TOGETHER`; those of `FIRST` begin."""
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        for name in reversed(FIRST):
+            if name in self.workqueue:
+                self.workqueue.move_to_end(name, last=False)
+        super()._assign_work_unit(node)
 
     def _split_scope(self, nodeid: str) -> str:
         return next((name for start, name in TOGETHER.items() if nodeid.startswith(start)), nodeid.split("::")[0])

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import sysconfig
 import zlib
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -38,6 +39,19 @@ def on_a_machine_without_compiler(tmp_path: Path, **variables: str) -> dict[str,
 def run(code: list[str], directory: Path, environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, *code]
     return subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True, check=False)
+
+
+ENOUGH = ("records", "region", "dispatching", "texts")
+"""Kernels that `USE` needs."""
+
+
+def leave(sources: Path, chosen: Iterable[str] | None) -> None:
+    """Delete all kernels but some, which take less time; None: leave all."""
+    kernels = list(sources.glob("*/kernels/*.pyx"))
+    assert {path.stem for path in kernels} > set(ENOUGH)
+    for path in kernels:
+        if chosen is not None and path.stem not in chosen:
+            path.unlink()
 
 
 @pytest.fixture
@@ -81,6 +95,7 @@ def test_a_machine_without_pythons_headers_is_told_which_package_has_them(source
 
 
 def test_what_is_newer_than_its_sources_is_not_compiled_again(sources: Path) -> None:
+    leave(sources, ["region"])
     suffix = sysconfig.get_config_var("EXT_SUFFIX")
     for source in sources.glob("*/kernels/*.pyx"):
         source.with_name(source.stem + suffix).touch()
@@ -104,7 +119,11 @@ def ziglang(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
-def test_without_a_compiler_the_kernels_are_those_of_one(sources: Path, tmp_path: Path, ziglang: Path) -> None:
+@pytest.mark.parametrize("chosen", [ENOUGH, pytest.param(None, marks=pytest.mark.soak)], ids=["some", "all"])
+def test_without_a_compiler_the_kernels_are_those_of_one(
+    sources: Path, tmp_path: Path, ziglang: Path, chosen: tuple[str, ...] | None
+) -> None:
+    leave(sources, chosen)
     environment = on_a_machine_without_compiler(tmp_path)
     outcome = run(["setup.py", "-q", "build_ext", "--inplace"], sources, {**environment, "PYTHONPATH": str(ziglang)})
     assert outcome.returncode == 0, outcome.stderr

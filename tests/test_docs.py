@@ -5,7 +5,6 @@ import os
 import re
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -17,6 +16,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from benchmarks.server_process import free_port
 from broker.cli.main import main
 from cli_reference import command_line_reference, commands
 from compose import image_environment, load
@@ -28,7 +28,7 @@ DOCUMENTS = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT /
 FENCED = re.compile(r"^```(\w*)$(.*?)^```$", re.M | re.S)
 TYPED = re.compile(r"^ {4}(?:\$ )?((?:\w+=\S+ )*(?:\S*/)?(?:make|rocketlens|docker|mqadmin) .+)$", re.M)
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)(?:#[^)\s]*)?\)")
-START_SECONDS = 60
+START_SECONDS = 180
 
 
 def typed_commands(document: Path) -> list[list[str]]:
@@ -127,15 +127,8 @@ class Demo:
     def run(self, command: list[str]) -> "subprocess.CompletedProcess[str]":
         """Types one of them."""
         return subprocess.run(
-            command, cwd=self.folder, env=image_environment(), capture_output=True, text=True, timeout=60, check=False
+            command, cwd=self.folder, env=image_environment(), capture_output=True, text=True, timeout=180, check=False
         )
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from built_wheel import build_sdist, build_wheel
+from built_wheel import build_sdist, shared_wheel
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("broker", "protocol", "rocketlens", "spark_jobs", "storage")
@@ -38,8 +38,7 @@ MODULES = {
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[zipfile.ZipFile]:
     """The project's wheel, built without a network from a copy (a build folder left behind would be packed too)."""
-    built = build_wheel(tmp_path_factory.mktemp("wheel"))
-    with zipfile.ZipFile(built) as archive:
+    with zipfile.ZipFile(shared_wheel(tmp_path_factory)) as archive:
         yield archive
 
 

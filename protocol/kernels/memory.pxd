@@ -18,6 +18,10 @@ cdef extern from * nogil:
     uint64_t __builtin_bswap64(uint64_t value) noexcept
     int __builtin_ctzll(uint64_t value) noexcept
     void __builtin_prefetch(const void *address) noexcept
+    # For what threads without the GIL share: one whole value or another, in no order with what else is written.
+    const int __ATOMIC_RELAXED
+    uint64_t __atomic_load_n(const uint64_t *place, int order) noexcept
+    void __atomic_store_n(uint64_t *place, uint64_t value, int order) noexcept
 
 
 cdef struct Text:

@@ -133,7 +133,7 @@ def examine_again(
         return examine(known.file, commit_log, hints, vouched, cache)
     if shape is covering.index.shape:
         return known
-    index = IndexFile(known.file, shape)
+    index = covering.index.grown(shape)
     has_tags = covering.has_tags or (_may_have_tags(index) and probe_index_file(index, commit_log).has_tags)
     return replace(known, index_count=shape.entries + 1, covering=CoveringFile(index, has_tags))
 

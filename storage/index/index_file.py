@@ -40,6 +40,7 @@ from storage.files.mapped_file import MappedFile
 from storage.index.index_header import HEADER, IndexHeader, read_header
 from storage.index.index_shape import IndexShape, measure_shape
 from storage.kernels.indexes import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES, check_growing_structure, check_structure
+from storage.kernels.store_view import Shortcuts
 
 __all__ = ["ENTRY", "ENTRY_DTYPE", "HEADER", "SLOT", "IndexEntry", "IndexFile", "IndexHeader", "read_header"]
 
@@ -71,11 +72,16 @@ class IndexEntry:
 class IndexFile:
     """A mapped index file whose shape is known. ``shape.entries`` may be 0."""
 
-    def __init__(self, file: MappedFile, shape: IndexShape) -> None:
-        """Combine a map with its shape; nothing is read."""
+    def __init__(self, file: MappedFile, shape: IndexShape, shortcuts: Shortcuts | None = None) -> None:
+        """Combine a map with its shape; nothing is read. ``shortcuts`` are none yet, unless told."""
         self.file = file
         self.shape = shape
+        self.shortcuts = Shortcuts() if shortcuts is None else shortcuts
         self.name = file.path.name
+
+    def grown(self, shape: IndexShape) -> "IndexFile":
+        """The same file with entries that were put since: what is noted of its chains holds on."""
+        return IndexFile(self.file, shape, self.shortcuts)
 
     @property
     def header(self) -> IndexHeader:

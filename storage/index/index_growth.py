@@ -29,7 +29,7 @@ def grown_shape(index_file: IndexFile, commit_log: CommitLog, has_tags: bool) ->
     if check_growth(index_file.file.region, shape.slots, shape.entries, entries, index_file.capacity):
         return None
     maximum = index_file.entry(entries).physical_offset
-    grown = IndexFile(index_file.file, replace(shape, entries=entries, maximum=maximum))
+    grown = index_file.grown(replace(shape, entries=entries, maximum=maximum))
     return replace(grown.shape, gaps=find_new_gaps(grown, shape, commit_log, has_tags))
 
 

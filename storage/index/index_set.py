@@ -194,6 +194,7 @@ class IndexSet:
                 index.shape.maximum,
                 index.shape.ascending,
                 file.has_tags,
+                index.shortcuts,
             )
             for file in self.all_files
             if (index := file.index).capacity > 0

@@ -1,6 +1,6 @@
 /* Where kernels read and write what they were handed: right there.
  *
- * A build for sanitizers (build_backend/judged.py) defines ROCKETLENS_SANITIZED. There memory whose last byte is not
+ * A build for sanitizers (build_backend/judges.py) defines ROCKETLENS_SANITIZED. There memory whose last byte is not
  * followed by a poisoned one is copied into a block of exactly its size, so that AddressSanitizer sees one byte too
  * many: it knows nothing of the room that a bytes object, an array or a map has left behind its end.
  */

@@ -10,7 +10,7 @@ at entries behind those that are looked at, from which pointers lead down to the
 """
 
 cimport cython
-from libc.stdint cimport INT32_MAX, int8_t, int32_t, int64_t, uint8_t
+from libc.stdint cimport INT32_MAX, int8_t, int32_t, int64_t, uint8_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memset
 
@@ -169,7 +169,7 @@ cdef int64_t find_gaps(const IndexView *view, int64_t before, Span *span, Gap *g
         if physical_offset < previous:
             ascending = False
             minimum, maximum = min(minimum, physical_offset), max(maximum, previous)
-        elif physical_offset - previous > GAP_BYTES:
+        elif <uint64_t>physical_offset - <uint64_t>previous > GAP_BYTES:  # they may be any numbers
             if count < room:
                 gaps[count].start, gaps[count].stop = previous, physical_offset
             count += 1

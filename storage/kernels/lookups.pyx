@@ -8,11 +8,11 @@ of entries.
 
 cimport cython
 from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
-from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t
+from libc.stdint cimport INT64_MAX, int32_t, int64_t, uint8_t, uint32_t, uint64_t
 from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy, memmove, memset
 
-from protocol.kernels.memory cimport __builtin_prefetch
+from protocol.kernels.memory cimport __ATOMIC_RELAXED, __atomic_load_n, __atomic_store_n, __builtin_prefetch
 from storage.kernels.indexes cimport ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES, Entry, newest_in, read_entry, slot_of
 from storage.kernels.records cimport (
     COLD,
@@ -44,6 +44,10 @@ cdef enum:
     # Steps after which a chain's next entries are fetched ahead: a hot tag's chain would else wait at each for memory.
     LONG_CHAIN = 64
     AHEAD_BYTES = 4096
+    # Entries of one hash in a row that are worth a shortcut. Less than the lane's STEPS_A_QUERY, with LONG_CHAIN: so it
+    # is the lane that answers, however many entries come to a chain.
+    LONG_ROW = 256
+    PAIR_SHIFT = 25  # From a product of 32 bits to a pair of cells: half as many pairs as SHORTCUTS.
     # What became of a record that an entry proposes, if it did not match.
     NO_MATCH = 0
     NO_RECORD = -2  # None starts there although the log has that place.
@@ -207,15 +211,67 @@ cdef int stop_cold(Lookup *lookup, const IndexFileView *file, int64_t position, 
     return STOPPED_COLD
 
 
+# --- Shortcuts: a chain's entries of one hash in a row, which whoever looks for another one need not walk again ---
+
+
+cdef struct Row:
+    int64_t walked  # How many entries, without those left out; 0 before the first.
+    int32_t key_hash  # Of them all.
+    int64_t first  # The newest,
+    int64_t last  # and the oldest so far.
+    uint64_t *taken  # The cell of the last shortcut in it, or NULL.
+
+
+cdef inline uint64_t *pair_of(const IndexFileView *file, int64_t number) noexcept nogil:
+    """The two cells, one of which has the shortcut from an entry, if it is known."""
+    return file.shortcuts + 2 * (<uint32_t>(<uint32_t>number * <uint32_t>0x9E3779B1) >> PAIR_SHIFT)
+
+
+cdef void note_row(const IndexFileView *file, const Row *row) noexcept nogil:
+    """Note where a row leads if it was long, in place of a shortcut in it, or of that from the pair's older entry."""
+    cdef uint64_t *pair
+    if row.walked < LONG_ROW:
+        return
+    if row.taken != NULL:
+        __atomic_store_n(row.taken, 0, __ATOMIC_RELAXED)
+    pair = pair_of(file, row.first)
+    if __atomic_load_n(pair, __ATOMIC_RELAXED) > __atomic_load_n(pair + 1, __ATOMIC_RELAXED):
+        pair += 1
+    __atomic_store_n(pair, <uint64_t>row.first << 32 | <uint64_t>row.last, __ATOMIC_RELAXED)
+
+
+cdef inline void add_to_row(const IndexFileView *file, Row *row, int64_t number, int32_t key_hash) noexcept nogil:
+    """Put the next entry of a chain into the row, or into a new one where its hash is another."""
+    if row.walked == 0 or key_hash != row.key_hash:
+        note_row(file, row)
+        row.walked, row.key_hash, row.first, row.taken = 0, key_hash, number, NULL
+    row.walked += 1
+    row.last = number
+
+
+cdef inline int64_t take_shortcut(const IndexFileView *file, Row *row, int64_t number) noexcept nogil:
+    """An entry further down, of the row's hash as all are that lead from this one to it; or 0."""
+    cdef uint64_t *cell = pair_of(file, number)
+    cdef uint64_t *stop = cell + 2
+    cdef uint64_t known
+    while cell < stop:
+        known = __atomic_load_n(cell, __ATOMIC_RELAXED)
+        if <int64_t>(known >> 32) == number:
+            row.taken = cell
+            return <uint32_t>known
+        cell += 1
+    return 0
+
+
 cdef int walk_chain(
-    const Store *store, const Query *query, const IndexFileView *file, int64_t tick, Lookup *lookup
+    const Store *store, const Query *query, const IndexFileView *file, int64_t tick, Lookup *lookup, Row *row
 ) noexcept nogil:
-    """Follow the chain of the query's hash in an index file, newest entry first."""
+    """Follow the chain of the query's hash in an index file, newest entry first; ``row`` ends where that ends."""
     cdef const uint8_t *first = file.view.first_entry
     cdef const uint8_t *fetched = file.file.data + file.file.size
     cdef const uint8_t *at
     cdef int64_t slot = slot_of(query.key_hash, file.view.slots, file.view.inverse)
-    cdef int64_t position = INDEX_HEADER + SLOT_BYTES * slot, number, strays
+    cdef int64_t position = INDEX_HEADER + SLOT_BYTES * slot, number, further, strays
     cdef int64_t fetch_below = lookup.steps - LONG_CHAIN
     cdef Entry entry
     if not is_hot(&file.file, position, SLOT_BYTES, tick):
@@ -248,8 +304,28 @@ cdef int walk_chain(
         if entry.previous >= number:
             lookup.bad_pointers += 1
             return FOUND
-        number = entry.previous
+        further = 0
+        if lookup.steps < fetch_below:
+            if entry.key_hash == query.key_hash:
+                note_row(file, row)
+                row.walked = 0
+            else:
+                add_to_row(file, row, number, entry.key_hash)
+                further = take_shortcut(file, row, number)
+        number = further if further > 0 else entry.previous
     return FOUND
+
+
+cdef int search_file(
+    const Store *store, const Query *query, const IndexFileView *file, int64_t tick, Lookup *lookup
+) noexcept nogil:
+    """Propose what an index file has for the query's hash. Wherever the walk ended, its last row may be a long one."""
+    cdef Row row
+    cdef int status
+    memset(&row, 0, sizeof(Row))
+    status = walk_chain(store, query, file, tick, lookup, &row)
+    note_row(file, &row)
+    return status
 
 
 cdef int find_hits(const Store *store, const Query *query, int64_t tick, Lookup *lookup) noexcept nogil:
@@ -270,7 +346,7 @@ cdef int find_hits(const Store *store, const Query *query, int64_t tick, Lookup 
             break
         if file.has_tags or not query.tags_only:
             lookup.files += 1
-            status = walk_chain(store, query, file, tick, lookup)
+            status = search_file(store, query, file, tick, lookup)
             if status != FOUND:
                 return status
         file += 1

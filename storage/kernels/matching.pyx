@@ -298,7 +298,8 @@ cdef void match_block(Matching matching, const Block *block, Sorted *sorted) noe
     while matching.at < view.entries:
         number = number_of(matching, matching.at)
         entry = entry_at(view, number)
-        distance = entry.physical_offset - block.first_offset
+        # An entry may say any number: what lies before the block is at none of its distances.
+        distance = -1 if entry.physical_offset < block.first_offset else entry.physical_offset - block.first_offset
         while record < block.records and block.offsets[record] < distance:
             first += block.counts[record]
             start = first

@@ -10,7 +10,7 @@ Nothing here looks at bytes that are cold on a thread that must not wait: ``tick
 
 cimport cython
 from cpython.ref cimport PyObject
-from libc.stdint cimport int32_t, int64_t, uint8_t
+from libc.stdint cimport int32_t, int64_t, uint8_t, uint64_t
 
 from protocol.kernels.memory cimport __builtin_prefetch
 from storage.kernels.indexes cimport IndexView
@@ -31,6 +31,7 @@ cdef enum:
     ASKED_AGAIN = 16
     # Of what says that it is a longer record, so much is asked to be brought in before it is looked at once more.
     MOST_WARMED = 4194304
+    SHORTCUTS = 256  # That an index file has room for.
 
 
 cdef struct File:  # A file in memory.
@@ -57,6 +58,7 @@ cdef struct IndexFileView:
     int64_t maximum  # The largest physical offset of its entries.
     bint ascending  # Whether physical offsets never fall from one entry to the next.
     bint has_tags  # Whether it keeps an entry for each tagged record.
+    uint64_t *shortcuts  # SHORTCUTS cells of a :class:`Shortcuts`.
 
 cdef struct Run:  # Entries found by scanning the log, sorted by hash and then by physical offset.
     const int32_t *hashes
@@ -94,10 +96,17 @@ cdef class LogView:
 
 
 @cython.final
+cdef class Shortcuts:
+    # Each the number of an entry and, in the lower half, that of the one it leads down to; 0 where there is none.
+    cdef uint64_t cells[SHORTCUTS]
+
+
+@cython.final
 cdef class IndexFilesView:
     cdef IndexFileView *files
     cdef int64_t count
     cdef tuple _files
+    cdef tuple _shortcuts
 
 
 @cython.final

@@ -68,14 +68,26 @@ class LogView:
         """The same without a look at the checksums."""
 
 @final
+class Shortcuts:
+    """Where look-ups may leave out many entries of one hash in a chain; they note it themselves.
+
+    For one index file with one number of slots, for as long as it only grows: entries that are put into it lead down
+    to those known, and what those lead to stays.
+    """
+
+    def __len__(self) -> int:
+        """How many are noted."""
+
+@final
 class IndexFilesView:
     """The index files of a store."""
 
-    def __new__(cls, files: Iterable[tuple[FileView, int, int, int, bool, bool]] = ()) -> IndexFilesView:
+    def __new__(cls, files: Iterable[tuple[FileView, int, int, int, bool, bool, Shortcuts]] = ()) -> IndexFilesView:
         """Of each file how many slots it has and how many entries fit it (a broker may put some behind those known).
 
         Then the largest physical offset of an entry, whether physical offsets never fall from one entry to the next,
-        and whether there is an entry for each tagged record. Raises ValueError where that does not lie in the file.
+        whether there is an entry for each tagged record, and the file's shortcuts. Raises ValueError where that does
+        not lie in the file.
         """
     def __len__(self) -> int: ...
 

@@ -217,20 +217,33 @@ cdef int require_segment(const Segment *segment, int64_t following) except -1:
 
 
 @cython.final
+cdef class Shortcuts:
+    def __len__(self):
+        cdef int number
+        return sum([self.cells[number] != 0 for number in range(SHORTCUTS)])
+
+
+@cython.final
 cdef class IndexFilesView:
     def __cinit__(self, files=()):
         cdef IndexFileView *file
+        cdef Shortcuts known
         cdef int64_t number
         files = sorted(files, key=itemgetter(3), reverse=True)
         self._files = tuple([each[0] for each in files])
+        self._shortcuts = tuple([each[6] for each in files])
         self.files = <IndexFileView *>calloc(len(files) + 1, sizeof(IndexFileView))
         if self.files == NULL:
             raise MemoryError
-        for number, (view, slots, entries, maximum, ascending, has_tags) in enumerate(files):
+        for number, (view, slots, entries, maximum, ascending, has_tags, shortcuts) in enumerate(files):
             file = self.files + number
             hold_file(&file.file, view)
             view_index(&file.view, (<FileView>view).region, slots, entries)
             file.maximum, file.ascending, file.has_tags = maximum, ascending, has_tags
+            known = shortcuts
+            if known is None:
+                raise ValueError("an index file without room for shortcuts")
+            file.shortcuts = known.cells
         self.count = len(files)
 
     def __dealloc__(self):

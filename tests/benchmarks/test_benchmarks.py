@@ -171,7 +171,7 @@ def scripted_server(reply: Callable[[int], bytes | None]) -> Iterator[int]:
         listener.shutdown(socket.SHUT_RDWR)
         listener.close()
         for thread in threads:
-            thread.join(10)
+            thread.join(60)
 
 
 def some_requests(count: int) -> Requests:

@@ -45,7 +45,7 @@ class Greeter:
         if not may_wait():
             raise Cold("page")
         self.entered.set()
-        assert self.release.wait(20)
+        assert self.release.wait(60)
         return Response(body=b"done")
 
     @handles(LONG, EmptyRequestHeader)
@@ -111,7 +111,8 @@ async def test_stopping_closes_idle_connections_and_accepts_no_more() -> None:
 
 async def test_what_is_in_flight_is_finished_before_the_server_stops() -> None:
     greeter = Greeter()
-    async with serving(service_of(FakeStore()), [greeter]) as server, connected(server.addresses[0]) as client:
+    service = service_of(FakeStore(), stop_timeout_seconds=60)
+    async with serving(service, [greeter]) as server, connected(server.addresses[0]) as client:
         client.send(COLD)
         await until(greeter.entered.is_set)
         stopping = asyncio.ensure_future(server.stop())
@@ -151,7 +152,7 @@ async def test_a_refresh_looks_at_the_store_anew_and_never_twice_at_once() -> No
 
     class Slow(FakeStore):
         def refresh(self) -> None:
-            assert release.wait(20)
+            assert release.wait(60)
             super().refresh()
 
     store = Slow()

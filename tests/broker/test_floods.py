@@ -198,7 +198,7 @@ def health_waits(server: Serving, seconds: float) -> list[float]:
     measured = []
     end = time.monotonic() + seconds
     while (started := time.monotonic()) < end:
-        with urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}/healthz", timeout=30) as answer:
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.http_port}/healthz", timeout=60) as answer:
             assert answer.status == 200
         measured.append(time.monotonic() - started)
         time.sleep(0.1)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.server_process import free_port
 from process import serving_process
 from protocol.command import Command, decode_command, encode_request, ext_fields_of
 from protocol.frame import FrameDecoder
@@ -100,7 +101,7 @@ def talk(store: Path, endpoint: tuple[str, int], count: int, seed: int) -> None:
 def test_every_request_of_a_long_stream_gets_its_own_answer(
     g1_store: Path, tmp_path: Path, loop: str, count: int
 ) -> None:
-    with serving_process(g1_store, tmp_path, "--loop", loop) as server:
+    with serving_process(g1_store, tmp_path, "--loop", loop, "--slow-query", "0") as server:
         talk(g1_store, server.endpoints[0], count, seed=count)
         assert server.stop() == 0
         assert server.errors.read_text() == ""
@@ -109,12 +110,11 @@ def test_every_request_of_a_long_stream_gets_its_own_answer(
 @pytest.mark.parametrize("times", [2, pytest.param(50, marks=pytest.mark.soak)])
 def test_a_server_killed_under_load_can_be_started_again_at_once(g1_store: Path, tmp_path: Path, times: int) -> None:
     before = checksums(g1_store)
-    arguments = ["--state-dir", str(tmp_path / "state")]
+    # Always the same port: what lingers of killed connections must not hold it.
+    arguments = ["--state-dir", str(tmp_path / "state"), "--listen", f"127.0.0.1:{free_port()}"]
     for _ in range(times):
         with serving_process(g1_store, tmp_path, *arguments) as server:
             endpoint = server.endpoints[0]
-            # From now on the same port: what lingers of killed connections must not hold it.
-            arguments = ["--state-dir", str(tmp_path / "state"), "--listen", str(endpoint)]
             conversation = Talk(g1_store, 200, seed=7)
             with socket.create_connection(endpoint) as connection:
                 conversation.send(connection)

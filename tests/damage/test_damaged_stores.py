@@ -65,7 +65,7 @@ def run_all(trials: Trials, chosen: Iterator[Trial]) -> tuple[int, Verdict]:
 def judge_good(good: GoodStore, client: type[TrialClient] = TrialClient, every: int = 1) -> Verdict:
     """What the judge says of a server on a store without damage."""
     with serving_in_a_thread(service_of(MessageStore.open(good.root))) as address, closing(client(address)) as asking:
-        return Judge(asking, good, Disk.of([good.root / "commitlog"]), every=every, patience_seconds=0.1).judge()
+        return Judge(asking, good, Disk.of([good.root / "commitlog"]), every=every).judge()
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_the_judge_notices_a_message_of_another_store(trials: Trials) -> None:
         serving_in_a_thread(service_of(MessageStore.open(other.root))) as address,
         closing(TrialClient(address)) as client,
     ):
-        verdict = Judge(client, good, Disk.of([good.root / "commitlog"]), patience_seconds=0.1).judge()
+        verdict = Judge(client, good, Disk.of([good.root / "commitlog"])).judge()
     assert verdict.strangers > 100
     assert verdict.missed > 100
 

@@ -6,7 +6,6 @@ answered by offset and by key.
 
 import os
 import shutil
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,9 +20,6 @@ from protocol.errors import StoreError
 from storage.doctor.examine import examine
 from storage.store.message_store import MessageStore, StoreOptions
 from store_writer import StoreWriter, Written
-
-LONGEST_SECONDS = 20
-"""For opening, all answers and the examination of a store of 20 KB; what is bounded takes a fraction of one."""
 
 ARABIC = str.maketrans("0123456789", "٠١٢٣٤٥٦٧٨٩")
 FIRST_ENTRY = INDEX_HEADER + 4 * SLOTS
@@ -75,8 +71,7 @@ def store(writer: StoreWriter, tmp_path: Path) -> Damaged:
 
 
 def check(store: Damaged, *, without_units: Iterable[Written] = (), names: str | Path = "") -> None:
-    """All that is whole is answered in all ways, in bounded time; the doctor names a place, if one is expected."""
-    started = time.monotonic()
+    """All that is whole is answered in all ways; the doctor names a place, if one is expected."""
     directories = tuple(path for path in store.directories if path.exists())
     opened = MessageStore.open(store.root, StoreOptions(commit_log_directories=directories))
     disk = Disk.of(directories)
@@ -87,7 +82,6 @@ def check(store: Damaged, *, without_units: Iterable[Written] = (), names: str |
     findings = examine(store.root, directories).findings
     if names:
         assert any(str(names) in finding.place for finding in findings), [finding.place for finding in findings]
-    assert time.monotonic() - started < LONGEST_SECONDS
 
 
 def put(path: Path, position: int, data: bytes) -> None:

@@ -29,7 +29,7 @@ from storage.index.index_probe import probe_index_file
 from storage.index.index_shape import IndexShape
 from storage.index.tail_index import empty_tail, extend_tail
 from storage.kernels import lookups as kernel
-from storage.kernels.store_view import IndexFilesView, RunsView, StoreView
+from storage.kernels.store_view import IndexFilesView, RunsView, Shortcuts, StoreView
 from storage.layout.checkpoint import CHECKPOINT, Checkpoint
 from storage.layout.store_config import StoreConfig
 from storage.log.absence import explain_absence
@@ -202,7 +202,7 @@ def test_lookups_end_whatever_changed_under_the_snapshot(
     generator = random.Random(6)
     entries = sum(len(oracles.index_keys(record)) for record in oracles.scan_segment(segment.original, 0))
     log, file = whole_log(segment.file), index_file.file
-    index = IndexFilesView([(file, 7, entries, WORST, True, True)])
+    index = IndexFilesView([(file, 7, entries, WORST, True, True, Shortcuts())])
     view = StoreView(log.view, index, RunsView())
     for number in range(EXAMPLES // 4):
         index_file.change(generator, INDEX_PLACES)

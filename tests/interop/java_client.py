@@ -14,7 +14,7 @@ from interop.jars import jars, tool
 SOURCES = [Path(__file__).with_name(name) for name in ("Harness.java", "Consumers.java")]
 SOURCES_OF_5 = [Path(__file__).with_name("Dashboard.java")]
 """What uses classes that 4.9 has in other packages."""
-ANSWER_SECONDS = 90
+ANSWER_SECONDS = 180
 SMALL_JVM = ["-Xms32m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"]
 TOOLS_LOGBACK = "<configuration><root level='OFF'/></configuration>\n"
 

@@ -21,7 +21,7 @@ SUSPEND, SUBSCRIPTION = 2, 4
 IS_COMPRESSED = 1
 """Of sysFlag: producers compress bodies from 4 KB on."""
 CATCHING_UP_SECONDS = 1.0
-PATIENCE_SECONDS = 10.0
+PATIENCE_SECONDS = 60.0
 """What a message may take on a machine that does many other things."""
 
 Address = tuple[str, int]
@@ -32,7 +32,7 @@ class Asker:
     """One connection, one request after the other."""
 
     def __init__(self, address: Address) -> None:
-        self._socket = socket.create_connection(address, timeout=30)
+        self._socket = socket.create_connection(address, timeout=60)
         self._splitter, self._opaque = FrameSplitter(), 0
 
     def ask(self, code: int, fields: Mapping[str, str]) -> Frame:

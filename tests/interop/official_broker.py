@@ -10,20 +10,20 @@ the process printed and logged is in `OfficialProcess.log_text` and is part of e
 
 import contextlib
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from benchmarks.server_process import free_port
 from interop.jars import SERVER_VERSION, jars, tool
 from interop.wire import ask
 
 GET_BROKER_CONFIG = 26
 GET_BROKER_CLUSTER_INFO = 106
 GET_NAMESRV_CONFIG = 319
-START_SECONDS = 90
+START_SECONDS = 300
 STOP_SECONDS = 60
 
 G1_PROPERTIES = {
@@ -107,7 +107,7 @@ def official_name_server(
     version: str = SERVER_VERSION,
 ) -> Iterator[OfficialProcess]:
     """A name server; ``work`` gets its configuration and logs, ``properties`` are further lines of the former."""
-    address = (host, free_port(host) if port is None else port)
+    address = (host, free_port(host=host) if port is None else port)
     home = _home(work / "namesrv")
     configuration = home / "namesrv.conf"
     settings = {"bindAddress": host, "listenPort": str(address[1]), "kvConfigPath": f"{home}/kvConfig.json"}
@@ -135,7 +135,7 @@ def official_broker(
 
     ``properties`` are broker.conf lines, by default those of g1; ``port`` a fixed port instead of a free one.
     """
-    address = (host, free_port(host, below=2) if port is None else port)
+    address = (host, free_port((-2,), host) if port is None else port)
     home = _home(work / "broker")
     settings = _broker_settings(store, address, name_server) | dict(G1_PROPERTIES if properties is None else properties)
     configuration = home / "broker.conf"
@@ -169,19 +169,6 @@ def official_pair(
         yield OfficialPair(name_server, broker)
 
 
-def free_port(host: str = "127.0.0.1", *, below: int = 0) -> int:
-    """A port that nobody has on ``host``; with ``below`` the port that many lower is free too (a broker's VIP port)."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    while True:
-        with socket.socket(family) as first, socket.socket(family) as second:
-            first.bind((host, 0))
-            port: int = first.getsockname()[1]
-            with contextlib.suppress(OSError):
-                if below:
-                    second.bind((host, port - below))
-                return port
-
-
 def _broker_settings(store: Path, address: tuple[str, int], name_server: OfficialProcess | None) -> dict[str, str]:
     host, port = address
     ip = f"[{host}]" if ":" in host else host
@@ -196,7 +183,7 @@ def _broker_settings(store: Path, address: tuple[str, int], name_server: Officia
         "brokerIP1": ip,
         "brokerIP2": ip,
         "listenPort": str(port),
-        "haListenPort": str(free_port(host)),
+        "haListenPort": str(free_port(host=host)),
         "storePathRootDir": str(store),
         "storePathCommitLog": str(store / "commitlog"),
     }

@@ -23,7 +23,7 @@ FILES = {"node": ("package.json", "package-lock.json"), "go": ("go.mod", "go.sum
 """What is installed or built of each language depends on these."""
 
 BUILD_SECONDS = 600
-STOP_SECONDS = 30
+STOP_SECONDS = 60
 
 
 @dataclass

@@ -75,7 +75,7 @@ class Producer:
         """Send no more; everything sent is in `sent` then."""
         assert self._process.stdin is not None
         self._process.stdin.close()
-        self._process.wait(30)
+        self._process.wait(60)
         self._reader.join()
 
     def _read(self) -> None:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 ROCKETLENS = [sys.executable, "-c", "from broker.cli.main import main; main()"]
-START_SECONDS = 90
-STOP_SECONDS = 10
+START_SECONDS = 180
+STOP_SECONDS = 60
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from interop.official_broker import free_port
+from benchmarks.server_process import free_port
 from interop.proxy import RecordingProxy, recording_proxy
 from interop.rocketlens_process import rocketlens_serving
 from interop.wire import Frame
@@ -83,7 +83,7 @@ def _proxy_in_ids(host: str) -> contextlib.AbstractContextManager[RecordingProxy
 
 def _expect_nobody(host: str) -> None:
     with contextlib.suppress(ConnectionRefusedError):
-        socket.create_connection((host, STORE_PORT), timeout=5).close()
+        socket.create_connection((host, STORE_PORT), timeout=60).close()
         pytest.fail(
             f"somebody listens on {host} port {STORE_PORT}, the address in the recorded ids: this test needs it dead"
         )

@@ -7,14 +7,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from interop.official_broker import G1_PROPERTIES, free_port, official_broker, official_name_server
+from benchmarks.server_process import free_port
+from interop.official_broker import G1_PROPERTIES, official_broker, official_name_server
 from interop.proxy import Passed, RecordingProxy, recording_proxy
 from interop.rocketlens_process import rocketlens_serving
 from interop.wire import Frame, ask
 
 PULL_MESSAGE, QUERY_CONSUMER_OFFSET, GET_CONSUMER_LIST_BY_GROUP, LITE_PULL_MESSAGE = 11, 14, 38, 361
 SUCCESS, QUERY_NOT_FOUND = 0, 22
-WAIT_SECONDS = 90.0
+WAIT_SECONDS = 180.0
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ def official_stage(store: Path, work: Path) -> Iterator[Stage]:
     """The official broker over a copy of ``store``, on another loopback address than its routes name."""
     copy = work / "store"
     shutil.copytree(store, copy)
-    with recording_proxy(None, ("127.0.0.1", free_port("127.0.0.2", below=2))) as proxy:
+    with recording_proxy(None, ("127.0.0.1", free_port((-2,), "127.0.0.2"))) as proxy:
         properties = {**G1_PROPERTIES, "brokerIP1": "127.0.0.1"}
         with (
             official_name_server(work) as name_server,

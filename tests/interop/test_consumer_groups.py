@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.server_process import free_port
 from interop.conftest import Java
 from interop.flows import ends, place
 from interop.jars import OLD_CLIENT_VERSION, SERVER_VERSION
 from interop.java_client import JavaClient, Subscription
-from interop.official_broker import free_port
 from interop.other_clients import other_consumers
 from interop.proxy import recording_proxy
 from interop.rocketlens_process import rocketlens_serving

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
+from benchmarks.server_process import free_port
 from golden.record.records import Record
 from golden_store import G1
 from interop.conftest import Java
 from interop.jars import SERVER_VERSION
 from interop.java_client import JavaClient, JavaError
-from interop.official_broker import free_port
 from interop.proxy import RecordingProxy, recording_proxy
 from interop.stages import address_text
 from interop.stored import Stored, as_java_shows, comparable, stored
@@ -55,7 +55,7 @@ class Behind:
 def behind(java: Java, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Behind]:
     work, store = tmp_path_factory.mktemp("dashboard"), stored("g1", tmp_path_factory.mktemp("g1"))
     with ExitStack() as stack:
-        port = free_port(below=2)
+        port = free_port((-2,))
         main = stack.enter_context(recording_proxy(None, ("127.0.0.1", port)))
         vip = stack.enter_context(recording_proxy(None, ("127.0.0.1", port - 2)))
         options = ("--vip", "--advertise", address_text(main), "--state-dir", str(work / "state"))

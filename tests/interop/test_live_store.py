@@ -137,7 +137,7 @@ def live(tmp_path: Path, seconds: int) -> Iterator[Live]:
     ):
         producer.send_to(FIRST)
         wait_until(lambda: len(producer.sent) > QUEUES * 2, "the first messages")
-        with serving_process(store, tmp_path) as serving:
+        with serving_process(store, tmp_path, "--slow-query", "0") as serving:
             yield Live(store, pair, producer, serving)
             assert serving.stop() == 0
 
@@ -263,7 +263,7 @@ def check_footprint(live: Live, *, is_long: bool) -> None:
     """Nothing is held of files that are gone, and no more than there are files."""
     footprint = live.footprint
     with contextlib.suppress(TimeoutError):
-        wait_until(lambda: not footprint.holds_what_is_gone(), "what is gone to be let go", 20)
+        wait_until(lambda: not footprint.holds_what_is_gone(), "what is gone to be let go", 60)
     assert footprint.holds_what_is_gone() == []
     files = sum(path.is_file() for path in live.store.rglob("*"))
     footprint.look()

@@ -256,8 +256,8 @@ def registering(g1: Stored, name_server: OfficialProcess) -> Iterator[list[int]]
         loop.call_soon_threadsafe(registration.start)
         yield rounds
     finally:
-        asyncio.run_coroutine_threadsafe(registration.stop(), loop).result(20)
-        asyncio.run_coroutine_threadsafe(loop.shutdown_default_executor(), loop).result(20)
+        asyncio.run_coroutine_threadsafe(registration.stop(), loop).result(60)
+        asyncio.run_coroutine_threadsafe(loop.shutdown_default_executor(), loop).result(60)
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()

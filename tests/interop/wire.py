@@ -80,7 +80,7 @@ def ask(
     ext_fields: dict[str, str] | None = None,
     *,
     body: bytes = b"",
-    timeout_seconds: float = 5.0,
+    timeout_seconds: float = 60.0,
 ) -> Frame:
     """Sends one request over a connection of its own and returns the answer; OSError when nobody answers."""
     with socket.create_connection(address, timeout=timeout_seconds) as connection:

@@ -22,7 +22,7 @@ from protocol.frame import FrameDecoder
 from storage.queue.queue_holes import QueueHoles
 
 Opened = TypeVar("Opened")
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 60.0
 LOOPBACK = Endpoint("127.0.0.1", 0)
 
 

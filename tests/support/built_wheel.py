@@ -1,9 +1,15 @@
 """The project's wheel and source distribution, built without a network from a copy of the sources."""
 
+import fcntl
+import os
+import shlex
 import shutil
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("rocketlens", "broker", "protocol", "storage", "spark_jobs")
@@ -19,12 +25,28 @@ def copy_sources(copy: Path) -> Path:
     return copy
 
 
-def build_wheel(work: Path) -> Path:
-    """Build it below a directory."""
+def shared_wheel(factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built by the first of the test processes that asks; beside it lies `source`, which it was built in."""
+    root = factory.getbasetemp()
+    root = root.parent if "PYTEST_XDIST_WORKER" in os.environ else root
+    with (root / "wheel.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        return next((root / "wheel").glob("*.whl"), None) or _build_wheel(root / "wheel")
+
+
+def _build_wheel(work: Path) -> Path:
+    """Build it below a directory, without optimizing what is compiled: that takes most of the time."""
+    work.mkdir(exist_ok=True)
+    compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
+    quick = work / "quick-cc"
+    quick.write_text(f'#!/bin/sh\nexec {shlex.join(compiler)} "$@" -O0\n')
+    quick.chmod(0o755)
+    environment = os.environ | ({"CC": str(quick)} if shutil.which(compiler[0]) else {})
     command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "--no-index", "."]
     subprocess.run(
-        [*command, "--wheel-dir", str(work)], cwd=copy_sources(work / "source"), check=True, capture_output=True
-    )
+        [*command, "--wheel-dir", str(work)],
+        cwd=copy_sources(work / "source"), env=environment, check=True, capture_output=True,
+    )  # fmt: skip
     return next(work.glob("*.whl"))
 
 

@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 COMPOSE_FILE = ROOT / "docker-compose.yml"
 VARIABLE = re.compile(r"\$\{(?P<name>\w+)(?::-(?P<default>[^}]*))?\}")
 CONFIGURED_PORT = re.compile(r"(?:Port=|:)(\d{4,5})\b")
-STOP_SECONDS = 30
+STOP_SECONDS = 60
 
 
 class Composition:

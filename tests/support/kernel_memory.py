@@ -4,7 +4,7 @@ import ctypes
 import mmap
 import struct
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from storage.kernels.records import MAGIC_V1, PHYSICAL_OFFSET
 from storage.kernels.region import Region
-from storage.kernels.store_view import PROBE_SHIFT, FileView, IndexFilesView, LogView, RunsView, StoreView
+from storage.kernels.store_view import PROBE_SHIFT, FileView, IndexFilesView, LogView, RunsView, Shortcuts, StoreView
 from store_files import pack_record, property_bytes
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -113,6 +113,7 @@ class IndexBytes:
     maximum: int
     ascending: bool = True
     has_tags: bool = True
+    shortcuts: Shortcuts = field(default_factory=Shortcuts)
 
 
 class KernelStore:
@@ -139,7 +140,7 @@ class KernelStore:
         bases = [base for base, _ in segments]
         self.log = LogView(zip(bases, self.segments, lengths, strict=True))
         index = IndexFilesView(
-            (held, file.slots, file.entries, file.maximum, file.ascending, file.has_tags)
+            (held, file.slots, file.entries, file.maximum, file.ascending, file.has_tags, file.shortcuts)
             for file, held in zip(index_files, self.index_files, strict=True)
         )
         tail = RunsView(self._run(scanned[number::runs]) for number in range(runs))

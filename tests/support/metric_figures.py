@@ -1,29 +1,41 @@
 """The figures that a server tells at /metrics, as numbers by name and labels."""
 
 import urllib.request
-from collections.abc import Mapping
+from collections import defaultdict
 
 from prometheus_client.parser import text_string_to_metric_families
 
-Figures = Mapping[tuple[str, frozenset[tuple[str, str]]], float]
+Labels = frozenset[tuple[str, str]]
+
+
+class Figures(dict[tuple[str, Labels], float]):
+    """Values by name and labels, and `named` by name alone: there are tens of thousands."""
+
+    def __init__(self, values: dict[tuple[str, Labels], float]) -> None:
+        super().__init__(values)
+        self.named = defaultdict[str, list[tuple[Labels, float]]](list)
+        for (name, labels), value in values.items():
+            self.named[name].append((labels, value))
 
 
 def figures_of(text: str) -> Figures:
     """Every sample of a text."""
-    return {
-        (sample.name, frozenset(sample.labels.items())): sample.value
-        for family in text_string_to_metric_families(text)
-        for sample in family.samples
-    }
+    return Figures(
+        {
+            (sample.name, frozenset(sample.labels.items())): sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+        }
+    )
 
 
 def figure(figures: Figures, name: str, **labels: str) -> float:
     """The sum of those with a name, here without the prefix, and such labels among theirs; 0 where none was told."""
     wanted = labels.items()
-    return sum(value for (known, own), value in figures.items() if known == f"rocketlens_{name}" and wanted <= own)
+    return sum(value for own, value in figures.named[f"rocketlens_{name}"] if wanted <= own)
 
 
 def read_figures(port: int) -> Figures:
     """What a server process on the loopback address tells."""
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=60) as answer:
         return figures_of(answer.read().decode())

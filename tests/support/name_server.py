@@ -61,9 +61,9 @@ def name_server_in_a_thread() -> Iterator[tuple[NameServer, Endpoint]]:
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
     try:
-        yield name_server, asyncio.run_coroutine_threadsafe(name_server.start(), loop).result(20)
+        yield name_server, asyncio.run_coroutine_threadsafe(name_server.start(), loop).result(60)
     finally:
-        asyncio.run_coroutine_threadsafe(_end(name_server), loop).result(20)
+        asyncio.run_coroutine_threadsafe(_end(name_server), loop).result(60)
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()

@@ -9,8 +9,6 @@ from pathlib import Path
 import s3fs
 from moto.server import ThreadedMotoServer
 
-from interop.official_broker import free_port
-
 
 @dataclass(frozen=True)
 class ObjectStore:
@@ -30,9 +28,9 @@ class ObjectStore:
 @contextlib.contextmanager
 def object_store() -> Iterator[ObjectStore]:
     """Run one."""
-    port = free_port()
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=port, verbose=False)
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
+    _, port = server.get_host_and_port()
     try:
         options = {"endpoint_url": f"http://127.0.0.1:{port}", "key": "test", "secret": "test"}
         s3fs.S3FileSystem(**options).mkdir("stores")

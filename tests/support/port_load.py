@@ -79,7 +79,7 @@ async def main(port: int, idle: int, slow: int, rate: int, seconds: float) -> No
     print("ready", flush=True)
     await asyncio.sleep(seconds)
     stop.set()
-    await asyncio.wait(tasks, timeout=5)
+    await asyncio.wait(tasks, timeout=60)
     for task in tasks:
         task.cancel()
 

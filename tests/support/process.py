@@ -18,8 +18,8 @@ OPTIONS: tuple[str, ...] = ()
 """What every server is told besides."""
 
 COMMAND = (sys.executable, "-c", "from broker.cli.main import main; main(prog_name='rocketlens')")
-START_SECONDS = 90
-STOP_SECONDS = 5.0
+START_SECONDS = 180
+STOP_SECONDS = 60.0
 LINE = re.compile(r"rocketlens: serving (.+ on [^ ,;]+(?:, [^ ,;]+)*)(?:; HTTP at ([^ ]+))?\n")
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pyspark
 
-from interop.official_broker import free_port
+from benchmarks.server_process import free_port
 from interop.stages import wait_until
 
 LOOPBACK = "127.0.0.1"
-START_SECONDS = 180
+START_SECONDS = 300
 
 
 @contextlib.contextmanager
@@ -22,6 +22,7 @@ def spark_cluster(work: Path, workers: int) -> Iterator[str]:
     home = Path(pyspark.__file__).parent
     environment = {
         **os.environ, "SPARK_HOME": str(home), "SPARK_LOCAL_IP": LOOPBACK, "PYSPARK_PYTHON": sys.executable,
+        "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     }  # fmt: skip
     port = free_port()
     url = f"spark://{LOOPBACK}:{port}"
@@ -46,7 +47,7 @@ def spark_cluster(work: Path, workers: int) -> Iterator[str]:
 def _end(process: "subprocess.Popen[bytes]") -> None:
     process.terminate()
     try:
-        process.wait(20)
+        process.wait(60)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

@@ -36,8 +36,9 @@ class Closed(Exception):
 class TrialClient:
     """One connection; `seconds` is how long an answer may take."""
 
-    def __init__(self, address: tuple[str, int], seconds: float = 10.0) -> None:
-        self._socket = socket.create_connection(tuple(address), seconds)
+    def __init__(self, address: tuple[str, int], seconds: float = 60.0) -> None:
+        self._socket = socket.create_connection(tuple(address), 60)
+        self._socket.settimeout(seconds)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._received = bytearray()
         self._opaque = 0

@@ -31,7 +31,7 @@ from trial_client import (
 )
 from trial_stores import Allowance, GoodStore, Message, Queue
 
-PATIENCE_SECONDS = 8.0
+PATIENCE_SECONDS = 60.0
 """How long an answer may be put off: SYSTEM_BUSY, or what says that it is not complete."""
 
 MOST_PULLS = 4000

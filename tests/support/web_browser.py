@@ -16,7 +16,7 @@ from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.wait import WebDriverWait
 
 ROOT = Path(__file__).parents[2]
-WAIT_SECONDS = 60
+WAIT_SECONDS = 180
 FLAGS = (
     "--headless",
     "--no-sandbox",

@@ -23,7 +23,7 @@ from process import ROOT, Serving, rocketlens, serving_process
 from protocol.frame import FrameDecoder
 from web_questions import keys
 
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 60.0
 
 
 def ask(endpoint: Endpoint, frames: bytes, count: int) -> None:

@@ -11,7 +11,7 @@ from process import serving_process
 from protocol.codes import RequestCode
 from store_writer import StoreWriter
 
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 60.0
 
 
 def entries(name_server: NameServer, code: int) -> list[tuple[str, str, str]]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.server_process import free_port
 from broker.cluster.several_stores import folder_of
 from broker.endpoint import Endpoint
 from golden_frames import parse_java_json, value_of
@@ -23,7 +24,7 @@ from protocol.command import Command, decode_command, encode_request
 from protocol.frame import FrameDecoder
 from store_writer import StoreWriter
 
-DEADLINE_SECONDS = 20.0
+DEADLINE_SECONDS = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -69,35 +70,20 @@ def value(endpoint: Endpoint, code: int, **fields: str) -> Any:
     return value_of(bytes(answer.body))
 
 
-@contextlib.contextmanager
-def free_ports() -> Iterator[int]:
-    """A port that is free, and so are those ten and twenty higher."""
-    for port in range(21000, 60000, 100):
-        with contextlib.ExitStack() as stack:
-            try:
-                for number in range(3):
-                    taken = stack.enter_context(socket.socket())
-                    taken.bind(("127.0.0.1", port + 10 * number))
-            except OSError:
-                continue
-        yield port
-        return
-
-
 @pytest.mark.parametrize("workers", ["0", "3"])
 def test_three_stores_are_three_brokers_at_ports_ten_apart_in_one_cluster(
     workers: str, g1_store: Path, second_store: Path, tmp_path: Path
 ) -> None:
     copy = shutil.copytree(g1_store, tmp_path / "copy")
-    with free_ports() as port:
-        stores = (str(second_store), str(copy), "--listen", f"127.0.0.1:{port}", "--workers", workers, "--http", "0")
-        with serving_process(g1_store, tmp_path, *stores, "--state-dir", str(tmp_path / "state")) as server:
-            assert server.places == [
-                (str(store), [Endpoint("127.0.0.1", port + 10 * number)])
-                for number, store in enumerate((g1_store, second_store, copy))
-            ]
-            check_stores(server)
-            assert server.stop() == 0
+    port = free_port((10, 20))
+    stores = (str(second_store), str(copy), "--listen", f"127.0.0.1:{port}", "--workers", workers, "--http", "0")
+    with serving_process(g1_store, tmp_path, *stores, "--state-dir", str(tmp_path / "state")) as server:
+        assert server.places == [
+            (str(store), [Endpoint("127.0.0.1", port + 10 * number)])
+            for number, store in enumerate((g1_store, second_store, copy))
+        ]
+        check_stores(server)
+        assert server.stop() == 0
     log = server.errors.read_text()
     assert f"{copy} is broker broker-a-3 of cluster DefaultCluster (its own name is broker-a)" in log
     assert log.count(f"{second_store} is broker broker-a-2 of") == 1

@@ -96,14 +96,14 @@ def test_a_kill_leaves_a_whole_file_and_what_was_written_in_it(g1_store: Path, t
     with serving_process(g1_store, tmp_path, "--state-dir", str(state)) as server:
         client = Client(server.endpoints[0])
         client.commit(1)
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while not (state / "consumerOffset.json").exists():
             assert time.monotonic() < deadline
             time.sleep(0.05)
         for offset in range(2, 200):
             client.commit(offset)
         server.process.send_signal(signal.SIGKILL)
-        server.process.wait(10)
+        server.process.wait(60)
         client.close()
     written = parse_java_json((state / "consumerOffset.json").read_text())["offsetTable"]["TopicTest@G"]["1"]
     with serving_process(g1_store, tmp_path, "--state-dir", str(state)) as server:

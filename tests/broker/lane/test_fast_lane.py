@@ -38,7 +38,7 @@ from lane_stores import KEYS, ORDINARY, STORES, TOPICS, UNIQUE, without_index
 from protocol.command import decode_command, encode_request, ext_fields_of
 from protocol.frame import FrameDecoder
 from protocol.message import decode_message
-from storage.query.lookup_call import KeyQuery
+from storage.query.lookup_call import STEPS_AT_ONCE, KeyQuery
 from storage.store.message_store import MessageStore, StoreOptions
 from store_writer import StoreWriter
 
@@ -182,6 +182,25 @@ def test_answers_that_leave_out_older_matches_are_alike_and_in_the_lane(frame_li
     fields = ext_fields_of(decode_command(FrameDecoder().feed(answer)[0]))
     assert (road.taken, fields["rocketlensTruncated"]) == (1, "true")
     assert int(fields["rocketlensCursor"]) == writer.written[168].physical_offset
+
+
+def test_a_key_at_the_end_of_a_long_chain_is_answered_alike_and_from_the_second_time_on_in_the_lane(
+    tmp_path: Path,
+) -> None:
+    writer = StoreWriter(tmp_path / "store", segment_size=1 << 20, index_slots=1, index_entries=20_000)
+    for number in range(3):
+        writer.append("TopicTest", b"%d" % number, keys=f"k{number} early")
+    for _ in range(STEPS_AT_ONCE + 1000):
+        writer.append("TopicTest", b"", tags="hot")
+    writer.close()
+    service = service_of(MessageStore.open(writer.root))
+    frames = [query("TopicTest", key, maxNum=32) for key in ("k0", "k1", "k2", "early")]
+    ordinary, lane = Road(service, has_lane=False), Road(service, has_lane=True)
+    first, _ = asyncio.run(lane.answer(frames[:1]))
+    assert lane.taken == 0
+    assert asyncio.run(lane.answer(frames))[0] == asyncio.run(ordinary.answer(frames))[0]
+    assert lane.taken == len(frames)
+    assert asyncio.run(lane.answer(frames[:1]))[0] == first
 
 
 def test_the_pages_of_a_key_join_without_a_gap(tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def total_of(store: int, place: int) -> int:
     return sum(value_at(worker, store, place) for worker in range(WORKERS))
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def figures() -> Figures:
     """The figures of three workers that serve two stores each."""
     shared = MetricsRows(WORKERS, len(STORES))

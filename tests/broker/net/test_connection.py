@@ -60,7 +60,7 @@ class Echo:
         with self._lock:
             self.at_once += 1
             self.most_at_once = max(self.most_at_once, self.at_once)
-        assert self.cold.wait(20)
+        assert self.cold.wait(60)
         with self._lock:
             self.at_once -= 1
         return Response(body=b"cold")

@@ -4,10 +4,10 @@ import socket
 
 import pytest
 
+from benchmarks.server_process import free_port
 from broker.config import CannotListen
 from broker.endpoint import Endpoint
 from broker.net.listeners import bind_listeners, close_listeners
-from interop.official_broker import free_port
 
 LOOPBACK = Endpoint("127.0.0.1", 0)
 
@@ -50,7 +50,7 @@ def test_a_vip_listener_lies_two_ports_below_each() -> None:
 
 
 def test_a_taken_vip_port_is_refused_and_nothing_stays_bound() -> None:
-    port = free_port(below=2)
+    port = free_port((-2,))
     with socket.create_server(("127.0.0.1", port - 2)) as other:
         taken = Endpoint.of_socket(other.getsockname())
         main = taken._replace(port=port)
@@ -60,9 +60,7 @@ def test_a_taken_vip_port_is_refused_and_nothing_stays_bound() -> None:
 
 
 def test_the_addresses_before_a_refused_one_are_given_back() -> None:
-    (free,) = bind_listeners([LOOPBACK])
-    endpoint = free.endpoint
-    close_listeners([free])
+    endpoint = Endpoint("127.0.0.1", free_port())
     with pytest.raises(CannotListen, match="Cannot assign requested address"):
         bind_listeners([endpoint, Endpoint("192.0.2.1", 0)])
     close_listeners(bind_listeners([endpoint]))
@@ -74,6 +72,7 @@ def test_a_host_without_an_address_is_refused() -> None:
 
 
 def test_an_ipv6_listener_does_not_take_the_ipv4_port() -> None:
-    (v6,) = bind_listeners([Endpoint("::", 0)])
-    (v4,) = bind_listeners([Endpoint("0.0.0.0", v6.endpoint.port)])
+    port = free_port(host="0.0.0.0")
+    (v6,) = bind_listeners([Endpoint("::", port)])
+    (v4,) = bind_listeners([Endpoint("0.0.0.0", port)])
     close_listeners([v6, v4])

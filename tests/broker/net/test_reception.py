@@ -153,7 +153,7 @@ async def test_a_certificate_that_changes_is_used_for_new_connections(authority:
 
 async def until_renamed(server: Server, authority: Authority) -> None:
     """Connect until the new certificate is shown: files are looked at every second."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             async with secured(server.addresses[0], authority.client_context()) as new:
                 if _common_name(new) == "second":

@@ -46,7 +46,7 @@ async def test_an_answer_arrives_though_requests_are_left_unread(seconds: float)
 
     def ask() -> bytes:
         with socket.create_connection(server.sockets[0].getsockname()) as connection:
-            connection.settimeout(10)
+            connection.settimeout(60)
             connection.sendall(UNREAD)
             time.sleep(LINGER_SECONDS + 1)
             return b"".join(iter(lambda: connection.recv(1 << 16), b""))

@@ -169,7 +169,7 @@ async def test_more_requests_than_may_wait_are_answered_busy(monkeypatch: pytest
     held = threading.Event()
     dispatcher = Dispatcher([Viewer()])
     command = command_of(RequestCode.VIEW_MESSAGE_BY_ID, offset="4")
-    first = dispatcher.dispatch_in_pool(command, PEER, Cold("page", lambda: held.wait(20) and None))
+    first = dispatcher.dispatch_in_pool(command, PEER, Cold("page", lambda: held.wait(60) and None))
     refused = await dispatcher.dispatch_in_pool(command, PEER, Cold("page"))
     held.set()
     assert isinstance(refused, Response)

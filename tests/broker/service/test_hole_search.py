@@ -76,7 +76,7 @@ class Gate:
         step = QueueHoles.step
 
         def wait(holes: QueueHoles) -> None:
-            assert self.opened.wait(20)
+            assert self.opened.wait(60)
             self.pieces += 1
             step(holes)
 

@@ -105,7 +105,7 @@ async def test_while_a_look_waits_for_the_disk_others_join_it_and_what_arrives_i
     store = FakeStore()
     polls = polling(store)
     entered, leave = threading.Event(), threading.Event()
-    cold = Cold("a queue file", lambda: (entered.set(), leave.wait(20)))
+    cold = Cold("a queue file", lambda: (entered.set(), leave.wait(60)))
     question = FakeQuestion(cold, None, Response(FOUND))
     question.same = "the same"
     first = polls.hold(question, 10, object())  # type: ignore[arg-type]

@@ -25,7 +25,7 @@ def origin(g1_store: Path) -> Iterator[str]:
 def get(place: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
     request = urllib.request.Request(place, headers={name.replace("_", "-"): value for name, value in headers.items()})
     try:
-        with urllib.request.urlopen(request, timeout=20) as answer:
+        with urllib.request.urlopen(request, timeout=60) as answer:
             return answer.status, {name.lower(): value for name, value in answer.headers.items()}, answer.read()
     except urllib.error.HTTPError as error:
         return error.code, {name.lower(): value for name, value in error.headers.items()}, error.read()

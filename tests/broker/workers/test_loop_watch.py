@@ -88,7 +88,7 @@ async def test_work_on_a_thread_is_not_a_loop_that_stands_still(watched: Watched
     dispatcher = Dispatcher([], 1)
     loop = asyncio.get_running_loop()
     _repeat(loop, partial(watched.rows.beat, 0), 0.001)
-    working = dispatcher.run_in_pool(lambda: release.wait(20))
+    working = dispatcher.run_in_pool(lambda: release.wait(60))
     for _ in range(20):
         heard = watched.rows.column(places.HEARTBEAT)
         await until(lambda: watched.rows.column(places.HEARTBEAT) != heard)  # noqa: B023 - called at once

@@ -49,7 +49,7 @@ class Asker:
 
     def __init__(self, hosts: dict[int, str]) -> None:
         """``hosts`` tells the host of each port."""
-        self._connections = {port: socket.create_connection((host, port), timeout=30) for port, host in hosts.items()}
+        self._connections = {port: socket.create_connection((host, port), timeout=60) for port, host in hosts.items()}
         self._opaque = 0
         self.lines: list[str] = []
 

@@ -11,7 +11,7 @@ from spark_jobs.run.launch import Launch, SparkWords
 from spark_jobs.run.session import _configuration
 from spark_jobs.run.spark_calls import SparkFailed, spark_failure
 
-WAIT_SECONDS = 60
+WAIT_SECONDS = 180
 
 
 @pytest.fixture(autouse=True)

@@ -18,7 +18,7 @@ from spark_jobs.run.spark_calls import SparkFailed, TaskFailed, call_apart, spar
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-WAIT_SECONDS = 60
+WAIT_SECONDS = 180
 
 # Functions of tasks are local ones: workers get those by value, and cannot import test modules.
 

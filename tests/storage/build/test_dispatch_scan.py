@@ -176,7 +176,7 @@ class TestScale:
         place = head.index(b"Topic-000000") + 6
         digits = np.arange(count)[:, None] // 10 ** np.arange(5, -1, -1) % 10 + ord("0")
         records[:, place : place + 6] = digits
-        offsets = np.arange(count, dtype=">i8") * len(head)
+        offsets = (np.arange(count) * len(head)).astype(">i8")
         records[:, 28:36] = offsets[:, None].view(np.uint8)
         data = records.tobytes()
         held = Bytes(data)

@@ -79,6 +79,27 @@ class TestFollowing:
                 growing.look()
             assert growing.file.shape == growing.anew().files[0].index.shape
 
+    def test_what_is_noted_of_chains_holds_while_a_file_only_grows(self, tmp_path: Path) -> None:
+        growing = Growing(tmp_path)
+        growing.add(*[True] * 5)
+        growing.look()
+        noted = growing.file.shortcuts
+        for _ in range(3):
+            growing.add(True)
+            growing.look()
+            assert growing.file.shape.entries == growing.anew().files[0].index.shape.entries
+            assert growing.file.shortcuts is noted
+
+    def test_nothing_is_noted_of_a_file_that_was_written_to_and_looked_at_whole(self, tmp_path: Path) -> None:
+        growing = Growing(tmp_path)
+        growing.add(*[True] * 5)
+        noted, mapped = growing.look().files[0].index.shortcuts, growing.file.file
+        growing.add(True)
+        directory = growing.writer.root / "index"
+        growing.index = growing.index.renewed(directory, growing.log, None, StateCache(None), thorough=True)
+        assert growing.file.file is mapped
+        assert growing.file.shortcuts is not noted
+
     def test_nothing_new_is_the_same_objects(self, tmp_path: Path) -> None:
         growing = Growing(tmp_path)
         growing.add(True, True)

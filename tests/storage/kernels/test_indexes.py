@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import growing_index
@@ -86,11 +86,13 @@ class TestCheckStructure:
             check_structure(region, slots, entries)
 
 
+any_offsets = st.integers(0, 4 * GAP_BYTES) | st.integers(-(2**63), 2**63 - 1)
+"""What a log may hold, and what a damaged file may say."""
+
+
 class TestMeasureEntries:
-    @given(
-        st.lists(st.integers(0, 4 * GAP_BYTES), min_size=1, max_size=12)
-        | st.lists(st.integers(0, 4 * GAP_BYTES), min_size=1, max_size=12).map(sorted)
-    )
+    @given(st.lists(any_offsets, min_size=1, max_size=12) | st.lists(any_offsets, min_size=1, max_size=12).map(sorted))
+    @example([-(2**63), 2**63 - 1])
     def test_bounds_order_and_gaps_are_those_of_the_oracle(self, offsets: list[int]) -> None:
         image = oracles.IndexImage(SLOTS, 20)
         for number, offset in enumerate(offsets):

@@ -216,6 +216,7 @@ class TestMatchEntries:
         everything = flat(blocks)
         begin = data.draw(st.sampled_from([0, T0, T0 + 5000]))
         near = st.integers(everything[0][0].offset - 2, everything[-1][0].offset + 3)
+        near |= st.sampled_from([-(2**63), -1, 2**63 - 1])
         right = st.sampled_from(everything).map(lambda entry: (entry[1], entry[0].offset))
         drawn = data.draw(st.lists(right | st.tuples(st.integers(0, 9), near), min_size=1, max_size=15))
         times = {record.offset: record.timestamp for record, _, _ in everything}

@@ -301,7 +301,7 @@ def test_a_search_that_nobody_closed_may_be_collected_on_one_of_its_own_threads(
 
         def run(self, chunk: int) -> int:
             if chunk == 3:
-                may_close.wait(10)
+                may_close.wait(60)
                 try:
                     outcomes.append(parts.close())
                 except RuntimeError as error:
@@ -312,5 +312,5 @@ def test_a_search_that_nobody_closed_may_be_collected_on_one_of_its_own_threads(
     parts = search_in_threads(Closing(), range(8), threads=2)  # type: ignore[arg-type]
     assert next(parts) == (0, 0)  # type: ignore[comparison-overlap]
     may_close.set()
-    assert is_over.wait(10)
+    assert is_over.wait(60)
     assert outcomes == [None]

@@ -185,7 +185,7 @@ def test_changes_are_written_while_the_server_runs(store: Any, tmp_path: Path) -
     offsets, keeper = keep(store, tmp_path, interval_seconds=0.01)
     keeper.start()
     offsets.commit("G", "T", 0, 9)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not (tmp_path / FILE).exists():
         assert time.monotonic() < deadline
         time.sleep(0.005)
