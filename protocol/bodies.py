@@ -392,12 +392,6 @@ class QueryConsumeTimeSpanBody(_Body):
     consume_time_span_set: list[QueueTimeSpan]
 
 
-class QueryCorrectionOffsetBody(_Body):
-    """Code 308: offsets by queue id."""
-
-    correction_offsets: dict[int, int]
-
-
 class BrokerStatsItem(_Body):
     """A statistic over one span of time: total, per second, and average per event."""
 

@@ -39,7 +39,6 @@ from protocol.bodies import (
     QueryAssignmentResponseBody,
     QueryConsumeQueueResponseBody,
     QueryConsumeTimeSpanBody,
-    QueryCorrectionOffsetBody,
     QueueData,
     QueueTimeSpan,
     SubscriptionData,
@@ -135,7 +134,6 @@ ENCODED: list[tuple[object, str]] = [
         f'{{"consumeTimeSpanSet":[{{"consumeTimeStamp":3,"delayTime":4,"maxTimeStamp":2,"messageQueue":{QUEUE_TEXT},'
         '"minTimeStamp":1}]}',
     ),
-    (QueryCorrectionOffsetBody({0: 5, 1: 7}), '{"correctionOffsets":{"0":5,"1":7}}'),
     (
         BrokerStatsData(*[BrokerStatsItem(1.0, 1, 0.5)] * 3),
         f'{{"statsDay":{STATS_ITEM_TEXT},"statsHour":{STATS_ITEM_TEXT},"statsMinute":{STATS_ITEM_TEXT}}}',
