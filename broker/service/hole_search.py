@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from storage.queue.queue_holes import Hole, QueueHoles
+from storage.queue.queue_holes import QueueHole, QueueHoles
 
 if TYPE_CHECKING:
     from broker.metrics.metrics_meter import Meter
@@ -82,7 +82,7 @@ class HoleSearch:
             return
         self._go_on()
 
-    def _tell(self, hole: Hole) -> None:
+    def _tell(self, hole: QueueHole) -> None:
         """Report what became of a hole; on any thread."""
         place = (hole.name.topic, hole.name.queue_id, hole.first)
         with self._telling:

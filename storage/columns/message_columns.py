@@ -30,15 +30,15 @@ import numpy.typing as npt
 from protocol.compression import DECOMPRESSED_LIMIT, decompress
 from protocol.errors import CorruptRecord
 from protocol.sys_flag import SysFlag, compression_type
-from storage.columns.names import KINDS, PROPERTIES_OF, Kind
+from storage.columns.names import KINDS, PROPERTIES_OF, ColumnKind
 from storage.columns.properties import Properties
-from storage.columns.rows import Rows
+from storage.columns.rows import MessageRows
 from storage.columns.texts import (
     AnyTexts,
     Numbers,
-    Places,
     TextLists,
     TextMaps,
+    TextPlaces,
     Texts,
     gather_hosts,
     gather_keys,
@@ -69,10 +69,10 @@ _NUMBERS: Final = {
 }
 
 
-_NAMED: Final[dict[str, Callable[[Places], Column]]] = {
+_NAMED: Final[dict[str, Callable[[TextPlaces], Column]]] = {
     # name, which is that of the field that says where the value lies: what makes a column of it
-    "unique_key": Places.gather_utf8,
-    "tags": Places.gather_repeated_utf8,
+    "unique_key": TextPlaces.gather_utf8,
+    "tags": TextPlaces.gather_repeated_utf8,
     "keys": gather_keys,
 }
 
@@ -94,7 +94,7 @@ def needs_names(names: Sequence[str]) -> bool:
     return "properties" not in names and not _NAMED.keys().isdisjoint(names)
 
 
-def gather(rows: Rows, names: Sequence[str]) -> Iterator[Columns]:
+def gather(rows: MessageRows, names: Sequence[str]) -> Iterator[Columns]:
     """The columns of some messages, copied; in several blocks where bodies decompress to very much."""
     if "body" not in names and "body_error" not in names:
         yield _gather(rows, names, {}, {})
@@ -117,7 +117,7 @@ def gather(rows: Rows, names: Sequence[str]) -> Iterator[Columns]:
         yield _gather(rows.slice(start, len(rows)), names, bodies, errors)
 
 
-def _gather(rows: Rows, names: Sequence[str], bodies: dict[int, bytes], errors: dict[int, bytes]) -> Columns:
+def _gather(rows: MessageRows, names: Sequence[str], bodies: dict[int, bytes], errors: dict[int, bytes]) -> Columns:
     columns: dict[str, Column] = {}
     properties = _properties(rows) if "properties" in names else None
     for name in names:
@@ -137,7 +137,7 @@ def _gather(rows: Rows, names: Sequence[str], bodies: dict[int, bytes], errors: 
     return Columns(len(rows), columns)
 
 
-def _numbers(rows: Rows, name: str) -> Numbers:
+def _numbers(rows: MessageRows, name: str) -> Numbers:
     field, distance, bits = _NUMBERS[name]
     numbers = np.empty(len(rows), np.int64)
     kernel.load_numbers(rows.region, rows.column(field), distance, bits, numbers)
@@ -145,33 +145,33 @@ def _numbers(rows: Rows, name: str) -> Numbers:
 
 
 def _sized(name: str, numbers: Numbers) -> Column:
-    return numbers.astype(np.int32) if KINDS[name] is Kind.INT else numbers
+    return numbers.astype(np.int32) if KINDS[name] is ColumnKind.INT else numbers
 
 
-def _size(rows: Rows) -> Column:
+def _size(rows: MessageRows) -> Column:
     return _sized("size", rows.column("size"))
 
 
-def _topic(rows: Rows) -> Column:
+def _topic(rows: MessageRows) -> Column:
     return _places(rows, "topic").gather_repeated_utf8()
 
 
-def _places(rows: Rows, field: str) -> Places:
-    return Places(rows.region, rows.column(field).copy(), rows.column(f"{field}_length").copy())
+def _places(rows: MessageRows, field: str) -> TextPlaces:
+    return TextPlaces(rows.region, rows.column(field).copy(), rows.column(f"{field}_length").copy())
 
 
-def _properties(rows: Rows) -> Properties:
+def _properties(rows: MessageRows) -> Properties:
     return Properties(rows.region, rows.column("properties").copy(), rows.column("properties_length").copy())
 
 
-def _hosts(field: str, bit: int) -> Callable[[Rows], Column]:
-    def gather_them(rows: Rows) -> Column:
+def _hosts(field: str, bit: int) -> Callable[[MessageRows], Column]:
+    def gather_them(rows: MessageRows) -> Column:
         return gather_hosts(rows.region, rows.column(field).copy(), _numbers(rows, "sys_flag") & bit != 0)
 
     return gather_them
 
 
-_GATHER: Final[dict[str, Callable[[Rows], Column]]] = {
+_GATHER: Final[dict[str, Callable[[MessageRows], Column]]] = {
     "size": _size,
     "topic": _topic,
     "store_host": _hosts("store_host", codes.STORE_HOST_V6),
@@ -179,7 +179,7 @@ _GATHER: Final[dict[str, Callable[[Rows], Column]]] = {
 }
 
 
-def _decompress(rows: Rows, row: int, flags: int) -> bytes:
+def _decompress(rows: MessageRows, row: int, flags: int) -> bytes:
     stored = bytes_at(rows.region, int(rows.table["body"][row]), int(rows.table["body_length"][row]))
     kind = compression_type(flags)
     if kind is None:
@@ -187,7 +187,7 @@ def _decompress(rows: Rows, row: int, flags: int) -> bytes:
     return decompress(stored, kind, limit=DECOMPRESSED_LIMIT)
 
 
-def _bodies(rows: Rows, bodies: dict[int, bytes], errors: dict[int, bytes]) -> Texts:
+def _bodies(rows: MessageRows, bodies: dict[int, bytes], errors: dict[int, bytes]) -> Texts:
     places = _places(rows, "body")
     if errors:
         places.lengths[list(errors)] = -1
@@ -197,7 +197,7 @@ def _bodies(rows: Rows, bodies: dict[int, bytes], errors: dict[int, bytes]) -> T
 
 
 def _errors(count: int, errors: dict[int, bytes]) -> Texts:
-    places = Places(Region(b""), np.zeros(count, np.int64), np.full(count, -1, np.int64))
+    places = TextPlaces(Region(b""), np.zeros(count, np.int64), np.full(count, -1, np.int64))
     if errors:
         places.put(list(errors), list(errors.values()))
     return places.gather()

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from storage.columns.message_columns import Column, Columns
-from storage.columns.names import KINDS, Kind
+from storage.columns.names import KINDS, ColumnKind
 from storage.columns.texts import AnyTexts, RepeatedTexts, TextLists, TextMaps, Texts
 
 
@@ -20,7 +20,7 @@ def python_rows(columns: Columns) -> Iterator[dict[str, Any]]:
 def python_values(name: str, column: Column) -> list[Any]:
     """The values of one column."""
     if isinstance(column, Texts | RepeatedTexts):
-        return _pieces(column) if isinstance(column, Texts) and KINDS[name] is Kind.BYTES else _decoded(column)
+        return _pieces(column) if isinstance(column, Texts) and KINDS[name] is ColumnKind.BYTES else _decoded(column)
     if isinstance(column, TextLists):
         texts = _decoded(column.texts)
         return [texts[start:stop] for start, stop in itertools.pairwise(column.offsets.tolist())]

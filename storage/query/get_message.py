@@ -24,7 +24,7 @@ from storage.queue.consume_queue_ext import LARGEST_ADDRESS
 from storage.queue.found_entries import tags_code_of
 from storage.queue.queue import Queue, Unit
 from storage.queue.queue_end import refuse_long_scan
-from storage.queue.queue_holes import Hole
+from storage.queue.queue_holes import QueueHole
 from storage.queue.queue_record import batch_in
 from storage.queue.queue_store import QueueStore
 from storage.queue.unit_struct import FILLER
@@ -272,7 +272,7 @@ class _Messages:
         self.queue = queue
         self._filter = None if message_filter is None or message_filter.matches_everything else message_filter
         self._skip_to = 0  # where the log goes on behind a missing segment
-        self._hole: Hole | None = None
+        self._hole: QueueHole | None = None
         self._is_stale = False  # units that come next are perhaps not those that the queue has now
         self.lost: Lost | None = None
 
@@ -325,7 +325,7 @@ class _Messages:
         self.lost = lost if self.lost is None else self.lost + lost
         return GetMessageStatus.MESSAGE_WAS_REMOVING, after
 
-    def _lost_units(self, queue_offset: int, stop: int) -> Generator[Unit, None, Hole]:
+    def _lost_units(self, queue_offset: int, stop: int) -> Generator[Unit, None, QueueHole]:
         """Stand-ins for units of one hole: one for each record that the log has, one for each run that it lacks."""
         hole = self._hole = self.queue.hole_at(queue_offset)
         while queue_offset < min(stop, hole.stop):

@@ -10,7 +10,7 @@ import msgspec
 from storage.files.mapped_file import LARGEST_OFFSET
 
 
-class Place(Enum):
+class SearchPlace(Enum):
     """Where bytes and regular expressions are looked for."""
 
     BODY = "body"
@@ -41,7 +41,7 @@ class Criteria:
     begin_timestamp: int = EARLIEST
     end_timestamp: int = LARGEST_OFFSET
     contains: bytes | None = None
-    place: Place = Place.BODY
+    place: SearchPlace = SearchPlace.BODY
     regex: str | None = None
     json_path: str | None = None
     where: str | None = None

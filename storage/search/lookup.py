@@ -18,7 +18,7 @@ from protocol.message_id import decode_message_id, is_offset_message_id_candidat
 from storage.index.tail_index import Offsets
 from storage.search.ascending import ascending
 from storage.search.key_hashes import KeyHashes
-from storage.search.progress import Progress
+from storage.search.progress import ProgressReport
 from storage.search.wanted_entries import index_bytes, offsets_of_hashes
 from storage.store.message_store import MessageStore
 
@@ -28,7 +28,7 @@ HASHES_AT_ONCE: Final = 1 << 25
 RECORDS_A_STEP: Final = 2000
 
 
-class Kind(Enum):
+class LookupKind(Enum):
     """What the looked-up texts are."""
 
     AUTO = "auto"
@@ -55,7 +55,7 @@ class LookupStep:
     """Matches ascending by physical offset, and how far it is; ``notes`` at the end say what may be missing."""
 
     matches: tuple[Match, ...]
-    progress: Progress
+    progress: ProgressReport
     notes: tuple[str, ...] = ()
 
 
@@ -64,7 +64,7 @@ def look_up(
     queries: Iterable[str],
     *,
     topic: str | None = None,
-    kind: Kind = Kind.AUTO,
+    kind: LookupKind = LookupKind.AUTO,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[LookupStep]:
     """All messages that texts name, in one topic or in any. Equal texts count once. Waits for the disk.
@@ -82,7 +82,7 @@ class _Lookup:
         store: MessageStore,
         queries: Iterable[str],
         topic: str | None,
-        kind: Kind,
+        kind: LookupKind,
         should_stop: Callable[[], bool],
     ) -> None:
         self._store = store
@@ -103,20 +103,20 @@ class _Lookup:
         if place is not None:
             offset, by = place
             self._by_offset[offset].append((query, by))
-        elif self._kind in (Kind.AUTO, Kind.KEY):
+        elif self._kind in (LookupKind.AUTO, LookupKind.KEY):
             self._keys[query] = None
 
     def _place_of(self, query: str) -> tuple[int, str] | None:
-        if self._kind is Kind.PHYSICAL_OFFSET:
+        if self._kind is LookupKind.PHYSICAL_OFFSET:
             is_offset = query.isascii() and query.isdigit() and len(query) <= 18
             return (int(query), "physicalOffset") if is_offset else None
-        if self._kind is Kind.KEY or not is_offset_message_id_candidate(query):
+        if self._kind is LookupKind.KEY or not is_offset_message_id_candidate(query):
             return None
         try:
             message_id = decode_message_id(query)
         except BadMessageId:
             return None
-        if self._kind is Kind.AUTO and self._store.message_by_offset_id(message_id) is None:
+        if self._kind is LookupKind.AUTO and self._store.message_by_offset_id(message_id) is None:
             return None
         return message_id.physical_offset, "offsetMessageId"
 
@@ -179,7 +179,7 @@ class _Lookup:
     def _step(self, matches: Sequence[Match], total: int, notes: tuple[str, ...] = ()) -> LookupStep:
         self._found += len(matches)
         seconds = time.monotonic() - self._started
-        return LookupStep(tuple(matches), Progress(self._searched, total, self._found, seconds), notes)
+        return LookupStep(tuple(matches), ProgressReport(self._searched, total, self._found, seconds), notes)
 
     def _notes(self, incomplete: str | None) -> tuple[str, ...]:
         told = [] if incomplete is None else [f"something may be missing: {incomplete}"]

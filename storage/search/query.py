@@ -5,14 +5,14 @@ from typing import Final
 from storage.files.mapped_file import LARGEST_OFFSET
 from storage.kernels import select_records as kernel
 from storage.search.born_host import BornHost
-from storage.search.criteria import Place
+from storage.search.criteria import SearchPlace
 from storage.search.matcher import Matcher
 from storage.search.needle import Needle
 
 PLACES: Final = {
-    Place.BODY: kernel.IN_BODY,
-    Place.PROPERTIES: kernel.IN_PROPERTIES,
-    Place.ANY: kernel.IN_BODY | kernel.IN_PROPERTIES,
+    SearchPlace.BODY: kernel.IN_BODY,
+    SearchPlace.PROPERTIES: kernel.IN_PROPERTIES,
+    SearchPlace.ANY: kernel.IN_BODY | kernel.IN_PROPERTIES,
 }
 ESCAPE: Final = b"\\u"
 _REPLACEMENT: Final = "\ufffd"

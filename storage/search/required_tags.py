@@ -4,7 +4,7 @@ from typing import Final
 
 from storage.filter.sql92 import parse
 from storage.filter.sql92.form import All, Compared, OneOf
-from storage.filter.sql92.node import Kind, Type
+from storage.filter.sql92.node import PartKind, Type
 from storage.search.criteria import Criteria
 
 TAGS: Final = "TAGS"
@@ -24,9 +24,9 @@ def required_tags(criteria: Criteria) -> tuple[str, ...] | None:
         form = node.form
         if isinstance(form, All):
             waiting += node.operands
-        elif node.operands and node.operands[0].kind is Kind.PROPERTY and node.operands[0].constant == TAGS:
+        elif node.operands and node.operands[0].kind is PartKind.PROPERTY and node.operands[0].constant == TAGS:
             other = node.operands[-1]
-            if form == Compared("EQUAL") and other.kind is Kind.CONSTANT and other.type is Type.TEXT:
+            if form == Compared("EQUAL") and other.kind is PartKind.CONSTANT and other.type is Type.TEXT:
                 return (other.constant,)
             if isinstance(form, OneOf) and not form.is_negated:
                 return form.texts

@@ -15,7 +15,7 @@ from protocol.bodies import (
     BrokerStatsItem,
     CheckClientRequestBody,
     ClusterInfo,
-    Connection,
+    ConnectedClient,
     ConsumeQueueData,
     ConsumerConnection,
     ConsumerData,
@@ -68,7 +68,7 @@ STATS_TEXT = (
     f'{{"consumeTps":1.5,"offsetTable":{{{QUEUE_TEXT}:'
     '{"brokerOffset":9,"consumerOffset":3,"lastTimestamp":5,"pullOffset":3}}}'
 )
-CLIENT = Connection(client_addr="10.0.0.1:5555", client_id="10.0.0.1@1#2", language="JAVA", version=477)
+CLIENT = ConnectedClient(client_addr="10.0.0.1:5555", client_id="10.0.0.1@1#2", language="JAVA", version=477)
 CLIENT_TEXT = '{"clientAddr":"10.0.0.1:5555","clientId":"10.0.0.1@1#2","language":"JAVA","version":477}'
 STATS_ITEM_TEXT = '{"avgpt":1.0,"sum":1,"tps":0.5}'
 

@@ -12,7 +12,7 @@ from storage.files.residency import Cold, allow_waiting, forbid_waiting
 from storage.log.commit_log import CommitLog
 from storage.queue import queue_holes, queue_tail
 from storage.queue.queue import Queue
-from storage.queue.queue_holes import Hole, QueueHoles
+from storage.queue.queue_holes import QueueHole, QueueHoles
 from storage.queue.queue_store import QueueStore
 from store_writer import StoreWriter, Written
 
@@ -25,7 +25,7 @@ class Opened:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.holes = QueueHoles()
-        self.told: list[Hole] = []
+        self.told: list[QueueHole] = []
         self.holes.tell = self.told.append
 
     def queue(self, queue_id: int = 0) -> Queue:
