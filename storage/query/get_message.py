@@ -90,7 +90,6 @@ class GetMessageResult:
 
 def get_message(
     queue_store: QueueStore,
-    commit_log: CommitLog,
     topic: str,
     queue_id: int,
     queue_offset: int,
@@ -121,10 +120,10 @@ def get_message(
         cost = choice.cost * (min(stop, end) - queue_offset)
         refuse_long_scan(cost, "messages to be decided by a long expression", PATIENT_STEPS)
     if isinstance(queue, ConsumeQueue) and choice is not None:
-        result = _pull(commit_log, queue, queue_offset, limits, choice, message_filter)
+        result = _pull(queue_store.commit_log, queue, queue_offset, limits, choice, message_filter)
         if result is not None:
             return result
-    return _collect(_Messages(commit_log, queue, message_filter), limits, queue_offset)
+    return _collect(_Messages(queue_store.commit_log, queue, message_filter), limits, queue_offset)
 
 
 def scanned_units(max_messages: int, unit_size: int) -> int:

@@ -15,7 +15,7 @@ Where a unit stands says nothing about its queue offset; units ascend by base of
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from struct import Struct
@@ -33,7 +33,7 @@ from storage.queue.queue import NO_TIMESTAMP, ConsumeQueueEntry, TimeBoundary, U
 from storage.queue.queue_begin import first_live, next_sound
 from storage.queue.queue_end import find_end, refuse_long_scan
 from storage.queue.queue_files import QueueFiles
-from storage.queue.queue_growth import Known, end_after, is_judged_anew
+from storage.queue.queue_growth import Known, QueueMemory, end_after, is_judged_anew
 from storage.queue.queue_holes import QueueHole, QueueHoles
 from storage.queue.queue_record import QueueName, batch_in
 from storage.queue.queue_repair import DamagedRun
@@ -75,7 +75,7 @@ class _CheckedUnits:
 class BatchConsumeQueue:
     """One queue of batches as its files are now; its units are numbered from the first one in the first file.
 
-    `known` and `keep` as of a plain queue.
+    `memory` as of a plain queue.
     """
 
     __slots__ = (
@@ -91,16 +91,13 @@ class BatchConsumeQueue:
         directory: Path,
         commit_log: CommitLog,
         open_files: OpenFiles,
-        generation: object = None,
-        known: Known | None = None,
-        keep: Callable[[Known], None] | None = None,
+        memory: QueueMemory | None = None,
         holes: QueueHoles | None = None,
     ) -> None:
         self.name = name
         self._commit_log = commit_log
-        self._generation = generation
-        self._keep = keep
-        self._known = None if known is None else _renewed(known, generation, commit_log)
+        self._generation, known, self._keep = memory or QueueMemory()
+        self._known = None if known is None else _renewed(known, self._generation, commit_log)
         self._files = QueueFiles(directory, UNIT.size, open_files) if self._known is None else self._known.files
         self._first_numbers = self._files.first_numbers
         self._bounds: tuple[int, int, int] | None = None

@@ -12,7 +12,7 @@ written, and nothing says where that begins: where a queue begins and ends the m
 (`storage.queue.queue_begin`, `storage.queue.queue_end`). Source: store-format §5.1–§5.3, §5.5, §6.2, §6.6.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -30,7 +30,7 @@ from storage.queue.queue import NO_TIMESTAMP, SCHEDULE_TOPIC, ConsumeQueueEntry,
 from storage.queue.queue_begin import first_live, next_sound
 from storage.queue.queue_end import end_behind, find_end, refuse_long_scan
 from storage.queue.queue_files import FIRST_STEP, LARGEST_STEP, QueueFiles
-from storage.queue.queue_growth import Known, end_after, is_judged_anew
+from storage.queue.queue_growth import Known, QueueMemory, end_after, is_judged_anew
 from storage.queue.queue_holes import QueueHole, QueueHoles
 from storage.queue.queue_record import QueueName
 from storage.queue.queue_repair import DamagedRun, around, place_of
@@ -50,7 +50,7 @@ Units = npt.NDArray[np.void]
 class ConsumeQueue:
     """One plain queue as its files are now; the end and the beginning are found when first asked for.
 
-    With `known` of an earlier look only what came since is looked at. `measured` is what is known then; `keep` is told.
+    With a `memory` of earlier looks only what came since is looked at.
     """
 
     __slots__ = (
@@ -67,17 +67,14 @@ class ConsumeQueue:
         extension_directory: Path | None,
         commit_log: CommitLog,
         open_files: OpenFiles,
-        generation: object = None,
-        known: Known | None = None,
-        keep: Callable[[Known], None] | None = None,
+        memory: QueueMemory | None = None,
         holes: QueueHoles | None = None,
     ) -> None:
         self.name = name
         self._commit_log = commit_log
         self._open_files = open_files
-        self._generation = generation
-        self._keep = keep
-        self._known = None if known is None else known.renewed(generation, commit_log, _capacity(known.files))
+        self._generation, known, self._keep = memory or QueueMemory()
+        self._known = None if known is None else known.renewed(self._generation, commit_log, _capacity(known.files))
         self._files = QueueFiles(directory, UNIT.size, open_files) if self._known is None else self._known.files
         self._extension_directory = extension_directory
         self._extension: ConsumeQueueExt | None = None

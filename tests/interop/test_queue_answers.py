@@ -119,7 +119,7 @@ def test_before_and_behind_all_batches_searches_are_the_brokers(
 @pytest.mark.parametrize(("topic", "queue_id"), QUEUES)
 @pytest.mark.parametrize("tags", ["*", "TagA", "Aa || TagB", "nosuch"])
 def test_pulls_are_the_brokers(topic: str, queue_id: int, tags: str, store: Path, broker: OfficialProcess) -> None:
-    queues, log = open_queues(store)
+    queues, _ = open_queues(store)
     queue = queues.queue(topic, queue_id)
     for queue_offset in range(0, (0 if queue is None else queue.max_offset) + 3, 3):
         for maximum in (1, 32):
@@ -130,7 +130,7 @@ def test_pulls_are_the_brokers(topic: str, queue_id: int, tags: str, store: Path
             }  # fmt: skip
             theirs = ask(broker.address, RequestCode.PULL_MESSAGE, fields)
             ours = get_message(
-                queues, log, topic, queue_id, queue_offset, maximum, 100000, TagFilter(parse_tag_expression(tags))
+                queues, topic, queue_id, queue_offset, maximum, 100000, TagFilter(parse_tag_expression(tags))
             )
             if topic == "nosuch":
                 assert theirs.code == 17

@@ -85,7 +85,7 @@ def test_a_long_search_is_handed_on_and_nothing_is_said_of_the_queue_before(
         assert isinstance(busy.value, BeingSearched)
         assert isinstance(busy.value, StoreError)
         with pytest.raises(BeingSearched):
-            get_message(queues, log, topic, 0, first, 32, 1 << 20)
+            get_message(queues, topic, 0, first, 32, 1 << 20)
     assert (queues.holes.searching, len(wakes)) == (1, 1)
     while queues.holes.searching:
         queues.holes.step()
@@ -93,7 +93,7 @@ def test_a_long_search_is_handed_on_and_nothing_is_said_of_the_queue_before(
     again = queues.holes.first_message(queue, log.minimum, log.end)  # type: ignore[arg-type]
     assert again is not None
     assert queues.holes.searching == 0
-    below = get_message(queues, log, topic, 0, first - 1, 32, 1 << 20)
+    below = get_message(queues, topic, 0, first - 1, 32, 1 << 20)
     assert (below.status, below.next_begin_offset) == (GetMessageStatus.OFFSET_TOO_SMALL, first)
 
 
