@@ -48,8 +48,7 @@ class HoleSearch:
     def start(self) -> None:
         """Take over long searches from now on."""
         self._loop = asyncio.get_running_loop()
-        self._holes.tell = self._tell
-        self._holes.hand_on = self._wake
+        self._holes.connect(hand_on=self._wake, report=self._tell)
 
     def stop(self) -> None:
         """Begin no further piece; pulls that ask for what is not found yet are told that it is being searched."""

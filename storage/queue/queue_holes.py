@@ -97,8 +97,8 @@ class HoledQueue(Protocol):
 class QueueHole:
     """Queue offsets from ``first`` up to ``stop`` whose units lead nowhere, and where the log has their messages.
 
-    Nothing of it may be asked before ``is_done``. ``is_handed_on`` while others go on with its search, ``is_told`` once
-    it was reported.
+    Nothing of it may be asked before ``is_done``. ``is_handed_on`` while others go on with its search, and
+    ``is_reported`` once it was.
     """
 
     def __init__(self, queue: HoledQueue, place: DamagedRun, start: int) -> None:
@@ -111,7 +111,7 @@ class QueueHole:
         self.has_batches = queue.has_batches
         self.wanted = SoughtMessages(queue.name, place.first, place.stop - place.first)
         self.position = start
-        self.is_done = self.is_handed_on = self.is_told = False
+        self.is_done = self.is_handed_on = self.is_reported = False
         self.lost = 0
         """Messages that are nowhere in this part of the log, once the search is done."""
         self.lock = threading.Lock()
@@ -240,7 +240,7 @@ class FirstMessage(QueueHole):
         super().__init__(queue, DamagedRun(0, 1, start, end, True), start)
         self.key = _key_of_first(queue)
         self.wanted = SoughtMessages(queue.name, ANY_OFFSET, 1)
-        self.has_batches, self.is_told = False, True
+        self.has_batches, self.is_reported = False, True
 
     def sentence(self) -> str:
         """What is looked for, and how far that is."""
@@ -271,21 +271,27 @@ AnyHole = TypeVar("AnyHole", bound=QueueHole)
 
 
 class QueueHoles:
-    """The holes of all queues of a store. Safe to use from several threads.
-
-    ``hand_on`` is called, on any thread, when there is something to :meth:`step`; None: whoever asks waits. ``tell``
-    is called with each hole whose search has ended, on the thread that ended it.
-    """
+    """The holes of all queues of a store. Safe to use from several threads."""
 
     def __init__(self) -> None:
-        self.hand_on: Callable[[], None] | None = None
-        self.tell: Callable[[QueueHole], None] | None = None
+        self._hand_on: Callable[[], None] | None = None
+        self._report: Callable[[QueueHole], None] | None = None
         self._lock = threading.Lock()
         self._holes: OrderedDict[tuple[Key, int], QueueHole] = OrderedDict()
         self._firsts: dict[Key, list[int]] = {}
         self._tails: OrderedDict[Key, Tail] = OrderedDict()
         self._waiting: deque[QueueHole] = deque()
         self._weight = 0
+
+    def connect(
+        self, *, hand_on: Callable[[], None] | None = None, report: Callable[[QueueHole], None] | None = None
+    ) -> None:
+        """Say who goes on with long searches and who hears of their results; without ``hand_on`` whoever asks waits.
+
+        ``hand_on`` is called, on any thread, when there is something to :meth:`step`, and ``report`` with each hole
+        whose search has ended, on the thread that ended it.
+        """
+        self._hand_on, self._report = hand_on, report
 
     @property
     def searching(self) -> int:
@@ -371,7 +377,7 @@ class QueueHoles:
             for hole in done:
                 if hole in self._waiting:  # else it was forgotten meanwhile
                     self._waiting.remove(hole)
-        self._tell(done)
+        self._report_all(done)
 
     def _extend(self, hole: QueueHole, log: CommitLog, end: int) -> None:
         """Have a search go on in what has come to the log, unless a step that ends it is not over yet."""
@@ -394,21 +400,21 @@ class QueueHoles:
 
     def _search(self, hole: QueueHole) -> None:
         """Search as much as one look-up may; the rest is handed on where somebody takes it."""
-        hand_on = self.hand_on
+        hand_on = self._hand_on
         if hole.search(hole.end if hand_on is None else SEARCHED_AT_ONCE, hands_on=hand_on is not None):
             with self._lock:
                 self._waiting.append(hole)
             if hand_on is not None:
                 hand_on()
         if hole.is_done:
-            self._tell([hole])
+            self._report_all([hole])
 
-    def _tell(self, done: list[QueueHole]) -> None:
+    def _report_all(self, done: list[QueueHole]) -> None:
         for hole in done:
             with hole.lock:
-                is_told, hole.is_told = hole.is_told, hole.stop > hole.first
-            if not is_told and hole.is_told and self.tell is not None:
-                self.tell(hole)
+                is_reported, hole.is_reported = hole.is_reported, hole.stop > hole.first
+            if not is_reported and hole.is_reported and self._report is not None:
+                self._report(hole)
         with self._lock:
             self._forget_oldest()
 
