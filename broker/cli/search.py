@@ -125,7 +125,7 @@ def _criteria(
     contains: str | None, size: str | None, *, begin: int | None, end: int | None, place: str, **more: Any
 ) -> "Criteria":
     from storage.search import Criteria, SearchPlace
-    from storage.search.size_range import parse_size_range
+    from storage.search.criteria import parse_size_range
 
     if begin is not None and end is not None and begin > end:
         raise ConfigError(f"--from {begin} is after --to {end}")

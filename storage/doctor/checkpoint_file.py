@@ -7,7 +7,7 @@ from storage.doctor.finding import CheckFindings, DoctorFinding, Severity
 from storage.doctor.opened_store import OpenedStore
 from storage.doctor.sampling import Sample
 from storage.layout.checkpoint import CHECKPOINT, Checkpoint
-from storage.query.search_report import format_timestamp
+from storage.times import format_timestamp
 
 MARGIN_MS = 60_000
 """A broker writes its checkpoint about once a second; what is ahead of the log by more is of another log."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from storage.doctor.finding import CheckFindings, DoctorFinding, Severity
 from storage.doctor.opened_store import OpenedStore
 from storage.doctor.sampling import Sample
-from storage.query.search_report import format_timestamp
+from storage.times import format_timestamp
 
 TOLERATED_MS = 1000
 """A step back by less is what NTP does to any machine."""

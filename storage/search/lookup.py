@@ -11,13 +11,14 @@ from enum import Enum
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from protocol.errors import BadMessageId
+from protocol.java_hash import java_hash
 from protocol.message import Message, decode_message
 from protocol.message_id import decode_message_id, is_offset_message_id_candidate
-from storage.index.tail_index import Offsets
+from storage.index.tail_index import Hashes, Offsets
 from storage.search.ascending import ascending
-from storage.search.key_hashes import KeyHashes
 from storage.search.progress import ProgressReport
 from storage.search.wanted_entries import index_bytes, offsets_of_hashes
 from storage.store.message_store import MessageStore
@@ -26,6 +27,38 @@ HASHES_AT_ONCE: Final = 1 << 25
 """Keys times topics that are looked for in one pass: memory for them is bounded."""
 
 RECORDS_A_STEP: Final = 2000
+
+_UNITS: Final = "utf-16-le"
+
+
+class KeyHashes:
+    """Keys made ready to be hashed with any of many topics.
+
+    A Java hash goes on where another ends: that of `topic#key` is that of `topic#`, times 31 to the power of the key's
+    length in UTF-16 units, plus that of the key. So each key is hashed once, whatever number of topics there are.
+    """
+
+    def __init__(self, keys: Sequence[str]) -> None:
+        lengths = np.array([_length(key) for key in keys], np.uint32)
+        powers = np.full(int(lengths.max(initial=0)) + 1, 31, np.uint32)
+        powers[0] = 1
+        self._powers: npt.NDArray[np.uint32] = np.cumprod(powers, dtype=np.uint32)[lengths]
+        self._hashes = np.array([java_hash(key) & 0xFFFFFFFF for key in keys], np.uint32)
+
+    def within(self, topic: str) -> Hashes:
+        """The index hashes of all keys in a topic."""
+        prefix = np.uint32(java_hash(f"{topic}#") & 0xFFFFFFFF)
+        # As in Java, the smallest int has no absolute value; a broker stores 0 for it.
+        signed = (self._powers * prefix + self._hashes).view(np.int32)
+        return np.where(signed == -(1 << 31), 0, np.abs(signed)).astype(np.int32)
+
+    def within_any(self, topics: Iterable[str]) -> Hashes:
+        """Those of all topics, ascending, each once."""
+        return ascending(np.concatenate([np.empty(0, np.int32), *map(self.within, topics)]))
+
+
+def _length(key: str) -> int:
+    return len(key) if key.isascii() else len(key.encode(_UNITS, "surrogatepass")) // 2
 
 
 class LookupKind(Enum):

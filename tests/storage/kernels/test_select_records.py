@@ -12,8 +12,7 @@ from storage.kernels.records import AT_BLANK, AT_DAMAGE, AT_LIMIT, OUTPUT_FULL
 from storage.kernels.select_records import find_needle, select_records
 from storage.search.criteria import Criteria, SearchPlace
 from storage.search.matcher import Matcher
-from storage.search.needle import Needle
-from storage.search.query import query_of
+from storage.search.query import Needle, query_of
 
 BASE = 1 << 32
 

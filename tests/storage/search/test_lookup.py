@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from oracles import Record, index_hash, read_log, split_keys
 from protocol.message_id import decode_message_id
-from storage.search.key_hashes import KeyHashes
-from storage.search.lookup import LookupKind, look_up
+from storage.search.lookup import KeyHashes, LookupKind, look_up
 from storage.search.wanted_entries import WantedHashes
 from storage.store.message_store import MessageStore, StoreOptions
 from store_writer import StoreWriter

@@ -5,8 +5,8 @@ import pytest
 from protocol.errors import ConfigError
 from protocol.host_address import HostAddress
 from storage.search.born_host import BornHost
+from storage.search.criteria import parse_size_range
 from storage.search.progress import ProgressReport
-from storage.search.size_range import parse_size_range
 
 
 @pytest.mark.parametrize(
