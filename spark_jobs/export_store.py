@@ -14,9 +14,9 @@ from storage.columns.names import check_names, masked_names
 from storage.times import parse_time
 
 if TYPE_CHECKING:
-    from spark_jobs.commands.request import Report
     from spark_jobs.run.launch import Launch
     from spark_jobs.run.progress import Progress
+    from spark_jobs.run.report import Report
 
 
 def export(options: dict[str, Any], progress: "Progress", launch: "Launch | None") -> "Report":

@@ -17,6 +17,16 @@ VIOLATIONS = {
     "storage imports broker": ("storage/planted.py", "import broker", "broker | spark_jobs > storage > protocol"),
     "spark_jobs imports broker": ("spark_jobs/planted.py", "import broker", "broker | spark_jobs > storage > protocol"),
     "broker imports spark_jobs": ("broker/planted.py", "import spark_jobs", "broker | spark_jobs > storage > protocol"),
+    "a scan imports a job": (
+        "spark_jobs/scan/planted.py",
+        "def late():\n    import spark_jobs.build",
+        "inside spark_jobs: commands > publish > the jobs > build, read > scan > run",
+    ),
+    "a job imports another": (
+        "spark_jobs/verify/planted.py",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import spark_jobs.compact",
+        "inside spark_jobs: commands > publish > the jobs > build, read > scan > run",
+    ),
     "broker imports its command line": (
         "broker/planted.py",
         "import broker.cli",
@@ -50,11 +60,16 @@ def skeleton(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for package in (
         "broker",
         "broker/cli",
-        "broker/processors",
+        "broker/service",
+        "broker/service/processors",
         "protocol",
         "rocketlens",
         "rocketlens/origins",
         "spark_jobs",
+        "spark_jobs/build",
+        "spark_jobs/compact",
+        "spark_jobs/scan",
+        "spark_jobs/verify",
         "storage",
         "storage/kernels",
     ):
@@ -102,7 +117,7 @@ def test_what_serve_imports_is_free_of_spark() -> None:
 def test_no_spark_job_bears_the_name_of_another_module() -> None:
     """The folder of a submitted script comes first on `sys.path`: what lies in it hides all others of its name."""
     names = {path.stem for path in (ROOT / "spark_jobs").iterdir()} - {"__init__", "__pycache__", "py"}
-    assert {"rebuild_all", "engine"} < names
+    assert {"rebuild_all", "run"} < names
     assert not names & (sys.stdlib_module_names | packages_distributions().keys())
 
 

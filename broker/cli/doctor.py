@@ -14,7 +14,7 @@ from protocol.errors import ConfigError
 from protocol.printable import as_text, one_line
 
 if TYPE_CHECKING:
-    from spark_jobs.commands.request import Report
+    from spark_jobs.run.report import Report
     from storage.doctor.examine import Diagnosis
     from storage.doctor.finding import Finding
 

@@ -11,7 +11,6 @@ import numpy as np
 
 from protocol.checksum import crc32
 from spark_jobs.build.place_entries import Piece, PlacedFile, entry_place
-from spark_jobs.compact.complete_index import Hole
 from spark_jobs.run.attempt import Attempt, Report, run_attempt
 from spark_jobs.run.work_directory import WorkDirectory
 from storage.build.index_builder import CompactFileBuilder, EntryColumns, IndexFileBuilder
@@ -20,6 +19,17 @@ from storage.index.index_file import IndexHeader
 
 PHASE: Final = "build"
 READ_BYTES: Final = 16 * 1024 * 1024
+
+
+class KeyGap(msgspec.Struct, frozen=True, array_like=True):
+    """A stretch of the log, from the record at `first` to the one at `last`, of which an index may lack keys."""
+
+    first: int
+    last: int
+
+    def lies_within(self, first: int, last: int) -> bool:
+        """Whether a part of it lies between two records; these themselves have keys in the files beside, too."""
+        return self.first < last and self.last > first
 
 
 class BuildIndexTask(msgspec.Struct, frozen=True):
@@ -40,7 +50,7 @@ class BuildIndexTask(msgspec.Struct, frozen=True):
     compact: bool = False
     end_physical_offset: int = 0
     complete: bool = False
-    holes: tuple[Hole, ...] = ()
+    holes: tuple[KeyGap, ...] = ()
     tags: bool = False
 
     @property

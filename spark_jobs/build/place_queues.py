@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from spark_jobs.build.build_queues import BuildQueuesTask, UnitFile
 from spark_jobs.run.attempt import block_file
+from spark_jobs.run.report import Damage
 from spark_jobs.run.work_directory import WorkDirectory
-from spark_jobs.scan.damage import Damage
 from spark_jobs.scan.scan_segment import UNITS
 from storage.build.existing_queue import LogExtent
 from storage.build.queue_carry import carry_queue

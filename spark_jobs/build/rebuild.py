@@ -29,7 +29,7 @@ from spark_jobs.build.place_entries import (
     place,
 )
 from spark_jobs.build.place_queues import log_extent, queue_tasks, unit_count
-from spark_jobs.commands.request import RebuildRequest
+from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.run.attempt import block_file, run_phase
 from spark_jobs.run.progress import Progress
 from spark_jobs.run.session import run_tasks

@@ -21,9 +21,9 @@ from spark_jobs.run.class_archive import find_java
 from storage.files.write_guard import check_outside
 
 if TYPE_CHECKING:
-    from spark_jobs.commands.request import Report
     from spark_jobs.run.launch import Launch
     from spark_jobs.run.progress import Progress
+    from spark_jobs.run.report import Report
 
 USAGE: Final = 2
 STORE_ERROR: Final = 3
@@ -44,7 +44,7 @@ Check = Callable[[dict[str, Any]], None]
 
 def rebuild(options: dict[str, Any], progress: "Progress", launch: "Launch | None") -> "Report":
     """Rebuild what the options ask for."""
-    from spark_jobs.commands.request import RebuildRequest
+    from spark_jobs.build.rebuild_request import RebuildRequest
     from spark_jobs.commands.run import run_rebuild
 
     return run_rebuild(RebuildRequest(**options), progress, launch)
@@ -52,16 +52,16 @@ def rebuild(options: dict[str, Any], progress: "Progress", launch: "Launch | Non
 
 def compact(options: dict[str, Any], progress: "Progress", launch: "Launch | None") -> "Report":
     """Compact the index."""
-    from spark_jobs.commands.request import CompactRequest
     from spark_jobs.commands.run import run_compact
+    from spark_jobs.compact.compact_request import CompactRequest
 
     return run_compact(CompactRequest(**options), progress, launch)
 
 
 def verify(options: dict[str, Any], progress: "Progress", launch: "Launch | None") -> "Report":
     """Compare queues and index with the log."""
-    from spark_jobs.commands.request import VerifyRequest
     from spark_jobs.verify.verify import run_verify
+    from spark_jobs.verify.verify_request import VerifyRequest
 
     return run_verify(VerifyRequest(**options), progress, launch)
 

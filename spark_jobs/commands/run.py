@@ -10,8 +10,9 @@ import msgspec
 
 from spark_jobs.build.place_queues import carry_queues, log_extent, queue_details, queue_notes, staged_trees
 from spark_jobs.build.rebuild import Rebuild, Rebuilt
-from spark_jobs.commands.request import CompactRequest, RebuildRequest, Report
+from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.compact.compact import Compact, Compacted
+from spark_jobs.compact.compact_request import CompactRequest
 from spark_jobs.publish.deliver import Request, check_out, deliver, end_last_publishing, stage_index
 from spark_jobs.publish.fewer_records import LeftOut, refuse_fewer
 from spark_jobs.publish.publish import Staged
@@ -19,6 +20,7 @@ from spark_jobs.publish.publish_journal import remove_journal
 from spark_jobs.publish.publish_names import find_unfinished
 from spark_jobs.publish.store_lock import StoreLock
 from spark_jobs.run.progress import Progress
+from spark_jobs.run.report import Report
 from spark_jobs.run.session import spark_context
 from spark_jobs.run.work_directory import JOURNAL, WorkDirectory
 from spark_jobs.scan.scan_log import total

@@ -8,8 +8,8 @@ import click
 import msgspec
 
 from protocol.printable import as_text, one_line
-from spark_jobs.commands.request import Report
 from spark_jobs.export.export_place import MANIFEST
+from spark_jobs.run.report import Report
 from spark_jobs.verify.findings import Finding
 from storage.amounts import bytes_text, count_text, duration_text, rate_text
 

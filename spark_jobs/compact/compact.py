@@ -25,13 +25,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 from protocol.errors import StoreError
 from spark_jobs.build import build_index_file as building
+from spark_jobs.build.build_index_file import KeyGap
 from spark_jobs.build.index_names import implied_zone, name_files, parse_zone
 from spark_jobs.build.kept_index import IndexShapeWanted, choose_shape
 from spark_jobs.build.place_entries import PlacedFile
-from spark_jobs.commands.request import CompactRequest
 from spark_jobs.compact import merge_entries as merging
 from spark_jobs.compact import order_entries as ordering
 from spark_jobs.compact import split_index_file as splitting
+from spark_jobs.compact.compact_request import CompactRequest
 from spark_jobs.compact.compact_tasks import (
     begin_timestamps,
     build_tasks,
@@ -42,7 +43,6 @@ from spark_jobs.compact.compact_tasks import (
     split_tasks,
 )
 from spark_jobs.compact.complete_index import (
-    Hole,
     find_holes,
     joint_tasks,
     look_at_joint,
@@ -90,8 +90,8 @@ class Compacted:
     index_files: list[dict[str, Any]] = field(default_factory=list)
     read: int = 0
     dropped: dict[str, int] = field(default_factory=lambda: dict.fromkeys((*OUTSIDE, *LEFT), 0))
-    holes: list[Hole] = field(default_factory=list)
-    left_out: list[Hole] = field(default_factory=list)
+    holes: list[KeyGap] = field(default_factory=list)
+    left_out: list[KeyGap] = field(default_factory=list)
     tags: bool = True
     notes: list[str] = field(default_factory=list)
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from spark_jobs.build.build_index_file import BuildIndexTask
+from spark_jobs.build.build_index_file import BuildIndexTask, KeyGap
 from spark_jobs.build.kept_index import IndexShapeWanted
 from spark_jobs.build.place_entries import Piece, PlacedFile, cut_blocks, entry_blocks, entry_place, place
-from spark_jobs.commands.request import CompactRequest
-from spark_jobs.compact.complete_index import Hole, complete_files, holes_of
+from spark_jobs.compact.compact_request import CompactRequest
+from spark_jobs.compact.complete_index import complete_files, holes_of
 from spark_jobs.compact.log_cells import CELL_BYTES, cut_log, segment_limit
 from spark_jobs.compact.merge_entries import CellRuns, MergeTask, Run
 from spark_jobs.compact.split_index_file import UNKNOWN, SplitTask
@@ -131,7 +131,7 @@ def build_tasks(
     paths: Sequence[Path],
     last: IndexHeader | None,
     end: int,
-    holes: Sequence[Hole],
+    holes: Sequence[KeyGap],
     *,
     tags: bool,
 ) -> list[BuildIndexTask]:

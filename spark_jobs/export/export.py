@@ -18,15 +18,14 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from protocol.errors import ConfigError, RocketLensError
-from spark_jobs.commands.request import Report
 from spark_jobs.export.export_part import PHASE, ExportTask, export_part, take_parts
 from spark_jobs.export.export_place import COMPRESSIONS, MANIFEST, PART, WORK, leave_place, take_place
 from spark_jobs.read.log_ranges import LogRange, LogRanges, Problem, find_ranges, is_url
 from spark_jobs.run.attempt import BOOKKEEPING, run_phase
 from spark_jobs.run.progress import Progress
+from spark_jobs.run.report import Damage, Report
 from spark_jobs.run.session import run_tasks, spark_context
 from spark_jobs.run.work_directory import WorkDirectory, write_synced
-from spark_jobs.scan.damage import Damage
 from storage.columns.mask import read_mask
 from storage.columns.names import KINDS, check_names
 from storage.columns.wanted import HIGHEST, LOWEST, Wanted

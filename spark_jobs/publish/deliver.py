@@ -7,13 +7,15 @@ from pathlib import Path
 from typing import Final
 
 from protocol.errors import ConfigError
-from spark_jobs.commands.request import CompactRequest, RebuildRequest, Report
+from spark_jobs.build.rebuild_request import RebuildRequest
+from spark_jobs.compact.compact_request import CompactRequest
 from spark_jobs.publish.new_checkpoint import latest_end_timestamp, write_checkpoint
 from spark_jobs.publish.publish import Staged, publish, roll_forward
 from spark_jobs.publish.publish_journal import remove_journal
 from spark_jobs.publish.publish_names import backup_path, drop_backups, incoming_path
 from spark_jobs.publish.stage import stage_kept
 from spark_jobs.publish.store_lock import StoreLock
+from spark_jobs.run.report import Report
 from spark_jobs.run.work_directory import JOURNAL, WorkDirectory
 from spark_jobs.scan.source import Source
 from storage.files.direct_writer import fsync_directory

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from protocol.errors import StoreError
 from spark_jobs.publish.publish_checks import Staged
-from spark_jobs.scan.damage import Damage
+from spark_jobs.run.report import Damage
 from spark_jobs.scan.source import Source
 from storage.files.mapped_file import MappedFile, list_segment_files
 from storage.index.index_file import DEFAULT_SLOTS, ENTRY_DTYPE, determine_shape

@@ -12,7 +12,8 @@ from typing import Any
 
 import msgspec
 
-from spark_jobs.scan.damage import ZEROS, Damage, behind_end, missing_segment, unreadable
+from spark_jobs.run.report import Damage
+from spark_jobs.scan.damage import ZEROS, behind_end, missing_segment, unreadable
 from storage.kernels.records import BAD_BLANK
 
 

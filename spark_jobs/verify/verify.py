@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from spark_jobs.build.build_queues import bundle_count
-from spark_jobs.commands.request import Report, VerifyRequest
 from spark_jobs.run.attempt import RunTasks, block_file, run_phase
 from spark_jobs.run.progress import Progress
+from spark_jobs.run.report import Report
 from spark_jobs.run.session import run_tasks, spark_context
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.probe_store import ProbeTask, probe
@@ -39,6 +39,7 @@ from spark_jobs.verify.judge_index import find_gaps, judge_index
 from spark_jobs.verify.judge_queues import check_tasks, judge_queues
 from spark_jobs.verify.log_table import LogTable
 from spark_jobs.verify.verify_log import LogVerdict, judge_log, scan_readable
+from spark_jobs.verify.verify_request import VerifyRequest
 from storage.build.queue_plan import QueuePlan
 from storage.layout.store_layout import dledger_refused
 from storage.life.delay_levels import parse_delay_levels

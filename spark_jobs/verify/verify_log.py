@@ -16,8 +16,8 @@ from protocol.errors import StoreError
 from spark_jobs.build.place_entries import entry_blocks
 from spark_jobs.build.place_queues import log_extent
 from spark_jobs.run.attempt import RunTasks, block_file
+from spark_jobs.run.report import Damage
 from spark_jobs.run.work_directory import WorkDirectory
-from spark_jobs.scan.damage import Damage
 from spark_jobs.scan.log_end import find_log_end
 from spark_jobs.scan.scan_segment import ENTRIES, ScanTask, scan_segment
 from spark_jobs.scan.segment_window import SegmentWindow

@@ -23,7 +23,7 @@ from damage_oracle import Disk
 from damage_trials import KINDS, Trial, Trials, each_kind, judge, random_trials
 from damaged_stores import Damaged, Unfit
 from protocol.errors import StoreError
-from spark_jobs.commands.request import RebuildRequest
+from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.commands.run import run_rebuild
 from spark_jobs.run.progress import Silence
 from storage.query.get_message import GetMessageResult

@@ -14,9 +14,8 @@ from command_line import rocketlens
 from interop.stages import wait_until
 from process import COMMAND, ROOT
 from spark_jobs.commands import command_run
-from spark_jobs.commands.request import Report
 from spark_jobs.export.export import ExportRequest
-from spark_jobs.scan.damage import Damage
+from spark_jobs.run.report import Damage, Report
 from store_writer import StoreWriter
 
 START_SECONDS = 180

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from spark_jobs.commands import command_run
-from spark_jobs.commands.request import Report
+from spark_jobs.run.report import Report
 
 
 @dataclass

@@ -11,9 +11,9 @@ from unittest import mock
 import msgspec
 
 from compact_oracle import Mark, take_mark
-from spark_jobs.commands.request import CompactRequest
 from spark_jobs.compact import compact, compact_tasks
 from spark_jobs.compact.compact import Compact, Compacted
+from spark_jobs.compact.compact_request import CompactRequest
 from spark_jobs.run.progress import Progress, Silence
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.source import find_source

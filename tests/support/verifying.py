@@ -8,12 +8,13 @@ from typing import Any
 
 import msgspec
 
-from spark_jobs.commands.request import Report, VerifyRequest
 from spark_jobs.run.progress import Silence
+from spark_jobs.run.report import Report
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.source import find_source
 from spark_jobs.verify.findings import Finding
 from spark_jobs.verify.verify import Verification
+from spark_jobs.verify.verify_request import VerifyRequest
 
 
 def run_here(name: str, tasks: Sequence[Any], function: Callable[[Any], dict[str, Any]]) -> list[dict[str, Any]]:

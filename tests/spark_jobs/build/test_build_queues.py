@@ -17,7 +17,7 @@ from queue_runs import files_under, units_in
 from spark_jobs.build import build_queues as job
 from spark_jobs.build.build_queues import bundle_count
 from spark_jobs.build.place_queues import log_extent, unit_count
-from spark_jobs.scan.damage import Damage
+from spark_jobs.run.report import Damage
 from store_files import write_file
 from store_writer import StoreWriter
 from strategies import StorePlan, store_plans

@@ -14,9 +14,11 @@ from interop.stages import wait_until
 from oracles import BLANK_MAGIC
 from protocol.errors import ConfigError, StoreError
 from spark_events import SparkEvents
-from spark_jobs.commands.request import CompactRequest, RebuildRequest, Report
+from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.commands.run import WORK_DIRECTORY, run_compact, run_rebuild
+from spark_jobs.compact.compact_request import CompactRequest
 from spark_jobs.run.progress import Silence
+from spark_jobs.run.report import Report
 from storage.layout.checkpoint import Checkpoint
 from storage.query.lookup_call import KeyQuery
 from storage.store.message_store import MessageStore

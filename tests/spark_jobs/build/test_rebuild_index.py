@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from golden_store import unpack
 from oracles import build_index, read_log
-from spark_jobs.commands.request import RebuildRequest, Report
+from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.commands.run import run_rebuild
 from spark_jobs.run.progress import Silence
+from spark_jobs.run.report import Report
 from store_writer import StoreWriter
 
 if TYPE_CHECKING:

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from golden_store import GOLDEN, unpack
-from spark_jobs.commands.request import RebuildRequest, Report
+from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.commands.run import run_rebuild
 from spark_jobs.run.progress import Silence
+from spark_jobs.run.report import Report
 
 pytestmark = pytest.mark.usefixtures("spark")
 

@@ -12,7 +12,7 @@ from bulk_jobs import StandIn, stand_in
 from protocol.errors import RocketLensError, StoreError
 from spark_jobs.commands import command_run
 from spark_jobs.commands.command_run import rebuild, run_command
-from spark_jobs.commands.request import Report
+from spark_jobs.run.report import Report
 from spark_jobs.run.spark_calls import TaskFailed
 
 

@@ -5,9 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from spark_jobs.commands.request import Report
 from spark_jobs.commands.show_report import MOST_TOLD, report_json, report_lines
-from spark_jobs.scan.damage import Damage
+from spark_jobs.run.report import Damage, Report
 from spark_jobs.verify.findings import Finding
 
 ZEROS = "expected an intact record, found zeros (10 bytes passed over)"

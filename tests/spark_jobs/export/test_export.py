@@ -20,12 +20,12 @@ from click.testing import CliRunner
 import oracles
 from column_rows import expected_rows
 from protocol.errors import ConfigError, FilterSyntaxError
-from spark_jobs.commands.request import Report
 from spark_jobs.export.export import MANIFEST, ExportRequest, run_export
 from spark_jobs.export.export_formats import FORMATS, HashedFile
 from spark_jobs.export.export_place import COMPRESSIONS, FORMAT_NAMES
 from spark_jobs.export_store import export_store
 from spark_jobs.run.progress import Silence
+from spark_jobs.run.report import Report
 from spark_jobs.run.spark_calls import SparkFailed
 from store_writer import START_TIMESTAMP, StoreWriter
 

@@ -16,14 +16,16 @@ import pytest
 from compacting import LoopContext
 from overlapping import WHEN, Overlapping, overlapping_attempts
 from queue_runs import files_under
-from spark_jobs.commands.request import CompactRequest, RebuildRequest, VerifyRequest
+from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.commands.run import run_compact, run_rebuild
+from spark_jobs.compact.compact_request import CompactRequest
 from spark_jobs.export.export import ExportRequest, run_export
 from spark_jobs.publish.stage import stage_kept
 from spark_jobs.run.attempt import run_attempt
 from spark_jobs.run.progress import Silence
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.verify.verify import run_verify
+from spark_jobs.verify.verify_request import VerifyRequest
 from storage.files.attempt_names import attempt_name, attempt_of, written_beside
 from store_writer import START_TIMESTAMP, StoreWriter
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.commands.request import Report
+from spark_jobs.run.report import Report
 from spark_jobs.verify import queue_check, unit_search
 from spark_jobs.verify.findings import MISSING_UNIT, SHIFTED_UNIT, UNIT
 from store_writer import StoreWriter

@@ -10,7 +10,7 @@ import pytest
 
 from compacting import compact_in_place
 from oracles import IndexImage, index_hash, index_keys, packed
-from spark_jobs.commands.request import Report
+from spark_jobs.run.report import Report
 from spark_jobs.verify.findings import ENTRY, FILE, HEADER, MISSING_ENTRY, REPEATED_ENTRY, Finding
 from store_files import write_index_file
 from store_writer import StoreWriter

@@ -9,13 +9,14 @@ import msgspec
 import pytest
 
 from growing_store import GrowingStore
-from spark_jobs.commands.request import Report, VerifyRequest
 from spark_jobs.run.progress import Silence
+from spark_jobs.run.report import Report
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan import source
 from spark_jobs.scan.scan_segment import ScanTask
 from spark_jobs.scan.source import find_source
 from spark_jobs.verify.verify import Verification
+from spark_jobs.verify.verify_request import VerifyRequest
 from verifying import assert_clean, findings_of, told
 
 Task = Callable[[Any], dict[str, Any]]

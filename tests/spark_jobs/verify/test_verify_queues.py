@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from oracles import packed
-from spark_jobs.commands.request import Report
+from spark_jobs.run.report import Report
 from spark_jobs.verify.findings import (
     EXT_UNIT,
     FILE,

@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 
 from golden_store import unpack
-from spark_jobs.commands.request import RebuildRequest, Report, VerifyRequest
+from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.commands.run import run_rebuild
 from spark_jobs.run.progress import Silence
+from spark_jobs.run.report import Report
 from spark_jobs.verify.verify import run_verify
+from spark_jobs.verify.verify_request import VerifyRequest
 
 pytestmark = pytest.mark.usefixtures("spark")
 
