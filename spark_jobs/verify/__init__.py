@@ -1,1 +1,9 @@
 """Every record, queue unit and index entry held against the others."""
+
+from typing import Final
+
+DOOR: Final = (
+    "findings",
+    "verify",
+    "verify_request",
+)

@@ -6,8 +6,12 @@
 See :func:`storage.search.engine.search`; what is looked for stands in :class:`~storage.search.criteria.Criteria`.
 """
 
+from typing import Final
+
 from storage.search.criteria import Criteria, Place
 from storage.search.engine import Step, search
 from storage.search.progress import Progress
+
+DOOR: Final = ("chunk", "criteria", "cursor", "engine", "lookup", "matcher", "plan", "query", "size_range")
 
 __all__ = ["Criteria", "Place", "Progress", "Step", "search"]
