@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from spark_jobs.build.place_entries import Boundary
+from spark_jobs.build.rebuild_request import AUTO_PROFILE, CLASSIC_PROFILE, TAGGED_PROFILE
 from storage.index.index_file import DEFAULT_ENTRIES, DEFAULT_SLOTS, IndexHeader
 
 
@@ -21,6 +22,11 @@ class IndexShapeWanted(msgspec.Struct, frozen=True):
     slots: int
     capacity: int
     tags: bool
+
+    @property
+    def profile(self) -> str:
+        """The name of the profile that has such entries."""
+        return TAGGED_PROFILE if self.tags else CLASSIC_PROFILE
 
 
 class KeptIndex(msgspec.Struct, frozen=True):
@@ -39,7 +45,7 @@ def choose_shape(
     readable = [check for check in checks if "slots" in check]
     newest = readable[-1] if readable else {"slots": DEFAULT_SLOTS, "capacity": DEFAULT_ENTRIES}
     tagged = [check["has_tags"] for check in readable if check.get("has_tags") is not None]
-    tags = profile == "5.5" if profile != "auto" else (tagged[-1] if tagged else True)
+    tags = profile == TAGGED_PROFILE if profile != AUTO_PROFILE else (tagged[-1] if tagged else True)
     return IndexShapeWanted(slots or newest["slots"], capacity or newest["capacity"], tags)
 
 

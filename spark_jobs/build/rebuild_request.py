@@ -7,7 +7,11 @@ import msgspec
 from protocol.errors import ConfigError
 from storage.life.delay_levels import DEFAULT_DELAY_LEVELS
 
-PROFILES: Final = ("auto", "5.5", "classic")
+AUTO_PROFILE: Final = "auto"
+TAGGED_PROFILE: Final = "5.5"
+CLASSIC_PROFILE: Final = "classic"
+PROFILES: Final = (AUTO_PROFILE, TAGGED_PROFILE, CLASSIC_PROFILE)
+"""Which entries a broker puts for a message: with the tag's, without it, or as the index files show that there are."""
 
 
 class RebuildRequest(msgspec.Struct, frozen=True, kw_only=True):

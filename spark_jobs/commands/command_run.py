@@ -23,7 +23,7 @@ from storage.files.write_guard import check_outside
 if TYPE_CHECKING:
     from spark_jobs.run.launch import Launch
     from spark_jobs.run.progress import Progress
-    from spark_jobs.run.report import Report
+    from spark_jobs.run.report import AnyReport
 
 USAGE: Final = 2
 STORE_ERROR: Final = 3
@@ -35,14 +35,14 @@ SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 
 EXTRA: Final = "rocketlens[spark]"
 
-Job = Callable[[dict[str, Any], "Progress", "Launch | None"], "Report"]
+Job = Callable[[dict[str, Any], "Progress", "Launch | None"], "AnyReport"]
 """Runs with the options of its request, and with the JVM that was started ahead, if one was."""
 
 Check = Callable[[dict[str, Any]], None]
 """Raises ConfigError for options of a request that cannot be; imports little, since nothing is started before."""
 
 
-def rebuild(options: dict[str, Any], progress: "Progress", launch: "Launch | None") -> "Report":
+def rebuild(options: dict[str, Any], progress: "Progress", launch: "Launch | None") -> "AnyReport":
     """Rebuild what the options ask for."""
     from spark_jobs.build.rebuild_request import RebuildRequest
     from spark_jobs.commands.run import run_rebuild
@@ -50,7 +50,7 @@ def rebuild(options: dict[str, Any], progress: "Progress", launch: "Launch | Non
     return run_rebuild(RebuildRequest(**options), progress, launch)
 
 
-def compact(options: dict[str, Any], progress: "Progress", launch: "Launch | None") -> "Report":
+def compact(options: dict[str, Any], progress: "Progress", launch: "Launch | None") -> "AnyReport":
     """Compact the index."""
     from spark_jobs.commands.run import run_compact
     from spark_jobs.compact.compact_request import CompactRequest
@@ -58,7 +58,7 @@ def compact(options: dict[str, Any], progress: "Progress", launch: "Launch | Non
     return run_compact(CompactRequest(**options), progress, launch)
 
 
-def verify(options: dict[str, Any], progress: "Progress", launch: "Launch | None") -> "Report":
+def verify(options: dict[str, Any], progress: "Progress", launch: "Launch | None") -> "AnyReport":
     """Compare queues and index with the log."""
     from spark_jobs.verify.verify import run_verify
     from spark_jobs.verify.verify_request import VerifyRequest
@@ -92,7 +92,7 @@ def run_job(
     goes_on: bool = True,
     check: Check | None = None,
     **options: Any,
-) -> "Report":
+) -> "AnyReport":
     """Run a job with the options of its request; what ends it early ends the process, with a line and a code."""
     try:
         with _interruptible():

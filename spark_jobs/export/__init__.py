@@ -5,4 +5,5 @@ from typing import Final
 DOOR: Final = (
     "export",
     "export_place",
+    "export_request",
 )

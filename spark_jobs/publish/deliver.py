@@ -15,7 +15,6 @@ from spark_jobs.publish.publish_journal import remove_journal
 from spark_jobs.publish.publish_names import backup_path, drop_backups, incoming_path
 from spark_jobs.publish.stage import stage_kept
 from spark_jobs.publish.store_lock import StoreLock
-from spark_jobs.run.report import Report
 from spark_jobs.run.work_directory import JOURNAL, WorkDirectory
 from spark_jobs.scan.source import Source
 from storage.files.direct_writer import fsync_directory
@@ -51,21 +50,19 @@ def stage_index(request: Request, source: Source, work: WorkDirectory, kept: tup
 
 
 def deliver(
-    request: Request, source: Source, work: WorkDirectory, staged: list[Staged], lock: StoreLock | None, report: Report
-) -> None:
-    """Publish what is staged; the report learns where the old is kept."""
-    report.details["published"] = [each.name for each in staged]
+    request: Request, source: Source, work: WorkDirectory, staged: list[Staged], lock: StoreLock | None
+) -> list[str] | None:
+    """Publish what is staged; returns the paths of the backups, None where no backup was to be kept."""
     if lock is None:
         _move(staged, Path(request.target))
-        return
+        return None
     moment = _moment(lock.store, staged)
     journal = work.root.parent / JOURNAL
     published = publish(lock, staged, journal, moment, source=log_digest(source), enter=work.enter)
     if request.drop_backup:
         drop_backups(lock.store, moment)
-    else:
-        report.details["backups"] = [str(path) for path in published.backups]
     remove_journal(journal)
+    return None if request.drop_backup else [str(path) for path in published.backups]
 
 
 def end_last_publishing(lock: StoreLock, source: Source, base: Path) -> bool:

@@ -1,6 +1,6 @@
 """What a bulk job answers: amounts, times, what it found damaged, and details of its own kind."""
 
-from typing import Any
+from typing import Generic, TypeAlias, TypeVar
 
 import msgspec
 
@@ -22,7 +22,19 @@ class Damage(msgspec.Struct, frozen=True, rename="camel"):
         )
 
 
-class Report(msgspec.Struct, kw_only=True, rename="camel"):
+class Details(msgspec.Struct, kw_only=True, omit_defaults=True, rename="camel"):
+    """What one kind of job has to say beyond what all have. A field that is None is not printed."""
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of a run that met no damage."""
+        return 0
+
+
+DetailsT_co = TypeVar("DetailsT_co", bound=Details, covariant=True)
+
+
+class Report(msgspec.Struct, Generic[DetailsT_co], kw_only=True, rename="camel"):
     """What a job did. Bytes and messages are those of the log; `steady_seconds` from first read to last publishing."""
 
     command: str
@@ -35,14 +47,15 @@ class Report(msgspec.Struct, kw_only=True, rename="camel"):
     seconds: float = 0.0
     steady_seconds: float = 0.0
     resumed: bool = False
-    details: dict[str, Any] = {}
+    details: DetailsT_co
     damages: list[Damage] = []
     more_damages: int = 0
     notes: list[str] = []
 
     @property
     def exit_code(self) -> int:
-        """4 with damage, or where a verification found anything wrong; 1 where nothing was to be exported; else 0."""
-        if self.damages or self.more_damages or not self.details.get("clean", True):
-            return 4
-        return 0 if self.details.get("found", True) else 1
+        """4 where there is damage, else what the details say."""
+        return 4 if self.damages or self.more_damages else self.details.exit_code
+
+
+AnyReport: TypeAlias = Report[Details]

@@ -3,7 +3,6 @@
 from typing import Final
 
 DOOR: Final = (
-    "findings",
     "verify",
     "verify_request",
 )

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from spark_jobs.verify.check_index_entries import GapTask, gap_finding
 from spark_jobs.verify.findings import FILE, REPEATED_ENTRY, Findings
 from spark_jobs.verify.log_table import LogTable
+from spark_jobs.verify.verify_request import IndexNumbers
 from storage.kernels.records import MAXIMUM_PIECES
 
 
@@ -84,7 +85,7 @@ def judge_index(
     gaps: Sequence[tuple[Gap, dict[str, Any]]],
     log: LogTable,
     findings: Findings,
-) -> dict[str, Any]:
+) -> IndexNumbers:
     """Say what is wrong between files; numbers of all for the report. `gaps` come with what is missing there."""
     sums: Counter[str] = Counter()
     for summary in summaries:
@@ -100,7 +101,8 @@ def judge_index(
             findings.add(**{name: getattr(finding, name) for name in finding.__struct_fields__})
     _say_overlaps(summaries, sums, findings)
     _say_directories(directory, findings)
-    return {"files": len(summaries), "entries": sums["entries"], "lag": lag, **{name: sums[name] for name in _SUMS}}
+    numbers = {name: sums[name] for name in ("entries", *_SUMS)}
+    return IndexNumbers(files=len(summaries), lag=lag, **numbers)
 
 
 _SUMS = ("matched", "expired", "lost", "newer", "repeats", "dropped")

@@ -12,6 +12,7 @@ from spark_jobs.verify.check_queue_units import CheckQueuesTask
 from spark_jobs.verify.findings import FILE, MISSING_UNIT, Findings
 from spark_jobs.verify.log_table import LogTable
 from spark_jobs.verify.stray_units import STRAY_KINDS
+from spark_jobs.verify.verify_request import QueueNumbers
 from storage.build.queue_plan import QueueKey, QueuePlan
 from storage.layout.store_layout import CONSUME_QUEUE_EXT
 
@@ -44,7 +45,7 @@ def check_tasks(
 
 def judge_queues(
     plan: QueuePlan, summaries: Sequence[dict[str, Any]], log: LogTable, findings: Findings
-) -> tuple[dict[str, Any], list[str]]:
+) -> tuple[QueueNumbers, list[str]]:
     """Say what queues lack at their ends; numbers of all for the report, and notes."""
     queues = [(QueueKey(*names), counts) for summary in summaries for *names, counts in summary["queues"]]
     sums: Counter[str] = Counter()
@@ -63,8 +64,8 @@ def judge_queues(
         else:
             _say_missing(plan, key, counts, findings)
     _say_misplaced(plan, findings)
-    numbers = {"queues": len(queues), "lag": sums["lag"], "deletedTopics": unknown.total()}
-    return {**numbers, **{_camel(name): sums[name] for name in SUMS}}, list(_notes(sums, unknown))
+    numbers = {name: sums[name] for name in ("lag", *SUMS)}
+    return QueueNumbers(queues=len(queues), deleted_topics=unknown.total(), **numbers), list(_notes(sums, unknown))
 
 
 def _say_missing(plan: QueuePlan, key: QueueKey, counts: dict[str, int], findings: Findings) -> None:
@@ -92,8 +93,3 @@ def _notes(sums: Counter[str], unknown: Counter[str]) -> Iterator[str]:
         yield f"{unknown.total()} messages are of topics without queues that topics.json does not know: {named}"
     if sums["stand_ins"]:
         yield f"{sums['stand_ins']} units stand in for messages that are lost"
-
-
-def _camel(name: str) -> str:
-    head, *rest = name.split("_")
-    return head + "".join(map(str.title, rest))

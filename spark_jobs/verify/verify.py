@@ -18,8 +18,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
 from spark_jobs.build.build_queues import bundle_count
 from spark_jobs.run.attempt import RunTasks, block_file, run_phase
 from spark_jobs.run.progress import Progress
@@ -39,7 +37,7 @@ from spark_jobs.verify.judge_index import find_gaps, judge_index
 from spark_jobs.verify.judge_queues import check_tasks, judge_queues
 from spark_jobs.verify.log_table import LogTable
 from spark_jobs.verify.verify_log import LogVerdict, judge_log, scan_readable
-from spark_jobs.verify.verify_request import VerifyRequest
+from spark_jobs.verify.verify_request import IndexNumbers, LogNumbers, QueueNumbers, VerifyDetails, VerifyRequest
 from storage.build.queue_plan import QueuePlan
 from storage.layout.store_layout import dledger_refused
 from storage.life.delay_levels import parse_delay_levels
@@ -50,7 +48,7 @@ if TYPE_CHECKING:
 PREFIX: Final = "rocketlens-verify-"
 
 
-def run_verify(request: VerifyRequest, progress: Progress, launch: "Launch | None" = None) -> Report:
+def run_verify(request: VerifyRequest, progress: Progress, launch: "Launch | None" = None) -> Report[VerifyDetails]:
     """Verify a store; raises a RocketLensError where there is none."""
     started = time.monotonic()
     source = find_source(Path(request.store), tuple(map(Path, request.commit_log_directories)))
@@ -93,7 +91,7 @@ class Verification:
         self._plan = QueuePlan.of(source.layout.root)
         self._bundles = bundle_count(source.size)
 
-    def run(self) -> Report:
+    def run(self) -> Report[VerifyDetails]:
         """Do it all."""
         began = time.monotonic()
         index_tasks = self._measure()
@@ -158,7 +156,7 @@ class Verification:
         tasks: list[CheckIndexTask | CheckQueuesTask] = [*index_tasks, *queue_tasks]
         return self._run_phase(CHECK, tasks, check, int(log.ranks[-1]), "entries")
 
-    def _judge_index(self, summaries: Sequence[dict[str, Any]], log: LogTable, findings: Findings) -> dict[str, Any]:
+    def _judge_index(self, summaries: Sequence[dict[str, Any]], log: LogTable, findings: Findings) -> IndexNumbers:
         """How the files fit together."""
         self._work.enter("gaps")
         gaps = find_gaps(self._work.root, self._source.layout.index, summaries, log)
@@ -169,11 +167,11 @@ class Verification:
         self,
         scans: Sequence[dict[str, Any]],
         verdict: LogVerdict,
-        index: dict[str, Any],
-        queues: dict[str, Any],
+        index: IndexNumbers,
+        queues: QueueNumbers,
         summaries: Sequence[dict[str, Any]],
         findings: Sequence[Findings],
-    ) -> Report:
+    ) -> Report[VerifyDetails]:
         listed, counts = self._collect(summaries, findings)
         table = verdict.table
         return Report(
@@ -182,25 +180,25 @@ class Verification:
             out="",
             bytes=total(scans, "bytes_read"),
             messages=total(scans, "records"),
-            entries=index["entries"],
-            units=queues["matched"],
-            details={
-                "clean": not counts,
-                "log": {
-                    "segments": len(scans),
-                    "minimum": table.minimum,
-                    "end": table.end,
-                    "lostBytes": sum(stop - start for start, stop in table.lost),
-                    "lag": verdict.lag,
-                    "live": self._source.is_live,
-                    "crashed": self._source.has_crashed and not self._source.is_live,
-                },
-                "queues": queues,
-                "index": index,
-                "counts": dict(counts),
-                "findings": [msgspec.to_builtins(finding) for finding in listed],
-                "moreFindings": counts.total() - len(listed),
-            },
+            entries=index.entries,
+            units=queues.matched,
+            details=VerifyDetails(
+                clean=not counts,
+                log=LogNumbers(
+                    segments=len(scans),
+                    minimum=table.minimum,
+                    end=table.end,
+                    lost_bytes=sum(stop - start for start, stop in table.lost),
+                    lag=verdict.lag,
+                    live=self._source.is_live,
+                    crashed=self._source.has_crashed and not self._source.is_live,
+                ),
+                queues=queues,
+                index=index,
+                counts=dict(counts),
+                findings=listed,
+                more_findings=counts.total() - len(listed),
+            ),
             notes=[*self._source.problems, *self._plan.problems, *_index_notes(index)],
         )
 
@@ -219,9 +217,9 @@ class Verification:
         return listed[:TOTAL_LIMIT], +counts
 
 
-def _index_notes(index: dict[str, Any]) -> Iterator[str]:
-    if index["dropped"]:
+def _index_notes(index: IndexNumbers) -> Iterator[str]:
+    if index.dropped:
         yield (
-            f"up to {index['dropped']} keys have no entry in compacted index files: repeated ones, or such of topics "
+            f"up to {index.dropped} keys have no entry in compacted index files: repeated ones, or such of topics "
             "that were left out"
         )

@@ -230,7 +230,7 @@ def examine(trials: Trials, chosen: Iterator[Trial], work: Path) -> int:
         assert report["isClean"] == (outcome.code == 0), str(trial)
         with contextlib.suppress(StoreError):  # exit code 3, and a sentence
             found = verify_here(root, work)
-            assert found.exit_code == (0 if found.details["clean"] else 4), str(trial)
+            assert found.exit_code == (0 if found.details.clean else 4), str(trial)
         count += 1
     return count
 

@@ -16,7 +16,7 @@ from spark_jobs.build import rebuild_request
 from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.commands import command_options
 from spark_jobs.compact.compact_request import CompactRequest
-from spark_jobs.run.report import Damage, Report
+from spark_jobs.run.report import Damage, Details, Report
 from spark_jobs.verify.verify_request import VerifyRequest
 from storage.life.delay_levels import DEFAULT_DELAY_LEVELS
 
@@ -208,6 +208,7 @@ def test_json_is_one_object_with_everything(job: StandIn) -> None:
         out="/out",
         bytes=5,
         steady_seconds=1.5,
+        details=Details(),
         damages=[Damage("/store/commitlog/0", 7, 3, "an intact record", "zeros")],
         more_damages=2,
         notes=["a note"],

@@ -145,4 +145,4 @@ def test_an_earlier_life_of_any_length_is_nothing_wrong(tmp_path: Path, monkeypa
     writer.close()
     report = verify_here(writer.root, tmp_path / "work")
     assert_clean(report)
-    assert (report.details["queues"]["earlierLife"], report.details["queues"]["matched"]) == (300, 120)
+    assert (report.details.queues.earlier_life, report.details.queues.matched) == (300, 120)

@@ -58,7 +58,7 @@ class Made:
 
     def findings(self) -> list[Finding]:
         report = verify_here(self.root, self.work)
-        assert report.details["clean"] == (report.exit_code == 0) == (report.details["findings"] == [])
+        assert report.details.clean == (report.exit_code == 0) == (report.details.findings == [])
         return findings_of(report)
 
 
@@ -298,7 +298,7 @@ def test_a_false_blank_is_named_and_its_bytes_are_lost_ones(tmp_path: Path, size
     with damaged(writer.log.segments[0], victim.physical_offset, head):
         report = verify_here(made.root, tmp_path / "work")
     assert (report.exit_code, report.messages) == (4, 39)
-    assert report.details["log"]["lostBytes"] == victim.size
+    assert report.details.log.lost_bytes == victim.size
     (finding,) = [finding for finding in findings_of(report) if finding.kind == RECORD]
     assert finding.physical_offset == victim.physical_offset
     assert "it is a BLANK, which closes a segment, but its size does not lead to the segment's end" in finding.found
