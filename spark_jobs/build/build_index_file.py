@@ -11,7 +11,7 @@ import numpy as np
 
 from protocol.checksum import crc32
 from spark_jobs.build.place_entries import Piece, PlacedFile, entry_place
-from spark_jobs.run.attempt import Attempt, Report, run_attempt
+from spark_jobs.run.attempt import Attempt, Notify, run_attempt
 from spark_jobs.run.work_directory import WorkDirectory
 from storage.build.index_builder import CompactFileBuilder, EntryColumns, IndexFileBuilder
 from storage.files.direct_writer import GrowingFile
@@ -73,7 +73,7 @@ def take_index_file(task: BuildIndexTask, done: dict[str, Any]) -> None:
         os.replace(WorkDirectory(Path(task.work)).partial / done["attempt"], task.path)
 
 
-def _build(task: BuildIndexTask, attempt: Attempt, report: Report) -> dict[str, Any]:
+def _build(task: BuildIndexTask, attempt: Attempt, notify: Notify) -> dict[str, Any]:
     builder = _builder(task)
     put, complete = 0, task.complete
     with _file(attempt.partial, builder) as file:
@@ -84,7 +84,7 @@ def _build(task: BuildIndexTask, attempt: Attempt, report: Report) -> dict[str, 
                 file.settle(builder.settled)
             complete = complete and is_cut_off(columns, piece.skip, piece.count)
             put += piece.count
-            report(put, put)
+            notify(put, put)
         if isinstance(builder, CompactFileBuilder):
             complete = complete and not any(hole.lies_within(*builder.span) for hole in task.holes)
             header = builder.finish(task.end_physical_offset, complete=complete, tags=task.tags)

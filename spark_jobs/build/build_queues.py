@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from spark_jobs.run.attempt import Attempt, Record, Report, run_attempt
+from spark_jobs.run.attempt import Attempt, Notify, Record, run_attempt
 from spark_jobs.run.blocks import Block, read_block
 from spark_jobs.run.work_directory import WorkDirectory
 from storage.build.batch_queue_builder import BatchQueueBuilder
@@ -44,14 +44,14 @@ MOST_BUNDLES: Final = 64
 Builder = QueueBuilder | BatchQueueBuilder
 
 
-class UnitFile(msgspec.Struct, frozen=True, array_like=True):
+class UnitBlocks(msgspec.Struct, frozen=True, array_like=True):
     """Where the blocks of a bundle stand in a file that a scan left."""
 
     path: str
     positions: tuple[int, ...]
 
 
-def blocks_before(files: Iterable[UnitFile], end: int) -> Iterator[Block]:
+def blocks_before(files: Iterable[UnitBlocks], end: int) -> Iterator[Block]:
     """Blocks of files, one in memory at a time, without those that begin at or beyond a physical offset."""
     for file in files:
         path = Path(file.path)
@@ -75,7 +75,7 @@ class BuildQueuesTask(msgspec.Struct, frozen=True):
     work: str
     store: str
     bundle: int
-    units: tuple[UnitFile, ...]
+    units: tuple[UnitBlocks, ...]
     skipped: tuple[tuple[bytes, int], ...]
     file_sizes: dict[str, int]
     segment_size: int
@@ -107,8 +107,8 @@ def build_queues(task: BuildQueuesTask) -> dict[str, Any]:
     bring them to their places, by :func:`take_queues`.
     """
 
-    def build(attempt: Attempt, report: Report) -> Record:
-        return QueueBundle(task, attempt, report).run()
+    def build(attempt: Attempt, notify: Notify) -> Record:
+        return BundleBuild(task, attempt, notify).run()
 
     return run_attempt(task.work, task.name, build, _are_whole)
 
@@ -124,12 +124,12 @@ def take_queues(work: WorkDirectory, done: dict[str, Any]) -> None:
     shutil.rmtree(made, ignore_errors=True)
 
 
-class QueueBundle:
+class BundleBuild:
     """The queues of one bundle, all being built side by side."""
 
-    def __init__(self, task: BuildQueuesTask, attempt: Attempt, report: Report) -> None:
-        """Build in the attempt's directory; `report` is told the number of units, twice."""
-        self._task, self._partial, self._report = task, attempt.partial, report
+    def __init__(self, task: BuildQueuesTask, attempt: Attempt, notify: Notify) -> None:
+        """Build in the attempt's directory; `notify` is called with the number of units, twice."""
+        self._task, self._partial, self._notify = task, attempt.partial, notify
         self._skipped = set(task.skipped)
         self._builders: dict[QueueKey, Builder] = {}
         self._held = self._units = 0
@@ -141,7 +141,7 @@ class QueueBundle:
             self._put(block)
             if self._held > HELD_BYTES:
                 self._flush()
-            self._report(self._units, self._units)
+            self._notify(self._units, self._units)
         queues = [
             [key.tree, key.topic, key.queue_id, msgspec.to_builtins(self._finish(key))]
             for key in sorted(self._builders)

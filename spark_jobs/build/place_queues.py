@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from spark_jobs.build.build_queues import BuildQueuesTask, UnitFile
+from spark_jobs.build.build_queues import BuildQueuesTask, UnitBlocks
 from spark_jobs.run.attempt import block_file
 from spark_jobs.run.report import Damage
 from spark_jobs.run.work_directory import WorkDirectory
@@ -113,7 +113,7 @@ def queue_tasks(
     tasks = []
     for bundle in range(max((len(summary["unit_blocks"]) for summary in scanned), default=0)):
         units = tuple(
-            UnitFile(str(block_file(work, summary, UNITS)), tuple(summary["unit_blocks"][bundle]))
+            UnitBlocks(str(block_file(work, summary, UNITS)), tuple(summary["unit_blocks"][bundle]))
             for summary in scanned
             if summary["unit_blocks"][bundle]
         )

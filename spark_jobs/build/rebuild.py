@@ -31,13 +31,13 @@ from spark_jobs.build.place_entries import (
 from spark_jobs.build.place_queues import log_extent, queue_tasks, unit_count
 from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.run.attempt import block_file, run_phase
-from spark_jobs.run.progress import Progress
+from spark_jobs.run.progress import JobProgress, Phase
 from spark_jobs.run.session import run_tasks
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.log_end import LogEnd, find_log_end
 from spark_jobs.scan.scan_log import Probed, ScanOptions, probe_source, scan_log
 from spark_jobs.scan.scan_segment import ENTRIES
-from spark_jobs.scan.source import Source
+from spark_jobs.scan.source import StoreSource
 from storage.build.queue_plan import QueueOptions, QueuePlan
 from storage.layout.store_layout import INDEX
 from storage.life.delay_levels import parse_delay_levels
@@ -67,7 +67,12 @@ class Rebuild:
     """One rebuild of one store."""
 
     def __init__(
-        self, request: RebuildRequest, source: Source, work: WorkDirectory, context: "SparkContext", progress: Progress
+        self,
+        request: RebuildRequest,
+        source: StoreSource,
+        work: WorkDirectory,
+        context: "SparkContext",
+        progress: JobProgress,
     ) -> None:
         """Nothing is done yet."""
         self._request, self._source, self._work = request, source, work
@@ -129,7 +134,7 @@ class Rebuild:
         amount = sum(task.placed.entries for task in index_tasks)
         amount += unit_count(rebuilt.segments) if queue_tasks else 0
         run = partial(run_tasks, self._context)
-        built = run_phase(run, self._work, self._progress, PHASE, tasks, build, amount, "entries")
+        built = run_phase(run, self._work, self._progress, Phase(PHASE, amount, "entries"), tasks, build)
         rebuilt.index_files, rebuilt.queues = built[: len(index_tasks)], built[len(index_tasks) :]
         for task, made in zip(index_tasks, rebuilt.index_files, strict=True):
             take_index_file(task, made)

@@ -19,10 +19,10 @@ from spark_jobs.publish.publish import Staged
 from spark_jobs.publish.publish_journal import remove_journal
 from spark_jobs.publish.publish_names import find_unfinished
 from spark_jobs.publish.store_lock import StoreLock
-from spark_jobs.run.progress import Progress
+from spark_jobs.run.progress import JobProgress
 from spark_jobs.run.session import spark_context
 from spark_jobs.run.work_directory import JOURNAL, WorkDirectory
-from spark_jobs.scan.source import Source, find_source
+from spark_jobs.scan.source import StoreSource, find_source
 from storage.build.queue_plan import QueuePlan
 
 if TYPE_CHECKING:
@@ -34,31 +34,31 @@ WORK_DIRECTORY: Final = ".rocketlens-work"
 REPORT: Final = "report"
 
 Made = tuple[StoreReport, list[Staged]]
-Make = Callable[[Source, WorkDirectory, "SparkContext"], Callable[[], Made]]
+Make = Callable[[StoreSource, WorkDirectory, "SparkContext"], Callable[[], Made]]
 """Builds in Spark; what it returns stages the result and reports once Spark is gone."""
 
 
-def run_rebuild(request: RebuildRequest, progress: Progress, launch: "Launch | None" = None) -> StoreReport:
+def run_rebuild(request: RebuildRequest, progress: JobProgress, launch: "Launch | None" = None) -> StoreReport:
     """Rebuild as asked; raises a RocketLensError, with the store as it was, for what cannot be done."""
 
-    def make(source: Source, work: WorkDirectory, context: "SparkContext") -> Callable[[], Made]:
+    def make(source: StoreSource, work: WorkDirectory, context: "SparkContext") -> Callable[[], Made]:
         rebuilt = Rebuild(request, source, work, context, progress).run()
         return lambda: rebuilt_report(request, source, work, rebuilt)
 
     return _run("rebuild", request, progress, make, launch)
 
 
-def run_compact(request: CompactRequest, progress: Progress, launch: "Launch | None" = None) -> StoreReport:
+def run_compact(request: CompactRequest, progress: JobProgress, launch: "Launch | None" = None) -> StoreReport:
     """Compact the index; raises a RocketLensError, with the store as it was, for what cannot be done."""
 
-    def make(source: Source, work: WorkDirectory, context: "SparkContext") -> Callable[[], Made]:
+    def make(source: StoreSource, work: WorkDirectory, context: "SparkContext") -> Callable[[], Made]:
         compacted = Compact(request, source, work, context, progress).run()
         return lambda: (compacted_report(request, source, compacted), stage_index(request, source, work, ()))
 
     return _run("compact", request, progress, make, launch)
 
 
-def _run(command: str, request: Request, progress: Progress, make: Make, launch: "Launch | None") -> StoreReport:
+def _run(command: str, request: Request, progress: JobProgress, make: Make, launch: "Launch | None") -> StoreReport:
     started, began = time.monotonic(), time.time()
     base = Path(request.work or Path(request.target) / WORK_DIRECTORY)
     with _held(request, base, progress) as lock:
@@ -89,7 +89,7 @@ def _run(command: str, request: Request, progress: Progress, make: Make, launch:
 
 
 def _conclude(
-    request: Request, source: Source, work: WorkDirectory, finish: Callable[[], Made], lock: StoreLock | None
+    request: Request, source: StoreSource, work: WorkDirectory, finish: Callable[[], Made], lock: StoreLock | None
 ) -> StoreReport:
     """Stage and publish; until then, `steady_seconds` of the report is when that was done."""
     report, staged = finish()
@@ -114,7 +114,7 @@ def _left_out(request: Request, report: StoreReport) -> LeftOut:
 
 
 @contextlib.contextmanager
-def _held(request: Request, work: Path, progress: Progress) -> Iterator[StoreLock | None]:
+def _held(request: Request, work: Path, progress: JobProgress) -> Iterator[StoreLock | None]:
     """The store's lock where its own directories are going to be replaced; with --out nothing must be in the way."""
     if request.out is not None:
         check_out(request)

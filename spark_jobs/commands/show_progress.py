@@ -15,7 +15,7 @@ from storage.amounts import amount_text, clock_text, count_text, rate_text, shar
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
 
-    from spark_jobs.run.progress import Progress
+    from spark_jobs.run.progress import JobProgress
 
 Clock = Callable[[], float]
 
@@ -25,13 +25,13 @@ WINDOW_SECONDS: Final = 10.0
 LINE_SECONDS: Final = 5.0
 
 
-def progress_on(stream: TextIO | None = None) -> "Progress":
+def progress_on(stream: TextIO | None = None) -> "JobProgress":
     """A bar if the stream (stderr) is a terminal, else lines."""
     stream = stream or sys.stderr
     return ProgressBar(stream) if stream.isatty() else ProgressLines(stream)
 
 
-class Meter:
+class PhaseMeter:
     """How far a phase is, how fast and for how long yet."""
 
     def __init__(self, phase: str, total: int, unit: str, clock: Clock) -> None:
@@ -99,12 +99,12 @@ class ProgressLines:
     def __init__(self, stream: TextIO, clock: Clock = time.monotonic) -> None:
         """Write to `stream`; `clock` tells seconds."""
         self._stream, self._clock = stream, clock
-        self._meter: Meter | None = None
+        self._meter: PhaseMeter | None = None
         self._said = 0.0
 
     def begin(self, phase: str, total: int, unit: str) -> None:
         """A phase starts."""
-        self._meter = Meter(phase, total, unit, self._clock)
+        self._meter = PhaseMeter(phase, total, unit, self._clock)
         self._said = self._clock()
 
     def update(self, done: int, messages: int) -> None:
@@ -140,7 +140,7 @@ class ProgressBar:
 
         self._console = Console(file=stream, highlight=False, markup=False, emoji=False)
         self._clock = clock
-        self._meter: Meter | None = None
+        self._meter: PhaseMeter | None = None
         self._bar: RichProgress | None = None
 
     def begin(self, phase: str, total: int, unit: str) -> None:
@@ -148,7 +148,7 @@ class ProgressBar:
         from rich.progress import BarColumn, TaskProgressColumn, TextColumn
         from rich.progress import Progress as RichProgress
 
-        self._meter = Meter(phase, total, unit, self._clock)
+        self._meter = PhaseMeter(phase, total, unit, self._clock)
         columns = (
             TextColumn("{task.description:<6}", markup=False),
             BarColumn(),

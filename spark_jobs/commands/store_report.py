@@ -21,7 +21,7 @@ from spark_jobs.publish.publish import Staged
 from spark_jobs.run.report import Details, Report
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.scan_log import total
-from spark_jobs.scan.source import Source
+from spark_jobs.scan.source import StoreSource
 
 
 class ScanDetails(msgspec.Struct, kw_only=True, rename="camel"):
@@ -67,7 +67,7 @@ StoreReport: TypeAlias = Report[StoreDetails]
 
 
 def rebuilt_report(
-    request: RebuildRequest, source: Source, work: WorkDirectory, rebuilt: Rebuilt
+    request: RebuildRequest, source: StoreSource, work: WorkDirectory, rebuilt: Rebuilt
 ) -> tuple[StoreReport, list[Staged]]:
     """Complete in the work directory all that is to be published; returns it, with the report of the rebuild."""
     report = _report("rebuild", request, source, rebuilt.segments)
@@ -97,7 +97,7 @@ def rebuilt_report(
     return report, staged
 
 
-def compacted_report(request: CompactRequest, source: Source, compacted: Compacted) -> StoreReport:
+def compacted_report(request: CompactRequest, source: StoreSource, compacted: Compacted) -> StoreReport:
     """Return the report of a compaction."""
     report = _report("compact", request, source, compacted.segments)
     report.entries = total(compacted.index_files, "entries")
@@ -115,7 +115,7 @@ def compacted_report(request: CompactRequest, source: Source, compacted: Compact
     return report
 
 
-def _report(command: str, request: Request, source: Source, segments: list[dict[str, Any]]) -> StoreReport:
+def _report(command: str, request: Request, source: StoreSource, segments: list[dict[str, Any]]) -> StoreReport:
     report = Report(
         command=command,
         store=request.store,

@@ -53,12 +53,12 @@ from spark_jobs.compact.merge_entries import MergeTask
 from spark_jobs.compact.order_entries import OrderTask
 from spark_jobs.compact.timed_block import TimedBlock, are_in_order
 from spark_jobs.run.attempt import run_phase
-from spark_jobs.run.progress import Progress
+from spark_jobs.run.progress import JobProgress, Phase
 from spark_jobs.run.session import run_tasks
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.log_end import LogEnd, find_log_end
 from spark_jobs.scan.scan_log import Probed, ScanOptions, probe_source, scan_log, total
-from spark_jobs.scan.source import Source
+from spark_jobs.scan.source import StoreSource
 from storage.index.index_file import IndexHeader
 from storage.layout.store_layout import INDEX
 
@@ -100,7 +100,12 @@ class Compact:
     """One compaction of one store's index."""
 
     def __init__(
-        self, request: CompactRequest, source: Source, work: WorkDirectory, context: "SparkContext", progress: Progress
+        self,
+        request: CompactRequest,
+        source: StoreSource,
+        work: WorkDirectory,
+        context: "SparkContext",
+        progress: JobProgress,
     ) -> None:
         """Nothing is done yet."""
         self._request, self._source, self._work = request, source, work
@@ -197,11 +202,10 @@ class Compact:
         directory = self._work.staged / INDEX
         directory.mkdir(exist_ok=True)
         paths = [directory / name for name in self._names(placed, probed, compacted)]
+        files = list(zip(placed, paths, strict=True))
         holes = [*compacted.holes, *compacted.left_out]
         tags = compacted.tags and not self._request.drop_tags
-        tasks = build_tasks(
-            self._work, compacted.shape, placed, paths, compacted.last_header, compacted.end, holes, tags=tags
-        )
+        tasks = build_tasks(self._work, compacted.shape, files, compacted.last_header, compacted.end, holes, tags=tags)
         entries = sum(task.placed.entries for task in tasks)
         compacted.index_files = self._run(building.PHASE, tasks, building.build_index_file, entries)
         for task, made in zip(tasks, compacted.index_files, strict=True):
@@ -243,4 +247,4 @@ class Compact:
     def _run(self, phase: str, tasks: Sequence[Any], function: Any, entries: int) -> list[dict[str, Any]]:
         """Run the tasks of a phase and show how many of the entries they have done."""
         run = partial(run_tasks, self._context)
-        return run_phase(run, self._work, self._progress, phase, tasks, function, entries, "entries")
+        return run_phase(run, self._work, self._progress, Phase(phase, entries, "entries"), tasks, function)

@@ -19,7 +19,7 @@ from spark_jobs.build.place_entries import Piece
 from spark_jobs.compact.entry_rows import EntryRows, pack_entries, sort_distinct, unpack_entries
 from spark_jobs.compact.record_facts import RecordFacts, RecordReader
 from spark_jobs.compact.timed_block import write_rows
-from spark_jobs.run.attempt import Attempt, Record, Report, run_attempt
+from spark_jobs.run.attempt import Attempt, Notify, Record, run_attempt
 from spark_jobs.run.blocks import Block, BlockWriter, read_block
 from spark_jobs.scan.scan_segment import ENTRIES
 from spark_jobs.scan.segment_window import SegmentWindow
@@ -28,7 +28,7 @@ from storage.kernels.index_entries import KEEP, LEFT_OUT, NO_RECORD
 PHASE: Final = "merge"
 
 
-class Run(msgspec.Struct, frozen=True, array_like=True):
+class CellBlock(msgspec.Struct, frozen=True, array_like=True):
     """A block of entries of one cell, as a split left it."""
 
     path: str
@@ -39,7 +39,7 @@ class CellRuns(msgspec.Struct, frozen=True, array_like=True):
     """All blocks of a cell, in the order of the index files; `start` is its physical offset."""
 
     start: int
-    runs: tuple[Run, ...]
+    runs: tuple[CellBlock, ...]
 
 
 class MergeTask(msgspec.Struct, frozen=True):
@@ -73,12 +73,12 @@ def merge_entries(task: MergeTask) -> dict[str, Any]:
     what was dropped, and why.
     """
 
-    def merge(attempt: Attempt, report: Report) -> Record:
+    def merge(attempt: Attempt, notify: Notify) -> Record:
         with (
             SegmentWindow(Path(task.path), task.base_offset) as window,
             BlockWriter(attempt.blocks(ENTRIES), task.path) as writer,
         ):
-            return _Merge(task, window, writer).run(report)
+            return _Merge(task, window, writer).run(notify)
 
     return run_attempt(task.work, task.name, merge)
 
@@ -104,12 +104,12 @@ class _Merge:
         self._lost: list[list[int]] = []
         self._left_out: list[list[int]] = []
 
-    def run(self, report: Report) -> dict[str, Any]:
+    def run(self, notify: Notify) -> dict[str, Any]:
         seen = 0
         for gathered in self._gather():
             seen += gathered.packed.size
             self._merge(gathered)
-            report(seen, 0)
+            notify(seen, 0)
         return {
             "entry_blocks": self._blocks,
             "entries": self._entries,
@@ -173,7 +173,7 @@ def _packed(block: Block) -> np.ndarray:
     return pack_entries(block.columns["positions"], block.columns["hashes"])
 
 
-def _read_runs(runs: Iterable[Run]) -> Iterator[Block]:
+def _read_runs(runs: Iterable[CellBlock]) -> Iterator[Block]:
     """Blocks of several files, each of which is opened once."""
     with contextlib.ExitStack() as stack:
         opened: dict[str, int] = {}

@@ -20,7 +20,7 @@ import numpy as np
 from spark_jobs.compact.entry_rows import LONGEST_BLOCK, EntryRows, join
 from spark_jobs.compact.merge_runs import FAN_IN, Run, merge_sorted
 from spark_jobs.compact.timed_block import TimedBlock, overlapping, write_rows
-from spark_jobs.run.attempt import Attempt, Record, Report, run_attempt
+from spark_jobs.run.attempt import Attempt, Notify, Record, run_attempt
 from spark_jobs.run.blocks import BlockWriter
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.scan_segment import ENTRIES
@@ -53,8 +53,8 @@ def order_entries(task: OrderTask) -> dict[str, Any]:
     `blocks` are rows of the blocks, old ones and new, with a bare name as their path.
     """
 
-    def order(attempt: Attempt, report: Report) -> Record:
-        blocks = _Order(task, attempt).run(report)
+    def order(attempt: Attempt, notify: Notify) -> Record:
+        blocks = _Order(task, attempt).run(notify)
         return {"blocks": [[Path(block.path).name, *msgspec.structs.astuple(block)[1:]] for block in blocks]}
 
     return run_attempt(task.work, task.name, order, _are_there)
@@ -73,7 +73,7 @@ class _Order:
         self._blocks: list[TimedBlock] = []
         self._runs = 0
 
-    def run(self, report: Report) -> list[TimedBlock]:
+    def run(self, notify: Notify) -> list[TimedBlock]:
         """All blocks in order."""
         target = self._attempt.blocks(ENTRIES)
         done = 0
@@ -82,11 +82,11 @@ class _Order:
                 for rows in self._sorted(group):
                     self._write(writer, target.name, rows)
                     done += rows.hashes.size
-                    report(done, 0)
+                    notify(done, 0)
                 if len(group) == 1:
                     self._blocks += group
                     done += group[0].entries
-                    report(done, 0)
+                    notify(done, 0)
         return self._blocks
 
     def _sorted(self, group: Sequence[TimedBlock]) -> Iterator[EntryRows]:

@@ -23,7 +23,7 @@ from spark_jobs.export.export_place import MANIFEST, PART, WORK, leave_place, ta
 from spark_jobs.export.export_request import ExportDetails, ExportRequest
 from spark_jobs.read.log_ranges import LogRange, LogRanges, Problem, find_ranges, is_url
 from spark_jobs.run.attempt import BOOKKEEPING, run_phase
-from spark_jobs.run.progress import Progress
+from spark_jobs.run.progress import JobProgress, Phase
 from spark_jobs.run.report import Damage, Report
 from spark_jobs.run.session import run_tasks, spark_context
 from spark_jobs.run.work_directory import WorkDirectory, write_synced
@@ -44,7 +44,7 @@ REPORTED: Final = frozenset({"problems", "more_problems", "log_bytes"}) | BOOKKE
 """What is told of a part, but not by the manifest."""
 
 
-def run_export(request: ExportRequest, progress: Progress, launch: "Launch | None" = None) -> Report[ExportDetails]:
+def run_export(request: ExportRequest, progress: JobProgress, launch: "Launch | None" = None) -> Report[ExportDetails]:
     """Export; raises a RocketLensError for options that cannot be, and where there is no store."""
     started = time.monotonic()
     wanted, names = request.wanted, check_names(request.columns or tuple(KINDS))
@@ -64,7 +64,7 @@ def run_export(request: ExportRequest, progress: Progress, launch: "Launch | Non
             (out / MANIFEST).unlink(missing_ok=True)
             total = sum(each.size for each in found.ranges)
             run = partial(run_tasks, context)
-            parts = run_phase(run, work, progress, PHASE, tasks, export_part, total, "bytes")
+            parts = run_phase(run, work, progress, Phase(PHASE, total, "bytes"), tasks, export_part)
         steady = time.monotonic() - began
         report = _finish(work, request, found, parts)
         if work.has_discarded and not request.fresh:

@@ -14,7 +14,7 @@ import msgspec
 from spark_jobs.export.export_formats import FORMATS, HashedFile
 from spark_jobs.read.log_ranges import LogRange
 from spark_jobs.read.read_range import RangeReader
-from spark_jobs.run.attempt import Attempt, Record, Report, run_attempt
+from spark_jobs.run.attempt import Attempt, Notify, Record, run_attempt
 from spark_jobs.run.work_directory import WorkDirectory
 from storage.columns.mask import read_mask
 from storage.columns.wanted import Wanted
@@ -78,14 +78,14 @@ def _is_there(task: ExportTask, work: WorkDirectory, done: Record) -> bool:
         return False
 
 
-def _export(task: ExportTask, attempt: Attempt, report: Report) -> Record:
-    record = _write(task, attempt.partial, report)
+def _export(task: ExportTask, attempt: Attempt, notify: Notify) -> Record:
+    record = _write(task, attempt.partial, notify)
     if not record["records"]:
         attempt.partial.unlink()
     return record
 
 
-def _write(task: ExportTask, path: Path, report: Report) -> Record:
+def _write(task: ExportTask, path: Path, notify: Notify) -> Record:
     read = task.columns if "physical_offset" in task.columns else (*task.columns, "physical_offset")
     reader = RangeReader(task.range, task.wanted, read)
     mask = read_mask(task.masked) if task.masked else None
@@ -98,10 +98,10 @@ def _write(task: ExportTask, path: Path, report: Report) -> Record:
             if "physical_offset" not in task.columns:
                 del columns["physical_offset"]
             writer.write(columns if mask is None else mask.apply(columns))
-            report(last - task.range.base_offset - task.range.start, reader.messages)
+            notify(last - task.range.base_offset - task.range.start, reader.messages)
         writer.close()
         file.finish(os.fsync)
-        report(task.range.size, reader.messages)
+        notify(task.range.size, reader.messages)
         problems = [msgspec.to_builtins(problem) for problem in reader.problems[:MOST_PROBLEMS]]
         return {
             "name": task.part,

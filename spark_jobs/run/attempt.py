@@ -21,13 +21,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeAlias, TypeVar
 
-from spark_jobs.run.progress import Progress, shown
+from spark_jobs.run.progress import JobProgress, Phase, shown
 from spark_jobs.run.work_directory import WorkDirectory, remove_path
 from storage.files.attempt_names import attempt_name
 
 Task = TypeVar("Task")
 Record: TypeAlias = dict[str, Any]
-Report: TypeAlias = Callable[[int, int], None]
+Notify: TypeAlias = Callable[[int, int], None]
 """Called with the bytes, or entries, and the messages that are done so far."""
 
 RunTasks: TypeAlias = Callable[[str, Sequence[Any], Callable[[Any], Record]], list[Record]]
@@ -73,7 +73,7 @@ class Attempt:
 def run_attempt(
     root: str,
     task: str,
-    make: Callable[[Attempt, Report], Record],
+    make: Callable[[Attempt, Notify], Record],
     is_whole: Callable[[WorkDirectory, Record], bool] = lambda *_: True,
 ) -> Record:
     """Do what a task has to do, in the work directory at `root`; the record of the attempt that counts.
@@ -122,19 +122,17 @@ def has_blocks(work: WorkDirectory, record: Record) -> bool:
 def run_phase(
     run: RunTasks,
     work: WorkDirectory,
-    progress: Progress,
-    phase: str,
+    progress: JobProgress,
+    phase: Phase,
     tasks: Sequence[Task],
     function: Callable[[Task], Record],
-    total: int,
-    unit: str,
 ) -> list[Record]:
-    """Run the tasks of a phase, whose names begin with it, and show how many of the `total` of `unit` they have done.
+    """Run the tasks of a phase, whose names begin with its own, and show how much of it they have done.
 
     What attempts have left that none of the returned records names is removed.
     """
-    work.enter(phase)
-    with shown(progress, work, phase, total, unit):
-        records = run(phase, tasks, function)
-    work.keep_attempts(phase, {record["attempt"] for record in records})
+    work.enter(phase.name)
+    with shown(progress, work, phase):
+        records = run(phase.name, tasks, function)
+    work.keep_attempts(phase.name, {record["attempt"] for record in records})
     return records

@@ -3,14 +3,14 @@
 import contextlib
 import threading
 from collections.abc import Iterator
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from spark_jobs.run.work_directory import WorkDirectory
 
 INTERVAL_SECONDS: Final = 0.2
 
 
-class Progress(Protocol):
+class JobProgress(Protocol):
     """Whoever shows it: a bar, plain lines, nothing."""
 
     def begin(self, phase: str, total: int, unit: str) -> None:
@@ -42,28 +42,36 @@ class Silence:
         """Nothing."""
 
 
+class Phase(NamedTuple):
+    """A part of a job by its name, which is over at `total` of `unit` ("bytes" of log, or "entries")."""
+
+    name: str
+    total: int
+    unit: str
+
+
 @contextlib.contextmanager
-def shown(progress: Progress, work: WorkDirectory, phase: str, total: int, unit: str) -> Iterator[None]:
+def shown(progress: JobProgress, work: WorkDirectory, phase: Phase) -> Iterator[None]:
     """Show the progress of a phase's tasks while the body runs."""
-    progress.begin(phase, total, unit)
-    _tell(progress, work, phase)  # what an earlier run has done is no speed of this one
+    progress.begin(phase.name, phase.total, phase.unit)
+    _tell(progress, work, phase.name)  # what an earlier run has done is no speed of this one
     over = threading.Event()
 
     def look() -> None:
         while not over.wait(INTERVAL_SECONDS):
-            _tell(progress, work, phase)
+            _tell(progress, work, phase.name)
 
-    watcher = threading.Thread(target=look, name=f"progress of {phase}", daemon=True)
+    watcher = threading.Thread(target=look, name=f"progress of {phase.name}", daemon=True)
     watcher.start()
     try:
         yield
     finally:
         over.set()
         watcher.join()
-        _tell(progress, work, phase)
+        _tell(progress, work, phase.name)
         progress.end()
 
 
-def _tell(progress: Progress, work: WorkDirectory, phase: str) -> None:
+def _tell(progress: JobProgress, work: WorkDirectory, phase: str) -> None:
     reports = list(work.progress(phase))
     progress.update(sum(done for done, _ in reports), sum(messages for _, messages in reports))

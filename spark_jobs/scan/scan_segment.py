@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from spark_jobs.run.attempt import Attempt, Record, Report, run_attempt
+from spark_jobs.run.attempt import Attempt, Notify, Record, run_attempt
 from spark_jobs.run.blocks import BlockWriter
 from spark_jobs.scan.damage import ZEROS
 from spark_jobs.scan.segment_window import LONGEST_RECORD, SegmentWindow
@@ -68,13 +68,13 @@ class ScanTask(msgspec.Struct, frozen=True):
 def scan_segment(task: ScanTask) -> dict[str, Any]:
     """Read one segment; the summary, as left in the work directory."""
 
-    def scan(attempt: Attempt, report: Report) -> Record:
+    def scan(attempt: Attempt, notify: Notify) -> Record:
         with (
             SegmentWindow(Path(task.path), task.base_offset) as window,
             BlockWriter(attempt.blocks(ENTRIES), task.path) as entries,
             BlockWriter(attempt.blocks(UNITS), task.path) as units,
         ):
-            return SegmentScan(task, window, entries, units, report).run()
+            return SegmentScan(task, window, entries, units, notify).run()
 
     return run_attempt(task.work, task.name, scan)
 
@@ -83,10 +83,10 @@ class SegmentScan:
     """One pass over a segment."""
 
     def __init__(
-        self, task: ScanTask, window: SegmentWindow, entries: BlockWriter, units: BlockWriter, report: Any
+        self, task: ScanTask, window: SegmentWindow, entries: BlockWriter, units: BlockWriter, notify: Notify
     ) -> None:
-        """Scan what `window` shows into the two block files; `report` is told bytes and messages."""
-        self._task, self._window, self._entries, self._units, self._report = task, window, entries, units, report
+        """Scan what `window` shows into the two block files; `notify` is called with bytes and messages."""
+        self._task, self._window, self._entries, self._units, self._notify = task, window, entries, units, notify
         self._limit = window.size if task.limit < 0 else min(window.size, task.limit - task.base_offset)
         self._boundary = task.boundary or task.base_offset + window.size
         self._scan = DispatchScan(
@@ -117,7 +117,7 @@ class SegmentScan:
         while self._step():
             pass
         self._flush()
-        self._report(self._window.size, self._records)
+        self._notify(self._window.size, self._records)
         return {
             "path": self._task.path,
             "base": self._task.base_offset,
@@ -168,7 +168,7 @@ class SegmentScan:
             return True
         if window.start - self._reported > REPORT_BYTES:
             self._reported = window.start
-            self._report(window.start, self._records)
+            self._notify(window.start, self._records)
         size = window.i32(at)
         if size > min(window.size - at, LONGEST_RECORD) or size > self._limit - at:
             return self._resynchronise(codes.BAD_SIZE)

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from spark_jobs.verify.check_index_entries import GapTask, gap_finding
-from spark_jobs.verify.findings import FILE, REPEATED_ENTRY, Findings
+from spark_jobs.verify.findings import FILE, REPEATED_ENTRY, Discrepancies, FoundAt
 from spark_jobs.verify.log_table import LogTable
 from spark_jobs.verify.verify_request import IndexNumbers
 from storage.kernels.records import MAXIMUM_PIECES
 
 
-class Gap(NamedTuple):
+class UncoveredRanks(NamedTuple):
     """Ranks that no file covers, and where that is told; `is_end`: behind the last file.
 
     `excused`: so many keys may be missing between compacted files, where those beside them lack some, too.
@@ -25,7 +25,7 @@ class Gap(NamedTuple):
     excused: int
 
 
-def find_gaps(work: Path, directory: Path, summaries: Sequence[dict[str, Any]], log: LogTable) -> list[Gap]:
+def find_gaps(work: Path, directory: Path, summaries: Sequence[dict[str, Any]], log: LogTable) -> list[UncoveredRanks]:
     """What lies between files, and before and behind all; `summaries` are those of the checks, in order of names."""
     gaps = []
     covering = sorted((each for each in summaries if each["first_rank"] >= 0), key=lambda each: each["first_rank"])
@@ -36,14 +36,14 @@ def find_gaps(work: Path, directory: Path, summaries: Sequence[dict[str, Any]], 
         if each["first_rank"] > covered:
             beside = [each] if before is None else [before, each]
             task = _gap_task(work, covered, each["first_rank"], twice, tags=_have_tags(beside))
-            gaps.append(Gap(task, each["path"], False, _excused(beside)))
+            gaps.append(UncoveredRanks(task, each["path"], False, _excused(beside)))
         before = each
         covered = max(covered, each["last_rank"] + 1)
     entries = int(log.ranks[-1])
     if covered < entries:
         beside = covering[-1:]
         task = _gap_task(work, covered, entries, twice, tags=_have_tags(beside))
-        gaps.append(Gap(task, str(directory), bool(covering), _excused(beside)))
+        gaps.append(UncoveredRanks(task, str(directory), bool(covering), _excused(beside)))
     return gaps
 
 
@@ -82,9 +82,9 @@ def _gap_task(work: Path, first: int, stop: int, twice: Sequence[tuple[int, int]
 def judge_index(
     directory: Path,
     summaries: Sequence[dict[str, Any]],
-    gaps: Sequence[tuple[Gap, dict[str, Any]]],
+    gaps: Sequence[tuple[UncoveredRanks, dict[str, Any]]],
     log: LogTable,
-    findings: Findings,
+    findings: Discrepancies,
 ) -> IndexNumbers:
     """Say what is wrong between files; numbers of all for the report. `gaps` come with what is missing there."""
     sums: Counter[str] = Counter()
@@ -97,8 +97,7 @@ def judge_index(
         elif answer["count"] <= gap.excused:
             sums["dropped"] += answer["count"]
         elif answer["count"]:
-            finding = gap_finding(gap.path, answer)
-            findings.add(**{name: getattr(finding, name) for name in finding.__struct_fields__})
+            findings.note(gap_finding(gap.path, answer))
     _say_overlaps(summaries, sums, findings)
     _say_directories(directory, findings)
     numbers = {name: sums[name] for name in ("entries", *_SUMS)}
@@ -108,7 +107,7 @@ def judge_index(
 _SUMS = ("matched", "expired", "lost", "newer", "repeats", "dropped")
 
 
-def _say_overlaps(summaries: Sequence[dict[str, Any]], sums: Counter[str], findings: Findings) -> None:
+def _say_overlaps(summaries: Sequence[dict[str, Any]], sums: Counter[str], findings: Discrepancies) -> None:
     """A broker that recovers puts the entries of the last record once more; nothing else is in two files."""
     before: dict[str, Any] | None = None
     for summary in summaries:
@@ -122,15 +121,15 @@ def _say_overlaps(summaries: Sequence[dict[str, Any]], sums: Counter[str], findi
                 expected = f"entries of records behind physical offset {before['last_offset']}"
                 found = f"{count} that {Path(before['path']).name} has, too"
                 offset = summary["first_offset"]
-                findings.add(REPEATED_ENTRY, summary["path"], "", -1, offset, expected, found, count)
+                findings.add(REPEATED_ENTRY, FoundAt(summary["path"], physical_offset=offset), expected, found, count)
         before = summary
 
 
-def _say_directories(directory: Path, findings: Findings) -> None:
+def _say_directories(directory: Path, findings: Discrepancies) -> None:
     """With a directory among them whose name is a number, a broker does not load the index."""
     try:
         found = [entry.path for entry in os.scandir(directory) if entry.name.isdecimal() and entry.is_dir()]
     except OSError:
         return
     for path in sorted(found):
-        findings.add(FILE, path, "", -1, -1, "an index file", "a directory")
+        findings.add(FILE, FoundAt(path), "an index file", "a directory")

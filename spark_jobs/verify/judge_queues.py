@@ -4,12 +4,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from spark_jobs.build.build_queues import UnitFile
+from spark_jobs.build.build_queues import UnitBlocks
 from spark_jobs.run.attempt import block_file
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.scan_segment import UNITS, bundle_of
 from spark_jobs.verify.check_queue_units import CheckQueuesTask
-from spark_jobs.verify.findings import FILE, MISSING_UNIT, Findings
+from spark_jobs.verify.findings import FILE, MISSING_UNIT, Discrepancies, FoundAt
 from spark_jobs.verify.log_table import LogTable
 from spark_jobs.verify.stray_units import STRAY_KINDS
 from spark_jobs.verify.verify_request import QueueNumbers
@@ -29,7 +29,7 @@ def check_tasks(
         existing[bundle_of(key.topic.encode(), key.queue_id, bundles)].append((key.tree, key.topic, key.queue_id))
     units = [
         tuple(
-            UnitFile(str(block_file(work, scan, UNITS)), tuple(scan["unit_blocks"][bundle]))
+            UnitBlocks(str(block_file(work, scan, UNITS)), tuple(scan["unit_blocks"][bundle]))
             for scan in scans
             if scan["unit_blocks"][bundle]
         )
@@ -44,7 +44,7 @@ def check_tasks(
 
 
 def judge_queues(
-    plan: QueuePlan, summaries: Sequence[dict[str, Any]], log: LogTable, findings: Findings
+    plan: QueuePlan, summaries: Sequence[dict[str, Any]], log: LogTable, findings: Discrepancies
 ) -> tuple[QueueNumbers, list[str]]:
     """Say what queues lack at their ends; numbers of all for the report, and notes."""
     queues = [(QueueKey(*names), counts) for summary in summaries for *names, counts in summary["queues"]]
@@ -68,17 +68,19 @@ def judge_queues(
     return QueueNumbers(queues=len(queues), deleted_topics=unknown.total(), **numbers), list(_notes(sums, unknown))
 
 
-def _say_missing(plan: QueuePlan, key: QueueKey, counts: dict[str, int], findings: Findings) -> None:
+def _say_missing(plan: QueuePlan, key: QueueKey, counts: dict[str, int], findings: Discrepancies) -> None:
     missing = counts["missing_at_end"]
     expected = f"{missing} unit{'s' * (missing > 1)} at the end"
     found = "the end of the queue" if key in plan.existing else "no such queue"
-    findings.add(MISSING_UNIT, plan.root / key.path, "", -1, counts["first_missing"], expected, found, missing)
+    findings.add(
+        MISSING_UNIT, FoundAt(plan.root / key.path, physical_offset=counts["first_missing"]), expected, found, missing
+    )
 
 
-def _say_misplaced(plan: QueuePlan, findings: Findings) -> None:
+def _say_misplaced(plan: QueuePlan, findings: Discrepancies) -> None:
     for key in sorted(plan.misplaced):
         expected = "a queue of the kind that topics.json says of its topic: a broker does not start with it"
-        findings.add(FILE, plan.root / key.path, "", -1, -1, expected, f"one in {key.tree}")
+        findings.add(FILE, FoundAt(plan.root / key.path), expected, f"one in {key.tree}")
 
 
 def _notes(sums: Counter[str], unknown: Counter[str]) -> Iterator[str]:

@@ -20,19 +20,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 from spark_jobs.build.build_queues import bundle_count
 from spark_jobs.run.attempt import RunTasks, block_file, run_phase
-from spark_jobs.run.progress import Progress
+from spark_jobs.run.progress import JobProgress, Phase
 from spark_jobs.run.report import Report
 from spark_jobs.run.session import run_tasks, spark_context
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.probe_store import ProbeTask, probe
 from spark_jobs.scan.scan_log import ScanOptions, scan_tasks, total
 from spark_jobs.scan.scan_segment import PHASE as SCAN
-from spark_jobs.scan.source import Source, find_source
+from spark_jobs.scan.source import StoreSource, find_source
 from spark_jobs.verify.check_index_entries import MeasureIndexTask, check_index_file, count_gap, measure_index_file
 from spark_jobs.verify.check_index_structure import CheckIndexTask
 from spark_jobs.verify.check_queue_units import PHASE as CHECK
 from spark_jobs.verify.check_queue_units import CheckQueuesTask, check_queue_units
-from spark_jobs.verify.findings import FINDINGS, TOTAL_LIMIT, Finding, Findings, load_findings
+from spark_jobs.verify.findings import FINDINGS, TOTAL_LIMIT, Discrepancies, Discrepancy, load_findings
 from spark_jobs.verify.judge_index import find_gaps, judge_index
 from spark_jobs.verify.judge_queues import check_tasks, judge_queues
 from spark_jobs.verify.log_table import LogTable
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 PREFIX: Final = "rocketlens-verify-"
 
 
-def run_verify(request: VerifyRequest, progress: Progress, launch: "Launch | None" = None) -> Report[VerifyDetails]:
+def run_verify(request: VerifyRequest, progress: JobProgress, launch: "Launch | None" = None) -> Report[VerifyDetails]:
     """Verify a store; raises a RocketLensError where there is none."""
     started = time.monotonic()
     source = find_source(Path(request.store), tuple(map(Path, request.commit_log_directories)))
@@ -82,7 +82,7 @@ class Verification:
     """One verification of one store."""
 
     def __init__(
-        self, request: VerifyRequest, source: Source, work: WorkDirectory, run: RunTasks, progress: Progress
+        self, request: VerifyRequest, source: StoreSource, work: WorkDirectory, run: RunTasks, progress: JobProgress
     ) -> None:
         """Nothing is done yet; `run` runs tasks somewhere."""
         self._request, self._source, self._work = request, source, work
@@ -100,7 +100,7 @@ class Verification:
         verdict.table.write(self._work)
         queue_tasks = check_tasks(self._plan, self._work, verdict.scans, self._bundles, self._request.limit)
         summaries = self._check(index_tasks, queue_tasks, verdict.table)
-        between = Findings(self._request.limit)
+        between = Discrepancies(self._request.limit)
         index = self._judge_index(summaries[: len(index_tasks)], verdict.table, between)
         queues, notes = judge_queues(self._plan, summaries[len(index_tasks) :], verdict.table, between)
         findings = [verdict.findings, between]
@@ -147,16 +147,16 @@ class Verification:
             last_base=self._last_base,
         )
         tasks = scan_tasks(self._work.root, self._source, options)
-        return self._run_phase(SCAN, tasks, scan_readable, self._source.size, "bytes")
+        return self._run_phase(Phase(SCAN, self._source.size, "bytes"), tasks, scan_readable)
 
     def _check(
         self, index_tasks: Sequence[CheckIndexTask], queue_tasks: Sequence[CheckQueuesTask], log: LogTable
     ) -> list[dict[str, Any]]:
         """Check index files and queues."""
         tasks: list[CheckIndexTask | CheckQueuesTask] = [*index_tasks, *queue_tasks]
-        return self._run_phase(CHECK, tasks, check, int(log.ranks[-1]), "entries")
+        return self._run_phase(Phase(CHECK, int(log.ranks[-1]), "entries"), tasks, check)
 
-    def _judge_index(self, summaries: Sequence[dict[str, Any]], log: LogTable, findings: Findings) -> IndexNumbers:
+    def _judge_index(self, summaries: Sequence[dict[str, Any]], log: LogTable, findings: Discrepancies) -> IndexNumbers:
         """How the files fit together."""
         self._work.enter("gaps")
         gaps = find_gaps(self._work.root, self._source.layout.index, summaries, log)
@@ -170,7 +170,7 @@ class Verification:
         index: IndexNumbers,
         queues: QueueNumbers,
         summaries: Sequence[dict[str, Any]],
-        findings: Sequence[Findings],
+        findings: Sequence[Discrepancies],
     ) -> Report[VerifyDetails]:
         listed, counts = self._collect(summaries, findings)
         table = verdict.table
@@ -203,8 +203,8 @@ class Verification:
         )
 
     def _collect(
-        self, summaries: Sequence[dict[str, Any]], findings: Sequence[Findings]
-    ) -> tuple[list[Finding], Counter[str]]:
+        self, summaries: Sequence[dict[str, Any]], findings: Sequence[Discrepancies]
+    ) -> tuple[list[Discrepancy], Counter[str]]:
         """What all tasks found, as far as it is listed, and how much of each kind there is."""
         listed = [finding for each in findings for finding in each.listed]
         counts: Counter[str] = Counter()

@@ -21,8 +21,8 @@ from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.log_end import find_log_end
 from spark_jobs.scan.scan_segment import ENTRIES, ScanTask, scan_segment
 from spark_jobs.scan.segment_window import SegmentWindow
-from spark_jobs.scan.source import Source
-from spark_jobs.verify.findings import FILE, RECORD, Findings
+from spark_jobs.scan.source import StoreSource
+from spark_jobs.verify.findings import FILE, RECORD, Discrepancies, FoundAt
 from spark_jobs.verify.log_table import LogTable
 from storage.kernels import records as codes
 
@@ -81,16 +81,16 @@ class LogVerdict(msgspec.Struct, frozen=True):
     """
 
     table: LogTable
-    findings: Findings
+    findings: Discrepancies
     lag: int
     scans: Sequence[dict[str, Any]]
 
 
 def judge_log(
-    run: RunTasks, work: WorkDirectory, source: Source, scans: Sequence[dict[str, Any]], limit: int
+    run: RunTasks, work: WorkDirectory, source: StoreSource, scans: Sequence[dict[str, Any]], limit: int
 ) -> LogVerdict:
     """Judge the summaries of all segments, in order."""
-    findings = Findings(limit)
+    findings = Discrepancies(limit)
     scans = _without_gone(scans) if source.is_live else list(scans)
     log_end = find_log_end(scans, None)
     damages, end = list(log_end.damages), log_end.end
@@ -101,7 +101,7 @@ def judge_log(
         damages = [damage for damage in damages if damage.physical_offset < end]
     unreadable = {scan["path"]: scan["problem"] for scan in scans if scan["problem"]}
     for path, problem in unreadable.items():
-        findings.add(FILE, path, "", -1, -1, "a segment", problem)
+        findings.add(FILE, FoundAt(path), "a segment", problem)
     bases = {scan["path"]: scan["base"] for scan in scans}
     _list_damages([damage for damage in damages if damage.path not in unreadable], bases, findings)
     findings.more(RECORD, log_end.more_damages)
@@ -144,9 +144,14 @@ def _looked_again(run: RunTasks, scans: Sequence[dict[str, Any]]) -> list[int]:
     return [place.physical_offset for place, answer in zip(places, seen, strict=True) if answer["whole"]]
 
 
-def _list_damages(damages: Sequence[Damage], bases: dict[str, int], findings: Findings) -> None:
+def _list_damages(damages: Sequence[Damage], bases: dict[str, int], findings: Discrepancies) -> None:
     for damage in damages:
         base = bases.get(damage.path)
         position = -1 if base is None else damage.physical_offset - base
         found = f"{damage.found} ({damage.length} bytes passed over)"
-        findings.add(RECORD, damage.path, "", position, damage.physical_offset, damage.expected, found)
+        findings.add(
+            RECORD,
+            FoundAt(damage.path, position=position, physical_offset=damage.physical_offset),
+            damage.expected,
+            found,
+        )

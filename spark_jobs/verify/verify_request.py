@@ -3,7 +3,7 @@
 import msgspec
 
 from spark_jobs.run.report import Details
-from spark_jobs.verify.findings import Finding
+from spark_jobs.verify.findings import Discrepancy
 from storage.life.delay_levels import DEFAULT_DELAY_LEVELS
 
 
@@ -80,7 +80,7 @@ class VerifyDetails(Details, kw_only=True):
     queues: QueueNumbers
     index: IndexNumbers
     counts: dict[str, int]
-    findings: list[Finding]
+    findings: list[Discrepancy]
     more_findings: int
 
     @property

@@ -12,7 +12,7 @@ from spark_jobs.run.progress import Silence
 from spark_jobs.run.report import Report
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.source import find_source
-from spark_jobs.verify.findings import Finding
+from spark_jobs.verify.findings import Discrepancy
 from spark_jobs.verify.verify import Verification
 from spark_jobs.verify.verify_request import VerifyDetails, VerifyRequest
 
@@ -34,7 +34,7 @@ def verify_here(store: Path, work: Path, **options: Any) -> Report[VerifyDetails
         directory.remove()
 
 
-def findings_of(report: Report[VerifyDetails]) -> list[Finding]:
+def findings_of(report: Report[VerifyDetails]) -> list[Discrepancy]:
     """What a report lists."""
     return report.details.findings
 

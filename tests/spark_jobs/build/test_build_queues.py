@@ -270,8 +270,8 @@ def test_a_finished_bundle_is_not_built_again_unless_a_file_is_gone(
     writer = everything(tmp_path / "store")
     first = Rebuilt(writer.root, tmp_path / "work")
     built: list[int] = []
-    run: Callable[[job.QueueBundle], dict[str, Any]] = job.QueueBundle.run
-    monkeypatch.setattr(job.QueueBundle, "run", lambda self: built.append(self._task.bundle) or run(self))
+    run: Callable[[job.BundleBuild], dict[str, Any]] = job.BundleBuild.run
+    monkeypatch.setattr(job.BundleBuild, "run", lambda self: built.append(self._task.bundle) or run(self))
     assert Rebuilt(writer.root, tmp_path / "work").bundles == first.bundles
     assert built == []
     gone = next(path for path in first.work.staged.rglob("*/T/*/*") if path.is_file())
@@ -295,14 +295,14 @@ def test_an_attempt_whose_job_has_moved_on_leaves_nothing(tmp_path: Path, monkey
     writer = one_queue(tmp_path / "store")
     first = Rebuilt(writer.root, tmp_path / "work", bundles=1)
     first.work.forget(first.tasks[0].name)
-    run: Callable[[job.QueueBundle], dict[str, Any]] = job.QueueBundle._finish
+    run: Callable[[job.BundleBuild], dict[str, Any]] = job.BundleBuild._finish
 
-    def moves_on(bundle: job.QueueBundle, *queue: Any, **more: Any) -> Any:
+    def moves_on(bundle: job.BundleBuild, *queue: Any, **more: Any) -> Any:
         first.work.root.rename(tmp_path / "work" / "run-other")
         (tmp_path / "work" / "run-other" / "staged" / "consumequeue" / "T").rename(tmp_path / "kept")
         return run(bundle, *queue, **more)
 
-    monkeypatch.setattr(job.QueueBundle, "_finish", moves_on)
+    monkeypatch.setattr(job.BundleBuild, "_finish", moves_on)
     with pytest.raises(FileNotFoundError):
         job.build_queues(first.tasks[0])
     assert not first.work.root.exists()

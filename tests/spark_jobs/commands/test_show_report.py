@@ -9,7 +9,7 @@ from spark_jobs.build.place_queues import QueueDetails
 from spark_jobs.commands.show_report import MOST_TOLD, report_json, report_lines
 from spark_jobs.commands.store_report import StoreDetails
 from spark_jobs.run.report import AnyReport, Damage
-from spark_jobs.verify.findings import Finding
+from spark_jobs.verify.findings import Discrepancy
 from spark_jobs.verify.verify_request import IndexNumbers, LogNumbers, QueueNumbers, VerifyDetails
 
 ZEROS = "expected an intact record, found zeros (10 bytes passed over)"
@@ -20,7 +20,7 @@ def report(**fields: Any) -> AnyReport:
     return AnyReport(**{"command": "rebuild", "store": "/store", "out": "/store", "details": StoreDetails(), **fields})
 
 
-def verified(counts: dict[str, int], findings: list[Finding], more: int) -> VerifyDetails:
+def verified(counts: dict[str, int], findings: list[Discrepancy], more: int) -> VerifyDetails:
     """What a verification says that found as much, its other numbers all 0."""
     log, queues, index = (
         kind(**dict.fromkeys(kind.__struct_fields__, 0)) for kind in (LogNumbers, QueueNumbers, IndexNumbers)
@@ -101,7 +101,7 @@ def test_a_clean_verification() -> None:
 
 
 def test_findings_are_counted_by_kind_and_the_first_are_listed() -> None:
-    finding = Finding("unit", "/store/consumequeue/T/0/0", "unit 3", 60, 1234, "tags code 5", "tags code 6")
+    finding = Discrepancy("unit", "/store/consumequeue/T/0/0", "unit 3", 60, 1234, "tags code 5", "tags code 6")
     told = report(command="verify", out="", details=verified({"unit": 25, "entry": 1200}, [finding] * 25, 1200))
     lines = list(report_lines(told))
     assert lines[1] == "found: 1,200 entry, 25 unit"

@@ -12,7 +12,7 @@ import pytest
 from compacting import compact_in_place
 from oracles import IndexImage, index_hash, index_keys, packed
 from spark_jobs.run.report import Report
-from spark_jobs.verify.findings import ENTRY, FILE, HEADER, MISSING_ENTRY, REPEATED_ENTRY, Finding
+from spark_jobs.verify.findings import ENTRY, FILE, HEADER, MISSING_ENTRY, REPEATED_ENTRY, Discrepancy
 from store_files import write_index_file
 from store_writer import StoreWriter
 from verifying import assert_clean, findings_of, told, verify_here
@@ -52,7 +52,7 @@ def kinds(report: Report) -> Counter[str]:
     return Counter(finding.kind for finding in findings_of(report))
 
 
-def only(report: Report) -> Finding:
+def only(report: Report) -> Discrepancy:
     findings = findings_of(report)
     assert len(findings) == 1, told(report)
     assert report.exit_code == 4

@@ -19,7 +19,7 @@ from spark_jobs.verify.findings import (
     SHIFTED_UNIT,
     STRAY_UNIT,
     UNIT,
-    Finding,
+    Discrepancy,
 )
 from store_files import PRE_BLANK
 from store_writer import StoreWriter
@@ -59,7 +59,7 @@ def edit(path: Path, position: int, data: bytes) -> None:
     path.write_bytes(before[:position] + data + before[position + len(data) :])
 
 
-def only(report: Report) -> Finding:
+def only(report: Report) -> Discrepancy:
     """The one finding that there is."""
     findings = findings_of(report)
     assert len(findings) == 1, told(report)
