@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from spark_jobs.run.attempt import Attempt, Notify, Record, run_attempt
+from spark_jobs.run.attempt import Attempt, AttemptRecord, Notify, run_attempt
 from spark_jobs.run.blocks import Block, read_block
 from spark_jobs.run.work_directory import WorkDirectory
 from storage.build.batch_queue_builder import BatchQueueBuilder
@@ -100,20 +100,27 @@ def bundle_count(log_bytes: int) -> int:
     return min(max(log_bytes // SMALLEST_SHARE, FEWEST_BUNDLES), MOST_BUNDLES)
 
 
-def build_queues(task: BuildQueuesTask) -> dict[str, Any]:
+class BuiltQueues(AttemptRecord):
+    """The queues of a bundle that have units: tree, topic, queue id and the fields of a QueueSummary of each."""
+
+    bundle: int
+    units: int
+    queues: list[list[Any]]
+
+
+def build_queues(task: BuildQueuesTask) -> BuiltQueues:
     """Build the queues of a bundle and fsync them; what became of each, as left in the work directory.
 
-    `queues` lists tree, topic, queue id and the fields of a QueueSummary of each queue with units. The driver has to
-    bring them to their places, by :func:`take_queues`.
+    The driver has to bring them to their places, by :func:`take_queues`.
     """
 
-    def build(attempt: Attempt, notify: Notify) -> Record:
+    def build(attempt: Attempt, notify: Notify) -> BuiltQueues:
         return BundleBuild(task, attempt, notify).run()
 
     return run_attempt(task.work, task.name, build, _are_whole)
 
 
-def take_queues(work: WorkDirectory, done: dict[str, Any]) -> None:
+def take_queues(work: WorkDirectory, done: BuiltQueues) -> None:
     """Bring the queues of the attempt that counts to where they are published from, as far as they are not there."""
     made = work.partial / done["attempt"]
     for queue in made.glob("*/*/*"):
@@ -134,7 +141,7 @@ class BundleBuild:
         self._builders: dict[QueueKey, Builder] = {}
         self._held = self._units = 0
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> BuiltQueues:
         """Build them all; what became of them."""
         self._partial.mkdir()
         for block in blocks_before(self._task.units, self._task.end):
@@ -223,7 +230,7 @@ class BundleBuild:
         return builder.finish()
 
 
-def _are_whole(work: WorkDirectory, done: Record) -> bool:
+def _are_whole(work: WorkDirectory, done: BuiltQueues) -> bool:
     """Whether all files of the queues are there, where the attempt left them or where they were brought."""
     places = work.partial / done["attempt"], work.staged
     return all(any(_is_whole(place, queue) for place in places) for queue in done["queues"])

@@ -3,22 +3,22 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from spark_jobs.build.build_queues import BuildQueuesTask, UnitBlocks
+from spark_jobs.build.build_queues import BuildQueuesTask, BuiltQueues, UnitBlocks
 from spark_jobs.run.attempt import block_file
 from spark_jobs.run.report import Damage
 from spark_jobs.run.work_directory import WorkDirectory
-from spark_jobs.scan.scan_segment import UNITS
+from spark_jobs.scan.scan_segment import UNITS, ScanSummary
 from storage.build.existing_queue import LogExtent
 from storage.build.queue_carry import carry_queue
 from storage.build.queue_plan import QueueKey, QueuePlan, Verdict
 from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
 
 MOST_TOLD: Final = 20
-"""Topics and queues that are named; of more the number is told."""
+"""Topics and queues that a report names; it says how many more there are."""
 
 OTHER_TOPICS: Final = "otherTopics"
 WITHOUT_RECORDS: Final = "withoutRecords"
@@ -105,7 +105,7 @@ def log_extent(minimum: int, end: int, damages: Iterable[Damage]) -> LogExtent:
 
 
 def queue_tasks(
-    plan: QueuePlan, work: WorkDirectory, segments: Sequence[dict[str, Any]], log: LogExtent
+    plan: QueuePlan, work: WorkDirectory, segments: Sequence[ScanSummary], log: LogExtent
 ) -> list[BuildQueuesTask]:
     """A task for each bundle that has units; `segments` are the summaries of the scan, in order."""
     scanned = [summary for summary in segments if summary["base"] < log.end]
@@ -136,7 +136,7 @@ def queue_tasks(
     return tasks
 
 
-def unit_count(segments: Iterable[dict[str, Any]]) -> int:
+def unit_count(segments: Iterable[ScanSummary]) -> int:
     """Units that a scan found."""
     return sum(count for summary in segments for *_, count in summary["queues"])
 
@@ -154,7 +154,7 @@ def staged_trees(plan: QueuePlan, work: WorkDirectory) -> list[str]:
 
 
 def carry_queues(
-    plan: QueuePlan, work: WorkDirectory, bundles: Sequence[dict[str, Any]], log: LogExtent, *, in_place: bool
+    plan: QueuePlan, work: WorkDirectory, bundles: Sequence[BuiltQueues], log: LogExtent, *, in_place: bool
 ) -> dict[str, int]:
     """Bring beside what was built what must not be lost of the old queues; what was done, in numbers."""
     built = {QueueKey(tree, topic, queue_id) for bundle in bundles for tree, topic, queue_id, _ in bundle["queues"]}
@@ -169,7 +169,7 @@ def carry_queues(
 
 
 def queue_details(
-    plan: QueuePlan, segments: Sequence[dict[str, Any]], bundles: Sequence[dict[str, Any]], carried: dict[str, int]
+    plan: QueuePlan, segments: Sequence[ScanSummary], bundles: Sequence[BuiltQueues], carried: dict[str, int]
 ) -> QueueDetails:
     """What a report says of queues."""
     sums = Counter[str]()
@@ -211,13 +211,13 @@ def queue_notes(plan: QueuePlan, details: QueueDetails) -> list[str]:
     return notes
 
 
-def _verdicts(plan: QueuePlan, segments: Iterable[dict[str, Any]]) -> dict[tuple[bytes, int], Verdict]:
+def _verdicts(plan: QueuePlan, segments: Iterable[ScanSummary]) -> dict[tuple[bytes, int], Verdict]:
     """What becomes of each queue that a scan found."""
     found = {(bytes(topic), int(queue_id)) for summary in segments for topic, queue_id, *_ in summary["queues"]}
     return {queue: plan.verdict(*queue) for queue in found}
 
 
-def _remarkable(bundles: Iterable[dict[str, Any]]) -> list[RemarkableQueue]:
+def _remarkable(bundles: Iterable[BuiltQueues]) -> list[RemarkableQueue]:
     """The first queues with anything but units of their own."""
     found = [
         RemarkableQueue(queue=str(Path(tree, topic, str(queue_id))), **odd)

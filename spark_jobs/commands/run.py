@@ -104,7 +104,7 @@ def _conclude(
 
 
 def _left_out(request: Request, report: StoreReport) -> LeftOut:
-    """What was asked to be left out of what is built."""
+    """Return what the request leaves out on purpose, which is no loss."""
     has_tags = report.details.index is not None and report.details.index.profile == TAGGED_PROFILE
     if isinstance(request, CompactRequest):
         return LeftOut(frozenset(request.topics).__contains__, request.drop_tags or not has_tags)

@@ -45,7 +45,7 @@ class PhaseMeter:
         self._past: deque[tuple[float, int]] = deque()
 
     def update(self, done: int, messages: int) -> None:
-        """So much is done, of earlier runs too."""
+        """Take note of how much of the phase is done, by earlier runs too."""
         now = self._clock()
         if self._earlier is None:
             self._earlier = done
@@ -81,7 +81,7 @@ class PhaseMeter:
         return " · ".join(filter(None, parts))
 
     def outcome(self) -> str:
-        """The same once the phase is over."""
+        """Amounts, time and mean rate of a phase that is over."""
         parts = [amount_text(self.done, self.unit), *self._messages(), f"{self.seconds:.1f} s"]
         return " · ".join([*parts, rate_text(self.mean_rate, self.unit)] if self.mean_rate > 0 else parts)
 
@@ -108,7 +108,7 @@ class ProgressLines:
         self._said = self._clock()
 
     def update(self, done: int, messages: int) -> None:
-        """So much of the phase is done."""
+        """Take note of how much of the phase is done, and show it."""
         if self._meter is None:
             return
         self._meter.update(done, messages)
@@ -161,7 +161,7 @@ class ProgressBar:
         self._bar.start()
 
     def update(self, done: int, messages: int) -> None:
-        """So much of the phase is done."""
+        """Take note of how much of the phase is done, and show it."""
         if self._meter is not None and self._bar is not None:
             self._meter.update(done, messages)
             self._show(self._meter.state())

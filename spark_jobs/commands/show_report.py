@@ -17,7 +17,7 @@ from spark_jobs.verify.verify_request import VerifyDetails
 from storage.amounts import bytes_text, count_text, duration_text, rate_text
 
 MOST_TOLD: Final = 20
-"""Places of damage, and findings, that a person is told; a program is told all that are listed."""
+"""Places of damage, and findings, that a person sees; a program gets all that are listed."""
 
 _VERBS: Final = {"rebuild": "rebuilt", "compact": "compacted", "verify": "verified", "export": "exported"}
 

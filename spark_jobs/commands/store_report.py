@@ -1,6 +1,6 @@
 """What a rebuild or a compaction answers: made of what was built, which is staged to be published at the same time."""
 
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import msgspec
 
@@ -21,6 +21,7 @@ from spark_jobs.publish.publish import Staged
 from spark_jobs.run.report import Details, Report
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.scan_log import total
+from spark_jobs.scan.scan_segment import ScanSummary
 from spark_jobs.scan.source import StoreSource
 
 
@@ -115,7 +116,7 @@ def compacted_report(request: CompactRequest, source: StoreSource, compacted: Co
     return report
 
 
-def _report(command: str, request: Request, source: StoreSource, segments: list[dict[str, Any]]) -> StoreReport:
+def _report(command: str, request: Request, source: StoreSource, segments: list[ScanSummary]) -> StoreReport:
     report = Report(
         command=command,
         store=request.store,

@@ -13,19 +13,19 @@ from spark_jobs.build.place_entries import Piece, PlacedFile, cut_blocks, entry_
 from spark_jobs.compact.compact_request import CompactRequest
 from spark_jobs.compact.complete_index import complete_files, holes_of
 from spark_jobs.compact.log_cells import CELL_BYTES, cut_log, segment_limit
-from spark_jobs.compact.merge_entries import CellBlock, CellRuns, MergeTask
-from spark_jobs.compact.split_index_file import UNKNOWN, SplitTask
+from spark_jobs.compact.merge_entries import CellBlock, CellRuns, MergeSummary, MergeTask
+from spark_jobs.compact.split_index_file import UNKNOWN, SplitSummary, SplitTask
 from spark_jobs.compact.timed_block import TimedBlock
 from spark_jobs.run.attempt import block_file
 from spark_jobs.run.work_directory import WorkDirectory
-from spark_jobs.scan.probe_store import SegmentPlace
-from spark_jobs.scan.scan_segment import ENTRIES
+from spark_jobs.scan.probe_store import IndexFileFacts, SegmentPlace
+from spark_jobs.scan.scan_segment import ENTRIES, ScanSummary
 from spark_jobs.scan.source import StoreSource
 from storage.index.index_file import IndexHeader
 
 
 def split_tasks(
-    work: WorkDirectory, source: StoreSource, checks: Sequence[dict[str, Any]], shape: IndexShapeWanted
+    work: WorkDirectory, source: StoreSource, checks: Sequence[IndexFileFacts], shape: IndexShapeWanted
 ) -> list[SplitTask]:
     """A task for each index file; `checks` are what probing said of them, in order.
 
@@ -50,7 +50,7 @@ def split_tasks(
 def merge_tasks(
     work: WorkDirectory,
     request: CompactRequest,
-    splits: Sequence[tuple[SplitTask, dict[str, Any]]],
+    splits: Sequence[tuple[SplitTask, SplitSummary]],
     segments: Sequence[SegmentPlace],
 ) -> list[MergeTask]:
     """A task for each segment that any entry points to; `splits` are tasks with their summaries, in order."""
@@ -71,7 +71,7 @@ def merge_tasks(
 def scanned_merge_tasks(
     work: WorkDirectory,
     request: CompactRequest,
-    scans: Sequence[dict[str, Any]],
+    scans: Sequence[ScanSummary],
     segments: Sequence[SegmentPlace],
     end: int,
 ) -> list[MergeTask]:
@@ -100,7 +100,7 @@ def _merge_task(
     )
 
 
-def merged_blocks(work: WorkDirectory, merges: Sequence[dict[str, Any]]) -> list[TimedBlock]:
+def merged_blocks(work: WorkDirectory, merges: Sequence[MergeSummary]) -> list[TimedBlock]:
     """The blocks that merges left, in the order of the log."""
     return [
         TimedBlock(str(block_file(work, summary, ENTRIES)), *facts)

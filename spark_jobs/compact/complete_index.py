@@ -17,14 +17,14 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
 
 from spark_jobs.build.build_index_file import KeyGap
 from spark_jobs.build.place_entries import EntryBlock, PlacedFile
-from spark_jobs.scan.probe_store import LogReader, SegmentPlace
+from spark_jobs.compact.merge_entries import MergeSummary
+from spark_jobs.scan.probe_store import IndexFileFacts, LogReader, SegmentPlace
 from storage.files.mapped_file import MappedFile
 from storage.index.index_file import ENTRY_DTYPE
 from storage.kernels.indexes import GAP_BYTES, INDEX_HEADER, SLOT_BYTES
@@ -52,9 +52,9 @@ class JointTask(msgspec.Struct, frozen=True):
 
 
 def joint_tasks(
-    directory: Path, segments: Sequence[SegmentPlace], checks: Sequence[dict[str, Any]], *, tags: bool
+    directory: Path, segments: Sequence[SegmentPlace], checks: Sequence[IndexFileFacts], *, tags: bool
 ) -> list[JointTask]:
-    """What is to be looked at between parts of files that are complete in themselves; `checks` are those of a probe."""
+    """Make a task for each short space between complete parts of files; `checks` are what a probe says of the files."""
     tasks = []
     for first, last in _spaces(checks):
         if last - first <= GAP_BYTES:
@@ -69,9 +69,9 @@ def joint_tasks(
     return tasks
 
 
-def look_at_joint(task: JointTask) -> dict[str, Any]:
-    """Look at one joint: is it `whole`?"""
-    return {"whole": not task.segments or _has_all_keys(task, LogReader(task.segments))}
+def look_at_joint(task: JointTask) -> bool:
+    """Whether no key is missing at a joint."""
+    return not task.segments or _has_all_keys(task, LogReader(task.segments))
 
 
 def _has_all_keys(task: JointTask, log: LogReader) -> bool:
@@ -84,7 +84,7 @@ def _has_all_keys(task: JointTask, log: LogReader) -> bool:
     return True
 
 
-def find_holes(checks: Sequence[dict[str, Any]], joints: Sequence[tuple[JointTask, bool]]) -> list[KeyGap]:
+def find_holes(checks: Sequence[IndexFileFacts], joints: Sequence[tuple[JointTask, bool]]) -> list[KeyGap]:
     """Where keys may be missing that no distance between entries would show; `joints` with what became of them."""
     holes = [KeyGap(task.first, task.last) for task, is_whole in joints if not is_whole]
     others = [check["range"] for check in checks if "range" in check and not check["parts"]]
@@ -99,12 +99,12 @@ def find_holes(checks: Sequence[dict[str, Any]], joints: Sequence[tuple[JointTas
     return holes
 
 
-def stretches_left_out(merges: Sequence[dict[str, Any]]) -> list[KeyGap]:
+def stretches_left_out(merges: Sequence[MergeSummary]) -> list[KeyGap]:
     """Where entries were dropped because it was asked for; `merges` are summaries."""
     return [KeyGap(first, last) for summary in merges for first, last in summary["left_out"]]
 
 
-def stretches_lost(merges: Sequence[dict[str, Any]], segments: Sequence[SegmentPlace]) -> list[KeyGap]:
+def stretches_lost(merges: Sequence[MergeSummary], segments: Sequence[SegmentPlace]) -> list[KeyGap]:
     """Where entries were dropped whose records may turn up again, or whose places were written anew.
 
     That is, where they pointed at no record, or into a segment that is missing; if that is a long one, the distance
@@ -118,11 +118,11 @@ def stretches_lost(merges: Sequence[dict[str, Any]], segments: Sequence[SegmentP
     return holes
 
 
-def _parts(checks: Sequence[dict[str, Any]]) -> list[tuple[int, int]]:
+def _parts(checks: Sequence[IndexFileFacts]) -> list[tuple[int, int]]:
     return sorted((start, stop) for check in checks for start, stop in check.get("parts", ()))
 
 
-def _spaces(checks: Sequence[dict[str, Any]]) -> Iterator[tuple[int, int]]:
+def _spaces(checks: Sequence[IndexFileFacts]) -> Iterator[tuple[int, int]]:
     """From the last record of what is complete to the first record of the next that is; they may be one."""
     reached = -1
     for start, stop in _parts(checks):
@@ -168,7 +168,7 @@ def complete_files(placed: Sequence[PlacedFile]) -> list[bool]:
 
 
 def holes_of(file: PlacedFile, holes: Sequence[KeyGap]) -> tuple[KeyGap, ...]:
-    """Those that may lie within a file."""
+    """Return the stretches that may lie within a file."""
     span = _span(file)
     return () if span is None else tuple(hole for hole in holes if hole.lies_within(*span))
 

@@ -13,12 +13,12 @@ import zlib
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from protocol.errors import RocketLensError
-from spark_jobs.export.export_part import PHASE, ExportTask, export_part, take_parts
+from spark_jobs.export.export_part import PHASE, ExportedPart, ExportTask, export_part, take_parts
 from spark_jobs.export.export_place import MANIFEST, PART, WORK, leave_place, take_place
 from spark_jobs.export.export_request import ExportDetails, ExportRequest
 from spark_jobs.read.log_ranges import LogRange, LogRanges, Problem, find_ranges, is_url
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 VERSION: Final = 1
 REPORTED: Final = frozenset({"problems", "more_problems", "log_bytes"}) | BOOKKEEPING
-"""What is told of a part, but not by the manifest."""
+"""Fields of a part that the report needs and the manifest does not have."""
 
 
 def run_export(request: ExportRequest, progress: JobProgress, launch: "Launch | None" = None) -> Report[ExportDetails]:
@@ -110,7 +110,7 @@ def _state(range_: LogRange) -> str:
 
 
 def _finish(
-    work: WorkDirectory, request: ExportRequest, found: LogRanges, parts: list[dict[str, Any]]
+    work: WorkDirectory, request: ExportRequest, found: LogRanges, parts: list[ExportedPart]
 ) -> Report[ExportDetails]:
     """Bring the parts to their places and write the manifest; the report."""
     out, whole = Path(request.out), [part for part in parts if part["records"]]

@@ -1,4 +1,4 @@
-"""What was built takes the place of a store's own: lock, checks, journal, exchange, backups."""
+"""Put what was built in the place of the store's own files: lock, checks, journal, exchange, backups."""
 
 from typing import Final
 

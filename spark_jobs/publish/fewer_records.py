@@ -43,7 +43,7 @@ Offsets = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class LeftOut:
-    """What was asked to be left out, and is no loss: queues and entries of ``topics``, entries of tags."""
+    """What the request leaves out on purpose, which is no loss: queues and entries of ``topics``, entries of tags."""
 
     topics: Callable[[str], bool] = lambda _: False
     tags: bool = False

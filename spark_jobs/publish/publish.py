@@ -44,7 +44,7 @@ EXCHANGE: Final = "exchange"
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What is new in the store, by name, and where the old is kept, in the order of publishing.
+    """The names of what is new in the store and the paths of its backups, in the order of publishing.
 
     `left` names what a killed publishing did not bring in and what stays as it is, because the store has changed since.
     """

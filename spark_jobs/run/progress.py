@@ -11,35 +11,35 @@ INTERVAL_SECONDS: Final = 0.2
 
 
 class JobProgress(Protocol):
-    """Whoever shows it: a bar, plain lines, nothing."""
+    """Shows how far a job is: as a bar, in plain lines, or not at all."""
 
     def begin(self, phase: str, total: int, unit: str) -> None:
-        """A phase starts that is over at `total` of `unit` ("bytes" of log, or "entries")."""
+        """Begin a phase that is over at `total` of `unit` ("bytes" of log, or "entries")."""
 
     def update(self, done: int, messages: int) -> None:
-        """So much of the phase is done."""
+        """Take note of how much of the phase is done."""
 
     def end(self) -> None:
-        """The phase is over."""
+        """End the phase."""
 
     def note(self, text: str) -> None:
-        """One line for the person who waits."""
+        """Show one line to the person who waits."""
 
 
 class Silence:
-    """Progress that nobody sees."""
+    """Shows no progress: for a program that reads the output, and for tests."""
 
     def begin(self, phase: str, total: int, unit: str) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def update(self, done: int, messages: int) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def end(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def note(self, text: str) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class Phase(NamedTuple):

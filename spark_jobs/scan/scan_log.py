@@ -1,6 +1,6 @@
 """The first half of every bulk job: probe the store, then scan all its segments, a task each."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,9 +11,9 @@ from spark_jobs.run.attempt import run_phase
 from spark_jobs.run.progress import JobProgress, Phase
 from spark_jobs.run.session import run_tasks
 from spark_jobs.run.work_directory import WorkDirectory
-from spark_jobs.scan.probe_store import ProbeTask, probe
+from spark_jobs.scan.probe_store import IndexFileFacts, ProbeTask, probe
 from spark_jobs.scan.recovery import SegmentHead, recovery_start
-from spark_jobs.scan.scan_segment import PHASE, ScanTask, scan_segment
+from spark_jobs.scan.scan_segment import PHASE, ScanSummary, ScanTask, scan_segment
 from spark_jobs.scan.source import StoreSource
 from storage.layout.store_layout import dledger_refused
 from storage.log.segment_list import boundaries
@@ -31,7 +31,7 @@ class Probed(msgspec.Struct, frozen=True):
     """
 
     first_entries: tuple[tuple[int, int] | None, tuple[int, int] | None]
-    index_files: tuple[dict[str, Any], ...]
+    index_files: tuple[IndexFileFacts, ...]
     recovery_start: int
     last_base: int
 
@@ -83,7 +83,7 @@ def probe_source(
 
 def scan_log(
     context: "SparkContext", work: WorkDirectory, source: StoreSource, options: ScanOptions, progress: JobProgress
-) -> list[dict[str, Any]]:
+) -> list[ScanSummary]:
     """Scan the segments; their summaries in the order of the log."""
     tasks = scan_tasks(work.root, source, options)
     run = partial(run_tasks, context)
@@ -116,6 +116,6 @@ def scan_tasks(work: Path, source: StoreSource, options: ScanOptions) -> list[Sc
     ]
 
 
-def total(summaries: Sequence[dict[str, Any]], field: str) -> Any:
+def total(summaries: Sequence[Mapping[str, Any]], field: str) -> Any:
     """The sum of a number over all summaries."""
     return sum(summary[field] for summary in summaries)

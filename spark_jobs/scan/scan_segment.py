@@ -7,12 +7,12 @@ the log ends at such a place is decided when all segments are known (:mod:`spark
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NotRequired
 
 import msgspec
 import numpy as np
 
-from spark_jobs.run.attempt import Attempt, Notify, Record, run_attempt
+from spark_jobs.run.attempt import Attempt, AttemptRecord, Notify, run_attempt
 from spark_jobs.run.blocks import BlockWriter
 from spark_jobs.scan.damage import ZEROS
 from spark_jobs.scan.segment_window import LONGEST_RECORD, SegmentWindow
@@ -65,10 +65,36 @@ class ScanTask(msgspec.Struct, frozen=True):
         return f"{PHASE}-{self.base_offset:020d}"
 
 
-def scan_segment(task: ScanTask) -> dict[str, Any]:
+class ScanSummary(AttemptRecord):
+    """What a scan found in a segment; its blocks lie in the files of the attempt.
+
+    `state` says why it ended ("full", "blank", "zeros", "broken") at the physical offset `end`. `breaks` are places
+    where it broke off: physical offset, that of the next intact record (−1 for none), why, and whether (1) what follows
+    may be believed. `entry_blocks` are rows as in :class:`spark_jobs.build.place_entries.EntryBlock` without the path;
+    `unit_blocks` are positions of blocks for each bundle; `queues` are topic, queue id, first and next queue offset
+    and number of units of each. `problem` is there where a verification asked: why nothing could be read.
+    """
+
+    path: str
+    base: int
+    size: int
+    bytes_read: int
+    records: int
+    end: int
+    state: str
+    last_timestamp: int
+    breaks: list[list[int]]
+    more_breaks: int
+    entry_blocks: list[list[int]]
+    unit_blocks: list[list[int]]
+    queues: list[list[Any]]
+    problem: NotRequired[str]
+
+
+def scan_segment(task: ScanTask) -> ScanSummary:
     """Read one segment; the summary, as left in the work directory."""
 
-    def scan(attempt: Attempt, notify: Notify) -> Record:
+    def scan(attempt: Attempt, notify: Notify) -> ScanSummary:
         with (
             SegmentWindow(Path(task.path), task.base_offset) as window,
             BlockWriter(attempt.blocks(ENTRIES), task.path) as entries,
@@ -111,7 +137,7 @@ class SegmentScan:
         self._unit_blocks: list[list[int]] = [[] for _ in range(task.bundles)]
         self._queues: dict[tuple[bytes, int], list[int]] = {}
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> ScanSummary:
         """Read to the end; the summary."""
         self._window.move(0)
         while self._step():

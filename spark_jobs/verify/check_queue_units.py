@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from spark_jobs.build.build_queues import UnitBlocks, blocks_before
-from spark_jobs.run.attempt import Attempt, Notify, Record, run_attempt
+from spark_jobs.run.attempt import Attempt, AttemptRecord, Notify, run_attempt
 from spark_jobs.run.blocks import Block
 from spark_jobs.verify.ext_units import ExtUnits
 from spark_jobs.verify.findings import FILE, FINDINGS, Discrepancies, FoundAt
@@ -51,10 +51,17 @@ class CheckQueuesTask(msgspec.Struct, frozen=True):
         return f"{PHASE}-queues-{self.bundle:05d}"
 
 
-def check_queue_units(task: CheckQueuesTask) -> dict[str, Any]:
-    """Check the queues of a bundle; `queues` lists tree, topic, queue id and numbers of each."""
+class CheckedQueues(AttemptRecord):
+    """The queues of a bundle: tree, topic, queue id and numbers of each; `counts` of what is wrong, by kind."""
 
-    def check(attempt: Attempt, notify: Notify) -> Record:
+    queues: list[list[Any]]
+    counts: dict[str, int]
+
+
+def check_queue_units(task: CheckQueuesTask) -> CheckedQueues:
+    """Check the queues of a bundle."""
+
+    def check(attempt: Attempt, notify: Notify) -> CheckedQueues:
         findings = Discrepancies(task.limit)
         queues = BundleCheck(task, LogTable.read(attempt.work), findings, notify).run()
         return {"queues": queues, "counts": findings.save(attempt.blocks(FINDINGS))}
@@ -107,7 +114,7 @@ class BundleCheck:
         return self._checks[key]
 
     def _finish(self, key: QueueKey) -> dict[str, int]:
-        """What became of a queue; files that are none are told with it."""
+        """Finish the check of a queue; returns its numbers, and lists its unreadable files."""
         check = self._checks[key]
         counts = check.queue.finish()
         for files in check.files:

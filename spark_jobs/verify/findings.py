@@ -1,4 +1,4 @@
-"""What a verification found: which place of which file, what should be there, and what is."""
+"""What a verification finds: which place of which file, what should be there, and what is."""
 
 from collections import Counter
 from pathlib import Path
@@ -113,5 +113,5 @@ class Discrepancies:
 
 
 def load_findings(path: Path) -> list[Discrepancy]:
-    """What was saved to a file."""
+    """Load what :meth:`Discrepancies.save` wrote."""
     return msgspec.msgpack.decode(path.read_bytes(), type=list[Discrepancy])

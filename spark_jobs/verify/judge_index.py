@@ -4,9 +4,9 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from spark_jobs.verify.check_index_entries import GapTask, gap_finding
+from spark_jobs.verify.check_index_entries import CheckedIndexFile, GapTask, MissingKeys, gap_finding
 from spark_jobs.verify.findings import FILE, REPEATED_ENTRY, Discrepancies, FoundAt
 from spark_jobs.verify.log_table import LogTable
 from spark_jobs.verify.verify_request import IndexNumbers
@@ -14,7 +14,7 @@ from storage.kernels.records import MAXIMUM_PIECES
 
 
 class UncoveredRanks(NamedTuple):
-    """Ranks that no file covers, and where that is told; `is_end`: behind the last file.
+    """Keys of the log, by rank, that no file covers, and the path to report them at; `is_end`: behind the last file.
 
     `excused`: so many keys may be missing between compacted files, where those beside them lack some, too.
     """
@@ -25,13 +25,15 @@ class UncoveredRanks(NamedTuple):
     excused: int
 
 
-def find_gaps(work: Path, directory: Path, summaries: Sequence[dict[str, Any]], log: LogTable) -> list[UncoveredRanks]:
+def find_gaps(
+    work: Path, directory: Path, summaries: Sequence[CheckedIndexFile], log: LogTable
+) -> list[UncoveredRanks]:
     """What lies between files, and before and behind all; `summaries` are those of the checks, in order of names."""
     gaps = []
     covering = sorted((each for each in summaries if each["first_rank"] >= 0), key=lambda each: each["first_rank"])
     twice = _twice([(each["first_rank"], each["last_rank"] + 1) for each in covering])
     covered = 0
-    before: dict[str, Any] | None = None
+    before: CheckedIndexFile | None = None
     for each in covering:
         if each["first_rank"] > covered:
             beside = [each] if before is None else [before, each]
@@ -47,11 +49,11 @@ def find_gaps(work: Path, directory: Path, summaries: Sequence[dict[str, Any]], 
     return gaps
 
 
-def _have_tags(beside: Sequence[dict[str, Any]]) -> bool:
+def _have_tags(beside: Sequence[CheckedIndexFile]) -> bool:
     return all(each["has_tags"] for each in beside)
 
 
-def _excused(beside: Sequence[dict[str, Any]]) -> int:
+def _excused(beside: Sequence[CheckedIndexFile]) -> int:
     """Keys that a compaction may have left out between files: where it left out others, and fewer than it kept."""
     if not any(each["dropped"] for each in beside):
         return 0
@@ -81,8 +83,8 @@ def _gap_task(work: Path, first: int, stop: int, twice: Sequence[tuple[int, int]
 
 def judge_index(
     directory: Path,
-    summaries: Sequence[dict[str, Any]],
-    gaps: Sequence[tuple[UncoveredRanks, dict[str, Any]]],
+    summaries: Sequence[CheckedIndexFile],
+    gaps: Sequence[tuple[UncoveredRanks, MissingKeys]],
     log: LogTable,
     findings: Discrepancies,
 ) -> IndexNumbers:
@@ -92,11 +94,11 @@ def judge_index(
         sums.update({name: summary.get(name, 0) for name in ("entries", *_SUMS)})
     lag = 0
     for gap, answer in gaps:
-        if answer["count"] and gap.is_end and log.may_lag:
-            lag += answer["count"]
-        elif answer["count"] <= gap.excused:
-            sums["dropped"] += answer["count"]
-        elif answer["count"]:
+        if answer.count and gap.is_end and log.may_lag:
+            lag += answer.count
+        elif answer.count <= gap.excused:
+            sums["dropped"] += answer.count
+        elif answer.count:
             findings.note(gap_finding(gap.path, answer))
     _say_overlaps(summaries, sums, findings)
     _say_directories(directory, findings)
@@ -107,9 +109,9 @@ def judge_index(
 _SUMS = ("matched", "expired", "lost", "newer", "repeats", "dropped")
 
 
-def _say_overlaps(summaries: Sequence[dict[str, Any]], sums: Counter[str], findings: Discrepancies) -> None:
+def _say_overlaps(summaries: Sequence[CheckedIndexFile], sums: Counter[str], findings: Discrepancies) -> None:
     """A broker that recovers puts the entries of the last record once more; nothing else is in two files."""
-    before: dict[str, Any] | None = None
+    before: CheckedIndexFile | None = None
     for summary in summaries:
         if summary["first_rank"] < 0:
             continue

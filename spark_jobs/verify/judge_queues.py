@@ -2,13 +2,13 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 from spark_jobs.build.build_queues import UnitBlocks
 from spark_jobs.run.attempt import block_file
 from spark_jobs.run.work_directory import WorkDirectory
-from spark_jobs.scan.scan_segment import UNITS, bundle_of
-from spark_jobs.verify.check_queue_units import CheckQueuesTask
+from spark_jobs.scan.scan_segment import UNITS, ScanSummary, bundle_of
+from spark_jobs.verify.check_queue_units import CheckedQueues, CheckQueuesTask
 from spark_jobs.verify.findings import FILE, MISSING_UNIT, Discrepancies, FoundAt
 from spark_jobs.verify.log_table import LogTable
 from spark_jobs.verify.stray_units import STRAY_KINDS
@@ -21,7 +21,7 @@ SUMS: Final = ("matched", *STRAY_KINDS, "restarts", "earlier_life", "ext_units")
 
 
 def check_tasks(
-    plan: QueuePlan, work: WorkDirectory, scans: Sequence[dict[str, Any]], bundles: int, limit: int
+    plan: QueuePlan, work: WorkDirectory, scans: Sequence[ScanSummary], bundles: int, limit: int
 ) -> list[CheckQueuesTask]:
     """A task for each bundle that has units, or queues in the store."""
     existing: list[list[tuple[str, str, int]]] = [[] for _ in range(bundles)]
@@ -44,7 +44,7 @@ def check_tasks(
 
 
 def judge_queues(
-    plan: QueuePlan, summaries: Sequence[dict[str, Any]], log: LogTable, findings: Discrepancies
+    plan: QueuePlan, summaries: Sequence[CheckedQueues], log: LogTable, findings: Discrepancies
 ) -> tuple[QueueNumbers, list[str]]:
     """Say what queues lack at their ends; numbers of all for the report, and notes."""
     queues = [(QueueKey(*names), counts) for summary in summaries for *names, counts in summary["queues"]]

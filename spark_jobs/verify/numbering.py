@@ -86,7 +86,7 @@ class Numbering:
         return True
 
     def _confirm(self) -> None:
-        """What was doubted is what it says: a beginning, a new beginning, or else out of order."""
+        """Settle a doubt: the queue offset is what the record says, a beginning, a new beginning, or out of order."""
         if self._doubt is not None:
             self._out_of_order(self._doubt)
         self._doubt = None

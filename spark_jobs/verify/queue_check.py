@@ -45,7 +45,7 @@ class MessageRun(NamedTuple):
         return self.number + len(self.units)
 
     def part(self, start: int, stop: int) -> "MessageRun":
-        """Some of it."""
+        """Return the messages from `start` to `stop` of the run."""
         stamps = None if self.timestamps is None else self.timestamps[start:stop]
         return MessageRun(self.number + start, self.units[start:stop], stamps)
 
@@ -247,7 +247,7 @@ class QueueCheck:
         self._judge(self._files.end, taken, self._previous[:0], is_front=not self._started, is_tail=True)
 
     def _pair_held(self, shift: int, stop: int, *, is_tail: bool = False) -> list[tuple[int, int]]:
-        """Compare held messages with what stands in their places before `stop`; ranges of places thus explained."""
+        """Compare held messages with the units in their places before `stop`; returns the ranges of places compared."""
         taken: list[tuple[int, int]] = []
         for run in self._held:
             place = self._place_of(run, shift, stop)

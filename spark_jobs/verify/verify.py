@@ -16,7 +16,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from spark_jobs.build.build_queues import bundle_count
 from spark_jobs.run.attempt import RunTasks, block_file, run_phase
@@ -27,11 +27,18 @@ from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.probe_store import ProbeTask, probe
 from spark_jobs.scan.scan_log import ScanOptions, scan_tasks, total
 from spark_jobs.scan.scan_segment import PHASE as SCAN
+from spark_jobs.scan.scan_segment import ScanSummary
 from spark_jobs.scan.source import StoreSource, find_source
-from spark_jobs.verify.check_index_entries import MeasureIndexTask, check_index_file, count_gap, measure_index_file
+from spark_jobs.verify.check_index_entries import (
+    CheckedIndexFile,
+    MeasureIndexTask,
+    check_index_file,
+    count_gap,
+    measure_index_file,
+)
 from spark_jobs.verify.check_index_structure import CheckIndexTask
 from spark_jobs.verify.check_queue_units import PHASE as CHECK
-from spark_jobs.verify.check_queue_units import CheckQueuesTask, check_queue_units
+from spark_jobs.verify.check_queue_units import CheckedQueues, CheckQueuesTask, check_queue_units
 from spark_jobs.verify.findings import FINDINGS, TOTAL_LIMIT, Discrepancies, Discrepancy, load_findings
 from spark_jobs.verify.judge_index import find_gaps, judge_index
 from spark_jobs.verify.judge_queues import check_tasks, judge_queues
@@ -73,7 +80,7 @@ def _work_directory(request: VerifyRequest) -> Iterator[WorkDirectory]:
         shutil.rmtree(root, ignore_errors=True)
 
 
-def check(task: CheckIndexTask | CheckQueuesTask) -> dict[str, Any]:
+def check(task: CheckIndexTask | CheckQueuesTask) -> CheckedIndexFile | CheckedQueues:
     """Run a task of either kind: they share one Spark job, so that no core waits for the last of one."""
     return check_index_file(task) if isinstance(task, CheckIndexTask) else check_queue_units(task)
 
@@ -92,7 +99,7 @@ class Verification:
         self._bundles = bundle_count(source.size)
 
     def run(self) -> Report[VerifyDetails]:
-        """Do it all."""
+        """Verify the store; returns the report."""
         began = time.monotonic()
         index_tasks = self._measure()
         scans = self._scan()
@@ -101,8 +108,10 @@ class Verification:
         queue_tasks = check_tasks(self._plan, self._work, verdict.scans, self._bundles, self._request.limit)
         summaries = self._check(index_tasks, queue_tasks, verdict.table)
         between = Discrepancies(self._request.limit)
-        index = self._judge_index(summaries[: len(index_tasks)], verdict.table, between)
-        queues, notes = judge_queues(self._plan, summaries[len(index_tasks) :], verdict.table, between)
+        files = cast("list[CheckedIndexFile]", summaries[: len(index_tasks)])
+        bundles = cast("list[CheckedQueues]", summaries[len(index_tasks) :])
+        index = self._judge_index(files, verdict.table, between)
+        queues, notes = judge_queues(self._plan, bundles, verdict.table, between)
         findings = [verdict.findings, between]
         report = self._report(scans, verdict, index, queues, summaries, findings)
         report.notes += notes
@@ -118,22 +127,22 @@ class Verification:
         self._last_base: int = head["last_base"]
         paths = [str(self._source.layout.index / name) for name in self._source.index_files]
         shapes = self._run("measure", [MeasureIndexTask(path) for path in paths], measure_index_file)
-        known = Counter(shape["slots"] for shape in shapes if shape["slots"])
+        known = Counter(shape.slots for shape in shapes if shape.slots)
         slots = known.most_common(1)[0][0] if known else 0
-        ends = [None, *(shape["end"] for shape in shapes)]
+        ends = [None, *(shape.end for shape in shapes)]
         return [
             CheckIndexTask(
                 work=str(self._work.root),
                 path=path,
                 slots=slots,
-                previous=None if end is None else (end[0], end[1]),
+                previous=end,
                 grows=self._source.is_live and path == paths[-1],
                 limit=self._request.limit,
             )
             for path, end in zip(paths, ends, strict=False)
         ]
 
-    def _scan(self) -> list[dict[str, Any]]:
+    def _scan(self) -> list[ScanSummary]:
         """Read every record."""
         options = ScanOptions(
             entries_from=0,
@@ -151,12 +160,14 @@ class Verification:
 
     def _check(
         self, index_tasks: Sequence[CheckIndexTask], queue_tasks: Sequence[CheckQueuesTask], log: LogTable
-    ) -> list[dict[str, Any]]:
+    ) -> list[CheckedIndexFile | CheckedQueues]:
         """Check index files and queues."""
         tasks: list[CheckIndexTask | CheckQueuesTask] = [*index_tasks, *queue_tasks]
         return self._run_phase(Phase(CHECK, int(log.ranks[-1]), "entries"), tasks, check)
 
-    def _judge_index(self, summaries: Sequence[dict[str, Any]], log: LogTable, findings: Discrepancies) -> IndexNumbers:
+    def _judge_index(
+        self, summaries: Sequence[CheckedIndexFile], log: LogTable, findings: Discrepancies
+    ) -> IndexNumbers:
         """How the files fit together."""
         self._work.enter("gaps")
         gaps = find_gaps(self._work.root, self._source.layout.index, summaries, log)
@@ -165,11 +176,11 @@ class Verification:
 
     def _report(
         self,
-        scans: Sequence[dict[str, Any]],
+        scans: Sequence[ScanSummary],
         verdict: LogVerdict,
         index: IndexNumbers,
         queues: QueueNumbers,
-        summaries: Sequence[dict[str, Any]],
+        summaries: Sequence[CheckedIndexFile | CheckedQueues],
         findings: Sequence[Discrepancies],
     ) -> Report[VerifyDetails]:
         listed, counts = self._collect(summaries, findings)
@@ -203,7 +214,7 @@ class Verification:
         )
 
     def _collect(
-        self, summaries: Sequence[dict[str, Any]], findings: Sequence[Discrepancies]
+        self, summaries: Sequence[CheckedIndexFile | CheckedQueues], findings: Sequence[Discrepancies]
     ) -> tuple[list[Discrepancy], Counter[str]]:
         """What all tasks found, as far as it is listed, and how much of each kind there is."""
         listed = [finding for each in findings for finding in each.listed]

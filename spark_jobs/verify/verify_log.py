@@ -8,7 +8,7 @@ one that has become whole.
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -19,7 +19,7 @@ from spark_jobs.run.attempt import RunTasks, block_file
 from spark_jobs.run.report import Damage
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.log_end import find_log_end
-from spark_jobs.scan.scan_segment import ENTRIES, ScanTask, scan_segment
+from spark_jobs.scan.scan_segment import ENTRIES, ScanSummary, ScanTask, scan_segment
 from spark_jobs.scan.segment_window import SegmentWindow
 from spark_jobs.scan.source import StoreSource
 from spark_jobs.verify.findings import FILE, RECORD, Discrepancies, FoundAt
@@ -42,7 +42,7 @@ class LookAgainTask(msgspec.Struct, frozen=True):
     """Where the next segment starts."""
 
 
-def scan_readable(task: ScanTask) -> dict[str, Any]:
+def scan_readable(task: ScanTask) -> ScanSummary:
     """Scan a segment; one that cannot be read, or is gone, has a summary, too: `problem` says what is wrong with it."""
     try:
         return {**scan_segment(task), "problem": ""}
@@ -54,6 +54,8 @@ def scan_readable(task: ScanTask) -> dict[str, Any]:
             "bytes_read": 0,
             "records": 0,
             "end": task.base_offset,
+            "state": "unreadable",
+            "last_timestamp": 0,
             "breaks": [[task.base_offset, -1, codes.BAD_SIZE, 0]],
             "more_breaks": 0,
             "entry_blocks": [],
@@ -64,14 +66,14 @@ def scan_readable(task: ScanTask) -> dict[str, Any]:
         }
 
 
-def look_again(task: LookAgainTask) -> dict[str, Any]:
+def look_again(task: LookAgainTask) -> bool:
     """Whether there is an intact record now, or what closes the segment."""
     position = task.physical_offset - task.base_offset
     try:
         with SegmentWindow(Path(task.path), task.base_offset) as window:
-            return {"whole": window.intact_size(position) > 0 or window.is_closed_at(position, task.boundary)}
+            return window.intact_size(position) > 0 or window.is_closed_at(position, task.boundary)
     except StoreError:
-        return {"whole": False}
+        return False
 
 
 class LogVerdict(msgspec.Struct, frozen=True):
@@ -83,11 +85,11 @@ class LogVerdict(msgspec.Struct, frozen=True):
     table: LogTable
     findings: Discrepancies
     lag: int
-    scans: Sequence[dict[str, Any]]
+    scans: Sequence[ScanSummary]
 
 
 def judge_log(
-    run: RunTasks, work: WorkDirectory, source: StoreSource, scans: Sequence[dict[str, Any]], limit: int
+    run: RunTasks, work: WorkDirectory, source: StoreSource, scans: Sequence[ScanSummary], limit: int
 ) -> LogVerdict:
     """Judge the summaries of all segments, in order."""
     findings = Discrepancies(limit)
@@ -123,7 +125,7 @@ def judge_log(
     return LogVerdict(table, findings, max(log_end.end - end, 0), scans)
 
 
-def _without_gone(scans: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _without_gone(scans: Sequence[ScanSummary]) -> list[ScanSummary]:
     """Without the first segments that a broker has deleted meanwhile, read before or not; one at least remains."""
     kept = list(scans)
     while len(kept) > 1 and not os.path.exists(kept[0]["path"]):
@@ -131,7 +133,7 @@ def _without_gone(scans: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return kept
 
 
-def _looked_again(run: RunTasks, scans: Sequence[dict[str, Any]]) -> list[int]:
+def _looked_again(run: RunTasks, scans: Sequence[ScanSummary]) -> list[int]:
     """Places near the end where the log broke off, and goes on now."""
     boundaries = [*(scan["base"] for scan in scans[1:]), scans[-1]["base"] + scans[-1]["size"]]
     written = [place for place in zip(scans, boundaries, strict=True) if place[0]["records"]][-GROWING_SEGMENTS:]
@@ -141,7 +143,7 @@ def _looked_again(run: RunTasks, scans: Sequence[dict[str, Any]]) -> list[int]:
         for offset, *_ in scan["breaks"][:MOST_LOOKED_AT_AGAIN]
     ]
     seen = run("look again", places, look_again)
-    return [place.physical_offset for place, answer in zip(places, seen, strict=True) if answer["whole"]]
+    return [place.physical_offset for place, answer in zip(places, seen, strict=True) if answer]
 
 
 def _list_damages(damages: Sequence[Damage], bases: dict[str, int], findings: Discrepancies) -> None:
