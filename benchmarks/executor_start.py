@@ -45,7 +45,7 @@ def first_task(context: "SparkContext") -> None:
 
 
 def first_task_of_ours(context: "SparkContext") -> None:
-    """The same with what a rebuild imports in its workers."""
+    """Run a task that imports what the tasks of a rebuild import."""
 
     def import_all(number: int) -> dict[str, Any]:
         import spark_jobs.commands.run

@@ -1,4 +1,4 @@
-"""What it costs to count: CPU of a view with metrics and without, in the same run, slice by slice.
+"""The cost of counting: CPU of a view with metrics and without, in the same run, slice by slice.
 
     python -m benchmarks.metrics_cost
 

@@ -76,7 +76,7 @@ def grep(files: Sequence[Path], text: str) -> int:
 
 
 def searches(plan: StorePlan) -> dict[str, Any]:
-    """What is searched for, by name: criteria that few messages meet, each of another kind."""
+    """Criteria by name: few messages meet them, and each is of another kind."""
     from storage.search import Criteria, SearchPlace
 
     rare = order_key(plan.parameters.count * 2 // 3)
@@ -129,7 +129,7 @@ def measure_lookup(store: Path, plan: StorePlan, count: int) -> Run:
 
 
 def measure_command(store: Path, plan: StorePlan, count: int) -> Run:
-    """The same by ``rocketlens lookup``, from its start to its last line."""
+    """Look the keys up by ``rocketlens lookup``, timed from its start to its last line."""
     numbers = random.Random(2).sample(range(plan.parameters.count), min(count, plan.parameters.count))
     with tempfile.TemporaryDirectory(dir=store.parent) as directory:
         asked, out = Path(directory) / "keys", Path(directory) / "out"

@@ -129,7 +129,7 @@ def _empty(directory: Path) -> None:
 
 
 def runs_on(store: Path, plan: StorePlan, state_directory: Path) -> dict[str, Callable[[], Cost]]:
-    """What is measured, by name."""
+    """The commands that are measured, by name."""
     number = plan.parameters.count // 2
     physical_offset = int(plan.physical_offsets[number])
     home = state_directory.with_name("state-of-commands")

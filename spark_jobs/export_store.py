@@ -14,14 +14,15 @@ from storage.columns.names import check_names, masked_names
 from storage.times import parse_time
 
 if TYPE_CHECKING:
-    from spark_jobs.commands.request import Report
     from spark_jobs.run.launch import Launch
-    from spark_jobs.run.progress import Progress
+    from spark_jobs.run.progress import JobProgress
+    from spark_jobs.run.report import AnyReport
 
 
-def export(options: dict[str, Any], progress: "Progress", launch: "Launch | None") -> "Report":
+def export(options: dict[str, Any], progress: "JobProgress", launch: "Launch | None") -> "AnyReport":
     """Export what the options ask for."""
-    from spark_jobs.export.export import ExportRequest, run_export
+    from spark_jobs.export.export import run_export
+    from spark_jobs.export.export_request import ExportRequest
 
     return run_export(ExportRequest(**options), progress, launch)
 

@@ -1,6 +1,6 @@
 """Importing this registers the format `rocketlens` with the Spark session that runs.
 
-A session that is started later is told by :func:`spark_jobs.read.data_source.register`.
+For a session that is started later, call :func:`spark_jobs.read.data_source.register`.
 """
 
 from pyspark.sql import SparkSession

@@ -13,9 +13,10 @@ from doors import House
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("broker", "protocol", "rocketlens", "spark_jobs", "storage")
-WITH_DOORS = ("storage",)
+WITH_DOORS = ("spark_jobs", "storage")
 WITHOUT_CIRCLES = ("protocol", "rocketlens", "spark_jobs", "storage")
 STORAGE = "the folders of storage import one way"
+SPARK_JOBS = "the folders of spark_jobs import one way"
 
 VIOLATIONS = {
     "protocol imports storage": ("protocol/planted.py", "import storage", "broker | spark_jobs > storage > protocol"),
@@ -45,6 +46,17 @@ VIOLATIONS = {
         "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import storage.index.index_set",
         STORAGE,
     ),
+    "a scan imports a job late": (
+        "spark_jobs/scan/planted.py",
+        "def late():\n    import spark_jobs.build.rebuild",
+        SPARK_JOBS,
+    ),
+    "a job imports another for its types": (
+        "spark_jobs/verify/planted.py",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import spark_jobs.compact.compact",
+        SPARK_JOBS,
+    ),
+    "a folder of spark_jobs without a layer": ("spark_jobs/planted/__init__.py", "", SPARK_JOBS),
     "a folder of storage without a layer": ("storage/planted/__init__.py", "", STORAGE),
     "the server imports pyspark": (
         "broker/service/processors/planted.py",
@@ -121,7 +133,7 @@ def test_what_serve_imports_is_free_of_spark() -> None:
 def test_no_spark_job_bears_the_name_of_another_module() -> None:
     """The folder of a submitted script comes first on `sys.path`: what lies in it hides all others of its name."""
     names = {path.stem for path in (ROOT / "spark_jobs").iterdir()} - {"__init__", "__pycache__", "py"}
-    assert {"rebuild_all", "engine"} < names
+    assert {"rebuild_all", "run"} < names
     assert not names & (sys.stdlib_module_names | packages_distributions().keys())
 
 

@@ -14,7 +14,7 @@ from protocol.errors import ConfigError
 from protocol.printable import as_text, one_line
 
 if TYPE_CHECKING:
-    from spark_jobs.commands.request import Report
+    from spark_jobs.run.report import AnyReport
     from storage.doctor.examine import Diagnosis
     from storage.doctor.finding import DoctorFinding
 
@@ -36,7 +36,7 @@ STATES = {
 @click.command()
 @click.argument("store", type=DIRECTORY, metavar="STORE")
 @click.option("--deep", is_flag=True, help="Run `verify` too, which reads everything: minutes for a large store.")
-@click.option("--json", "as_json", is_flag=True, help="Report as one JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="AnyReport as one JSON object.")
 @click.option(
     "--commit-log",
     "commit_log_directories",
@@ -77,7 +77,7 @@ def doctor(
     sys.exit(_exit_code(diagnosis, report))
 
 
-def _verify(store: Path, logs: tuple[Path, ...], *, as_json: bool) -> "Report":
+def _verify(store: Path, logs: tuple[Path, ...], *, as_json: bool) -> "AnyReport":
     """All of the store, by the bulk job."""
     from spark_jobs.commands.command_run import run_job, verify
 
@@ -85,12 +85,12 @@ def _verify(store: Path, logs: tuple[Path, ...], *, as_json: bool) -> "Report":
     return run_job(verify, as_json=as_json, goes_on=False, **options)
 
 
-def _exit_code(diagnosis: "Diagnosis", report: "Report | None") -> int:
+def _exit_code(diagnosis: "Diagnosis", report: "AnyReport | None") -> int:
     wrong = not diagnosis.is_clean or (report is not None and report.exit_code)
     return WITH_FINDINGS if wrong else FOUND
 
 
-def _print_json(diagnosis: "Diagnosis", report: "Report | None") -> None:
+def _print_json(diagnosis: "Diagnosis", report: "AnyReport | None") -> None:
     import msgspec
 
     fields = _in_camel_case(msgspec.to_builtins(diagnosis))
@@ -110,7 +110,7 @@ def _in_camel_case(value: Any) -> Any:
     return as_text(value) if isinstance(value, str) else value
 
 
-def _print(diagnosis: "Diagnosis", report: "Report | None") -> None:
+def _print(diagnosis: "Diagnosis", report: "AnyReport | None") -> None:
     """For a person."""
     from broker.cli.coverage_picture import draw_coverage
 

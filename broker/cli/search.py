@@ -151,9 +151,9 @@ def _steps(
     from spark_jobs.commands.command_run import check_spark
 
     check_spark()
-    from spark_jobs.search.search import search_on_spark
+    from spark_jobs.search.search import SparkTarget, search_on_spark
 
-    return search_on_spark(store, criteria, master=master, **options)
+    return search_on_spark(store, criteria, spark=SparkTarget(master), **options)
 
 
 def _show(steps: "Iterator[Step]", write: Writer) -> "Step":

@@ -1,1 +1,14 @@
 """Index files and queues from what a scan found: what stays, what goes where, and the tasks that build."""
+
+from typing import Final
+
+DOOR: Final = (
+    "build_index_file",
+    "build_queues",
+    "index_names",
+    "kept_index",
+    "place_entries",
+    "place_queues",
+    "rebuild",
+    "rebuild_request",
+)

@@ -4,15 +4,14 @@ import contextlib
 import os
 from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO, Final
+from typing import BinaryIO, Final
 
 import msgspec
 import numpy as np
 
 from protocol.checksum import crc32
 from spark_jobs.build.place_entries import Piece, PlacedFile, entry_place
-from spark_jobs.compact.complete_index import Hole
-from spark_jobs.run.attempt import Attempt, Report, run_attempt
+from spark_jobs.run.attempt import Attempt, AttemptRecord, Notify, run_attempt
 from spark_jobs.run.work_directory import WorkDirectory
 from storage.build.index_builder import CompactFileBuilder, EntryColumns, IndexFileBuilder
 from storage.files.direct_writer import GrowingFile
@@ -20,6 +19,17 @@ from storage.index.index_file import IndexHeader
 
 PHASE: Final = "build"
 READ_BYTES: Final = 16 * 1024 * 1024
+
+
+class KeyGap(msgspec.Struct, frozen=True, array_like=True):
+    """A stretch of the log, from the record at `first` to the one at `last`, of which an index may lack keys."""
+
+    first: int
+    last: int
+
+    def lies_within(self, first: int, last: int) -> bool:
+        """Whether a part of it lies between two records; these themselves have keys in the files beside, too."""
+        return self.first < last and self.last > first
 
 
 class BuildIndexTask(msgspec.Struct, frozen=True):
@@ -40,7 +50,7 @@ class BuildIndexTask(msgspec.Struct, frozen=True):
     compact: bool = False
     end_physical_offset: int = 0
     complete: bool = False
-    holes: tuple[Hole, ...] = ()
+    holes: tuple[KeyGap, ...] = ()
     tags: bool = False
 
     @property
@@ -49,21 +59,38 @@ class BuildIndexTask(msgspec.Struct, frozen=True):
         return f"{PHASE}-index-{self.number:08d}"
 
 
-def build_index_file(task: BuildIndexTask) -> dict[str, Any]:
+class BuiltIndexFile(AttemptRecord):
+    """A file that was built: its header in numbers, its size, and how much of it is used from the start on.
+
+    `checksum` is the CRC-32 of the used bytes in the order of writing, those before `first` last.
+    """
+
+    name: str
+    header: list[int]
+    entries: int
+    size: int
+    used: int
+    complete: bool
+    checksum: int
+    first: int
+
+
+def build_index_file(task: BuildIndexTask) -> BuiltIndexFile:
     """Build one file and fsync it; its header, size and checksum, as left in the work directory.
 
     The driver has to bring it to its place, by :func:`take_index_file`.
     """
-    return run_attempt(task.work, task.name, partial(_build, task), partial(_is_whole, task))
+    record: BuiltIndexFile = run_attempt(task.work, task.name, partial(_build, task), partial(_is_whole, task))
+    return record
 
 
-def take_index_file(task: BuildIndexTask, done: dict[str, Any]) -> None:
+def take_index_file(task: BuildIndexTask, done: BuiltIndexFile) -> None:
     """Bring the file of the attempt that counts to where the task wants it, unless it is there already."""
     with contextlib.suppress(FileNotFoundError):
         os.replace(WorkDirectory(Path(task.work)).partial / done["attempt"], task.path)
 
 
-def _build(task: BuildIndexTask, attempt: Attempt, report: Report) -> dict[str, Any]:
+def _build(task: BuildIndexTask, attempt: Attempt, notify: Notify) -> BuiltIndexFile:
     builder = _builder(task)
     put, complete = 0, task.complete
     with _file(attempt.partial, builder) as file:
@@ -74,7 +101,7 @@ def _build(task: BuildIndexTask, attempt: Attempt, report: Report) -> dict[str, 
                 file.settle(builder.settled)
             complete = complete and is_cut_off(columns, piece.skip, piece.count)
             put += piece.count
-            report(put, put)
+            notify(put, put)
         if isinstance(builder, CompactFileBuilder):
             complete = complete and not any(hole.lies_within(*builder.span) for hole in task.holes)
             header = builder.finish(task.end_physical_offset, complete=complete, tags=task.tags)
@@ -146,7 +173,7 @@ def _seed(task: BuildIndexTask) -> IndexHeader | None:
     return IndexHeader(timestamp, timestamp, physical_offset, physical_offset, 0, 0)
 
 
-def _is_whole(task: BuildIndexTask, work: WorkDirectory, done: dict[str, Any]) -> bool:
+def _is_whole(task: BuildIndexTask, work: WorkDirectory, done: BuiltIndexFile) -> bool:
     """Whether the file of a finished task is still what it was, where the attempt left it or where it was brought."""
     made = work.partial / done["attempt"]
     try:

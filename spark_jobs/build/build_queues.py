@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from spark_jobs.run.attempt import Attempt, Record, Report, run_attempt
+from spark_jobs.run.attempt import Attempt, AttemptRecord, Notify, run_attempt
 from spark_jobs.run.blocks import Block, read_block
 from spark_jobs.run.work_directory import WorkDirectory
 from storage.build.batch_queue_builder import BatchQueueBuilder
@@ -44,14 +44,14 @@ MOST_BUNDLES: Final = 64
 Builder = QueueBuilder | BatchQueueBuilder
 
 
-class UnitFile(msgspec.Struct, frozen=True, array_like=True):
+class UnitBlocks(msgspec.Struct, frozen=True, array_like=True):
     """Where the blocks of a bundle stand in a file that a scan left."""
 
     path: str
     positions: tuple[int, ...]
 
 
-def blocks_before(files: Iterable[UnitFile], end: int) -> Iterator[Block]:
+def blocks_before(files: Iterable[UnitBlocks], end: int) -> Iterator[Block]:
     """Blocks of files, one in memory at a time, without those that begin at or beyond a physical offset."""
     for file in files:
         path = Path(file.path)
@@ -75,7 +75,7 @@ class BuildQueuesTask(msgspec.Struct, frozen=True):
     work: str
     store: str
     bundle: int
-    units: tuple[UnitFile, ...]
+    units: tuple[UnitBlocks, ...]
     skipped: tuple[tuple[bytes, int], ...]
     file_sizes: dict[str, int]
     segment_size: int
@@ -100,20 +100,27 @@ def bundle_count(log_bytes: int) -> int:
     return min(max(log_bytes // SMALLEST_SHARE, FEWEST_BUNDLES), MOST_BUNDLES)
 
 
-def build_queues(task: BuildQueuesTask) -> dict[str, Any]:
+class BuiltQueues(AttemptRecord):
+    """The queues of a bundle that have units: tree, topic, queue id and the fields of a QueueSummary of each."""
+
+    bundle: int
+    units: int
+    queues: list[list[Any]]
+
+
+def build_queues(task: BuildQueuesTask) -> BuiltQueues:
     """Build the queues of a bundle and fsync them; what became of each, as left in the work directory.
 
-    `queues` lists tree, topic, queue id and the fields of a QueueSummary of each queue with units. The driver has to
-    bring them to their places, by :func:`take_queues`.
+    The driver has to bring them to their places, by :func:`take_queues`.
     """
 
-    def build(attempt: Attempt, report: Report) -> Record:
-        return QueueBundle(task, attempt, report).run()
+    def build(attempt: Attempt, notify: Notify) -> BuiltQueues:
+        return BundleBuild(task, attempt, notify).run()
 
     return run_attempt(task.work, task.name, build, _are_whole)
 
 
-def take_queues(work: WorkDirectory, done: dict[str, Any]) -> None:
+def take_queues(work: WorkDirectory, done: BuiltQueues) -> None:
     """Bring the queues of the attempt that counts to where they are published from, as far as they are not there."""
     made = work.partial / done["attempt"]
     for queue in made.glob("*/*/*"):
@@ -124,24 +131,24 @@ def take_queues(work: WorkDirectory, done: dict[str, Any]) -> None:
     shutil.rmtree(made, ignore_errors=True)
 
 
-class QueueBundle:
+class BundleBuild:
     """The queues of one bundle, all being built side by side."""
 
-    def __init__(self, task: BuildQueuesTask, attempt: Attempt, report: Report) -> None:
-        """Build in the attempt's directory; `report` is told the number of units, twice."""
-        self._task, self._partial, self._report = task, attempt.partial, report
+    def __init__(self, task: BuildQueuesTask, attempt: Attempt, notify: Notify) -> None:
+        """Build in the attempt's directory; `notify` is called with the number of units, twice."""
+        self._task, self._partial, self._notify = task, attempt.partial, notify
         self._skipped = set(task.skipped)
         self._builders: dict[QueueKey, Builder] = {}
         self._held = self._units = 0
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> BuiltQueues:
         """Build them all; what became of them."""
         self._partial.mkdir()
         for block in blocks_before(self._task.units, self._task.end):
             self._put(block)
             if self._held > HELD_BYTES:
                 self._flush()
-            self._report(self._units, self._units)
+            self._notify(self._units, self._units)
         queues = [
             [key.tree, key.topic, key.queue_id, msgspec.to_builtins(self._finish(key))]
             for key in sorted(self._builders)
@@ -223,7 +230,7 @@ class QueueBundle:
         return builder.finish()
 
 
-def _are_whole(work: WorkDirectory, done: Record) -> bool:
+def _are_whole(work: WorkDirectory, done: BuiltQueues) -> bool:
     """Whether all files of the queues are there, where the attempt left them or where they were brought."""
     places = work.partial / done["attempt"], work.staged
     return all(any(_is_whole(place, queue) for place in places) for queue in done["queues"])

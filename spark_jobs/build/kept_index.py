@@ -7,11 +7,12 @@ full included.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
 from spark_jobs.build.place_entries import Boundary
+from spark_jobs.build.rebuild_request import AUTO_PROFILE, CLASSIC_PROFILE, TAGGED_PROFILE
+from spark_jobs.scan.probe_store import IndexFileFacts
 from storage.index.index_file import DEFAULT_ENTRIES, DEFAULT_SLOTS, IndexHeader
 
 
@@ -21,6 +22,11 @@ class IndexShapeWanted(msgspec.Struct, frozen=True):
     slots: int
     capacity: int
     tags: bool
+
+    @property
+    def profile(self) -> str:
+        """The name of the profile that has such entries."""
+        return TAGGED_PROFILE if self.tags else CLASSIC_PROFILE
 
 
 class KeptIndex(msgspec.Struct, frozen=True):
@@ -33,21 +39,21 @@ class KeptIndex(msgspec.Struct, frozen=True):
 
 
 def choose_shape(
-    checks: Sequence[dict[str, Any]], *, profile: str, slots: int | None, capacity: int | None
+    checks: Sequence[IndexFileFacts], *, profile: str, slots: int | None, capacity: int | None
 ) -> IndexShapeWanted:
-    """What is told counts; else what the newest readable file has; else a 5.5 broker's defaults."""
+    """Choose the shape that was asked for; else the newest readable file's, else the defaults of a 5.5 broker."""
     readable = [check for check in checks if "slots" in check]
     newest = readable[-1] if readable else {"slots": DEFAULT_SLOTS, "capacity": DEFAULT_ENTRIES}
-    tagged = [check["has_tags"] for check in readable if check.get("has_tags") is not None]
-    tags = profile == "5.5" if profile != "auto" else (tagged[-1] if tagged else True)
+    tagged = [tags for check in readable if (tags := check.get("has_tags")) is not None]
+    tags = profile == TAGGED_PROFILE if profile != AUTO_PROFILE else (tagged[-1] if tagged else True)
     return IndexShapeWanted(slots or newest["slots"], capacity or newest["capacity"], tags)
 
 
 def keep_index(
-    checks: Sequence[dict[str, Any]], wanted: IndexShapeWanted, first_entry: Sequence[int] | None, minimum: int
+    checks: Sequence[IndexFileFacts], wanted: IndexShapeWanted, first_entry: Sequence[int] | None, minimum: int
 ) -> KeptIndex:
     """The leading files that stay; `first_entry` is (hash, physical offset) of the log's first, None without any."""
-    kept: list[dict[str, Any]] = []
+    kept: list[IndexFileFacts] = []
     reasons: list[str] = []
     for check in checks:
         problem = check["problem"] or _mismatch(check, wanted) or _gap(kept, check, first_entry, minimum)
@@ -58,8 +64,8 @@ def keep_index(
     return _kept(kept, tuple(reasons)) if kept else KeptIndex((), None, None, tuple(reasons))
 
 
-def keep_below(kept: KeptIndex, checks: Sequence[dict[str, Any]], start: int) -> KeptIndex:
-    """Of what could stay only files that end below a physical offset; what was indexed there stays indexed."""
+def keep_below(kept: KeptIndex, checks: Sequence[IndexFileFacts], start: int) -> KeptIndex:
+    """Keep, of the files that could stay, those that end below a physical offset: what they index stays indexed."""
     below = [check for check in checks[: len(kept.names)] if check["last"] < start]
     reasons = (*kept.reasons, f"files from physical offset {start} on are built anew, as told")
     if below:
@@ -68,7 +74,7 @@ def keep_below(kept: KeptIndex, checks: Sequence[dict[str, Any]], start: int) ->
     return KeptIndex((), None, Boundary(min(first, start), 0), reasons)
 
 
-def _kept(files: Sequence[dict[str, Any]], reasons: tuple[str, ...]) -> KeptIndex:
+def _kept(files: Sequence[IndexFileFacts], reasons: tuple[str, ...]) -> KeptIndex:
     """These files stay: how the last one ends."""
     last = files[-1]["last"]
     entries = 0
@@ -79,7 +85,7 @@ def _kept(files: Sequence[dict[str, Any]], reasons: tuple[str, ...]) -> KeptInde
     return KeptIndex(tuple(check["name"] for check in files), seed, Boundary(last, entries), reasons)
 
 
-def _mismatch(check: dict[str, Any], wanted: IndexShapeWanted) -> str:
+def _mismatch(check: IndexFileFacts, wanted: IndexShapeWanted) -> str:
     if (check["slots"], check["capacity"]) != (wanted.slots, wanted.capacity):
         return (
             f"it has {check['slots']} slots and {check['capacity']} entries, wanted are {wanted.slots} and "
@@ -90,8 +96,8 @@ def _mismatch(check: dict[str, Any], wanted: IndexShapeWanted) -> str:
     return ""
 
 
-def _gap(kept: Sequence[dict[str, Any]], check: dict[str, Any], first_entry: Sequence[int] | None, minimum: int) -> str:
-    """Why a file does not join what is kept already, or nothing."""
+def _gap(kept: Sequence[IndexFileFacts], check: IndexFileFacts, first_entry: Sequence[int] | None, minimum: int) -> str:
+    """Return why a file does not join those that are kept already, "" where it does."""
     first = check["first"]
     if not kept:
         joins = first[1] < minimum or (first_entry is not None and list(first_entry) == first)

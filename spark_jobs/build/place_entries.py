@@ -8,12 +8,12 @@ placed, which may lie inside a block, one block is read.
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
 
 from spark_jobs.run.blocks import Block, read_block
+from spark_jobs.scan.scan_segment import ScanSummary
 
 
 class EntryBlock(msgspec.Struct, frozen=True, array_like=True):
@@ -62,7 +62,7 @@ class PlacedFile(msgspec.Struct, frozen=True):
         return sum(piece.count for piece in self.pieces)
 
 
-def entry_blocks(summary: dict[str, Any], path: Path) -> list[EntryBlock]:
+def entry_blocks(summary: ScanSummary, path: Path) -> list[EntryBlock]:
     """The blocks that a scan's summary lists."""
     return [EntryBlock(str(path), *facts) for facts in summary["entry_blocks"]]
 

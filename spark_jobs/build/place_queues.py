@@ -3,20 +3,26 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from spark_jobs.build.build_queues import BuildQueuesTask, UnitFile
+import msgspec
+
+from spark_jobs.build.build_queues import BuildQueuesTask, BuiltQueues, UnitBlocks
 from spark_jobs.run.attempt import block_file
+from spark_jobs.run.report import Damage
 from spark_jobs.run.work_directory import WorkDirectory
-from spark_jobs.scan.damage import Damage
-from spark_jobs.scan.scan_segment import UNITS
+from spark_jobs.scan.scan_segment import UNITS, ScanSummary
 from storage.build.existing_queue import ReadableLog
 from storage.build.queue_carry import carry_queue
 from storage.build.queue_plan import QueueKey, QueuePlan, Verdict
 from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
 
 MOST_TOLD: Final = 20
-"""Topics and queues that are named; of more the number is told."""
+"""Topics and queues that a report names; it says how many more there are."""
+
+OTHER_TOPICS: Final = "otherTopics"
+WITHOUT_RECORDS: Final = "withoutRecords"
+"""Why a queue was carried over as it was: it is of no topic asked for, or the log has no message of it any more."""
 
 _SUMS: Final = (
     "units",
@@ -44,6 +50,48 @@ _NOTES: Final = {
 }
 
 
+class RemarkableQueue(msgspec.Struct, kw_only=True, omit_defaults=True, rename="camel"):
+    """A queue, named by its path in the store, with the numbers of :data:`_NOTES` that are not 0."""
+
+    queue: str
+    repeated: int = 0
+    unreadable: int = 0
+    dropped: int = 0
+    misnumbered: int = 0
+    shifted: int = 0
+    restarts: int = 0
+    earlier_life: int = 0
+
+
+class QueueDetails(msgspec.Struct, kw_only=True, rename="camel"):
+    """What a rebuild says of queues: how many there are, the sums of their summaries, and what became of others.
+
+    `left_out` are queues by the reason why they were not built; `carried_over` queues and files that were kept as they
+    were. Of `unknown_topics` and `remarkable` queues the first are named.
+    """
+
+    queues: int
+    batch_queues: int
+    units: int
+    pre_blank: int
+    repeated: int
+    unreadable: int
+    dropped: int
+    misnumbered: int
+    shifted: int
+    restarts: int
+    earlier_life: int
+    ext_units: int
+    files: int
+    bytes: int
+    file_sizes: dict[str, int]
+    unknown_topics: list[str]
+    unknown_topic_count: int
+    left_out: dict[str, int]
+    carried_over: dict[str, int]
+    remarkable: list[RemarkableQueue]
+
+
 def log_extent(minimum: int, end: int, damages: Iterable[Damage]) -> ReadableLog:
     """The log without what is damaged before its end."""
     lost: list[tuple[int, int]] = []
@@ -57,7 +105,7 @@ def log_extent(minimum: int, end: int, damages: Iterable[Damage]) -> ReadableLog
 
 
 def queue_tasks(
-    plan: QueuePlan, work: WorkDirectory, segments: Sequence[dict[str, Any]], log: ReadableLog
+    plan: QueuePlan, work: WorkDirectory, segments: Sequence[ScanSummary], log: ReadableLog
 ) -> list[BuildQueuesTask]:
     """A task for each bundle that has units; `segments` are the summaries of the scan, in order."""
     scanned = [summary for summary in segments if summary["base"] < log.end]
@@ -65,7 +113,7 @@ def queue_tasks(
     tasks = []
     for bundle in range(max((len(summary["unit_blocks"]) for summary in scanned), default=0)):
         units = tuple(
-            UnitFile(str(block_file(work, summary, UNITS)), tuple(summary["unit_blocks"][bundle]))
+            UnitBlocks(str(block_file(work, summary, UNITS)), tuple(summary["unit_blocks"][bundle]))
             for summary in scanned
             if summary["unit_blocks"][bundle]
         )
@@ -88,7 +136,7 @@ def queue_tasks(
     return tasks
 
 
-def unit_count(segments: Iterable[dict[str, Any]]) -> int:
+def unit_count(segments: Iterable[ScanSummary]) -> int:
     """Units that a scan found."""
     return sum(count for summary in segments for *_, count in summary["queues"])
 
@@ -106,14 +154,14 @@ def staged_trees(plan: QueuePlan, work: WorkDirectory) -> list[str]:
 
 
 def carry_queues(
-    plan: QueuePlan, work: WorkDirectory, bundles: Sequence[dict[str, Any]], log: ReadableLog, *, in_place: bool
-) -> dict[str, Any]:
+    plan: QueuePlan, work: WorkDirectory, bundles: Sequence[BuiltQueues], log: ReadableLog, *, in_place: bool
+) -> dict[str, int]:
     """Bring beside what was built what must not be lost of the old queues; what was done, in numbers."""
     built = {QueueKey(tree, topic, queue_id) for bundle in bundles for tree, topic, queue_id, _ in bundle["queues"]}
     counts: Counter[str] = Counter()
     for queue in plan.carried(built, in_place=in_place):
         summary = carry_queue(plan.root, queue, log, work.staged, link=in_place)
-        counts["otherTopics" if queue.untouched else "withoutRecords"] += 1
+        counts[OTHER_TOPICS if queue.untouched else WITHOUT_RECORDS] += 1
         counts["filesLinked"] += summary.linked
         counts["filesCopied"] += summary.copied
         counts["filesLeftOut"] += summary.left_out
@@ -121,8 +169,8 @@ def carry_queues(
 
 
 def queue_details(
-    plan: QueuePlan, segments: Sequence[dict[str, Any]], bundles: Sequence[dict[str, Any]], carried: dict[str, Any]
-) -> dict[str, Any]:
+    plan: QueuePlan, segments: Sequence[ScanSummary], bundles: Sequence[BuiltQueues], carried: dict[str, int]
+) -> QueueDetails:
     """What a report says of queues."""
     sums = Counter[str]()
     trees = Counter[str]()
@@ -135,52 +183,46 @@ def queue_details(
         {key.topic for key in (plan.key(*queue) for queue in verdicts) if key and plan.is_unknown(key.topic)}
     )
     left_out = Counter(verdict.value for verdict in verdicts.values() if verdict is not Verdict.BUILD)
-    return {
-        "queues": trees.total(),
-        "batchQueues": trees[BATCH_CONSUME_QUEUE],
-        **{_camel(name): sums[name] for name in _SUMS},
-        "fileSizes": dict(plan.file_sizes),
-        "unknownTopics": unknown[:MOST_TOLD],
-        "unknownTopicCount": len(unknown),
-        "leftOut": dict(left_out),
-        "carriedOver": carried,
-        "remarkable": _remarkable(bundles),
-    }
+    return QueueDetails(
+        queues=trees.total(),
+        batch_queues=trees[BATCH_CONSUME_QUEUE],
+        **{name: sums[name] for name in _SUMS},
+        file_sizes=dict(plan.file_sizes),
+        unknown_topics=unknown[:MOST_TOLD],
+        unknown_topic_count=len(unknown),
+        left_out=dict(left_out),
+        carried_over=carried,
+        remarkable=_remarkable(bundles),
+    )
 
 
-def queue_notes(plan: QueuePlan, details: dict[str, Any]) -> list[str]:
+def queue_notes(plan: QueuePlan, details: QueueDetails) -> list[str]:
     """What a person should know of the queues beyond their number."""
     notes = list(plan.problems)
-    notes += [f"{details[_camel(name)]} {text}" for name, text in _NOTES.items() if details[_camel(name)]]
-    notes += [f"{count} queues of the log were {what}" for what, count in details["leftOut"].items()]
-    if count := details["unknownTopicCount"]:
-        named = ", ".join(details["unknownTopics"]) + (", …" if count > MOST_TOLD else "")
+    notes += [f"{count} {text}" for name, text in _NOTES.items() if (count := getattr(details, name))]
+    notes += [f"{count} queues of the log were {what}" for what, count in details.left_out.items()]
+    if count := details.unknown_topic_count:
+        named = ", ".join(details.unknown_topics) + (", …" if count > MOST_TOLD else "")
         notes.append(f"topics that topics.json does not know: {named}")
-    if details["carriedOver"].get("withoutRecords"):
+    if count := details.carried_over.get(WITHOUT_RECORDS, 0):
         notes.append(
-            f"{details['carriedOver']['withoutRecords']} queues that the log has no message of any more were carried "
-            "over, so that their offsets go on"
+            f"{count} queues that the log has no message of any more were carried over, so that their offsets go on"
         )
     return notes
 
 
-def _verdicts(plan: QueuePlan, segments: Iterable[dict[str, Any]]) -> dict[tuple[bytes, int], Verdict]:
+def _verdicts(plan: QueuePlan, segments: Iterable[ScanSummary]) -> dict[tuple[bytes, int], Verdict]:
     """What becomes of each queue that a scan found."""
     found = {(bytes(topic), int(queue_id)) for summary in segments for topic, queue_id, *_ in summary["queues"]}
     return {queue: plan.verdict(*queue) for queue in found}
 
 
-def _remarkable(bundles: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+def _remarkable(bundles: Iterable[BuiltQueues]) -> list[RemarkableQueue]:
     """The first queues with anything but units of their own."""
     found = [
-        {"queue": str(Path(tree, topic, str(queue_id))), **{_camel(name): summary[name] for name in odd}}
+        RemarkableQueue(queue=str(Path(tree, topic, str(queue_id))), **odd)
         for bundle in bundles
         for tree, topic, queue_id, summary in bundle["queues"]
-        if (odd := [name for name in _NOTES if name != "ext_units" and summary[name]])
+        if (odd := {name: summary[name] for name in _NOTES if name != "ext_units" and summary[name]})
     ]
-    return sorted(found, key=lambda queue: str(queue["queue"]))[:MOST_TOLD]
-
-
-def _camel(name: str) -> str:
-    head, *rest = name.split("_")
-    return head + "".join(map(str.title, rest))
+    return sorted(found, key=lambda each: each.queue)[:MOST_TOLD]

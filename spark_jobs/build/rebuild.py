@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, tzinfo
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
-from spark_jobs.build.build_index_file import PHASE, BuildIndexTask, build_index_file, take_index_file
-from spark_jobs.build.build_queues import BuildQueuesTask, build_queues, bundle_count, take_queues
+from spark_jobs.build.build_index_file import PHASE, BuildIndexTask, BuiltIndexFile, build_index_file, take_index_file
+from spark_jobs.build.build_queues import BuildQueuesTask, BuiltQueues, build_queues, bundle_count, take_queues
 from spark_jobs.build.index_names import implied_zone, name_files, parse_zone
 from spark_jobs.build.kept_index import IndexShapeWanted, KeptIndex, choose_shape, keep_below, keep_index
 from spark_jobs.build.place_entries import (
@@ -29,15 +29,15 @@ from spark_jobs.build.place_entries import (
     place,
 )
 from spark_jobs.build.place_queues import log_extent, queue_tasks, unit_count
-from spark_jobs.commands.request import RebuildRequest
+from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.run.attempt import block_file, run_phase
-from spark_jobs.run.progress import Progress
+from spark_jobs.run.progress import JobProgress, Phase
 from spark_jobs.run.session import run_tasks
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.log_end import LogEnd, find_log_end
 from spark_jobs.scan.scan_log import Probed, ScanOptions, probe_source, scan_log
-from spark_jobs.scan.scan_segment import ENTRIES
-from spark_jobs.scan.source import Source
+from spark_jobs.scan.scan_segment import ENTRIES, ScanSummary
+from spark_jobs.scan.source import StoreSource
 from storage.build.queue_plan import QueueOptions, QueuePlan
 from storage.layout.store_layout import INDEX
 from storage.life.delay_levels import parse_delay_levels
@@ -53,12 +53,12 @@ NAMES: Final = "place-names"
 class Rebuilt:
     """What a job built, before it is published: summaries of segments, index files and bundles of queues, in order."""
 
-    segments: list[dict[str, Any]]
+    segments: list[ScanSummary]
     log_end: LogEnd
     shape: IndexShapeWanted
     kept: KeptIndex
-    index_files: list[dict[str, Any]] = field(default_factory=list)
-    queues: list[dict[str, Any]] = field(default_factory=list)
+    index_files: list[BuiltIndexFile] = field(default_factory=list)
+    queues: list[BuiltQueues] = field(default_factory=list)
     queue_plan: QueuePlan | None = None
     notes: list[str] = field(default_factory=list)
 
@@ -67,7 +67,12 @@ class Rebuild:
     """One rebuild of one store."""
 
     def __init__(
-        self, request: RebuildRequest, source: Source, work: WorkDirectory, context: "SparkContext", progress: Progress
+        self,
+        request: RebuildRequest,
+        source: StoreSource,
+        work: WorkDirectory,
+        context: "SparkContext",
+        progress: JobProgress,
     ) -> None:
         """Nothing is done yet."""
         self._request, self._source, self._work = request, source, work
@@ -75,7 +80,7 @@ class Rebuild:
         self._queue_plan = _queue_plan(request) if request.queues else None
 
     def run(self) -> Rebuilt:
-        """Do it all, up to finished files in the work directory."""
+        """Rebuild, up to finished files in the work directory."""
         request, source = self._request, self._source
         self._work.enter("probe")
         probed = probe_source(
@@ -129,12 +134,13 @@ class Rebuild:
         amount = sum(task.placed.entries for task in index_tasks)
         amount += unit_count(rebuilt.segments) if queue_tasks else 0
         run = partial(run_tasks, self._context)
-        built = run_phase(run, self._work, self._progress, PHASE, tasks, build, amount, "entries")
-        rebuilt.index_files, rebuilt.queues = built[: len(index_tasks)], built[len(index_tasks) :]
+        built = run_phase(run, self._work, self._progress, Phase(PHASE, amount, "entries"), tasks, build)
+        rebuilt.index_files = cast("list[BuiltIndexFile]", built[: len(index_tasks)])
+        rebuilt.queues = cast("list[BuiltQueues]", built[len(index_tasks) :])
         for task, made in zip(index_tasks, rebuilt.index_files, strict=True):
             take_index_file(task, made)
-        for made in rebuilt.queues:
-            take_queues(self._work, made)
+        for bundle in rebuilt.queues:
+            take_queues(self._work, bundle)
 
     def _queue_tasks(self, rebuilt: Rebuilt) -> list[BuildQueuesTask]:
         rebuilt.queue_plan = self._queue_plan
@@ -173,11 +179,11 @@ class Rebuild:
             known = self._work.finish(NAMES, {"names": names})
         return [str(name) for name in known["names"]]
 
-    def _blocks(self, summary: dict[str, Any]) -> list[EntryBlock]:
+    def _blocks(self, summary: ScanSummary) -> list[EntryBlock]:
         return entry_blocks(summary, block_file(self._work, summary, ENTRIES))
 
 
-def build(task: BuildIndexTask | BuildQueuesTask) -> dict[str, Any]:
+def build(task: BuildIndexTask | BuildQueuesTask) -> BuiltIndexFile | BuiltQueues:
     """Run a task of either kind."""
     return build_index_file(task) if isinstance(task, BuildIndexTask) else build_queues(task)
 

@@ -21,9 +21,9 @@ from spark_jobs.run.class_archive import find_java
 from storage.files.write_guard import check_outside
 
 if TYPE_CHECKING:
-    from spark_jobs.commands.request import Report
     from spark_jobs.run.launch import Launch
-    from spark_jobs.run.progress import Progress
+    from spark_jobs.run.progress import JobProgress
+    from spark_jobs.run.report import AnyReport
 
 USAGE: Final = 2
 STORE_ERROR: Final = 3
@@ -35,33 +35,33 @@ SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 
 EXTRA: Final = "rocketlens[spark]"
 
-Job = Callable[[dict[str, Any], "Progress", "Launch | None"], "Report"]
+Job = Callable[[dict[str, Any], "JobProgress", "Launch | None"], "AnyReport"]
 """Runs with the options of its request, and with the JVM that was started ahead, if one was."""
 
 Check = Callable[[dict[str, Any]], None]
 """Raises ConfigError for options of a request that cannot be; imports little, since nothing is started before."""
 
 
-def rebuild(options: dict[str, Any], progress: "Progress", launch: "Launch | None") -> "Report":
+def rebuild(options: dict[str, Any], progress: "JobProgress", launch: "Launch | None") -> "AnyReport":
     """Rebuild what the options ask for."""
-    from spark_jobs.commands.request import RebuildRequest
+    from spark_jobs.build.rebuild_request import RebuildRequest
     from spark_jobs.commands.run import run_rebuild
 
     return run_rebuild(RebuildRequest(**options), progress, launch)
 
 
-def compact(options: dict[str, Any], progress: "Progress", launch: "Launch | None") -> "Report":
+def compact(options: dict[str, Any], progress: "JobProgress", launch: "Launch | None") -> "AnyReport":
     """Compact the index."""
-    from spark_jobs.commands.request import CompactRequest
     from spark_jobs.commands.run import run_compact
+    from spark_jobs.compact.compact_request import CompactRequest
 
     return run_compact(CompactRequest(**options), progress, launch)
 
 
-def verify(options: dict[str, Any], progress: "Progress", launch: "Launch | None") -> "Report":
+def verify(options: dict[str, Any], progress: "JobProgress", launch: "Launch | None") -> "AnyReport":
     """Compare queues and index with the log."""
-    from spark_jobs.commands.request import VerifyRequest
     from spark_jobs.verify.verify import run_verify
+    from spark_jobs.verify.verify_request import VerifyRequest
 
     return run_verify(VerifyRequest(**options), progress, launch)
 
@@ -92,7 +92,7 @@ def run_job(
     goes_on: bool = True,
     check: Check | None = None,
     **options: Any,
-) -> "Report":
+) -> "AnyReport":
     """Run a job with the options of its request; what ends it early ends the process, with a line and a code."""
     try:
         with _interruptible():
@@ -141,7 +141,7 @@ def check_spark() -> None:
 
 
 @contextlib.contextmanager
-def _launched(options: dict[str, Any], progress: "Progress") -> Iterator["Launch | None"]:
+def _launched(options: dict[str, Any], progress: "JobProgress") -> Iterator["Launch | None"]:
     """Have Spark start while kernels are loaded and the store is looked at; not for what is no store anyway."""
     from spark_jobs.run.session import launch_ahead
 
@@ -159,7 +159,7 @@ def _launched(options: dict[str, Any], progress: "Progress") -> Iterator["Launch
             launch.end()
 
 
-def _progress(as_json: bool) -> "Progress":
+def _progress(as_json: bool) -> "JobProgress":
     """Progress on stderr; none for a program that reads what spark-submit makes of stdout and stderr: one stream."""
     from spark_jobs.commands.show_progress import progress_on
     from spark_jobs.run.progress import Silence

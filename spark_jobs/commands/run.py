@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from spark_jobs.build.place_queues import carry_queues, log_extent, queue_details, queue_notes, staged_trees
-from spark_jobs.build.rebuild import Rebuild, Rebuilt
-from spark_jobs.commands.request import CompactRequest, RebuildRequest, Report
-from spark_jobs.compact.compact import Compact, Compacted
+from spark_jobs.build.rebuild import Rebuild
+from spark_jobs.build.rebuild_request import TAGGED_PROFILE, RebuildRequest
+from spark_jobs.commands.store_report import StoreReport, compacted_report, rebuilt_report
+from spark_jobs.compact.compact import Compact
+from spark_jobs.compact.compact_request import CompactRequest
 from spark_jobs.publish.deliver import Request, check_out, deliver, end_last_publishing, stage_index
 from spark_jobs.publish.fewer_records import LeftOut, refuse_fewer
 from spark_jobs.publish.publish import Staged
 from spark_jobs.publish.publish_journal import remove_journal
 from spark_jobs.publish.publish_names import find_unfinished
 from spark_jobs.publish.store_lock import StoreLock
-from spark_jobs.run.progress import Progress
+from spark_jobs.run.progress import JobProgress
 from spark_jobs.run.session import spark_context
 from spark_jobs.run.work_directory import JOURNAL, WorkDirectory
-from spark_jobs.scan.scan_log import total
-from spark_jobs.scan.source import Source, find_source
+from spark_jobs.scan.source import StoreSource, find_source
 from storage.build.queue_plan import QueuePlan
 
 if TYPE_CHECKING:
@@ -33,32 +33,32 @@ if TYPE_CHECKING:
 WORK_DIRECTORY: Final = ".rocketlens-work"
 REPORT: Final = "report"
 
-Made = tuple[Report, list[Staged]]
-Make = Callable[[Source, WorkDirectory, "SparkContext"], Callable[[], Made]]
+Made = tuple[StoreReport, list[Staged]]
+Make = Callable[[StoreSource, WorkDirectory, "SparkContext"], Callable[[], Made]]
 """Builds in Spark; what it returns stages the result and reports once Spark is gone."""
 
 
-def run_rebuild(request: RebuildRequest, progress: Progress, launch: "Launch | None" = None) -> Report:
+def run_rebuild(request: RebuildRequest, progress: JobProgress, launch: "Launch | None" = None) -> StoreReport:
     """Rebuild as asked; raises a RocketLensError, with the store as it was, for what cannot be done."""
 
-    def make(source: Source, work: WorkDirectory, context: "SparkContext") -> Callable[[], Made]:
+    def make(source: StoreSource, work: WorkDirectory, context: "SparkContext") -> Callable[[], Made]:
         rebuilt = Rebuild(request, source, work, context, progress).run()
-        return lambda: _rebuilt(request, source, work, rebuilt)
+        return lambda: rebuilt_report(request, source, work, rebuilt)
 
     return _run("rebuild", request, progress, make, launch)
 
 
-def run_compact(request: CompactRequest, progress: Progress, launch: "Launch | None" = None) -> Report:
+def run_compact(request: CompactRequest, progress: JobProgress, launch: "Launch | None" = None) -> StoreReport:
     """Compact the index; raises a RocketLensError, with the store as it was, for what cannot be done."""
 
-    def make(source: Source, work: WorkDirectory, context: "SparkContext") -> Callable[[], Made]:
+    def make(source: StoreSource, work: WorkDirectory, context: "SparkContext") -> Callable[[], Made]:
         compacted = Compact(request, source, work, context, progress).run()
-        return lambda: (_compact_report(request, source, compacted), stage_index(request, source, work, ()))
+        return lambda: (compacted_report(request, source, compacted), stage_index(request, source, work, ()))
 
     return _run("compact", request, progress, make, launch)
 
 
-def _run(command: str, request: Request, progress: Progress, make: Make, launch: "Launch | None") -> Report:
+def _run(command: str, request: Request, progress: JobProgress, make: Make, launch: "Launch | None") -> StoreReport:
     started, began = time.monotonic(), time.time()
     base = Path(request.work or Path(request.target) / WORK_DIRECTORY)
     with _held(request, base, progress) as lock:
@@ -82,29 +82,30 @@ def _run(command: str, request: Request, progress: Progress, make: Make, launch:
             if lock is not None:  # only now nothing of Spark's is open in the store
                 report = _conclude(request, source, work, finish, lock)
             report.resumed = resumed
-            report.steady_seconds -= report.details.get("scan", {}).get("began", began)
+            report.steady_seconds -= report.details.scan.began if report.details.scan is not None else began
             report.seconds = time.monotonic() - started
             work.remove()
             return report
 
 
 def _conclude(
-    request: Request, source: Source, work: WorkDirectory, finish: Callable[[], Made], lock: StoreLock | None
-) -> Report:
+    request: Request, source: StoreSource, work: WorkDirectory, finish: Callable[[], Made], lock: StoreLock | None
+) -> StoreReport:
     """Stage and publish; until then, `steady_seconds` of the report is when that was done."""
     report, staged = finish()
     if lock is not None and report.damages and not request.allow_fewer:
-        slots = report.details["index"]["slots"] if "index" in report.details else 0
+        slots = report.details.index.slots if report.details.index is not None else 0
         refuse_fewer(source, staged, report.damages, slots, _left_out(request, report))
     work.finish(REPORT, msgspec.to_builtins(report))
-    deliver(request, source, work, staged, lock, report)
+    report.details.backups = deliver(request, source, work, staged, lock)
+    report.details.published = [each.name for each in staged]
     report.steady_seconds = time.time()
     return report
 
 
-def _left_out(request: Request, report: Report) -> LeftOut:
-    """What was asked to be left out of what is built."""
-    has_tags = report.details.get("index", {}).get("profile") == "5.5"
+def _left_out(request: Request, report: StoreReport) -> LeftOut:
+    """Return what the request leaves out on purpose, which is no loss."""
+    has_tags = report.details.index is not None and report.details.index.profile == TAGGED_PROFILE
     if isinstance(request, CompactRequest):
         return LeftOut(frozenset(request.topics).__contains__, request.drop_tags or not has_tags)
     if request.drop_unknown_topics:
@@ -113,7 +114,7 @@ def _left_out(request: Request, report: Report) -> LeftOut:
 
 
 @contextlib.contextmanager
-def _held(request: Request, work: Path, progress: Progress) -> Iterator[StoreLock | None]:
+def _held(request: Request, work: Path, progress: JobProgress) -> Iterator[StoreLock | None]:
     """The store's lock where its own directories are going to be replaced; with --out nothing must be in the way."""
     if request.out is not None:
         check_out(request)
@@ -127,65 +128,7 @@ def _held(request: Request, work: Path, progress: Progress) -> Iterator[StoreLoc
         yield lock
 
 
-def _rebuilt(request: RebuildRequest, source: Source, work: WorkDirectory, rebuilt: Rebuilt) -> Made:
-    """Everything that is to be published, complete in the work directory, and what there is to say of it."""
-    report = _report("rebuild", request, source, rebuilt.segments)
-    report.damages, report.more_damages = list(rebuilt.log_end.damages), rebuilt.log_end.more_damages
-    report.details["logEnd"] = rebuilt.log_end.end
-    report.notes += rebuilt.notes
-    staged: list[Staged] = []
-    if request.index:
-        staged += stage_index(request, source, work, rebuilt.kept.names)
-        report.entries = total(rebuilt.index_files, "entries")
-        report.details["index"] = {
-            "slots": rebuilt.shape.slots,
-            "entries": rebuilt.shape.capacity,
-            "profile": "5.5" if rebuilt.shape.tags else "classic",
-            "kept": list(rebuilt.kept.names),
-            "built": [file["name"] for file in rebuilt.index_files],
-            "reasons": list(rebuilt.kept.reasons),
-        }
-    if rebuilt.queue_plan is not None:
-        plan = rebuilt.queue_plan
-        log = log_extent(source.segments[0].base_offset, rebuilt.log_end.end, rebuilt.log_end.damages)
-        carried = carry_queues(plan, work, rebuilt.queues, log, in_place=request.out is None)
-        staged += [Staged(tree, work.staged / tree, synced=True) for tree in staged_trees(plan, work)]
-        details = queue_details(plan, rebuilt.segments, rebuilt.queues, carried)
-        report.details["queues"], report.units = details, details["units"]
-        report.notes += queue_notes(plan, details)
-    return report, staged
-
-
-def _compact_report(request: CompactRequest, source: Source, compacted: Compacted) -> Report:
-    report = _report("compact", request, source, compacted.segments)
-    report.entries = total(compacted.index_files, "entries")
-    report.notes += compacted.notes
-    if compacted.log_end is not None:
-        report.damages, report.more_damages = list(compacted.log_end.damages), compacted.log_end.more_damages
-    report.details["index"] = {
-        "slots": compacted.shape.slots,
-        "entries": compacted.shape.capacity,
-        "profile": "5.5" if compacted.shape.tags else "classic",
-        "built": [file["name"] for file in compacted.index_files],
-        "read": compacted.read,
-        "dropped": compacted.dropped,
-    }
-    return report
-
-
-def _report(command: str, request: Request, source: Source, segments: list[dict[str, Any]]) -> Report:
-    report = Report(command=command, store=request.store, out=request.target, notes=list(source.problems))
-    if segments:
-        report.bytes, report.messages = source.size, total(segments, "records")
-        report.details["scan"] = {
-            "bytes": total(segments, "bytes_read"),
-            "taskSeconds": total(segments, "seconds"),
-            "began": min(summary["began"] for summary in segments),
-        }
-    return report
-
-
-def _last_report(command: str, request: Request, base: Path) -> Report | None:
+def _last_report(command: str, request: Request, base: Path) -> StoreReport | None:
     """What the run that was killed while publishing had to report, if the same is asked for again."""
     work = WorkDirectory.left_in(base)
     manifest, record = (work.manifest(), work.done(REPORT)) if work else (None, None)
@@ -194,7 +137,7 @@ def _last_report(command: str, request: Request, base: Path) -> Report | None:
         return None
     if (manifest.identity.get("command"), manifest.identity.get("request")) != (command, _plain(request.identity())):
         return None
-    report = msgspec.convert(record, Report)
+    report = msgspec.convert(record, StoreReport)
     report.resumed = True
     work.remove()
     return report

@@ -15,7 +15,7 @@ from storage.amounts import amount_text, clock_text, count_text, rate_text, shar
 if TYPE_CHECKING:
     from rich.progress import Progress as RichProgress
 
-    from spark_jobs.run.progress import Progress
+    from spark_jobs.run.progress import JobProgress
 
 Clock = Callable[[], float]
 
@@ -25,13 +25,13 @@ WINDOW_SECONDS: Final = 10.0
 LINE_SECONDS: Final = 5.0
 
 
-def progress_on(stream: TextIO | None = None) -> "Progress":
+def progress_on(stream: TextIO | None = None) -> "JobProgress":
     """A bar if the stream (stderr) is a terminal, else lines."""
     stream = stream or sys.stderr
     return ProgressBar(stream) if stream.isatty() else ProgressLines(stream)
 
 
-class Meter:
+class PhaseMeter:
     """How far a phase is, how fast and for how long yet."""
 
     def __init__(self, phase: str, total: int, unit: str, clock: Clock) -> None:
@@ -45,7 +45,7 @@ class Meter:
         self._past: deque[tuple[float, int]] = deque()
 
     def update(self, done: int, messages: int) -> None:
-        """So much is done, of earlier runs too."""
+        """Take note of how much of the phase is done, by earlier runs too."""
         now = self._clock()
         if self._earlier is None:
             self._earlier = done
@@ -81,7 +81,7 @@ class Meter:
         return " · ".join(filter(None, parts))
 
     def outcome(self) -> str:
-        """The same once the phase is over."""
+        """Amounts, time and mean rate of a phase that is over."""
         parts = [amount_text(self.done, self.unit), *self._messages(), f"{self.seconds:.1f} s"]
         return " · ".join([*parts, rate_text(self.mean_rate, self.unit)] if self.mean_rate > 0 else parts)
 
@@ -99,16 +99,16 @@ class ProgressLines:
     def __init__(self, stream: TextIO, clock: Clock = time.monotonic) -> None:
         """Write to `stream`; `clock` tells seconds."""
         self._stream, self._clock = stream, clock
-        self._meter: Meter | None = None
+        self._meter: PhaseMeter | None = None
         self._said = 0.0
 
     def begin(self, phase: str, total: int, unit: str) -> None:
         """A phase starts."""
-        self._meter = Meter(phase, total, unit, self._clock)
+        self._meter = PhaseMeter(phase, total, unit, self._clock)
         self._said = self._clock()
 
     def update(self, done: int, messages: int) -> None:
-        """So much of the phase is done."""
+        """Take note of how much of the phase is done, and show it."""
         if self._meter is None:
             return
         self._meter.update(done, messages)
@@ -140,7 +140,7 @@ class ProgressBar:
 
         self._console = Console(file=stream, highlight=False, markup=False, emoji=False)
         self._clock = clock
-        self._meter: Meter | None = None
+        self._meter: PhaseMeter | None = None
         self._bar: RichProgress | None = None
 
     def begin(self, phase: str, total: int, unit: str) -> None:
@@ -148,7 +148,7 @@ class ProgressBar:
         from rich.progress import BarColumn, TaskProgressColumn, TextColumn
         from rich.progress import Progress as RichProgress
 
-        self._meter = Meter(phase, total, unit, self._clock)
+        self._meter = PhaseMeter(phase, total, unit, self._clock)
         columns = (
             TextColumn("{task.description:<6}", markup=False),
             BarColumn(),
@@ -161,7 +161,7 @@ class ProgressBar:
         self._bar.start()
 
     def update(self, done: int, messages: int) -> None:
-        """So much of the phase is done."""
+        """Take note of how much of the phase is done, and show it."""
         if self._meter is not None and self._bar is not None:
             self._meter.update(done, messages)
             self._show(self._meter.state())

@@ -8,18 +8,21 @@ import click
 import msgspec
 
 from protocol.printable import as_text, one_line
-from spark_jobs.commands.request import Report
+from spark_jobs.build.place_queues import OTHER_TOPICS, WITHOUT_RECORDS, QueueDetails
+from spark_jobs.commands.store_report import IndexDetails, StoreDetails
 from spark_jobs.export.export_place import MANIFEST
-from spark_jobs.verify.findings import Finding
+from spark_jobs.export.export_request import ExportDetails
+from spark_jobs.run.report import AnyReport
+from spark_jobs.verify.verify_request import VerifyDetails
 from storage.amounts import bytes_text, count_text, duration_text, rate_text
 
 MOST_TOLD: Final = 20
-"""Places of damage, and findings, that a person is told; a program is told all that are listed."""
+"""Places of damage, and findings, that a person sees; a program gets all that are listed."""
 
 _VERBS: Final = {"rebuild": "rebuilt", "compact": "compacted", "verify": "verified", "export": "exported"}
 
 
-def print_report(report: Report, *, as_json: bool) -> None:
+def print_report(report: AnyReport, *, as_json: bool) -> None:
     """Write it to stdout."""
     if as_json:
         sys.stdout.buffer.write(report_json(report) + b"\n")
@@ -29,7 +32,7 @@ def print_report(report: Report, *, as_json: bool) -> None:
         click.echo(line)
 
 
-def report_json(report: Report) -> bytes:
+def report_json(report: AnyReport) -> bytes:
     """One object; names are in camel case, times in seconds."""
     return msgspec.json.encode(_as_texts(msgspec.to_builtins(report) | {"exitCode": report.exit_code}))
 
@@ -43,28 +46,28 @@ def _as_texts(value: Any) -> Any:
     return as_text(value) if isinstance(value, str) else value
 
 
-def report_lines(report: Report) -> Iterator[str]:
+def report_lines(report: AnyReport) -> Iterator[str]:
     """Line by line, for a terminal."""
     return map(one_line, _lines(report))
 
 
-def _lines(report: Report) -> Iterator[str]:
+def _lines(report: AnyReport) -> Iterator[str]:
     details = report.details
     yield _head(report)
-    if report.command == "verify":
+    if isinstance(details, VerifyDetails):
         yield from _findings(details)
-    elif report.command == "export":
-        yield f"{details['parts']} files of {details['format']}, {bytes_text(details['partBytes'])}, and {MANIFEST}"
-    else:
-        yield from _index(details.get("index"))
-        yield from _queues(details.get("queues"))
+    elif isinstance(details, ExportDetails):
+        yield f"{details.parts} files of {details.format}, {bytes_text(details.part_bytes)}, and {MANIFEST}"
+    elif isinstance(details, StoreDetails):
+        yield from _index(details.index)
+        yield from _queues(details.queues)
     yield from _damages(report)
     yield from (f"note: {note}" for note in report.notes)
-    yield from (f"backup: {path}" for path in details.get("backups", ()))
-    yield from (f"next: {step}" for step in details.get("next", ()))
+    if isinstance(details, StoreDetails):
+        yield from (f"backup: {path}" for path in details.backups or ())
 
 
-def _head(report: Report) -> str:
+def _head(report: AnyReport) -> str:
     amounts = [f"{bytes_text(report.bytes)} of log", f"{count_text(report.messages)} messages"]
     amounts += [f"{count_text(report.entries)} index entries"] if report.entries else []
     amounts += [f"{count_text(report.units)} queue units"] if report.units else []
@@ -78,32 +81,30 @@ def _head(report: Report) -> str:
     return head + ("; gone on from an earlier run" if report.resumed else "")
 
 
-def _index(details: Any) -> Iterator[str]:
-    if not isinstance(details, dict):
+def _index(details: IndexDetails | None) -> Iterator[str]:
+    if details is None:
         return
-    kept, built = details.get("kept", ()), details.get("built", ())
     yield (
-        f"index: {_files(len(built))} built, {len(kept)} kept; {count_text(details['slots'])} slots and "
-        f"{count_text(details['entries'])} entries a file, profile {details['profile']}"
+        f"index: {_files(len(details.built))} built, {len(details.kept or ())} kept; {count_text(details.slots)} slots "
+        f"and {count_text(details.entries)} entries a file, profile {details.profile}"
     )
-    yield from (f"index: {reason}" for reason in details.get("reasons", ()))
+    yield from (f"index: {reason}" for reason in details.reasons or ())
 
 
-def _queues(details: Any) -> Iterator[str]:
-    if not isinstance(details, dict):
+def _queues(details: QueueDetails | None) -> Iterator[str]:
+    if details is None:
         return
-    carried = details.get("carriedOver", {})
-    told = [f"{count_text(details['queues'])} built"]
-    told += [f"{count_text(details['batchQueues'])} of them of batches"] if details.get("batchQueues") else []
-    told += [
-        f"{count_text(carried[name])} {text}"
-        for name, text in (("otherTopics", "of other topics kept"), ("withoutRecords", "without messages kept"))
-        if carried.get(name)
+    parts = [f"{count_text(details.queues)} built"]
+    parts += [f"{count_text(details.batch_queues)} of them of batches"] if details.batch_queues else []
+    parts += [
+        f"{count_text(count)} {text}"
+        for name, text in ((OTHER_TOPICS, "of other topics kept"), (WITHOUT_RECORDS, "without messages kept"))
+        if (count := details.carried_over.get(name, 0))
     ]
-    yield f"queues: {', '.join(told)}"
+    yield f"queues: {', '.join(parts)}"
 
 
-def _damages(report: Report) -> Iterable[str]:
+def _damages(report: AnyReport) -> Iterable[str]:
     count = len(report.damages) + report.more_damages
     if not count:
         return
@@ -116,18 +117,16 @@ def _damages(report: Report) -> Iterable[str]:
         yield f"damage: and {count_text(count - MOST_TOLD)} more{listed}"
 
 
-def _findings(details: dict[str, Any]) -> Iterator[str]:
+def _findings(details: VerifyDetails) -> Iterator[str]:
     """What a verification found: numbers by kind, then the first places."""
-    counts = details.get("counts", {})
-    if not counts:
+    if not details.counts:
         yield "found: nothing that is wrong"
         return
-    yield "found: " + ", ".join(f"{count_text(count)} {kind}" for kind, count in sorted(counts.items()))
-    listed = details.get("findings", [])
-    yield from (f"found: {msgspec.convert(finding, Finding).sentence()}" for finding in listed[:MOST_TOLD])
-    left = len(listed) + details.get("moreFindings", 0) - MOST_TOLD
+    yield "found: " + ", ".join(f"{count_text(count)} {kind}" for kind, count in sorted(details.counts.items()))
+    yield from (f"found: {finding.sentence()}" for finding in details.findings[:MOST_TOLD])
+    left = len(details.findings) + details.more_findings - MOST_TOLD
     if left > 0:
-        yield f"found: and {count_text(left)} more" + ("" if details.get("moreFindings") else "; --json lists all")
+        yield f"found: and {count_text(left)} more" + ("" if details.more_findings else "; --json lists all")
 
 
 def _files(count: int) -> str:

@@ -17,21 +17,22 @@ slots of its file, 100 MB; a merge the entries of 32 MiB of log, some 50 bytes e
 bytes more an entry and a block, 850 MB; what orders entries is in :mod:`spark_jobs.compact.order_entries`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from protocol.errors import StoreError
 from spark_jobs.build import build_index_file as building
+from spark_jobs.build.build_index_file import BuiltIndexFile, KeyGap
 from spark_jobs.build.index_names import implied_zone, name_files, parse_zone
 from spark_jobs.build.kept_index import IndexShapeWanted, choose_shape
 from spark_jobs.build.place_entries import PlacedFile
-from spark_jobs.commands.request import CompactRequest
 from spark_jobs.compact import merge_entries as merging
 from spark_jobs.compact import order_entries as ordering
 from spark_jobs.compact import split_index_file as splitting
+from spark_jobs.compact.compact_request import CompactRequest
 from spark_jobs.compact.compact_tasks import (
     begin_timestamps,
     build_tasks,
@@ -42,7 +43,6 @@ from spark_jobs.compact.compact_tasks import (
     split_tasks,
 )
 from spark_jobs.compact.complete_index import (
-    Hole,
     find_holes,
     joint_tasks,
     look_at_joint,
@@ -52,13 +52,14 @@ from spark_jobs.compact.complete_index import (
 from spark_jobs.compact.merge_entries import MergeTask
 from spark_jobs.compact.order_entries import OrderTask
 from spark_jobs.compact.timed_block import TimedBlock, are_in_order
-from spark_jobs.run.attempt import run_phase
-from spark_jobs.run.progress import Progress
+from spark_jobs.run.attempt import Record, Task, run_phase
+from spark_jobs.run.progress import JobProgress, Phase
 from spark_jobs.run.session import run_tasks
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.log_end import LogEnd, find_log_end
 from spark_jobs.scan.scan_log import Probed, ScanOptions, probe_source, scan_log, total
-from spark_jobs.scan.source import Source
+from spark_jobs.scan.scan_segment import ScanSummary
+from spark_jobs.scan.source import StoreSource
 from storage.index.index_file import IndexHeader
 from storage.layout.store_layout import INDEX
 
@@ -83,15 +84,15 @@ class Compacted:
     """
 
     shape: IndexShapeWanted
-    segments: list[dict[str, Any]] = field(default_factory=list)
+    segments: list[ScanSummary] = field(default_factory=list)
     log_end: LogEnd | None = None
     last_header: IndexHeader | None = None
     end: int = -1
-    index_files: list[dict[str, Any]] = field(default_factory=list)
+    index_files: list[BuiltIndexFile] = field(default_factory=list)
     read: int = 0
     dropped: dict[str, int] = field(default_factory=lambda: dict.fromkeys((*OUTSIDE, *LEFT), 0))
-    holes: list[Hole] = field(default_factory=list)
-    left_out: list[Hole] = field(default_factory=list)
+    holes: list[KeyGap] = field(default_factory=list)
+    left_out: list[KeyGap] = field(default_factory=list)
     tags: bool = True
     notes: list[str] = field(default_factory=list)
 
@@ -100,14 +101,19 @@ class Compact:
     """One compaction of one store's index."""
 
     def __init__(
-        self, request: CompactRequest, source: Source, work: WorkDirectory, context: "SparkContext", progress: Progress
+        self,
+        request: CompactRequest,
+        source: StoreSource,
+        work: WorkDirectory,
+        context: "SparkContext",
+        progress: JobProgress,
     ) -> None:
         """Nothing is done yet."""
         self._request, self._source, self._work = request, source, work
         self._context, self._progress = context, progress
 
     def run(self) -> Compacted:
-        """Do it all, up to finished files in the work directory; raises StoreError for an index file not sound."""
+        """Compact, up to finished files in the work directory. Raises StoreError where an index file is not sound."""
         request, source = self._request, self._source
         if not (request.from_log or source.index_files):
             raise StoreError(source.layout.index, what=f"holds no index file{splitting.HINT}")
@@ -141,7 +147,7 @@ class Compact:
         source, tags = self._source, compacted.tags and not self._request.drop_tags
         tasks = joint_tasks(source.layout.index, source.segments, checks, tags=tags)
         answers = run_tasks(self._context, "joints", tasks, look_at_joint)
-        compacted.holes = find_holes(checks, list(zip(tasks, (answer["whole"] for answer in answers), strict=True)))
+        compacted.holes = find_holes(checks, list(zip(tasks, answers, strict=True)))
 
     def _scan(self, probed: Probed, compacted: Compacted) -> list[MergeTask]:
         """Read the log."""
@@ -197,11 +203,10 @@ class Compact:
         directory = self._work.staged / INDEX
         directory.mkdir(exist_ok=True)
         paths = [directory / name for name in self._names(placed, probed, compacted)]
+        files = list(zip(placed, paths, strict=True))
         holes = [*compacted.holes, *compacted.left_out]
         tags = compacted.tags and not self._request.drop_tags
-        tasks = build_tasks(
-            self._work, compacted.shape, placed, paths, compacted.last_header, compacted.end, holes, tags=tags
-        )
+        tasks = build_tasks(self._work, compacted.shape, files, compacted.last_header, compacted.end, holes, tags=tags)
         entries = sum(task.placed.entries for task in tasks)
         compacted.index_files = self._run(building.PHASE, tasks, building.build_index_file, entries)
         for task, made in zip(tasks, compacted.index_files, strict=True):
@@ -240,7 +245,7 @@ class Compact:
         chosen: list[str] = known["names"]
         return chosen
 
-    def _run(self, phase: str, tasks: Sequence[Any], function: Any, entries: int) -> list[dict[str, Any]]:
+    def _run(self, phase: str, tasks: Sequence[Task], function: Callable[[Task], Record], entries: int) -> list[Record]:
         """Run the tasks of a phase and show how many of the entries they have done."""
         run = partial(run_tasks, self._context)
-        return run_phase(run, self._work, self._progress, phase, tasks, function, entries, "entries")
+        return run_phase(run, self._work, self._progress, Phase(phase, entries, "entries"), tasks, function)

@@ -7,25 +7,25 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from spark_jobs.build.build_index_file import BuildIndexTask
+from spark_jobs.build.build_index_file import BuildIndexTask, KeyGap
 from spark_jobs.build.kept_index import IndexShapeWanted
 from spark_jobs.build.place_entries import Piece, PlacedFile, cut_blocks, entry_blocks, entry_place, place
-from spark_jobs.commands.request import CompactRequest
-from spark_jobs.compact.complete_index import Hole, complete_files, holes_of
+from spark_jobs.compact.compact_request import CompactRequest
+from spark_jobs.compact.complete_index import complete_files, holes_of
 from spark_jobs.compact.log_cells import CELL_BYTES, cut_log, segment_limit
-from spark_jobs.compact.merge_entries import CellRuns, MergeTask, Run
-from spark_jobs.compact.split_index_file import UNKNOWN, SplitTask
+from spark_jobs.compact.merge_entries import CellBlock, CellRuns, MergeSummary, MergeTask
+from spark_jobs.compact.split_index_file import UNKNOWN, SplitSummary, SplitTask
 from spark_jobs.compact.timed_block import TimedBlock
 from spark_jobs.run.attempt import block_file
 from spark_jobs.run.work_directory import WorkDirectory
-from spark_jobs.scan.probe_store import SegmentPlace
-from spark_jobs.scan.scan_segment import ENTRIES
-from spark_jobs.scan.source import Source
+from spark_jobs.scan.probe_store import IndexFileFacts, SegmentPlace
+from spark_jobs.scan.scan_segment import ENTRIES, ScanSummary
+from spark_jobs.scan.source import StoreSource
 from storage.index.index_file import IndexHeader
 
 
 def split_tasks(
-    work: WorkDirectory, source: Source, checks: Sequence[dict[str, Any]], shape: IndexShapeWanted
+    work: WorkDirectory, source: StoreSource, checks: Sequence[IndexFileFacts], shape: IndexShapeWanted
 ) -> list[SplitTask]:
     """A task for each index file; `checks` are what probing said of them, in order.
 
@@ -50,16 +50,16 @@ def split_tasks(
 def merge_tasks(
     work: WorkDirectory,
     request: CompactRequest,
-    splits: Sequence[tuple[SplitTask, dict[str, Any]]],
+    splits: Sequence[tuple[SplitTask, SplitSummary]],
     segments: Sequence[SegmentPlace],
 ) -> list[MergeTask]:
     """A task for each segment that any entry points to; `splits` are tasks with their summaries, in order."""
     log = cut_log(segments, splits[0][0].cell_bytes if splits else CELL_BYTES)
-    cells: dict[int, list[Run]] = {}
+    cells: dict[int, list[CellBlock]] = {}
     for _, summary in splits:
         path = str(block_file(work, summary, ENTRIES))
         for cell, position, _ in summary["cells"]:
-            cells.setdefault(cell, []).append(Run(path, position))
+            cells.setdefault(cell, []).append(CellBlock(path, position))
     by_segment: dict[int, list[CellRuns]] = {}
     for cell, runs in sorted(cells.items()):
         by_segment.setdefault(int(log.segments[cell]), []).append(CellRuns(int(log.starts[cell]), tuple(runs)))
@@ -71,7 +71,7 @@ def merge_tasks(
 def scanned_merge_tasks(
     work: WorkDirectory,
     request: CompactRequest,
-    scans: Sequence[dict[str, Any]],
+    scans: Sequence[ScanSummary],
     segments: Sequence[SegmentPlace],
     end: int,
 ) -> list[MergeTask]:
@@ -100,7 +100,7 @@ def _merge_task(
     )
 
 
-def merged_blocks(work: WorkDirectory, merges: Sequence[dict[str, Any]]) -> list[TimedBlock]:
+def merged_blocks(work: WorkDirectory, merges: Sequence[MergeSummary]) -> list[TimedBlock]:
     """The blocks that merges left, in the order of the log."""
     return [
         TimedBlock(str(block_file(work, summary, ENTRIES)), *facts)
@@ -127,21 +127,21 @@ def begin_timestamps(placed: Sequence[PlacedFile], last: IndexHeader | None) -> 
 def build_tasks(
     work: WorkDirectory,
     shape: IndexShapeWanted,
-    placed: Sequence[PlacedFile],
-    paths: Sequence[Path],
+    files: Sequence[tuple[PlacedFile, Path]],
     last: IndexHeader | None,
     end: int,
-    holes: Sequence[Hole],
+    holes: Sequence[KeyGap],
     *,
     tags: bool,
 ) -> list[BuildIndexTask]:
-    """A task for each file; the last one ends at the physical offset `end`, and an empty one when `last` did.
+    """A task for each file, to be built at the path beside it.
 
-    Files that span none of the `holes` may say that they are complete; `tags`: that means tags too.
+    The last one ends at the physical offset `end`, and an empty one when `last` did. Files that span none of the
+    `holes` may say that they are complete; `tags`: that means tags too.
     """
     stamp = last.end_timestamp if last is not None else 0
     seed = IndexHeader(stamp, stamp, end, end, 0, 0) if end >= 0 else None
-    complete = complete_files(placed)
+    complete = complete_files([file for file, _ in files])
     return [
         BuildIndexTask(
             work=str(work.root),
@@ -152,10 +152,10 @@ def build_tasks(
             placed=file,
             seed=seed,
             compact=True,
-            end_physical_offset=end if number == len(placed) - 1 else 0,
+            end_physical_offset=end if number == len(files) - 1 else 0,
             complete=complete[number],
             holes=holes_of(file, holes),
             tags=tags,
         )
-        for number, (file, path) in enumerate(zip(placed, paths, strict=True))
+        for number, (file, path) in enumerate(files)
     ]

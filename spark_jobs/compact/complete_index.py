@@ -17,29 +17,19 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
 
+from spark_jobs.build.build_index_file import KeyGap
 from spark_jobs.build.place_entries import EntryBlock, PlacedFile
-from spark_jobs.scan.probe_store import LogReader, SegmentPlace
+from spark_jobs.compact.merge_entries import MergeSummary
+from spark_jobs.scan.probe_store import IndexFileFacts, LogReader, SegmentPlace
 from storage.files.mapped_file import MappedFile
 from storage.index.index_file import ENTRY_DTYPE
 from storage.kernels.indexes import GAP_BYTES, INDEX_HEADER, SLOT_BYTES
 
 ENTRIES_AT_ONCE = 1 << 20
-
-
-class Hole(msgspec.Struct, frozen=True, array_like=True):
-    """Physical offsets of two records, from one of which to the other, both included, keys may be missing."""
-
-    first: int
-    last: int
-
-    def lies_within(self, first: int, last: int) -> bool:
-        """Whether any of it does between two records: those have keys in the file before and behind too."""
-        return self.first < last and self.last > first
 
 
 class JointFile(msgspec.Struct, frozen=True, array_like=True):
@@ -62,9 +52,9 @@ class JointTask(msgspec.Struct, frozen=True):
 
 
 def joint_tasks(
-    directory: Path, segments: Sequence[SegmentPlace], checks: Sequence[dict[str, Any]], *, tags: bool
+    directory: Path, segments: Sequence[SegmentPlace], checks: Sequence[IndexFileFacts], *, tags: bool
 ) -> list[JointTask]:
-    """What is to be looked at between parts of files that are complete in themselves; `checks` are those of a probe."""
+    """Make a task for each short space between complete parts of files; `checks` are what a probe says of the files."""
     tasks = []
     for first, last in _spaces(checks):
         if last - first <= GAP_BYTES:
@@ -79,9 +69,9 @@ def joint_tasks(
     return tasks
 
 
-def look_at_joint(task: JointTask) -> dict[str, Any]:
-    """Look at one joint: is it `whole`?"""
-    return {"whole": not task.segments or _has_all_keys(task, LogReader(task.segments))}
+def look_at_joint(task: JointTask) -> bool:
+    """Whether no key is missing at a joint."""
+    return not task.segments or _has_all_keys(task, LogReader(task.segments))
 
 
 def _has_all_keys(task: JointTask, log: LogReader) -> bool:
@@ -94,45 +84,45 @@ def _has_all_keys(task: JointTask, log: LogReader) -> bool:
     return True
 
 
-def find_holes(checks: Sequence[dict[str, Any]], joints: Sequence[tuple[JointTask, bool]]) -> list[Hole]:
+def find_holes(checks: Sequence[IndexFileFacts], joints: Sequence[tuple[JointTask, bool]]) -> list[KeyGap]:
     """Where keys may be missing that no distance between entries would show; `joints` with what became of them."""
-    holes = [Hole(task.first, task.last) for task, is_whole in joints if not is_whole]
+    holes = [KeyGap(task.first, task.last) for task, is_whole in joints if not is_whole]
     others = [check["range"] for check in checks if "range" in check and not check["parts"]]
     parts = _parts(checks)
     if not parts:
-        return [*holes, *(Hole(first, last) for first, last in others)]
+        return [*holes, *(KeyGap(first, last) for first, last in others)]
     spaces = [(first, last) for first, last in _spaces(checks) if last - first > GAP_BYTES]
     outside = [(-1, parts[0][0]), (max(stop for _, stop in parts), 1 << 62)]
     for first, last in (*spaces, *outside):
         if any(start < last and stop > first for start, stop in others):
-            holes.append(Hole(first, last))
+            holes.append(KeyGap(first, last))
     return holes
 
 
-def stretches_left_out(merges: Sequence[dict[str, Any]]) -> list[Hole]:
+def stretches_left_out(merges: Sequence[MergeSummary]) -> list[KeyGap]:
     """Where entries were dropped because it was asked for; `merges` are summaries."""
-    return [Hole(first, last) for summary in merges for first, last in summary["left_out"]]
+    return [KeyGap(first, last) for summary in merges for first, last in summary["left_out"]]
 
 
-def stretches_lost(merges: Sequence[dict[str, Any]], segments: Sequence[SegmentPlace]) -> list[Hole]:
+def stretches_lost(merges: Sequence[MergeSummary], segments: Sequence[SegmentPlace]) -> list[KeyGap]:
     """Where entries were dropped whose records may turn up again, or whose places were written anew.
 
     That is, where they pointed at no record, or into a segment that is missing; if that is a long one, the distance
     between entries shows it.
     """
-    holes = [Hole(first, last) for summary in merges for first, last in summary["lost"]]
+    holes = [KeyGap(first, last) for summary in merges for first, last in summary["lost"]]
     for before, place in pairwise(segments):
         end = before.base_offset + before.size
         if end < place.base_offset <= end + GAP_BYTES:
-            holes.append(Hole(end, place.base_offset))
+            holes.append(KeyGap(end, place.base_offset))
     return holes
 
 
-def _parts(checks: Sequence[dict[str, Any]]) -> list[tuple[int, int]]:
+def _parts(checks: Sequence[IndexFileFacts]) -> list[tuple[int, int]]:
     return sorted((start, stop) for check in checks for start, stop in check.get("parts", ()))
 
 
-def _spaces(checks: Sequence[dict[str, Any]]) -> Iterator[tuple[int, int]]:
+def _spaces(checks: Sequence[IndexFileFacts]) -> Iterator[tuple[int, int]]:
     """From the last record of what is complete to the first record of the next that is; they may be one."""
     reached = -1
     for start, stop in _parts(checks):
@@ -177,8 +167,8 @@ def complete_files(placed: Sequence[PlacedFile]) -> list[bool]:
     ]
 
 
-def holes_of(file: PlacedFile, holes: Sequence[Hole]) -> tuple[Hole, ...]:
-    """Those that may lie within a file."""
+def holes_of(file: PlacedFile, holes: Sequence[KeyGap]) -> tuple[KeyGap, ...]:
+    """Return the stretches that may lie within a file."""
     span = _span(file)
     return () if span is None else tuple(hole for hole in holes if hole.lies_within(*span))
 

@@ -39,7 +39,7 @@ class EntryRows:
         return EntryRows(self.offsets[rows], self.timestamps[rows], counts, hashes)
 
     def by_time(self) -> "EntryRows":
-        """The same by rising store time; records of one time in the order of the log."""
+        """Sort the rows by store time, and those of one time in the order of the log."""
         times, offsets = self.timestamps, self.offsets
         if np.all((times[1:] > times[:-1]) | ((times[1:] == times[:-1]) & (offsets[1:] >= offsets[:-1]))):
             return self
@@ -64,7 +64,7 @@ class EntryRows:
         return replace(self, offsets=self.offsets[rows], timestamps=self.timestamps[rows], counts=counts)
 
     def cut(self, rows: int, entries: int) -> Iterator["EntryRows"]:
-        """The same in portions of at most so many rows, and so many entries unless one row has more."""
+        """Cut the rows into portions of at most `rows` rows and `entries` entries; a row with more is one by itself."""
         ends = np.cumsum(self.counts)
         start, numbers = 0, np.arange(self.counts.size)
         while start < self.counts.size:

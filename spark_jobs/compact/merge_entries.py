@@ -10,7 +10,7 @@ import contextlib
 import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -19,7 +19,7 @@ from spark_jobs.build.place_entries import Piece
 from spark_jobs.compact.entry_rows import EntryRows, pack_entries, sort_distinct, unpack_entries
 from spark_jobs.compact.record_facts import RecordFacts, RecordReader
 from spark_jobs.compact.timed_block import write_rows
-from spark_jobs.run.attempt import Attempt, Record, Report, run_attempt
+from spark_jobs.run.attempt import Attempt, AttemptRecord, Notify, run_attempt
 from spark_jobs.run.blocks import Block, BlockWriter, read_block
 from spark_jobs.scan.scan_segment import ENTRIES
 from spark_jobs.scan.segment_window import SegmentWindow
@@ -28,7 +28,7 @@ from storage.kernels.index_entries import KEEP, LEFT_OUT, NO_RECORD
 PHASE: Final = "merge"
 
 
-class Run(msgspec.Struct, frozen=True, array_like=True):
+class CellBlock(msgspec.Struct, frozen=True, array_like=True):
     """A block of entries of one cell, as a split left it."""
 
     path: str
@@ -39,7 +39,7 @@ class CellRuns(msgspec.Struct, frozen=True, array_like=True):
     """All blocks of a cell, in the order of the index files; `start` is its physical offset."""
 
     start: int
-    runs: tuple[Run, ...]
+    runs: tuple[CellBlock, ...]
 
 
 class MergeTask(msgspec.Struct, frozen=True):
@@ -64,21 +64,36 @@ class MergeTask(msgspec.Struct, frozen=True):
         return f"{PHASE}-{self.base_offset:020d}"
 
 
-def merge_entries(task: MergeTask) -> dict[str, Any]:
-    """Merge the entries of one segment; the summary, as left in the work directory.
+class MergeSummary(AttemptRecord):
+    """What a merge left of a segment's entries.
 
     `entry_blocks` are rows as in :class:`spark_jobs.compact.timed_block.TimedBlock` without the path; `largest` is
     the last record that has an entry, left out or not, −1 without one; `lost` are the first and the last physical
-    offset of entries without a record, by stretches, and `left_out` those of records of topics that were to go; then
-    what was dropped, and why.
+    offset of entries without a record, by stretches, and `left_out` those of records of topics that were to go; the
+    last four numbers are entries that were dropped, and why.
     """
 
-    def merge(attempt: Attempt, report: Report) -> Record:
+    entry_blocks: list[list[int]]
+    entries: int
+    largest: int
+    lost: list[list[int]]
+    left_out: list[list[int]]
+    bytes_read: int
+    duplicates: int
+    no_record: int
+    of_topics: int
+    of_tags: int
+
+
+def merge_entries(task: MergeTask) -> MergeSummary:
+    """Merge the entries of one segment; the summary, as left in the work directory."""
+
+    def merge(attempt: Attempt, notify: Notify) -> MergeSummary:
         with (
             SegmentWindow(Path(task.path), task.base_offset) as window,
             BlockWriter(attempt.blocks(ENTRIES), task.path) as writer,
         ):
-            return _Merge(task, window, writer).run(report)
+            return _Merge(task, window, writer).run(notify)
 
     return run_attempt(task.work, task.name, merge)
 
@@ -104,12 +119,12 @@ class _Merge:
         self._lost: list[list[int]] = []
         self._left_out: list[list[int]] = []
 
-    def run(self, report: Report) -> dict[str, Any]:
+    def run(self, notify: Notify) -> MergeSummary:
         seen = 0
         for gathered in self._gather():
             seen += gathered.packed.size
             self._merge(gathered)
-            report(seen, 0)
+            notify(seen, 0)
         return {
             "entry_blocks": self._blocks,
             "entries": self._entries,
@@ -117,7 +132,10 @@ class _Merge:
             "lost": self._lost,
             "left_out": self._left_out,
             "bytes_read": self._window.bytes_read,
-            **self._dropped,
+            "duplicates": self._dropped["duplicates"],
+            "no_record": self._dropped["no_record"],
+            "of_topics": self._dropped["of_topics"],
+            "of_tags": self._dropped["of_tags"],
         }
 
     def _gather(self) -> Iterator[_Gathered]:
@@ -154,7 +172,7 @@ class _Merge:
         return self._reader.look(positions + (gathered.start - self._task.base_offset))
 
     def _keep(self, rows: EntryRows, facts: RecordFacts) -> EntryRows:
-        """What is not dropped."""
+        """Drop and count the entries without a record, and those that are to be left out; returns the others."""
         if not self._filters and bool(np.all(facts.fates == KEEP)):
             return rows
         fates = np.repeat(facts.fates, rows.counts)
@@ -173,7 +191,7 @@ def _packed(block: Block) -> np.ndarray:
     return pack_entries(block.columns["positions"], block.columns["hashes"])
 
 
-def _read_runs(runs: Iterable[Run]) -> Iterator[Block]:
+def _read_runs(runs: Iterable[CellBlock]) -> Iterator[Block]:
     """Blocks of several files, each of which is opened once."""
     with contextlib.ExitStack() as stack:
         opened: dict[str, int] = {}

@@ -20,7 +20,7 @@ import numpy as np
 from spark_jobs.compact.entry_rows import LONGEST_BLOCK, EntryRows, join
 from spark_jobs.compact.merge_runs import FAN_IN, Run, merge_sorted
 from spark_jobs.compact.timed_block import TimedBlock, overlapping, write_rows
-from spark_jobs.run.attempt import Attempt, Record, Report, run_attempt
+from spark_jobs.run.attempt import Attempt, AttemptRecord, Notify, run_attempt
 from spark_jobs.run.blocks import BlockWriter
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.scan_segment import ENTRIES
@@ -47,20 +47,23 @@ class OrderTask(msgspec.Struct, frozen=True):
         return f"{PHASE}-0"
 
 
-def order_entries(task: OrderTask) -> dict[str, Any]:
-    """Bring blocks into the order of time; the summary, as left in the work directory.
+class OrderSummary(AttemptRecord):
+    """Rows of the fields of all blocks in their new order, old ones and new, with a bare name as their path."""
 
-    `blocks` are rows of the blocks, old ones and new, with a bare name as their path.
-    """
+    blocks: list[list[Any]]
 
-    def order(attempt: Attempt, report: Report) -> Record:
-        blocks = _Order(task, attempt).run(report)
+
+def order_entries(task: OrderTask) -> OrderSummary:
+    """Bring blocks into the order of time; the summary, as left in the work directory."""
+
+    def order(attempt: Attempt, notify: Notify) -> OrderSummary:
+        blocks = _Order(task, attempt).run(notify)
         return {"blocks": [[Path(block.path).name, *msgspec.structs.astuple(block)[1:]] for block in blocks]}
 
     return run_attempt(task.work, task.name, order, _are_there)
 
 
-def _are_there(work: WorkDirectory, done: Record) -> bool:
+def _are_there(work: WorkDirectory, done: OrderSummary) -> bool:
     """Whether the files of the old blocks are those that the record names: a merge may have been done again."""
     return all((work.blocks / name).exists() for name in {name for name, *_ in done["blocks"]})
 
@@ -73,7 +76,7 @@ class _Order:
         self._blocks: list[TimedBlock] = []
         self._runs = 0
 
-    def run(self, report: Report) -> list[TimedBlock]:
+    def run(self, notify: Notify) -> list[TimedBlock]:
         """All blocks in order."""
         target = self._attempt.blocks(ENTRIES)
         done = 0
@@ -82,11 +85,11 @@ class _Order:
                 for rows in self._sorted(group):
                     self._write(writer, target.name, rows)
                     done += rows.hashes.size
-                    report(done, 0)
+                    notify(done, 0)
                 if len(group) == 1:
                     self._blocks += group
                     done += group[0].entries
-                    report(done, 0)
+                    notify(done, 0)
         return self._blocks
 
     def _sorted(self, group: Sequence[TimedBlock]) -> Iterator[EntryRows]:

@@ -10,7 +10,7 @@ import mmap
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import msgspec
 import numpy as np
@@ -19,7 +19,7 @@ from protocol.errors import StoreError, TruncatedFile
 from spark_jobs.build.build_index_file import header_fields
 from spark_jobs.compact.log_cells import CELL_BYTES, cut_log
 from spark_jobs.compact.record_facts import has_record
-from spark_jobs.run.attempt import Attempt, Record, Report, run_attempt
+from spark_jobs.run.attempt import Attempt, AttemptRecord, Notify, run_attempt
 from spark_jobs.run.blocks import BlockWriter
 from spark_jobs.scan.probe_store import SegmentPlace
 from spark_jobs.scan.scan_segment import ENTRIES
@@ -58,20 +58,32 @@ class SplitTask(msgspec.Struct, frozen=True):
         return f"{PHASE}-{self.number:08d}"
 
 
-def split_index_file(task: SplitTask) -> dict[str, Any]:
-    """Split one file; the summary, as left in the work directory.
+class SplitSummary(AttemptRecord):
+    """What a split made of an index file.
 
     `cells` are rows of (cell, position in the file of blocks, entries), in the order of the file; `below`, `beyond`
-    and `nowhere` are the entries below the log's minimum, behind its end, and in a hole of it. Raises StoreError
-    where the file is not sound.
+    and `nowhere` are the entries below the log's minimum, behind its end, and in a hole of it. `end_is_known`: the
+    record is there that its header ends with, or has expired.
     """
 
-    def split(attempt: Attempt, report: Report) -> Record:
+    header: list[int]
+    end_is_known: bool
+    entries: int
+    below: int
+    beyond: int
+    nowhere: int
+    cells: list[tuple[int, int, int]]
+
+
+def split_index_file(task: SplitTask) -> SplitSummary:
+    """Split one file; the summary, as left in the work directory. Raises StoreError where the file is not sound."""
+
+    def split(attempt: Attempt, notify: Notify) -> SplitSummary:
         with (
             IndexFileReader(Path(task.path), task.slots) as file,
             BlockWriter(attempt.blocks(ENTRIES), task.path) as writer,
         ):
-            return _Split(task, file, writer).run(report)
+            return _Split(task, file, writer).run(notify)
 
     return run_attempt(task.work, task.name, split)
 
@@ -133,14 +145,14 @@ class _Split:
         self._below = self._beyond = self._nowhere = 0
         self._cells: list[tuple[int, int, int]] = []
 
-    def run(self, report: Report) -> dict[str, Any]:
+    def run(self, notify: Notify) -> SplitSummary:
         task, file = self._task, self._file
         count = task.entries if task.entries != UNKNOWN else max(file.header.index_count - 1, 0)
         if count > file.capacity:
             raise self._unsound(f"{count} entries where there is room for {file.capacity}")
         for number, size, data in file.entries(count, task.entries_at_once):
             self._deal(number, data)
-            report(number + size - 1, 0)
+            notify(number + size - 1, 0)
         self._check_slots(count)
         return {
             "header": list(header_fields(file.header)),

@@ -29,7 +29,7 @@ class TimedBlock(msgspec.Struct, frozen=True, array_like=True):
         return EntryBlock(self.path, self.position, self.first, self.end, self.entries, self.last_record)
 
     def read(self) -> EntryRows:
-        """Its rows."""
+        """Read the rows of the block."""
         columns = self.block.read().columns
         return EntryRows(
             columns["offsets"].astype(np.int64) + self.first,

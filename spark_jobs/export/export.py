@@ -13,27 +13,25 @@ import zlib
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from protocol.errors import ConfigError, RocketLensError
-from spark_jobs.commands.request import Report
-from spark_jobs.export.export_part import PHASE, ExportTask, export_part, take_parts
-from spark_jobs.export.export_place import COMPRESSIONS, MANIFEST, PART, WORK, leave_place, take_place
+from protocol.errors import RocketLensError
+from spark_jobs.export.export_part import PHASE, ExportedPart, ExportTask, export_part, take_parts
+from spark_jobs.export.export_place import MANIFEST, PART, WORK, leave_place, take_place
+from spark_jobs.export.export_request import ExportDetails, ExportRequest
 from spark_jobs.read.log_ranges import LogRange, LogRanges, Problem, find_ranges, is_url
 from spark_jobs.run.attempt import BOOKKEEPING, run_phase
-from spark_jobs.run.progress import Progress
+from spark_jobs.run.progress import JobProgress, Phase
+from spark_jobs.run.report import Damage, Report
 from spark_jobs.run.session import run_tasks, spark_context
 from spark_jobs.run.work_directory import WorkDirectory, write_synced
-from spark_jobs.scan.damage import Damage
 from storage.columns.mask import read_mask
 from storage.columns.names import KINDS, check_names
-from storage.columns.wanted import HIGHEST, LOWEST, Wanted
+from storage.columns.wanted import Wanted
 from storage.files.attempt_names import written_beside
 from storage.files.direct_writer import fsync_directory
-from storage.filter.sql92 import parse
-from storage.filter.tag import parse_tag_expression
 from storage.layout.store_config import StoreConfig
 from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
 from storage.queue.queue_store import directories
@@ -43,56 +41,10 @@ if TYPE_CHECKING:
 
 VERSION: Final = 1
 REPORTED: Final = frozenset({"problems", "more_problems", "log_bytes"}) | BOOKKEEPING
-"""What is told of a part, but not by the manifest."""
+"""Fields of a part that the report needs and the manifest does not have."""
 
 
-class ExportRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """Options of an export. `begin` and `end` bound store times in ms, both included; `masked` are fields to mask.
-
-    `store` is a directory or a URL, `storage` the options of its file system as JSON. `compression` is Parquet's codec.
-    """
-
-    store: str
-    out: str
-    format: str
-    compression: str = COMPRESSIONS[0]
-    topics: tuple[str, ...] = ()
-    begin: int | None = None
-    end: int | None = None
-    tag: str | None = None
-    where: str | None = None
-    columns: tuple[str, ...] = ()
-    masked: tuple[str, ...] = ()
-    commit_log_directories: tuple[str, ...] = ()
-    storage: str = ""
-    fresh: bool = False
-    master: str = ""
-    settings: dict[str, str] = {}
-
-    @property
-    def wanted(self) -> Wanted:
-        """The messages; raises FilterSyntaxError, and ConfigError for times that no message can have."""
-        if self.begin is not None and self.end is not None and self.begin > self.end:
-            raise ConfigError(f"--from {self.begin} is after --to {self.end}")
-        if self.where is not None:
-            parse(self.where)
-        tags = parse_tag_expression(self.tag)
-        return Wanted(
-            topics=frozenset(topic.encode() for topic in self.topics) or None,
-            tags=None if tags.matches_everything else frozenset(tag.encode() for tag in tags.tags),
-            times=(LOWEST if self.begin is None else self.begin, HIGHEST if self.end is None else self.end),
-            where=self.where,
-        )
-
-    def identity(self) -> dict[str, Any]:
-        """The options that the output depends on."""
-        fields: dict[str, Any] = msgspec.to_builtins(self)
-        for name in ("out", "fresh", "master", "settings", "storage"):
-            del fields[name]
-        return fields
-
-
-def run_export(request: ExportRequest, progress: Progress, launch: "Launch | None" = None) -> Report:
+def run_export(request: ExportRequest, progress: JobProgress, launch: "Launch | None" = None) -> Report[ExportDetails]:
     """Export; raises a RocketLensError for options that cannot be, and where there is no store."""
     started = time.monotonic()
     wanted, names = request.wanted, check_names(request.columns or tuple(KINDS))
@@ -112,7 +64,7 @@ def run_export(request: ExportRequest, progress: Progress, launch: "Launch | Non
             (out / MANIFEST).unlink(missing_ok=True)
             total = sum(each.size for each in found.ranges)
             run = partial(run_tasks, context)
-            parts = run_phase(run, work, progress, PHASE, tasks, export_part, total, "bytes")
+            parts = run_phase(run, work, progress, Phase(PHASE, total, "bytes"), tasks, export_part)
         steady = time.monotonic() - began
         report = _finish(work, request, found, parts)
         if work.has_discarded and not request.fresh:
@@ -157,21 +109,23 @@ def _state(range_: LogRange) -> str:
     return f"{status.st_size} {status.st_mtime_ns} {status.st_ino}"
 
 
-def _finish(work: WorkDirectory, request: ExportRequest, found: LogRanges, parts: list[dict[str, Any]]) -> Report:
+def _finish(
+    work: WorkDirectory, request: ExportRequest, found: LogRanges, parts: list[ExportedPart]
+) -> Report[ExportDetails]:
     """Bring the parts to their places and write the manifest; the report."""
     out, whole = Path(request.out), [part for part in parts if part["records"]]
     take_parts(work, out, whole)
     _remove_others(out, {part["name"] for part in whole})
     problems = [*found.problems, *(Problem(**each) for part in parts for each in part["problems"])]
     more = sum(part["more_problems"] for part in parts)
-    records = sum(part["records"] for part in whole)
+    records, part_bytes = (sum(part[name] for part in whole) for name in ("records", "bytes"))
     manifest = {
         "version": VERSION,
         **request.identity(),
         "columns": list(request.columns or KINDS),
         "log": {"minimum": found.minimum, "end": found.end},
         "records": records,
-        "bytes": sum(part["bytes"] for part in whole),
+        "bytes": part_bytes,
         "parts": [{name: value for name, value in part.items() if name not in REPORTED} for part in whole],
         "problems": [msgspec.to_builtins(problem) for problem in problems],
         "more_problems": more,
@@ -185,13 +139,13 @@ def _finish(work: WorkDirectory, request: ExportRequest, found: LogRanges, parts
         out=request.out,
         bytes=sum(part["log_bytes"] for part in parts),
         messages=records,
-        details={
-            "format": request.format,
-            "parts": len(whole),
-            "partBytes": manifest["bytes"],
-            "partSeconds": sum(part["seconds"] for part in parts),
-            "found": records > 0,
-        },
+        details=ExportDetails(
+            format=request.format,
+            parts=len(whole),
+            part_bytes=part_bytes,
+            part_seconds=sum(part["seconds"] for part in parts),
+            found=records > 0,
+        ),
         damages=list(_damages(problems)),
         more_damages=more,
         notes=list(_notes(request, records)),

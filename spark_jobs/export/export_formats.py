@@ -38,7 +38,7 @@ class HashedFile(io.RawIOBase):
         self.size = 0
 
     def writable(self) -> bool:
-        """It is."""
+        """Say that the file can be written to."""
         return True
 
     def write(self, data: Any) -> int:
@@ -51,12 +51,12 @@ class HashedFile(io.RawIOBase):
         return size
 
     def tell(self) -> int:
-        """How much was written."""
+        """Return how many bytes were written."""
         return self.size
 
     @property
     def sha256(self) -> str:
-        """Of what was written."""
+        """The checksum of all that was written, in hexadecimal digits."""
         return self._sha256.hexdigest()
 
     def finish(self, sync: Callable[[int], None]) -> None:
@@ -76,7 +76,7 @@ class HashedFile(io.RawIOBase):
             raise
 
     def close(self) -> None:
-        """Let it go, whole or not."""
+        """Close the file, whether or not all of it was written."""
         with contextlib.suppress(OSError):  # of what was not finished, which was told already
             self._file.close()
         super().close()
@@ -86,7 +86,7 @@ class PartWriter(Protocol):
     """Writes the messages of one part, block by block."""
 
     def write(self, columns: Columns) -> None:
-        """One block."""
+        """Write the messages of one block."""
         ...
 
     def close(self) -> None:
@@ -116,7 +116,7 @@ class ParquetPart:
         self._bytes = 0
 
     def write(self, columns: Columns) -> None:
-        """One block."""
+        """Write the messages of one block."""
         batch = self._record_batch(columns, self._schema)
         self._held.append(batch)
         self._bytes += batch.nbytes
@@ -142,7 +142,7 @@ class LinesPart:
         self._file, self._encoder = file, msgspec.json.Encoder()
 
     def write(self, columns: Columns) -> None:
-        """One block."""
+        """Write the messages of one block."""
         self._file.write(self._encoder.encode_lines(with_text(row) for row in python_rows(columns)))
 
     def close(self) -> None:
@@ -158,7 +158,7 @@ class CsvPart:
         self._write_rows([self._names])
 
     def write(self, columns: Columns) -> None:
-        """One block."""
+        """Write the messages of one block."""
         rows = (with_text(row) for row in python_rows(columns))
         self._write_rows([[_field(row[name]) for name in self._names] for row in rows])
 
@@ -178,7 +178,7 @@ class MsgpackPart:
         self._file, self._encoder = file, msgspec.msgpack.Encoder()
 
     def write(self, columns: Columns) -> None:
-        """One block."""
+        """Write the messages of one block."""
         encode = self._encoder.encode
         self._file.write(b"".join(encode(row) for row in python_rows(columns)))
 

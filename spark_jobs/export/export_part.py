@@ -14,7 +14,7 @@ import msgspec
 from spark_jobs.export.export_formats import FORMATS, HashedFile
 from spark_jobs.read.log_ranges import LogRange
 from spark_jobs.read.read_range import RangeReader
-from spark_jobs.run.attempt import Attempt, Record, Report, run_attempt
+from spark_jobs.run.attempt import Attempt, AttemptRecord, Notify, run_attempt
 from spark_jobs.run.work_directory import WorkDirectory
 from storage.columns.mask import read_mask
 from storage.columns.wanted import Wanted
@@ -44,18 +44,33 @@ class ExportTask(msgspec.Struct, frozen=True):
         return f"part-{self.range.base_offset:020d}.{self.format}"
 
 
-def export_part(task: ExportTask) -> dict[str, Any]:
+class ExportedPart(AttemptRecord):
+    """A part: what the manifest says of it, and, from `log_bytes` on, what only the report does."""
+
+    name: str
+    records: int
+    bytes: int
+    sha256: str
+    first_physical_offset: int
+    last_physical_offset: int
+    log_bytes: int
+    problems: list[dict[str, Any]]
+    more_problems: int
+
+
+def export_part(task: ExportTask) -> ExportedPart:
     """Export one segment: what the manifest says of it, and what only the report does.
 
     No file is made where there is no message. `seconds` are those that it took now. The driver has to bring the part
     to its place, by :func:`take_parts`.
     """
     began = time.monotonic()
-    record = run_attempt(task.work, task.name, partial(_export, task), partial(_is_there, task))
-    return {**record, "seconds": time.monotonic() - began}
+    record: ExportedPart = run_attempt(task.work, task.name, partial(_export, task), partial(_is_there, task))
+    record["seconds"] = time.monotonic() - began
+    return record
 
 
-def take_parts(work: WorkDirectory, out: Path, parts: Iterable[Record]) -> None:
+def take_parts(work: WorkDirectory, out: Path, parts: Iterable[ExportedPart]) -> None:
     """Bring the files of the attempts that count to their places, as far as they are not there."""
     for part in parts:
         with contextlib.suppress(FileNotFoundError):
@@ -63,7 +78,7 @@ def take_parts(work: WorkDirectory, out: Path, parts: Iterable[Record]) -> None:
     fsync_directory(out)
 
 
-def _is_there(task: ExportTask, work: WorkDirectory, done: Record) -> bool:
+def _is_there(task: ExportTask, work: WorkDirectory, done: ExportedPart) -> bool:
     """Whether the part is what it was, where the attempt left it or where it was brought."""
     if not done["records"]:
         return True
@@ -78,14 +93,14 @@ def _is_there(task: ExportTask, work: WorkDirectory, done: Record) -> bool:
         return False
 
 
-def _export(task: ExportTask, attempt: Attempt, report: Report) -> Record:
-    record = _write(task, attempt.partial, report)
+def _export(task: ExportTask, attempt: Attempt, notify: Notify) -> ExportedPart:
+    record = _write(task, attempt.partial, notify)
     if not record["records"]:
         attempt.partial.unlink()
     return record
 
 
-def _write(task: ExportTask, path: Path, report: Report) -> Record:
+def _write(task: ExportTask, path: Path, notify: Notify) -> ExportedPart:
     read = task.columns if "physical_offset" in task.columns else (*task.columns, "physical_offset")
     reader = RangeReader(task.range, task.wanted, read)
     mask = read_mask(task.masked) if task.masked else None
@@ -98,10 +113,10 @@ def _write(task: ExportTask, path: Path, report: Report) -> Record:
             if "physical_offset" not in task.columns:
                 del columns["physical_offset"]
             writer.write(columns if mask is None else mask.apply(columns))
-            report(last - task.range.base_offset - task.range.start, reader.messages)
+            notify(last - task.range.base_offset - task.range.start, reader.messages)
         writer.close()
         file.finish(os.fsync)
-        report(task.range.size, reader.messages)
+        notify(task.range.size, reader.messages)
         problems = [msgspec.to_builtins(problem) for problem in reader.problems[:MOST_PROBLEMS]]
         return {
             "name": task.part,

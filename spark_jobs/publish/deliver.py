@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from protocol.errors import ConfigError
-from spark_jobs.commands.request import CompactRequest, RebuildRequest, Report
+from spark_jobs.build.rebuild_request import RebuildRequest
+from spark_jobs.compact.compact_request import CompactRequest
 from spark_jobs.publish.new_checkpoint import latest_end_timestamp, write_checkpoint
 from spark_jobs.publish.publish import Staged, publish, roll_forward
 from spark_jobs.publish.publish_journal import remove_journal
@@ -15,7 +16,7 @@ from spark_jobs.publish.publish_names import backup_path, drop_backups, incoming
 from spark_jobs.publish.stage import stage_kept
 from spark_jobs.publish.store_lock import StoreLock
 from spark_jobs.run.work_directory import JOURNAL, WorkDirectory
-from spark_jobs.scan.source import Source
+from spark_jobs.scan.source import StoreSource
 from storage.files.direct_writer import fsync_directory
 from storage.files.write_guard import is_inside
 from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CHECKPOINT, CONSUME_QUEUE, CONSUME_QUEUE_EXT, INDEX
@@ -36,7 +37,7 @@ def check_out(request: Request) -> None:
     out.mkdir(parents=True, exist_ok=True)
 
 
-def stage_index(request: Request, source: Source, work: WorkDirectory, kept: tuple[str, ...]) -> list[Staged]:
+def stage_index(request: Request, source: StoreSource, work: WorkDirectory, kept: tuple[str, ...]) -> list[Staged]:
     """The whole index, with those files of the store that stay, and the checkpoint that protects it."""
     directory = work.staged / INDEX
     stage_kept(kept, source.layout.index, directory, work.partial, link=request.out is None)
@@ -49,24 +50,22 @@ def stage_index(request: Request, source: Source, work: WorkDirectory, kept: tup
 
 
 def deliver(
-    request: Request, source: Source, work: WorkDirectory, staged: list[Staged], lock: StoreLock | None, report: Report
-) -> None:
-    """Publish what is staged; the report learns where the old is kept."""
-    report.details["published"] = [each.name for each in staged]
+    request: Request, source: StoreSource, work: WorkDirectory, staged: list[Staged], lock: StoreLock | None
+) -> list[str] | None:
+    """Publish what is staged; returns the paths of the backups, None where no backup was to be kept."""
     if lock is None:
         _move(staged, Path(request.target))
-        return
+        return None
     moment = _moment(lock.store, staged)
     journal = work.root.parent / JOURNAL
     published = publish(lock, staged, journal, moment, source=log_digest(source), enter=work.enter)
     if request.drop_backup:
         drop_backups(lock.store, moment)
-    else:
-        report.details["backups"] = [str(path) for path in published.backups]
     remove_journal(journal)
+    return None if request.drop_backup else [str(path) for path in published.backups]
 
 
-def end_last_publishing(lock: StoreLock, source: Source, base: Path) -> bool:
+def end_last_publishing(lock: StoreLock, source: StoreSource, base: Path) -> bool:
     """End what a run that was killed while publishing had begun; whether all of it is in the store now."""
     published = roll_forward(lock, base / JOURNAL, source=log_digest(source))
     if published is not None and published.left:
@@ -74,7 +73,7 @@ def end_last_publishing(lock: StoreLock, source: Source, base: Path) -> bool:
     return published is not None and not published.left
 
 
-def log_digest(source: Source) -> str:
+def log_digest(source: StoreSource) -> str:
     """What tells this state of the log from another."""
     return hashlib.sha256(repr(source.identity()["files"][: len(source.segments)]).encode()).hexdigest()
 

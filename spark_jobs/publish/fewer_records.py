@@ -18,8 +18,8 @@ import numpy.typing as npt
 
 from protocol.errors import StoreError
 from spark_jobs.publish.publish_checks import Staged
-from spark_jobs.scan.damage import Damage
-from spark_jobs.scan.source import Source
+from spark_jobs.run.report import Damage
+from spark_jobs.scan.source import StoreSource
 from storage.files.mapped_file import MappedFile, list_segment_files
 from storage.index.index_file import DEFAULT_SLOTS, ENTRY_DTYPE, determine_shape
 from storage.kernels.indexes import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
@@ -43,14 +43,14 @@ Offsets = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class LeftOut:
-    """What was asked to be left out, and is no loss: queues and entries of ``topics``, entries of tags."""
+    """What the request leaves out on purpose, which is no loss: queues and entries of ``topics``, entries of tags."""
 
     topics: Callable[[str], bool] = lambda _: False
     tags: bool = False
 
 
 def refuse_fewer(
-    source: Source, staged: Sequence[Staged], damages: Sequence[Damage], slots: int, left_out: LeftOut
+    source: StoreSource, staged: Sequence[Staged], damages: Sequence[Damage], slots: int, left_out: LeftOut
 ) -> None:
     """Raise StoreError where something staged leads to fewer sound records of a damaged segment than the store's own.
 
@@ -77,7 +77,7 @@ def refuse_fewer(
         )
 
 
-def _damaged_segments(source: Source, damages: Iterable[Damage]) -> list[tuple[str, Range]]:
+def _damaged_segments(source: StoreSource, damages: Iterable[Damage]) -> list[tuple[str, Range]]:
     """Paths and physical offsets [start, stop) of the segments that some damage touches."""
     ranges = [(damage.physical_offset, damage.physical_offset + damage.length) for damage in damages]
     parts = [(place.path, (place.base_offset, place.base_offset + place.size)) for place in source.segments]

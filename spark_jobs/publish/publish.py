@@ -23,7 +23,14 @@ from typing import Final
 from protocol.errors import StoreError
 from spark_jobs.publish.atomic_rename import exchange, rename_to_free
 from spark_jobs.publish.publish_checks import SAME_FILE_SYSTEM, Staged, check_publishing
-from spark_jobs.publish.publish_journal import VERSION, Entry, Journal, read_journal, remove_journal, write_journal
+from spark_jobs.publish.publish_journal import (
+    VERSION,
+    Journal,
+    JournalEntry,
+    read_journal,
+    remove_journal,
+    write_journal,
+)
 from spark_jobs.publish.publish_names import ORDER, backup_path, incoming_path
 from spark_jobs.publish.staged_tree import settle_tree
 from spark_jobs.publish.store_lock import StoreLock
@@ -37,7 +44,7 @@ EXCHANGE: Final = "exchange"
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What is new in the store, by name, and where the old is kept, in the order of publishing.
+    """The names of what is new in the store and the paths of its backups, in the order of publishing.
 
     `left` names what a killed publishing did not bring in and what stays as it is, because the store has changed since.
     """
@@ -77,7 +84,7 @@ def publish(
     lock.confirm()
     enter(EXCHANGE)
     entries = tuple(
-        Entry(each.name, str(each.path.resolve()), os.lstat(each.path).st_ino, _inode(store / each.name))
+        JournalEntry(each.name, str(each.path.resolve()), os.lstat(each.path).st_ino, _inode(store / each.name))
         for each in ordered
     )
     plan = Journal(VERSION, str(store.resolve()), os.stat(store).st_ino, lock.identity, source, time, entries)
@@ -105,7 +112,7 @@ def roll_forward(lock: StoreLock, journal: Path, *, source: str = "") -> Publish
 class _Piece:
     """One thing on its way into the store; every method may be called again after a kill at any moment."""
 
-    def __init__(self, store: Path, entry: Entry, time: str) -> None:
+    def __init__(self, store: Path, entry: JournalEntry, time: str) -> None:
         self.name = entry.name
         self._new, self._old = entry.new, entry.old
         self._staged = Path(entry.staged)

@@ -16,7 +16,7 @@ from storage.files.direct_writer import fsync_directory
 VERSION: Final = 1
 
 
-class Entry(msgspec.Struct, frozen=True):
+class JournalEntry(msgspec.Struct, frozen=True):
     """One thing that is published: the inodes of the new and, if there is one, of the old."""
 
     name: str
@@ -37,7 +37,7 @@ class Journal(msgspec.Struct, frozen=True):
     lock: tuple[int, int]
     source: str
     time: str
-    entries: tuple[Entry, ...]
+    entries: tuple[JournalEntry, ...]
 
 
 def write_journal(path: Path, journal: Journal) -> None:

@@ -1,4 +1,4 @@
-"""What is published into a store, in which order and under which names; and the backups that it leaves there.
+"""The names under which things are published into a store, their order, and the backups that are left there.
 
     NAME.new-TIME   the new, until it takes its place (only while a publishing is under way or was killed)
     NAME.bak-TIME   the old, from then on
@@ -20,7 +20,7 @@ from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CHECKPOINT, CONSUME
 ORDER: Final = (CONSUME_QUEUE_EXT, CONSUME_QUEUE, BATCH_CONSUME_QUEUE, INDEX, CHECKPOINT)
 """Queue units point into the extension, and index files are kept or deleted by the checkpoint."""
 FILES: Final = frozenset({CHECKPOINT})
-"""What is a file; all else is a directory."""
+"""The names of files; all others are directories."""
 
 _TIME: Final = re.compile("[0-9]{14}")
 _KEPT: Final = re.compile(rf"({'|'.join(ORDER)})\.(bak|new)-({_TIME.pattern})")

@@ -1,1 +1,11 @@
 """Messages as rows of a DataFrame: the data source, its options, filters, partitions and streams."""
+
+from typing import Final
+
+DOOR: Final = (
+    "arrow_columns",
+    "data_source",
+    "log_ranges",
+    "read_range",
+    "remote_file",
+)

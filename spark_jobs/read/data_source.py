@@ -119,7 +119,10 @@ class MessageReader(Travelling, DataSourceReader):
 
 
 class PushingReader(MessageReader):
-    """The same, told of Spark's filters. Spark keeps what one query has pushed for all that the same frame is asked."""
+    """A reader that applies filters of Spark while it reads.
+
+    Spark keeps the filters that one query has pushed for all queries of the same DataFrame.
+    """
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802 — pyspark's name
         """Take over what can be decided where records are read; what is left is Spark's."""

@@ -17,7 +17,7 @@ from storage.columns.wanted import Wanted
 from storage.log.damaged_ranges import DamagedRange, reason_of
 
 MOST_TOLD: Final = 5
-"""Places of damage of one stretch that are told one by one."""
+"""Places of damage of one stretch that are reported one by one."""
 
 
 class RangeReader:

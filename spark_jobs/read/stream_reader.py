@@ -101,6 +101,6 @@ class MessageStreamReader(Travelling, DataSourceStreamReader):
 
 
 def _within(found: LogRanges, start: int, end: int) -> LogRanges:
-    """The same with the problems alone that lie between two offsets."""
+    """Leave out the problems that do not end between two physical offsets."""
     problems = (each for each in found.problems if start < each.physical_offset + each.length <= end)
     return LogRanges(found.ranges, tuple(problems))

@@ -1,1 +1,15 @@
 """How tasks are run: Spark's session, JVM and workers, and the directory where tasks leave what they made."""
+
+from typing import Final
+
+DOOR: Final = (
+    "arrival",
+    "attempt",
+    "blocks",
+    "class_archive",
+    "launch",
+    "progress",
+    "report",
+    "session",
+    "work_directory",
+)

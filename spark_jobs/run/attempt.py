@@ -19,22 +19,42 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Final, Protocol, TypeAlias, TypedDict, TypeVar, cast
 
-from spark_jobs.run.progress import Progress, shown
+from spark_jobs.run.progress import JobProgress, Phase, shown
 from spark_jobs.run.work_directory import WorkDirectory, remove_path
 from storage.files.attempt_names import attempt_name
 
 Task = TypeVar("Task")
-Record: TypeAlias = dict[str, Any]
-Report: TypeAlias = Callable[[int, int], None]
+Result = TypeVar("Result")
+Notify: TypeAlias = Callable[[int, int], None]
 """Called with the bytes, or entries, and the messages that are done so far."""
 
-RunTasks: TypeAlias = Callable[[str, Sequence[Any], Callable[[Any], Record]], list[Record]]
-"""Runs tasks under a name, each by a function that executors can import; their answers in order."""
 
-BOOKKEEPING: Final = frozenset({"attempt", "files", "began", "seconds"})
-"""What :func:`run_attempt` adds to the summary of a task: times in seconds, besides the above."""
+class AttemptRecord(TypedDict, total=False):
+    """What :func:`run_attempt` adds to the summary of a task: which attempt counts, the sizes of its files, times in s.
+
+    Summaries are dicts that extend this one, since they lie in the work directory as msgpack, and come back from
+    Spark, as what they are.
+    """
+
+    attempt: str
+    files: dict[str, int]
+    began: float
+    seconds: float
+
+
+BOOKKEEPING: Final = frozenset(AttemptRecord.__annotations__)
+"""What of a record is no part of the summary."""
+
+Record = TypeVar("Record", bound=AttemptRecord)
+
+
+class RunTasks(Protocol):
+    """Runs tasks under a name, each by a function that executors can import; their answers in order."""
+
+    def __call__(self, name: str, tasks: Sequence[Task], function: Callable[[Task], Result], /) -> list[Result]:
+        """Run them."""
 
 
 class Attempt:
@@ -73,7 +93,7 @@ class Attempt:
 def run_attempt(
     root: str,
     task: str,
-    make: Callable[[Attempt, Report], Record],
+    make: Callable[[Attempt, Notify], Record],
     is_whole: Callable[[WorkDirectory, Record], bool] = lambda *_: True,
 ) -> Record:
     """Do what a task has to do, in the work directory at `root`; the record of the attempt that counts.
@@ -82,7 +102,7 @@ def run_attempt(
     or ends behind another, removes its files.
     """
     work = WorkDirectory(Path(root))
-    if (done := work.done(task)) is not None:
+    if (done := cast("Record | None", work.done(task))) is not None:
         if has_blocks(work, done) and is_whole(work, done):
             return done
         work.forget(task)
@@ -97,7 +117,7 @@ def run_attempt(
             "began": began,
             "seconds": time.time() - began,
         }
-        counts = work.finish_first(task, record)
+        counts = cast("Record", work.finish_first(task, record))
     except BaseException:
         attempt.discard()
         raise
@@ -106,12 +126,12 @@ def run_attempt(
     return counts
 
 
-def block_file(work: WorkDirectory, record: Record, kind: str) -> Path:
+def block_file(work: WorkDirectory, record: AttemptRecord, kind: str) -> Path:
     """The file of blocks of a kind that the attempt left which a record names."""
     return work.blocks / f"{record['attempt']}.{kind}"
 
 
-def has_blocks(work: WorkDirectory, record: Record) -> bool:
+def has_blocks(work: WorkDirectory, record: AttemptRecord) -> bool:
     """Whether the files of blocks that a record lists are there in their sizes."""
     try:
         return all(block_file(work, record, kind).stat().st_size == size for kind, size in record["files"].items())
@@ -122,19 +142,17 @@ def has_blocks(work: WorkDirectory, record: Record) -> bool:
 def run_phase(
     run: RunTasks,
     work: WorkDirectory,
-    progress: Progress,
-    phase: str,
+    progress: JobProgress,
+    phase: Phase,
     tasks: Sequence[Task],
     function: Callable[[Task], Record],
-    total: int,
-    unit: str,
 ) -> list[Record]:
-    """Run the tasks of a phase, whose names begin with it, and show how many of the `total` of `unit` they have done.
+    """Run the tasks of a phase, whose names begin with its own, and show how much of it they have done.
 
     What attempts have left that none of the returned records names is removed.
     """
-    work.enter(phase)
-    with shown(progress, work, phase, total, unit):
-        records = run(phase, tasks, function)
-    work.keep_attempts(phase, {record["attempt"] for record in records})
+    work.enter(phase.name)
+    with shown(progress, work, phase):
+        records = run(phase.name, tasks, function)
+    work.keep_attempts(phase.name, {record["attempt"] for record in records})
     return records

@@ -151,7 +151,7 @@ class SparkWords(threading.Thread):
     """What Spark says, kept until there is a log to write to: the work directory is made after the JVM is started."""
 
     def __init__(self) -> None:
-        """Whoever is to be heard writes to `written`."""
+        """Open the pipe: what is written to the descriptor `written` is kept."""
         super().__init__(name="what Spark says", daemon=True)
         self._said, self.written = os.pipe()
         self._early = bytearray()

@@ -3,67 +3,75 @@
 import contextlib
 import threading
 from collections.abc import Iterator
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from spark_jobs.run.work_directory import WorkDirectory
 
 INTERVAL_SECONDS: Final = 0.2
 
 
-class Progress(Protocol):
-    """Whoever shows it: a bar, plain lines, nothing."""
+class JobProgress(Protocol):
+    """Shows how far a job is: as a bar, in plain lines, or not at all."""
 
     def begin(self, phase: str, total: int, unit: str) -> None:
-        """A phase starts that is over at `total` of `unit` ("bytes" of log, or "entries")."""
+        """Begin a phase that is over at `total` of `unit` ("bytes" of log, or "entries")."""
 
     def update(self, done: int, messages: int) -> None:
-        """So much of the phase is done."""
+        """Take note of how much of the phase is done."""
 
     def end(self) -> None:
-        """The phase is over."""
+        """End the phase."""
 
     def note(self, text: str) -> None:
-        """One line for the person who waits."""
+        """Show one line to the person who waits."""
 
 
 class Silence:
-    """Progress that nobody sees."""
+    """Shows no progress: for a program that reads the output, and for tests."""
 
     def begin(self, phase: str, total: int, unit: str) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def update(self, done: int, messages: int) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def end(self) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def note(self, text: str) -> None:
-        """Nothing."""
+        """Do nothing."""
+
+
+class Phase(NamedTuple):
+    """A part of a job by its name, which is over at `total` of `unit` ("bytes" of log, or "entries")."""
+
+    name: str
+    total: int
+    unit: str
 
 
 @contextlib.contextmanager
-def shown(progress: Progress, work: WorkDirectory, phase: str, total: int, unit: str) -> Iterator[None]:
+def shown(progress: JobProgress, work: WorkDirectory, phase: Phase) -> Iterator[None]:
     """Show the progress of a phase's tasks while the body runs."""
-    progress.begin(phase, total, unit)
-    _tell(progress, work, phase)  # what an earlier run has done is no speed of this one
+    progress.begin(phase.name, phase.total, phase.unit)
+    _tell(progress, work, phase.name)  # what an earlier run has done is no speed of this one
     over = threading.Event()
 
     def look() -> None:
         while not over.wait(INTERVAL_SECONDS):
-            _tell(progress, work, phase)
+            _tell(progress, work, phase.name)
 
-    watcher = threading.Thread(target=look, name=f"progress of {phase}", daemon=True)
+    watcher = threading.Thread(target=look, name=f"progress of {phase.name}", daemon=True)
     watcher.start()
     try:
         yield
     finally:
         over.set()
         watcher.join()
-        _tell(progress, work, phase)
+        _tell(progress, work, phase.name)
         progress.end()
 
 
-def _tell(progress: Progress, work: WorkDirectory, phase: str) -> None:
+def _tell(progress: JobProgress, work: WorkDirectory, phase: str) -> None:
     reports = list(work.progress(phase))
     progress.update(sum(done for done, _ in reports), sum(messages for _, messages in reports))

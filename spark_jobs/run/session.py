@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pyspark import SparkConf, SparkContext
 
 Task = TypeVar("Task")
+Result = TypeVar("Result")
 
 LOOPBACK: Final = "127.0.0.1"
 PACKAGES: Final = ("rocketlens", "protocol", "storage", "spark_jobs")
@@ -46,7 +47,7 @@ START_SECONDS: Final = 25
 """How long a cluster's session may take to start: a command whose master cannot be reached ends within 30 seconds."""
 
 LOCAL_START_SECONDS: Final = 120
-"""The same where nothing has to be reached: all that takes long there is a slow or busy machine."""
+"""Seconds to wait where no other machine has to be reached: only a slow or busy machine takes as long."""
 
 LAST_CALL_SECONDS: Final = 2
 """How long a call into a JVM that was killed may take to fail."""
@@ -254,8 +255,8 @@ def is_local(master: str) -> bool:
 
 
 def run_tasks(
-    context: "SparkContext", name: str, tasks: Sequence[Task], function: Callable[[Task], dict[str, Any]]
-) -> list[dict[str, Any]]:
+    context: "SparkContext", name: str, tasks: Sequence[Task], function: Callable[[Task], Result]
+) -> list[Result]:
     """Run each task as a Spark task of its own; the summaries that they return, in order.
 
     A RocketLensError or OSError of a task ends the job and is raised here, as TaskFailed.
@@ -263,7 +264,7 @@ def run_tasks(
     if not tasks:
         return []
 
-    def collect() -> list[dict[str, Any]]:
+    def collect() -> list[Result]:
         context.setJobDescription(name)
         return context.parallelize(tasks, len(tasks)).map(Guarded(function)).collect()
 
@@ -279,7 +280,7 @@ def send_packages(context: "SparkContext") -> None:
 
 
 def send_packages_by_connect(spark: Any) -> None:
-    """The same for a session of Spark Connect: what is sent is the session's own."""
+    """Have the executors find our packages where the session is one of Spark Connect, for which alone they are sent."""
     with tempfile.TemporaryDirectory() as directory:
         archive = pack_packages(Path(directory) / "rocketlens-packages.zip")
         spark.addArtifacts(f"{archive}#{DIRECTORY}", archive=True)

@@ -1,4 +1,4 @@
-"""Calls into Spark's JVM that Ctrl-C can end cleanly, and whose failures are told in a sentence.
+"""Calls into Spark's JVM that Ctrl-C can end cleanly, and whose errors have a text of one sentence.
 
 py4j has a connection for each thread. An exception that breaks a call off in the middle of an answer leaves the
 thread's connection there, so that the calls that should cancel the job and end the session fail or hang. Calls that

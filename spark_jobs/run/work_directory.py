@@ -283,6 +283,6 @@ def remove_path(path: Path) -> None:
 
 
 def _unpacked(data: bytes) -> dict[str, Any]:
-    """What was packed, as it comes out again: with lists for tuples."""
+    """Unpack a record. Tuples that were packed come out as lists."""
     plain: dict[str, Any] = msgpack.unpackb(data, strict_map_key=False)
     return plain

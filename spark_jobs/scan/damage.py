@@ -1,33 +1,15 @@
-"""What a job found wrong: where, what was expected and what is there."""
+"""The kinds of damage that a scan finds in a log, each with what was expected there and what is."""
 
 from collections.abc import Iterable
 from typing import Final
 
-import msgspec
-
+from spark_jobs.run.report import Damage
 from storage.kernels import records as codes
 from storage.log.damaged_ranges import REASONS, ZEROS
 
-__all__ = ["ZEROS", "Damage", "behind_end", "missing_segment", "reason", "total_length", "unreadable"]
+__all__ = ["ZEROS", "behind_end", "missing_segment", "reason", "total_length", "unreadable"]
 
 _EXPECTED: Final = "an intact record"
-
-
-class Damage(msgspec.Struct, frozen=True, rename="camel"):
-    """Bytes [physical_offset, physical_offset + length) that hold no record that counts; `path` holds the first."""
-
-    path: str
-    physical_offset: int
-    length: int
-    expected: str
-    found: str
-
-    def sentence(self) -> str:
-        """For a person."""
-        return (
-            f"{self.path} at physical offset {self.physical_offset}: expected {self.expected}, found {self.found} "
-            f"({self.length} bytes passed over)"
-        )
 
 
 def unreadable(path: str, physical_offset: int, length: int, code: int) -> Damage:

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Required, TypedDict
 
 import msgspec
 import numpy as np
@@ -52,7 +52,34 @@ class ProbeTask(msgspec.Struct, frozen=True):
     slots: int = 0
 
 
-def probe(task: ProbeTask) -> dict[str, Any]:
+class IndexFileFacts(TypedDict, total=False):
+    """What :func:`check_index_file` says of an index file; of one that is none there is but its name and a problem.
+
+    `problem` says why it cannot be kept, "" for nothing. `first` is its first entry (hash, physical offset), `last`
+    the physical offset of its last entries, of which there are `last_entries`; `next` is the entry that the file
+    behind it must begin with, None where nothing follows in the log. `has_tags`: whether it was written with entries
+    of tags, None where no tag was seen. `parts` are stretches of the log, from one record to another one, between
+    which it has every key, as far as its entries tell; `tags` says whether that of each tag is among them.
+    """
+
+    name: Required[str]
+    problem: Required[str]
+    slots: int
+    entries: int
+    capacity: int
+    header: list[int]
+    first: list[int]
+    last: int
+    last_entries: int
+    range: list[int]
+    compacted: int
+    has_tags: bool | None
+    parts: list[list[int]]
+    tags: bool
+    next: list[int] | None
+
+
+def probe(task: ProbeTask) -> Any:
     """Answer one task."""
     if task.heads:
         return _look_at_heads(task.segments)
@@ -182,13 +209,8 @@ def _entries_at(window: SegmentWindow, position: int, *, tags: bool) -> Entries:
     return list(zip(block.hashes.tolist(), offsets.tolist(), strict=True))
 
 
-def check_index_file(path: Path, log: LogReader, slots: int) -> dict[str, Any]:
-    """What an index file is: its counts, whether it is sound, full and of this log, and what must follow it.
-
-    `problem` says why it cannot be kept; `next` is the entry that the file behind it must begin with (None: nothing
-    follows in the log). `parts` are stretches of the log, from one record to another one, between which it has every
-    key, as far as its entries tell; `tags` says whether that of each tag is among them.
-    """
+def check_index_file(path: Path, log: LogReader, slots: int) -> IndexFileFacts:
+    """What an index file is: its counts, whether it is sound, full and of this log, and what must follow it."""
     try:
         file = MappedFile.open(path)
     except StoreError as error:
@@ -199,7 +221,8 @@ def check_index_file(path: Path, log: LogReader, slots: int) -> dict[str, Any]:
         return {"name": path.name, "problem": problem}
     index = IndexFile(file, shape)
     room = file.size - INDEX_HEADER - SLOT_BYTES * shape.slots
-    facts = {
+    problem, has_tags = _hold_against_log(index, log)
+    facts: IndexFileFacts = {
         "name": path.name,
         "slots": shape.slots,
         "entries": shape.entries,
@@ -210,26 +233,25 @@ def check_index_file(path: Path, log: LogReader, slots: int) -> dict[str, Any]:
         "last_entries": _entries_at_end(index),
         "range": [shape.minimum, shape.maximum],
         "compacted": shape.compacted,
-        **_hold_against_log(index, log),
+        "problem": problem,
+        "has_tags": has_tags,
     }
-    facts |= _coverage(index, facts)
+    facts["parts"], facts["tags"] = _coverage(index, facts)
     facts["problem"] = facts["problem"] or _shape_problem(index, room) or _time_problem(index, log)
     if not facts["problem"]:
         facts["next"] = _next_entry(log, shape.maximum, facts["last_entries"], tags=facts["has_tags"] is not False)
     return facts
 
 
-def _coverage(index: IndexFile, facts: dict[str, Any]) -> dict[str, Any]:
-    """What a compaction may take for complete."""
+def _coverage(index: IndexFile, facts: IndexFileFacts) -> tuple[list[list[int]], bool]:
+    """What a compaction may take for complete: parts of the log, and whether with entries of tags."""
     shape = index.shape
     mark = read_mark(index.file.view, shape.slots) if shape.compacted else None
     is_whole = mark.is_complete if mark is not None else shape.ascending
     starts = [shape.minimum, *(stop for _, stop in shape.gaps)]
     stops = [*(start for start, _ in shape.gaps), shape.maximum]
-    return {
-        "parts": [list(part) for part in zip(starts, stops, strict=True)] if is_whole and not facts["problem"] else [],
-        "tags": facts["has_tags"] is not False and (mark is None or mark.has_tags),
-    }
+    parts = [list(part) for part in zip(starts, stops, strict=True)] if is_whole and not facts["problem"] else []
+    return parts, facts["has_tags"] is not False and (mark is None or mark.has_tags)
 
 
 def _shape_problem(index: IndexFile, room: int) -> str:
@@ -269,8 +291,8 @@ def _entries_at_end(index: IndexFile) -> int:
     return index.shape.entries - number + 1
 
 
-def _hold_against_log(index: IndexFile, log: LogReader) -> dict[str, Any]:
-    """Whether sampled entries belong to the log's records, and whether these have tag entries (None: no tag seen)."""
+def _hold_against_log(index: IndexFile, log: LogReader) -> tuple[str, bool | None]:
+    """Why sampled entries are not of this log ("": they are), and whether there are ones of tags (None: not seen)."""
     has_tags: bool | None = None
     for number in np.unique(np.linspace(1, index.shape.entries, SAMPLE).astype(np.int64)).tolist():
         entry = index.entry(number)
@@ -278,13 +300,13 @@ def _hold_against_log(index: IndexFile, log: LogReader) -> dict[str, Any]:
             continue
         all_entries = log.entries(entry.physical_offset, tags=True)
         if (entry.key_hash, entry.physical_offset) not in all_entries:
-            return {"problem": f"its entry {number} belongs to no record of this log", "has_tags": has_tags}
+            return f"its entry {number} belongs to no record of this log", has_tags
         tagless = log.entries(entry.physical_offset, tags=False)
         if len(all_entries) > len(tagless) and index.shape.minimum < entry.physical_offset < index.shape.maximum:
             around = range(max(1, number - len(all_entries)), min(index.shape.entries, number + len(all_entries)) + 1)
             same = sum(index.entry(near).physical_offset == entry.physical_offset for near in around)
             has_tags = same >= len(all_entries) and has_tags is not False
-    return {"problem": "", "has_tags": has_tags}
+    return "", has_tags
 
 
 def _next_entry(log: LogReader, last: int, entries: int, *, tags: bool) -> list[int] | None:

@@ -1,6 +1,6 @@
 """The first half of every bulk job: probe the store, then scan all its segments, a task each."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from spark_jobs.run.attempt import run_phase
-from spark_jobs.run.progress import Progress
+from spark_jobs.run.progress import JobProgress, Phase
 from spark_jobs.run.session import run_tasks
 from spark_jobs.run.work_directory import WorkDirectory
-from spark_jobs.scan.probe_store import ProbeTask, probe
+from spark_jobs.scan.probe_store import IndexFileFacts, ProbeTask, probe
 from spark_jobs.scan.recovery import SegmentHead, recovery_start
-from spark_jobs.scan.scan_segment import PHASE, ScanTask, scan_segment
-from spark_jobs.scan.source import Source
+from spark_jobs.scan.scan_segment import PHASE, ScanSummary, ScanTask, scan_segment
+from spark_jobs.scan.source import StoreSource
 from storage.layout.store_layout import dledger_refused
 from storage.log.segment_list import boundaries
 
@@ -31,7 +31,7 @@ class Probed(msgspec.Struct, frozen=True):
     """
 
     first_entries: tuple[tuple[int, int] | None, tuple[int, int] | None]
-    index_files: tuple[dict[str, Any], ...]
+    index_files: tuple[IndexFileFacts, ...]
     recovery_start: int
     last_base: int
 
@@ -55,7 +55,7 @@ class ScanOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def probe_source(
-    context: "SparkContext", source: Source, *, index: bool, slots: int | None, queues_stay: bool
+    context: "SparkContext", source: StoreSource, *, index: bool, slots: int | None, queues_stay: bool
 ) -> Probed:
     """Ask the small questions; raises NotAStore for a log that is none of plain records.
 
@@ -82,15 +82,15 @@ def probe_source(
 
 
 def scan_log(
-    context: "SparkContext", work: WorkDirectory, source: Source, options: ScanOptions, progress: Progress
-) -> list[dict[str, Any]]:
+    context: "SparkContext", work: WorkDirectory, source: StoreSource, options: ScanOptions, progress: JobProgress
+) -> list[ScanSummary]:
     """Scan the segments; their summaries in the order of the log."""
     tasks = scan_tasks(work.root, source, options)
     run = partial(run_tasks, context)
-    return run_phase(run, work, progress, PHASE, tasks, scan_segment, source.size, "bytes")
+    return run_phase(run, work, progress, Phase(PHASE, source.size, "bytes"), tasks, scan_segment)
 
 
-def scan_tasks(work: Path, source: Source, options: ScanOptions) -> list[ScanTask]:
+def scan_tasks(work: Path, source: StoreSource, options: ScanOptions) -> list[ScanTask]:
     """One task a segment."""
     limits = [place.base_offset for place in source.segments[1:]] + [-1]
     bases = boundaries([(place.base_offset, place.size) for place in source.segments])
@@ -116,6 +116,6 @@ def scan_tasks(work: Path, source: Source, options: ScanOptions) -> list[ScanTas
     ]
 
 
-def total(summaries: Sequence[dict[str, Any]], field: str) -> Any:
+def total(summaries: Sequence[Mapping[str, Any]], field: str) -> Any:
     """The sum of a number over all summaries."""
     return sum(summary[field] for summary in summaries)

@@ -7,12 +7,12 @@ the log ends at such a place is decided when all segments are known (:mod:`spark
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NotRequired
 
 import msgspec
 import numpy as np
 
-from spark_jobs.run.attempt import Attempt, Record, Report, run_attempt
+from spark_jobs.run.attempt import Attempt, AttemptRecord, Notify, run_attempt
 from spark_jobs.run.blocks import BlockWriter
 from spark_jobs.scan.damage import ZEROS
 from spark_jobs.scan.segment_window import LONGEST_RECORD, SegmentWindow
@@ -65,16 +65,42 @@ class ScanTask(msgspec.Struct, frozen=True):
         return f"{PHASE}-{self.base_offset:020d}"
 
 
-def scan_segment(task: ScanTask) -> dict[str, Any]:
+class ScanSummary(AttemptRecord):
+    """What a scan found in a segment; its blocks lie in the files of the attempt.
+
+    `state` says why it ended ("full", "blank", "zeros", "broken") at the physical offset `end`. `breaks` are places
+    where it broke off: physical offset, that of the next intact record (−1 for none), why, and whether (1) what follows
+    may be believed. `entry_blocks` are rows as in :class:`spark_jobs.build.place_entries.EntryBlock` without the path;
+    `unit_blocks` are positions of blocks for each bundle; `queues` are topic, queue id, first and next queue offset
+    and number of units of each. `problem` is there where a verification asked: why nothing could be read.
+    """
+
+    path: str
+    base: int
+    size: int
+    bytes_read: int
+    records: int
+    end: int
+    state: str
+    last_timestamp: int
+    breaks: list[list[int]]
+    more_breaks: int
+    entry_blocks: list[list[int]]
+    unit_blocks: list[list[int]]
+    queues: list[list[Any]]
+    problem: NotRequired[str]
+
+
+def scan_segment(task: ScanTask) -> ScanSummary:
     """Read one segment; the summary, as left in the work directory."""
 
-    def scan(attempt: Attempt, report: Report) -> Record:
+    def scan(attempt: Attempt, notify: Notify) -> ScanSummary:
         with (
             SegmentWindow(Path(task.path), task.base_offset) as window,
             BlockWriter(attempt.blocks(ENTRIES), task.path) as entries,
             BlockWriter(attempt.blocks(UNITS), task.path) as units,
         ):
-            return SegmentScan(task, window, entries, units, report).run()
+            return SegmentScan(task, window, entries, units, notify).run()
 
     return run_attempt(task.work, task.name, scan)
 
@@ -83,10 +109,10 @@ class SegmentScan:
     """One pass over a segment."""
 
     def __init__(
-        self, task: ScanTask, window: SegmentWindow, entries: BlockWriter, units: BlockWriter, report: Any
+        self, task: ScanTask, window: SegmentWindow, entries: BlockWriter, units: BlockWriter, notify: Notify
     ) -> None:
-        """Scan what `window` shows into the two block files; `report` is told bytes and messages."""
-        self._task, self._window, self._entries, self._units, self._report = task, window, entries, units, report
+        """Scan what `window` shows into the two block files; `notify` is called with bytes and messages."""
+        self._task, self._window, self._entries, self._units, self._notify = task, window, entries, units, notify
         self._limit = window.size if task.limit < 0 else min(window.size, task.limit - task.base_offset)
         self._boundary = task.boundary or task.base_offset + window.size
         options = DispatchOptions(
@@ -112,13 +138,13 @@ class SegmentScan:
         self._unit_blocks: list[list[int]] = [[] for _ in range(task.bundles)]
         self._queues: dict[tuple[bytes, int], list[int]] = {}
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> ScanSummary:
         """Read to the end; the summary."""
         self._window.move(0)
         while self._step():
             pass
         self._flush()
-        self._report(self._window.size, self._records)
+        self._notify(self._window.size, self._records)
         return {
             "path": self._task.path,
             "base": self._task.base_offset,
@@ -169,7 +195,7 @@ class SegmentScan:
             return True
         if window.start - self._reported > REPORT_BYTES:
             self._reported = window.start
-            self._report(window.start, self._records)
+            self._notify(window.start, self._records)
         size = window.i32(at)
         if size > min(window.size - at, LONGEST_RECORD) or size > self._limit - at:
             return self._resynchronise(codes.BAD_SIZE)

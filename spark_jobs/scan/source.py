@@ -15,7 +15,7 @@ from storage.log.segment_list import list_segments, refuse_beyond
 from storage.store.store_state import read_store_state
 
 
-class Source(msgspec.Struct, frozen=True):
+class StoreSource(msgspec.Struct, frozen=True):
     """Segments in order, index files in order of their names, and what the store says of its own state."""
 
     layout: StoreLayout
@@ -44,7 +44,7 @@ class Source(msgspec.Struct, frozen=True):
         return {"files": [[path, *_state(path)] for path in (*paths, *map(str, small))]}
 
 
-def find_source(root: Path, commit_log_directories: tuple[Path, ...]) -> Source:
+def find_source(root: Path, commit_log_directories: tuple[Path, ...]) -> StoreSource:
     """Look at a store; raises NotAStore or another StoreError."""
     layout = recognise_store(root, commit_log_directories, open_segments=False)
     problems: list[str] = []
@@ -59,7 +59,7 @@ def find_source(root: Path, commit_log_directories: tuple[Path, ...]) -> Source:
     if not segments:
         raise NotAStore(root, expected=EXPECTED, found="segments without a byte")
     state = read_store_state(root)
-    return Source(
+    return StoreSource(
         layout,
         tuple(segments),
         tuple(_index_files(layout.index, problems)),

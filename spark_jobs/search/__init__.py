@@ -1,1 +1,8 @@
 """Search and look-up for archives: the same questions as the commands', asked of many segments by Spark."""
+
+from typing import Final
+
+DOOR: Final = (
+    "lookup_parquet",
+    "search",
+)

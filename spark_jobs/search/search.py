@@ -34,6 +34,13 @@ WAVES_OF: Final = 2
 """Segments a core and wave."""
 
 
+class SparkTarget(msgspec.Struct, frozen=True):
+    """The Spark that a search runs on: the URL of its master ("" for this machine's cores), and properties."""
+
+    master: str
+    settings: dict[str, str] = {}
+
+
 class SearchTask(msgspec.Struct, frozen=True):
     """Records that start at physical offsets [start, stop) of a segment, ``listed`` ones alone if there is a list."""
 
@@ -75,8 +82,7 @@ def search_on_spark(
     store: MessageStore,
     criteria: Criteria,
     *,
-    master: str,
-    settings: dict[str, str] | None = None,
+    spark: SparkTarget,
     limit: int | None = None,
     cursor: str | None = None,
     should_stop: Callable[[], bool] = lambda: False,
@@ -91,7 +97,7 @@ def search_on_spark(
     started = time.monotonic()
     plan = make_plan(store, criteria, exhaustive=exhaustive)
     plan = Plan(tuple(_whole(plan.chunks)), plan.notes)
-    return _steps(matcher, plan, limit, begin, should_stop, master, settings or {}, started)
+    return _steps(matcher, plan, limit, begin, should_stop, spark, started)
 
 
 def _steps(
@@ -100,13 +106,12 @@ def _steps(
     limit: int | None,
     begin: Cursor,
     should_stop: Callable[[], bool],
-    master: str,
-    settings: dict[str, str],
+    spark: SparkTarget,
     started: float,
 ) -> Iterator[Step]:
     with contextlib.ExitStack() as stack:
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rocketlens-search-")))
-        context = stack.enter_context(spark_context("search", master, work, settings, warm=__name__))
+        context = stack.enter_context(spark_context("search", spark.master, work, spark.settings, warm=__name__))
         run = SearchRun(matcher, plan, limit, begin, should_stop, partial(_search_all, context), started)
         yield from run.steps()
 

@@ -7,16 +7,25 @@ compacted: 570 MB for a full file of a broker's default size, 950 MB for a compa
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Required
 
 import msgspec
 import numpy as np
 
 from protocol.errors import StoreError
-from spark_jobs.run.attempt import Attempt, Record, Report, run_attempt
+from spark_jobs.run.attempt import Attempt, AttemptRecord, Notify, run_attempt
 from spark_jobs.run.work_directory import WorkDirectory
-from spark_jobs.verify.check_index_structure import CheckIndexTask, check_shape_of, entry_position
-from spark_jobs.verify.findings import ENTRY, FILE, FINDINGS, MISSING_ENTRY, REPEATED_ENTRY, Finding, Findings
+from spark_jobs.verify.check_index_structure import CheckIndexTask, ShapeCheck, entry_position
+from spark_jobs.verify.findings import (
+    ENTRY,
+    FILE,
+    FINDINGS,
+    MISSING_ENTRY,
+    REPEATED_ENTRY,
+    Discrepancies,
+    Discrepancy,
+    FoundAt,
+)
 from spark_jobs.verify.log_table import LogTable
 from spark_jobs.verify.match_entries import LogBlock, LogEntries, Matched, match_file
 from spark_jobs.verify.pair_entries import Leftover, sort_out
@@ -45,41 +54,82 @@ class GapTask(msgspec.Struct, frozen=True):
     twice: tuple[tuple[int, int], ...]
 
 
-def measure_index_file(task: MeasureIndexTask) -> dict[str, Any]:
+class MeasuredIndexFile(msgspec.Struct, frozen=True):
     """The slot count of a file, 0 for none, and where its header says that it ends: time and physical offset."""
+
+    slots: int
+    end: tuple[int, int] | None
+
+
+class MissingKeys(msgspec.Struct, frozen=True):
+    """How many keys have no entry, and the physical offsets of the first and the last record concerned."""
+
+    count: int
+    first: int
+    last: int
+
+
+class CheckedIndexFile(AttemptRecord, total=False):
+    """What became of a file's entries, in numbers. Of a file that is none there are but 0 entries and first rank −1.
+
+    `first_rank` to `last_rank` are the keys of the log that it covers, −1 for none, and `first_offset` to
+    `last_offset` their records; `counts` is what is wrong, by kind.
+    """
+
+    path: str
+    entries: Required[int]
+    first_rank: Required[int]
+    counts: dict[str, int]
+    slots: int
+    capacity: int
+    matched: int
+    expired: int
+    lost: int
+    newer: int
+    repeats: int
+    dropped: int
+    ordered: bool
+    has_tags: bool
+    last_rank: int
+    first_offset: int
+    last_offset: int
+
+
+def measure_index_file(task: MeasureIndexTask) -> MeasuredIndexFile:
+    """Measure a file, without a look at its entries."""
     try:
         copy = IndexCopy(Path(task.path))
     except StoreError:
-        return {"slots": 0, "end": None}
+        return MeasuredIndexFile(0, None)
     if copy.size < INDEX_HEADER:
-        return {"slots": 0, "end": None}
-    return {"slots": count_slots(copy), "end": [copy.header.end_timestamp, copy.header.end_physical_offset]}
+        return MeasuredIndexFile(0, None)
+    return MeasuredIndexFile(count_slots(copy), (copy.header.end_timestamp, copy.header.end_physical_offset))
 
 
-def check_index_file(task: CheckIndexTask) -> dict[str, Any]:
+def check_index_file(task: CheckIndexTask) -> CheckedIndexFile:
     """Check one file; the summary. What was found lies in the work directory."""
 
-    def check(attempt: Attempt, report: Report) -> Record:
-        findings = Findings(task.limit)
+    def check(attempt: Attempt, notify: Notify) -> CheckedIndexFile:
+        findings = Discrepancies(task.limit)
         summary = _check(task, LogTable.read(attempt.work), findings)
-        report(summary["entries"], summary["entries"])
+        notify(summary["entries"], summary["entries"])
         return {**summary, "path": task.path, "counts": findings.save(attempt.blocks(FINDINGS))}
 
     return run_attempt(task.work, task.name, check)
 
 
-def _check(task: CheckIndexTask, log: LogTable, findings: Findings) -> dict[str, Any]:
+def _check(task: CheckIndexTask, log: LogTable, findings: Discrepancies) -> CheckedIndexFile:
     path = Path(task.path)
     try:
         copy = IndexCopy(path)
     except StoreError as error:
         if not (log.is_live and not path.exists()):  # else a broker has just deleted it
-            findings.add(FILE, path, "", -1, -1, "an index file", str(error))
+            findings.add(FILE, FoundAt(path), "an index file", str(error))
         return {"entries": 0, "first_rank": -1}
     slots = count_slots(copy, [task.slots])
     if not slots:
         expected = "an index file whose pointers lead from entry to entry"
-        findings.add(FILE, path, "", -1, -1, expected, f"{copy.size} bytes that no slot count explains")
+        findings.add(FILE, FoundAt(path), expected, f"{copy.size} bytes that no slot count explains")
         return {"entries": 0, "first_rank": -1}
     counts = count_entries(copy, slots, grows=task.grows)
     return IndexCheck(task, copy, counts, log, findings).run()
@@ -89,13 +139,13 @@ class IndexCheck:
     """One file whose counts are known, beside the log."""
 
     def __init__(
-        self, task: CheckIndexTask, copy: IndexCopy, counts: IndexCounts, log: LogTable, findings: Findings
+        self, task: CheckIndexTask, copy: IndexCopy, counts: IndexCounts, log: LogTable, findings: Discrepancies
     ) -> None:
         """Nothing is checked yet."""
         self._task, self._copy, self._counts, self._log, self._findings = task, copy, counts, log, findings
         self._entries: Entries = copy.entries(counts.slots, counts.entries)
 
-    def run(self) -> dict[str, Any]:
+    def run(self) -> CheckedIndexFile:
         """Check everything; the summary."""
         matched, begin = self._match()
         left = sort_out(self._entries, matched, self._log, grows=self._task.grows)
@@ -104,7 +154,7 @@ class IndexCheck:
         else:
             self._list_entries(left)
         self._list_missing(left, matched.more_unseen)
-        check_shape_of(self._task, self._copy, self._counts, self._log, matched, left, begin, self._findings)
+        ShapeCheck(self._task, self._copy, self._counts, self._log, matched, left, self._findings).run(begin)
         return self._summary(matched, left)
 
     def _match(self) -> tuple[Matched, int]:
@@ -123,11 +173,11 @@ class IndexCheck:
     def _say_foreign(self, left: Leftover) -> None:
         """One sentence for a file none of whose entries belongs here."""
         found = f"{left.strays.size} of {self._counts.entries} entries, and none that does"
-        self._findings.add(FILE, self._task.path, "", -1, -1, "no entry that belongs to no record of this log", found)
+        self._findings.add(FILE, FoundAt(self._task.path), "no entry that belongs to no record of this log", found)
         self._findings.more(ENTRY, int(left.strays.size) - 1)
 
     def _list_entries(self, left: Leftover) -> None:
-        """What is wrong with single entries."""
+        """List the single entries that are wrong."""
         for number, place in left.pairs:
             self._list_pair(number, left.unseen.take(slice(place, place + 1)))
         for number in left.strays[: self._task.limit].tolist():
@@ -151,19 +201,20 @@ class IndexCheck:
 
     def _add(self, kind: str, number: int, field: str, offset: int, expected: object, found: object) -> None:
         position = entry_position(self._counts, number, field)
-        self._findings.add(kind, self._task.path, f"entry {number} {field}".strip(), position, offset, expected, found)
+        self._findings.add(
+            kind, FoundAt(self._task.path, f"entry {number} {field}".strip(), position, offset), expected, found
+        )
 
     def _list_missing(self, left: Leftover, more: int) -> None:
         """Runs of keys that lie within what the file covers, and are not in it."""
         ranks = left.missing.ranks
         for run in np.split(np.arange(len(ranks)), np.flatnonzero(np.diff(ranks) != 1) + 1):
             if run.size:
-                finding = missing_finding(self._task.path, left.missing.take(run), int(run.size))
-                self._findings.add(*finding)
+                self._findings.note(missing_finding(self._task.path, left.missing.take(run), int(run.size)))
         if more and left.ordered:
             self._findings.more(MISSING_ENTRY, more)
 
-    def _summary(self, matched: Matched, left: Leftover) -> dict[str, Any]:
+    def _summary(self, matched: Matched, left: Leftover) -> CheckedIndexFile:
         return {
             "slots": self._counts.slots,
             "capacity": self._counts.capacity,
@@ -183,15 +234,15 @@ class IndexCheck:
         }
 
 
-def missing_finding(path: str, missing: LogEntries, count: int) -> tuple[Any, ...]:
-    """What to say of keys without entries, as the fields of a finding."""
+def missing_finding(path: str, missing: LogEntries, count: int) -> Discrepancy:
+    """The finding that says of a file that keys of the log have no entry in it."""
     first, last = int(missing.physical_offsets[0]), int(missing.physical_offsets[-1])
     expected = f"entries for {count} key{'s' * (count > 1)} of the records at {first} to {last}"
-    return MISSING_ENTRY, path, "", -1, first, expected, "none", count
+    return Discrepancy(MISSING_ENTRY, path, "", -1, first, expected, "none", count)
 
 
-def count_gap(task: GapTask) -> dict[str, Any]:
-    """How many entries are missing, and the physical offsets of the first and the last record concerned."""
+def count_gap(task: GapTask) -> MissingKeys:
+    """Count the keys of a gap that have no entry."""
     log = LogTable.read(WorkDirectory(Path(task.work)))
     others = Counter(
         place
@@ -210,7 +261,7 @@ def count_gap(task: GapTask) -> dict[str, Any]:
         if missing.ranks.size:
             first = int(missing.physical_offsets[0]) if first < 0 else first
             count, last = count + len(missing.ranks), int(missing.physical_offsets[-1])
-    return {"count": count, "first": first, "last": last}
+    return MissingKeys(count, first, last)
 
 
 def _ranks_between(log: LogTable, first: int, stop: int) -> Iterator[LogEntries]:
@@ -234,8 +285,8 @@ def _takes(others: "Counter[tuple[int, int]]", place: tuple[int, int]) -> bool:
     return others[place] >= 0
 
 
-def gap_finding(path: str, gap: dict[str, Any]) -> Finding:
+def gap_finding(path: str, gap: MissingKeys) -> Discrepancy:
     """What to say of a gap that is not empty."""
-    first, last, count = gap["first"], gap["last"], gap["count"]
+    first, last, count = gap.first, gap.last, gap.count
     expected = f"entries for {count} key{'s' * (count > 1)} of the records at {first} to {last}"
-    return Finding(MISSING_ENTRY, path, "", -1, first, expected, "none in any file", count)
+    return Discrepancy(MISSING_ENTRY, path, "", -1, first, expected, "none in any file", count)

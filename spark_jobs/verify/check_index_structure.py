@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from spark_jobs.verify.findings import ENTRY, FILE, HEADER, SLOT, Findings
+from spark_jobs.verify.findings import ENTRY, FILE, HEADER, SLOT, Discrepancies, FoundAt
 from spark_jobs.verify.log_table import LogTable
 from spark_jobs.verify.match_entries import Matched
 from spark_jobs.verify.pair_entries import Leftover
@@ -60,24 +60,6 @@ class CheckIndexTask(msgspec.Struct, frozen=True):
         return f"{PHASE}-index-{Path(self.path).name}"
 
 
-def check_shape_of(
-    task: CheckIndexTask,
-    copy: IndexCopy,
-    counts: IndexCounts,
-    log: LogTable,
-    matched: Matched,
-    left: Leftover,
-    begin: int,
-    findings: Findings,
-) -> None:
-    """Check everything of a file but which records its entries name; `begin`: what its times were held against."""
-    check = ShapeCheck(task, copy, counts, log, matched, left, findings)
-    check.times(begin)
-    check.pointers()
-    check.header()
-    check.unused()
-
-
 class ShapeCheck:
     """One file whose entries have been held against the log."""
 
@@ -89,7 +71,7 @@ class ShapeCheck:
         log: LogTable,
         matched: Matched,
         left: Leftover,
-        findings: Findings,
+        findings: Discrepancies,
     ) -> None:
         """Nothing is checked yet."""
         self._task, self._copy, self._counts, self._log = task, copy, counts, log
@@ -97,6 +79,13 @@ class ShapeCheck:
         self._entries = copy.entries(counts.slots, counts.entries)
         self._paired = dict(left.pairs)
         self._used = 0
+
+    def run(self, begin: int) -> None:
+        """Check everything but which records the entries name; `begin` is the time that theirs were held against."""
+        self.times(begin)
+        self.pointers()
+        self.header()
+        self.unused()
 
     # --- times --------------------------------------------------------------------------------------------------------
 
@@ -165,7 +154,9 @@ class ShapeCheck:
             number = each.number
             if each.kind == BAD_SLOT:
                 position = INDEX_HEADER + SLOT_BYTES * number
-                self._findings.add(SLOT, self._task.path, f"slot {number}", position, -1, each.expected, each.found)
+                self._findings.add(
+                    SLOT, FoundAt(self._task.path, f"slot {number}", position), each.expected, each.found
+                )
             else:
                 offset = int(self._entries["physical_offset"][number])
                 self._say_entry(number, "previous", offset, each.expected, each.found)
@@ -245,16 +236,16 @@ class ShapeCheck:
         room = self._copy.size - INDEX_HEADER - SLOT_BYTES * slots
         if room % ENTRY_BYTES:
             expected = f"{INDEX_HEADER} bytes, {slots} slots and a number of whole entries"
-            self._findings.add(FILE, self._task.path, "", -1, -1, expected, f"{self._copy.size} bytes")
+            self._findings.add(FILE, FoundAt(self._task.path), expected, f"{self._copy.size} bytes")
         first, behind = entry_position(self._counts, 0, ""), entry_position(self._counts, entries + 1, "")
         position = self._copy.first_data(first, first + ENTRY_BYTES)
         if position >= 0 and not self._is_marked():
             expected = "zeros, or the mark of a compacted file"
-            self._findings.add(ENTRY, self._task.path, "entry 0", position, -1, expected, "other bytes")
+            self._findings.add(ENTRY, FoundAt(self._task.path, "entry 0", position), expected, "other bytes")
         position = self._copy.first_data(behind, self._copy.size)
         if position >= 0 and not self._task.grows:
             found = "other bytes"
-            self._findings.add(ENTRY, self._task.path, "behind the last entry", position, -1, "zeros", found)
+            self._findings.add(ENTRY, FoundAt(self._task.path, "behind the last entry", position), "zeros", found)
 
     def _is_marked(self) -> bool:
         """Whether entry 0 is the mark of this file; its checksum may be wrong where an entry is that it is for."""
@@ -272,8 +263,12 @@ class ShapeCheck:
                 offset = self._offset_of(1)
             elif field.startswith("end"):
                 offset = self._offset_of(self._counts.entries)
-        self._findings.add(HEADER, self._task.path, f"header {field}", HEADER_PLACES[field], offset, expected, found)
+        self._findings.add(
+            HEADER, FoundAt(self._task.path, f"header {field}", HEADER_PLACES[field], offset), expected, found
+        )
 
     def _say_entry(self, number: int, field: str, offset: int, expected: object, found: object) -> None:
         position = entry_position(self._counts, number, field)
-        self._findings.add(ENTRY, self._task.path, f"entry {number} {field}", position, offset, expected, found)
+        self._findings.add(
+            ENTRY, FoundAt(self._task.path, f"entry {number} {field}", position, offset), expected, found
+        )

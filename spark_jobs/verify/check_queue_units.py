@@ -11,11 +11,11 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
-from spark_jobs.build.build_queues import UnitFile, blocks_before
-from spark_jobs.run.attempt import Attempt, Record, Report, run_attempt
+from spark_jobs.build.build_queues import UnitBlocks, blocks_before
+from spark_jobs.run.attempt import Attempt, AttemptRecord, Notify, run_attempt
 from spark_jobs.run.blocks import Block
 from spark_jobs.verify.ext_units import ExtUnits
-from spark_jobs.verify.findings import FILE, FINDINGS, Findings
+from spark_jobs.verify.findings import FILE, FINDINGS, Discrepancies, FoundAt
 from spark_jobs.verify.log_table import LogTable
 from spark_jobs.verify.numbering import Numbering
 from spark_jobs.verify.queue_check import QueueCheck
@@ -40,7 +40,7 @@ class CheckQueuesTask(msgspec.Struct, frozen=True):
     work: str
     store: str
     bundle: int
-    units: tuple[UnitFile, ...]
+    units: tuple[UnitBlocks, ...]
     existing: tuple[tuple[str, str, int], ...]
     ext: bool
     limit: int
@@ -51,24 +51,31 @@ class CheckQueuesTask(msgspec.Struct, frozen=True):
         return f"{PHASE}-queues-{self.bundle:05d}"
 
 
-def check_queue_units(task: CheckQueuesTask) -> dict[str, Any]:
-    """Check the queues of a bundle; `queues` lists tree, topic, queue id and numbers of each."""
+class CheckedQueues(AttemptRecord):
+    """The queues of a bundle: tree, topic, queue id and numbers of each; `counts` of what is wrong, by kind."""
 
-    def check(attempt: Attempt, report: Report) -> Record:
-        findings = Findings(task.limit)
-        queues = QueueBundle(task, LogTable.read(attempt.work), findings, report).run()
+    queues: list[list[Any]]
+    counts: dict[str, int]
+
+
+def check_queue_units(task: CheckQueuesTask) -> CheckedQueues:
+    """Check the queues of a bundle."""
+
+    def check(attempt: Attempt, notify: Notify) -> CheckedQueues:
+        findings = Discrepancies(task.limit)
+        queues = BundleCheck(task, LogTable.read(attempt.work), findings, notify).run()
         return {"queues": queues, "counts": findings.save(attempt.blocks(FINDINGS))}
 
     return run_attempt(task.work, task.name, check)
 
 
-class QueueBundle:
+class BundleCheck:
     """The queues of one bundle, all being checked side by side."""
 
-    def __init__(self, task: CheckQueuesTask, log: LogTable, findings: Findings, report: Any) -> None:
-        """Nothing is checked yet; `report` is told the number of units, twice."""
-        self._task, self._log, self._findings, self._report = task, log, findings, report
-        self._checks: dict[QueueKey, _Checked] = {}
+    def __init__(self, task: CheckQueuesTask, log: LogTable, findings: Discrepancies, notify: Notify) -> None:
+        """Nothing is checked yet; `notify` is called with the number of units, twice."""
+        self._task, self._log, self._findings, self._notify = task, log, findings, notify
+        self._checks: dict[QueueKey, _CheckedQueue] = {}
         self._nameless = 0
 
     def run(self) -> list[list[Any]]:
@@ -76,7 +83,7 @@ class QueueBundle:
         units = 0
         for block in blocks_before(self._task.units, self._log.end):
             units += self._put(block)
-            self._report(units, units)
+            self._notify(units, units)
         for tree, topic, queue_id in self._task.existing:
             self._check(QueueKey(tree, topic, queue_id))
         return [[key.tree, key.topic, key.queue_id, self._finish(key)] for key in sorted(self._checks)]
@@ -101,26 +108,26 @@ class QueueBundle:
             number += count
         return number
 
-    def _check(self, key: QueueKey) -> "_Checked":
+    def _check(self, key: QueueKey) -> "_CheckedQueue":
         if key not in self._checks:
-            self._checks[key] = _Checked(self._task, key, self._log, self._findings)
+            self._checks[key] = _CheckedQueue(self._task, key, self._log, self._findings)
         return self._checks[key]
 
     def _finish(self, key: QueueKey) -> dict[str, int]:
-        """What became of a queue; files that are none are told with it."""
+        """Finish the check of a queue; returns its numbers, and lists its unreadable files."""
         check = self._checks[key]
         counts = check.queue.finish()
         for files in check.files:
             for path, (expected, found) in files.problems.items():
                 if not self._log.is_live or os.path.exists(path):  # else a broker has just deleted it
-                    self._findings.add(FILE, path, "", -1, -1, expected, found)
+                    self._findings.add(FILE, FoundAt(path), expected, found)
         return {**counts, "ext_units": check.comparison.ext_units, "other_delays": check.comparison.other_delays}
 
 
-class _Checked:
+class _CheckedQueue:
     """One queue, its files, and what compares them."""
 
-    def __init__(self, task: CheckQueuesTask, key: QueueKey, log: LogTable, findings: Findings) -> None:
+    def __init__(self, task: CheckQueuesTask, key: QueueKey, log: LogTable, findings: Discrepancies) -> None:
         root, is_batch = Path(task.store), key.tree == BATCH_CONSUME_QUEUE
         kind = (BATCH_UNIT_DTYPE, UNITS_OF_BATCHES) if is_batch else (UNIT_DTYPE, UNITS_OF_PLAIN)
         units = UnitFiles(root / key.path, *kind)

@@ -89,7 +89,7 @@ class ExtUnits:
         return wrong
 
     def _judge(self, number: int, position: int, fields: list[str], expected: np.void, head: np.void) -> list[WrongExt]:
-        """What is wrong with a unit that does not follow the one before it, or does not say what it should."""
+        """Judge a unit that does not follow the one before it, or has other fields than it should."""
         behind = self.files.next_start(self._next)
         for place in (self._next, *([behind] if behind is not None else [])):
             if fields and place != position and self._fits(place, expected):

@@ -1,8 +1,8 @@
-"""What a verification found: which place of which file, what should be there, and what is."""
+"""What a verification finds: which place of which file, what should be there, and what is."""
 
 from collections import Counter
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -29,16 +29,16 @@ MISSING_ENTRY: Final = "missing-entry"
 REPEATED_ENTRY: Final = "repeated-entry"
 
 LIMIT: Final = 10_000
-"""Findings of one kind that are listed of one file; more are counted."""
+"""Discrepancies of one kind that are listed of one file; more are counted."""
 
 TOTAL_LIMIT: Final = 100_000
-"""Findings that are listed in all."""
+"""Discrepancies that are listed in all."""
 
 FINDINGS: Final = "findings"
 """The kind of file in which a task leaves what it found."""
 
 
-class Finding(msgspec.Struct, frozen=True, rename="camel"):
+class Discrepancy(msgspec.Struct, frozen=True, rename="camel"):
     """One thing that is wrong. `place` names it inside `path`, `position` is its byte there, −1 for none.
 
     `physical_offset` is that of the record in question, −1 where none is known. One finding may stand for `count`
@@ -64,33 +64,37 @@ class Finding(msgspec.Struct, frozen=True, rename="camel"):
         return f"{where}: expected {self.expected}, found {self.found}"
 
 
-class Findings:
-    """Findings as they come: listed up to a limit for each kind and file, counted beyond."""
+class FoundAt(NamedTuple):
+    """Where something was found: the fields of a finding that say so."""
+
+    path: str | Path
+    place: str = ""
+    position: int = -1
+    physical_offset: int = -1
+
+
+class Discrepancies:
+    """Discrepancies as they come: listed up to a limit for each kind and file, counted beyond."""
 
     def __init__(self, limit: int = LIMIT) -> None:
         """Nothing is found yet."""
-        self.listed: list[Finding] = []
+        self.listed: list[Discrepancy] = []
         self.counts: Counter[str] = Counter()
         self._limit = limit
         self._of_file: Counter[tuple[str, str]] = Counter()
 
-    def add(
-        self,
-        kind: str,
-        path: str | Path,
-        place: str,
-        position: int,
-        physical_offset: int,
-        expected: object,
-        found: object,
-        count: int = 1,
-    ) -> None:
-        """Note one."""
-        key = kind, str(path)
-        self.counts[kind] += 1
+    def add(self, kind: str, at: FoundAt, expected: object, found: object, count: int = 1) -> None:
+        """Note what was found at a place."""
+        self.note(
+            Discrepancy(kind, str(at.path), at.place, at.position, at.physical_offset, str(expected), str(found), count)
+        )
+
+    def note(self, finding: Discrepancy) -> None:
+        """Note a finding."""
+        key = finding.kind, finding.path
+        self.counts[finding.kind] += 1
         self._of_file[key] += 1
         if self._of_file[key] <= self._limit:
-            finding = Finding(kind, key[1], place, position, physical_offset, str(expected), str(found), count)
             self.listed.append(finding)
 
     def more(self, kind: str, count: int) -> None:
@@ -108,6 +112,6 @@ class Findings:
         return dict(self.counts)
 
 
-def load_findings(path: Path) -> list[Finding]:
-    """What was saved to a file."""
-    return msgspec.msgpack.decode(path.read_bytes(), type=list[Finding])
+def load_findings(path: Path) -> list[Discrepancy]:
+    """Load what :meth:`Discrepancies.save` wrote."""
+    return msgspec.msgpack.decode(path.read_bytes(), type=list[Discrepancy])

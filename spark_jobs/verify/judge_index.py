@@ -4,16 +4,17 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from spark_jobs.verify.check_index_entries import GapTask, gap_finding
-from spark_jobs.verify.findings import FILE, REPEATED_ENTRY, Findings
+from spark_jobs.verify.check_index_entries import CheckedIndexFile, GapTask, MissingKeys, gap_finding
+from spark_jobs.verify.findings import FILE, REPEATED_ENTRY, Discrepancies, FoundAt
 from spark_jobs.verify.log_table import LogTable
+from spark_jobs.verify.verify_request import IndexNumbers
 from storage.kernels.records import MAXIMUM_PIECES
 
 
-class Gap(NamedTuple):
-    """Ranks that no file covers, and where that is told; `is_end`: behind the last file.
+class UncoveredRanks(NamedTuple):
+    """Keys of the log, by rank, that no file covers, and the path to report them at; `is_end`: behind the last file.
 
     `excused`: so many keys may be missing between compacted files, where those beside them lack some, too.
     """
@@ -24,33 +25,35 @@ class Gap(NamedTuple):
     excused: int
 
 
-def find_gaps(work: Path, directory: Path, summaries: Sequence[dict[str, Any]], log: LogTable) -> list[Gap]:
+def find_gaps(
+    work: Path, directory: Path, summaries: Sequence[CheckedIndexFile], log: LogTable
+) -> list[UncoveredRanks]:
     """What lies between files, and before and behind all; `summaries` are those of the checks, in order of names."""
     gaps = []
     covering = sorted((each for each in summaries if each["first_rank"] >= 0), key=lambda each: each["first_rank"])
     twice = _twice([(each["first_rank"], each["last_rank"] + 1) for each in covering])
     covered = 0
-    before: dict[str, Any] | None = None
+    before: CheckedIndexFile | None = None
     for each in covering:
         if each["first_rank"] > covered:
             beside = [each] if before is None else [before, each]
             task = _gap_task(work, covered, each["first_rank"], twice, tags=_have_tags(beside))
-            gaps.append(Gap(task, each["path"], False, _excused(beside)))
+            gaps.append(UncoveredRanks(task, each["path"], False, _excused(beside)))
         before = each
         covered = max(covered, each["last_rank"] + 1)
     entries = int(log.ranks[-1])
     if covered < entries:
         beside = covering[-1:]
         task = _gap_task(work, covered, entries, twice, tags=_have_tags(beside))
-        gaps.append(Gap(task, str(directory), bool(covering), _excused(beside)))
+        gaps.append(UncoveredRanks(task, str(directory), bool(covering), _excused(beside)))
     return gaps
 
 
-def _have_tags(beside: Sequence[dict[str, Any]]) -> bool:
+def _have_tags(beside: Sequence[CheckedIndexFile]) -> bool:
     return all(each["has_tags"] for each in beside)
 
 
-def _excused(beside: Sequence[dict[str, Any]]) -> int:
+def _excused(beside: Sequence[CheckedIndexFile]) -> int:
     """Keys that a compaction may have left out between files: where it left out others, and fewer than it kept."""
     if not any(each["dropped"] for each in beside):
         return 0
@@ -80,35 +83,35 @@ def _gap_task(work: Path, first: int, stop: int, twice: Sequence[tuple[int, int]
 
 def judge_index(
     directory: Path,
-    summaries: Sequence[dict[str, Any]],
-    gaps: Sequence[tuple[Gap, dict[str, Any]]],
+    summaries: Sequence[CheckedIndexFile],
+    gaps: Sequence[tuple[UncoveredRanks, MissingKeys]],
     log: LogTable,
-    findings: Findings,
-) -> dict[str, Any]:
+    findings: Discrepancies,
+) -> IndexNumbers:
     """Say what is wrong between files; numbers of all for the report. `gaps` come with what is missing there."""
     sums: Counter[str] = Counter()
     for summary in summaries:
         sums.update({name: summary.get(name, 0) for name in ("entries", *_SUMS)})
     lag = 0
     for gap, answer in gaps:
-        if answer["count"] and gap.is_end and log.may_lag:
-            lag += answer["count"]
-        elif answer["count"] <= gap.excused:
-            sums["dropped"] += answer["count"]
-        elif answer["count"]:
-            finding = gap_finding(gap.path, answer)
-            findings.add(**{name: getattr(finding, name) for name in finding.__struct_fields__})
+        if answer.count and gap.is_end and log.may_lag:
+            lag += answer.count
+        elif answer.count <= gap.excused:
+            sums["dropped"] += answer.count
+        elif answer.count:
+            findings.note(gap_finding(gap.path, answer))
     _say_overlaps(summaries, sums, findings)
     _say_directories(directory, findings)
-    return {"files": len(summaries), "entries": sums["entries"], "lag": lag, **{name: sums[name] for name in _SUMS}}
+    numbers = {name: sums[name] for name in ("entries", *_SUMS)}
+    return IndexNumbers(files=len(summaries), lag=lag, **numbers)
 
 
 _SUMS = ("matched", "expired", "lost", "newer", "repeats", "dropped")
 
 
-def _say_overlaps(summaries: Sequence[dict[str, Any]], sums: Counter[str], findings: Findings) -> None:
+def _say_overlaps(summaries: Sequence[CheckedIndexFile], sums: Counter[str], findings: Discrepancies) -> None:
     """A broker that recovers puts the entries of the last record once more; nothing else is in two files."""
-    before: dict[str, Any] | None = None
+    before: CheckedIndexFile | None = None
     for summary in summaries:
         if summary["first_rank"] < 0:
             continue
@@ -120,15 +123,15 @@ def _say_overlaps(summaries: Sequence[dict[str, Any]], sums: Counter[str], findi
                 expected = f"entries of records behind physical offset {before['last_offset']}"
                 found = f"{count} that {Path(before['path']).name} has, too"
                 offset = summary["first_offset"]
-                findings.add(REPEATED_ENTRY, summary["path"], "", -1, offset, expected, found, count)
+                findings.add(REPEATED_ENTRY, FoundAt(summary["path"], physical_offset=offset), expected, found, count)
         before = summary
 
 
-def _say_directories(directory: Path, findings: Findings) -> None:
+def _say_directories(directory: Path, findings: Discrepancies) -> None:
     """With a directory among them whose name is a number, a broker does not load the index."""
     try:
         found = [entry.path for entry in os.scandir(directory) if entry.name.isdecimal() and entry.is_dir()]
     except OSError:
         return
     for path in sorted(found):
-        findings.add(FILE, path, "", -1, -1, "an index file", "a directory")
+        findings.add(FILE, FoundAt(path), "an index file", "a directory")

@@ -2,16 +2,17 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
-from spark_jobs.build.build_queues import UnitFile
+from spark_jobs.build.build_queues import UnitBlocks
 from spark_jobs.run.attempt import block_file
 from spark_jobs.run.work_directory import WorkDirectory
-from spark_jobs.scan.scan_segment import UNITS, bundle_of
-from spark_jobs.verify.check_queue_units import CheckQueuesTask
-from spark_jobs.verify.findings import FILE, MISSING_UNIT, Findings
+from spark_jobs.scan.scan_segment import UNITS, ScanSummary, bundle_of
+from spark_jobs.verify.check_queue_units import CheckedQueues, CheckQueuesTask
+from spark_jobs.verify.findings import FILE, MISSING_UNIT, Discrepancies, FoundAt
 from spark_jobs.verify.log_table import LogTable
 from spark_jobs.verify.stray_units import STRAY_KINDS
+from spark_jobs.verify.verify_request import QueueNumbers
 from storage.build.queue_plan import QueueKey, QueuePlan
 from storage.layout.store_layout import CONSUME_QUEUE_EXT
 
@@ -20,7 +21,7 @@ SUMS: Final = ("matched", *STRAY_KINDS, "restarts", "earlier_life", "ext_units")
 
 
 def check_tasks(
-    plan: QueuePlan, work: WorkDirectory, scans: Sequence[dict[str, Any]], bundles: int, limit: int
+    plan: QueuePlan, work: WorkDirectory, scans: Sequence[ScanSummary], bundles: int, limit: int
 ) -> list[CheckQueuesTask]:
     """A task for each bundle that has units, or queues in the store."""
     existing: list[list[tuple[str, str, int]]] = [[] for _ in range(bundles)]
@@ -28,7 +29,7 @@ def check_tasks(
         existing[bundle_of(key.topic.encode(), key.queue_id, bundles)].append((key.tree, key.topic, key.queue_id))
     units = [
         tuple(
-            UnitFile(str(block_file(work, scan, UNITS)), tuple(scan["unit_blocks"][bundle]))
+            UnitBlocks(str(block_file(work, scan, UNITS)), tuple(scan["unit_blocks"][bundle]))
             for scan in scans
             if scan["unit_blocks"][bundle]
         )
@@ -43,8 +44,8 @@ def check_tasks(
 
 
 def judge_queues(
-    plan: QueuePlan, summaries: Sequence[dict[str, Any]], log: LogTable, findings: Findings
-) -> tuple[dict[str, Any], list[str]]:
+    plan: QueuePlan, summaries: Sequence[CheckedQueues], log: LogTable, findings: Discrepancies
+) -> tuple[QueueNumbers, list[str]]:
     """Say what queues lack at their ends; numbers of all for the report, and notes."""
     queues = [(QueueKey(*names), counts) for summary in summaries for *names, counts in summary["queues"]]
     sums: Counter[str] = Counter()
@@ -63,21 +64,23 @@ def judge_queues(
         else:
             _say_missing(plan, key, counts, findings)
     _say_misplaced(plan, findings)
-    numbers = {"queues": len(queues), "lag": sums["lag"], "deletedTopics": unknown.total()}
-    return {**numbers, **{_camel(name): sums[name] for name in SUMS}}, list(_notes(sums, unknown))
+    numbers = {name: sums[name] for name in ("lag", *SUMS)}
+    return QueueNumbers(queues=len(queues), deleted_topics=unknown.total(), **numbers), list(_notes(sums, unknown))
 
 
-def _say_missing(plan: QueuePlan, key: QueueKey, counts: dict[str, int], findings: Findings) -> None:
+def _say_missing(plan: QueuePlan, key: QueueKey, counts: dict[str, int], findings: Discrepancies) -> None:
     missing = counts["missing_at_end"]
     expected = f"{missing} unit{'s' * (missing > 1)} at the end"
     found = "the end of the queue" if key in plan.existing else "no such queue"
-    findings.add(MISSING_UNIT, plan.root / key.path, "", -1, counts["first_missing"], expected, found, missing)
+    findings.add(
+        MISSING_UNIT, FoundAt(plan.root / key.path, physical_offset=counts["first_missing"]), expected, found, missing
+    )
 
 
-def _say_misplaced(plan: QueuePlan, findings: Findings) -> None:
+def _say_misplaced(plan: QueuePlan, findings: Discrepancies) -> None:
     for key in sorted(plan.misplaced):
         expected = "a queue of the kind that topics.json says of its topic: a broker does not start with it"
-        findings.add(FILE, plan.root / key.path, "", -1, -1, expected, f"one in {key.tree}")
+        findings.add(FILE, FoundAt(plan.root / key.path), expected, f"one in {key.tree}")
 
 
 def _notes(sums: Counter[str], unknown: Counter[str]) -> Iterator[str]:
@@ -92,8 +95,3 @@ def _notes(sums: Counter[str], unknown: Counter[str]) -> Iterator[str]:
         yield f"{unknown.total()} messages are of topics without queues that topics.json does not know: {named}"
     if sums["stand_ins"]:
         yield f"{sums['stand_ins']} units stand in for messages that are lost"
-
-
-def _camel(name: str) -> str:
-    head, *rest = name.split("_")
-    return head + "".join(map(str.title, rest))

@@ -68,7 +68,7 @@ class LogBlock:
         self._tagged = columns["tagged"][:records]
 
     def entries(self, chosen: npt.NDArray[np.int64]) -> LogEntries:
-        """Those of some places in the block."""
+        """Return the entries at some places of the block."""
         ends = np.cumsum(self.counts, dtype=np.int64)
         records = np.searchsorted(ends, chosen, side="right")
         return LogEntries(
@@ -90,7 +90,7 @@ class LogBlock:
 
 
 class Matched:
-    """What became of the entries of a file; see :func:`match_file`. `was_sorted`: they do not ascend as they stand.
+    """The match of a file's entries with the log (:func:`match_file`). `was_sorted`: they do not ascend as they stand.
 
     `ranks[number]`: the entry's rank, or a code of :mod:`storage.kernels.matching`. `matching`: what else is known of
     them. `unseen`: what the log leads to in the blocks around and has no match here, `more_unseen` how many beyond what

@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from spark_jobs.verify.findings import QUEUE_OFFSET, Findings
+from spark_jobs.verify.findings import QUEUE_OFFSET, Discrepancies, FoundAt
 from spark_jobs.verify.log_table import LogTable
 from spark_jobs.verify.unit_files import Units
 
@@ -32,7 +32,7 @@ class Numbering:
     `is_light`: copies of a message, retried or dead, bear the numbers of light queues that the first one got.
     """
 
-    def __init__(self, log: LogTable, findings: Findings, *, by_offset: bool, is_light: bool = False) -> None:
+    def __init__(self, log: LogTable, findings: Discrepancies, *, by_offset: bool, is_light: bool = False) -> None:
         """No message has been seen."""
         self.by_offset, self.is_light = by_offset, is_light
         self._log, self._findings = log, findings
@@ -86,7 +86,7 @@ class Numbering:
         return True
 
     def _confirm(self) -> None:
-        """What was doubted is what it says: a beginning, a new beginning, or else out of order."""
+        """Settle a doubt: the queue offset is what the record says, a beginning, a new beginning, or out of order."""
         if self._doubt is not None:
             self._out_of_order(self._doubt)
         self._doubt = None
@@ -122,4 +122,6 @@ class Numbering:
     def _say(self, doubt: Doubt) -> None:
         path, position = self._log.where(doubt.physical_offset)
         expected = f"queue offset {doubt.expected}"
-        self._findings.add(QUEUE_OFFSET, path, "record", position, doubt.physical_offset, expected, str(doubt.found))
+        self._findings.add(
+            QUEUE_OFFSET, FoundAt(path, "record", position, doubt.physical_offset), expected, str(doubt.found)
+        )

@@ -1,4 +1,4 @@
-"""What is left over when an index file was held against its log: which entry should have been which.
+"""Pair the entries of an index file that match nothing with the keys of the log that have no entry.
 
 Where an entry is damaged, one of the file's entries belongs to no key of the log, and one key of the log has no entry.
 In a file that a broker wrote both stand at the same place of the sequence, so they are paired by it, and the finding

@@ -13,10 +13,10 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from spark_jobs.verify.findings import MISSING_UNIT, SHIFTED_UNIT, Findings
+from spark_jobs.verify.findings import MISSING_UNIT, SHIFTED_UNIT, Discrepancies, FoundAt
 from spark_jobs.verify.log_table import LogTable
 from spark_jobs.verify.numbering import Numbering
-from spark_jobs.verify.stray_units import STRAY_KINDS, Around, judge_strays
+from spark_jobs.verify.stray_units import STRAY_KINDS, Neighbours, judge_strays
 from spark_jobs.verify.unit_compare import UnitComparison
 from spark_jobs.verify.unit_files import UnitFiles, Units
 from spark_jobs.verify.unit_search import UnitSearch
@@ -32,7 +32,7 @@ COUNTS: Final = (*STRAY_KINDS, "matched", "missing_at_end", "earlier_life", "res
 Numbers = npt.NDArray[np.int64]
 
 
-class Run(NamedTuple):
+class MessageRun(NamedTuple):
     """Messages of consecutive numbers: their units as the log has them, and store times if asked for."""
 
     number: int
@@ -44,13 +44,13 @@ class Run(NamedTuple):
         """The number behind the last one."""
         return self.number + len(self.units)
 
-    def part(self, start: int, stop: int) -> "Run":
-        """Some of it."""
+    def part(self, start: int, stop: int) -> "MessageRun":
+        """Return the messages from `start` to `stop` of the run."""
         stamps = None if self.timestamps is None else self.timestamps[start:stop]
-        return Run(self.number + start, self.units[start:stop], stamps)
+        return MessageRun(self.number + start, self.units[start:stop], stamps)
 
 
-class Missing(NamedTuple):
+class UnitlessRun(NamedTuple):
     """Messages of consecutive numbers without a unit, more than are held: number and place of the first, how many."""
 
     number: int
@@ -62,7 +62,7 @@ class QueueCheck:
     """A queue being checked; `numbered`: units stand by queue offset, else (batches) one behind the other."""
 
     def __init__(
-        self, files: UnitFiles, numbering: Numbering, comparison: UnitComparison, log: LogTable, findings: Findings
+        self, files: UnitFiles, numbering: Numbering, comparison: UnitComparison, log: LogTable, findings: Discrepancies
     ) -> None:
         """Nothing is checked yet."""
         self._files, self._numbering, self._comparison = files, numbering, comparison
@@ -70,15 +70,15 @@ class QueueCheck:
         self._shift = 0
         self._started = False
         self._cursor = files.first
-        self._held: list[Run] = []
+        self._held: list[MessageRun] = []
         self._held_units = 0
-        self._beyond: list[Missing] = []
+        self._beyond: list[UnitlessRun] = []
         self._previous: Units = np.zeros(0, files.dtype)
         self._reborn = self._reborn_beyond = 0
         self._search = UnitSearch(files, log.end)
         self._strays: set[int] = set()
         self._unitless: set[int] = set()
-        self._odd: tuple[Run, int] | None = None
+        self._odd: tuple[MessageRun, int] | None = None
         self.counts: dict[str, int] = dict.fromkeys(COUNTS, 0)
         self.counts["first_missing"] = self.counts["last_matched"] = -1
 
@@ -87,7 +87,7 @@ class QueueCheck:
         number, restarts = self._numbering.take(first, units)
         if restarts:
             self._reborn, self._reborn_beyond = len(self._held), len(self._beyond)
-        run = Run(number, units, timestamps)
+        run = MessageRun(number, units, timestamps)
         while len(run.units):
             run = self._step(run)
 
@@ -101,7 +101,7 @@ class QueueCheck:
 
     # --- finding a run's place ----------------------------------------------------------------------------------------
 
-    def _step(self, run: Run) -> Run:
+    def _step(self, run: MessageRun) -> MessageRun:
         """Settle the first messages of a run; the others."""
         place = run.number + self._shift
         if self._cursor >= self._files.end:
@@ -124,13 +124,13 @@ class QueueCheck:
         self._accept(rest.part(0, 1), place)
         return rest.part(1, len(rest.units))
 
-    def _find(self, run: Run) -> tuple[int, int]:
+    def _find(self, run: MessageRun) -> tuple[int, int]:
         """Which message of a run is the first whose unit is found, and its place; −1 for none."""
         places = self._search.places_of(run.units["physical_offset"].astype(np.int64), self._cursor)
         found = np.flatnonzero(places >= 0)
         return (int(found[0]), int(places[found[0]])) if found.size else (-1, 0)
 
-    def _hold(self, run: Run) -> Run:
+    def _hold(self, run: MessageRun) -> MessageRun:
         """Keep messages until it is known where the queue goes on; a run of none."""
         if self._numbering.by_offset and self._started and run.number < self._cursor:
             # A broker writes no unit for a message whose place is taken.
@@ -168,18 +168,18 @@ class QueueCheck:
         self._held, self._held_units = held, sum(len(run.units) for run in held)
         return True
 
-    def _note_beyond(self, run: Run) -> None:
+    def _note_beyond(self, run: MessageRun) -> None:
         """Messages of whose units no more is known than that there are none."""
         if self._beyond and len(self._beyond) > self._reborn_beyond:
             last = self._beyond[-1]
             if last.number + last.length == run.number:
                 self._beyond[-1] = last._replace(length=last.length + len(run.units))
                 return
-        self._beyond.append(Missing(run.number, int(run.units["physical_offset"][0]), len(run.units)))
+        self._beyond.append(UnitlessRun(run.number, int(run.units["physical_offset"][0]), len(run.units)))
 
     # --- a run whose place is known -----------------------------------------------------------------------------------
 
-    def _accept(self, run: Run, place: int) -> None:
+    def _accept(self, run: MessageRun, place: int) -> None:
         """The first and the last message of a run have their units from a place on."""
         shift = place - run.number
         self._settle(shift, place, run.units[:1])
@@ -195,7 +195,7 @@ class QueueCheck:
         self.counts["matched"] += len(run.units)
         self.counts["last_matched"] = int(self._previous["physical_offset"][0])
 
-    def _note_place(self, run: Run, place: int) -> None:
+    def _note_place(self, run: MessageRun, place: int) -> None:
         """Note where units stand. A broker appends a message of queue offset 0 wherever the queue ends."""
         shift = place - run.number
         if shift == self._shift:
@@ -225,11 +225,11 @@ class QueueCheck:
         if following == place - run.number:
             self._shift = following
 
-    def _say_shift(self, run: Run, place: int) -> None:
+    def _say_shift(self, run: MessageRun, place: int) -> None:
         path, position = self._files.where(place)
         offset = int(run.units["physical_offset"][0])
         expected, found = f"the message of queue offset {place}", f"that of queue offset {run.number}"
-        self._findings.add(SHIFTED_UNIT, path, f"unit {place}", position, offset, expected, found)
+        self._findings.add(SHIFTED_UNIT, FoundAt(path, f"unit {place}", position, offset), expected, found)
 
     def _settle(self, shift: int, place: int, following: Units) -> None:
         """Say what the units between the cursor and a place are, and what became of the messages held."""
@@ -247,7 +247,7 @@ class QueueCheck:
         self._judge(self._files.end, taken, self._previous[:0], is_front=not self._started, is_tail=True)
 
     def _pair_held(self, shift: int, stop: int, *, is_tail: bool = False) -> list[tuple[int, int]]:
-        """Compare held messages with what stands in their places before `stop`; ranges of places thus explained."""
+        """Compare held messages with the units in their places before `stop`; returns the ranges of places compared."""
         taken: list[tuple[int, int]] = []
         for run in self._held:
             place = self._place_of(run, shift, stop)
@@ -264,14 +264,14 @@ class QueueCheck:
         self._held_units = 0
         return taken
 
-    def _place_of(self, run: Run, shift: int, stop: int) -> int:
+    def _place_of(self, run: MessageRun, shift: int, stop: int) -> int:
         """Where held messages stand if they do between the cursor and a place, by the shift behind or before; or −1."""
         for each in (shift, self._shift):
             if self._cursor <= run.number + each < stop:
                 return run.number + each
         return -1
 
-    def _note_missing(self, run: Run, *, is_tail: bool) -> None:
+    def _note_missing(self, run: MessageRun, *, is_tail: bool) -> None:
         """Messages have no unit; at the end of the queue it is for others to say whether it just lags.
 
         Beside a broker they may have expired since the log was scanned, and their units with them.
@@ -291,13 +291,15 @@ class QueueCheck:
             self.counts["missing_at_end"] += count
             return
         expected = f"{count} unit{'s' * (count > 1)} from queue offset {number} on"
-        self._findings.add(MISSING_UNIT, self._files.directory, "", -1, offset, expected, "none", count)
+        self._findings.add(
+            MISSING_UNIT, FoundAt(self._files.directory, physical_offset=offset), expected, "none", count
+        )
 
     def _judge(
         self, place: int, taken: list[tuple[int, int]], following: Units, *, is_front: bool, is_tail: bool
     ) -> None:
         """Say what the units from the cursor to a place are, but for the ranges that are explained."""
-        around = Around(self._previous, following, is_front, is_tail)
+        around = Neighbours(self._previous, following, is_front, is_tail)
         start = self._cursor
         for first, stop in [*sorted(taken), (place, place)]:
             while start < first:

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from spark_jobs.verify.findings import STRAY_UNIT, UNIT, Findings
+from spark_jobs.verify.findings import STRAY_UNIT, UNIT, Discrepancies, FoundAt
 from spark_jobs.verify.log_table import LogTable
 from spark_jobs.verify.unit_files import UnitFiles, Units
 from storage.queue.unit_struct import FILLER_SIZE
@@ -18,7 +18,7 @@ lost; those that stand in for lost ones; and, at the end, those that point beyon
 Flags = npt.NDArray[np.bool_]
 
 
-class Around(NamedTuple):
+class Neighbours(NamedTuple):
     """The units of messages right before and behind (one each, or none), and whether nothing comes before or behind."""
 
     before: Units
@@ -31,9 +31,9 @@ def judge_strays(
     units: Units,
     place: int,
     files: UnitFiles,
-    around: Around,
+    around: Neighbours,
     log: LogTable,
-    findings: Findings,
+    findings: Discrepancies,
     counts: dict[str, int],
 ) -> list[int]:
     """Judge units that stand from a place on; what is as it should be is counted, the rest are findings.
@@ -60,11 +60,11 @@ def judge_strays(
         path, position = files.where(place + i)
         found = f"size {units['size'][i]}, tags code {units['tags_code'][i]}, which is no message of this queue"
         expected = "a message of this queue" if not around.is_tail else "the end of the queue"
-        findings.add(STRAY_UNIT, path, f"unit {place + i}", position, int(offsets[i]), expected, found)
+        findings.add(STRAY_UNIT, FoundAt(path, f"unit {place + i}", position, int(offsets[i])), expected, found)
     return [place + i for i in strays]
 
 
-def _stand_ins(units: Units, offsets: npt.NDArray[np.int64], filler: Flags, around: Around, log: LogTable) -> Flags:
+def _stand_ins(units: Units, offsets: npt.NDArray[np.int64], filler: Flags, around: Neighbours, log: LogTable) -> Flags:
     """Which units stand in for lost messages, as a rebuild writes them (:mod:`storage.build.queue_units`)."""
     start = int(around.before["physical_offset"][0]) if around.before.size else log.minimum
     stop = int(around.behind["physical_offset"][0]) if around.behind.size else log.end
@@ -79,10 +79,10 @@ def _stand_ins(units: Units, offsets: npt.NDArray[np.int64], filler: Flags, arou
     return found | unreadable
 
 
-def _say_zeros(place: int, files: UnitFiles, zeros: npt.NDArray[np.int64], findings: Findings) -> None:
+def _say_zeros(place: int, files: UnitFiles, zeros: npt.NDArray[np.int64], findings: Discrepancies) -> None:
     for run in np.split(zeros, np.flatnonzero(np.diff(zeros) != 1) + 1):
         if run.size:
             first, count = place + int(run[0]), int(run.size)
             path, position = files.where(first)
             name = f"unit {first}" if count == 1 else f"units {first} to {first + count - 1}"
-            findings.add(UNIT, Path(path), name, position, -1, "units, for others follow", "zeros", count)
+            findings.add(UNIT, FoundAt(Path(path), name, position), "units, for others follow", "zeros", count)

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from spark_jobs.verify.ext_units import ADDRESS, ExtUnits
-from spark_jobs.verify.findings import EXT_UNIT, UNIT, Findings
+from spark_jobs.verify.findings import EXT_UNIT, UNIT, Discrepancies, FoundAt
 from spark_jobs.verify.unit_files import UnitFiles, Units
 from storage.queue.consume_queue_ext import LARGEST_ADDRESS
 
@@ -25,7 +25,7 @@ class UnitComparison:
     """
 
     def __init__(
-        self, files: UnitFiles, extension: ExtUnits | None, findings: Findings, *, is_schedule: bool = False
+        self, files: UnitFiles, extension: ExtUnits | None, findings: Discrepancies, *, is_schedule: bool = False
     ) -> None:
         """Nothing is compared yet."""
         self._files, self._extension, self._findings = files, extension, findings
@@ -56,7 +56,7 @@ class UnitComparison:
             if self._delays[found - expected] >= 2 or self._compared == 1:
                 continue
             path, position = self._where(place, "tags_code")
-            self._findings.add(UNIT, path, f"unit {place} tags_code", position, offset, expected, found)
+            self._findings.add(UNIT, FoundAt(path, f"unit {place} tags_code", position, offset), expected, found)
         self.other_delays = sum(count for count in self._delays.values() if count >= 2 or self._compared == 1)
 
     def _is_excused(self, place: int, expected: Units, found: Units, timestamps: Numbers | None) -> Flags:
@@ -88,8 +88,8 @@ class UnitComparison:
                 continue
             name = f"of unit {place + i}, {wrong.field}"
             offset = int(expected["physical_offset"][i])
-            said = wrong.expected, wrong.found
-            self._findings.add(EXT_UNIT, wrong.path, name, wrong.position, offset, *said)
+            at = FoundAt(wrong.path, name, wrong.position, offset)
+            self._findings.add(EXT_UNIT, at, wrong.expected, wrong.found)
 
     def _say_zeros(self, place: int, expected: Units, zeros: Numbers) -> None:
         for run in np.split(zeros, np.flatnonzero(np.diff(zeros) != 1) + 1):
@@ -99,12 +99,14 @@ class UnitComparison:
             path, position = self._files.where(place + first)
             offset = int(expected["physical_offset"][first])
             name = f"unit {place + first}" if count == 1 else f"units {place + first} to {place + first + count - 1}"
-            self._findings.add(UNIT, path, name, position, offset, f"units of {count} messages", "zeros", count)
+            self._findings.add(
+                UNIT, FoundAt(path, name, position, offset), f"units of {count} messages", "zeros", count
+            )
 
     def _say(self, place: int, field: str, unit: np.void, expected: int, found: int) -> None:
         path, position = self._where(place, field)
         offset = int(unit["physical_offset"])
-        self._findings.add(UNIT, path, f"unit {place} {field}", position, offset, expected, found)
+        self._findings.add(UNIT, FoundAt(path, f"unit {place} {field}", position, offset), expected, found)
 
     def _where(self, place: int, field: str) -> tuple[Path, int]:
         path, position = self._files.where(place)

@@ -16,29 +16,35 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
-
-import msgspec
+from typing import TYPE_CHECKING, Final, cast
 
 from spark_jobs.build.build_queues import bundle_count
-from spark_jobs.commands.request import Report, VerifyRequest
 from spark_jobs.run.attempt import RunTasks, block_file, run_phase
-from spark_jobs.run.progress import Progress
+from spark_jobs.run.progress import JobProgress, Phase
+from spark_jobs.run.report import Report
 from spark_jobs.run.session import run_tasks, spark_context
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.probe_store import ProbeTask, probe
 from spark_jobs.scan.scan_log import ScanOptions, scan_tasks, total
 from spark_jobs.scan.scan_segment import PHASE as SCAN
-from spark_jobs.scan.source import Source, find_source
-from spark_jobs.verify.check_index_entries import MeasureIndexTask, check_index_file, count_gap, measure_index_file
+from spark_jobs.scan.scan_segment import ScanSummary
+from spark_jobs.scan.source import StoreSource, find_source
+from spark_jobs.verify.check_index_entries import (
+    CheckedIndexFile,
+    MeasureIndexTask,
+    check_index_file,
+    count_gap,
+    measure_index_file,
+)
 from spark_jobs.verify.check_index_structure import CheckIndexTask
 from spark_jobs.verify.check_queue_units import PHASE as CHECK
-from spark_jobs.verify.check_queue_units import CheckQueuesTask, check_queue_units
-from spark_jobs.verify.findings import FINDINGS, TOTAL_LIMIT, Finding, Findings, load_findings
+from spark_jobs.verify.check_queue_units import CheckedQueues, CheckQueuesTask, check_queue_units
+from spark_jobs.verify.findings import FINDINGS, TOTAL_LIMIT, Discrepancies, Discrepancy, load_findings
 from spark_jobs.verify.judge_index import find_gaps, judge_index
 from spark_jobs.verify.judge_queues import check_tasks, judge_queues
 from spark_jobs.verify.log_table import LogTable
 from spark_jobs.verify.verify_log import LogVerdict, judge_log, scan_readable
+from spark_jobs.verify.verify_request import IndexNumbers, LogNumbers, QueueNumbers, VerifyDetails, VerifyRequest
 from storage.build.queue_plan import QueuePlan
 from storage.layout.store_layout import dledger_refused
 from storage.life.delay_levels import parse_delay_levels
@@ -49,7 +55,7 @@ if TYPE_CHECKING:
 PREFIX: Final = "rocketlens-verify-"
 
 
-def run_verify(request: VerifyRequest, progress: Progress, launch: "Launch | None" = None) -> Report:
+def run_verify(request: VerifyRequest, progress: JobProgress, launch: "Launch | None" = None) -> Report[VerifyDetails]:
     """Verify a store; raises a RocketLensError where there is none."""
     started = time.monotonic()
     source = find_source(Path(request.store), tuple(map(Path, request.commit_log_directories)))
@@ -74,7 +80,7 @@ def _work_directory(request: VerifyRequest) -> Iterator[WorkDirectory]:
         shutil.rmtree(root, ignore_errors=True)
 
 
-def check(task: CheckIndexTask | CheckQueuesTask) -> dict[str, Any]:
+def check(task: CheckIndexTask | CheckQueuesTask) -> CheckedIndexFile | CheckedQueues:
     """Run a task of either kind: they share one Spark job, so that no core waits for the last of one."""
     return check_index_file(task) if isinstance(task, CheckIndexTask) else check_queue_units(task)
 
@@ -83,7 +89,7 @@ class Verification:
     """One verification of one store."""
 
     def __init__(
-        self, request: VerifyRequest, source: Source, work: WorkDirectory, run: RunTasks, progress: Progress
+        self, request: VerifyRequest, source: StoreSource, work: WorkDirectory, run: RunTasks, progress: JobProgress
     ) -> None:
         """Nothing is done yet; `run` runs tasks somewhere."""
         self._request, self._source, self._work = request, source, work
@@ -92,8 +98,8 @@ class Verification:
         self._plan = QueuePlan.of(source.layout.root)
         self._bundles = bundle_count(source.size)
 
-    def run(self) -> Report:
-        """Do it all."""
+    def run(self) -> Report[VerifyDetails]:
+        """Verify the store; returns the report."""
         began = time.monotonic()
         index_tasks = self._measure()
         scans = self._scan()
@@ -101,9 +107,11 @@ class Verification:
         verdict.table.write(self._work)
         queue_tasks = check_tasks(self._plan, self._work, verdict.scans, self._bundles, self._request.limit)
         summaries = self._check(index_tasks, queue_tasks, verdict.table)
-        between = Findings(self._request.limit)
-        index = self._judge_index(summaries[: len(index_tasks)], verdict.table, between)
-        queues, notes = judge_queues(self._plan, summaries[len(index_tasks) :], verdict.table, between)
+        between = Discrepancies(self._request.limit)
+        files = cast("list[CheckedIndexFile]", summaries[: len(index_tasks)])
+        bundles = cast("list[CheckedQueues]", summaries[len(index_tasks) :])
+        index = self._judge_index(files, verdict.table, between)
+        queues, notes = judge_queues(self._plan, bundles, verdict.table, between)
         findings = [verdict.findings, between]
         report = self._report(scans, verdict, index, queues, summaries, findings)
         report.notes += notes
@@ -119,22 +127,22 @@ class Verification:
         self._last_base: int = head["last_base"]
         paths = [str(self._source.layout.index / name) for name in self._source.index_files]
         shapes = self._run("measure", [MeasureIndexTask(path) for path in paths], measure_index_file)
-        known = Counter(shape["slots"] for shape in shapes if shape["slots"])
+        known = Counter(shape.slots for shape in shapes if shape.slots)
         slots = known.most_common(1)[0][0] if known else 0
-        ends = [None, *(shape["end"] for shape in shapes)]
+        ends = [None, *(shape.end for shape in shapes)]
         return [
             CheckIndexTask(
                 work=str(self._work.root),
                 path=path,
                 slots=slots,
-                previous=None if end is None else (end[0], end[1]),
+                previous=end,
                 grows=self._source.is_live and path == paths[-1],
                 limit=self._request.limit,
             )
             for path, end in zip(paths, ends, strict=False)
         ]
 
-    def _scan(self) -> list[dict[str, Any]]:
+    def _scan(self) -> list[ScanSummary]:
         """Read every record."""
         options = ScanOptions(
             entries_from=0,
@@ -148,16 +156,18 @@ class Verification:
             last_base=self._last_base,
         )
         tasks = scan_tasks(self._work.root, self._source, options)
-        return self._run_phase(SCAN, tasks, scan_readable, self._source.size, "bytes")
+        return self._run_phase(Phase(SCAN, self._source.size, "bytes"), tasks, scan_readable)
 
     def _check(
         self, index_tasks: Sequence[CheckIndexTask], queue_tasks: Sequence[CheckQueuesTask], log: LogTable
-    ) -> list[dict[str, Any]]:
+    ) -> list[CheckedIndexFile | CheckedQueues]:
         """Check index files and queues."""
         tasks: list[CheckIndexTask | CheckQueuesTask] = [*index_tasks, *queue_tasks]
-        return self._run_phase(CHECK, tasks, check, int(log.ranks[-1]), "entries")
+        return self._run_phase(Phase(CHECK, int(log.ranks[-1]), "entries"), tasks, check)
 
-    def _judge_index(self, summaries: Sequence[dict[str, Any]], log: LogTable, findings: Findings) -> dict[str, Any]:
+    def _judge_index(
+        self, summaries: Sequence[CheckedIndexFile], log: LogTable, findings: Discrepancies
+    ) -> IndexNumbers:
         """How the files fit together."""
         self._work.enter("gaps")
         gaps = find_gaps(self._work.root, self._source.layout.index, summaries, log)
@@ -166,13 +176,13 @@ class Verification:
 
     def _report(
         self,
-        scans: Sequence[dict[str, Any]],
+        scans: Sequence[ScanSummary],
         verdict: LogVerdict,
-        index: dict[str, Any],
-        queues: dict[str, Any],
-        summaries: Sequence[dict[str, Any]],
-        findings: Sequence[Findings],
-    ) -> Report:
+        index: IndexNumbers,
+        queues: QueueNumbers,
+        summaries: Sequence[CheckedIndexFile | CheckedQueues],
+        findings: Sequence[Discrepancies],
+    ) -> Report[VerifyDetails]:
         listed, counts = self._collect(summaries, findings)
         table = verdict.table
         return Report(
@@ -181,31 +191,31 @@ class Verification:
             out="",
             bytes=total(scans, "bytes_read"),
             messages=total(scans, "records"),
-            entries=index["entries"],
-            units=queues["matched"],
-            details={
-                "clean": not counts,
-                "log": {
-                    "segments": len(scans),
-                    "minimum": table.minimum,
-                    "end": table.end,
-                    "lostBytes": sum(stop - start for start, stop in table.lost),
-                    "lag": verdict.lag,
-                    "live": self._source.is_live,
-                    "crashed": self._source.has_crashed and not self._source.is_live,
-                },
-                "queues": queues,
-                "index": index,
-                "counts": dict(counts),
-                "findings": [msgspec.to_builtins(finding) for finding in listed],
-                "moreFindings": counts.total() - len(listed),
-            },
+            entries=index.entries,
+            units=queues.matched,
+            details=VerifyDetails(
+                clean=not counts,
+                log=LogNumbers(
+                    segments=len(scans),
+                    minimum=table.minimum,
+                    end=table.end,
+                    lost_bytes=sum(stop - start for start, stop in table.lost),
+                    lag=verdict.lag,
+                    live=self._source.is_live,
+                    crashed=self._source.has_crashed and not self._source.is_live,
+                ),
+                queues=queues,
+                index=index,
+                counts=dict(counts),
+                findings=listed,
+                more_findings=counts.total() - len(listed),
+            ),
             notes=[*self._source.problems, *self._plan.problems, *_index_notes(index)],
         )
 
     def _collect(
-        self, summaries: Sequence[dict[str, Any]], findings: Sequence[Findings]
-    ) -> tuple[list[Finding], Counter[str]]:
+        self, summaries: Sequence[CheckedIndexFile | CheckedQueues], findings: Sequence[Discrepancies]
+    ) -> tuple[list[Discrepancy], Counter[str]]:
         """What all tasks found, as far as it is listed, and how much of each kind there is."""
         listed = [finding for each in findings for finding in each.listed]
         counts: Counter[str] = Counter()
@@ -218,9 +228,9 @@ class Verification:
         return listed[:TOTAL_LIMIT], +counts
 
 
-def _index_notes(index: dict[str, Any]) -> Iterator[str]:
-    if index["dropped"]:
+def _index_notes(index: IndexNumbers) -> Iterator[str]:
+    if index.dropped:
         yield (
-            f"up to {index['dropped']} keys have no entry in compacted index files: repeated ones, or such of topics "
+            f"up to {index.dropped} keys have no entry in compacted index files: repeated ones, or such of topics "
             "that were left out"
         )

@@ -8,7 +8,7 @@ one that has become whole.
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -16,13 +16,13 @@ from protocol.errors import StoreError
 from spark_jobs.build.place_entries import entry_blocks
 from spark_jobs.build.place_queues import log_extent
 from spark_jobs.run.attempt import RunTasks, block_file
+from spark_jobs.run.report import Damage
 from spark_jobs.run.work_directory import WorkDirectory
-from spark_jobs.scan.damage import Damage
 from spark_jobs.scan.log_end import find_log_end
-from spark_jobs.scan.scan_segment import ENTRIES, ScanTask, scan_segment
+from spark_jobs.scan.scan_segment import ENTRIES, ScanSummary, ScanTask, scan_segment
 from spark_jobs.scan.segment_window import SegmentWindow
-from spark_jobs.scan.source import Source
-from spark_jobs.verify.findings import FILE, RECORD, Findings
+from spark_jobs.scan.source import StoreSource
+from spark_jobs.verify.findings import FILE, RECORD, Discrepancies, FoundAt
 from spark_jobs.verify.log_table import LogTable
 from storage.kernels import records as codes
 
@@ -42,7 +42,7 @@ class LookAgainTask(msgspec.Struct, frozen=True):
     """Where the next segment starts."""
 
 
-def scan_readable(task: ScanTask) -> dict[str, Any]:
+def scan_readable(task: ScanTask) -> ScanSummary:
     """Scan a segment; one that cannot be read, or is gone, has a summary, too: `problem` says what is wrong with it."""
     try:
         return {**scan_segment(task), "problem": ""}
@@ -54,6 +54,8 @@ def scan_readable(task: ScanTask) -> dict[str, Any]:
             "bytes_read": 0,
             "records": 0,
             "end": task.base_offset,
+            "state": "unreadable",
+            "last_timestamp": 0,
             "breaks": [[task.base_offset, -1, codes.BAD_SIZE, 0]],
             "more_breaks": 0,
             "entry_blocks": [],
@@ -64,14 +66,14 @@ def scan_readable(task: ScanTask) -> dict[str, Any]:
         }
 
 
-def look_again(task: LookAgainTask) -> dict[str, Any]:
+def look_again(task: LookAgainTask) -> bool:
     """Whether there is an intact record now, or what closes the segment."""
     position = task.physical_offset - task.base_offset
     try:
         with SegmentWindow(Path(task.path), task.base_offset) as window:
-            return {"whole": window.intact_size(position) > 0 or window.is_closed_at(position, task.boundary)}
+            return window.intact_size(position) > 0 or window.is_closed_at(position, task.boundary)
     except StoreError:
-        return {"whole": False}
+        return False
 
 
 class LogVerdict(msgspec.Struct, frozen=True):
@@ -81,16 +83,16 @@ class LogVerdict(msgspec.Struct, frozen=True):
     """
 
     table: LogTable
-    findings: Findings
+    findings: Discrepancies
     lag: int
-    scans: Sequence[dict[str, Any]]
+    scans: Sequence[ScanSummary]
 
 
 def judge_log(
-    run: RunTasks, work: WorkDirectory, source: Source, scans: Sequence[dict[str, Any]], limit: int
+    run: RunTasks, work: WorkDirectory, source: StoreSource, scans: Sequence[ScanSummary], limit: int
 ) -> LogVerdict:
     """Judge the summaries of all segments, in order."""
-    findings = Findings(limit)
+    findings = Discrepancies(limit)
     scans = _without_gone(scans) if source.is_live else list(scans)
     log_end = find_log_end(scans, None)
     damages, end = list(log_end.damages), log_end.end
@@ -101,7 +103,7 @@ def judge_log(
         damages = [damage for damage in damages if damage.physical_offset < end]
     unreadable = {scan["path"]: scan["problem"] for scan in scans if scan["problem"]}
     for path, problem in unreadable.items():
-        findings.add(FILE, path, "", -1, -1, "a segment", problem)
+        findings.add(FILE, FoundAt(path), "a segment", problem)
     bases = {scan["path"]: scan["base"] for scan in scans}
     _list_damages([damage for damage in damages if damage.path not in unreadable], bases, findings)
     findings.more(RECORD, log_end.more_damages)
@@ -123,7 +125,7 @@ def judge_log(
     return LogVerdict(table, findings, max(log_end.end - end, 0), scans)
 
 
-def _without_gone(scans: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _without_gone(scans: Sequence[ScanSummary]) -> list[ScanSummary]:
     """Without the first segments that a broker has deleted meanwhile, read before or not; one at least remains."""
     kept = list(scans)
     while len(kept) > 1 and not os.path.exists(kept[0]["path"]):
@@ -131,7 +133,7 @@ def _without_gone(scans: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     return kept
 
 
-def _looked_again(run: RunTasks, scans: Sequence[dict[str, Any]]) -> list[int]:
+def _looked_again(run: RunTasks, scans: Sequence[ScanSummary]) -> list[int]:
     """Places near the end where the log broke off, and goes on now."""
     boundaries = [*(scan["base"] for scan in scans[1:]), scans[-1]["base"] + scans[-1]["size"]]
     written = [place for place in zip(scans, boundaries, strict=True) if place[0]["records"]][-GROWING_SEGMENTS:]
@@ -141,12 +143,17 @@ def _looked_again(run: RunTasks, scans: Sequence[dict[str, Any]]) -> list[int]:
         for offset, *_ in scan["breaks"][:MOST_LOOKED_AT_AGAIN]
     ]
     seen = run("look again", places, look_again)
-    return [place.physical_offset for place, answer in zip(places, seen, strict=True) if answer["whole"]]
+    return [place.physical_offset for place, answer in zip(places, seen, strict=True) if answer]
 
 
-def _list_damages(damages: Sequence[Damage], bases: dict[str, int], findings: Findings) -> None:
+def _list_damages(damages: Sequence[Damage], bases: dict[str, int], findings: Discrepancies) -> None:
     for damage in damages:
         base = bases.get(damage.path)
         position = -1 if base is None else damage.physical_offset - base
         found = f"{damage.found} ({damage.length} bytes passed over)"
-        findings.add(RECORD, damage.path, "", position, damage.physical_offset, damage.expected, found)
+        findings.add(
+            RECORD,
+            FoundAt(damage.path, position=position, physical_offset=damage.physical_offset),
+            damage.expected,
+            found,
+        )

@@ -23,7 +23,7 @@ from damage_oracle import Disk
 from damage_trials import KINDS, Trial, Trials, each_kind, judge, random_trials
 from damaged_stores import Damaged, Unfit
 from protocol.errors import StoreError
-from spark_jobs.commands.request import RebuildRequest
+from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.commands.run import run_rebuild
 from spark_jobs.run.progress import Silence
 from storage.query.get_message import GetMessageResult
@@ -230,7 +230,7 @@ def examine(trials: Trials, chosen: Iterator[Trial], work: Path) -> int:
         assert report["isClean"] == (outcome.code == 0), str(trial)
         with contextlib.suppress(StoreError):  # exit code 3, and a sentence
             found = verify_here(root, work)
-            assert found.exit_code == (0 if found.details["clean"] else 4), str(trial)
+            assert found.exit_code == (0 if found.details.clean else 4), str(trial)
         count += 1
     return count
 

@@ -16,7 +16,7 @@ from oracles import read_record
 from protocol.codes import RequestCode
 from queue_rebuild import Rebuilt
 from queue_runs import unit
-from spark_jobs.scan.damage import Damage
+from spark_jobs.run.report import Damage
 from store_files import PRE_BLANK, write_file
 from store_writer import StoreWriter, Written
 

@@ -14,8 +14,9 @@ from interop.official_broker import G1_PROPERTIES, OfficialPair, official_broker
 from interop.stages import wait_until
 from interop.wire import ask
 from oracles import read_log
-from spark_jobs.commands.request import CompactRequest, RebuildRequest
+from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.commands.run import run_compact, run_rebuild
+from spark_jobs.compact.compact_request import CompactRequest
 from spark_jobs.run.progress import Silence
 
 if TYPE_CHECKING:

@@ -77,7 +77,7 @@ def test_what_a_broker_writes_while_it_runs_is_no_finding(broker: OfficialProces
         for number in range(8):
             seen = sum(producers.sent)
             report = verify_here(store, tmp_path / str(number))
-            assert report.details["log"]["live"]
+            assert report.details.log.live
             assert_clean(report)
             assert report.messages >= before + seen - SENDERS
     assert producers.failed == []

@@ -14,9 +14,8 @@ from command_line import rocketlens
 from interop.stages import wait_until
 from process import COMMAND, ROOT
 from spark_jobs.commands import command_run
-from spark_jobs.commands.request import Report
-from spark_jobs.export.export import ExportRequest
-from spark_jobs.scan.damage import Damage
+from spark_jobs.export.export_request import ExportDetails, ExportRequest
+from spark_jobs.run.report import Damage, Report
 from store_writer import StoreWriter
 
 START_SECONDS = 180
@@ -41,10 +40,10 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[ExportRequest]:
     """What was asked for; nothing is compiled or run."""
     found: list[ExportRequest] = []
 
-    def run(request: ExportRequest, progress: object, launch: object) -> Report:
+    def run(request: ExportRequest, progress: object, launch: object) -> Report[ExportDetails]:
         found.append(request)
         damage = Damage("/s/0", 7, 5, "an intact record", "gone")
-        details = {"format": request.format, "parts": 3, "partBytes": 2048}
+        details = ExportDetails(format=request.format, parts=3, part_bytes=2048, part_seconds=1.5, found=True)
         return Report(command="export", store=request.store, out=request.out, details=details, damages=[damage])
 
     monkeypatch.setattr("spark_jobs.export.export.run_export", run)

@@ -6,18 +6,20 @@ from typing import Any
 import pytest
 
 from spark_jobs.commands import command_run
-from spark_jobs.commands.request import Report
+from spark_jobs.run.report import AnyReport, Details
 
 
 @dataclass
 class StandIn:
     """A job that keeps its requests and answers with `report`, or raises `error`."""
 
-    report: Report = field(default_factory=lambda: Report(command="rebuild", store="/store", out="/store"))
+    report: AnyReport = field(
+        default_factory=lambda: AnyReport(command="rebuild", store="/store", out="/store", details=Details())
+    )
     error: BaseException | None = None
     requests: list[Any] = field(default_factory=list)
 
-    def __call__(self, request: Any, progress: Any, launch: Any) -> Report:
+    def __call__(self, request: Any, progress: Any, launch: Any) -> AnyReport:
         self.requests.append(request)
         progress.note("working")
         if self.error is not None:

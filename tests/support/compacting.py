@@ -11,10 +11,10 @@ from unittest import mock
 import msgspec
 
 from compact_oracle import Mark, take_mark
-from spark_jobs.commands.request import CompactRequest
 from spark_jobs.compact import compact, compact_tasks
 from spark_jobs.compact.compact import Compact, Compacted
-from spark_jobs.run.progress import Progress, Silence
+from spark_jobs.compact.compact_request import CompactRequest
+from spark_jobs.run.progress import JobProgress, Silence
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.source import find_source
 from store_writer import StoreWriter
@@ -76,7 +76,7 @@ class Told:
 
 
 def compact_store(
-    store: Path, work: Path, *, context: Any = None, progress: Progress | None = None, **options: Any
+    store: Path, work: Path, *, context: Any = None, progress: JobProgress | None = None, **options: Any
 ) -> Outcome:
     """Compact into a work directory, going on with what it has."""
     request = CompactRequest(store=str(store), out=str(work / "out"), **options)

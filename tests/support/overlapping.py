@@ -14,7 +14,7 @@ from unittest import mock
 
 from spark_jobs.export.export_formats import HashedFile
 from spark_jobs.run.blocks import BlockWriter
-from spark_jobs.verify.findings import Findings
+from spark_jobs.verify.findings import Discrepancies
 from storage.build.queue_file_writer import QueueFileWriter
 from storage.files.direct_writer import GrowingFile
 
@@ -22,7 +22,7 @@ WHEN: Final = ("at once", "at the next phase", "after the job")
 WRITES: Final = (
     (BlockWriter, "_write_all", 2),
     (HashedFile, "write", 2),
-    (Findings, "save", 1),
+    (Discrepancies, "save", 1),
     (GrowingFile, "finish", 1),
     (QueueFileWriter, "_write", 1),
 )

@@ -13,8 +13,8 @@ from spark_jobs.build.place_queues import (
     queue_tasks,
     staged_trees,
 )
+from spark_jobs.run.report import Damage
 from spark_jobs.run.work_directory import WorkDirectory
-from spark_jobs.scan.damage import Damage
 from spark_jobs.scan.scan_segment import ScanTask, scan_segment
 from storage.build.queue_plan import QueueOptions, QueuePlan
 from storage.life.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels

@@ -8,12 +8,13 @@ from typing import Any
 
 import msgspec
 
-from spark_jobs.commands.request import Report, VerifyRequest
 from spark_jobs.run.progress import Silence
+from spark_jobs.run.report import Report
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.source import find_source
-from spark_jobs.verify.findings import Finding
+from spark_jobs.verify.findings import Discrepancy
 from spark_jobs.verify.verify import Verification
+from spark_jobs.verify.verify_request import VerifyDetails, VerifyRequest
 
 
 def run_here(name: str, tasks: Sequence[Any], function: Callable[[Any], dict[str, Any]]) -> list[dict[str, Any]]:
@@ -22,7 +23,7 @@ def run_here(name: str, tasks: Sequence[Any], function: Callable[[Any], dict[str
     return [function(msgspec.msgpack.decode(msgspec.msgpack.encode(task), type=type(task))) for task in tasks]
 
 
-def verify_here(store: Path, work: Path, **options: Any) -> Report:
+def verify_here(store: Path, work: Path, **options: Any) -> Report[VerifyDetails]:
     """Verify a store by the functions of the tasks alone."""
     request = VerifyRequest(store=str(store), **options)
     source = find_source(store, tuple(map(Path, request.commit_log_directories)))
@@ -33,21 +34,21 @@ def verify_here(store: Path, work: Path, **options: Any) -> Report:
         directory.remove()
 
 
-def findings_of(report: Report) -> list[Finding]:
+def findings_of(report: Report[VerifyDetails]) -> list[Discrepancy]:
     """What a report lists."""
-    return msgspec.convert(report.details["findings"], list[Finding])
+    return report.details.findings
 
 
-def told(report: Report) -> str:
+def told(report: Report[VerifyDetails]) -> str:
     """All of it, for the message of an assertion."""
     return "\n".join([*(finding.sentence() for finding in findings_of(report)), *report.notes]) or "nothing"
 
 
-def assert_clean(report: Report) -> None:
+def assert_clean(report: Report[VerifyDetails]) -> None:
     """Nothing was found."""
-    assert report.details["clean"], told(report)
+    assert report.details.clean, told(report)
     assert report.exit_code == 0
-    assert report.details["counts"] == {}
+    assert report.details.counts == {}
 
 
 @contextlib.contextmanager

@@ -12,9 +12,12 @@ import pytest
 from bulk_jobs import StandIn, stand_in
 from command_line import rocketlens
 from protocol.errors import ConfigError, NotAStore, StoreError
-from spark_jobs.commands import command_options, request
-from spark_jobs.commands.request import CompactRequest, RebuildRequest, Report, VerifyRequest
-from spark_jobs.scan.damage import Damage
+from spark_jobs.build import rebuild_request
+from spark_jobs.build.rebuild_request import RebuildRequest
+from spark_jobs.commands import command_options
+from spark_jobs.compact.compact_request import CompactRequest
+from spark_jobs.run.report import Damage, Details, Report
+from spark_jobs.verify.verify_request import VerifyRequest
 from storage.life.delay_levels import DEFAULT_DELAY_LEVELS
 
 ROOT = Path(__file__).parents[3]
@@ -100,8 +103,8 @@ def test_every_field_of_a_request_has_an_option(command: str) -> None:
 
 def test_choices_that_are_spelled_twice_are_the_same() -> None:
     """The options are read before anything that imports a kernel is."""
-    assert command_options.PROFILES == request.PROFILES
-    assert DEFAULT_DELAY_LEVELS == request.DEFAULT_DELAY_LEVELS
+    assert command_options.PROFILES == rebuild_request.PROFILES
+    assert DEFAULT_DELAY_LEVELS == rebuild_request.DEFAULT_DELAY_LEVELS
 
 
 @pytest.mark.parametrize(
@@ -205,6 +208,7 @@ def test_json_is_one_object_with_everything(job: StandIn) -> None:
         out="/out",
         bytes=5,
         steady_seconds=1.5,
+        details=Details(),
         damages=[Damage("/store/commitlog/0", 7, 3, "an intact record", "zeros")],
         more_damages=2,
         notes=["a note"],

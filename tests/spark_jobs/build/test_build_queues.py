@@ -16,8 +16,8 @@ from queue_rebuild import Rebuilt
 from queue_runs import files_under, units_in
 from spark_jobs.build import build_queues as job
 from spark_jobs.build.build_queues import bundle_count
-from spark_jobs.build.place_queues import log_extent, unit_count
-from spark_jobs.scan.damage import Damage
+from spark_jobs.build.place_queues import RemarkableQueue, log_extent, unit_count
+from spark_jobs.run.report import Damage
 from store_files import write_file
 from store_writer import StoreWriter
 from strategies import StorePlan, store_plans
@@ -63,8 +63,8 @@ def test_all_queues_of_the_recorded_store_come_out_byte_for_byte(
     assert {path: data for path, data in rebuilt.files.items() if any(data)} == recorded
     # Queues that never had a message have their files, as the recorded broker made them.
     assert rebuilt.files.keys() == {f"consumequeue/{path}" for path in files_under(store / "consumequeue")}
-    assert (rebuilt.details["queues"], rebuilt.details["unknownTopics"]) == (17, [])
-    assert rebuilt.details["units"] == unit_count(rebuilt.segments)
+    assert (rebuilt.details.queues, rebuilt.details.unknown_topics) == (17, [])
+    assert rebuilt.details.units == unit_count(rebuilt.segments)
 
 
 @pytest.mark.parametrize("ext", [None, b""])
@@ -74,9 +74,9 @@ def test_queues_of_all_kinds_come_out_as_they_were(ext: bytes | None, bundles: i
     expected = queue_files(writer.root)
     rebuilt = Rebuilt(writer.root, tmp_path / "work", bundles=bundles)
     assert rebuilt.files == expected
-    assert (rebuilt.details["batchQueues"], rebuilt.details["queues"]) == (2, 8)
+    assert (rebuilt.details.batch_queues, rebuilt.details.queues) == (2, 8)
     assert rebuilt.trees == list(TREES[: 2 if ext is None else 3])
-    assert (rebuilt.details["extUnits"] > 0) == (ext is not None)
+    assert (rebuilt.details.ext_units > 0) == (ext is not None)
     assert any("filter bitmap" in note for note in rebuilt.notes) == (ext is not None)
 
 
@@ -145,8 +145,8 @@ def test_behind_damage_all_messages_keep_their_offsets(tmp_path: Path) -> None:
     rebuilt = Rebuilt(writer.root, tmp_path / "work", damages=(lost,))
     found = units_in(rebuilt.work.staged / "consumequeue" / "T" / "0")
     assert found == before | dict.fromkeys([10, 11, 12], before[13])
-    assert (rebuilt.details["repeated"], rebuilt.details["units"]) == (3, 97)
-    assert rebuilt.details["remarkable"] == [{"queue": "consumequeue/T/0", "repeated": 3}]
+    assert (rebuilt.details.repeated, rebuilt.details.units) == (3, 97)
+    assert rebuilt.details.remarkable == [RemarkableQueue(queue="consumequeue/T/0", repeated=3)]
     assert any(note.startswith("3 lost messages") for note in rebuilt.notes)
 
 
@@ -185,7 +185,7 @@ def test_a_missing_segment_leaves_a_gap_and_no_shift(tmp_path: Path) -> None:
     found = units_in(rebuilt.work.staged / "consumequeue" / "T" / "0")
     assert {n: data for n, data in found.items() if n not in lost} == {n: d for n, d in before.items() if n not in lost}
     assert sorted(found) == list(range(150))
-    assert rebuilt.details["repeated"] == len(lost) < 64
+    assert rebuilt.details.repeated == len(lost) < 64
 
 
 def test_expired_queues_are_carried_over(tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ def test_expired_queues_are_carried_over(tmp_path: Path) -> None:
         assert rebuilt.files == queue_files(writer.root)
         linked = (rebuilt.work.staged / "consumequeue/Silent/0" / f"{0:020d}").stat().st_nlink == 2
         assert linked == in_place
-        assert rebuilt.details["carriedOver"]["withoutRecords"] == 1
+        assert rebuilt.details.carried_over["withoutRecords"] == 1
         assert any("carried over" in note for note in rebuilt.notes)
 
 
@@ -223,7 +223,7 @@ def test_topics_can_be_picked(tmp_path: Path) -> None:
     assert only.files == {name: data for name, data in expected.items() if "/B/" in name}
     inside = Rebuilt(writer.root, tmp_path / "in", topics=frozenset({"B"}), in_place=True)
     assert inside.files == expected
-    assert inside.details["carriedOver"]["otherTopics"] == 6
+    assert inside.details.carried_over["otherTopics"] == 6
 
 
 @pytest.mark.parametrize("drop", [False, True])
@@ -235,9 +235,9 @@ def test_topics_that_nobody_knows_are_told_and_dropped_when_asked(drop: bool, tm
     writer.close()
     rebuilt = Rebuilt(writer.root, tmp_path / "work", drop_unknown_topics=drop)
     assert any("/Deleted/" in name for name in rebuilt.files) != drop
-    assert rebuilt.details["unknownTopics"] == ["Deleted"]
+    assert rebuilt.details.unknown_topics == ["Deleted"]
     assert any("Deleted" in note for note in rebuilt.notes)
-    assert bool(rebuilt.details["leftOut"]) == drop
+    assert bool(rebuilt.details.left_out) == drop
 
 
 def test_a_topic_that_is_no_name_is_left_out(tmp_path: Path) -> None:
@@ -247,7 +247,7 @@ def test_a_topic_that_is_no_name_is_left_out(tmp_path: Path) -> None:
     writer.close()
     rebuilt = Rebuilt(writer.root, tmp_path / "work")
     assert rebuilt.files == queue_files(writer.root)
-    assert sum(rebuilt.details["leftOut"].values()) == 3
+    assert sum(rebuilt.details.left_out.values()) == 3
     assert not (tmp_path / "outside").exists()
 
 
@@ -261,7 +261,7 @@ def test_a_topic_made_again_is_as_its_queue_was(tmp_path: Path) -> None:
     writer.close()
     rebuilt = Rebuilt(writer.root, tmp_path / "work")
     assert rebuilt.files == queue_files(writer.root)
-    assert (rebuilt.details["earlierLife"], rebuilt.details["units"]) == (100, 20)
+    assert (rebuilt.details.earlier_life, rebuilt.details.units) == (100, 20)
 
 
 def test_a_finished_bundle_is_not_built_again_unless_a_file_is_gone(
@@ -270,8 +270,8 @@ def test_a_finished_bundle_is_not_built_again_unless_a_file_is_gone(
     writer = everything(tmp_path / "store")
     first = Rebuilt(writer.root, tmp_path / "work")
     built: list[int] = []
-    run: Callable[[job.QueueBundle], dict[str, Any]] = job.QueueBundle.run
-    monkeypatch.setattr(job.QueueBundle, "run", lambda self: built.append(self._task.bundle) or run(self))
+    run: Callable[[job.BundleBuild], dict[str, Any]] = job.BundleBuild.run
+    monkeypatch.setattr(job.BundleBuild, "run", lambda self: built.append(self._task.bundle) or run(self))
     assert Rebuilt(writer.root, tmp_path / "work").bundles == first.bundles
     assert built == []
     gone = next(path for path in first.work.staged.rglob("*/T/*/*") if path.is_file())
@@ -295,14 +295,14 @@ def test_an_attempt_whose_job_has_moved_on_leaves_nothing(tmp_path: Path, monkey
     writer = one_queue(tmp_path / "store")
     first = Rebuilt(writer.root, tmp_path / "work", bundles=1)
     first.work.forget(first.tasks[0].name)
-    run: Callable[[job.QueueBundle], dict[str, Any]] = job.QueueBundle._finish
+    run: Callable[[job.BundleBuild], dict[str, Any]] = job.BundleBuild._finish
 
-    def moves_on(bundle: job.QueueBundle, *queue: Any, **more: Any) -> Any:
+    def moves_on(bundle: job.BundleBuild, *queue: Any, **more: Any) -> Any:
         first.work.root.rename(tmp_path / "work" / "run-other")
         (tmp_path / "work" / "run-other" / "staged" / "consumequeue" / "T").rename(tmp_path / "kept")
         return run(bundle, *queue, **more)
 
-    monkeypatch.setattr(job.QueueBundle, "_finish", moves_on)
+    monkeypatch.setattr(job.BundleBuild, "_finish", moves_on)
     with pytest.raises(FileNotFoundError):
         job.build_queues(first.tasks[0])
     assert not first.work.root.exists()

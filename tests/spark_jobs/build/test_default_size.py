@@ -8,7 +8,7 @@ from benchmarks.make_store import make_store
 from benchmarks.rebuild import differing_files, run_java
 from benchmarks.store_plan import StoreParameters, StorePlan
 from interop.jars import SERVER_VERSION, jars
-from spark_jobs.commands.request import RebuildRequest
+from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.commands.run import run_rebuild
 from spark_jobs.run.progress import Silence
 from storage.store.message_store import MessageStore, StoreOptions

@@ -14,9 +14,11 @@ from interop.stages import wait_until
 from oracles import BLANK_MAGIC
 from protocol.errors import ConfigError, StoreError
 from spark_events import SparkEvents
-from spark_jobs.commands.request import CompactRequest, RebuildRequest, Report
+from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.commands.run import WORK_DIRECTORY, run_compact, run_rebuild
+from spark_jobs.compact.compact_request import CompactRequest
 from spark_jobs.run.progress import Silence
+from spark_jobs.run.report import Report
 from storage.layout.checkpoint import Checkpoint
 from storage.query.lookup_call import KeyQuery
 from storage.store.message_store import MessageStore
@@ -48,7 +50,7 @@ def test_the_missing_file_comes_back_the_others_stay_the_same_files(crashed: Pat
     before = {path.name: path.stat().st_ino for path in (crashed / "index").iterdir()}
     report = rebuild(crashed)
     after = {path.name: path.stat().st_ino for path in (crashed / "index").iterdir()}
-    assert report.details["index"]["kept"] == sorted(before)
+    assert report.details.index.kept == sorted(before)
     assert {name: after[name] for name in before} == before
     assert sorted(after)[:-1] == sorted(before)
     whole = unpack("store-crashed", crashed.parent / "whole")
@@ -61,7 +63,7 @@ def test_nothing_else_in_the_store_changes_and_the_old_is_kept(crashed: Path) ->
     before = contents(crashed)
     report = rebuild(crashed)
     after = contents(crashed)
-    (index_backup, checkpoint_backup) = sorted(report.details["backups"], key=lambda path: "checkpoint" in path)
+    (index_backup, checkpoint_backup) = sorted(report.details.backups, key=lambda path: "checkpoint" in path)
     assert contents(Path(index_backup)) == {
         Path(name).name: data for name, data in before.items() if name.startswith("index/")
     }
@@ -93,7 +95,7 @@ def test_a_second_run_finds_nothing_to_build_but_the_file_that_is_not_full(crash
     rebuild(crashed)
     first = contents(crashed / "index")
     report = rebuild(crashed)
-    assert len(report.details["index"]["built"]) == 1
+    assert len(report.details.index.built) == 1
     assert contents(crashed / "index") == first
 
 
@@ -104,7 +106,7 @@ def test_two_runs_within_a_second_leave_a_backup_each(crashed: Path, monkeypatch
             return cls(2024, 2, 29, 23, 59, 59, tzinfo=tz)
 
     monkeypatch.setattr("spark_jobs.publish.deliver.datetime", Stopped)
-    backups = [backup for _ in range(2) for backup in rebuild(crashed, keep_checkpoint=True).details["backups"]]
+    backups = [backup for _ in range(2) for backup in rebuild(crashed, keep_checkpoint=True).details.backups]
     assert [Path(path).name for path in backups] == ["index.bak-20240229235959", "index.bak-20240301000000"]
     assert all(map(os.path.isdir, backups))
 
@@ -127,7 +129,7 @@ def test_in_place_damage_where_a_recovery_looks_ends_the_log(tmp_path: Path) -> 
     assert {name: after[name] for name in before} == before
     inside = rebuild(tmp_path / "store", slots=7, entries=50, from_offset=0, allow_fewer=True)
     assert (inside.exit_code, inside.resumed) == (4, True)
-    assert inside.details["logEnd"] == victim.physical_offset
+    assert inside.details.log_end == victim.physical_offset
     assert inside.entries == 12
     beside = rebuild(tmp_path / "store", slots=7, entries=50, from_offset=0, out=str(tmp_path / "out"))
     assert beside.exit_code == 4

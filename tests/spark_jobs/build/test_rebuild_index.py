@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from golden_store import unpack
 from oracles import build_index, read_log
-from spark_jobs.commands.request import RebuildRequest, Report
+from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.commands.run import run_rebuild
 from spark_jobs.run.progress import Silence
+from spark_jobs.run.report import Report
 from store_writer import StoreWriter
 
 if TYPE_CHECKING:
@@ -55,8 +56,8 @@ def test_every_index_file_of_the_recorded_store_comes_out_byte_for_byte(
         # The running broker had not put its counts into the header of the last file yet.
         recorded[-1], built[-1] = recorded[-1][40:], built[-1][40:]
     assert built == recorded
-    assert report.details["index"]["kept"] == []
-    assert (report.details["index"]["slots"], report.details["index"]["entries"]) == (G1_SLOTS, G1_ENTRIES)
+    assert report.details.index.kept == []
+    assert (report.details.index.slots, report.details.index.entries) == (G1_SLOTS, G1_ENTRIES)
 
 
 def test_without_an_index_the_counts_must_be_told_and_the_bytes_are_the_same(rebuild: Rebuild, tmp_path: Path) -> None:
@@ -73,7 +74,7 @@ def test_intact_files_at_the_front_are_kept_and_the_rest_is_built(rebuild: Rebui
     for name in names[6:]:
         (store / "index" / name).unlink()
     report = rebuild(store, out=tmp_path / "out")
-    assert report.details["index"]["kept"] == names[:6]
+    assert report.details.index.kept == names[:6]
     assert index_bytes(tmp_path / "out") == recorded
 
 
@@ -82,9 +83,9 @@ def test_a_file_missing_in_the_middle_ends_what_is_kept(rebuild: Rebuild, tmp_pa
     recorded, names = index_bytes(store), sorted(path.name for path in (store / "index").iterdir())
     (store / "index" / names[3]).unlink()
     report = rebuild(store, out=tmp_path / "out")
-    assert report.details["index"]["kept"] == names[:3]
+    assert report.details.index.kept == names[:3]
     assert index_bytes(tmp_path / "out") == recorded
-    assert names[4] in report.details["index"]["reasons"][0]
+    assert names[4] in report.details.index.reasons[0]
 
 
 ENTRY_70 = 40 + 97 * 4 + 20 * 70
@@ -104,7 +105,7 @@ def test_a_damaged_file_is_not_kept(rebuild: Rebuild, tmp_path: Path, what: str,
     damaged[position] ^= 0x10
     (store / "index" / names[4]).write_bytes(damaged)
     report = rebuild(store, out=tmp_path / "out")
-    assert report.details["index"]["kept"] == names[:4], what
+    assert report.details.index.kept == names[:4], what
     assert index_bytes(tmp_path / "out") == recorded
 
 

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from golden_store import GOLDEN, unpack
-from spark_jobs.commands.request import RebuildRequest, Report
+from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.commands.run import run_rebuild
 from spark_jobs.run.progress import Silence
+from spark_jobs.run.report import Report
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -36,7 +37,7 @@ def test_every_queue_of_the_recorded_store_comes_out_byte_for_byte(tmp_path: Pat
     store = unpack(name, tmp_path)
     report = rebuild(store, tmp_path / "out", index=True, from_offset=0)
     assert files(tmp_path / "out") == files(store)
-    assert report.details["queues"]["queues"] == len(list((store / "consumequeue").glob("*/*"))) == 17
+    assert report.details.queues.queues == len(list((store / "consumequeue").glob("*/*"))) == 17
     assert len(list((tmp_path / "out" / "index").iterdir())) == 10
 
 
@@ -47,7 +48,7 @@ def test_queues_alone_leave_the_index_where_it_is(tmp_path: Path) -> None:
     report = rebuild(store, queue_file_size=2000)
     assert files(store) == queues
     assert files(store, ("index",)) == index
-    assert report.details["published"] == ["consumequeue"]
+    assert report.details.published == ["consumequeue"]
 
 
 @pytest.mark.parametrize("name", ["g2-queues", "g2-queues-5.5.1"])

@@ -12,7 +12,7 @@ from bulk_jobs import StandIn, stand_in
 from protocol.errors import RocketLensError, StoreError
 from spark_jobs.commands import command_run
 from spark_jobs.commands.command_run import rebuild, run_command
-from spark_jobs.commands.request import Report
+from spark_jobs.run.report import Details, Report
 from spark_jobs.run.spark_calls import TaskFailed
 
 
@@ -48,7 +48,7 @@ def test_a_signal_stops_it_even_if_it_was_ignored_and_a_second_one_is_of_no_use(
 @pytest.mark.usefixtures("handlers")
 def test_after_a_job_signals_do_what_they_did() -> None:
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
-    report = Report(command="rebuild", store="/store", out="/store")
+    report = Report(command="rebuild", store="/store", out="/store", details=Details())
     with pytest.raises(SystemExit):
         run_command(lambda options, progress, launch: report, as_json=True, store="/store")
     assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before

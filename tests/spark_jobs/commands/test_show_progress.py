@@ -3,7 +3,7 @@
 import io
 import re
 
-from spark_jobs.commands.show_progress import LINE_SECONDS, Meter, ProgressBar, ProgressLines, progress_on
+from spark_jobs.commands.show_progress import LINE_SECONDS, PhaseMeter, ProgressBar, ProgressLines, progress_on
 
 
 class Clock:
@@ -23,7 +23,7 @@ class Terminal(io.StringIO):
 
 def test_a_meter_tells_share_messages_rate_and_what_is_left() -> None:
     clock = Clock()
-    meter = Meter("scan", 4_000_000_000, "bytes", clock)
+    meter = PhaseMeter("scan", 4_000_000_000, "bytes", clock)
     meter.update(0, 0)
     assert meter.state() == "0 of 4 GB"
     clock.now += 2
@@ -37,7 +37,7 @@ def test_a_meter_tells_share_messages_rate_and_what_is_left() -> None:
 
 def test_the_rate_is_that_of_the_last_seconds() -> None:
     clock = Clock()
-    meter = Meter("build", 10_000, "entries", clock)
+    meter = PhaseMeter("build", 10_000, "entries", clock)
     meter.update(0, 0)
     for second in range(1, 31):
         clock.now += 1
@@ -48,7 +48,7 @@ def test_the_rate_is_that_of_the_last_seconds() -> None:
 
 def test_what_an_earlier_run_did_is_no_speed() -> None:
     clock = Clock()
-    meter = Meter("scan", 4_000, "bytes", clock)
+    meter = PhaseMeter("scan", 4_000, "bytes", clock)
     meter.update(3_000, 30)
     clock.now += 10
     meter.update(4_000, 40)
@@ -57,7 +57,7 @@ def test_what_an_earlier_run_did_is_no_speed() -> None:
 
 def test_work_done_over_again_shows_no_speed() -> None:
     clock = Clock()
-    meter = Meter("scan", 4_000, "bytes", clock)
+    meter = PhaseMeter("scan", 4_000, "bytes", clock)
     meter.update(3_000, 30)
     clock.now += 1
     meter.update(2_000, 20)

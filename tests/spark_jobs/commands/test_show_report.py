@@ -5,17 +5,29 @@ from typing import Any
 import msgspec
 import pytest
 
-from spark_jobs.commands.request import Report
+from spark_jobs.build.place_queues import QueueDetails
 from spark_jobs.commands.show_report import MOST_TOLD, report_json, report_lines
-from spark_jobs.scan.damage import Damage
-from spark_jobs.verify.findings import Finding
+from spark_jobs.commands.store_report import StoreDetails
+from spark_jobs.run.report import AnyReport, Damage
+from spark_jobs.verify.findings import Discrepancy
+from spark_jobs.verify.verify_request import IndexNumbers, LogNumbers, QueueNumbers, VerifyDetails
 
 ZEROS = "expected an intact record, found zeros (10 bytes passed over)"
 INDEX = {"slots": 97, "entries": 150, "profile": "5.5", "kept": ["1", "2"], "built": ["3"], "reasons": ["3: not full"]}
 
 
-def report(**fields: Any) -> Report:
-    return Report(**{"command": "rebuild", "store": "/store", "out": "/store", **fields})
+def report(**fields: Any) -> AnyReport:
+    return AnyReport(**{"command": "rebuild", "store": "/store", "out": "/store", "details": StoreDetails(), **fields})
+
+
+def verified(counts: dict[str, int], findings: list[Discrepancy], more: int) -> VerifyDetails:
+    """What a verification says that found as much, its other numbers all 0."""
+    log, queues, index = (
+        kind(**dict.fromkeys(kind.__struct_fields__, 0)) for kind in (LogNumbers, QueueNumbers, IndexNumbers)
+    )
+    return VerifyDetails(
+        clean=not counts, log=log, queues=queues, index=index, counts=counts, findings=findings, more_findings=more
+    )
 
 
 def damages(count: int) -> list[Damage]:
@@ -29,7 +41,7 @@ def test_a_rebuild_of_the_index() -> None:
         entries=33_554_432,
         seconds=12.34,
         steady_seconds=4,
-        details={"index": INDEX, "backups": ["/store/index.bak-1"], "next": ["start the broker"]},
+        details=msgspec.convert({"index": INDEX, "backups": ["/store/index.bak-1"]}, StoreDetails),
         notes=["a segment is empty"],
     )
     assert list(report_lines(told)) == [
@@ -39,13 +51,16 @@ def test_a_rebuild_of_the_index() -> None:
         "index: 3: not full",
         "note: a segment is empty",
         "backup: /store/index.bak-1",
-        "next: start the broker",
     ]
 
 
 def test_a_rebuild_of_queues_into_another_directory_that_went_on() -> None:
-    queues = {"queues": 17, "batchQueues": 2, "carriedOver": {"withoutRecords": 3}}
-    told = report(out="/out", units=390, resumed=True, seconds=75, steady_seconds=1, details={"queues": queues})
+    numbers = dict.fromkeys((name for name, kind in QueueDetails.__annotations__.items() if kind is int), 0)
+    numbers |= {"queues": 17, "batch_queues": 2}
+    others: dict[str, Any] = {"unknown_topics": [], "left_out": {}, "remarkable": []}
+    queues = QueueDetails(**numbers, **others, carried_over={"withoutRecords": 3}, file_sizes={})
+    details = StoreDetails(queues=queues)
+    told = report(out="/out", units=390, resumed=True, seconds=75, steady_seconds=1, details=details)
     assert list(report_lines(told)) == [
         "rebuilt /store into /out in 0:01:15: 0 bytes of log, 0 messages, 390 queue units; gone on from an earlier run",
         "queues: 17 built, 2 of them of batches, 3 without messages kept",
@@ -77,7 +92,7 @@ def test_nothing_in_a_report_reaches_the_terminal_unescaped() -> None:
 
 
 def test_a_clean_verification() -> None:
-    told = report(command="verify", out="", seconds=1, details={"clean": True, "counts": {}, "findings": []})
+    told = report(command="verify", out="", seconds=1, details=verified({}, [], 0))
     assert list(report_lines(told)) == [
         "verified /store in 1.0 s: 0 bytes of log, 0 messages",
         "found: nothing that is wrong",
@@ -86,14 +101,8 @@ def test_a_clean_verification() -> None:
 
 
 def test_findings_are_counted_by_kind_and_the_first_are_listed() -> None:
-    finding = Finding("unit", "/store/consumequeue/T/0/0", "unit 3", 60, 1234, "tags code 5", "tags code 6")
-    details = {
-        "clean": False,
-        "counts": {"unit": 25, "entry": 1200},
-        "findings": [msgspec.to_builtins(finding)] * 25,
-        "moreFindings": 1200,
-    }
-    told = report(command="verify", out="", details=details)
+    finding = Discrepancy("unit", "/store/consumequeue/T/0/0", "unit 3", 60, 1234, "tags code 5", "tags code 6")
+    told = report(command="verify", out="", details=verified({"unit": 25, "entry": 1200}, [finding] * 25, 1200))
     lines = list(report_lines(told))
     assert lines[1] == "found: 1,200 entry, 25 unit"
     assert lines[2] == (

@@ -20,12 +20,13 @@ from click.testing import CliRunner
 import oracles
 from column_rows import expected_rows
 from protocol.errors import ConfigError, FilterSyntaxError
-from spark_jobs.commands.request import Report
-from spark_jobs.export.export import MANIFEST, ExportRequest, run_export
+from spark_jobs.export.export import MANIFEST, run_export
 from spark_jobs.export.export_formats import FORMATS, HashedFile
 from spark_jobs.export.export_place import COMPRESSIONS, FORMAT_NAMES
+from spark_jobs.export.export_request import ExportRequest
 from spark_jobs.export_store import export_store
 from spark_jobs.run.progress import Silence
+from spark_jobs.run.report import Report
 from spark_jobs.run.spark_calls import SparkFailed
 from store_writer import START_TIMESTAMP, StoreWriter
 
@@ -133,8 +134,8 @@ def test_reading_it_back_equals_the_store(
 ) -> None:
     report = export(store.root, tmp_path / "ours", format_)
     assert read_back(tmp_path / "ours") == expected_rows(store.records)
-    assert (report.messages, report.exit_code, report.details["parts"]) == (70, 0, len(store.log.segments))
-    assert 0 < report.details["partSeconds"] <= report.seconds * 2  # of two tasks at a time
+    assert (report.messages, report.exit_code, report.details.parts) == (70, 0, len(store.log.segments))
+    assert 0 < report.details.part_seconds <= report.seconds * 2  # of two tasks at a time
     export(g1_store, tmp_path / "recorded", format_)
     assert read_back(tmp_path / "recorded") == expected_rows(oracles.read_log(g1_store / "commitlog"))
 

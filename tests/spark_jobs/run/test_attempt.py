@@ -11,19 +11,23 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import msgspec
 import pytest
 
 from compacting import LoopContext
 from overlapping import WHEN, Overlapping, overlapping_attempts
 from queue_runs import files_under
-from spark_jobs.commands.request import CompactRequest, RebuildRequest, VerifyRequest
+from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.commands.run import run_compact, run_rebuild
-from spark_jobs.export.export import ExportRequest, run_export
+from spark_jobs.compact.compact_request import CompactRequest
+from spark_jobs.export.export import run_export
+from spark_jobs.export.export_request import ExportRequest
 from spark_jobs.publish.stage import stage_kept
 from spark_jobs.run.attempt import run_attempt
 from spark_jobs.run.progress import Silence
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.verify.verify import run_verify
+from spark_jobs.verify.verify_request import VerifyRequest
 from storage.files.attempt_names import attempt_name, attempt_of, written_beside
 from store_writer import START_TIMESTAMP, StoreWriter
 
@@ -54,17 +58,19 @@ def rebuild(store: Path, out: Path) -> Outcome:
 
 def compact(store: Path, out: Path) -> Outcome:
     report = run_compact(CompactRequest(store=str(store), out=str(out), zone="UTC"), Silence())
-    return {"entries": report.entries, **report.details["index"]}
+    return {"entries": report.entries, **msgspec.to_builtins(report.details.index)}
 
 
 def compact_from_log(store: Path, out: Path) -> Outcome:
     report = run_compact(CompactRequest(store=str(store), out=str(out), zone="UTC", from_log=True), Silence())
-    return {"entries": report.entries, **report.details["index"]}
+    return {"entries": report.entries, **msgspec.to_builtins(report.details.index)}
 
 
 def verify(store: Path, out: Path) -> Outcome:
     out.mkdir(exist_ok=True)
-    return run_verify(VerifyRequest(store=str(store), work=str(out)), Silence()).details
+    report = run_verify(VerifyRequest(store=str(store), work=str(out)), Silence())
+    details: Outcome = msgspec.to_builtins(report.details)
+    return details
 
 
 def export(format_: str) -> Callable[[Path, Path], Outcome]:
@@ -95,7 +101,7 @@ JOBS = {
 def tasks_run_by(context: Any) -> Iterator[None]:
     """Jobs have this for a Spark context."""
     with contextlib.ExitStack() as patches:
-        for module in ("commands.run", "exporting.export", "verifying.verify"):
+        for module in ("commands.run", "export.export", "verify.verify"):
             here = mock.Mock(return_value=contextlib.nullcontext(context))
             patches.enter_context(mock.patch(f"spark_jobs.{module}.spark_context", here))
         yield

@@ -21,7 +21,7 @@ from planted import imported, plant
 from process import COMMAND
 from spark_cluster import LOOPBACK, spark_cluster
 from spark_events import SparkEvents
-from spark_jobs.commands.request import RebuildRequest
+from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.commands.run import run_rebuild
 from spark_jobs.run.progress import Silence
 from store_writer import StoreWriter

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_jobs.verify import numbering as module
-from spark_jobs.verify.findings import QUEUE_OFFSET, Findings
+from spark_jobs.verify.findings import QUEUE_OFFSET, Discrepancies
 from spark_jobs.verify.log_table import LogTable
 from spark_jobs.verify.numbering import Numbering
 from storage.queue.batch_consume_queue import UNIT_DTYPE as BATCH_DTYPE
@@ -54,7 +54,7 @@ class Outcome:
         strays: Collection[int] = (),
         unitless: Collection[int] = (),
     ) -> None:
-        findings = Findings()
+        findings = Discrepancies()
         numbering = Numbering(log_of(lost, minimum), findings, by_offset=True, is_light=is_light)
         self.restarts = []
         for first, places in runs_of(numbers):
@@ -166,7 +166,7 @@ def said_of_batches(
     runs: Sequence[Sequence[tuple[int, int]]], lost: Iterable[int] = ()
 ) -> tuple[list[tuple[int, str, int]], list[int]]:
     """What is said of batches of (first number, messages), and the ordinals of the runs."""
-    findings = Findings()
+    findings = Discrepancies()
     numbering = Numbering(log_of(lost), findings, by_offset=False)
     place, ordinals = 0, []
     for run in runs:

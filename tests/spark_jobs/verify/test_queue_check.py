@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_jobs.commands.request import Report
+from spark_jobs.run.report import Report
 from spark_jobs.verify import queue_check, unit_search
 from spark_jobs.verify.findings import MISSING_UNIT, SHIFTED_UNIT, UNIT
 from store_writer import StoreWriter
@@ -145,4 +145,4 @@ def test_an_earlier_life_of_any_length_is_nothing_wrong(tmp_path: Path, monkeypa
     writer.close()
     report = verify_here(writer.root, tmp_path / "work")
     assert_clean(report)
-    assert (report.details["queues"]["earlierLife"], report.details["queues"]["matched"]) == (300, 120)
+    assert (report.details.queues.earlier_life, report.details.queues.matched) == (300, 120)

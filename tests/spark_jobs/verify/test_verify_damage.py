@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oracles import BLANK_MAGIC, Record, packed, property_crc_holds, read_log, read_record, signed
-from spark_jobs.verify.findings import ENTRY, EXT_UNIT, HEADER, RECORD, SLOT, STRAY_UNIT, UNIT, Finding
+from spark_jobs.verify.findings import ENTRY, EXT_UNIT, HEADER, RECORD, SLOT, STRAY_UNIT, UNIT, Discrepancy
 from store_writer import StoreWriter
 from verifying import assert_clean, damaged, findings_of, flipped, told, verify_here
 
@@ -56,9 +56,9 @@ class Made:
     def root(self) -> Path:
         return self.writer.root
 
-    def findings(self) -> list[Finding]:
+    def findings(self) -> list[Discrepancy]:
         report = verify_here(self.root, self.work)
-        assert report.details["clean"] == (report.exit_code == 0) == (report.details["findings"] == [])
+        assert report.details.clean == (report.exit_code == 0) == (report.details.findings == [])
         return findings_of(report)
 
 
@@ -185,7 +185,7 @@ def check_record_flip(made: Made, position: int, bit: int) -> None:
             assert finding.physical_offset in may_be_named(made, record, finding), findings
 
 
-def may_be_named(made: Made, record: Record, finding: Finding) -> set[int]:
+def may_be_named(made: Made, record: Record, finding: Discrepancy) -> set[int]:
     """The record itself; for its number who follows in its queue; for an entry too few or too many who is beside it."""
     offset = record.physical_offset
     if finding.kind == "queue-offset":
@@ -298,7 +298,7 @@ def test_a_false_blank_is_named_and_its_bytes_are_lost_ones(tmp_path: Path, size
     with damaged(writer.log.segments[0], victim.physical_offset, head):
         report = verify_here(made.root, tmp_path / "work")
     assert (report.exit_code, report.messages) == (4, 39)
-    assert report.details["log"]["lostBytes"] == victim.size
+    assert report.details.log.lost_bytes == victim.size
     (finding,) = [finding for finding in findings_of(report) if finding.kind == RECORD]
     assert finding.physical_offset == victim.physical_offset
     assert "it is a BLANK, which closes a segment, but its size does not lead to the segment's end" in finding.found

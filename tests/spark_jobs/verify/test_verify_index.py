@@ -6,12 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from compacting import compact_in_place
 from oracles import IndexImage, index_hash, index_keys, packed
-from spark_jobs.commands.request import Report
-from spark_jobs.verify.findings import ENTRY, FILE, HEADER, MISSING_ENTRY, REPEATED_ENTRY, Finding
+from spark_jobs.run.report import Report
+from spark_jobs.verify.findings import ENTRY, FILE, HEADER, MISSING_ENTRY, REPEATED_ENTRY, Discrepancy
 from store_files import write_index_file
 from store_writer import StoreWriter
 from verifying import assert_clean, findings_of, told, verify_here
@@ -44,14 +45,14 @@ def fill(writer: StoreWriter, count: int, **more: Any) -> None:
 
 def index_numbers(report: Report) -> dict[str, int]:
     """The numbers of the index that are not zero."""
-    return {name: value for name, value in report.details["index"].items() if value}
+    return {name: value for name, value in msgspec.to_builtins(report.details.index).items() if value}
 
 
 def kinds(report: Report) -> Counter[str]:
     return Counter(finding.kind for finding in findings_of(report))
 
 
-def only(report: Report) -> Finding:
+def only(report: Report) -> Discrepancy:
     findings = findings_of(report)
     assert len(findings) == 1, told(report)
     assert report.exit_code == 4
@@ -393,6 +394,6 @@ def test_findings_are_listed_up_to_a_limit_and_counted_beyond(tmp_path: Path, ve
         data[FIRST_ENTRY + 20 * number + 12] ^= 0x40
     path.write_bytes(data)
     report = verify(limit=7)
-    assert len(report.details["findings"]) == 7
-    assert report.details["moreFindings"] == 8
-    assert report.details["counts"] == {ENTRY: 15}
+    assert len(report.details.findings) == 7
+    assert report.details.more_findings == 8
+    assert report.details.counts == {ENTRY: 15}

@@ -9,13 +9,14 @@ import msgspec
 import pytest
 
 from growing_store import GrowingStore
-from spark_jobs.commands.request import Report, VerifyRequest
 from spark_jobs.run.progress import Silence
+from spark_jobs.run.report import Report
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan import source
 from spark_jobs.scan.scan_segment import ScanTask
 from spark_jobs.scan.source import find_source
 from spark_jobs.verify.verify import Verification
+from spark_jobs.verify.verify_request import VerifyRequest
 from verifying import assert_clean, findings_of, told
 
 Task = Callable[[Any], dict[str, Any]]
@@ -101,7 +102,7 @@ def test_what_comes_while_it_runs_is_no_finding(tmp_path: Path, seed: int) -> No
         before = len(broker.store.writer.written)
         report = broker.verify(tmp_path / f"work{number}")
         assert_clean(report)
-        assert report.details["log"]["live"]
+        assert report.details.log.live
         assert report.messages >= before - 1  # the last may have been torn when its segment was read
     assert len(broker.store.writer.written) > 10
 
@@ -162,4 +163,4 @@ def test_a_store_that_is_at_rest_is_what_it_was(tmp_path: Path) -> None:
     broker.step = lambda: None  # type: ignore[method-assign]
     report = broker.verify(tmp_path / "work")
     assert_clean(report)
-    assert report.details["log"]["lag"] == 0
+    assert report.details.log.lag == 0

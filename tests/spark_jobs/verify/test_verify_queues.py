@@ -5,10 +5,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from oracles import packed
-from spark_jobs.commands.request import Report
+from spark_jobs.run.report import Report
 from spark_jobs.verify.findings import (
     EXT_UNIT,
     FILE,
@@ -18,7 +19,7 @@ from spark_jobs.verify.findings import (
     SHIFTED_UNIT,
     STRAY_UNIT,
     UNIT,
-    Finding,
+    Discrepancy,
 )
 from store_files import PRE_BLANK
 from store_writer import StoreWriter
@@ -58,7 +59,7 @@ def edit(path: Path, position: int, data: bytes) -> None:
     path.write_bytes(before[:position] + data + before[position + len(data) :])
 
 
-def only(report: Report) -> Finding:
+def only(report: Report) -> Discrepancy:
     """The one finding that there is."""
     findings = findings_of(report)
     assert len(findings) == 1, told(report)
@@ -68,7 +69,7 @@ def only(report: Report) -> Finding:
 
 def queues(report: Report) -> dict[str, int]:
     """The numbers of queues that are not zero."""
-    return {name: value for name, value in report.details["queues"].items() if value}
+    return {name: value for name, value in msgspec.to_builtins(report.details.queues).items() if value}
 
 
 # --- what is as it should be ------------------------------------------------------------------------------------------
@@ -188,8 +189,8 @@ def test_what_is_not_dispatched_yet_is_lag_after_a_crash_and_beside_a_broker(
     report = verify()
     assert_clean(report)
     assert queues(report)["lag"] == 2
-    assert report.details["index"]["lag"] == 1
-    assert report.details["log"][{"crash": "crashed", "live": "live"}[state]]
+    assert report.details.index.lag == 1
+    assert {"crash": report.details.log.crashed, "live": report.details.log.live}[state]
 
 
 def test_other_delay_levels_are_a_hint_and_a_damaged_delivery_time_is_a_finding(tmp_path: Path, verify: Verify) -> None:

@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 
 from golden_store import unpack
-from spark_jobs.commands.request import RebuildRequest, Report, VerifyRequest
+from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.commands.run import run_rebuild
 from spark_jobs.run.progress import Silence
+from spark_jobs.run.report import Report
 from spark_jobs.verify.verify import run_verify
+from spark_jobs.verify.verify_request import VerifyRequest
 
 pytestmark = pytest.mark.usefixtures("spark")
 
@@ -27,7 +29,7 @@ def test_a_recorded_store_is_clean_and_is_left_as_it_was(tmp_path: Path, name: s
     store = unpack(name, tmp_path)
     before = listing(store)
     report = verify(store)
-    assert (report.exit_code, report.details["clean"], report.details["findings"]) == (0, True, [])
+    assert (report.exit_code, report.details.clean, report.details.findings) == (0, True, [])
     assert report.messages == 390
     assert listing(store) == before
 
@@ -35,7 +37,7 @@ def test_a_recorded_store_is_clean_and_is_left_as_it_was(tmp_path: Path, name: s
 def test_what_a_rebuild_made_is_clean(tmp_path: Path) -> None:
     store = unpack("store", tmp_path)
     run_rebuild(RebuildRequest(store=str(store), index=True, queues=True, from_offset=0), Silence())
-    assert verify(store).details["findings"] == []
+    assert verify(store).details.findings == []
 
 
 @pytest.mark.parametrize(
@@ -49,4 +51,4 @@ def test_a_flipped_bit_is_found_where_it_is(tmp_path: Path, tree: str, position:
     victim.write_bytes(data)
     report = verify(store)
     assert report.exit_code == 4
-    assert str(victim) in {finding["path"] for finding in report.details["findings"]}
+    assert str(victim) in {finding.path for finding in report.details.findings}

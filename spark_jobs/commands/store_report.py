@@ -1,0 +1,134 @@
+"""What a rebuild or a compaction answers: made of what was built, which is staged to be published at the same time."""
+
+from typing import TypeAlias
+
+import msgspec
+
+from spark_jobs.build.place_queues import (
+    QueueDetails,
+    carry_queues,
+    log_extent,
+    queue_details,
+    queue_notes,
+    staged_trees,
+)
+from spark_jobs.build.rebuild import Rebuilt
+from spark_jobs.build.rebuild_request import RebuildRequest
+from spark_jobs.compact.compact import Compacted
+from spark_jobs.compact.compact_request import CompactRequest
+from spark_jobs.publish.deliver import Request, stage_index
+from spark_jobs.publish.publish import Staged
+from spark_jobs.run.report import Details, Report
+from spark_jobs.run.work_directory import WorkDirectory
+from spark_jobs.scan.scan_log import total
+from spark_jobs.scan.scan_segment import ScanSummary
+from spark_jobs.scan.source import StoreSource
+
+
+class ScanDetails(msgspec.Struct, kw_only=True, rename="camel"):
+    """The scan of the log: bytes read, the time of all tasks together, and when the first began (s since 1970)."""
+
+    bytes: int
+    task_seconds: float
+    began: float
+
+
+class IndexDetails(msgspec.Struct, kw_only=True, omit_defaults=True, rename="camel"):
+    """The index files: counts and profile of each, and the names of those that were `built`.
+
+    A rebuild names those that it `kept` and the `reasons` why others were not; a compaction says how many entries it
+    `read`, and how many it `dropped` for each reason.
+    """
+
+    slots: int
+    entries: int
+    profile: str
+    kept: list[str] | None = None
+    built: list[str]
+    reasons: list[str] | None = None
+    read: int | None = None
+    dropped: dict[str, int] | None = None
+
+
+class StoreDetails(Details, kw_only=True):
+    """What a job says that makes index files or queues: how it read the log, where that ends, and what was made.
+
+    `published` names what took its place in the store, or in --out; `backups` are paths of what it replaced.
+    """
+
+    scan: ScanDetails | None = None
+    log_end: int | None = None
+    index: IndexDetails | None = None
+    queues: QueueDetails | None = None
+    published: list[str] | None = None
+    backups: list[str] | None = None
+
+
+StoreReport: TypeAlias = Report[StoreDetails]
+
+
+def rebuilt_report(
+    request: RebuildRequest, source: StoreSource, work: WorkDirectory, rebuilt: Rebuilt
+) -> tuple[StoreReport, list[Staged]]:
+    """Complete in the work directory all that is to be published; returns it, with the report of the rebuild."""
+    report = _report("rebuild", request, source, rebuilt.segments)
+    report.damages, report.more_damages = list(rebuilt.log_end.damages), rebuilt.log_end.more_damages
+    report.details.log_end = rebuilt.log_end.end
+    report.notes += rebuilt.notes
+    staged: list[Staged] = []
+    if request.index:
+        staged += stage_index(request, source, work, rebuilt.kept.names)
+        report.entries = total(rebuilt.index_files, "entries")
+        report.details.index = IndexDetails(
+            slots=rebuilt.shape.slots,
+            entries=rebuilt.shape.capacity,
+            profile=rebuilt.shape.profile,
+            kept=list(rebuilt.kept.names),
+            built=[file["name"] for file in rebuilt.index_files],
+            reasons=list(rebuilt.kept.reasons),
+        )
+    if rebuilt.queue_plan is not None:
+        plan = rebuilt.queue_plan
+        log = log_extent(source.segments[0].base_offset, rebuilt.log_end.end, rebuilt.log_end.damages)
+        carried = carry_queues(plan, work, rebuilt.queues, log, in_place=request.out is None)
+        staged += [Staged(tree, work.staged / tree, synced=True) for tree in staged_trees(plan, work)]
+        details = queue_details(plan, rebuilt.segments, rebuilt.queues, carried)
+        report.details.queues, report.units = details, details.units
+        report.notes += queue_notes(plan, details)
+    return report, staged
+
+
+def compacted_report(request: CompactRequest, source: StoreSource, compacted: Compacted) -> StoreReport:
+    """Return the report of a compaction."""
+    report = _report("compact", request, source, compacted.segments)
+    report.entries = total(compacted.index_files, "entries")
+    report.notes += compacted.notes
+    if compacted.log_end is not None:
+        report.damages, report.more_damages = list(compacted.log_end.damages), compacted.log_end.more_damages
+    report.details.index = IndexDetails(
+        slots=compacted.shape.slots,
+        entries=compacted.shape.capacity,
+        profile=compacted.shape.profile,
+        built=[file["name"] for file in compacted.index_files],
+        read=compacted.read,
+        dropped=compacted.dropped,
+    )
+    return report
+
+
+def _report(command: str, request: Request, source: StoreSource, segments: list[ScanSummary]) -> StoreReport:
+    report = Report(
+        command=command,
+        store=request.store,
+        out=request.target,
+        details=StoreDetails(),
+        notes=list(source.problems),
+    )
+    if segments:
+        report.bytes, report.messages = source.size, total(segments, "records")
+        report.details.scan = ScanDetails(
+            bytes=total(segments, "bytes_read"),
+            task_seconds=total(segments, "seconds"),
+            began=min(summary["began"] for summary in segments),
+        )
+    return report

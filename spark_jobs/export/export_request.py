@@ -1,0 +1,76 @@
+"""What an export is asked to do, and what it answers."""
+
+from typing import Any
+
+import msgspec
+
+from protocol.errors import ConfigError
+from spark_jobs.export.export_place import COMPRESSIONS
+from spark_jobs.run.report import Details
+from storage.columns.wanted import HIGHEST, LOWEST, Wanted
+from storage.filter.sql92 import parse
+from storage.filter.tag import parse_tag_expression
+
+
+class ExportRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Options of an export. `begin` and `end` bound store times in ms, both included; `masked` are fields to mask.
+
+    `store` is a directory or a URL, `storage` the options of its file system as JSON. `compression` is Parquet's codec.
+    """
+
+    store: str
+    out: str
+    format: str
+    compression: str = COMPRESSIONS[0]
+    topics: tuple[str, ...] = ()
+    begin: int | None = None
+    end: int | None = None
+    tag: str | None = None
+    where: str | None = None
+    columns: tuple[str, ...] = ()
+    masked: tuple[str, ...] = ()
+    commit_log_directories: tuple[str, ...] = ()
+    storage: str = ""
+    fresh: bool = False
+    master: str = ""
+    settings: dict[str, str] = {}
+
+    @property
+    def wanted(self) -> Wanted:
+        """The messages; raises FilterSyntaxError, and ConfigError for times that no message can have."""
+        if self.begin is not None and self.end is not None and self.begin > self.end:
+            raise ConfigError(f"--from {self.begin} is after --to {self.end}")
+        if self.where is not None:
+            parse(self.where)
+        tags = parse_tag_expression(self.tag)
+        return Wanted(
+            topics=frozenset(topic.encode() for topic in self.topics) or None,
+            tags=None if tags.matches_everything else frozenset(tag.encode() for tag in tags.tags),
+            times=(LOWEST if self.begin is None else self.begin, HIGHEST if self.end is None else self.end),
+            where=self.where,
+        )
+
+    def identity(self) -> dict[str, Any]:
+        """The options that the output depends on."""
+        fields: dict[str, Any] = msgspec.to_builtins(self)
+        for name in ("out", "fresh", "master", "settings", "storage"):
+            del fields[name]
+        return fields
+
+
+class ExportDetails(Details, kw_only=True):
+    """What an export says of its files: how many `parts` of a format, their bytes, the time of all tasks together.
+
+    `found`: whether there was any message to export.
+    """
+
+    format: str
+    parts: int
+    part_bytes: int
+    part_seconds: float
+    found: bool
+
+    @property
+    def exit_code(self) -> int:
+        """1 where no message was as asked."""
+        return 0 if self.found else 1

@@ -1,0 +1,89 @@
+"""What a verification is asked to do, and what it answers."""
+
+import msgspec
+
+from spark_jobs.run.report import Details
+from spark_jobs.verify.findings import Discrepancy
+from storage.life.delay_levels import DEFAULT_DELAY_LEVELS
+
+
+class VerifyRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Options of a verification. `limit`: findings of one kind that are listed of one file; more are counted.
+
+    `work` is where a directory for what is half done is made, None for the machine's temporary directory.
+    """
+
+    store: str
+    delay_levels: str = DEFAULT_DELAY_LEVELS
+    commit_log_directories: tuple[str, ...] = ()
+    limit: int = 10_000
+    fresh: bool = False
+    work: str | None = None
+    master: str = ""
+    settings: dict[str, str] = {}
+
+
+class LogNumbers(msgspec.Struct, kw_only=True, rename="camel"):
+    """The log that all else was held against: physical offsets [minimum, end), of which some bytes are lost.
+
+    `lag` are bytes behind `end` that a live broker was writing when they were read.
+    """
+
+    segments: int
+    minimum: int
+    end: int
+    lost_bytes: int
+    lag: int
+    live: bool
+    crashed: bool
+
+
+class QueueNumbers(msgspec.Struct, kw_only=True, rename="camel"):
+    """Units of all queues together, by what became of them; `lag` and `deleted_topics` are messages without units.
+
+    The kinds from `expired` to `beyond` are explained at :data:`spark_jobs.verify.stray_units.STRAY_KINDS`.
+    """
+
+    queues: int
+    lag: int
+    deleted_topics: int
+    matched: int
+    expired: int
+    fillers: int
+    lost: int
+    stand_ins: int
+    beyond: int
+    restarts: int
+    earlier_life: int
+    ext_units: int
+
+
+class IndexNumbers(msgspec.Struct, kw_only=True, rename="camel"):
+    """Entries of all index files together, by what became of them; `lag` and `dropped` are keys without entries."""
+
+    files: int
+    entries: int
+    lag: int
+    matched: int
+    expired: int
+    lost: int
+    newer: int
+    repeats: int
+    dropped: int
+
+
+class VerifyDetails(Details, kw_only=True):
+    """What a verification says: `counts` of findings by kind, of which `more_findings` are not among the listed."""
+
+    clean: bool
+    log: LogNumbers
+    queues: QueueNumbers
+    index: IndexNumbers
+    counts: dict[str, int]
+    findings: list[Discrepancy]
+    more_findings: int
+
+    @property
+    def exit_code(self) -> int:
+        """4 where anything is wrong."""
+        return 0 if self.clean else 4
