@@ -63,7 +63,7 @@ from spark_jobs.scan.source import StoreSource
 from storage.index.index_file import IndexHeader
 from storage.layout.store_layout import INDEX
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # pyspark takes long to import: it is when a session starts
     from pyspark import SparkContext
 
 PLACE: Final = "place"

@@ -18,7 +18,7 @@ from spark_jobs.scan.source import StoreSource
 from storage.layout.store_layout import dledger_refused
 from storage.log.segment_list import boundaries
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # pyspark takes long to import: it is when a session starts
     from pyspark import SparkContext
 
 

@@ -16,10 +16,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 from spark_jobs.build.build_queues import bundle_count
 from spark_jobs.run.attempt import RunTasks, block_file, run_phase
+from spark_jobs.run.launch import Launch
 from spark_jobs.run.progress import JobProgress, Phase
 from spark_jobs.run.report import Report
 from spark_jobs.run.session import run_tasks, spark_context
@@ -49,13 +50,10 @@ from storage.build.queue_plan import QueuePlan
 from storage.layout.store_layout import dledger_refused
 from storage.life.delay_levels import parse_delay_levels
 
-if TYPE_CHECKING:
-    from spark_jobs.run.launch import Launch
-
 PREFIX: Final = "rocketlens-verify-"
 
 
-def run_verify(request: VerifyRequest, progress: JobProgress, launch: "Launch | None" = None) -> Report[VerifyDetails]:
+def run_verify(request: VerifyRequest, progress: JobProgress, launch: Launch | None = None) -> Report[VerifyDetails]:
     """Verify a store; raises a RocketLensError where there is none."""
     started = time.monotonic()
     source = find_source(Path(request.store), tuple(map(Path, request.commit_log_directories)))
