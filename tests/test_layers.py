@@ -14,7 +14,7 @@ from doors import House
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("broker", "protocol", "rocketlens", "spark_jobs", "storage")
 WITH_DOORS = ("spark_jobs", "storage")
-WITHOUT_CIRCLES = ("protocol", "rocketlens", "spark_jobs")
+WITHOUT_CIRCLES = ("protocol", "rocketlens", "spark_jobs", "storage")
 STORAGE = "the folders of storage import one way"
 SPARK_JOBS = "the folders of spark_jobs import one way"
 
@@ -212,6 +212,21 @@ def test_an_unused_door_and_a_circle_are_found(tmp_path: Path) -> None:
     house = House(tmp_path, ["house"])
     assert house.unused_doors() == ["house.folder: shown"]
     assert set(house.circle("house")) == {"house.folder.own", "house.folder.shown"}
+
+
+def test_kernels_may_use_in_their_code_what_is_made_of_their_declarations(tmp_path: Path) -> None:
+    files = {
+        "house/a.pxd": "",
+        "house/a.pyx": "from house.b cimport name",
+        "house/b.pxd": "from house.a cimport name",
+        "house/user.py": "from house.a import name",
+    }
+    write_tree(tmp_path, files)
+    assert House(tmp_path, ["house"]).circle("house") == []
+    write_tree(tmp_path, {"house/a.pxd": "from house.b cimport name"})
+    assert set(House(tmp_path, ["house"]).circle("house")) == {"house.a", "house.b"}
+    write_tree(tmp_path, {"house/a.pxd": "", "house/a.pyx": "from house.user import name"})
+    assert set(House(tmp_path, ["house"]).circle("house")) == {"house.a.pyx", "house.user"}
 
 
 def write_tree(directory: Path, files: dict[str, str]) -> None:

@@ -109,7 +109,7 @@ class ConsumerFilter(msgspec.Struct, frozen=True, rename="camel"):
     bloom_filter_data: BloomFilterData | None = None
 
 
-class Source(msgspec.Struct, frozen=True):
+class ConfigSource(msgspec.Struct, frozen=True):
     """What came of one file and its backup in a certain state.
 
     `state` is None where they are to be read again in any case: they were just being written, or the system refused
@@ -142,7 +142,7 @@ class StoreConfig(msgspec.Struct, frozen=True):
     delay_offsets: dict[int, int]
     filters: dict[str, dict[str, ConsumerFilter]]
     problems: list[str]
-    sources: dict[str, Source] = {}
+    sources: dict[str, ConfigSource] = {}
 
     def is_unknown(self, name: str) -> bool:
         """Whether it is not known what a file holds."""
@@ -237,7 +237,7 @@ _OFFSETS_IN_ROCKSDB: Final = ("rdb", "consumerOffsets")
 """Directories in which a broker keeps the offsets of its groups instead, by what stands in its configuration."""
 
 
-def _are_those(config: StoreConfig, *sources: Source) -> bool:
+def _are_those(config: StoreConfig, *sources: ConfigSource) -> bool:
     """Whether a configuration was made of these sources."""
     known = list(config.sources.values())
     return all(any(source is other for other in known) for source in sources)
@@ -267,14 +267,14 @@ def _by_group(table: Mapping[str, dict[int, int]]) -> dict[tuple[str, str], dict
 class _Reader:
     """Reads files of one directory, unless they are as they were."""
 
-    def __init__(self, directory: Path, known: Mapping[str, Source]) -> None:
+    def __init__(self, directory: Path, known: Mapping[str, ConfigSource]) -> None:
         self._directory = directory
         self._known = known
         self.problems: list[str] = []
         self._unknown: list[str] = []
         self._was_refused = False
 
-    def read(self, name: str, convert: Callable[["_File"], dict[str, Any]]) -> Source:
+    def read(self, name: str, convert: Callable[["_File"], dict[str, Any]]) -> ConfigSource:
         """What one file holds; its `.bak` where it is missing, empty or no JSON object; empty tables where both are."""
         path = self._directory / name
         candidates = (path, path.with_name(f"{name}.bak"))
@@ -291,7 +291,7 @@ class _Reader:
         if unknown is not None and name in (OFFSETS, LIGHT_OFFSETS):
             self.problems.append(f"{path}: how far consumer groups have come is not known; none is told an offset")
         state = None if self._was_refused else state
-        return Source(path, state, parts, self.problems, unknown, frozenset(file.left_out))
+        return ConfigSource(path, state, parts, self.problems, unknown, frozenset(file.left_out))
 
     def _open(self, path: Path, candidates: Iterable[Path]) -> "_File":
         for candidate in candidates:

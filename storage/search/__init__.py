@@ -8,10 +8,10 @@ See :func:`storage.search.engine.search`; what is looked for stands in :class:`~
 
 from typing import Final
 
-from storage.search.criteria import Criteria, Place
+from storage.search.criteria import Criteria, SearchPlace
 from storage.search.engine import Step, search
-from storage.search.progress import Progress
+from storage.search.progress import ProgressReport
 
-DOOR: Final = ("chunk", "criteria", "cursor", "engine", "lookup", "matcher", "plan", "query", "size_range")
+DOOR: Final = ("chunk", "criteria", "cursor", "engine", "lookup", "matcher", "plan", "query")
 
-__all__ = ["Criteria", "Place", "Progress", "Step", "search"]
+__all__ = ["Criteria", "ProgressReport", "SearchPlace", "Step", "search"]

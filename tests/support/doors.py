@@ -72,11 +72,18 @@ class House:
         ]
 
     def circle(self, package: str) -> list[str]:
-        """Modules of a package that import one another in a circle; empty if there is none."""
+        """Modules of a package that import one another in a circle; empty if there is none.
+
+        A kernel is two: its declarations (.pxd), which kernels import, and its code (.pyx), which may use what is made
+        of them.
+        """
         graph: dict[str, set[str]] = {}
         for found in self.imports():
+            is_kernel = found.path.suffix in (".pyx", ".pxd")
+            importer = f"{found.importer}.pyx" if found.path.suffix == ".pyx" else found.importer
             if found.importer != found.imported and found.importer.split(".")[0] == package:
-                graph.setdefault(found.importer, set()).add(found.imported)
+                imported = {found.imported} if is_kernel else {found.imported, f"{found.imported}.pyx"}
+                graph.setdefault(importer, set()).update(imported)
         try:
             TopologicalSorter(graph).prepare()
         except CycleError as error:
