@@ -13,7 +13,7 @@ from spark_jobs.export.export_place import COMPRESSIONS, FORMAT_NAMES, check_pla
 from storage.columns.names import check_names, masked_names
 from storage.times import parse_time
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # only for types: a usage error must not wait for what runs a job
     from spark_jobs.run.launch import Launch
     from spark_jobs.run.progress import JobProgress
     from spark_jobs.run.report import AnyReport
@@ -49,6 +49,7 @@ def _mask(fields: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _tag(text: str) -> str:
+    # Imported here, as below: NumPy and kernels come along, and help and most usage errors do without.
     from storage.filter.tag import parse_tag_expression
 
     parse_tag_expression(text)

@@ -36,7 +36,7 @@ STATES = {
 @click.command()
 @click.argument("store", type=DIRECTORY, metavar="STORE")
 @click.option("--deep", is_flag=True, help="Run `verify` too, which reads everything: minutes for a large store.")
-@click.option("--json", "as_json", is_flag=True, help="AnyReport as one JSON object.")
+@click.option("--json", "as_json", is_flag=True, help="Report as one JSON object.")
 @click.option(
     "--commit-log",
     "commit_log_directories",

@@ -21,7 +21,7 @@ PHASE: Final = "build"
 READ_BYTES: Final = 16 * 1024 * 1024
 
 
-class KeyGap(msgspec.Struct, frozen=True, array_like=True):
+class IndexHole(msgspec.Struct, frozen=True, array_like=True):
     """A stretch of the log, from the record at `first` to the one at `last`, of which an index may lack keys."""
 
     first: int
@@ -50,7 +50,7 @@ class BuildIndexTask(msgspec.Struct, frozen=True):
     compact: bool = False
     end_physical_offset: int = 0
     complete: bool = False
-    holes: tuple[KeyGap, ...] = ()
+    holes: tuple[IndexHole, ...] = ()
     tags: bool = False
 
     @property

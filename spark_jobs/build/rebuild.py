@@ -42,7 +42,7 @@ from storage.build.queue_plan import QueueOptions, QueuePlan
 from storage.layout.store_layout import INDEX
 from storage.life.delay_levels import parse_delay_levels
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # pyspark takes long to import: it is when a session starts
     from pyspark import SparkContext
 
 PLACE: Final = "place"

@@ -9,7 +9,8 @@ from typing import Any, Final, TypeAlias, TypeVar
 import click
 
 from protocol.errors import ConfigError, FilterSyntaxError
-from storage.life.delay_levels import DEFAULT_DELAY_LEVELS
+from spark_jobs.build.index_names import parse_zone
+from storage.life.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Value = TypeVar("Value")
@@ -33,15 +34,11 @@ def checked(read: Callable[[Any], Value]) -> Callable[[click.Context, click.Para
 
 
 def _zone(text: str) -> str:
-    from spark_jobs.build.index_names import parse_zone
-
     parse_zone(text)
     return text
 
 
 def _delay_levels(text: str) -> str:
-    from storage.life.delay_levels import parse_delay_levels
-
     parse_delay_levels(text)
     return text
 

@@ -20,7 +20,7 @@ from protocol.printable import one_line
 from spark_jobs.run.class_archive import find_java
 from storage.files.write_guard import check_outside
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # only for types: a usage error must not wait for what runs a job
     from spark_jobs.run.launch import Launch
     from spark_jobs.run.progress import JobProgress
     from spark_jobs.run.report import AnyReport

@@ -19,16 +19,15 @@ from spark_jobs.publish.publish import Staged
 from spark_jobs.publish.publish_journal import remove_journal
 from spark_jobs.publish.publish_names import find_unfinished
 from spark_jobs.publish.store_lock import StoreLock
+from spark_jobs.run.launch import Launch
 from spark_jobs.run.progress import JobProgress
 from spark_jobs.run.session import spark_context
 from spark_jobs.run.work_directory import JOURNAL, WorkDirectory
 from spark_jobs.scan.source import StoreSource, find_source
 from storage.build.queue_plan import QueuePlan
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # pyspark takes long to import: it is when a session starts
     from pyspark import SparkContext
-
-    from spark_jobs.run.launch import Launch
 
 WORK_DIRECTORY: Final = ".rocketlens-work"
 REPORT: Final = "report"
@@ -38,7 +37,7 @@ Make = Callable[[StoreSource, WorkDirectory, "SparkContext"], Callable[[], Made]
 """Builds in Spark; what it returns stages the result and reports once Spark is gone."""
 
 
-def run_rebuild(request: RebuildRequest, progress: JobProgress, launch: "Launch | None" = None) -> StoreReport:
+def run_rebuild(request: RebuildRequest, progress: JobProgress, launch: Launch | None = None) -> StoreReport:
     """Rebuild as asked; raises a RocketLensError, with the store as it was, for what cannot be done."""
 
     def make(source: StoreSource, work: WorkDirectory, context: "SparkContext") -> Callable[[], Made]:
@@ -48,7 +47,7 @@ def run_rebuild(request: RebuildRequest, progress: JobProgress, launch: "Launch 
     return _run("rebuild", request, progress, make, launch)
 
 
-def run_compact(request: CompactRequest, progress: JobProgress, launch: "Launch | None" = None) -> StoreReport:
+def run_compact(request: CompactRequest, progress: JobProgress, launch: Launch | None = None) -> StoreReport:
     """Compact the index; raises a RocketLensError, with the store as it was, for what cannot be done."""
 
     def make(source: StoreSource, work: WorkDirectory, context: "SparkContext") -> Callable[[], Made]:
@@ -58,7 +57,7 @@ def run_compact(request: CompactRequest, progress: JobProgress, launch: "Launch 
     return _run("compact", request, progress, make, launch)
 
 
-def _run(command: str, request: Request, progress: JobProgress, make: Make, launch: "Launch | None") -> StoreReport:
+def _run(command: str, request: Request, progress: JobProgress, make: Make, launch: Launch | None) -> StoreReport:
     started, began = time.monotonic(), time.time()
     base = Path(request.work or Path(request.target) / WORK_DIRECTORY)
     with _held(request, base, progress) as lock:

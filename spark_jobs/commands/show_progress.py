@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TextIO
 from protocol.printable import one_line
 from storage.amounts import amount_text, clock_text, count_text, rate_text, share_text
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # rich takes long to import: it is where there is a terminal
     from rich.progress import Progress as RichProgress
 
     from spark_jobs.run.progress import JobProgress

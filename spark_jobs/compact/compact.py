@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final
 
 from protocol.errors import StoreError
 from spark_jobs.build import build_index_file as building
-from spark_jobs.build.build_index_file import BuiltIndexFile, KeyGap
+from spark_jobs.build.build_index_file import BuiltIndexFile, IndexHole
 from spark_jobs.build.index_names import implied_zone, name_files, parse_zone
 from spark_jobs.build.kept_index import IndexShapeWanted, choose_shape
 from spark_jobs.build.place_entries import PlacedFile
@@ -63,7 +63,7 @@ from spark_jobs.scan.source import StoreSource
 from storage.index.index_file import IndexHeader
 from storage.layout.store_layout import INDEX
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # pyspark takes long to import: it is when a session starts
     from pyspark import SparkContext
 
 PLACE: Final = "place"
@@ -91,8 +91,8 @@ class Compacted:
     index_files: list[BuiltIndexFile] = field(default_factory=list)
     read: int = 0
     dropped: dict[str, int] = field(default_factory=lambda: dict.fromkeys((*OUTSIDE, *LEFT), 0))
-    holes: list[KeyGap] = field(default_factory=list)
-    left_out: list[KeyGap] = field(default_factory=list)
+    holes: list[IndexHole] = field(default_factory=list)
+    left_out: list[IndexHole] = field(default_factory=list)
     tags: bool = True
     notes: list[str] = field(default_factory=list)
 

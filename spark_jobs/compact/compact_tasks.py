@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from spark_jobs.build.build_index_file import BuildIndexTask, KeyGap
+from spark_jobs.build.build_index_file import BuildIndexTask, IndexHole
 from spark_jobs.build.kept_index import IndexShapeWanted
 from spark_jobs.build.place_entries import Piece, PlacedFile, cut_blocks, entry_blocks, entry_place, place
 from spark_jobs.compact.compact_request import CompactRequest
@@ -130,7 +130,7 @@ def build_tasks(
     files: Sequence[tuple[PlacedFile, Path]],
     last: IndexHeader | None,
     end: int,
-    holes: Sequence[KeyGap],
+    holes: Sequence[IndexHole],
     *,
     tags: bool,
 ) -> list[BuildIndexTask]:

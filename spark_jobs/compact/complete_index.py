@@ -21,7 +21,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from spark_jobs.build.build_index_file import KeyGap
+from spark_jobs.build.build_index_file import IndexHole
 from spark_jobs.build.place_entries import EntryBlock, PlacedFile
 from spark_jobs.compact.merge_entries import MergeSummary
 from spark_jobs.scan.probe_store import IndexFileFacts, LogReader, SegmentPlace
@@ -84,37 +84,37 @@ def _has_all_keys(task: JointTask, log: LogReader) -> bool:
     return True
 
 
-def find_holes(checks: Sequence[IndexFileFacts], joints: Sequence[tuple[JointTask, bool]]) -> list[KeyGap]:
+def find_holes(checks: Sequence[IndexFileFacts], joints: Sequence[tuple[JointTask, bool]]) -> list[IndexHole]:
     """Where keys may be missing that no distance between entries would show; `joints` with what became of them."""
-    holes = [KeyGap(task.first, task.last) for task, is_whole in joints if not is_whole]
+    holes = [IndexHole(task.first, task.last) for task, is_whole in joints if not is_whole]
     others = [check["range"] for check in checks if "range" in check and not check["parts"]]
     parts = _parts(checks)
     if not parts:
-        return [*holes, *(KeyGap(first, last) for first, last in others)]
+        return [*holes, *(IndexHole(first, last) for first, last in others)]
     spaces = [(first, last) for first, last in _spaces(checks) if last - first > GAP_BYTES]
     outside = [(-1, parts[0][0]), (max(stop for _, stop in parts), 1 << 62)]
     for first, last in (*spaces, *outside):
         if any(start < last and stop > first for start, stop in others):
-            holes.append(KeyGap(first, last))
+            holes.append(IndexHole(first, last))
     return holes
 
 
-def stretches_left_out(merges: Sequence[MergeSummary]) -> list[KeyGap]:
+def stretches_left_out(merges: Sequence[MergeSummary]) -> list[IndexHole]:
     """Where entries were dropped because it was asked for; `merges` are summaries."""
-    return [KeyGap(first, last) for summary in merges for first, last in summary["left_out"]]
+    return [IndexHole(first, last) for summary in merges for first, last in summary["left_out"]]
 
 
-def stretches_lost(merges: Sequence[MergeSummary], segments: Sequence[SegmentPlace]) -> list[KeyGap]:
+def stretches_lost(merges: Sequence[MergeSummary], segments: Sequence[SegmentPlace]) -> list[IndexHole]:
     """Where entries were dropped whose records may turn up again, or whose places were written anew.
 
     That is, where they pointed at no record, or into a segment that is missing; if that is a long one, the distance
     between entries shows it.
     """
-    holes = [KeyGap(first, last) for summary in merges for first, last in summary["lost"]]
+    holes = [IndexHole(first, last) for summary in merges for first, last in summary["lost"]]
     for before, place in pairwise(segments):
         end = before.base_offset + before.size
         if end < place.base_offset <= end + GAP_BYTES:
-            holes.append(KeyGap(end, place.base_offset))
+            holes.append(IndexHole(end, place.base_offset))
     return holes
 
 
@@ -167,7 +167,7 @@ def complete_files(placed: Sequence[PlacedFile]) -> list[bool]:
     ]
 
 
-def holes_of(file: PlacedFile, holes: Sequence[KeyGap]) -> tuple[KeyGap, ...]:
+def holes_of(file: PlacedFile, holes: Sequence[IndexHole]) -> tuple[IndexHole, ...]:
     """Return the stretches that may lie within a file."""
     span = _span(file)
     return () if span is None else tuple(hole for hole in holes if hole.lies_within(*span))

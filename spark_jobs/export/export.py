@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
@@ -23,6 +23,7 @@ from spark_jobs.export.export_place import MANIFEST, PART, WORK, leave_place, ta
 from spark_jobs.export.export_request import ExportDetails, ExportRequest
 from spark_jobs.read.log_ranges import LogRange, LogRanges, Problem, find_ranges, is_url
 from spark_jobs.run.attempt import BOOKKEEPING, run_phase
+from spark_jobs.run.launch import Launch
 from spark_jobs.run.progress import JobProgress, Phase
 from spark_jobs.run.report import Damage, Report
 from spark_jobs.run.session import run_tasks, spark_context
@@ -36,15 +37,12 @@ from storage.layout.store_config import StoreConfig
 from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
 from storage.queue.queue_store import directories
 
-if TYPE_CHECKING:
-    from spark_jobs.run.launch import Launch
-
 VERSION: Final = 1
 REPORTED: Final = frozenset({"problems", "more_problems", "log_bytes"}) | BOOKKEEPING
 """Fields of a part that the report needs and the manifest does not have."""
 
 
-def run_export(request: ExportRequest, progress: JobProgress, launch: "Launch | None" = None) -> Report[ExportDetails]:
+def run_export(request: ExportRequest, progress: JobProgress, launch: Launch | None = None) -> Report[ExportDetails]:
     """Export; raises a RocketLensError for options that cannot be, and where there is no store."""
     started = time.monotonic()
     wanted, names = request.wanted, check_names(request.columns or tuple(KINDS))

@@ -98,7 +98,7 @@ class ParquetPart:
     """Row groups of some tens of megabytes."""
 
     def __init__(self, file: IO[bytes], names: Sequence[str], compression: str) -> None:
-        import pyarrow as pa
+        import pyarrow as pa  # which other formats do not need
         import pyarrow.parquet as pq
 
         from spark_jobs.read.arrow_columns import arrow_schema, record_batch, word_paths

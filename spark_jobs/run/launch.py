@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final
 from spark_jobs.run.class_archive import class_archive
 from storage.child_process import child_environment
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # pyspark takes long to import: it is when a session starts
     from pyspark import SparkConf
 
 STOP_SECONDS: Final = 60

@@ -26,7 +26,7 @@ from spark_jobs.run.launch import Launch
 from spark_jobs.run.spark_calls import Guarded, SparkFailed, call_apart, run_job, spark_failure, wait_for
 from storage.child_process import SAFE_PATH
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # pyspark takes long to import: it is when a session starts
     from pyspark import SparkConf, SparkContext
 
 Task = TypeVar("Task")

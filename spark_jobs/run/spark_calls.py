@@ -20,7 +20,7 @@ from protocol.errors import RocketLensError, is_out_of_room
 from rocketlens.origins import CANNOT_RUN
 from spark_jobs.run.arrival import Travelling
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # pyspark takes long to import: it is when a session starts
     from pyspark import SparkContext
 
 Result = TypeVar("Result")

@@ -15,7 +15,7 @@ MODULE: Final = "ROCKETLENS_WARM_MODULE"
 
 def main() -> None:
     """Get ready, then do as Spark's daemon."""
-    from pyspark import daemon
+    from pyspark import daemon  # the driver, which only names this module, does without
 
     warm_up()
     manager: Any = daemon.manager

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, Required, TypedDict
+from typing import Final, Required, TypedDict
 
 import msgspec
 import numpy as np
@@ -79,24 +79,38 @@ class IndexFileFacts(TypedDict, total=False):
     next: list[int] | None
 
 
-def probe(task: ProbeTask) -> Any:
-    """Answer one task."""
+class StoreHeads(msgspec.Struct, frozen=True):
+    """How the segments of a log begin: base offset and store time of the first record of each, 0 for none.
+
+    `last_base` is the base offset of the last one to which anything was written; `first_entries` are the first entries
+    (hash, physical offset) without and with those of tags.
+    """
+
+    is_dledger: bool
+    heads: list[tuple[int, int]]
+    last_base: int
+    first_entries: tuple[tuple[int, int] | None, tuple[int, int] | None]
+
+
+def probe(task: ProbeTask) -> StoreHeads | int | IndexFileFacts:
+    """Answer one task: with StoreHeads, with :func:`queues_end`, or with what an index file is."""
     if task.heads:
         return _look_at_heads(task.segments)
     if task.queues:
-        return {"queues_end": queues_end(Path(task.queues))}
+        return queues_end(Path(task.queues))
     return check_index_file(Path(task.index_file), LogReader(task.segments), task.slots)
 
 
-def _look_at_heads(segments: tuple[SegmentPlace, ...]) -> dict[str, Any]:
-    """First records, the last segment with anything in it, first entries by either profile, whether it is DLedger's."""
+def _look_at_heads(segments: tuple[SegmentPlace, ...]) -> StoreHeads:
+    """Read the first record of each segment, and the first entries of the log."""
     log = LogReader(segments)
-    return {
-        "is_dledger": bool(segments) and holds_dledger(Path(segments[0].path)),
-        "heads": [[place.base_offset, _head_timestamp(place)] for place in segments],
-        "last_base": _last_written(segments),
-        "first_entries": [next(log.entries_from(log.minimum, tags=tags), None) for tags in (False, True)],
-    }
+    tagless, tagged = (next(log.entries_from(log.minimum, tags=tags), None) for tags in (False, True))
+    return StoreHeads(
+        is_dledger=bool(segments) and holds_dledger(Path(segments[0].path)),
+        heads=[(place.base_offset, _head_timestamp(place)) for place in segments],
+        last_base=_last_written(segments),
+        first_entries=(tagless, tagged),
+    )
 
 
 def _head_timestamp(place: SegmentPlace) -> int:

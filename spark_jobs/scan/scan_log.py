@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -11,14 +11,14 @@ from spark_jobs.run.attempt import run_phase
 from spark_jobs.run.progress import JobProgress, Phase
 from spark_jobs.run.session import run_tasks
 from spark_jobs.run.work_directory import WorkDirectory
-from spark_jobs.scan.probe_store import IndexFileFacts, ProbeTask, probe
+from spark_jobs.scan.probe_store import IndexFileFacts, ProbeTask, StoreHeads, probe
 from spark_jobs.scan.recovery import SegmentHead, recovery_start
 from spark_jobs.scan.scan_segment import PHASE, ScanSummary, ScanTask, scan_segment
 from spark_jobs.scan.source import StoreSource
 from storage.layout.store_layout import dledger_refused
 from storage.log.segment_list import boundaries
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # pyspark takes long to import: it is when a session starts
     from pyspark import SparkContext
 
 
@@ -69,16 +69,17 @@ def probe_source(
     tasks += [
         ProbeTask(source.segments, index_file=str(source.layout.index / name), slots=slots or 0) for name in names
     ]
-    answer, queues, *index_files = run_tasks(context, "probe", tasks, probe)
-    if answer["is_dledger"]:
+    answers = run_tasks(context, "probe", tasks, probe)
+    store, end = cast("StoreHeads", answers[0]), cast("int", answers[1])
+    if store.is_dledger:
         raise dledger_refused(source.layout.root)
     start = recovery_start(
-        [SegmentHead(*head) for head in answer["heads"]],
+        [SegmentHead(*head) for head in store.heads],
         has_crashed=source.has_crashed,
         checkpoint=source.checkpoint,
-        queues_end=queues["queues_end"] if queues_stay else source.end,
+        queues_end=end if queues_stay else source.end,
     )
-    return Probed(tuple(answer["first_entries"]), tuple(index_files), start, answer["last_base"])
+    return Probed(store.first_entries, tuple(cast("list[IndexFileFacts]", answers[2:])), start, store.last_base)
 
 
 def scan_log(

@@ -8,12 +8,14 @@ import contextlib
 import tempfile
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
+import numpy as np
 
 from spark_jobs.run.session import run_tasks, spark_context
 from storage.files.mapped_file import MappedFile
@@ -27,7 +29,7 @@ from storage.search.plan import Plan, make_plan
 from storage.search.query import query_of
 from storage.store.message_store import MessageStore
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # pyspark takes long to import: it is when a session starts
     from pyspark import SparkContext
 
 WAVES_OF: Final = 2
@@ -55,10 +57,8 @@ class SearchTask(msgspec.Struct, frozen=True):
     maximum: int | None
 
 
-def search_segment(task: SearchTask) -> dict[str, Any]:
-    """Search one; what its :class:`Part` says, and the records that match, as bytes."""
-    import numpy as np
-
+def search_segment(task: SearchTask) -> tuple[Part, list[tuple[int, bytes]]]:
+    """Search one; its :class:`Part` without what was found, and the records that match, by offset, as bytes."""
     segment = Segment(task.base_offset, MappedFile.open(Path(task.path)), task.valid_length, task.boundary)
     matcher = Matcher(task.criteria)
     searcher = Searcher(matcher, query_of(matcher), lambda: False, task.maximum)
@@ -67,15 +67,7 @@ def search_segment(task: SearchTask) -> dict[str, Any]:
     view = segment.file.view
     places = [(offset, offset - task.base_offset) for offset, _ in part.found]
     records = [(offset, bytes(view[at : at + int.from_bytes(view[at : at + 4])])) for offset, at in places]
-    return {
-        "start": part.start,
-        "end": part.end,
-        "records": records,
-        "damage": part.damage,
-        "refused": part.refused,
-        "unreadable": part.unreadable,
-        "is_cut": part.is_cut,
-    }
+    return replace(part, found=[], count=0), records
 
 
 def search_on_spark(
@@ -125,7 +117,7 @@ def _search_all(
         wave = chunks[first : first + at_once]
         tasks = [_task(chunk, searcher) for chunk in wave]
         for chunk, answer in zip(wave, run_tasks(context, "search", tasks, search_segment), strict=True):
-            yield chunk, _part(answer, searcher.matcher)
+            yield chunk, _whole_part(*answer, searcher.matcher)
 
 
 def _task(chunk: Chunk, searcher: Searcher) -> SearchTask:
@@ -143,9 +135,10 @@ def _task(chunk: Chunk, searcher: Searcher) -> SearchTask:
     )
 
 
-def _part(answer: dict[str, Any], matcher: Matcher) -> Part:
-    found = [(offset, matcher.matches_in(memoryview(record), offset)) for offset, record in answer.pop("records")]
-    return Part(**answer, found=found, count=sum(len(messages) for _, messages in found))
+def _whole_part(part: Part, records: Sequence[tuple[int, bytes]], matcher: Matcher) -> Part:
+    """Add the messages of the records that match to what came back."""
+    found = [(offset, matcher.matches_in(memoryview(record), offset)) for offset, record in records]
+    return replace(part, found=found, count=sum(len(messages) for _, messages in found))
 
 
 def _whole(chunks: Sequence[Chunk]) -> Iterator[Chunk]:

@@ -70,7 +70,7 @@ class MissingKeys(msgspec.Struct, frozen=True):
 
 
 class CheckedIndexFile(AttemptRecord, total=False):
-    """What became of a file's entries, in numbers. Of a file that is none there are but 0 entries and first rank −1.
+    """Numbers of a file's entries. A file that cannot be read has only `entries`, 0, and `first_rank`, −1.
 
     `first_rank` to `last_rank` are the keys of the log that it covers, −1 for none, and `first_offset` to
     `last_offset` their records; `counts` is what is wrong, by kind.

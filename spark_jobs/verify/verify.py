@@ -16,15 +16,16 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
+from typing import Final, cast
 
 from spark_jobs.build.build_queues import bundle_count
 from spark_jobs.run.attempt import RunTasks, block_file, run_phase
+from spark_jobs.run.launch import Launch
 from spark_jobs.run.progress import JobProgress, Phase
 from spark_jobs.run.report import Report
 from spark_jobs.run.session import run_tasks, spark_context
 from spark_jobs.run.work_directory import WorkDirectory
-from spark_jobs.scan.probe_store import ProbeTask, probe
+from spark_jobs.scan.probe_store import ProbeTask, StoreHeads, probe
 from spark_jobs.scan.scan_log import ScanOptions, scan_tasks, total
 from spark_jobs.scan.scan_segment import PHASE as SCAN
 from spark_jobs.scan.scan_segment import ScanSummary
@@ -49,13 +50,10 @@ from storage.build.queue_plan import QueuePlan
 from storage.layout.store_layout import dledger_refused
 from storage.life.delay_levels import parse_delay_levels
 
-if TYPE_CHECKING:
-    from spark_jobs.run.launch import Launch
-
 PREFIX: Final = "rocketlens-verify-"
 
 
-def run_verify(request: VerifyRequest, progress: JobProgress, launch: "Launch | None" = None) -> Report[VerifyDetails]:
+def run_verify(request: VerifyRequest, progress: JobProgress, launch: Launch | None = None) -> Report[VerifyDetails]:
     """Verify a store; raises a RocketLensError where there is none."""
     started = time.monotonic()
     source = find_source(Path(request.store), tuple(map(Path, request.commit_log_directories)))
@@ -121,10 +119,11 @@ class Verification:
     def _measure(self) -> list[CheckIndexTask]:
         """Look at heads and index files; the tasks that will check these."""
         self._work.enter("measure")
-        head = self._run("probe", [ProbeTask(self._source.segments, heads=True)], probe)[0]
-        if head["is_dledger"]:
+        probed = self._run("probe", [ProbeTask(self._source.segments, heads=True)], probe)
+        store = cast("StoreHeads", probed[0])
+        if store.is_dledger:
             raise dledger_refused(self._source.layout.root)
-        self._last_base: int = head["last_base"]
+        self._last_base = store.last_base
         paths = [str(self._source.layout.index / name) for name in self._source.index_files]
         shapes = self._run("measure", [MeasureIndexTask(path) for path in paths], measure_index_file)
         known = Counter(shape.slots for shape in shapes if shape.slots)
