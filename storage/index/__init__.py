@@ -1,4 +1,4 @@
-"""What is done with index files: what they are worth and cover, how they grow, and how they are built."""
+"""Index files: their bytes, what they are worth and cover, how they grow, and entries for what none of them covers."""
 
 from typing import Final
 

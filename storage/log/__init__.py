@@ -1,4 +1,4 @@
-"""What is done with the log's segments: listed, scanned, and judged where they end or are damaged."""
+"""The commit log: its segments, the stream of records that they are, and where it ends or is damaged."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""What is done with queues, plain and of batches: found, read, repaired, planned and built."""
+"""Queues, plain and of batches: their files and units, where they begin and end, and how damage to them is mended."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""How a snapshot stays true while a broker writes: what came, what went, and what is still to be found out."""
+"""A store as a whole: its files at one moment, the facade over them, and how both stay true while a broker writes."""
 
 from typing import Final
 
