@@ -105,7 +105,7 @@ def encode_message_queue_map(entries: Iterable[tuple[MessageQueue, object]]) -> 
 
 
 def message_queue_map(entries: Iterable[tuple[MessageQueue, object]]) -> msgspec.Raw:
-    """The same as a member of a struct."""
+    """The text as a member of a struct."""
     return msgspec.Raw(encode_message_queue_map(entries))
 
 

@@ -12,7 +12,7 @@ def count_text(count: int) -> str:
 
 
 def bytes_text(count: float) -> str:
-    """Bytes in powers of ten, three digits: as disks and rates are told."""
+    """Bytes in powers of ten, with three digits, as for disks and rates."""
     name, size = _scale(count)
     return f"{_digits(count / size)} {name}"
 

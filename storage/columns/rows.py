@@ -131,7 +131,7 @@ class RowReader:
         return start
 
     def _choose(self, stop: int) -> tuple[MessageRows | None, int, int]:
-        """What is wanted of the window, why that ended, and the code of damage or 0."""
+        """Choose the wanted messages of the window: those, why the kernel stopped, and the code of damage or 0."""
         window = self._window
         base = window.base_offset + window.start
         chosen = kernel.choose_records(
@@ -224,7 +224,7 @@ class RowReader:
         return -1, 0
 
     def _filter(self, rows: MessageRows, first: int) -> MessageRows | None:
-        """Those of the messages that start at `first` or behind it and that the expression lets pass."""
+        """The messages that start at `first` or behind it and that the expression lets pass, None without any."""
         kept = np.ones(len(rows), np.bool_)
         if first > 0:
             kept &= rows.table["position"] + (rows.base_offset - self._window.base_offset) >= first

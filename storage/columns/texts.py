@@ -51,7 +51,7 @@ class RepeatedTexts:
         return len(self.codes)
 
     def spread(self) -> Texts:
-        """The same texts one behind the other."""
+        """The text of each row, written out one behind the other."""
         words = TextPlaces.of(self.words)
         # The last one is where −1 leads to: a text that is not there.
         positions, lengths = np.append(words.positions, 0), np.append(words.lengths, -1)
@@ -103,7 +103,7 @@ class TextPlaces:
 
     @property
     def parts(self) -> tuple[Region, Region, Numbers, Numbers]:
-        """What kernels are told of it."""
+        """The arguments by which kernels take these texts."""
         return self.region, self.others, self.positions, self.lengths
 
     def put(self, rows: Sequence[int], texts: Sequence[bytes]) -> None:
@@ -119,7 +119,7 @@ class TextPlaces:
         return bytes_at(self.region, position, length) if position >= 0 else bytes_at(self.others, ~position, length)
 
     def as_utf8(self) -> "TextPlaces":
-        """The same, what is no UTF-8 decoded as Java does."""
+        """These texts, those that are no UTF-8 replaced by what Java decodes them to."""
         found = np.empty(len(self.lengths), np.int64)
         count = kernel.find_non_ascii(*self.parts, found)
         rows, texts = [], []

@@ -37,7 +37,7 @@ class Wanted:
         return any(each is not None and not each for each in sets) or any(first > last for first, last in ranges)
 
     def query(self, *, names: bool, checksums: bool) -> RowQuery:
-        """The same for the kernel, but for `physical_offsets` and `where`; see there."""
+        """These conditions as the kernel takes them; `physical_offsets` and `where` are decided by its callers."""
         return RowQuery(
             topics=self.topics,
             tags=self.tags,
@@ -62,7 +62,7 @@ class Wanted:
 
 
 def _of_32_bits(numbers: Iterable[int]) -> list[int]:
-    """Those that a queue can have."""
+    """The numbers among these that can be a queue id, which has 32 bits."""
     return [number for number in numbers if -(2**31) <= number < 2**31]
 
 

@@ -150,7 +150,7 @@ def differing(a: Entries, b: Entries, rewritten: Rewritten) -> Iterator[tuple[st
 
 
 def _pair(a: Entries, b: Entries, fields: Sequence[str]) -> tuple[Entries, Entries, Entries, Entries]:
-    """Those of both that can be paired by some fields, pair by pair, and those that are left."""
+    """Pair the entries of both that agree in some fields; the pairs of each side, then what is left of each."""
     joined = np.concatenate([a, b])
     side = np.repeat([_A, _B], [len(a), len(b)])
     order = np.lexsort((joined["physical_offset"], side, *(joined[name] for name in fields)))

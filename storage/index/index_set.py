@@ -114,7 +114,7 @@ class IndexSet:
         return _made_of(examined, told, self.examined_kept, self.kept_state)
 
     def with_checked(self, before: Examined, now: Examined) -> "IndexSet":
-        """The same with another examination of one file; itself where that file is not among them as it was."""
+        """The set with another examination of one file; the set itself where it does not hold the one before."""
         if not any(found is before for found in (*self._examined, *self.examined_kept)):
             return self
         examined = [now if found is before else found for found in self._examined]
@@ -122,12 +122,12 @@ class IndexSet:
         return _made_of(examined, self._told, kept, self.kept_state)
 
     def with_kept(self, state: FileIdentity | None, kept: Sequence[Examined]) -> "IndexSet":
-        """The same with these files of our own; ``state`` tells the manifest that named them from others."""
+        """The set with these files of our own; ``state`` tells the manifest that named them from others."""
         return _made_of(self._examined, self._told, kept, state)
 
     @property
     def all_files(self) -> tuple[CoveringFile, ...]:
-        """The store's and our own."""
+        """The files of the store and our own."""
         return (*self.files, *self.kept)
 
     @property
@@ -137,11 +137,11 @@ class IndexSet:
 
     @property
     def slot_counts(self) -> list[int]:
-        """Of sound files, each once, the newest first."""
+        """The slot counts of sound files, each once, the newest first."""
         return list(dict.fromkeys(file.index.shape.slots for file in self.files[::-1]))
 
     def examined(self, file: FileView) -> Examined | None:
-        """What is known of a file."""
+        """The examination of a file, None for a file that is not among these."""
         return next((found for found in (*self._examined, *self.examined_kept) if found.file is file), None)
 
     def is_as(self, other: "IndexSet") -> bool:
@@ -170,7 +170,7 @@ class IndexSet:
         return _uncovered(self.all_files, minimum, end)
 
     def uncovered_by_store(self, minimum: int, end: int) -> list[Range]:
-        """The same without our own files."""
+        """Ranges, as :meth:`uncovered` gives them, for which the files of the store alone may lack keys."""
         return _uncovered(self.files, minimum, end)
 
     def without_tags(self) -> list[tuple[int, int]]:

@@ -74,7 +74,7 @@ class StoreLayout:
 
     @property
     def problems(self) -> list[str]:
-        """What is missing, as sentences."""
+        """Sentences about everything that is missing."""
         return [f"{self.root / name} is missing; the store is served without it" for name in self.missing]
 
 

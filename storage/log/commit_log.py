@@ -189,7 +189,7 @@ class CommitLog:
         return self._found(physical_offset, self.view.record_at(physical_offset, current_tick()))
 
     def unchecked_record_at(self, physical_offset: int) -> memoryview | None:
-        """The same without a look at the checksums."""
+        """The record of sound shape that starts at a physical offset, or None; its checksums are not looked at."""
         return self._found(physical_offset, self.view.unchecked_record_at(physical_offset, current_tick()))
 
     def damaged_record_at(self, physical_offset: int) -> memoryview | None:
@@ -283,7 +283,7 @@ class CommitLog:
         return segment, position, segment.valid_length - position
 
     def _behind_end(self, physical_offset: int) -> tuple[Segment, int, int] | None:
-        """The same for an offset behind a torn end, in the last segment's file."""
+        """Segment, position and bytes up to its file's end, for an offset behind a torn end; None for any other."""
         if self.torn_end is None:
             return None
         segment = self.segments[-1]

@@ -46,7 +46,7 @@ class ByteSource(Protocol):
         ...
 
     def close(self) -> None:
-        """Let it go."""
+        """Give up what is held of the file."""
         ...
 
 

@@ -35,7 +35,7 @@ class RecordPlace(NamedTuple):
 
     @property
     def physical_offset(self) -> int:
-        """The same as a physical offset."""
+        """The physical offset of this place."""
         return self.base_offset + self.position
 
     def peek(self, length: int) -> bytes:

@@ -47,7 +47,7 @@ class KeyQuery(msgspec.Struct, gc=False):
     maximum_bytes: int = DEFAULT_BYTES
 
     def needle(self) -> tuple[bytes, int, int]:
-        """What is hashed, UTF-8; the length of its topic; the position of its key."""
+        """The text that is hashed, in UTF-8, the length of its topic, and the position of its key."""
         infix = "#T#" if self.kind is TAG else "#"
         try:
             topic = len(self.topic.encode())

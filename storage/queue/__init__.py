@@ -1,4 +1,4 @@
-"""Queues, plain and of batches: their files and units, where they begin and end, and how damage is made good."""
+"""Queues, plain and of batches: their files and units, where they begin and end, and how damage to them is mended."""
 
 from typing import Final
 

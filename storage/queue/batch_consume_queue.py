@@ -409,7 +409,7 @@ class BatchConsumeQueue:
             self._bounds = minimum, max(end, bounds[1]), count
 
     def _last_of(self, count: int) -> UnitFields | None:
-        """The last of so many units, as it stands in its file."""
+        """The last unit of a queue that has so many, as it stands in its file; None where there is none."""
         return self._raw(count - 1) if 0 < count <= self._first_numbers[-1] else None
 
     def _bounds_of(self, count: int, written: int) -> tuple[int, int, int]:
@@ -453,7 +453,7 @@ class BatchConsumeQueue:
         return int(_places(self.raw(number, number + 1))[0])
 
     def physical_offsets(self, start: int, stop: int) -> Iterator[tuple[int, Places]]:
-        """The same of the units in [start, stop), file by file from the last, with the number of the first of each."""
+        """Physical offsets in the units [start, stop), file by file from the last, each with its first number."""
         for first, units in reversed(list(self._blocks(start, stop))):
             yield first, _places(units)
 

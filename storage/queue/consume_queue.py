@@ -381,7 +381,7 @@ class ConsumeQueue:
         return EMPTY if unit is None else int(_places(np.frombuffer(unit, UNIT_DTYPE))[0])
 
     def physical_offsets(self, start: int, stop: int) -> Iterator[tuple[int, Places]]:
-        """The same of the units in [start, stop), file by file from the last, with the first queue offset of each."""
+        """Physical offsets in the units [start, stop), file by file from the last; its first queue offset with each."""
         for first, last in reversed(self._ranges(stop)):
             if last >= start:
                 begin = max(first, start)

@@ -126,7 +126,7 @@ class QueueHole:
 
     @property
     def weight(self) -> int:
-        """What it counts for of :data:`REMEMBERED`."""
+        """How much of :data:`REMEMBERED` this hole takes up."""
         return self.stop - self.first + HOLE_WEIGHT
 
     def place(self, queue_offset: int) -> int | None:
@@ -198,12 +198,12 @@ class QueueHole:
             self._finish()
 
     def log(self) -> CommitLog:
-        """What is searched."""
+        """The log that is searched."""
         assert self._log is not None
         return self._log
 
     def sentence(self) -> str:
-        """What it is and what became of it."""
+        """One sentence for people: which messages are looked for, and how far the search has come or what it found."""
         where = f"queue offsets {self.first} to {self.stop - 1} of {self.name.topic}, queue {self.name.queue_id}"
         if self.is_done:
             return (
@@ -243,7 +243,7 @@ class FirstMessage(QueueHole):
         self.has_batches, self.is_reported = False, True
 
     def sentence(self) -> str:
-        """What is looked for, and how far that is."""
+        """One sentence for people: that the beginning of the queue is searched for, and how far the search has come."""
         done = 100 * (self.position - self.start) // max(self.end - self.start, 1)
         return (
             f"the queue's first units are damaged or lost: the log is being searched for where it begins, from "

@@ -33,7 +33,7 @@ class Units(Protocol):
 
     @property
     def log(self) -> CommitLog:
-        """What they point into."""
+        """The log that the units point into."""
         ...
 
     def unit(self, queue_offset: int) -> tuple[int, int, int] | None:

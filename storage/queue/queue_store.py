@@ -119,7 +119,7 @@ class QueueStore:
         return list(self._topics)
 
     def all_topics(self) -> list[str]:
-        """The same, but raises StoreError where there may be others."""
+        """The topics that have a directory, sorted; raises StoreError where there may be others."""
         self._refuse_unknown()
         return self.topics()
 

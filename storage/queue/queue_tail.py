@@ -92,7 +92,7 @@ class QueueTail(Tail):
             self._finish()
 
     def sentence(self) -> str:
-        """What it is and what became of it."""
+        """One sentence for people: how far the search behind the last file has come, or what it found."""
         if self.is_done:
             return f"the last file of a queue is lost: {super().sentence()}"
         done = 100 * (self.position - self.start) // max(self.end - self.start, 1)

@@ -47,12 +47,12 @@ class JudgedUnits(Protocol):
 
     @property
     def log(self) -> CommitLog:
-        """What they point into."""
+        """The log that the units point into."""
         ...
 
     @property
     def log_end(self) -> int:
-        """Where it ends."""
+        """The physical offset at which the log ends."""
         ...
 
     def standing(self, number: int) -> Standing:
@@ -64,7 +64,7 @@ class JudgedUnits(Protocol):
         ...
 
     def physical_offsets(self, start: int, stop: int) -> Iterator[tuple[int, Places]]:
-        """The same of the units in [start, stop), file by file from the last, with the number of the first of each."""
+        """Physical offsets in the units [start, stop), file by file from the last, each with its first number."""
         ...
 
     def claim(self, number: int) -> int | None:

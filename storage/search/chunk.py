@@ -148,7 +148,7 @@ class Searcher:
         return part
 
     def _worth_a_look(self, segment: Segment, listed: npt.NDArray[np.int64]) -> Iterator[int]:
-        """Those of some records that the kernel does not rule out, and what is no record of sound shape."""
+        """The offsets, of those listed, of records that the kernel does not rule out, or that have no sound shape."""
         positions = np.empty(1, np.int64)
         for offset in listed.tolist():
             position = offset - segment.base_offset

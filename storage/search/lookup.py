@@ -53,7 +53,7 @@ class KeyHashes:
         return np.where(signed == -(1 << 31), 0, np.abs(signed)).astype(np.int32)
 
     def within_any(self, topics: Iterable[str]) -> Hashes:
-        """Those of all topics, ascending, each once."""
+        """The index hashes of all keys in any of some topics, ascending, each once."""
         return ascending(np.concatenate([np.empty(0, np.int32), *map(self.within, topics)]))
 
 

@@ -93,7 +93,7 @@ def listed(commit_log: CommitLog, offsets: Offsets, start: int, stop: int) -> It
 
 
 def listed_or_scanned(commit_log: CommitLog, offsets: Offsets, start: int, stop: int) -> Iterator[Chunk]:
-    """The same, but where a segment holds so many of the records that to read it is less work it is scanned."""
+    """Pieces as :func:`listed` gives them, but a segment that holds very many of the records is scanned: less work."""
     for segment, inside, first, last in _by_segment(commit_log, offsets, start, stop):
         if inside.size * COST_OF_RECORD < last - first:
             yield from _listed_in(segment, inside, first, last)

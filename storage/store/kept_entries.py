@@ -144,7 +144,7 @@ class KeptEntries:
         return file if file.identity == kept.identity and file.size > INDEX_HEADER else None
 
     def _manifest(self) -> list[KeptFile]:
-        """What is noted; nothing where that cannot be read."""
+        """The files that the manifest notes; none where it cannot be read."""
         if self.directory is None:
             return []
         try:

@@ -81,7 +81,7 @@ class QueryAnswer(msgspec.Struct, gc=False):
 
     @property
     def search(self) -> SearchReport:
-        """What was searched for it."""
+        """A report of what was searched for this answer."""
         return _report(self.snapshot, self.found)
 
 
@@ -111,7 +111,7 @@ class MessageStore:
 
     @property
     def queue_holes(self) -> QueueHoles:
-        """What is known of runs of damaged units in queues."""
+        """The holes of all queues: runs of damaged units, and where the log has their messages."""
         return self._current.queue_holes
 
     @property
