@@ -35,13 +35,14 @@ from broker.metrics.metrics_rows import (
     SERVING,
     STOPPING,
 )
-from broker.net.budget import SWEEP_SECONDS as COSTS_SWEEP_SECONDS
-from broker.net.budget import Costs
-from broker.net.connection import Connection
-from broker.net.connection_settings import AnswerCheck, ConnectionSettings
+from broker.net.budget import SWEEP_SECONDS as BUDGET_SWEEP_SECONDS
+from broker.net.budget import ConnectionBudget
 from broker.net.listeners import BACKLOG, Listener, listen
 from broker.net.reception import Reception
+from broker.net.scheduler import Scheduler
+from broker.net.session_settings import AnswerCheck, SessionSettings
 from broker.net.tls import watched_context
+from broker.net.transport import OpenConnections, SessionTransport
 from broker.security.accounts import Account, watched_accounts
 from broker.security.answer_rights import AnswerRights
 from broker.security.audit_log import AuditedPort, AuditLog
@@ -100,7 +101,7 @@ async def serve_until_told(servers: "Sequence[Server]", announce: Callable[[], N
         announce()
         if any(server.has_colleagues for server in servers):
             sharing = CoreSharing()
-            _repeat(loop, lambda: sharing.look(sum(server.connections for server in servers)), LOOK_SECONDS)
+            _repeat(loop, lambda: sharing.look(sum(len(server.connections) for server in servers)), LOOK_SECONDS)
         await stop_asked.wait()
     finally:
         await asyncio.gather(*(server.stop() for server in servers))
@@ -151,15 +152,24 @@ class Server:
         checks = self._make_checks(service)
         takes_lane = self._options.fast_lane and not self._options.rewrite_store_host
         lane = FastLane(service) if takes_lane and dispatcher is None and not checks else None
-        costs = Costs(self._options.limits, time.monotonic)
+        self.lane = lane
+        self.budget = ConnectionBudget(self._options.limits, time.monotonic)
         self._dispatcher.body_limit = self._options.limits.body_bytes
-        self._settings = ConnectionSettings(self._dispatcher, self._options.frame_limit, lane, costs)
-        self._settings.checks = checks
-        self._settings.lost = service.connection_lost
-        self._settings.replied = service.calls.answered
-        self._settings.meter = self._meter = service.meter
+        self._meter = service.meter
         if self._meter is not None:
             self._meter.lane = lane
+        hears: BrokerService | Member = colleagues if isinstance(colleagues, Member) else service
+        self._settings = SessionSettings(
+            self._dispatcher,
+            self.budget,
+            Scheduler(lambda work: asyncio.get_running_loop().call_soon(work)),
+            self._options.frame_limit,
+            lane,
+            colleagues.replied if isinstance(colleagues, Member) else service.calls.answered,
+            self._meter,
+            checks,
+        )
+        self.connections = OpenConnections(hears.connection_lost, self._meter)
         self._web = web
         if web is not None:
             web.site.before_render = self.publish
@@ -169,11 +179,9 @@ class Server:
         self._colleagues = colleagues
         if isinstance(colleagues, Member):
             self._dispatcher.forward(OWNED_CODES, colleagues.forward)
-            self._settings.lost = colleagues.connection_lost
-            self._settings.replied = colleagues.replied
         self._servers: list[asyncio.Server] = []
         self._context = watched_context(self._options.tls) if self._options.tls.is_on else None
-        self._reception = self._make_reception(costs)
+        self._reception = self._make_reception()
         self._refresher: threading.Thread | None = None
         self._scanner: threading.Thread | None = None
         self._timers: dict[Callable[[], None], asyncio.TimerHandle] = {}
@@ -191,11 +199,6 @@ class Server:
     def has_colleagues(self) -> bool:
         """Whether other worker processes serve the same store."""
         return self._colleagues is not None
-
-    @property
-    def connections(self) -> int:
-        """How many connections are open."""
-        return len(self._settings.open)
 
     def _make_dispatcher(self, service: BrokerService) -> Dispatcher:
         processors, threads = build_processors(service), self._options.lookup_threads
@@ -216,17 +219,17 @@ class Server:
 
         return (*rights, AuditedPort(self._audit_log, service.broker_name, who).check)
 
-    def _make_reception(self, costs: Costs) -> Reception | None:
+    def _make_reception(self) -> Reception | None:
         """Who accepts when the first bytes decide; None where the loop's own server does."""
         options = self._options
         if self._context is None and not options.proxies:
             return None
         return Reception(
-            costs,
+            self.budget,
             context=self._context,
             is_enforcing=options.tls.mode == "enforcing",
             proxies=options.proxies,
-            count_open=lambda: len(self._settings.open),
+            count_open=lambda: len(self.connections),
         )
 
     async def start(self) -> None:
@@ -245,7 +248,7 @@ class Server:
         for listener in self._listeners:
             # Not left to the loop: uvloop does not say that it failed.
             listen(listener)
-            factory = partial(Connection, self._settings, listener.port_distance)
+            factory = partial(SessionTransport, self._settings, self.connections, listener.port_distance)
             if self._reception is not None:
                 self._reception.listen(listener.socket, factory)
             else:
@@ -255,7 +258,7 @@ class Server:
         if self._meter is not None:
             self._meter.enter(SERVING)
         self._repeat(self._sweep, self._options.limits.idle_seconds / 2)
-        self._repeat(self._sweep_costs, COSTS_SWEEP_SECONDS)
+        self._repeat(self._sweep_budget, BUDGET_SWEEP_SECONDS)
         self._repeat(self._service.clients.sweep, SWEEP_SECONDS)
         self._repeat(trim_heap, TRIM_SECONDS)
         self._start_scan()
@@ -298,16 +301,16 @@ class Server:
         self._service.polls.stop()
         if is_polled or self._service.clients.has_consumers:
             await asyncio.sleep(min(FAREWELL_SECONDS, self._options.stop_timeout_seconds))
-        for connection in list(self._settings.open):
+        for connection in self.connections:
             connection.end()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._options.stop_timeout_seconds):
-                await self._settings.all_closed.wait()
-        if self._settings.open:
-            logger.warning("cut off %d connections that had not read their answers", len(self._settings.open))
-            for connection in list(self._settings.open):
+                await self.connections.all_closed.wait()
+        if len(self.connections):
+            logger.warning("cut off %d connections that had not read their answers", len(self.connections))
+            for connection in self.connections:
                 connection.abort()
-            await self._settings.all_closed.wait()
+            await self.connections.all_closed.wait()
         if self._colleagues is not None:
             self._colleagues.stop()
         if self._web is not None:
@@ -375,15 +378,15 @@ class Server:
 
         self._timers[work] = asyncio.get_running_loop().call_later(interval_seconds, run)
 
-    def _sweep_costs(self) -> None:
-        self._settings.costs.sweep(self._settings.open)
+    def _sweep_budget(self) -> None:
+        self.budget.sweep(self.connections.unsent)
         self.publish()
 
     def publish(self) -> None:
         """Bring up to date what metrics say of this moment of one store."""
         if self._meter is not None:
             present = {
-                CONNECTIONS: len(self._settings.open),
+                CONNECTIONS: len(self.connections),
                 HELD_PULLS: len(self._service.polls),
                 POOL_WORK: self._dispatcher.pool_work,
                 REGISTRY_BYTES: self._service.budget.used,
@@ -393,8 +396,8 @@ class Server:
                 present[NAME_SERVERS] = len(self._options.register.name_servers)
                 present[REGISTERED] = self._registration.count
             self._meter.row[REGISTRY_REFUSED] += self._service.budget.new_refusals()
-            self._meter.publish(self._settings.costs, present)
+            self._meter.publish(self.budget, present)
 
     def _sweep(self) -> None:
-        for connection in list(self._settings.open):
+        for connection in self.connections:
             connection.sweep()

@@ -51,7 +51,7 @@ from storage.files.residency import may_wait
 from storage.kernels.lookups import Found
 
 if TYPE_CHECKING:
-    from broker.net.budget import Costs
+    from broker.net.budget import ConnectionBudget
 
 RESULT_BITS: Final = 16
 """Code and result of a request in one number: the code above so many bits of the result."""
@@ -185,7 +185,7 @@ class Meter:
             self.row[HOLE_MESSAGES] += found
             self.row[HOLE_MESSAGES + 1] += lost
 
-    def publish(self, costs: "Costs", present: Mapping[int, int]) -> None:
+    def publish(self, costs: "ConnectionBudget", present: Mapping[int, int]) -> None:
         """Add up what was counted, and say what is so at `present`; the time of it is the worker's sign of life."""
         row = self.row
         row[IN_FLIGHT_BYTES], row[UNFINISHED_BYTES], row[UNSENT_BYTES] = costs.in_flight, costs.received, costs.unsent

@@ -129,9 +129,9 @@ async def test_a_client_that_does_not_read_is_cut_off_when_the_time_is_over() ->
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]
         for _ in range(10):
             client.send(LONG)
-        await until(lambda: any(connection.is_held for connection in server._settings.open))
+        await until(lambda: any(connection.session.is_held for connection in server.connections))
         await server.stop()
-        assert not server._settings.open
+        assert not server.connections
 
 
 async def test_a_lookup_that_cannot_be_interrupted_does_not_keep_the_server_alive() -> None:

@@ -512,7 +512,7 @@ def test_no_bytes_make_the_kernel_read_or_write_outside(written: Written) -> Non
 @pytest.mark.asyncio
 async def test_a_server_that_stops_refuses_known_pulls_too(service: BrokerService) -> None:
     async with serving(service) as server, connected(server.addresses[0]) as client:
-        lane = server._settings.fast_lane
+        lane = server.lane
         assert lane is not None
 
         async def code() -> int:

@@ -75,7 +75,7 @@ async def test_tls_and_plain_clients_share_a_permissive_port(authority: Authorit
             assert answer.remark == f"{Endpoint(*peer)} {server.addresses[0]}"
             secret.writer.write(b"".join(encode_request(VIEW, {"offset": "9"}, opaque=n) for n in range(300)))
             assert [(await secret.answer()).opaque for _ in range(300)] == list(range(300))
-        await until(lambda: not server._settings.open)
+        await until(lambda: not server.connections)
 
 
 async def test_the_first_frame_may_come_a_byte_at_a_time(pair: tuple[Path, Path]) -> None:

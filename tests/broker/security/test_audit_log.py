@@ -41,7 +41,7 @@ async def test_the_port_writes_who_looked_at_which_messages_from_where(g1_store:
     acl, path = write_accounts(tmp_path / "plain_acl.yml"), tmp_path / "audit.jsonl"
     store = await asyncio.to_thread(MessageStore.open, g1_store)
     async with serving(service_of(store, acl=acl, audit_log=path)) as server, connected(server.addresses[0]) as client:
-        assert server._settings.fast_lane is None
+        assert server.lane is None
         answers = []
         for code, fields, who in (
             (33, {"offset": "0"}, (READER, READER_SECRET)),

@@ -41,7 +41,7 @@ class Pair:
 
     def dispatch(self, command: Command) -> Answer:
         """What the other worker makes of a command, as if the client had sent it."""
-        (connection,) = self.server._settings.open
+        (connection,) = self.server.connections
         return self.server._dispatcher.dispatch(command, connection)
 
     async def is_well(self) -> None:
