@@ -104,6 +104,7 @@ class Session:
         "_decoder",
         "_dispatcher",
         "_due",
+        "_has_rest",
         "_held_bytes",
         "_is_read_slowly",
         "_lane",
@@ -145,6 +146,7 @@ class Session:
         self._backlog: list[Frame] = []
         self._due: list[QueuedReplies] = []
         self._held_bytes = 0
+        self._has_rest = False
         self._is_read_slowly = False
         self._sweeps = 0
         self._unsent_bytes = 0
@@ -193,13 +195,28 @@ class Session:
 
     # ------------------------------------------------------------------ what the socket reports
 
-    def receive_data(self, data: bytes) -> None:
-        """Take what the client sent, and answer all requests that are complete."""
-        if self._meter is not None:
-            self._meter.received += len(data)
+    def receive_data(self, data: bytes) -> bytes | None:
+        """Take what the client sent, and answer all requests that are complete.
+
+        Returns the answers where they are all that is to be done, and None where there is more or nothing: then it is
+        in `output` and the rest. What most reads are, whole requests of which the lane takes each, costs one call of it
+        and no object besides the answers.
+        """
+        meter = self._meter
+        if meter is not None:
+            meter.received += len(data)
         self._sweeps = 0
         state = self.state
-        if state is OPEN:
+        lane = self._lane
+        if state is OPEN and lane is not None and not self._has_rest and len(data) <= SMALL_READ:
+            started = 0 if meter is None else perf_counter_ns()
+            answered = lane.answer(data, 0, len(data), self._client)
+            if answered[1] == len(data):
+                if meter is not None:
+                    self._end_lane_turn(started, len(data), len(answered[0]))
+                return answered[0]
+            self._after_lane(data, self._take_lane(lane, data, len(data), answered, started))
+        elif state is OPEN:
             if len(data) > SMALL_READ and self._scheduler.must_wait(len(data)) and not self._decoder.needs_more:
                 self._unread = self._part + data
                 self._part = b""
@@ -210,6 +227,7 @@ class Session:
         elif state is QUEUED or state is HELD:
             self._keep(data)
         # Otherwise nothing is read any more, and what comes is thrown away.
+        return None
 
     def receive_eof(self) -> None:
         """The client will ask no more, but may still read: its look-ups are finished, then the session is.
@@ -402,7 +420,13 @@ class Session:
         if lane is None or self._decoder.needs_more:
             self._decode(data, len(data), is_new=False)
             return
-        left = self._take_lane(lane, data)
+        started = 0 if self._meter is None else perf_counter_ns()
+        stop = len(data) if len(data) <= SMALL_READ else self._scheduler.stop(len(data))
+        answered = lane.answer(data, 0, stop, self._client)
+        self._after_lane(data, self._take_lane(lane, data, stop, answered, started))
+
+    def _after_lane(self, data: bytes, left: bytes) -> None:
+        """Have the decoder judge what the lane has left of `data`, and say where the session stands."""
         if self._part or self._unread or self._held_bytes or left:
             # What the lane answered is not there any more.
             is_new = len(left) + len(self._part) + len(self._unread) < len(data)
@@ -415,21 +439,13 @@ class Session:
         elif self._unread or (self.pending.cost and self.is_held):
             self._settle()
 
-    def _take_lane(self, lane: Lane, data: bytes) -> bytes:
+    def _take_lane(self, lane: Lane, data: bytes, stop: int, answered: tuple[bytes, int, int], started: int) -> bytes:
         """Answer what the fast lane takes, and one by one what it does not; returns what the decoder is to judge.
 
-        When the turn is over or the session held, the rest is kept as it came: the next turn starts in the lane.
+        The lane has `answered` as far as it could, looking up to `stop`, in a turn that began at `started` (ns). When
+        the turn is over or the session held, the rest is kept as it came: the next turn starts in the lane.
         """
-        meter = self._meter
-        started = 0 if meter is None else perf_counter_ns()
-        stop = len(data) if len(data) <= SMALL_READ else self._scheduler.stop(len(data))
-        answers, position, reason = lane.answer(data, 0, stop, self._client)
-        if position == len(data):  # what most reads are: one call, one piece
-            if answers:
-                self.output.append(answers)
-                self.output_bytes += len(answers)
-            self._end_lane_turn(started, position, len(answers))
-            return b""
+        answers, position, reason = answered
         size = 0
         is_bad = False
         for number in range(TURN_FRAMES):
@@ -518,6 +534,7 @@ class Session:
         size = self._decoder.buffered + len(self._part) + len(self._unread)
         if self._backlog:
             size += sum(len(header) + len(body) for _, header, body in self._backlog)
+        self._has_rest = size > 0 or self._decoder.needs_more
         if size or self._held_bytes:
             self._held_bytes = size
             self._budget.holds(self._client, size, is_new=is_new)

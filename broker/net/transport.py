@@ -157,8 +157,11 @@ class SessionTransport(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Answer all frames that are complete, in one write."""
-        self.session.receive_data(data)
-        self._carry_out()
+        answers = self.session.receive_data(data)
+        if answers is None:
+            self._carry_out()
+        else:
+            self._transport.write(answers)
 
     # ------------------------------------------------------------------ what the server calls
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from broker.service.pending_reply import ReplyReceiver, Outcome, PendingReply, QueuedReplies, answer_all
+from broker.service.pending_reply import Outcome, PendingReply, QueuedReplies, ReplyReceiver, answer_all
 from protocol.codes import SerializeType
 from protocol.command import Command, Response, decode_command, encode_response
 from protocol.errors import BadCommand
