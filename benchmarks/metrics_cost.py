@@ -40,8 +40,9 @@ from broker.net.budget import ConnectionBudget
 from broker.net.scheduler import Scheduler
 from broker.net.session_settings import SessionSettings
 from broker.net.transport import OpenConnections, SessionTransport
-from broker.service.broker_service import BrokerService, build_processors
+from broker.service.broker_service import BrokerService
 from broker.service.dispatcher import Dispatcher
+from broker.service.request_families import build_processors
 from storage.store.message_store import MessageStore
 
 VIEW_MESSAGE_BY_ID = 33
@@ -113,8 +114,6 @@ def measure_servers(store: Path, scratch: Path, rounds: int) -> tuple[dict[str, 
 
 def _connection(service: BrokerService, meter: Meter | None, *, has_lane: bool) -> SessionTransport:
     lane = FastLane(service) if has_lane else None
-    if meter is not None:
-        meter.lane = lane
     settings = SessionSettings(
         Dispatcher(build_processors(service)),
         ConnectionBudget(DEFAULT_LIMITS, time.monotonic),

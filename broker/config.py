@@ -18,6 +18,9 @@ from storage.files.write_guard import check_outside
 VIP_PORT_DISTANCE = 2
 """Old clients and the dashboard dial this much below the port they were told (remoting-protocol §8.7)."""
 
+STORE_PORT_DISTANCE = 10
+"""Between the ports of one store and the next; brokers themselves use the port below and two below theirs."""
+
 FRAME_LIMIT = 16 * 1024 * 1024
 """Bytes of one frame, its length field included, that Java clients accept (remoting-protocol §1.1)."""
 

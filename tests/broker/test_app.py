@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.app import Server
+from broker.app import build_server
 from broker.config import CannotListen
 from broker.endpoint import Endpoint
 from broker.limits import Limits
@@ -90,7 +90,7 @@ async def test_a_port_lost_between_binding_and_listening_is_refused() -> None:
     second = bind_listeners([first[0].endpoint])
     first[0].socket.listen()
     service = service_of(FakeStore(), listen=(first[0].endpoint,))
-    server = Server(service, second, Dispatcher([]))
+    server = build_server(service, second, Dispatcher([]))
     with pytest.raises(CannotListen, match="another process listens there"):
         await server.start()
     await server.stop()

@@ -15,8 +15,10 @@ from broker.net.budget import ConnectionBudget
 from broker.net.scheduler import Scheduler
 from broker.net.session_settings import SessionSettings
 from broker.net.transport import OpenConnections, SessionTransport
-from broker.service.broker_service import BrokerService, build_processors
+from broker.service.broker_service import BrokerService
 from broker.service.dispatcher import Dispatcher
+from broker.service.processors.pull_message import Learn
+from broker.service.request_families import build_processors
 from protocol.codes import SerializeType
 from protocol.command import Response
 from protocol.kernels.responses import OPAQUE, ResponseTemplate
@@ -70,10 +72,18 @@ class Wire:
 class Road:
     """Connections to a service, with the fast lane (`lane`) or without."""
 
-    def __init__(self, service: BrokerService, *, has_lane: bool, budget: ConnectionBudget | None = None) -> None:
+    def __init__(
+        self,
+        service: BrokerService,
+        *,
+        has_lane: bool,
+        budget: ConnectionBudget | None = None,
+        learn: Learn | None = None,
+    ) -> None:
+        """`learn` takes notice of pulls where there is no lane."""
         self.lane = FastLane(service) if has_lane else None
         self._settings = SessionSettings(
-            Dispatcher(build_processors(service)),
+            Dispatcher(build_processors(service, learn=learn if self.lane is None else self.lane.learn)),
             budget or ConnectionBudget(DEFAULT_LIMITS, time.monotonic),
             Scheduler(lambda work: asyncio.get_running_loop().call_soon(work)),
             service.options.frame_limit,
@@ -106,7 +116,9 @@ class Road:
 
 async def compare(service: BrokerService, streams: Iterable[Sequence[bytes]]) -> int:
     """Every stream of reads is answered alike with and without the lane; how many requests the lane took."""
-    with_lane, without = Road(service, has_lane=True), Road(service, has_lane=False)
+    with_lane = Road(service, has_lane=True)
+    assert with_lane.lane is not None
+    without = Road(service, has_lane=False, learn=with_lane.lane.learn)
     for reads in streams:
         assert await with_lane.answer(reads) == await without.answer(reads), reads
     return with_lane.taken

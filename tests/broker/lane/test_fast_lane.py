@@ -12,8 +12,9 @@ from types import SimpleNamespace
 import pytest
 
 from broker.kernels import lane as kernel
-from broker.lane.fast_lane import LEFT_OVER, NOT_TAKEN, TURN_OVER, WANTS_MORE, FastLane
+from broker.lane.fast_lane import FastLane
 from broker.net.scheduler import TURN_BYTES, TURN_FRAMES
+from broker.net.session_settings import LEFT_OVER, NOT_TAKEN, TURN_OVER, WANTS_MORE
 from broker.service.broker_service import BrokerService
 from broker.service.processors.query_message import split_records
 from broker_harness import connected, service_of, serving, until

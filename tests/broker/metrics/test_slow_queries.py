@@ -119,8 +119,7 @@ class Sleeper:
 
 @pytest.mark.asyncio
 async def test_a_server_tells_of_slow_requests_on_the_loop_and_on_threads(caplog: pytest.LogCaptureFixture) -> None:
-    sleeper, service = Sleeper(), service_of(FakeStore())
-    service.meter = Meter(slow=SlowQueries(200))
+    sleeper, service = Sleeper(), service_of(FakeStore(), meter=Meter(slow=SlowQueries(200)))
     with caplog.at_level(logging.WARNING, logger="broker.metrics.slow_queries"):
         async with serving(service, [sleeper]) as server, connected(server.addresses[0]) as client:
             await client.ask(RequestCode.GET_MAX_OFFSET)

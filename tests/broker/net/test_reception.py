@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.app import Server
 from broker.endpoint import Endpoint
 from broker.limits import Limits
 from broker.net.tls import TlsOptions
+from broker.server import Server
 from broker.service.dispatcher import Request, handles
 from broker_harness import FakeStore, RawClient, connected, service_of, serving, until
 from certificates import Authority
@@ -143,7 +143,8 @@ async def test_a_certificate_that_changes_is_used_for_new_connections(authority:
         assert _common_name(old) == "first"
         # The certificate comes before its key: the pair does not fit for a moment.
         shutil.copy(authority.folder / "second.pem", pair[0])
-        server._context.refresh()  # type: ignore[union-attr]
+        (context,) = server._watched
+        context.refresh()
         async with secured(server.addresses[0], authority.client_context()) as between:
             assert _common_name(between) == "first"
         shutil.copy(authority.folder / "second.key", pair[1])

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from broker.app import Server
 from broker.net.scheduler import SHARE_BYTES, SLICE_BYTES, SMALL_READ, TURN_FRAMES, Scheduler
+from broker.server import Server
 from broker_harness import RawClient, connected, service_of, serving
 from protocol.codes import RequestCode, ResponseCode
 from storage.store.message_store import MessageStore

@@ -10,9 +10,9 @@ from collections.abc import Awaitable
 
 import pytest
 
-from broker.app import Server
 from broker.limits import Limits
 from broker.net.transport import SessionTransport
+from broker.server import Server
 from broker.service.dispatcher import handles
 from broker_harness import FakeStore, connected, service_of, serving, until
 from protocol.codes import RequestCode, ResponseCode

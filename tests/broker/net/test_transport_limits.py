@@ -7,9 +7,9 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from broker.app import Server
 from broker.limits import MIB, Limits
 from broker.net.transport import SessionTransport
+from broker.server import Server
 from broker.service.dispatcher import handles
 from broker_harness import FakeStore, connected, service_of, serving, until
 from protocol.codes import RequestCode, ResponseCode

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from broker import app as broker_server
-from broker.app import Server
+from broker.server import Server
 from broker.service import long_polling
 from broker_harness import RawClient, connected, service_of, serving, until
 from heartbeats import consumer, heartbeat, subscription
