@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from broker.config import ServeOptions
-from broker.lane.fast_lane import FastLane
 from broker.metrics.metrics_meter import Meter
 from broker.metrics.metrics_rows import MetricsRows
 from broker.metrics.slow_queries import SlowQueries
@@ -54,7 +53,8 @@ from storage.layout.store_config import TOPICS
 from storage.store.message_store import MessageStore
 
 if TYPE_CHECKING:
-    # The HTTP port loads much that a server without one does not need.
+    # The HTTP port loads much that a server without one does not need; the fast lane may be missing.
+    from broker.lane.fast_lane import FastLane
     from broker.web.port import WebPort
 
 logger = logging.getLogger(__name__)
@@ -218,7 +218,7 @@ def build_server(
     checks = _answer_checks(service, security, guard, rights)
     # The lane answers as the families do, asks for no account, and sends records as they are stored.
     takes_lane = options.fast_lane and not options.rewrite_store_host and dispatcher is None and not checks
-    lane = FastLane(service) if takes_lane else None
+    lane = _build_lane(service) if takes_lane else None
     if dispatcher is None:
         processors = build_processors(service, brokers, None if lane is None else lane.learn)
         threads, body_limit = options.lookup_threads, options.limits.body_bytes
@@ -267,6 +267,13 @@ def build_server(
     )
 
 
+def _build_lane(service: BrokerService) -> "FastLane":
+    """The fast lane; loaded only here, for a server without it works without its folder."""
+    from broker.lane.fast_lane import FastLane
+
+    return FastLane(service)
+
+
 def _answer_checks(
     service: BrokerService, security: Security, guard: Guard | None, rights: AnswerRights | None
 ) -> tuple[AnswerCheck, ...]:
@@ -293,10 +300,10 @@ def build_web(
     before_render: Callable[[], None],
 ) -> "WebPort":
     """The HTTP port for some stores; what it needs is loaded only here, for a server without it starts faster."""
-    from broker.metrics.metrics_collector import Exposition, ServerCollector
-    from broker.metrics.metrics_store import StoreFigures
     from broker.web.api.access import Access
     from broker.web.api.application import Api
+    from broker.web.metrics_collector import Exposition, ServerCollector
+    from broker.web.metrics_store import StoreFigures
     from broker.web.port import WebPort
     from broker.web.site import Site
 

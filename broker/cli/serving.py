@@ -49,7 +49,10 @@ MODULES = (
 )
 """What workers need; loaded once, before they are forked."""
 
-WEB_MODULES = ("broker.metrics.metrics_collector", "broker.web.api.application", "broker.web.port", "broker.web.site")
+LANE_MODULES = ("broker.lane.fast_lane",)
+"""The same unless `--no-fast-lane`."""
+
+WEB_MODULES = ("broker.web.metrics_collector", "broker.web.api.application", "broker.web.port", "broker.web.site")
 """The same for `--http`."""
 
 
@@ -104,7 +107,10 @@ def run_server(all_options: AllOptions) -> int:
         for each in all_options:
             stores = (each.store, *each.commit_log_directories)
             check_outside(stores, {"--state-dir": each.state_directory})
-        for name in MODULES if options.http is None else MODULES + WEB_MODULES:
+        names = (
+            MODULES + (LANE_MODULES if options.fast_lane else ()) + (WEB_MODULES if options.http is not None else ())
+        )
+        for name in names:
             importlib.import_module(name)
         work = partial(_work, all_options, shared)
         limit_seconds = options.worker_timeout_seconds

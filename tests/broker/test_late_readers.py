@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from broker.config import TlsOptions
 from broker.endpoint import Endpoint
-from broker.net.tls import TlsOptions
 from broker_harness import RawClient, connected, service_of, serving, until
 from certificates import Authority
 from lane_requests import Road, pull

@@ -18,7 +18,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from broker.metrics.metrics_collector import installed_version
 from broker.security.audit_log import AuditLog
 from broker.service.lookup_pool import LookupPool
 from broker.web.api.access import Access, challenge
@@ -45,6 +44,7 @@ from broker.web.api.preview import PreviewAnswer, PreviewQuestion, filter_previe
 from broker.web.api.request_context import Asked
 from broker.web.api.search import SearchAnswer, SearchQuestion, search_content
 from broker.web.api.topics import TopicAnswer, TopicQuestion, TopicsAnswer, TopicsQuestion, topic, topics
+from broker.web.metrics_collector import installed_version
 from protocol.errors import RocketLensError
 
 if TYPE_CHECKING:

@@ -14,13 +14,13 @@ import pytest_asyncio
 from broker.config import RegisterOptions
 from broker.limits import Limits
 from broker.metrics import metrics_rows as rows
-from broker.metrics.metrics_collector import Exposition, ServerCollector
 from broker.metrics.metrics_meter import MOST_NOTED, RESULT_BITS, Meter
 from broker.metrics.metrics_rows import MetricsRows
-from broker.metrics.metrics_store import StoreFigures
 from broker.server import Server
 from broker.service.broker_service import BrokerService
 from broker.service.dispatcher import handles
+from broker.web.metrics_collector import Exposition, ServerCollector
+from broker.web.metrics_store import StoreFigures
 from broker_harness import FakeStore, RawClient, connected, service_of, serving, until
 from lane_requests import pull, query, view
 from metric_figures import Figures, figure, figures_of

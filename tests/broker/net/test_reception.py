@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from broker.config import TlsOptions
 from broker.endpoint import Endpoint
 from broker.limits import Limits
-from broker.net.tls import TlsOptions
 from broker.server import Server
 from broker.service.dispatcher import Request, handles
 from broker_harness import FakeStore, RawClient, connected, service_of, serving, until
