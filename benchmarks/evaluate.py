@@ -41,7 +41,7 @@ def pulled(store: MessageStore, wanted: ExpressionFilter) -> Iterator[int]:
         offset, end = 0, 1
         while offset < end:
             result = get_message(
-                *(snapshot.queues, snapshot.commit_log, TOPIC, queue_id, offset),
+                *(snapshot.queues, TOPIC, queue_id, offset),
                 *(MESSAGES_A_PULL, BYTES_A_PULL, wanted),
             )
             offset, end = result.next_begin_offset, result.max_offset

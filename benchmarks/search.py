@@ -77,12 +77,12 @@ def grep(files: Sequence[Path], text: str) -> int:
 
 def searches(plan: StorePlan) -> dict[str, Any]:
     """What is searched for, by name: criteria that few messages meet, each of another kind."""
-    from storage.search import Criteria, Place
+    from storage.search import Criteria, SearchPlace
 
     rare = order_key(plan.parameters.count * 2 // 3)
     return {
         "rare text": Criteria(contains=rare.encode()),
-        "rare text, anywhere": Criteria(contains=rare.encode(), place=Place.ANY),
+        "rare text, anywhere": Criteria(contains=rare.encode(), place=SearchPlace.ANY),
         "regular expression": Criteria(regex=rf"{rare}\D"),
         "JSONPath": Criteria(json_path=f"$.order={rare}"),
         "start of a key": Criteria(key_prefix=rare[:-1]),

@@ -310,7 +310,7 @@ class GetConsumerListByGroupResponseBody(_Body):
     consumer_id_list: list[str]
 
 
-class Connection(_Body):
+class ConnectedClient(_Body):
     """One client of a group; `client_addr` is `ip:port`, `language` a name of `LanguageCode`."""
 
     client_addr: str
@@ -322,7 +322,7 @@ class Connection(_Body):
 class ConsumerConnection(_Body):
     """Code 203; subscriptions by topic."""
 
-    connection_set: list[Connection]
+    connection_set: list[ConnectedClient]
     consume_from_where: str
     consume_type: str
     message_model: str
@@ -332,7 +332,7 @@ class ConsumerConnection(_Body):
 class ProducerConnection(_Body):
     """Code 204."""
 
-    connection_set: list[Connection]
+    connection_set: list[ConnectedClient]
 
 
 class ProducerInfo(_Body):
@@ -390,12 +390,6 @@ class QueryConsumeTimeSpanBody(_Body):
     """Code 303."""
 
     consume_time_span_set: list[QueueTimeSpan]
-
-
-class QueryCorrectionOffsetBody(_Body):
-    """Code 308: offsets by queue id."""
-
-    correction_offsets: dict[int, int]
 
 
 class BrokerStatsItem(_Body):

@@ -21,7 +21,6 @@ PREFIX: Final = Struct(">iI")
 LENGTH_SIZE: Final = 4
 """Bytes of the length field, which does not count itself."""
 HEADER_LENGTH_MASK: Final = 0xFFFFFF
-SERIALIZE_TYPE_SHIFT: Final = 24
 
 FRAME_LIMIT: Final = 16 * 1024 * 1024
 """Bytes of a whole frame, length field included, that a Java peer accepts unless told otherwise."""
@@ -158,16 +157,3 @@ class FrameDecoder:
             self._error = BadFrame(f"a header of {header_length} bytes, more than the limit of {self._header_limit}")
         self._error.frames = frames
         return self._error
-
-
-def encode_frame_prefix(serialize_type: int, header_length: int, body_length: int) -> bytes:
-    """The eight bytes before a header and a body of these lengths.
-
-    Raises `FrameTooLarge` when the lengths do not fit their fields; what a peer accepts is the caller's business.
-    """
-    length = LENGTH_SIZE + header_length + body_length
-    if header_length > HEADER_LENGTH_MASK:
-        raise FrameTooLarge(header_length, HEADER_LENGTH_MASK)
-    if length > 0x7FFFFFFF:
-        raise FrameTooLarge(length, 0x7FFFFFFF)
-    return PREFIX.pack(length, serialize_type << SERIALIZE_TYPE_SHIFT | header_length)

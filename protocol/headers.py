@@ -224,14 +224,6 @@ class QueryConsumeTimeSpanRequestHeader(RequestHeader, frozen=True):
     group: str
 
 
-class QueryCorrectionOffsetHeader(RequestHeader, frozen=True):
-    """QUERY_CORRECTION_OFFSET: `filter_groups` is joined by commas."""
-
-    topic: str
-    compare_group: str
-    filter_groups: str | None = None
-
-
 class QuerySubscriptionByConsumerRequestHeader(RequestHeader, frozen=True):
     """QUERY_SUBSCRIPTION_BY_CONSUMER."""
 
@@ -281,25 +273,6 @@ class ConsumeMessageDirectlyResultRequestHeader(RequestHeader, frozen=True):
     group_sys_flag: I32 | None = None
 
 
-class GetConsumerStatusRequestHeader(RequestHeader, frozen=True):
-    """INVOKE_BROKER_TO_GET_CONSUMER_STATUS."""
-
-    topic: str
-    group: str
-    client_addr: str | None = None
-
-
-class ResetOffsetRequestHeader(RequestHeader, frozen=True):
-    """INVOKE_BROKER_TO_RESET_OFFSET: `timestamp` in ms, −1 for the end; `queue_id` −1 for all."""
-
-    topic: str
-    group: str
-    timestamp: I64
-    is_force: bool
-    queue_id: I32 = -1
-    offset: I64 | None = None
-
-
 # ---------------------------------------------------------------------- broker and name server
 
 
@@ -308,45 +281,6 @@ class ViewBrokerStatsDataRequestHeader(RequestHeader, frozen=True):
 
     stats_name: str
     stats_key: str
-
-
-class CheckRocksdbCqWriteProgressRequestHeader(RequestHeader, frozen=True):
-    """CHECK_ROCKSDB_CQ_WRITE_PROGRESS."""
-
-    topic: str
-    check_store_time: I64 = 0
-
-
-class ExportRocksDBConfigToJsonRequestHeader(RequestHeader, frozen=True):
-    """EXPORT_ROCKSDB_CONFIG_TO_JSON."""
-
-    config_type: str
-    type_name: str | None = None
-
-
-class QueryDataVersionRequestHeader(RequestHeader, frozen=True):
-    """QUERY_DATA_VERSION."""
-
-    broker_name: str
-    broker_addr: str
-    cluster_name: str
-    broker_id: I64
-
-
-class BrokerHeartbeatRequestHeader(RequestHeader, frozen=True):
-    """BROKER_HEARTBEAT; its further fields concern controllers alone."""
-
-    cluster_name: str
-    broker_addr: str
-    broker_name: str
-    broker_id: I64 | None = None
-
-
-class GetBrokerMemberGroupRequestHeader(RequestHeader, frozen=True):
-    """GET_BROKER_MEMBER_GROUP."""
-
-    cluster_name: str
-    broker_name: str
 
 
 class GetKVConfigRequestHeader(RequestHeader, frozen=True):
@@ -360,12 +294,3 @@ class GetKVListByNamespaceRequestHeader(RequestHeader, frozen=True):
     """GET_KVLIST_BY_NAMESPACE."""
 
     namespace: str
-
-
-# ---------------------------------------------------------------------- from the server to a client
-
-
-class NotifyConsumerIdsChangedRequestHeader(RequestHeader, frozen=True):
-    """NOTIFY_CONSUMER_IDS_CHANGED, which a broker sends to the members of a group."""
-
-    consumer_group: str

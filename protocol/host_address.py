@@ -22,7 +22,6 @@ from typing import Final, Self
 V4_HOST: Final = Struct(">4si")
 V6_HOST: Final = Struct(">16si")
 V4_IP_SIZE: Final = 4
-V6_IP_SIZE: Final = 16
 KEPT: Final = 4096
 """Addresses whose other form is remembered: messages of a store come from few hosts."""
 

@@ -15,7 +15,7 @@ from protocol.compression import DECOMPRESSED_LIMIT, decompress
 from protocol.errors import CorruptRecord
 from protocol.host_address import HostAddress
 from protocol.java_hash import decode_java
-from protocol.message_edit import encode_message, with_store_host, without_property
+from protocol.message_edit import with_store_host, without_property
 from protocol.message_id import encode_message_id
 from protocol.message_layout import (
     INNER_HEAD,
@@ -38,7 +38,6 @@ __all__ = [
     "SysFlag",
     "decode_message",
     "decode_messages",
-    "encode_message",
     "property_crc",
     "verify_property_crc",
     "with_store_host",

@@ -84,7 +84,7 @@ def fixed_struct(sys_flag: int) -> Struct:
     return _FIXED[(sys_flag & _HOST_BITS) >> _HOST_SHIFT]
 
 
-class Places(NamedTuple):
+class PartPlaces(NamedTuple):
     """Positions inside one record; each length belongs to the bytes that start at the position beside it."""
 
     fixed: Struct
@@ -98,7 +98,7 @@ class Places(NamedTuple):
     total_size: int
 
 
-def locate(record: bytes | memoryview, physical_offset: int | None = None) -> Places:
+def locate(record: bytes | memoryview, physical_offset: int | None = None) -> PartPlaces:
     """Find the parts of the record at the start of `record`, which may go on behind it.
 
     Raises `TruncatedFile` when `record` ends before the record does, and `CorruptRecord` when magic or lengths are none
@@ -125,7 +125,7 @@ def locate(record: bytes | memoryview, physical_offset: int | None = None) -> Pl
     properties_length = max(properties_length, 0)
     if properties + properties_length != total_size:
         raise _wrong_length(physical_offset, "properties length", str(total_size - properties), properties_length)
-    return Places(
+    return PartPlaces(
         fixed, body, body_length, topic_length_field, topic, topic_length, properties, properties_length, total_size
     )
 

@@ -1,4 +1,4 @@
-"""How a person writes a time."""
+"""Times as a person writes and reads them."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -24,3 +24,11 @@ def parse_time(text: str) -> int:
     except (ValueError, OverflowError, OSError) as error:
         raise ConfigError(f"{text!r} is neither milliseconds nor a time like 2024-05-31T08:30:00") from error
     return (moment - _EPOCH) // timedelta(milliseconds=1)
+
+
+def format_timestamp(timestamp: int) -> str:
+    """A timestamp in ms as ISO 8601 UTC, or the bare number where it is no date."""
+    try:
+        return datetime.fromtimestamp(timestamp / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    except (OverflowError, ValueError, OSError):
+        return str(timestamp)

@@ -9,8 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from doors import House
+
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("broker", "protocol", "rocketlens", "spark_jobs", "storage")
+WITH_DOORS = ("storage",)
+WITHOUT_CIRCLES = ("protocol", "rocketlens", "spark_jobs", "storage")
+STORAGE = "the folders of storage import one way"
 
 VIOLATIONS = {
     "protocol imports storage": ("protocol/planted.py", "import storage", "broker | spark_jobs > storage > protocol"),
@@ -24,11 +29,23 @@ VIOLATIONS = {
     ),
     "protocol opens sockets": ("protocol/planted.py", "import socket", "no event loop and no socket below broker"),
     "the check imports a package": (
-        "rocketlens/origins/planted.py",
+        "rocketlens/origins.py",
         "import protocol",
         "what checks our packages imports none of them",
     ),
     "a kernel awaits": ("storage/kernels/planted.py", "import asyncio", "no event loop and no socket below broker"),
+    "a kernel imports a folder above it": ("storage/kernels/planted.py", "import storage.files.residency", STORAGE),
+    "a log imports its index late": (
+        "storage/log/planted.py",
+        "def late():\n    import storage.index.index_set",
+        STORAGE,
+    ),
+    "a queue imports an index for its types": (
+        "storage/queue/planted.py",
+        "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import storage.index.index_set",
+        STORAGE,
+    ),
+    "a folder of storage without a layer": ("storage/planted/__init__.py", "", STORAGE),
     "the server imports pyspark": (
         "broker/service/processors/planted.py",
         "def late():\n    import pyspark",
@@ -42,24 +59,31 @@ def lint_imports(directory: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code], cwd=directory, capture_output=True, text=True, check=False)
 
 
+def lint_planted(skeleton: Path, path: str, code: str) -> subprocess.CompletedProcess[str]:
+    """Lint with `code` in a module of the skeleton, perhaps a new one in a new folder; then it is as it was."""
+    planted = skeleton / path
+    is_new, is_in_new_folder = not planted.exists(), not planted.parent.exists()
+    planted.parent.mkdir(exist_ok=True)
+    planted.write_text(f"{code}\n")
+    try:
+        return lint_imports(skeleton)
+    finally:
+        planted.unlink()
+        if not is_new:
+            planted.touch()
+        if is_in_new_folder:
+            planted.parent.rmdir()
+
+
 @pytest.fixture(scope="module")
 def skeleton(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The packages with empty modules and the project's real contracts, for planting violations."""
     directory = tmp_path_factory.mktemp("skeleton")
     shutil.copy(ROOT / "pyproject.toml", directory)
-    for package in (
-        "broker",
-        "broker/cli",
-        "broker/processors",
-        "protocol",
-        "rocketlens",
-        "rocketlens/origins",
-        "spark_jobs",
-        "storage",
-        "storage/kernels",
-    ):
-        (directory / package).mkdir()
-        (directory / package / "__init__.py").touch()
+    for module in (path for package in PACKAGES for path in (ROOT / package).rglob("*.py")):
+        empty = directory / module.relative_to(ROOT)
+        empty.parent.mkdir(parents=True, exist_ok=True)
+        empty.touch()
     return directory
 
 
@@ -74,12 +98,7 @@ def test_the_import_contracts_hold_on_the_bare_skeleton(skeleton: Path) -> None:
 
 @pytest.mark.parametrize(("path", "code", "contract"), VIOLATIONS.values(), ids=VIOLATIONS.keys())
 def test_a_planted_violation_breaks_its_contract(skeleton: Path, path: str, code: str, contract: str) -> None:
-    planted = skeleton / path
-    planted.write_text(f"{code}\n")
-    try:
-        outcome = lint_imports(skeleton)
-    finally:
-        planted.unlink()
+    outcome = lint_planted(skeleton, path, code)
     assert outcome.returncode == 1
     assert f"{contract} BROKEN" in outcome.stdout
 
@@ -112,3 +131,93 @@ def test_no_source_module_spells_out_a_binary_layout_inside_a_function(package: 
     for path in (ROOT / package).rglob("*.py"):
         for number, line in enumerate(path.read_text().splitlines(), 1):
             assert not re.search(r"\bstruct\.(un)?pack(_from|_into)?\(", line), f"{path.relative_to(ROOT)}:{number}"
+
+
+HOUSE = House(ROOT, PACKAGES)
+
+
+@pytest.mark.parametrize("package", WITH_DOORS)
+def test_every_folder_has_a_door(package: str) -> None:
+    folders = {
+        name for name in HOUSE.modules if (ROOT / name.replace(".", "/")).is_dir() and name.startswith(f"{package}.")
+    }
+    assert folders
+    assert folders - HOUSE.doors.keys() == set()
+
+
+def test_nobody_imports_what_is_not_at_a_folders_door() -> None:
+    assert HOUSE.intrusions() == []
+
+
+def test_what_stands_at_a_door_is_a_module_that_others_import() -> None:
+    named = {f"{folder}.{name}" for folder, names in HOUSE.doors.items() for name in names}
+    assert named - HOUSE.modules == set()
+    assert HOUSE.unused_doors() == []
+
+
+@pytest.mark.parametrize("package", WITHOUT_CIRCLES)
+def test_no_modules_import_one_another_in_a_circle(package: str) -> None:
+    assert HOUSE.circle(package) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [
+        ("guest/planted.py", "from house.folder import own"),
+        ("guest/planted.py", "import house.folder.own"),
+        ("guest/planted.py", "from house.folder.own import name"),
+        ("guest/planted.py", "def late():\n    from house.folder.own import name"),
+        ("guest/planted.py", "if TYPE_CHECKING:\n    from house.folder.own import name"),
+        ("guest/planted.pyx", "from house.folder.own cimport name"),
+        ("guest/planted.pxd", "from house.folder cimport own"),
+        ("guest/planted.pxd", "cimport house.folder.own"),
+        ("house/other.py", "from house.folder.own import name"),
+    ],
+)
+def test_an_import_past_a_door_is_found(tmp_path: Path, path: str, code: str) -> None:
+    files = {
+        "guest/__init__.py": "from house.folder import shown\nfrom house.folder.shown import name",
+        "house/__init__.py": "",
+        "house/folder/__init__.py": "from house.folder.own import name\nDOOR: Final = ('shown',)",
+        "house/folder/own.py": "name = 1",
+        "house/folder/shown.py": "from house.folder.own import name",
+    }
+    write_tree(tmp_path, files)
+    assert House(tmp_path, ["guest", "house"]).intrusions() == []
+    write_tree(tmp_path, {path: code})
+    (intrusion,) = House(tmp_path, ["guest", "house"]).intrusions()
+    assert re.match(rf"{path}:[12] imports house\.folder\.own, ", intrusion)
+
+
+def test_an_unused_door_and_a_circle_are_found(tmp_path: Path) -> None:
+    files = {
+        "house/__init__.py": "",
+        "house/folder/__init__.py": "DOOR: Final = ('shown',)",
+        "house/folder/own.py": "def late():\n    from house.folder.shown import name",
+        "house/folder/shown.py": "if TYPE_CHECKING:\n    from house.folder.own import name",
+    }
+    write_tree(tmp_path, files)
+    house = House(tmp_path, ["house"])
+    assert house.unused_doors() == ["house.folder: shown"]
+    assert set(house.circle("house")) == {"house.folder.own", "house.folder.shown"}
+
+
+def test_kernels_may_use_in_their_code_what_is_made_of_their_declarations(tmp_path: Path) -> None:
+    files = {
+        "house/a.pxd": "",
+        "house/a.pyx": "from house.b cimport name",
+        "house/b.pxd": "from house.a cimport name",
+        "house/user.py": "from house.a import name",
+    }
+    write_tree(tmp_path, files)
+    assert House(tmp_path, ["house"]).circle("house") == []
+    write_tree(tmp_path, {"house/a.pxd": "from house.b cimport name"})
+    assert set(House(tmp_path, ["house"]).circle("house")) == {"house.a", "house.b"}
+    write_tree(tmp_path, {"house/a.pxd": "", "house/a.pyx": "from house.user import name"})
+    assert set(House(tmp_path, ["house"]).circle("house")) == {"house.a.pyx", "house.user"}
+
+
+def write_tree(directory: Path, files: dict[str, str]) -> None:
+    for name, code in files.items():
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).write_text(f"{code}\n")

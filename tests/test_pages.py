@@ -3,6 +3,7 @@
 import ast
 import importlib
 import re
+import tomllib
 from functools import cache
 from pathlib import Path
 
@@ -100,6 +101,16 @@ def test_every_module_in_the_pictures_exists() -> None:
         names = OUR_NAME.findall(picture)
         assert len(names) >= 4
         assert [name for name in names if not is_there(name)] == []
+
+
+def test_the_picture_of_storage_is_its_contract() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (layers,) = (contract["layers"] for contract in contracts if contract.get("containers") == ["storage"])
+    folders = [f"storage.{name}" for layer in layers for name in layer.split(" | ")]
+    (picture,) = (text for text in FENCED_PICTURE.findall(ARCHITECTURE.read_text()) if "storage.kernels</b>" in text)
+    drawn = OUR_NAME.findall(picture)
+    assert drawn == folders[: len(drawn)]
+    assert all(f"`{name}`" in ARCHITECTURE.read_text() for name in folders[len(drawn) :])
 
 
 def modules_named(page: Path) -> list[str]:

@@ -16,7 +16,7 @@ from protocol.printable import as_text, one_line
 if TYPE_CHECKING:
     from spark_jobs.commands.request import Report
     from storage.doctor.examine import Diagnosis
-    from storage.doctor.finding import Finding
+    from storage.doctor.finding import DoctorFinding
 
 WITH_FINDINGS = 4
 WIDTH_WITHOUT_TERMINAL = 100
@@ -134,7 +134,7 @@ def _head(diagnosis: "Diagnosis") -> str:
     return f"{diagnosis.store}: {STATES[diagnosis.state]}; {files}, {log}; examined in {diagnosis.seconds:.1f} s"
 
 
-def _print_finding(finding: "Finding") -> None:
+def _print_finding(finding: "DoctorFinding") -> None:
     """Severity and place on a line, and below it what is there, what that means, and what mends it."""
     severity = click.style(f"{finding.severity:<8}", **STYLES[finding.severity])
     click.echo(severity + one_line(f"{finding.check}: {finding.place}"))

@@ -149,7 +149,6 @@ def _messages(store: "MessageStore", topic: str, stages: "MessageFilter | None")
         while offset < queue.max_offset:
             result = get_message(
                 snapshot.queues,
-                snapshot.commit_log,
                 topic,
                 queue.queue_id,
                 offset,

@@ -98,7 +98,7 @@ def lookup(
     if out is not None:
         _check_free(out, replace)
     opened = open_store(store, **store_arguments)
-    from storage.search.lookup import Kind, look_up
+    from storage.search.lookup import LookupKind, look_up
 
     part = None if out is None else out.with_name(attempt_name(out.name))
     rows = _rows(output_format, part)
@@ -106,7 +106,7 @@ def lookup(
     notes: tuple[str, ...] = ()
     try:
         with stopping() as should_stop:
-            steps = look_up(opened, wanted, topic=topic, kind=Kind(kind), should_stop=should_stop)
+            steps = look_up(opened, wanted, topic=topic, kind=LookupKind(kind), should_stop=should_stop)
             with SearchProgress() as progress:
                 for step in steps:
                     rows.write(_row(match, output_format) for match in step.matches)

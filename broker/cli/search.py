@@ -124,8 +124,8 @@ def search(
 def _criteria(
     contains: str | None, size: str | None, *, begin: int | None, end: int | None, place: str, **more: Any
 ) -> "Criteria":
-    from storage.search import Criteria, Place
-    from storage.search.size_range import parse_size_range
+    from storage.search import Criteria, SearchPlace
+    from storage.search.criteria import parse_size_range
 
     if begin is not None and end is not None and begin > end:
         raise ConfigError(f"--from {begin} is after --to {end}")
@@ -134,7 +134,7 @@ def _criteria(
     smallest, largest = (0, None) if size is None else parse_size_range(size)
     return Criteria(
         contains=None if contains is None else os.fsencode(contains),
-        place=Place(place),
+        place=SearchPlace(place),
         minimum_size=smallest,
         maximum_size=largest,
         **more,

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 if TYPE_CHECKING:
-    from storage.search import Progress
+    from storage.search import ProgressReport
 
 SHOWN_EVERY_SECONDS: Final = 0.1
 
@@ -35,7 +35,7 @@ class SearchProgress:
         if self._live is not None:
             self._live.stop()
 
-    def show(self, progress: "Progress") -> None:
+    def show(self, progress: "ProgressReport") -> None:
         """Say how far it is, some times a second."""
         now = time.monotonic()
         if self._live is not None and now - self._shown >= SHOWN_EVERY_SECONDS:

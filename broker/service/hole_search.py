@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from storage.queue.queue_holes import Hole, QueueHoles
+from storage.queue.queue_holes import QueueHole, QueueHoles
 
 if TYPE_CHECKING:
     from broker.metrics.metrics_meter import Meter
@@ -48,8 +48,7 @@ class HoleSearch:
     def start(self) -> None:
         """Take over long searches from now on."""
         self._loop = asyncio.get_running_loop()
-        self._holes.tell = self._tell
-        self._holes.hand_on = self._wake
+        self._holes.connect(hand_on=self._wake, report=self._tell)
 
     def stop(self) -> None:
         """Begin no further piece; pulls that ask for what is not found yet are told that it is being searched."""
@@ -82,7 +81,7 @@ class HoleSearch:
             return
         self._go_on()
 
-    def _tell(self, hole: Hole) -> None:
+    def _tell(self, hole: QueueHole) -> None:
         """Report what became of a hole; on any thread."""
         place = (hole.name.topic, hole.name.queue_id, hole.first)
         with self._telling:

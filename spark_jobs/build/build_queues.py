@@ -18,7 +18,7 @@ from spark_jobs.run.blocks import Block, read_block
 from spark_jobs.run.work_directory import WorkDirectory
 from storage.build.batch_queue_builder import BatchQueueBuilder
 from storage.build.dispatch_scan import BATCH, PLAIN
-from storage.build.existing_queue import LogExtent, OldQueue
+from storage.build.existing_queue import OldQueue, ReadableLog
 from storage.build.queue_builder import QueueBuilder, QueueSummary
 from storage.build.queue_ext_builder import QueueExtBuilder
 from storage.build.queue_file_writer import fsync_tree, sync_file_system
@@ -90,9 +90,9 @@ class BuildQueuesTask(msgspec.Struct, frozen=True):
         return f"{PHASE}-queues-{self.bundle:05d}"
 
     @property
-    def log(self) -> LogExtent:
+    def log(self) -> ReadableLog:
         """What of the log can be read."""
-        return LogExtent(self.minimum, self.end, self.lost)
+        return ReadableLog(self.minimum, self.end, self.lost)
 
 
 def bundle_count(log_bytes: int) -> int:

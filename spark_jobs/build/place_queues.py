@@ -10,7 +10,7 @@ from spark_jobs.run.attempt import block_file
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.damage import Damage
 from spark_jobs.scan.scan_segment import UNITS
-from storage.build.existing_queue import LogExtent
+from storage.build.existing_queue import ReadableLog
 from storage.build.queue_carry import carry_queue
 from storage.build.queue_plan import QueueKey, QueuePlan, Verdict
 from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
@@ -44,7 +44,7 @@ _NOTES: Final = {
 }
 
 
-def log_extent(minimum: int, end: int, damages: Iterable[Damage]) -> LogExtent:
+def log_extent(minimum: int, end: int, damages: Iterable[Damage]) -> ReadableLog:
     """The log without what is damaged before its end."""
     lost: list[tuple[int, int]] = []
     for start, stop in sorted((each.physical_offset, each.physical_offset + each.length) for each in damages):
@@ -53,11 +53,11 @@ def log_extent(minimum: int, end: int, damages: Iterable[Damage]) -> LogExtent:
             lost[-1] = lost[-1][0], max(stop, lost[-1][1])
         elif start < stop:
             lost.append((start, stop))
-    return LogExtent(minimum, end, tuple(lost))
+    return ReadableLog(minimum, end, tuple(lost))
 
 
 def queue_tasks(
-    plan: QueuePlan, work: WorkDirectory, segments: Sequence[dict[str, Any]], log: LogExtent
+    plan: QueuePlan, work: WorkDirectory, segments: Sequence[dict[str, Any]], log: ReadableLog
 ) -> list[BuildQueuesTask]:
     """A task for each bundle that has units; `segments` are the summaries of the scan, in order."""
     scanned = [summary for summary in segments if summary["base"] < log.end]
@@ -106,7 +106,7 @@ def staged_trees(plan: QueuePlan, work: WorkDirectory) -> list[str]:
 
 
 def carry_queues(
-    plan: QueuePlan, work: WorkDirectory, bundles: Sequence[dict[str, Any]], log: LogExtent, *, in_place: bool
+    plan: QueuePlan, work: WorkDirectory, bundles: Sequence[dict[str, Any]], log: ReadableLog, *, in_place: bool
 ) -> dict[str, Any]:
     """Bring beside what was built what must not be lost of the old queues; what was done, in numbers."""
     built = {QueueKey(tree, topic, queue_id) for bundle in bundles for tree, topic, queue_id, _ in bundle["queues"]}

@@ -16,8 +16,7 @@ from typing import IO, Any, Final, Protocol
 
 import msgspec
 
-from storage.columns.message_columns import Columns
-from storage.columns.python_rows import python_rows
+from storage.columns.message_columns import Columns, python_rows
 
 TEXT: Final = "utf-8"
 BASE64: Final = "base64"

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from storage.columns.message_columns import Columns
-from storage.columns.names import KINDS, OPTIONAL, Kind
+from storage.columns.names import KINDS, OPTIONAL, ColumnKind
 from storage.columns.texts import AnyTexts, RepeatedTexts, TextLists, TextMaps, Texts
 
 MILLISECONDS: Final = pa.timestamp("ms", tz="UTC")
@@ -18,18 +18,18 @@ LAST_TIME: Final = 253_402_214_399_999
 """From 0001-01-03 to 9999-12-30, in ms: what Python has a date for in every time zone. Beyond, a time is null: for one
 message's, which its client chose, Spark, pandas, DuckDB and Polars would fail at all that stands beside it."""
 
-_TYPES: Final[dict[Kind, Any]] = {
-    Kind.INT: pa.int32(),
-    Kind.LONG: pa.int64(),
-    Kind.TIME: MILLISECONDS,
-    Kind.TEXT: pa.string(),
-    Kind.TEXTS: pa.list_(pa.field("element", pa.string(), nullable=False)),
-    Kind.MAP: pa.map_(pa.string(), pa.field("value", pa.string(), nullable=False)),
-    Kind.BYTES: pa.binary(),
+_TYPES: Final[dict[ColumnKind, Any]] = {
+    ColumnKind.INT: pa.int32(),
+    ColumnKind.LONG: pa.int64(),
+    ColumnKind.TIME: MILLISECONDS,
+    ColumnKind.TEXT: pa.string(),
+    ColumnKind.TEXTS: pa.list_(pa.field("element", pa.string(), nullable=False)),
+    ColumnKind.MAP: pa.map_(pa.string(), pa.field("value", pa.string(), nullable=False)),
+    ColumnKind.BYTES: pa.binary(),
 }
 
 
-NULLABLE: Final = OPTIONAL | {name for name, kind in KINDS.items() if kind is Kind.TIME}
+NULLABLE: Final = OPTIONAL | {name for name, kind in KINDS.items() if kind is ColumnKind.TIME}
 """Columns that may be null: of times, those that a timestamp cannot tell."""
 
 WORD: Final = pa.dictionary(pa.int32(), pa.string())

@@ -40,19 +40,19 @@ from spark_jobs.read.registered_source import RocketLensDataSource
 from spark_jobs.read.source_options import DAMAGE, SourceOptions
 from spark_jobs.run.arrival import Travelling
 from spark_jobs.run.session import send_packages, send_packages_by_connect
-from storage.columns.names import KINDS, Kind
+from storage.columns.names import KINDS, ColumnKind
 from storage.columns.wanted import Wanted
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 
-_TYPES: dict[Kind, DataType] = {
-    Kind.INT: IntegerType(),
-    Kind.LONG: LongType(),
-    Kind.TIME: TimestampType(),
-    Kind.TEXT: StringType(),
-    Kind.TEXTS: ArrayType(StringType(), containsNull=False),
-    Kind.MAP: MapType(StringType(), StringType(), valueContainsNull=False),
-    Kind.BYTES: BinaryType(),
+_TYPES: dict[ColumnKind, DataType] = {
+    ColumnKind.INT: IntegerType(),
+    ColumnKind.LONG: LongType(),
+    ColumnKind.TIME: TimestampType(),
+    ColumnKind.TEXT: StringType(),
+    ColumnKind.TEXTS: ArrayType(StringType(), containsNull=False),
+    ColumnKind.MAP: MapType(StringType(), StringType(), valueContainsNull=False),
+    ColumnKind.BYTES: BinaryType(),
 }
 
 DAMAGE_TYPE = StructType(

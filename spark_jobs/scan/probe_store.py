@@ -14,7 +14,7 @@ import numpy as np
 
 from protocol.errors import StoreError
 from spark_jobs.scan.segment_window import SegmentWindow
-from storage.build.dispatch_scan import DispatchScan
+from storage.build.dispatch_scan import DispatchOptions, DispatchScan
 from storage.files.mapped_file import MappedFile, list_segment_files
 from storage.index.index_file import DEFAULT_SLOTS, HEADER, IndexFile, determine_shape
 from storage.index.index_mark import read_mark
@@ -174,7 +174,7 @@ class LogReader:
 def _entries_at(window: SegmentWindow, position: int, *, tags: bool) -> Entries:
     if not window.show_record(position):
         return []
-    scan = DispatchScan(tags=tags, checksums=False, delays=(), lmq=False, batch_topics=(), units=False, records=1)
+    scan = DispatchScan(DispatchOptions(tags=tags, units=False, records=1))
     at = position - window.start
     scan.run(window.region, at, window.filled, window.base_offset + window.start, 0, at + 1)
     block = scan.take()

@@ -16,7 +16,7 @@ from spark_jobs.run.attempt import Attempt, Record, Report, run_attempt
 from spark_jobs.run.blocks import BlockWriter
 from spark_jobs.scan.damage import ZEROS
 from spark_jobs.scan.segment_window import LONGEST_RECORD, SegmentWindow
-from storage.build.dispatch_scan import BATCH, DispatchBlock, DispatchScan, Reason
+from storage.build.dispatch_scan import BATCH, DispatchBlock, DispatchOptions, DispatchScan, Reason
 from storage.kernels import records as codes
 from storage.kernels.records import ANY_TIME
 from storage.log.segment_end import BLANK_BYTES, TOLERATED_MS
@@ -89,7 +89,7 @@ class SegmentScan:
         self._task, self._window, self._entries, self._units, self._report = task, window, entries, units, report
         self._limit = window.size if task.limit < 0 else min(window.size, task.limit - task.base_offset)
         self._boundary = task.boundary or task.base_offset + window.size
-        self._scan = DispatchScan(
+        options = DispatchOptions(
             tags=task.tags,
             checksums=task.checksums,
             delays=task.delays,
@@ -99,6 +99,7 @@ class SegmentScan:
             units=task.bundles > 0,
             ext=task.ext,
         )
+        self._scan = DispatchScan(options)
         self._position = 0
         self._reported = 0
         self._records = 0

@@ -21,7 +21,7 @@ from storage.log.commit_log import Segment
 from storage.search.chunk import Chunk, Part, Searcher
 from storage.search.criteria import Criteria
 from storage.search.cursor import Cursor
-from storage.search.engine import Run, Step
+from storage.search.engine import SearchRun, Step
 from storage.search.matcher import Matcher
 from storage.search.plan import Plan, make_plan
 from storage.search.query import query_of
@@ -107,7 +107,7 @@ def _steps(
     with contextlib.ExitStack() as stack:
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rocketlens-search-")))
         context = stack.enter_context(spark_context("search", master, work, settings, warm=__name__))
-        run = Run(matcher, plan, limit, begin, should_stop, partial(_search_all, context), started)
+        run = SearchRun(matcher, plan, limit, begin, should_stop, partial(_search_all, context), started)
         yield from run.steps()
 
 

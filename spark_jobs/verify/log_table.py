@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from spark_jobs.build.place_entries import EntryBlock
 from spark_jobs.run.work_directory import WorkDirectory, write_whole
-from storage.build.existing_queue import LogExtent
+from storage.build.existing_queue import ReadableLog
 
 NAME: Final = "log.msgpack"
 
@@ -44,9 +44,9 @@ class LogTable(msgspec.Struct, frozen=True, dict=True, kw_only=True):
         return msgspec.msgpack.decode((work.root / NAME).read_bytes(), type=cls)
 
     @cached_property
-    def extent(self) -> LogExtent:
+    def extent(self) -> ReadableLog:
         """What can be read of the log."""
-        return LogExtent(self.minimum, self.end, self.lost)
+        return ReadableLog(self.minimum, self.end, self.lost)
 
     def are_lost(self, physical_offsets: npt.NDArray[Any]) -> Flags:
         """Which offsets lie where the log holds no intact records."""

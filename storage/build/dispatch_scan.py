@@ -16,7 +16,7 @@ from storage.kernels import dispatching
 from storage.kernels.dispatching import DispatchMemory, Step
 from storage.kernels.region import Region
 
-__all__ = ["BATCH", "LIGHT", "PLAIN", "RECORDS", "DispatchBlock", "DispatchScan", "Reason", "Step"]
+__all__ = ["BATCH", "LIGHT", "PLAIN", "RECORDS", "DispatchBlock", "DispatchOptions", "DispatchScan", "Reason", "Step"]
 
 PLAIN: Final = dispatching.PLAIN
 BATCH: Final = dispatching.BATCH
@@ -83,37 +83,41 @@ class DispatchBlock:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DispatchOptions:
+    """What is made of records, by default the index entries and queue units of a store without any peculiarities.
+
+    ``tags``: brokers from 5.4 on put an entry for the tag. ``checksums`` of records are compared. ``delays``: ms of
+    each delay level. ``lmq``: make units for light queues. ``batch_topics``: topics whose units are of batches.
+    ``ext``: give the units' store times. Blocks are of up to ``records`` records.
+    """
+
+    tags: bool
+    checksums: bool = False
+    delays: Sequence[int] = ()
+    lmq: bool = False
+    batch_topics: Collection[bytes] = ()
+    units: bool = True
+    entries: bool = True
+    ext: bool = False
+    records: int = RECORDS
+
+
 class DispatchScan:
     """A scan over the records of one segment after the other; see :meth:`run` and :meth:`take`."""
 
-    def __init__(
-        self,
-        *,
-        tags: bool,
-        checksums: bool,
-        delays: Sequence[int],
-        lmq: bool,
-        batch_topics: Collection[bytes],
-        units: bool = True,
-        entries: bool = True,
-        ext: bool = False,
-        records: int = RECORDS,
-    ) -> None:
-        """Get ready for blocks of up to ``records`` records.
-
-        ``tags``: brokers from 5.4 on put an entry for the tag. ``delays``: ms of each delay level. ``lmq``: make units
-        for light queues. ``batch_topics``: topics whose units are of batches. ``ext``: give the units' store times.
-        """
+    def __init__(self, options: DispatchOptions) -> None:
+        """Nothing is gathered yet."""
         self._memory = DispatchMemory(
-            tags=tags,
-            checksums=checksums,
-            delays=delays,
-            lmq=lmq,
-            batch_topics=batch_topics,
-            units=units,
-            entries=entries,
-            timestamps=ext,
-            records=records,
+            tags=options.tags,
+            checksums=options.checksums,
+            delays=options.delays,
+            lmq=options.lmq,
+            batch_topics=options.batch_topics,
+            units=options.units,
+            entries=options.entries,
+            timestamps=options.ext,
+            records=options.records,
         )
 
     def run(self, region: Region, position: int, available: int, base: int, boundary: int, limit: int) -> Step:

@@ -29,7 +29,7 @@ Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
-class LogExtent:
+class ReadableLog:
     """What of a log can be read: [minimum, end) without the `lost` ranges, which ascend and do not overlap."""
 
     minimum: int
@@ -81,7 +81,7 @@ class OldQueue:
             break
         return None
 
-    def end(self, log: LogExtent) -> int:
+    def end(self, log: ReadableLog) -> int:
         """The stream's byte offset behind the last unit that points to no other's record; damaged ones end nothing.
 
         The log has no record of the units from the end back that are taken as strays: they lie in what can be read of
@@ -103,7 +103,7 @@ class OldQueue:
                     return int(units["base_offset"][0]) + int(units["batch_size"][0])
         return 0
 
-    def offset_behind_lost(self, physical_offset: int, next_offset: int, log: LogExtent) -> int:
+    def offset_behind_lost(self, physical_offset: int, next_offset: int, log: ReadableLog) -> int:
         """How far the queue went whose last readable record starts at `physical_offset`, `next_offset` behind it.
 
         The units that follow count as long as they point behind that record, and to where the log is lost; damaged ones
@@ -133,7 +133,7 @@ class OldQueue:
             return int(units["base_offset"][at]) + int(units["batch_size"][at])
         return (file.start + start) // self._dtype.itemsize + at + 1
 
-    def _kept(self, file: OldFile, log: LogExtent) -> int:
+    def _kept(self, file: OldFile, log: ReadableLog) -> int:
         """How many units of a file there are up to the last whose message is expired or lost."""
         kept = 0
         for start, units in _pieces(file, 0, self._dtype, FIRST_STEP):

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from storage.build.queue_ext_builder import QueueExtBuilder
 from storage.build.queue_file_writer import QueueFileWriter
-from storage.build.queue_units import PRE_BLANK, Gap, physical_offset_of, share_gap, unreadable_unit
+from storage.build.queue_units import PRE_BLANK, GapFilling, physical_offset_of, share_gap, unreadable_unit
 from storage.files.mapped_file import LARGEST_OFFSET
 from storage.queue.consume_queue import UNIT
 
@@ -247,7 +247,7 @@ class QueueBuilder:
         unreadable, repeated = self._share(count, physical_offset_of(unit))
         self._fill(unreadable, unit, repeated)
 
-    def _share(self, count: int, physical_offset: int) -> Gap:
+    def _share(self, count: int, physical_offset: int) -> GapFilling:
         """How `count` units are replaced between the last one and one that points to a physical offset."""
         in_one_segment = self.last_physical_offset // self._segment_size == physical_offset // self._segment_size
         return share_gap(count, in_one_segment=in_one_segment, repeat=self._repeat)

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from protocol.errors import StoreError
-from storage.build.existing_queue import LogExtent, OldQueue, first_data, has_data_behind
+from storage.build.existing_queue import OldQueue, ReadableLog, first_data, has_data_behind
 from storage.build.queue_plan import CarriedQueue
 from storage.files.direct_writer import fsync_directory
 from storage.files.mapped_file import list_segment_files, open_read_only
@@ -33,7 +33,7 @@ class CarrySummary(msgspec.Struct, frozen=True):
     """Files behind the queue's end."""
 
 
-def carry_queue(root: Path, queue: CarriedQueue, log: LogExtent, staged: Path, *, link: bool) -> CarrySummary:
+def carry_queue(root: Path, queue: CarriedQueue, log: ReadableLog, staged: Path, *, link: bool) -> CarrySummary:
     """Bring one queue of the store under `root` to the same place under `staged`, and its extension with it.
 
     `link` off: files are copied. Raises StoreError naming what cannot be read.
@@ -61,7 +61,7 @@ def _carry_whole(source: Path, target: Path, *, link: bool) -> CarrySummary:
     return CarrySummary(linked=linked, copied=copied)
 
 
-def _carry_cut(source: Path, target: Path, log: LogExtent, *, batch: bool, link: bool) -> CarrySummary:
+def _carry_cut(source: Path, target: Path, log: ReadableLog, *, batch: bool, link: bool) -> CarrySummary:
     old = OldQueue(source, batch=batch)
     end = old.end(log)
     linked = copied = 0

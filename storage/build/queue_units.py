@@ -26,19 +26,19 @@ PULL_UNITS: Final = 1024
 """More than a pull looks at: 800 by a broker's defaults, or as many messages as the largest pull batch."""
 
 
-class Gap(NamedTuple):
+class GapFilling(NamedTuple):
     """How units of lost messages are replaced: first by so many unreadable ones, then by repetitions."""
 
     unreadable: int
     repeated: int
 
 
-def share_gap(count: int, *, in_one_segment: bool, repeat: bool = True) -> Gap:
+def share_gap(count: int, *, in_one_segment: bool, repeat: bool = True) -> GapFilling:
     """Replace `count` lost units; `repeat` off: whoever reads the queue passes over unreadable units one by one."""
     if not repeat:
-        return Gap(count, 0)
+        return GapFilling(count, 0)
     repeated = min(count, SMALL_GAP if count <= SMALL_GAP else PULL_UNITS if in_one_segment else 0)
-    return Gap(count - repeated, repeated)
+    return GapFilling(count - repeated, repeated)
 
 
 def unreadable_unit(unit: bytes, segment_size: int) -> bytes:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from storage.build.entry_columns import EntryColumns
 from storage.build.index_builder import IndexFileBuilder
 from storage.files.direct_writer import GrowingFile
-from storage.index.tail_index import Run, TailIndex
+from storage.index.tail_index import EntryRun, TailIndex
 from storage.log.commit_log import CommitLog
 from storage.ranges import Ranges, intersect, lie_within, merge, subtract
 
@@ -77,7 +77,7 @@ def _last_of(tail: TailIndex, ranges: Ranges) -> int:
     return max((int(offsets.max()) for offsets in inside if offsets.size), default=-1)
 
 
-def _stretches(runs: Sequence[Run], start: int, stop: int) -> Iterator[tuple[Offsets, Hashes]]:
+def _stretches(runs: Sequence[EntryRun], start: int, stop: int) -> Iterator[tuple[Offsets, Hashes]]:
     """Offsets and hashes of the records that start in [start, stop), in the order of the log, some at a time."""
     runs = [run for run in runs if run.last >= start and run.first < stop]
     inside = [(run.offsets >= start) & (run.offsets < stop) for run in runs]

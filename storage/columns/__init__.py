@@ -1,1 +1,5 @@
 """Messages as columns: arrays and blocks of bytes that Arrow, Parquet or NumPy take as they are."""
+
+from typing import Final
+
+DOOR: Final = ("mask", "message_columns", "names", "rows", "texts", "wanted")

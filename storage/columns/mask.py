@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from storage.columns.message_columns import Columns
 from storage.columns.names import masked_names
-from storage.columns.texts import AnyTexts, Places, RepeatedTexts, TextLists, TextMaps, Texts
+from storage.columns.texts import AnyTexts, RepeatedTexts, TextLists, TextMaps, TextPlaces, Texts
 
 MASKED: Final = b"***"
 
@@ -66,7 +66,7 @@ def _without(maps: TextMaps, names: Iterable[str]) -> TextMaps:
     masked = np.zeros(len(maps.names), np.bool_)
     for name in names:
         masked |= _equal(maps.names, name.encode("utf-8", "replace"))
-    places = Places.of(maps.values)
+    places = TextPlaces.of(maps.values)
     rows = np.flatnonzero(masked)
     if rows.size:
         places.put(rows.tolist(), [MASKED] * rows.size)

@@ -21,8 +21,9 @@
 Texts that are no UTF-8 are decoded as Java does; a batch of messages stays one message, whose body holds the others.
 """
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -30,15 +31,16 @@ import numpy.typing as npt
 from protocol.compression import DECOMPRESSED_LIMIT, decompress
 from protocol.errors import CorruptRecord
 from protocol.sys_flag import SysFlag, compression_type
-from storage.columns.names import KINDS, PROPERTIES_OF, Kind
+from storage.columns.names import KINDS, PROPERTIES_OF, ColumnKind
 from storage.columns.properties import Properties
-from storage.columns.rows import Rows
+from storage.columns.rows import MessageRows
 from storage.columns.texts import (
     AnyTexts,
     Numbers,
-    Places,
+    RepeatedTexts,
     TextLists,
     TextMaps,
+    TextPlaces,
     Texts,
     gather_hosts,
     gather_keys,
@@ -69,10 +71,10 @@ _NUMBERS: Final = {
 }
 
 
-_NAMED: Final[dict[str, Callable[[Places], Column]]] = {
+_NAMED: Final[dict[str, Callable[[TextPlaces], Column]]] = {
     # name, which is that of the field that says where the value lies: what makes a column of it
-    "unique_key": Places.gather_utf8,
-    "tags": Places.gather_repeated_utf8,
+    "unique_key": TextPlaces.gather_utf8,
+    "tags": TextPlaces.gather_repeated_utf8,
     "keys": gather_keys,
 }
 
@@ -94,7 +96,7 @@ def needs_names(names: Sequence[str]) -> bool:
     return "properties" not in names and not _NAMED.keys().isdisjoint(names)
 
 
-def gather(rows: Rows, names: Sequence[str]) -> Iterator[Columns]:
+def gather(rows: MessageRows, names: Sequence[str]) -> Iterator[Columns]:
     """The columns of some messages, copied; in several blocks where bodies decompress to very much."""
     if "body" not in names and "body_error" not in names:
         yield _gather(rows, names, {}, {})
@@ -117,7 +119,7 @@ def gather(rows: Rows, names: Sequence[str]) -> Iterator[Columns]:
         yield _gather(rows.slice(start, len(rows)), names, bodies, errors)
 
 
-def _gather(rows: Rows, names: Sequence[str], bodies: dict[int, bytes], errors: dict[int, bytes]) -> Columns:
+def _gather(rows: MessageRows, names: Sequence[str], bodies: dict[int, bytes], errors: dict[int, bytes]) -> Columns:
     columns: dict[str, Column] = {}
     properties = _properties(rows) if "properties" in names else None
     for name in names:
@@ -137,7 +139,7 @@ def _gather(rows: Rows, names: Sequence[str], bodies: dict[int, bytes], errors: 
     return Columns(len(rows), columns)
 
 
-def _numbers(rows: Rows, name: str) -> Numbers:
+def _numbers(rows: MessageRows, name: str) -> Numbers:
     field, distance, bits = _NUMBERS[name]
     numbers = np.empty(len(rows), np.int64)
     kernel.load_numbers(rows.region, rows.column(field), distance, bits, numbers)
@@ -145,33 +147,33 @@ def _numbers(rows: Rows, name: str) -> Numbers:
 
 
 def _sized(name: str, numbers: Numbers) -> Column:
-    return numbers.astype(np.int32) if KINDS[name] is Kind.INT else numbers
+    return numbers.astype(np.int32) if KINDS[name] is ColumnKind.INT else numbers
 
 
-def _size(rows: Rows) -> Column:
+def _size(rows: MessageRows) -> Column:
     return _sized("size", rows.column("size"))
 
 
-def _topic(rows: Rows) -> Column:
+def _topic(rows: MessageRows) -> Column:
     return _places(rows, "topic").gather_repeated_utf8()
 
 
-def _places(rows: Rows, field: str) -> Places:
-    return Places(rows.region, rows.column(field).copy(), rows.column(f"{field}_length").copy())
+def _places(rows: MessageRows, field: str) -> TextPlaces:
+    return TextPlaces(rows.region, rows.column(field).copy(), rows.column(f"{field}_length").copy())
 
 
-def _properties(rows: Rows) -> Properties:
+def _properties(rows: MessageRows) -> Properties:
     return Properties(rows.region, rows.column("properties").copy(), rows.column("properties_length").copy())
 
 
-def _hosts(field: str, bit: int) -> Callable[[Rows], Column]:
-    def gather_them(rows: Rows) -> Column:
+def _hosts(field: str, bit: int) -> Callable[[MessageRows], Column]:
+    def gather_them(rows: MessageRows) -> Column:
         return gather_hosts(rows.region, rows.column(field).copy(), _numbers(rows, "sys_flag") & bit != 0)
 
     return gather_them
 
 
-_GATHER: Final[dict[str, Callable[[Rows], Column]]] = {
+_GATHER: Final[dict[str, Callable[[MessageRows], Column]]] = {
     "size": _size,
     "topic": _topic,
     "store_host": _hosts("store_host", codes.STORE_HOST_V6),
@@ -179,7 +181,7 @@ _GATHER: Final[dict[str, Callable[[Rows], Column]]] = {
 }
 
 
-def _decompress(rows: Rows, row: int, flags: int) -> bytes:
+def _decompress(rows: MessageRows, row: int, flags: int) -> bytes:
     stored = bytes_at(rows.region, int(rows.table["body"][row]), int(rows.table["body_length"][row]))
     kind = compression_type(flags)
     if kind is None:
@@ -187,7 +189,7 @@ def _decompress(rows: Rows, row: int, flags: int) -> bytes:
     return decompress(stored, kind, limit=DECOMPRESSED_LIMIT)
 
 
-def _bodies(rows: Rows, bodies: dict[int, bytes], errors: dict[int, bytes]) -> Texts:
+def _bodies(rows: MessageRows, bodies: dict[int, bytes], errors: dict[int, bytes]) -> Texts:
     places = _places(rows, "body")
     if errors:
         places.lengths[list(errors)] = -1
@@ -197,7 +199,45 @@ def _bodies(rows: Rows, bodies: dict[int, bytes], errors: dict[int, bytes]) -> T
 
 
 def _errors(count: int, errors: dict[int, bytes]) -> Texts:
-    places = Places(Region(b""), np.zeros(count, np.int64), np.full(count, -1, np.int64))
+    places = TextPlaces(Region(b""), np.zeros(count, np.int64), np.full(count, -1, np.int64))
     if errors:
         places.put(list(errors), list(errors.values()))
     return places.gather()
+
+
+def python_rows(columns: Columns) -> Iterator[dict[str, Any]]:
+    """A map of each message, by column: numbers, texts, bytes for bodies, lists and maps; times are ms."""
+    values = [python_values(name, column) for name, column in columns.items()]
+    names = tuple(columns)
+    for row in zip(*values, strict=True):
+        yield dict(zip(names, row, strict=True))
+
+
+def python_values(name: str, column: Column) -> list[Any]:
+    """The values of one column."""
+    if isinstance(column, Texts | RepeatedTexts):
+        return _pieces(column) if isinstance(column, Texts) and KINDS[name] is ColumnKind.BYTES else _decoded(column)
+    if isinstance(column, TextLists):
+        texts = _decoded(column.texts)
+        return [texts[start:stop] for start, stop in itertools.pairwise(column.offsets.tolist())]
+    if isinstance(column, TextMaps):
+        pairs = list(zip(_decoded(column.names), _decoded(column.values), strict=True))
+        return [dict(pairs[start:stop]) for start, stop in itertools.pairwise(column.offsets.tolist())]
+    values: list[Any] = column.tolist()
+    return values
+
+
+def _pieces(texts: Texts) -> list[bytes | None]:
+    data = texts.data.tobytes()
+    pieces: list[bytes | None] = [data[start:stop] for start, stop in itertools.pairwise(texts.offsets.tolist())]
+    if texts.present is not None:
+        for row in (~texts.present).nonzero()[0].tolist():
+            pieces[row] = None
+    return pieces
+
+
+def _decoded(texts: AnyTexts) -> list[str | None]:
+    if isinstance(texts, RepeatedTexts):
+        words = [*_decoded(texts.words), None]  # to which −1 leads
+        return [words[code] for code in texts.codes.tolist()]
+    return [None if piece is None else piece.decode() for piece in _pieces(texts)]

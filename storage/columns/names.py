@@ -7,7 +7,7 @@ from typing import Final
 from protocol.errors import ConfigError
 
 
-class Kind(Enum):
+class ColumnKind(Enum):
     """What a column holds."""
 
     INT = "i32"
@@ -19,27 +19,27 @@ class Kind(Enum):
     BYTES = "bytes"
 
 
-KINDS: Final[dict[str, Kind]] = {
-    "topic": Kind.TEXT,
-    "queue_id": Kind.INT,
-    "queue_offset": Kind.LONG,
-    "physical_offset": Kind.LONG,
-    "size": Kind.INT,
-    "store_timestamp": Kind.TIME,
-    "store_host": Kind.TEXT,
-    "born_timestamp": Kind.TIME,
-    "born_host": Kind.TEXT,
-    "unique_key": Kind.TEXT,
-    "keys": Kind.TEXTS,
-    "tags": Kind.TEXT,
-    "properties": Kind.MAP,
-    "flag": Kind.INT,
-    "sys_flag": Kind.INT,
-    "reconsume_times": Kind.INT,
-    "prepared_transaction_offset": Kind.LONG,
-    "body_crc": Kind.INT,
-    "body": Kind.BYTES,
-    "body_error": Kind.TEXT,
+KINDS: Final[dict[str, ColumnKind]] = {
+    "topic": ColumnKind.TEXT,
+    "queue_id": ColumnKind.INT,
+    "queue_offset": ColumnKind.LONG,
+    "physical_offset": ColumnKind.LONG,
+    "size": ColumnKind.INT,
+    "store_timestamp": ColumnKind.TIME,
+    "store_host": ColumnKind.TEXT,
+    "born_timestamp": ColumnKind.TIME,
+    "born_host": ColumnKind.TEXT,
+    "unique_key": ColumnKind.TEXT,
+    "keys": ColumnKind.TEXTS,
+    "tags": ColumnKind.TEXT,
+    "properties": ColumnKind.MAP,
+    "flag": ColumnKind.INT,
+    "sys_flag": ColumnKind.INT,
+    "reconsume_times": ColumnKind.INT,
+    "prepared_transaction_offset": ColumnKind.LONG,
+    "body_crc": ColumnKind.INT,
+    "body": ColumnKind.BYTES,
+    "body_error": ColumnKind.TEXT,
 }
 """All columns, in order."""
 

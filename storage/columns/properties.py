@@ -9,9 +9,9 @@ from storage.columns.texts import (
     FEW,
     MULTIPLIER,
     Numbers,
-    Places,
     RepeatedTexts,
     TextMaps,
+    TextPlaces,
     hold,
     is_ascii,
     offsets_of,
@@ -31,7 +31,7 @@ class Properties:
 
     def __init__(self, region: Region, positions: Numbers, lengths: Numbers) -> None:
         """Take them apart where they lie in a region."""
-        self._blocks = Places(region, positions, lengths)
+        self._blocks = TextPlaces(region, positions, lengths)
         self._sizes = np.empty(len(lengths), np.int64)
         most = int(lengths.sum()) // 3 + 1
         codes, starts, sizes = np.empty(most, np.int32), np.empty(most, np.int64), np.empty(most, np.int64)
@@ -55,7 +55,7 @@ class Properties:
         self._codes, self._values = codes[:total], self._blocks.at(starts[:total], sizes[:total])
         self._words = words.at(words.positions[: found.words], words.lengths[: found.words])
 
-    def of(self, name: bytes) -> Places:
+    def of(self, name: bytes) -> TextPlaces:
         """Where the values of one name lie, which is ASCII."""
         positions, lengths = np.zeros(len(self._sizes), np.int64), np.full(len(self._sizes), -1, np.int64)
         words, values = self._words, self._values
@@ -98,8 +98,8 @@ class Properties:
         counts = self._sizes.copy()
         counts[odd] = [len(parsed[row]) for row in odd]
         region = self._blocks.region
-        names = Places(region, joined[0], joined[1], others).gather_repeated()
-        return TextMaps(offsets_of(counts), names, Places(region, joined[2], joined[3], others).gather())
+        names = TextPlaces(region, joined[0], joined[1], others).gather_repeated()
+        return TextMaps(offsets_of(counts), names, TextPlaces(region, joined[2], joined[3], others).gather())
 
 
 def _is_utf8(data: bytes) -> bool:

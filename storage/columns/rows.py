@@ -36,7 +36,7 @@ ROW: Final = np.dtype([(name, "<i8") for name in kernel.ROW_FIELDS])
 Numbers = npt.NDArray[np.int64]
 
 
-class Rows:
+class MessageRows:
     """Messages in a window: the region that it is, its physical offset, and a row for each."""
 
     __slots__ = ("_columns", "base_offset", "region", "table")
@@ -57,9 +57,9 @@ class Rows:
         column: Numbers = self._columns[kernel.ROW_FIELDS.index(field)]
         return column
 
-    def slice(self, start: int, stop: int) -> "Rows":
+    def slice(self, start: int, stop: int) -> "MessageRows":
         """Some of them."""
-        return Rows(self.region, self.base_offset, self.table[start:stop])
+        return MessageRows(self.region, self.base_offset, self.table[start:stop])
 
 
 class RowReader:
@@ -97,7 +97,7 @@ class RowReader:
         self.position = 0
         """How far it has come."""
 
-    def read(self, start: int, stop: int) -> Iterator[Rows]:
+    def read(self, start: int, stop: int) -> Iterator[MessageRows]:
         """Blocks of messages whose records start in [start, stop) of the segment, by position."""
         window = self._window
         first, last = (offset - window.base_offset for offset in self._wanted.physical_offsets)
@@ -130,7 +130,7 @@ class RowReader:
                 return found
         return start
 
-    def _choose(self, stop: int) -> tuple[Rows | None, int, int]:
+    def _choose(self, stop: int) -> tuple[MessageRows | None, int, int]:
         """What is wanted of the window, why that ended, and the code of damage or 0."""
         window = self._window
         base = window.base_offset + window.start
@@ -149,7 +149,7 @@ class RowReader:
         self.seen += chosen.records
         if chosen.last >= 0 and self._is_last:
             self._newest = store_timestamp(window.region, chosen.last)
-        rows = Rows(window.region, base, self._table[: chosen.rows].copy()) if chosen.rows else None
+        rows = MessageRows(window.region, base, self._table[: chosen.rows].copy()) if chosen.rows else None
         return rows, chosen.reason, chosen.code
 
     def _read_on(self, stop: int) -> int:
@@ -223,7 +223,7 @@ class RowReader:
             position += 1
         return -1, 0
 
-    def _filter(self, rows: Rows, first: int) -> Rows | None:
+    def _filter(self, rows: MessageRows, first: int) -> MessageRows | None:
         """Those of the messages that start at `first` or behind it and that the expression lets pass."""
         kept = np.ones(len(rows), np.bool_)
         if first > 0:
@@ -232,9 +232,9 @@ class RowReader:
             kept &= self._decide(rows, self._expression)
         if kept.all():
             return rows
-        return Rows(rows.region, rows.base_offset, rows.table[kept]) if kept.any() else None
+        return MessageRows(rows.region, rows.base_offset, rows.table[kept]) if kept.any() else None
 
-    def _decide(self, rows: Rows, expression: Expression) -> npt.NDArray[np.bool_]:
+    def _decide(self, rows: MessageRows, expression: Expression) -> npt.NDArray[np.bool_]:
         """Whether an expression is true for each of the messages."""
         decided = np.empty(len(rows), np.uint8)
         blocks, lengths = rows.column("properties"), rows.column("properties_length")

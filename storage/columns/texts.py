@@ -52,7 +52,7 @@ class RepeatedTexts:
 
     def spread(self) -> Texts:
         """The same texts one behind the other."""
-        words = Places.of(self.words)
+        words = TextPlaces.of(self.words)
         # The last one is where −1 leads to: a text that is not there.
         positions, lengths = np.append(words.positions, 0), np.append(words.lengths, -1)
         return words.at(positions[self.codes], lengths[self.codes]).gather()
@@ -78,7 +78,7 @@ class TextMaps:
     values: Texts
 
 
-class Places:
+class TextPlaces:
     """Texts that lie here and there in a region: positions and lengths, −1 for none. Some may be put in others' place.
 
     Those lie in the region of others, and their positions are negative: −1 is its first byte.
@@ -91,15 +91,15 @@ class Places:
         self.lengths = np.ascontiguousarray(lengths)
 
     @classmethod
-    def of(cls, texts: Texts) -> "Places":
+    def of(cls, texts: Texts) -> "TextPlaces":
         """Where some texts, of which none is missing, lie in their block."""
         return cls(
             Region(texts.data.data), texts.offsets[:-1].astype(np.int64), np.diff(texts.offsets).astype(np.int64)
         )
 
-    def at(self, positions: Numbers, lengths: Numbers) -> "Places":
+    def at(self, positions: Numbers, lengths: Numbers) -> "TextPlaces":
         """Other texts of the same memory."""
-        return Places(self.region, positions, lengths, self.others)
+        return TextPlaces(self.region, positions, lengths, self.others)
 
     @property
     def parts(self) -> tuple[Region, Region, Numbers, Numbers]:
@@ -118,7 +118,7 @@ class Places:
         position, length = int(self.positions[row]), int(self.lengths[row])
         return bytes_at(self.region, position, length) if position >= 0 else bytes_at(self.others, ~position, length)
 
-    def as_utf8(self) -> "Places":
+    def as_utf8(self) -> "TextPlaces":
         """The same, what is no UTF-8 decoded as Java does."""
         found = np.empty(len(self.lengths), np.int64)
         count = kernel.find_non_ascii(*self.parts, found)
@@ -164,7 +164,7 @@ class Places:
             return texts
         if isinstance(texts, Texts):
             return self.as_utf8().gather()
-        return RepeatedTexts(texts.codes, Places.of(texts.words).as_utf8().gather())
+        return RepeatedTexts(texts.codes, TextPlaces.of(texts.words).as_utf8().gather())
 
 
 def is_ascii(texts: AnyTexts) -> bool:
@@ -179,13 +179,13 @@ def hold(texts: Sequence[bytes]) -> tuple[Region, Numbers, Numbers]:
     return Region(b"".join(texts)), np.cumsum(sizes) - sizes, sizes
 
 
-def gather_keys(places: Places) -> TextLists:
+def gather_keys(places: TextPlaces) -> TextLists:
     """KEYS as lists of keys; none where there are none."""
     keys = _split_keys(places)
     return keys if is_ascii(keys.texts) else _split_keys(places.as_utf8())
 
 
-def _split_keys(places: Places) -> TextLists:
+def _split_keys(places: TextPlaces) -> TextLists:
     room = int(np.maximum(places.lengths, 0).sum()) // 2 + len(places.lengths) + 1
     counts, starts, sizes = (np.empty(size, np.int64) for size in (len(places.lengths), room, room))
     total = kernel.split_keys(*places.parts, counts, starts, sizes)
@@ -208,11 +208,11 @@ def gather_hosts(region: Region, positions: Numbers, is_v6: npt.NDArray[np.bool_
     return places.at(np.repeat(places.positions, repeats), np.repeat(places.lengths, repeats)).gather()
 
 
-def _host_texts(region: Region, positions: Numbers, is_v6: npt.NDArray[np.bool_]) -> Places:
+def _host_texts(region: Region, positions: Numbers, is_v6: npt.NDArray[np.bool_]) -> TextPlaces:
     count = len(positions)
     texts, lengths = np.empty(count * kernel.HOST_ROOM, np.uint8), np.empty(count, np.int64)
     kernel.write_hosts(region, positions, texts, lengths)
-    places = Places(Region(texts.data), kernel.HOST_ROOM * np.arange(count), lengths)
+    places = TextPlaces(Region(texts.data), kernel.HOST_ROOM * np.arange(count), lengths)
     rows = np.flatnonzero(is_v6).tolist()
     if rows:
         packed = [bytes_at(region, int(positions[row]), 20) for row in rows]

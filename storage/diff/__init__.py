@@ -1,1 +1,5 @@
 """What two stores have in common, and what not."""
+
+from typing import Final
+
+DOOR: Final = ("compare",)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from protocol.checksum import PROPERTY_CRC_SIZE, property_crc
 from protocol.java_hash import decode_java
 from protocol.message_layout import INT, V4_V4_FIXED, fixed_struct, locate
-from storage.columns.rows import PIECE_BYTES, RowReader, Rows
+from storage.columns.rows import PIECE_BYTES, MessageRows, RowReader
 from storage.columns.wanted import Wanted
 from storage.diff.log_pieces import Tell
 from storage.kernels.texts import bytes_at
@@ -98,7 +98,7 @@ def collect(segment: Segment, names: QueueNames, buckets: Buckets, tell: Tell) -
         return reader.damage
 
 
-def entries_of(rows: Rows, names: QueueNames) -> Entries:
+def entries_of(rows: MessageRows, names: QueueNames) -> Entries:
     """The entries of some messages."""
     entries = np.empty(len(rows), ENTRY)
     starts, sizes = rows.table["position"].tolist(), rows.table["size"].tolist()

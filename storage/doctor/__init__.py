@@ -3,3 +3,7 @@
 The examination reads what recovery and look-ups depend on, and samples the rest; `spark_jobs.verify.verify` reads
 everything.
 """
+
+from typing import Final
+
+DOOR: Final = ("coverage", "examine", "finding")

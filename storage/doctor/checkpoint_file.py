@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 
 from protocol.errors import StoreError
-from storage.doctor.finding import Finding, Findings, Severity
+from storage.doctor.finding import CheckFindings, DoctorFinding, Severity
 from storage.doctor.opened_store import OpenedStore
 from storage.doctor.sampling import Sample
 from storage.layout.checkpoint import CHECKPOINT, Checkpoint
-from storage.query.search_report import format_timestamp
+from storage.times import format_timestamp
 
 MARGIN_MS = 60_000
 """A broker writes its checkpoint about once a second; what is ahead of the log by more is of another log."""
@@ -15,9 +15,9 @@ MARGIN_MS = 60_000
 HARMLESS = "nothing to be done for what is served; to be safe remove it before a broker starts: it then reads all again"
 
 
-def check_checkpoint(store: OpenedStore, samples: Sequence[Sample]) -> list[Finding]:
+def check_checkpoint(store: OpenedStore, samples: Sequence[Sample]) -> list[DoctorFinding]:
     """A checkpoint that is there, whole, and not ahead of what it speaks of."""
-    findings, path = Findings.of("checkpoint"), store.layout.checkpoint
+    findings, path = CheckFindings.of("checkpoint"), store.layout.checkpoint
     try:
         checkpoint = Checkpoint.read(path)
     except StoreError as error:
@@ -35,7 +35,7 @@ def check_checkpoint(store: OpenedStore, samples: Sequence[Sample]) -> list[Find
     return findings.listed()
 
 
-def _check_times(store: OpenedStore, checkpoint: Checkpoint, newest: int, findings: Findings) -> None:
+def _check_times(store: OpenedStore, checkpoint: Checkpoint, newest: int, findings: CheckFindings) -> None:
     """Times that lie behind the newest message's, or nowhere."""
     told = {
         "physic_msg_timestamp": checkpoint.physic_msg_timestamp,
@@ -52,7 +52,7 @@ def _check_times(store: OpenedStore, checkpoint: Checkpoint, newest: int, findin
             _add(store, findings, Severity.WARNING, found, meaning, HARMLESS, 8 * number)
 
 
-def _check_offsets(store: OpenedStore, checkpoint: Checkpoint, findings: Findings) -> None:
+def _check_offsets(store: OpenedStore, checkpoint: Checkpoint, findings: CheckFindings) -> None:
     """Physical offsets that the log does not reach."""
     told = {
         "confirm_physical_offset": (checkpoint.confirm_physical_offset, 32),
@@ -66,7 +66,13 @@ def _check_offsets(store: OpenedStore, checkpoint: Checkpoint, findings: Finding
 
 
 def _add(
-    store: OpenedStore, findings: Findings, severity: Severity, found: str, meaning: str, remedy: str, position: int
+    store: OpenedStore,
+    findings: CheckFindings,
+    severity: Severity,
+    found: str,
+    meaning: str,
+    remedy: str,
+    position: int,
 ) -> None:
     assert position < CHECKPOINT.size
     findings.add(severity, store.layout.checkpoint, found, meaning, remedy, position=position)

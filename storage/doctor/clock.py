@@ -4,10 +4,10 @@ import itertools
 import time
 from collections.abc import Sequence
 
-from storage.doctor.finding import Finding, Findings, Severity
+from storage.doctor.finding import CheckFindings, DoctorFinding, Severity
 from storage.doctor.opened_store import OpenedStore
 from storage.doctor.sampling import Sample
-from storage.query.search_report import format_timestamp
+from storage.times import format_timestamp
 
 TOLERATED_MS = 1000
 """A step back by less is what NTP does to any machine."""
@@ -16,9 +16,9 @@ AHEAD_MS = 24 * 60 * 60 * 1000
 REMEDY = "nothing to be done for what is served: every message's own time is compared"
 
 
-def check_clock(store: OpenedStore, samples: Sequence[Sample]) -> list[Finding]:
+def check_clock(store: OpenedStore, samples: Sequence[Sample]) -> list[DoctorFinding]:
     """Steps back between neighbouring samples, and times that have not come yet."""
-    findings = Findings.of("clock")
+    findings = CheckFindings.of("clock")
     for before, after in itertools.pairwise(samples):
         step = before.store_timestamp - after.store_timestamp
         if step > TOLERATED_MS:
@@ -35,7 +35,7 @@ def check_clock(store: OpenedStore, samples: Sequence[Sample]) -> list[Finding]:
     return findings.listed()
 
 
-def _add(store: OpenedStore, findings: Findings, sample: Sample, found: str, meaning: str) -> None:
+def _add(store: OpenedStore, findings: CheckFindings, sample: Sample, found: str, meaning: str) -> None:
     segment = store.commit_log.segment_of(sample.physical_offset)
     if segment is not None:
         findings.add(

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from protocol.errors import StoreError
-from storage.doctor.finding import Finding, Findings, Severity
+from storage.doctor.finding import CheckFindings, DoctorFinding, Severity
 from storage.doctor.opened_store import OpenedStore
 
 FILES = (
@@ -18,9 +18,9 @@ MOST_OFFSETS = 50_000
 """Consumer offsets that are looked at."""
 
 
-def check_config(store: OpenedStore) -> list[Finding]:
+def check_config(store: OpenedStore) -> list[DoctorFinding]:
     """Files that are missing or cannot be read, topics without an entry, offsets beyond their queues."""
-    findings, directory = Findings.of("config"), store.layout.config
+    findings, directory = CheckFindings.of("config"), store.layout.config
     if not directory.is_dir():
         meaning = "topics are taken from the queues, groups start where clients say"
         findings.add(Severity.WARNING, directory, "is missing", meaning, "copy it from a slave or a backup")
@@ -46,7 +46,7 @@ def _path_in(problem: str, directory: Path) -> str:
     return next((path for name in names if problem.startswith(path := str(directory / name))), str(directory))
 
 
-def _check_offsets(store: OpenedStore, findings: Findings) -> None:
+def _check_offsets(store: OpenedStore, findings: CheckFindings) -> None:
     """Groups that have consumed more than a queue ever had."""
     path = store.layout.config / "consumerOffset.json"
     left = MOST_OFFSETS

@@ -9,7 +9,7 @@ from storage.doctor.checkpoint_file import check_checkpoint
 from storage.doctor.clock import check_clock
 from storage.doctor.config_files import check_config
 from storage.doctor.coverage import Coverage, picture_coverage
-from storage.doctor.finding import Finding, Severity
+from storage.doctor.finding import DoctorFinding, Severity
 from storage.doctor.index_health import IndexFileHealth, check_index_files, measure_index_files
 from storage.doctor.index_reach import check_index_reach, indexed_ranges, measure_index_reach
 from storage.doctor.liveness import check_liveness
@@ -43,7 +43,7 @@ class Diagnosis:
     unindexed_messages: int
     index_files: tuple[IndexFileHealth, ...]
     coverage: Coverage
-    findings: tuple[Finding, ...]
+    findings: tuple[DoctorFinding, ...]
     seconds: float
 
     @property

@@ -24,7 +24,7 @@ class Severity(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class DoctorFinding:
     """One thing found by `check`, the name of the module that looked.
 
     `path` and `position` (a byte in that file) and `physical_offset` say where, `NOWHERE` or an empty path where that
@@ -53,15 +53,15 @@ class Finding:
 
 
 @dataclass(slots=True)
-class Findings:
+class CheckFindings:
     """Findings of one check as they come; beyond `MOST_OF_ONE_KIND` of a severity they are counted."""
 
     check: str
-    _listed: list[Finding]
+    _listed: list[DoctorFinding]
     _more: dict[Severity, int]
 
     @classmethod
-    def of(cls, check: str) -> "Findings":
+    def of(cls, check: str) -> "CheckFindings":
         """None yet."""
         return cls(check, [], {})
 
@@ -80,13 +80,13 @@ class Findings:
         if sum(finding.severity is severity for finding in self._listed) >= MOST_OF_ONE_KIND:
             self._more[severity] = self._more.get(severity, 0) + 1
             return
-        found_there = Finding(severity, self.check, str(path), found, meaning, remedy, position, physical_offset)
+        found_there = DoctorFinding(severity, self.check, str(path), found, meaning, remedy, position, physical_offset)
         self._listed.append(found_there)
 
-    def listed(self) -> list[Finding]:
+    def listed(self) -> list[DoctorFinding]:
         """All of them, and for each severity one that says how many more there are."""
         more = [
-            Finding(severity, self.check, "", f"{count} more like these", "they are not listed", "")
+            DoctorFinding(severity, self.check, "", f"{count} more like these", "they are not listed", "")
             for severity, count in self._more.items()
         ]
         return self._listed + more

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from protocol.errors import StoreError
-from storage.doctor.finding import Finding, Findings, Severity
+from storage.doctor.finding import CheckFindings, DoctorFinding, Severity
 from storage.doctor.opened_store import OpenedStore
 from storage.files.mapped_file import MappedFile
 from storage.index.index_examination import KEYS_LEFT_OUT
@@ -59,9 +59,9 @@ def measure_index_files(store: OpenedStore) -> list[IndexFileHealth]:
     return [_measure(store, file.index, counted=file.index.name in newest) for file in store.index.files]
 
 
-def check_index_files(store: OpenedStore, measured: list[IndexFileHealth]) -> list[Finding]:
+def check_index_files(store: OpenedStore, measured: list[IndexFileHealth]) -> list[DoctorFinding]:
     """What is wrong with single files."""
-    findings = Findings.of("index-files")
+    findings = CheckFindings.of("index-files")
     sound = {file.index.file.path for file in store.index.files}
     for path in _paths(store.layout.index):
         if path not in sound:
@@ -79,7 +79,7 @@ def _paths(directory: Path) -> list[Path]:
         return []
 
 
-def _report_useless(store: OpenedStore, path: Path, findings: Findings) -> None:
+def _report_useless(store: OpenedStore, path: Path, findings: CheckFindings) -> None:
     """Name a file that covers nothing: no index file, an empty one, or one that does not hold together."""
     if not is_index_name(path.name):
         meaning = "it is ignored here; a broker tries to read it as an index file"
@@ -125,7 +125,7 @@ def _first_fault(store: OpenedStore, path: Path) -> tuple[int, str]:
     return position, f"entry {bad} of {entries}: its hash is negative, or it does not point to the one before it"
 
 
-def _check_header(store: OpenedStore, index: IndexFile, health: IndexFileHealth, findings: Findings) -> None:
+def _check_header(store: OpenedStore, index: IndexFile, health: IndexFileHealth, findings: CheckFindings) -> None:
     """A header says what the entries do; brokers trust it."""
     header = index.header
     is_last = index is store.index.files[-1].index
@@ -151,7 +151,7 @@ def _check_header(store: OpenedStore, index: IndexFile, health: IndexFileHealth,
         findings.add(Severity.WARNING, health.path, found, meaning, "nothing to be done for what is served", position=0)
 
 
-def _check_health(store: OpenedStore, health: IndexFileHealth, findings: Findings) -> None:
+def _check_health(store: OpenedStore, health: IndexFileHealth, findings: CheckFindings) -> None:
     if health.beyond_log > 0:
         found = f"{health.beyond_log} of {health.entries} entries point beyond the log's end at {store.commit_log.end}"
         meaning = "the log was cut under the index: a broker indexes nothing that is written there anew"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from storage.doctor.finding import Finding, Findings, Severity
+from storage.doctor.finding import CheckFindings, DoctorFinding, Severity
 from storage.doctor.opened_store import OpenedStore
 from storage.index.tail_index import scan_ranges
 from storage.kernels.records import tag_entry_hash
@@ -55,9 +55,9 @@ def measure_index_reach(store: OpenedStore) -> IndexReach:
     return IndexReach(tuple(ranges), messages, budget > 0)
 
 
-def check_index_reach(store: OpenedStore, reach: IndexReach) -> list[Finding]:
+def check_index_reach(store: OpenedStore, reach: IndexReach) -> list[DoctorFinding]:
     """Stretches of the log without index entries."""
-    findings = Findings.of("index-reach")
+    findings = CheckFindings.of("index-reach")
     last = reach.uncovered[-1] if reach.uncovered else None
     for start, stop in reach.uncovered:
         lags = store.state.is_live and (start, stop) == last

@@ -1,12 +1,12 @@
 """Does a broker run on the store, and did the last one stop cleanly (store-format §1.5, §6.5)?"""
 
-from storage.doctor.finding import Finding, Findings, Severity
+from storage.doctor.finding import CheckFindings, DoctorFinding, Severity
 from storage.doctor.opened_store import OpenedStore
 
 
-def check_liveness(store: OpenedStore) -> list[Finding]:
+def check_liveness(store: OpenedStore) -> list[DoctorFinding]:
     """`lock` and `abort`."""
-    findings, state, root = Findings.of("liveness"), store.state, store.layout.root
+    findings, state, root = CheckFindings.of("liveness"), store.state, store.layout.root
     if state.is_live:
         pid = state.lock_pid or state.broker_pid
         findings.add(

@@ -2,7 +2,7 @@
 
 import itertools
 
-from storage.doctor.finding import Finding, Findings, Severity
+from storage.doctor.finding import CheckFindings, DoctorFinding, Severity
 from storage.doctor.opened_store import NO_COMMAND, OpenedStore
 from storage.log.damaged_ranges import find_damaged_ranges, reason_of
 from storage.ranges import Range
@@ -13,9 +13,9 @@ WALKED_BYTES = 2 * 1024 * 1024 * 1024
 MOST_RANGES = 1000
 
 
-def check_log_end(store: OpenedStore) -> tuple[list[Finding], list[Range]]:
+def check_log_end(store: OpenedStore) -> tuple[list[DoctorFinding], list[Range]]:
     """Findings, and the ranges of physical offsets in which messages are damaged."""
-    findings = Findings.of("log-end")
+    findings = CheckFindings.of("log-end")
     log = store.commit_log
     damaged: list[Range] = []
     budget = WALKED_BYTES
@@ -39,7 +39,7 @@ def check_log_end(store: OpenedStore) -> tuple[list[Finding], list[Range]]:
     return findings.listed(), sorted(damaged)
 
 
-def _check_torn_end(store: OpenedStore, findings: Findings) -> None:
+def _check_torn_end(store: OpenedStore, findings: CheckFindings) -> None:
     """What lies where the log ends, if that is not nothing."""
     log = store.commit_log
     if log.torn_end is None:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from protocol.errors import StoreError
-from storage.doctor.finding import Finding, Findings, Severity
+from storage.doctor.finding import CheckFindings, DoctorFinding, Severity
 from storage.doctor.opened_store import OpenedStore
 from storage.doctor.sampling import Sample
 from storage.queue.queue_files import LOOKED_FOR
@@ -54,9 +54,9 @@ def measure_reach(store: OpenedStore, samples: Sequence[Sample]) -> QueueReach:
     return QueueReach(max(held, default=store.commit_log.minimum), missing, missing_light)
 
 
-def check_queue_reach(store: OpenedStore, reach: QueueReach) -> list[Finding]:
+def check_queue_reach(store: OpenedStore, reach: QueueReach) -> list[DoctorFinding]:
     """Messages without a unit: behind the end of dispatch, and before it."""
-    findings = Findings.of("queue-reach")
+    findings = CheckFindings.of("queue-reach")
     if store.layout.lacks_queues:
         return []
     behind = [sample for sample in reach.missing if sample.physical_offset >= reach.end]
@@ -76,7 +76,7 @@ def check_queue_reach(store: OpenedStore, reach: QueueReach) -> list[Finding]:
     return findings.listed()
 
 
-def _report_missing(store: OpenedStore, findings: Findings, first: Sample, queue: str, count: int) -> None:
+def _report_missing(store: OpenedStore, findings: CheckFindings, first: Sample, queue: str, count: int) -> None:
     known = first.topic in store.config.topics or not store.queues.absence_of(first.topic)
     if not known:
         found = f"{count} sampled messages are of topic {first.topic}, which has no queues"

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from protocol.errors import StoreError
-from storage.doctor.finding import Finding, Findings, Severity
+from storage.doctor.finding import CheckFindings, DoctorFinding, Severity
 from storage.doctor.opened_store import OpenedStore
 from storage.files.mapped_file import MappedFile, list_segment_files
 from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE
@@ -40,9 +40,9 @@ class _Directory:
         return UNIT.size if self.tree == CONSUME_QUEUE else BATCH_UNIT.size
 
 
-def check_queues(store: OpenedStore) -> list[Finding]:
+def check_queues(store: OpenedStore) -> list[DoctorFinding]:
     """Sizes and adjacency of files, and units that no queue has any more, or not yet again."""
-    findings = Findings.of("queues")
+    findings = CheckFindings.of("queues")
     for problem in store.queues.problems:
         findings.add(Severity.ERROR, store.layout.consume_queue, problem, "nobody can consume from it", "chmod or fsck")
     if store.layout.lacks_queues:
@@ -65,7 +65,7 @@ def check_queues(store: OpenedStore) -> list[Finding]:
     return findings.listed()
 
 
-def _directories(store: OpenedStore, findings: Findings) -> Iterator[_Directory]:
+def _directories(store: OpenedStore, findings: CheckFindings) -> Iterator[_Directory]:
     """Queues of all topics, as far as they are looked into."""
     left = MOST_QUEUES
     for topic in store.queues.topics():
@@ -89,7 +89,7 @@ def _directories(store: OpenedStore, findings: Findings) -> Iterator[_Directory]
                     yield from _list(tree, topic, queue_id, path, findings)
 
 
-def _list(tree: str, topic: str, queue_id: int, path: Path, findings: Findings) -> Iterator[_Directory]:
+def _list(tree: str, topic: str, queue_id: int, path: Path, findings: CheckFindings) -> Iterator[_Directory]:
     try:
         found, foreign = list_segment_files(path)
         files = tuple((start, os.stat(file).st_size, file) for start, file in found)
@@ -101,7 +101,7 @@ def _list(tree: str, topic: str, queue_id: int, path: Path, findings: Findings) 
         yield _Directory(tree, topic, queue_id, path, files, tuple(foreign))
 
 
-def _check_files(store: OpenedStore, directory: _Directory, sizes: Counter[int], findings: Findings) -> None:
+def _check_files(store: OpenedStore, directory: _Directory, sizes: Counter[int], findings: CheckFindings) -> None:
     """Names, sizes and gaps."""
     for path in directory.foreign:
         meaning = "it is ignored here; a broker fails to start on a name that is no number"
@@ -124,7 +124,7 @@ def _check_files(store: OpenedStore, directory: _Directory, sizes: Counter[int],
         end = start + size
 
 
-def _check_end(store: OpenedStore, directory: _Directory, findings: Findings) -> None:
+def _check_end(store: OpenedStore, directory: _Directory, findings: CheckFindings) -> None:
     """Units of a plain queue that are lost between others, and what stands behind the last one that holds."""
     try:
         queue = store.queues.queue(directory.topic, directory.queue_id)

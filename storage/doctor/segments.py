@@ -5,7 +5,7 @@ import os
 from pathlib import Path
 
 from protocol.errors import StoreError
-from storage.doctor.finding import Finding, Findings, Severity
+from storage.doctor.finding import CheckFindings, DoctorFinding, Severity
 from storage.doctor.opened_store import NO_COMMAND, OpenedStore
 from storage.files.mapped_file import list_segment_files
 from storage.kernels.records import BAD_SIZE
@@ -17,9 +17,9 @@ from storage.log.segment_list import segment_size
 REFUSES = "a broker refuses to start on such a log; here it is read as far as it goes"
 
 
-def check_segments(store: OpenedStore) -> list[Finding]:
+def check_segments(store: OpenedStore) -> list[DoctorFinding]:
     """Files of the log's directories, and the first record of each."""
-    findings = Findings.of("segments")
+    findings = CheckFindings.of("segments")
     sizes = _list_files(store, findings)
     _check_sizes(sizes, findings)
     _check_adjacency(store, findings)
@@ -30,7 +30,7 @@ def check_segments(store: OpenedStore) -> list[Finding]:
     return findings.listed()
 
 
-def _list_files(store: OpenedStore, findings: Findings) -> dict[Path, int]:
+def _list_files(store: OpenedStore, findings: CheckFindings) -> dict[Path, int]:
     """Sizes of all segments; what is none, or one too many, is a finding."""
     used = {segment.file.path for segment in store.commit_log.segments}
     seen: dict[int, Path] = {}
@@ -56,7 +56,7 @@ def _list_files(store: OpenedStore, findings: Findings) -> dict[Path, int]:
     return sizes
 
 
-def _check_sizes(sizes: dict[Path, int], findings: Findings) -> None:
+def _check_sizes(sizes: dict[Path, int], findings: CheckFindings) -> None:
     """All segments of a store have one size."""
     whole = segment_size(sorted((int(path.name), size) for path, size in sizes.items()))
     for path, size in sizes.items():
@@ -68,7 +68,7 @@ def _check_sizes(sizes: dict[Path, int], findings: Findings) -> None:
             findings.add(Severity.WARNING, path, found, REFUSES, NO_COMMAND, position=size)
 
 
-def _check_adjacency(store: OpenedStore, findings: Findings) -> None:
+def _check_adjacency(store: OpenedStore, findings: CheckFindings) -> None:
     for left, right in itertools.pairwise(store.commit_log.segments):
         end = left.base_offset + left.file.size
         if end < right.base_offset:
@@ -83,7 +83,7 @@ def _check_adjacency(store: OpenedStore, findings: Findings) -> None:
             findings.add(Severity.WARNING, left.file.path, found, meaning, NO_COMMAND, position=position)
 
 
-def _check_head(store: OpenedStore, segment: Segment, findings: Findings) -> None:
+def _check_head(store: OpenedStore, segment: Segment, findings: CheckFindings) -> None:
     """Whether a segment that is not the last one starts with a record, or a BLANK."""
     head = segment.file.peek(0, 8)
     code = code_at(segment.base_offset, segment.file, 0, segment.boundary) if len(head) == 8 else BAD_SIZE

@@ -1,1 +1,14 @@
 """Files as such: mapped, open, resident, written; nothing of RocketMQ."""
+
+from typing import Final
+
+DOOR: Final = (
+    "attempt_names",
+    "direct_writer",
+    "mapped_file",
+    "open_files",
+    "own_directories",
+    "recently_used",
+    "residency",
+    "write_guard",
+)

@@ -36,15 +36,6 @@ def aligned_memory(size: int) -> mmap.mmap:
     return memory
 
 
-def write_file(path: Path, memory: mmap.mmap, used: int, size: int) -> None:
-    """Write the first `used` bytes of `memory` as a new file of `size` bytes, the rest a hole, and fsync it.
-
-    The file has no other name meanwhile: whoever needs it whole or not at all renames it afterwards.
-    """
-    with GrowingFile(path, memory) as file:
-        file.finish(used, size)
-
-
 class GrowingFile:
     """A new file that a thread writes from page-aligned memory while that is still being filled.
 

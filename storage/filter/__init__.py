@@ -1,1 +1,5 @@
 """Message filters as brokers evaluate them: tag expressions, SQL92 and the Bloom filter of ConsumeQueueExt."""
+
+from typing import Final
+
+DOOR: Final = ("base", "bloom", "explanation", "expression", "retry", "sql92", "tag")

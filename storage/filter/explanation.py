@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from protocol.errors import FilterEvaluationError
 from storage.filter.sql92 import Expression
-from storage.filter.sql92.node import Kind, Node
+from storage.filter.sql92.node import Node, PartKind
 from storage.filter.sql92.program import program_of
 from storage.filter.tag import TagExpression
 
@@ -55,7 +55,7 @@ def _conditions(root: Node) -> Iterator[Node]:
     waiting = [root]
     while waiting:
         node = waiting.pop()
-        if node.operands and all(operand.kind is Kind.CONDITION for operand in node.operands):
+        if node.operands and all(operand.kind is PartKind.CONDITION for operand in node.operands):
             waiting += reversed(node.operands)
         else:
             yield node
@@ -75,7 +75,7 @@ def _names(node: Node) -> Iterator[str]:
     waiting = [node]
     while waiting:
         part = waiting.pop()
-        if part.kind is Kind.PROPERTY:
+        if part.kind is PartKind.PROPERTY:
             yield part.constant
         waiting += reversed(part.operands)
 

@@ -1,24 +1,24 @@
 """What one index file is worth: its shape, whether it belongs to the log, and what it covers; found once, kept while
 the file stays as it is.
 
-A file that a broker goes on filling is looked at again only where it grew (:mod:`storage.index.index_growth`). One that
-there is no time to check is taken for what it seems to be at a first look (:mod:`storage.index.index_glance`), and
-checked later.
+A file that a broker goes on filling is looked at again only where it grew. One that there is no time to check is taken
+for what it seems to be at a first look (:mod:`storage.index.index_glance`), and checked later.
 """
 
 import os
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from storage.files.mapped_file import FileIdentity, MappedFile
-from storage.index.index_coverage import find_gaps
+from storage.index.index_coverage import find_gaps, find_new_gaps
 from storage.index.index_file import DEFAULT_SLOTS, IndexFile, determine_shape, read_header
 from storage.index.index_glance import glance
-from storage.index.index_growth import grown_shape
 from storage.index.index_mark import read_mark
 from storage.index.index_probe import probe_index_file
 from storage.index.index_shape import IndexShape
-from storage.index.state_cache import StateCache
+from storage.index.state_cache import KnownShape, StateCache
+from storage.kernels.indexes import check_growth
 from storage.log.commit_log import CommitLog
 from storage.ranges import Ranges
 
@@ -72,9 +72,9 @@ def examine(
 
     ``ranges`` are what a file of our own was made for (:mod:`storage.store.kept_entries`).
     """
-    known = recall(file, commit_log, cache, ranges)
-    if known is not None:
-        return known
+    recalled = recall(file, commit_log, cache, ranges)
+    if recalled is not None:
+        return recalled
     identity = identity_now(file)
     index_count = read_header(file).index_count
     found = determine_shape(file, [*hints, DEFAULT_SLOTS], vouched)
@@ -85,8 +85,9 @@ def examine(
         )
         return Examined(file, identity, index_count, None, problem, ranges=ranges)
     shape, sound, has_tags = _hold_against_log(IndexFile(file, found), commit_log, is_own=ranges is not None)
-    cache.note_shape(file.path, identity, shape, sound, has_tags, _identities(commit_log, shape))
-    return _judged(file, identity, index_count, shape, sound, has_tags, ranges)
+    known = KnownShape(shape, sound, has_tags, _identities(commit_log, shape))
+    cache.note_shape(file.path, identity, known)
+    return _judged(file, identity, index_count, known, ranges)
 
 
 def recall(file: MappedFile, commit_log: CommitLog, cache: StateCache, ranges: Ranges | None = None) -> Examined | None:
@@ -94,10 +95,10 @@ def recall(file: MappedFile, commit_log: CommitLog, cache: StateCache, ranges: R
     identity = identity_now(file)
     index_count = read_header(file).index_count
     known = cache.shape_of(file.path, identity)
-    if known is None or known[3] != _identities(commit_log, known[0]):
+    if known is None or known.segments != _identities(commit_log, known.shape):
         return None
-    cache.note_shape(file.path, identity, *known)
-    return _judged(file, identity, index_count, *known[:3], ranges)
+    cache.note_shape(file.path, identity, known)
+    return _judged(file, identity, index_count, known, ranges)
 
 
 def look_over(
@@ -146,7 +147,8 @@ def distrust(known: Examined, commit_log: CommitLog, cache: StateCache, physical
     )
     if known.covering is not None:
         shape = known.covering.index.shape
-        cache.note_shape(known.file.path, known.identity, shape, False, False, _identities(commit_log, shape))
+        unsound = KnownShape(shape, False, False, _identities(commit_log, shape))
+        cache.note_shape(known.file.path, known.identity, unsound)
     return replace(known, covering=None, problem=problem, checked=True, distrusted=True)
 
 
@@ -159,25 +161,19 @@ def identity_now(file: MappedFile) -> FileIdentity:
 
 
 def _judged(
-    file: MappedFile,
-    identity: FileIdentity,
-    index_count: int,
-    shape: IndexShape,
-    sound: bool,
-    has_tags: bool,
-    ranges: Ranges | None,
+    file: MappedFile, identity: FileIdentity, index_count: int, known: KnownShape, ranges: Ranges | None
 ) -> Examined:
-    if not sound:
+    if not known.is_sound:
         problem = f"{file.path}: its entries do not belong to this log; its range is scanned from the log"
         return Examined(file, identity, index_count, None, problem, ranges=ranges)
-    mark = read_mark(file.view, shape.slots) if shape.compacted else None
+    mark = read_mark(file.view, known.shape.slots) if known.shape.compacted else None
     if mark is not None and not mark.is_complete:
         problem = (
             f"{file.path} {KEYS_LEFT_OUT}: its range is scanned from the log "
             "(rocketlens compact index --from-log makes a whole one)"
         )
         return Examined(file, identity, index_count, None, problem)
-    covering = CoveringFile(IndexFile(file, shape), has_tags, ranges)
+    covering = CoveringFile(IndexFile(file, known.shape), known.has_tags, ranges)
     return Examined(file, identity, index_count, covering, ranges=ranges)
 
 
@@ -208,3 +204,35 @@ def _identities(commit_log: CommitLog, shape: IndexShape) -> list[FileIdentity]:
         for segment in commit_log.segments
         if segment.base_offset <= shape.maximum and segment.base_offset + segment.file.size > shape.minimum
     ]
+
+
+def grown_shape(index_file: IndexFile, commit_log: CommitLog, has_tags: bool) -> IndexShape | None:
+    """The file's shape as it is now, as far as the log reaches; the same where no entry came to it.
+
+    Looked at are the entries put since it was last looked at and the records they belong to, nothing else. The header's
+    count is the last thing that a broker changes for an entry but for the two end fields (store-format §3.4), so
+    entries up to it are whole.
+
+    None where new entries do not hold together with those before; then the whole file is to be examined. For a file
+    that has entries, and whose offsets never fall, or a compacted one.
+    """
+    shape = index_file.shape
+    entries = _entries_below(index_file, commit_log.end)
+    if entries <= shape.entries:
+        return shape
+    if index_file.entry(shape.entries + 1).physical_offset < shape.maximum:
+        return None
+    if check_growth(index_file.file.region, shape.slots, shape.entries, entries, index_file.capacity):
+        return None
+    maximum = index_file.entry(entries).physical_offset
+    grown = IndexFile(index_file.file, replace(shape, entries=entries, maximum=maximum))
+    return replace(grown.shape, gaps=find_new_gaps(grown, shape, commit_log, has_tags))
+
+
+def _entries_below(index_file: IndexFile, end: int) -> int:
+    """How many of the entries that the header counts belong to records that start before ``end``."""
+    counted = min(index_file.header.index_count - 1, index_file.capacity)
+    if counted <= index_file.shape.entries:
+        return index_file.shape.entries
+    new = range(index_file.shape.entries + 1, counted + 1)
+    return index_file.shape.entries + bisect_left(new, end, key=lambda number: index_file.entry(number).physical_offset)

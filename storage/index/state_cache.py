@@ -8,7 +8,7 @@ fit is thrown away, and so is a cache that cannot be read.
 import os
 from dataclasses import astuple
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgpack
 
@@ -19,6 +19,18 @@ from storage.index.index_shape import IndexShape
 VERSION = 3
 FILE_NAME = "store-cache.msgpack"
 END_OF_DATA = "end of data"
+
+
+class KnownShape(NamedTuple):
+    """What was found out about an index file: whether it is sound, has an entry for each tag, and fits a log.
+
+    ``segments`` are those of the log that its entries point into.
+    """
+
+    shape: IndexShape
+    is_sound: bool
+    has_tags: bool
+    segments: list[FileIdentity]
 
 
 class StateCache:
@@ -52,8 +64,8 @@ class StateCache:
         self._new = {**self._old, **self._new}
         return self
 
-    def shape_of(self, path: Path, identity: FileIdentity) -> tuple[IndexShape, bool, bool, list[FileIdentity]] | None:
-        """Shape, soundness, tag-keeping and segments of an index file, as noted for the same state of the file."""
+    def shape_of(self, path: Path, identity: FileIdentity) -> KnownShape | None:
+        """What was noted of an index file in the same state."""
         found = self._fitting(path, identity)
         try:
             slots, entries, minimum, maximum, ascending, gaps, compacted, sound, has_tags, segments = found
@@ -71,21 +83,13 @@ class StateCache:
             return None
         if not _is_sane(shape, identity.size):
             return None
-        return shape, bool(sound), bool(has_tags), against
+        return KnownShape(shape, bool(sound), bool(has_tags), against)
 
-    def note_shape(
-        self,
-        path: Path,
-        identity: FileIdentity,
-        shape: IndexShape,
-        sound: bool,
-        has_tags: bool,
-        against: list[FileIdentity],
-    ) -> None:
-        """Remember what was found out about an index file, ``against`` the segments that its entries point into."""
-        *counts, gaps, compacted = astuple(shape)
-        segments = [list(segment) for segment in against]
-        found = [*counts, [list(gap) for gap in gaps], compacted, sound, has_tags, segments]
+    def note_shape(self, path: Path, identity: FileIdentity, known: KnownShape) -> None:
+        """Remember what was found out about an index file."""
+        *counts, gaps, compacted = astuple(known.shape)
+        segments = [list(segment) for segment in known.segments]
+        found = [*counts, [list(gap) for gap in gaps], compacted, known.is_sound, known.has_tags, segments]
         self._new[str(path)] = [list(identity), found]
 
     def known_ends(self) -> dict[FileIdentity, int]:

@@ -45,7 +45,7 @@ Offsets = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class EntryRun:
     """Entries sorted by (hash, physical offset): ``hashes`` and ``offsets`` of one length, not 0.
 
     ``first`` and ``last`` are the lowest and the highest offset.
@@ -57,22 +57,22 @@ class Run:
     last: int
 
     @classmethod
-    def of(cls, hashes: Hashes, offsets: Offsets) -> "Run":
+    def of(cls, hashes: Hashes, offsets: Offsets) -> "EntryRun":
         """Sort entries that come in any order; in that of the log, as they mostly do, it takes half the time."""
         is_ascending = bool((offsets[1:] >= offsets[:-1]).all())
         order = np.argsort(hashes, kind="stable") if is_ascending else np.lexsort((offsets, hashes))
         return cls(hashes[order], offsets[order], int(offsets.min()), int(offsets.max()))
 
-    def merged(self, later: "Run") -> "Run":
+    def merged(self, later: "EntryRun") -> "EntryRun":
         """The entries of both."""
         hashes, offsets = np.concatenate([self.hashes, later.hashes]), np.concatenate([self.offsets, later.offsets])
         if self.last >= later.first:
-            return Run.of(hashes, offsets)
+            return EntryRun.of(hashes, offsets)
         # Equal hashes stay in their order, which is that of their offsets; two sorted halves are merged in one pass.
         order = np.argsort(hashes, kind="stable")
-        return Run(hashes[order], offsets[order], self.first, later.last)
+        return EntryRun(hashes[order], offsets[order], self.first, later.last)
 
-    def within(self, ranges: Sequence[Range]) -> "Run | None":
+    def within(self, ranges: Sequence[Range]) -> "EntryRun | None":
         """The entries whose offsets lie in some ranges, None if none does."""
         near = intersect(ranges, [(self.first, self.last + 1)])
         if not near or near == ((self.first, self.last + 1),):
@@ -83,7 +83,7 @@ class Run:
         if not inside.any():
             return None
         offsets = self.offsets[inside]
-        return Run(self.hashes[inside], offsets, int(offsets.min()), int(offsets.max()))
+        return EntryRun(self.hashes[inside], offsets, int(offsets.min()), int(offsets.max()))
 
     def offsets_of(self, key_hash: int) -> Offsets:
         """The offsets of the entries of one hash, ascending."""
@@ -99,7 +99,7 @@ class TailIndex:
     over.
     """
 
-    runs: tuple[Run, ...] = ()
+    runs: tuple[EntryRun, ...] = ()
     scope: Ranges = ()
     remaining: Ranges = ()
     skipped: Ranges = ()
@@ -170,9 +170,9 @@ class Scanned:
     offsets: list[Offsets] = field(default_factory=list)
     skipped: list[Range] = field(default_factory=list)
 
-    def run(self) -> Run:
+    def run(self) -> EntryRun:
         """All entries sorted; there must be some."""
-        return Run.of(np.concatenate(self.hashes), np.concatenate(self.offsets))
+        return EntryRun.of(np.concatenate(self.hashes), np.concatenate(self.offsets))
 
 
 def empty_tail(ranges: Iterable[Range] = ()) -> TailIndex:
@@ -208,11 +208,11 @@ def merge_candidates(tail: TailIndex, key_hash: int, candidates: Offsets) -> Tai
     if not offsets.size:
         return tail
     hashes = np.full(offsets.size, key_hash, dtype=np.int32)
-    run = Run(hashes, offsets, int(offsets[0]), int(offsets[-1]))
+    run = EntryRun(hashes, offsets, int(offsets[0]), int(offsets[-1]))
     return replace(tail, runs=(*tail.runs, run))
 
 
-def _merge(runs: list[Run]) -> tuple[Run, ...]:
+def _merge(runs: list[EntryRun]) -> tuple[EntryRun, ...]:
     """Merge the last runs until each is less than half as long as the one before it, or both are too long together."""
     while len(runs) > 1 and runs[-1].hashes.size * 2 >= runs[-2].hashes.size:
         if runs[-1].hashes.size + runs[-2].hashes.size > MOST_MERGED:

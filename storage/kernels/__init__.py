@@ -3,3 +3,23 @@
 They know few objects, so that the server and the Spark jobs share them; each has a plain-Python oracle in
 `tests/support/oracles.py`.
 """
+
+from typing import Final
+
+DOOR: Final = (
+    "dispatching",
+    "file_map",
+    "index_entries",
+    "indexes",
+    "lookups",
+    "matching",
+    "message_rows",
+    "messages",
+    "pulls",
+    "records",
+    "region",
+    "select_records",
+    "sql92",
+    "store_view",
+    "texts",
+)

@@ -1,1 +1,5 @@
 """Where a store has its files, and the small ones: configuration and checkpoint."""
+
+from typing import Final
+
+DOOR: Final = ("checkpoint", "store_config", "store_layout")

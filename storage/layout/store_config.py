@@ -12,7 +12,7 @@ import os
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, Self, TypeVar
+from typing import Annotated, Any, Final, Generic, Self, TypeVar
 
 import msgspec
 
@@ -27,6 +27,7 @@ DELAY_OFFSETS: Final = "delayOffset.json"
 OFFSETS: Final = "consumerOffset.json"
 LIGHT_OFFSETS: Final = "lmqConsumerOffset.json"
 """What a broker with light queues (`enableLmq`) writes instead; where both are, the newer one counts."""
+FILTERS: Final = "consumerFilter.json"
 GROUP_SEPARATOR: Final = "@"
 READ, WRITE, INHERIT = 4, 2, 1
 """Bits of a topic's permission."""
@@ -109,7 +110,33 @@ class ConsumerFilter(msgspec.Struct, frozen=True, rename="camel"):
     bloom_filter_data: BloomFilterData | None = None
 
 
-class Source(msgspec.Struct, frozen=True):
+class TopicTable(msgspec.Struct, frozen=True):
+    """What `topics.json` holds."""
+
+    topics: dict[str, TopicConfig]
+    version: DataVersion
+
+
+class GroupTable(msgspec.Struct, frozen=True):
+    """What `subscriptionGroup.json` holds."""
+
+    groups: dict[str, SubscriptionGroup]
+    version: DataVersion
+    forbidden: dict[str, dict[str, int]]
+
+
+class OffsetTables(msgspec.Struct, frozen=True):
+    """What `consumerOffset.json` holds, or the file that a broker with light queues keeps: by `topic@group`."""
+
+    consumer: dict[str, dict[int, int]]
+    pull: dict[str, dict[int, int]]
+    version: DataVersion
+
+
+Content = TypeVar("Content")
+
+
+class ConfigSource(msgspec.Struct, Generic[Content], frozen=True):
     """What came of one file and its backup in a certain state.
 
     `state` is None where they are to be read again in any case: they were just being written, or the system refused
@@ -119,7 +146,7 @@ class Source(msgspec.Struct, frozen=True):
 
     path: Path
     state: tuple[FileIdentity | None, ...] | None
-    parts: dict[str, Any]
+    content: Content
     problems: list[str]
     unknown: str | None = None
     left_out: frozenset[str] = frozenset()
@@ -142,7 +169,7 @@ class StoreConfig(msgspec.Struct, frozen=True):
     delay_offsets: dict[int, int]
     filters: dict[str, dict[str, ConsumerFilter]]
     problems: list[str]
-    sources: dict[str, Source] = {}
+    sources: dict[str, ConfigSource[Any]] = {}
 
     def is_unknown(self, name: str) -> bool:
         """Whether it is not known what a file holds."""
@@ -178,66 +205,71 @@ class StoreConfig(msgspec.Struct, frozen=True):
         """
         directory = root / DIRECTORY
         reader = _Reader(directory, previous.sources if previous is not None else {})
-        sources = {name: reader.read(name, part) for name, part in _PARTS.items()}
+        topics = reader.read(TOPICS, _topics)
+        groups = reader.read(GROUPS, _groups)
+        offsets = reader.read(OFFSETS, _offsets)
+        light_offsets = reader.read(LIGHT_OFFSETS, _offsets_with_light)
+        delay_offsets = reader.read(DELAY_OFFSETS, _delay_offsets)
+        filters = reader.read(FILTERS, _File.filters)
+        read: tuple[ConfigSource[Any], ...] = (topics, groups, offsets, light_offsets, delay_offsets, filters)
+        sources = {source.path.name: source for source in read}
         problems = [*_problems_of(directory), *(problem for source in sources.values() for problem in source.problems)]
         if previous is not None and sources == previous.sources and problems == previous.problems:
             return previous
-        parts = {name: part for source in sources.values() for name, part in source.parts.items()}
-        older, newer = parts.pop(LIGHT_OFFSETS), parts.pop(OFFSETS)
-        if previous is not None and _are_those(previous, sources[LIGHT_OFFSETS], sources[OFFSETS]):
-            parts |= {name: getattr(previous, name) for name in newer}
+        if previous is not None and _are_those(previous, light_offsets, offsets):
+            consumer_offsets, pull_offsets = previous.consumer_offsets, previous.pull_offsets
         else:
+            older, newer = light_offsets.content, offsets.content
             if _modified_ns(directory / LIGHT_OFFSETS) > _modified_ns(directory / OFFSETS):
                 older, newer = newer, older
-            parts |= {name: _by_group(older[name] | table) for name, table in newer.items()}
-        return cls(**parts, problems=problems, sources=sources)
+            consumer_offsets = _by_group(older.consumer | newer.consumer)
+            pull_offsets = _by_group(older.pull | newer.pull)
+        return cls(
+            topics=topics.content.topics,
+            topics_version=topics.content.version,
+            subscription_groups=groups.content.groups,
+            subscription_groups_version=groups.content.version,
+            forbidden=groups.content.forbidden,
+            consumer_offsets=consumer_offsets,
+            pull_offsets=pull_offsets,
+            consumer_offsets_version=offsets.content.version,
+            delay_offsets=delay_offsets.content,
+            filters=filters.content,
+            problems=problems,
+            sources=sources,
+        )
 
 
-def _topics(file: "_File") -> dict[str, Any]:
-    topics = file.entries("topicConfigTable", TopicConfig, "topicName")
-    return {"topics": topics, "topics_version": file.version()}
+def _topics(file: "_File") -> TopicTable:
+    return TopicTable(file.entries("topicConfigTable", TopicConfig, "topicName"), file.version())
 
 
-def _groups(file: "_File") -> dict[str, Any]:
-    return {
-        "subscription_groups": file.entries("subscriptionGroupTable", SubscriptionGroup, "groupName"),
-        "subscription_groups_version": file.version(),
-        "forbidden": file.values("forbiddenTable", dict[str, Int]),
-    }
+def _groups(file: "_File") -> GroupTable:
+    groups = file.entries("subscriptionGroupTable", SubscriptionGroup, "groupName")
+    version = file.version()
+    return GroupTable(groups, version, file.values("forbiddenTable", dict[str, Int]))
 
 
-def _offsets(file: "_File") -> dict[str, Any]:
-    return {OFFSETS: _offset_tables(file), "consumer_offsets_version": file.version()}
+def _offsets(file: "_File") -> OffsetTables:
+    consumer, pull = file.values("offsetTable", QueueOffsets), file.values("pullOffsetTable", QueueOffsets)
+    return OffsetTables(consumer, pull, file.version())
 
 
-def _offsets_with_light(file: "_File") -> dict[str, Any]:
+def _offsets_with_light(file: "_File") -> OffsetTables:
     """What a broker with light queues keeps instead: all its groups, not only those of light queues."""
-    tables = _offset_tables(file)
-    tables["consumer_offsets"] |= file.light_offsets()
-    return {LIGHT_OFFSETS: tables}
+    consumer, pull = file.values("offsetTable", QueueOffsets), file.values("pullOffsetTable", QueueOffsets)
+    return OffsetTables(consumer | file.light_offsets(), pull, DataVersion())
 
 
-def _offset_tables(file: "_File") -> dict[str, dict[str, dict[int, int]]]:
-    """By the names of the configuration's members."""
-    return {
-        "consumer_offsets": file.values("offsetTable", QueueOffsets),
-        "pull_offsets": file.values("pullOffsetTable", QueueOffsets),
-    }
+def _delay_offsets(file: "_File") -> dict[int, int]:
+    return file.numbers("offsetTable")
 
 
-_PARTS: Final[dict[str, Callable[["_File"], dict[str, Any]]]] = {
-    TOPICS: _topics,
-    GROUPS: _groups,
-    OFFSETS: _offsets,
-    LIGHT_OFFSETS: _offsets_with_light,
-    DELAY_OFFSETS: lambda file: {"delay_offsets": file.numbers("offsetTable")},
-    "consumerFilter.json": lambda file: {"filters": file.filters()},
-}
 _OFFSETS_IN_ROCKSDB: Final = ("rdb", "consumerOffsets")
 """Directories in which a broker keeps the offsets of its groups instead, by what stands in its configuration."""
 
 
-def _are_those(config: StoreConfig, *sources: Source) -> bool:
+def _are_those(config: StoreConfig, *sources: ConfigSource[Any]) -> bool:
     """Whether a configuration was made of these sources."""
     known = list(config.sources.values())
     return all(any(source is other for other in known) for source in sources)
@@ -267,14 +299,14 @@ def _by_group(table: Mapping[str, dict[int, int]]) -> dict[tuple[str, str], dict
 class _Reader:
     """Reads files of one directory, unless they are as they were."""
 
-    def __init__(self, directory: Path, known: Mapping[str, Source]) -> None:
+    def __init__(self, directory: Path, known: Mapping[str, ConfigSource[Any]]) -> None:
         self._directory = directory
         self._known = known
         self.problems: list[str] = []
         self._unknown: list[str] = []
         self._was_refused = False
 
-    def read(self, name: str, convert: Callable[["_File"], dict[str, Any]]) -> Source:
+    def read(self, name: str, convert: Callable[["_File"], Content]) -> ConfigSource[Content]:
         """What one file holds; its `.bak` where it is missing, empty or no JSON object; empty tables where both are."""
         path = self._directory / name
         candidates = (path, path.with_name(f"{name}.bak"))
@@ -284,14 +316,14 @@ class _Reader:
             return known
         self.problems, self._unknown, self._was_refused = [], [], False
         file = self._open(path, candidates)
-        parts = convert(file)
+        content = convert(file)
         if not file.is_known:
             self._unknown.append(f"{path} is damaged")
         unknown = "; ".join(self._unknown) or None
         if unknown is not None and name in (OFFSETS, LIGHT_OFFSETS):
             self.problems.append(f"{path}: how far consumer groups have come is not known; none is told an offset")
         state = None if self._was_refused else state
-        return Source(path, state, parts, self.problems, unknown, frozenset(file.left_out))
+        return ConfigSource(path, state, content, self.problems, unknown, frozenset(file.left_out))
 
     def _open(self, path: Path, candidates: Iterable[Path]) -> "_File":
         for candidate in candidates:

@@ -13,7 +13,7 @@ from protocol.trace import TRACE_TOPIC, TRACE_TOPIC_PREFIX, Trace, TraceKind, de
 from storage.filter.retry import group_of_retry_topic
 from storage.life.message_copies import OP_TOPIC, Stage, copy_topics, stage_of
 from storage.query.lookup_call import KeyKind, KeyQuery
-from storage.queue.queue import BoundaryType, Queue
+from storage.queue.queue import Queue, TimeBoundary
 from storage.store.message_store import MessageStore
 
 MOST_COPIES: Final = 256
@@ -158,7 +158,7 @@ def _find_op(store: MessageStore, half: Message) -> Message | None:
     if queue is None:
         return None
     wanted = str(half.queue_offset)
-    for message in _messages_from(store, queue, queue.offset_by_timestamp(half.store_timestamp, BoundaryType.LOWER)):
+    for message in _messages_from(store, queue, queue.offset_by_timestamp(half.store_timestamp, TimeBoundary.LOWER)):
         if wanted in bytes(message.body).decode("ascii", "replace").split(","):
             return message
     return None

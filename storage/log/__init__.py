@@ -1,1 +1,5 @@
-"""What is done with the log's segments: listed, scanned, and judged where they end or are damaged."""
+"""The commit log: its segments, the stream of records that they are, and where it ends or is damaged."""
+
+from typing import Final
+
+DOOR: Final = ("absence", "commit_log", "damaged_ranges", "log_place", "log_window", "segment_end", "segment_list")

@@ -22,9 +22,8 @@ from storage.kernels import records as codes
 from storage.kernels.records import Sums, check_intact, check_shape, store_timestamp
 from storage.kernels.store_view import LogView
 from storage.log.damaged_ranges import DamagedRange
-from storage.log.segment_end import EndSearch, IsLeftOver, SegmentEnd, last_store_timestamp
+from storage.log.segment_end import EndSearch, IsLeftOver, SegmentEnd, TornEnd, last_store_timestamp, look_behind_end
 from storage.log.segment_list import boundaries, list_segments, reaches_beyond
-from storage.log.torn_end import TornEnd, look_behind_end
 
 MOST_DAMAGE_TOLD = 5
 """Places of damage that are told one by one."""

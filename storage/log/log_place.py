@@ -18,7 +18,7 @@ NOTHING: Final = bytes(HEAD_BYTES)
 """What stands where nothing was written."""
 
 
-class Place(NamedTuple):
+class RecordPlace(NamedTuple):
     """Where a record starts, or the next one will."""
 
     base_offset: int
@@ -26,7 +26,7 @@ class Place(NamedTuple):
     position: int
 
     @classmethod
-    def of(cls, log: CommitLog, physical_offset: int) -> "Place | None":
+    def of(cls, log: CommitLog, physical_offset: int) -> "RecordPlace | None":
         """The place of a physical offset in a log; None where no segment holds it."""
         segment = log.segment_of(physical_offset)
         return (
@@ -51,16 +51,16 @@ class Place(NamedTuple):
         return check_intact(self.file.region, self.position, self.file.size, self.physical_offset) > 0
 
 
-def place_behind(log: CommitLog, directories: Sequence[Path]) -> Place | None:
+def place_behind(log: CommitLog, directories: Sequence[Path]) -> RecordPlace | None:
     """Behind the last record, or where its segment is full at the start of the next; None while that is missing."""
     if not log.segments:
         return None
     last = log.segments[-1]
-    place = Place(last.base_offset, last.file, last.valid_length)
+    place = RecordPlace(last.base_offset, last.file, last.valid_length)
     return place if place.position < place.file.size else start_behind(place, directories)
 
 
-def start_behind(place: Place, directories: Sequence[Path]) -> Place | None:
+def start_behind(place: RecordPlace, directories: Sequence[Path]) -> RecordPlace | None:
     """The start of the segment behind a place's own, if its file is there at its full length."""
     base_offset = place.base_offset + place.file.size
     for path in _paths_of(base_offset, place.file.path, directories):
@@ -69,7 +69,7 @@ def start_behind(place: Place, directories: Sequence[Path]) -> Place | None:
         except StoreError:  # it is about to come, or to go
             continue
         if file.size == place.file.size:
-            return Place(base_offset, file, 0)
+            return RecordPlace(base_offset, file, 0)
     return None
 
 

@@ -33,7 +33,7 @@ from storage.kernels.records import (
     store_timestamp,
     walk_records,
 )
-from storage.log.damaged_ranges import DamagedRange
+from storage.log.damaged_ranges import DamagedRange, reason_of
 from storage.log.segment_list import may_be_cut
 
 WALK_STEP: Final = 16 * 1024 * 1024
@@ -238,3 +238,32 @@ def code_at(base_offset: int, file: MappedFile, position: int, boundary: int) ->
     """
     size = check_step(file.region, position, file.size, base_offset + position, boundary)
     return check_intact(file.region, position, file.size, base_offset + position) if size > 0 else size
+
+
+@dataclass(frozen=True, slots=True)
+class TornEnd:
+    """The log ends at ``physical_offset`` because of bytes that are no intact record, ``code`` saying why."""
+
+    physical_offset: int
+    code: int
+
+    def sentence(self) -> str:
+        """What an operator should know, as one clause."""
+        return (
+            f"the log ends at physical offset {self.physical_offset}, where a record is damaged or cut short: "
+            f"{reason_of(self.code)}"
+        )
+
+
+def look_behind_end(base_offset: int, file: MappedFile, end: int, boundary: int) -> TornEnd | None:
+    """Examine what follows position ``end`` of a log's last segment; None where nothing, or its BLANK, does.
+
+    After a crash a record that was being written lies there; after a log was cut and written on, the remainder of old
+    records.
+    ``boundary`` is the physical offset at which the next segment would start.
+    """
+    head = bytes(file.view[end : end + 8])
+    if len(head) < 8 or not any(head) or is_blank(file, end, boundary - base_offset):
+        return None
+    code = code_at(base_offset, file, end, boundary)
+    return None if code > 0 else TornEnd(base_offset + end, code)  # else written since the end was looked for

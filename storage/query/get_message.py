@@ -24,7 +24,7 @@ from storage.queue.consume_queue_ext import LARGEST_ADDRESS
 from storage.queue.found_entries import tags_code_of
 from storage.queue.queue import Queue, Unit
 from storage.queue.queue_end import refuse_long_scan
-from storage.queue.queue_holes import Hole
+from storage.queue.queue_holes import QueueHole
 from storage.queue.queue_record import batch_in
 from storage.queue.queue_store import QueueStore
 from storage.queue.unit_struct import FILLER
@@ -90,7 +90,6 @@ class GetMessageResult:
 
 def get_message(
     queue_store: QueueStore,
-    commit_log: CommitLog,
     topic: str,
     queue_id: int,
     queue_offset: int,
@@ -121,10 +120,10 @@ def get_message(
         cost = choice.cost * (min(stop, end) - queue_offset)
         refuse_long_scan(cost, "messages to be decided by a long expression", PATIENT_STEPS)
     if isinstance(queue, ConsumeQueue) and choice is not None:
-        result = _pull(commit_log, queue, queue_offset, limits, choice, message_filter)
+        result = _pull(queue_store.commit_log, queue, queue_offset, limits, choice, message_filter)
         if result is not None:
             return result
-    return _collect(_Messages(commit_log, queue, message_filter), limits, queue_offset)
+    return _collect(_Messages(queue_store.commit_log, queue, message_filter), limits, queue_offset)
 
 
 def scanned_units(max_messages: int, unit_size: int) -> int:
@@ -272,7 +271,7 @@ class _Messages:
         self.queue = queue
         self._filter = None if message_filter is None or message_filter.matches_everything else message_filter
         self._skip_to = 0  # where the log goes on behind a missing segment
-        self._hole: Hole | None = None
+        self._hole: QueueHole | None = None
         self._is_stale = False  # units that come next are perhaps not those that the queue has now
         self.lost: Lost | None = None
 
@@ -325,7 +324,7 @@ class _Messages:
         self.lost = lost if self.lost is None else self.lost + lost
         return GetMessageStatus.MESSAGE_WAS_REMOVING, after
 
-    def _lost_units(self, queue_offset: int, stop: int) -> Generator[Unit, None, Hole]:
+    def _lost_units(self, queue_offset: int, stop: int) -> Generator[Unit, None, QueueHole]:
         """Stand-ins for units of one hole: one for each record that the log has, one for each run that it lacks."""
         hole = self._hole = self.queue.hole_at(queue_offset)
         while queue_offset < min(stop, hole.stop):

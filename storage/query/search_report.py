@@ -1,7 +1,8 @@
 """What a key query searched, in numbers and as one sentence: an empty answer explains itself."""
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
+
+from storage.times import format_timestamp
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,14 +46,6 @@ class SearchReport:
             beyond += f", {_count(self.log_beyond_index, 'byte')} of it beyond the index"
             beyond += f" with {self.unscanned} still to be scanned" if self.unscanned else ", scanned instead"
         return "; ".join([*parts, beyond])
-
-
-def format_timestamp(timestamp: int) -> str:
-    """A timestamp in ms as ISO 8601 UTC, or the bare number where it is no date."""
-    try:
-        return datetime.fromtimestamp(timestamp / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    except (OverflowError, ValueError, OSError):
-        return str(timestamp)
 
 
 def _count(number: int, one: str, many: str = "") -> str:

@@ -1,1 +1,18 @@
-"""What is done with queues, plain and of batches: found, read, repaired, planned and built."""
+"""Queues, plain and of batches: their files and units, where they begin and end, and how damage to them is mended."""
+
+from typing import Final
+
+DOOR: Final = (
+    "batch_consume_queue",
+    "consume_queue",
+    "consume_queue_ext",
+    "found_entries",
+    "queue",
+    "queue_end",
+    "queue_files",
+    "queue_holes",
+    "queue_place",
+    "queue_record",
+    "queue_store",
+    "unit_struct",
+)

@@ -15,7 +15,7 @@ Where a unit stands says nothing about its queue offset; units ascend by base of
 """
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from struct import Struct
@@ -29,14 +29,14 @@ from storage.kernels.records import BAD_BODY_CRC, BAD_PROPERTY_CRC, MINIMUM_SIZE
 from storage.log.commit_log import CommitLog
 from storage.queue.consume_queue_ext import ConsumeQueueExtUnit
 from storage.queue.mend_batches import UnitFields, doubtful_units, mend_units
-from storage.queue.queue import NO_TIMESTAMP, BoundaryType, ConsumeQueueEntry, Unit
+from storage.queue.queue import NO_TIMESTAMP, ConsumeQueueEntry, TimeBoundary, Unit
 from storage.queue.queue_begin import first_live, next_sound
 from storage.queue.queue_end import find_end, refuse_long_scan
 from storage.queue.queue_files import QueueFiles
-from storage.queue.queue_growth import Known, end_after, is_judged_anew
-from storage.queue.queue_holes import Hole, QueueHoles
+from storage.queue.queue_growth import Known, QueueMemory, end_after, is_judged_anew
+from storage.queue.queue_holes import QueueHole, QueueHoles
 from storage.queue.queue_record import QueueName, batch_in
-from storage.queue.queue_repair import Around
+from storage.queue.queue_repair import DamagedRun
 from storage.queue.queue_tail import UNKNOWN, tail_of
 from storage.queue.tagged_units import batches_with_tag, places_in_log
 from storage.queue.unit_standing import EMPTY, Places, Standing, places_of, record_of_unit
@@ -64,7 +64,7 @@ Units = npt.NDArray[np.void]
 
 
 @dataclass(slots=True)
-class _Checked:
+class _CheckedUnits:
     """What was found out about damaged units: those `mended` by number; all from number `first` on were looked at."""
 
     first: int
@@ -75,7 +75,7 @@ class _Checked:
 class BatchConsumeQueue:
     """One queue of batches as its files are now; its units are numbered from the first one in the first file.
 
-    `known` and `keep` as of a plain queue.
+    `memory` as of a plain queue.
     """
 
     __slots__ = (
@@ -91,20 +91,17 @@ class BatchConsumeQueue:
         directory: Path,
         commit_log: CommitLog,
         open_files: OpenFiles,
-        generation: object = None,
-        known: Known | None = None,
-        keep: Callable[[Known], None] | None = None,
+        memory: QueueMemory | None = None,
         holes: QueueHoles | None = None,
     ) -> None:
         self.name = name
         self._commit_log = commit_log
-        self._generation = generation
-        self._keep = keep
-        self._known = None if known is None else _renewed(known, generation, commit_log)
+        self._generation, known, self._keep = memory or QueueMemory()
+        self._known = None if known is None else _renewed(known, self._generation, commit_log)
         self._files = QueueFiles(directory, UNIT.size, open_files) if self._known is None else self._known.files
         self._first_numbers = self._files.first_numbers
         self._bounds: tuple[int, int, int] | None = None
-        self._checked = _Checked(0)
+        self._checked = _CheckedUnits(0)
         self.holes = QueueHoles() if holes is None else holes
 
     @property
@@ -177,7 +174,7 @@ class BatchConsumeQueue:
             place = self.hole_at(queue_offset).place(queue_offset) if minimum <= queue_offset < end else None
         return place
 
-    def hole_at(self, queue_offset: int) -> Hole:
+    def hole_at(self, queue_offset: int) -> QueueHole:
         """What the log has of the batches of a unit that leads nowhere and of those around it. Raises as above.
 
         Units around that one are doubted too.
@@ -198,7 +195,7 @@ class BatchConsumeQueue:
             return True
         return self._commit_log.check(unit[0]) not in (NO_SEGMENT, BAD_BODY_CRC, BAD_PROPERTY_CRC)
 
-    def around(self, queue_offset: int) -> Around:
+    def around(self, queue_offset: int) -> DamagedRun:
         """The run of queue offsets without a unit that leads to their batches; waits for the disk."""
         minimum, end, count = self._bounds or self._measure()
         first, start = max(minimum, 0), self._commit_log.minimum
@@ -211,8 +208,8 @@ class BatchConsumeQueue:
         for behind in range(number, count):
             if self._base_of(behind) > queue_offset and self._leads(behind):
                 unit = self._unit(behind)
-                return Around(first, unit[4], start, unit[0], False)
-        return Around(first, end, start, self._commit_log.end, True)
+                return DamagedRun(first, unit[4], start, unit[0], False)
+        return DamagedRun(first, end, start, self._commit_log.end, True)
 
     @property
     def files(self) -> QueueFiles:
@@ -250,7 +247,7 @@ class BatchConsumeQueue:
             return NO_TIMESTAMP
         return self._commit_log.store_timestamp_at(entry.physical_offset, entry.size)
 
-    def offset_by_timestamp(self, timestamp: int, boundary: BoundaryType) -> int:
+    def offset_by_timestamp(self, timestamp: int, boundary: TimeBoundary) -> int:
         """The base offset of a batch for a time (ms), by the times in the units.
 
         LOWER: the first batch at that time or after it; behind the last one that one, where a plain queue answers the
@@ -260,14 +257,14 @@ class BatchConsumeQueue:
         minimum, end, count = self._bounds or self._measure()
         if not count:
             return max(minimum, 0)
-        find = bisect_left if boundary is BoundaryType.LOWER else bisect_right
+        find = bisect_left if boundary is TimeBoundary.LOWER else bisect_right
         number = find(range(count), timestamp, key=self._time_of)
-        if boundary is BoundaryType.UPPER:
+        if boundary is TimeBoundary.UPPER:
             number -= 1
         if number < 0:
             return minimum
         found = self._unit(min(number, count - 1))[4]
-        if boundary is BoundaryType.LOWER and number < count:
+        if boundary is TimeBoundary.LOWER and number < count:
             found = self._in_gap(number, timestamp)
         return min(max(found, minimum), end)
 
@@ -356,7 +353,7 @@ class BatchConsumeQueue:
             if more.files[0] != files.files[0]:  # units are numbered from there
                 break
             self._files = files = more
-            self._checked = _Checked(0)
+            self._checked = _CheckedUnits(0)
             self._first_numbers = files.first_numbers
             bounds, written = self._find_bounds()
         self._bounds = bounds
@@ -367,9 +364,9 @@ class BatchConsumeQueue:
         known, files, log = self._known, self._files, self._commit_log
         if not files.files:
             return (self._bounds_of(0, 0) if files.is_emptied else (NO_OFFSET, 0, 0)), 0
-        if known is not None and (known.last != self._last_of(known.end) or not isinstance(known.note, _Checked)):
+        if known is not None and (known.last != self._last_of(known.end) or not isinstance(known.note, _CheckedUnits)):
             known = None
-        if known is not None and isinstance(known.note, _Checked):
+        if known is not None and isinstance(known.note, _CheckedUnits):
             self._checked = known.note
             written, is_whole = self._written_count(known.written, max(log.end - known.looked, 0))
             count = end_after(self, known, 0, written, is_mended=False)
@@ -379,7 +376,7 @@ class BatchConsumeQueue:
                 doubted = doubtful_units(self, known.end, written, is_followed=True) | self._behind(count, written)
         else:
             known, (written, is_whole) = None, self._written_count(0)
-            self._checked = _Checked(self._first_numbers[max(0, len(files.files) - CHECKED_FILES)])
+            self._checked = _CheckedUnits(self._first_numbers[max(0, len(files.files) - CHECKED_FILES)])
             count = find_end(self, 0, written)
             self._checked.first = min(self._checked.first, count)
             doubted = doubtful_units(self, self._checked.first, written) | set(range(count, written))

@@ -12,7 +12,7 @@ written, and nothing says where that begins: where a queue begins and ends the m
 (`storage.queue.queue_begin`, `storage.queue.queue_end`). Source: store-format §5.1–§5.3, §5.5, §6.2, §6.6.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -26,14 +26,14 @@ from storage.files.open_files import OpenFiles
 from storage.kernels.records import MINIMUM_SIZE
 from storage.log.commit_log import CommitLog
 from storage.queue.consume_queue_ext import LARGEST_ADDRESS, ConsumeQueueExt, ConsumeQueueExtUnit, is_extension_address
-from storage.queue.queue import NO_TIMESTAMP, SCHEDULE_TOPIC, BoundaryType, ConsumeQueueEntry, Queue, Unit
+from storage.queue.queue import NO_TIMESTAMP, SCHEDULE_TOPIC, ConsumeQueueEntry, Queue, TimeBoundary, Unit
 from storage.queue.queue_begin import first_live, next_sound
 from storage.queue.queue_end import end_behind, find_end, refuse_long_scan
 from storage.queue.queue_files import FIRST_STEP, LARGEST_STEP, QueueFiles
-from storage.queue.queue_growth import Known, end_after, is_judged_anew
-from storage.queue.queue_holes import Hole, QueueHoles
+from storage.queue.queue_growth import Known, QueueMemory, end_after, is_judged_anew
+from storage.queue.queue_holes import QueueHole, QueueHoles
 from storage.queue.queue_record import QueueName
-from storage.queue.queue_repair import Around, around, place_of
+from storage.queue.queue_repair import DamagedRun, around, place_of
 from storage.queue.queue_tail import UNKNOWN, tail_of
 from storage.queue.tagged_units import DoubtedUnits, places_in_log
 from storage.queue.time_search import FileOfUnits, offset_by_timestamp
@@ -41,7 +41,7 @@ from storage.queue.unit_standing import EMPTY, Places, Standing, places_of, reco
 from storage.queue.unit_standing import FILLER as FILLER_PLACE
 from storage.queue.unit_struct import FILLER, FILLER_SIZE, UNIT
 
-__all__ = ["UNIT", "UNIT_DTYPE", "BoundaryType", "ConsumeQueue", "ConsumeQueueEntry", "Queue"]
+__all__ = ["UNIT", "UNIT_DTYPE", "ConsumeQueue", "ConsumeQueueEntry", "Queue", "TimeBoundary"]
 
 UNIT_DTYPE: Final = np.dtype([("physical_offset", ">i8"), ("size", ">i4"), ("tags_code", ">i8")])
 Units = npt.NDArray[np.void]
@@ -50,7 +50,7 @@ Units = npt.NDArray[np.void]
 class ConsumeQueue:
     """One plain queue as its files are now; the end and the beginning are found when first asked for.
 
-    With `known` of an earlier look only what came since is looked at. `measured` is what is known then; `keep` is told.
+    With a `memory` of earlier looks only what came since is looked at.
     """
 
     __slots__ = (
@@ -67,17 +67,14 @@ class ConsumeQueue:
         extension_directory: Path | None,
         commit_log: CommitLog,
         open_files: OpenFiles,
-        generation: object = None,
-        known: Known | None = None,
-        keep: Callable[[Known], None] | None = None,
+        memory: QueueMemory | None = None,
         holes: QueueHoles | None = None,
     ) -> None:
         self.name = name
         self._commit_log = commit_log
         self._open_files = open_files
-        self._generation = generation
-        self._keep = keep
-        self._known = None if known is None else known.renewed(generation, commit_log, _capacity(known.files))
+        self._generation, known, self._keep = memory or QueueMemory()
+        self._known = None if known is None else known.renewed(self._generation, commit_log, _capacity(known.files))
         self._files = QueueFiles(directory, UNIT.size, open_files) if self._known is None else self._known.files
         self._extension_directory = extension_directory
         self._extension: ConsumeQueueExt | None = None
@@ -180,11 +177,11 @@ class ConsumeQueue:
             return None
         return self.hole_at(queue_offset).place(queue_offset)
 
-    def hole_at(self, queue_offset: int) -> Hole:
+    def hole_at(self, queue_offset: int) -> QueueHole:
         """What the log has of the messages of a unit that leads nowhere and of those around it. Raises as above."""
         return self.holes.find(self, queue_offset)
 
-    def around(self, queue_offset: int) -> Around:
+    def around(self, queue_offset: int) -> DamagedRun:
         """The run of units that lead nowhere around one of them; waits for the disk."""
         return around(self, queue_offset, *(self._bounds or self._measure()))
 
@@ -218,7 +215,7 @@ class ConsumeQueue:
         minimum, end = self._bounds or self._measure()
         return next_sound(self, max(queue_offset, minimum), end)
 
-    def offset_by_timestamp(self, timestamp: int, boundary: BoundaryType) -> int:
+    def offset_by_timestamp(self, timestamp: int, boundary: TimeBoundary) -> int:
         """The queue offset for a time (ms), as the broker searches for it (store-format §5.5), within min and max."""
         minimum, end = self._bounds or self._measure()
         files: list[FileOfUnits] = []

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.queue.consume_queue_ext import ConsumeQueueExtUnit, is_extension_address
-from storage.queue.queue_holes import Hole
+from storage.queue.queue_holes import QueueHole
 from storage.queue.queue_record import QueueName
 
 NO_TIMESTAMP: Final = -1
@@ -28,7 +28,7 @@ Unit = tuple[int, int, int, int, int]
 """One unit as a pull walks over it: queue offset, queue offset after it, physical offset, record size, tags code."""
 
 
-class BoundaryType(Enum):
+class TimeBoundary(Enum):
     """Which message answers a search for a time that no message, or that several messages have."""
 
     LOWER = "lower"
@@ -116,7 +116,7 @@ class Queue(Protocol):
         """
         ...
 
-    def hole_at(self, queue_offset: int) -> Hole:
+    def hole_at(self, queue_offset: int) -> QueueHole:
         """What the log has of the messages of a unit that leads nowhere and of those around it. Raises as above."""
         ...
 
@@ -136,7 +136,7 @@ class Queue(Protocol):
         """When the message at a queue offset was stored (ms), or −1 where it cannot be read."""
         ...
 
-    def offset_by_timestamp(self, timestamp: int, boundary: BoundaryType) -> int:
+    def offset_by_timestamp(self, timestamp: int, boundary: TimeBoundary) -> int:
         """The queue offset for a time (ms), between `min_offset` and `max_offset`."""
         ...
 

@@ -3,6 +3,7 @@
 A queue ends where a fresh look would find its end (:mod:`.queue_end`): behind its last sound unit.
 """
 
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from storage.files.recently_used import RecentlyUsed
@@ -55,6 +56,18 @@ class Known(NamedTuple):
         room = capacity - max(self.written, self.end)
         place = 0 if self.last is None else self.last[0]
         return log_end - place >= MINIMUM_SIZE * room
+
+
+class QueueMemory(NamedTuple):
+    """What earlier looks at a queue have found out, and where goes what this one does; by default nothing and nowhere.
+
+    ``generation`` tells when the queue's directory was found; ``keep`` is called with what is known once the queue has
+    been measured.
+    """
+
+    generation: object = None
+    known: Known | None = None
+    keep: Callable[[Known], None] | None = None
 
 
 NEAR_UNITS: Final = 4096

@@ -28,7 +28,7 @@ from storage.kernels.messages import ANY_OFFSET
 from storage.log.commit_log import CommitLog
 from storage.queue.queue_files import QueueFiles
 from storage.queue.queue_record import QueueName, batch_in
-from storage.queue.queue_repair import Around, Wanted, search_piece
+from storage.queue.queue_repair import DamagedRun, SoughtMessages, search_piece
 
 MOST_AT_ONCE: Final = 1 << 20
 """Queue offsets of one hole: 8 MiB of memory."""
@@ -89,19 +89,19 @@ class HoledQueue(Protocol):
         """Whether a record of it may hold several messages."""
         ...
 
-    def around(self, queue_offset: int) -> Around:
+    def around(self, queue_offset: int) -> DamagedRun:
         """The run of units that lead nowhere around one of them; waits for the disk."""
         ...
 
 
-class Hole:
+class QueueHole:
     """Queue offsets from ``first`` up to ``stop`` whose units lead nowhere, and where the log has their messages.
 
-    Nothing of it may be asked before ``is_done``. ``is_handed_on`` while others go on with its search, ``is_told`` once
-    it was reported.
+    Nothing of it may be asked before ``is_done``. ``is_handed_on`` while others go on with its search, and
+    ``is_reported`` once it was.
     """
 
-    def __init__(self, queue: HoledQueue, place: Around, start: int) -> None:
+    def __init__(self, queue: HoledQueue, place: DamagedRun, start: int) -> None:
         """The search of [start, end of ``place``) in the log, of which nothing has been done."""
         self.name = queue.name
         self.key: Key = (queue.unit_size, queue.name.topic, queue.name.queue_id)
@@ -109,9 +109,9 @@ class Hole:
         self.first, self.stop, self.start, self.end = place.first, place.stop, start, place.end
         self.is_open = place.is_open
         self.has_batches = queue.has_batches
-        self.wanted = Wanted(queue.name, place.first, place.stop - place.first)
+        self.wanted = SoughtMessages(queue.name, place.first, place.stop - place.first)
         self.position = start
-        self.is_done = self.is_handed_on = self.is_told = False
+        self.is_done = self.is_handed_on = self.is_reported = False
         self.lost = 0
         """Messages that are nowhere in this part of the log, once the search is done."""
         self.lock = threading.Lock()
@@ -232,15 +232,15 @@ class Hole:
             inner[inner == -1] = COVERED
 
 
-class FirstMessage(Hole):
+class FirstMessage(QueueHole):
     """The search for the first message of a queue in a part of the log, as if it were the only one of a hole."""
 
     def __init__(self, queue: HoledQueue, start: int, end: int) -> None:
         """Nothing has been searched."""
-        super().__init__(queue, Around(0, 1, start, end, True), start)
+        super().__init__(queue, DamagedRun(0, 1, start, end, True), start)
         self.key = _key_of_first(queue)
-        self.wanted = Wanted(queue.name, ANY_OFFSET, 1)
-        self.has_batches, self.is_told = False, True
+        self.wanted = SoughtMessages(queue.name, ANY_OFFSET, 1)
+        self.has_batches, self.is_reported = False, True
 
     def sentence(self) -> str:
         """What is looked for, and how far that is."""
@@ -251,7 +251,7 @@ class FirstMessage(Hole):
         )
 
 
-class Tail(Hole, ABC):
+class Tail(QueueHole, ABC):
     """The messages of a queue behind its last unit, as far as the log has any (:mod:`storage.queue.queue_tail`)."""
 
     @abstractmethod
@@ -267,25 +267,31 @@ class Tail(Hole, ABC):
         """The queue offset behind the last of its messages that a log has, which may end before what was searched."""
 
 
-AnyHole = TypeVar("AnyHole", bound=Hole)
+AnyHole = TypeVar("AnyHole", bound=QueueHole)
 
 
 class QueueHoles:
-    """The holes of all queues of a store. Safe to use from several threads.
-
-    ``hand_on`` is called, on any thread, when there is something to :meth:`step`; None: whoever asks waits. ``tell``
-    is called with each hole whose search has ended, on the thread that ended it.
-    """
+    """The holes of all queues of a store. Safe to use from several threads."""
 
     def __init__(self) -> None:
-        self.hand_on: Callable[[], None] | None = None
-        self.tell: Callable[[Hole], None] | None = None
+        self._hand_on: Callable[[], None] | None = None
+        self._report: Callable[[QueueHole], None] | None = None
         self._lock = threading.Lock()
-        self._holes: OrderedDict[tuple[Key, int], Hole] = OrderedDict()
+        self._holes: OrderedDict[tuple[Key, int], QueueHole] = OrderedDict()
         self._firsts: dict[Key, list[int]] = {}
         self._tails: OrderedDict[Key, Tail] = OrderedDict()
-        self._waiting: deque[Hole] = deque()
+        self._waiting: deque[QueueHole] = deque()
         self._weight = 0
+
+    def connect(
+        self, *, hand_on: Callable[[], None] | None = None, report: Callable[[QueueHole], None] | None = None
+    ) -> None:
+        """Say who goes on with long searches and who hears of their results; without ``hand_on`` whoever asks waits.
+
+        ``hand_on`` is called, on any thread, when there is something to :meth:`step`, and ``report`` with each hole
+        whose search has ended, on the thread that ended it.
+        """
+        self._hand_on, self._report = hand_on, report
 
     @property
     def searching(self) -> int:
@@ -301,7 +307,7 @@ class QueueHoles:
             self._waiting.clear()
             self._weight = 0
 
-    def find(self, queue: HoledQueue, queue_offset: int) -> Hole:
+    def find(self, queue: HoledQueue, queue_offset: int) -> QueueHole:
         """The hole around a queue offset whose unit leads nowhere, searched to its end.
 
         Raises Cold on a thread that may not wait where nothing is known of it, and BeingSearched while others search.
@@ -371,9 +377,9 @@ class QueueHoles:
             for hole in done:
                 if hole in self._waiting:  # else it was forgotten meanwhile
                     self._waiting.remove(hole)
-        self._tell(done)
+        self._report_all(done)
 
-    def _extend(self, hole: Hole, log: CommitLog, end: int) -> None:
+    def _extend(self, hole: QueueHole, log: CommitLog, end: int) -> None:
         """Have a search go on in what has come to the log, unless a step that ends it is not over yet."""
         with self._lock:
             is_waiting = hole in self._waiting
@@ -392,40 +398,40 @@ class QueueHoles:
             self._search(hole)
         return hole
 
-    def _search(self, hole: Hole) -> None:
+    def _search(self, hole: QueueHole) -> None:
         """Search as much as one look-up may; the rest is handed on where somebody takes it."""
-        hand_on = self.hand_on
+        hand_on = self._hand_on
         if hole.search(hole.end if hand_on is None else SEARCHED_AT_ONCE, hands_on=hand_on is not None):
             with self._lock:
                 self._waiting.append(hole)
             if hand_on is not None:
                 hand_on()
         if hole.is_done:
-            self._tell([hole])
+            self._report_all([hole])
 
-    def _tell(self, done: list[Hole]) -> None:
+    def _report_all(self, done: list[QueueHole]) -> None:
         for hole in done:
             with hole.lock:
-                is_told, hole.is_told = hole.is_told, hole.stop > hole.first
-            if not is_told and hole.is_told and self.tell is not None:
-                self.tell(hole)
+                is_reported, hole.is_reported = hole.is_reported, hole.stop > hole.first
+            if not is_reported and hole.is_reported and self._report is not None:
+                self._report(hole)
         with self._lock:
             self._forget_oldest()
 
-    def _add(self, queue: HoledQueue, queue_offset: int) -> Hole:
+    def _add(self, queue: HoledQueue, queue_offset: int) -> QueueHole:
         """A hole of which nothing is known yet; the one that another thread has added meanwhile, if there is one."""
         place = queue.around(queue_offset)
         first = queue_offset - max(queue_offset - place.first, 0) % MOST_AT_ONCE
         place = place._replace(first=first, stop=min(max(place.stop, queue_offset + 1), first + MOST_AT_ONCE))
         before = self._known(queue, first - 1)
         start = place.start if before is None else max(place.start, int(before.wanted.places.max()))
-        hole = Hole(queue, place, start)
+        hole = QueueHole(queue, place, start)
         known = self._known(queue, queue_offset)
         if known is not None:
             return known
         return self._remember(hole, queue_offset)
 
-    def _remember(self, hole: Hole, queue_offset: int) -> Hole:
+    def _remember(self, hole: QueueHole, queue_offset: int) -> QueueHole:
         """Remember a hole of a queue offset, unless another thread has; which one is remembered."""
         place = hole.key, hole.first
         with self._lock:
@@ -440,7 +446,7 @@ class QueueHoles:
                 self._forget_oldest()
         return known
 
-    def _known(self, queue: HoledQueue, queue_offset: int) -> Hole | None:
+    def _known(self, queue: HoledQueue, queue_offset: int) -> QueueHole | None:
         key: Key = (queue.unit_size, queue.name.topic, queue.name.queue_id)
         with self._lock:
             firsts = self._firsts.get(key)
@@ -456,7 +462,7 @@ class QueueHoles:
             self._drop(hole)
             return None
 
-    def _drop(self, hole: Hole) -> None:
+    def _drop(self, hole: QueueHole) -> None:
         del self._holes[hole.key, hole.first]
         firsts = self._firsts[hole.key]
         firsts.remove(hole.first)
@@ -487,7 +493,7 @@ class QueueHoles:
                 if self._weight <= REMEMBERED:
                     break
 
-    def _together(self) -> list[Hole]:
+    def _together(self) -> list[QueueHole]:
         """The holes whose search goes on next, all in the same piece of the log: they take turns."""
         if not self._waiting:
             return []
@@ -503,7 +509,7 @@ def _key_of_first(queue: HoledQueue) -> Key:
     return -queue.unit_size, queue.name.topic, queue.name.queue_id
 
 
-def go_on(holes: list[Hole], stop: int) -> None:
+def go_on(holes: list[QueueHole], stop: int) -> None:
     """Search on for all of them from where the first one's search stands, in one segment and up to ``stop`` at most."""
     position = holes[0].position
     stop = min(stop, *(hole.end for hole in holes))
@@ -512,7 +518,7 @@ def go_on(holes: list[Hole], stop: int) -> None:
         hole.go_on(max(position, hole.position))
 
 
-def _is_with(hole: Hole, lead: Hole) -> bool:
+def _is_with(hole: QueueHole, lead: QueueHole) -> bool:
     """Whether a hole's search goes on in the next piece of another's, in the same file.
 
     Not before it starts: the log may have other messages of these queue offsets there, of a topic that was made anew.

@@ -10,7 +10,7 @@ from itertools import zip_longest
 from typing import Final
 
 from protocol.errors import StoreError
-from protocol.message_layout import INT, SYS_FLAG_POSITION, Places, locate
+from protocol.message_layout import INT, SYS_FLAG_POSITION, PartPlaces, locate
 from protocol.properties import INNER_BASE, INNER_MULTI_DISPATCH, INNER_MULTI_QUEUE_OFFSET, INNER_NUM, property_value
 from protocol.sys_flag import TRANSACTION_MASK, SysFlag
 
@@ -60,25 +60,25 @@ class QueueName:
         dispatched = self._dispatched_offset(record, places)
         return own_offset if dispatched is None and self._is_told_by(record, places) else dispatched
 
-    def _is_told_by(self, record: memoryview, places: Places) -> bool:
+    def _is_told_by(self, record: memoryview, places: PartPlaces) -> bool:
         """Whether a record says this topic and queue id."""
         if record[QUEUE_ID_POSITION : QUEUE_ID_POSITION + INT.size] != self._queue_id:
             return False
         return record[places.topic : places.topic + places.topic_length] == self.topic_bytes
 
-    def _dispatched_offset(self, record: memoryview, places: Places) -> int | None:
+    def _dispatched_offset(self, record: memoryview, places: PartPlaces) -> int | None:
         """The offset in this queue of a message that names it among several (store-format §2.10), or None."""
         return next((offset for name, offset in dispatched_places(record, places) if name == self.topic), None)
 
 
-def _places_of(record: memoryview) -> Places | None:
+def _places_of(record: memoryview) -> PartPlaces | None:
     """Where the parts of a record of sound shape lie; None where it has changed since it was looked at."""
     with suppress(StoreError):
         return locate(record)
     return None
 
 
-def dispatched_places(record: memoryview | bytes, places: Places) -> Iterator[tuple[str, int | None]]:
+def dispatched_places(record: memoryview | bytes, places: PartPlaces) -> Iterator[tuple[str, int | None]]:
     """Queues that a record names besides its own, each with its offset there (store-format §2.10)."""
     properties = record[places.properties : places.total_size]
     names = property_value(properties, INNER_MULTI_DISPATCH)

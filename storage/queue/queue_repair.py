@@ -45,7 +45,7 @@ class Units(Protocol):
         ...
 
 
-class Around(NamedTuple):
+class DamagedRun(NamedTuple):
     """A run of units without one that leads to its message, and the part of the log where its messages can be.
 
     ``first`` and ``stop`` are queue offsets, ``start`` and ``end`` physical offsets; ``is_open`` where no unit behind
@@ -75,7 +75,7 @@ def place_of(units: Units, queue_offset: int) -> tuple[int, int] | None:
     return None if claim is None or claim[0] != queue_offset else claim[1:]
 
 
-def around(units: Units, queue_offset: int, first: int, end: int) -> Around:
+def around(units: Units, queue_offset: int, first: int, end: int) -> DamagedRun:
     """What lies around a unit that does not lead to its message; the queue's units are those from ``first`` to ``end``.
 
     A neighbour that leads to another message of the queue bounds the search as well, if that one is not on the other
@@ -91,20 +91,20 @@ def around(units: Units, queue_offset: int, first: int, end: int) -> Around:
     for behind in units.plausible(queue_offset + 1, end, is_backward=False):
         claim = claim_of(units, behind)
         if claim is not None and claim[0] >= behind:
-            return Around(first, behind, start, claim[1], False)
-    return Around(first, end, start, stop_at, True)
+            return DamagedRun(first, behind, start, claim[1], False)
+    return DamagedRun(first, end, start, stop_at, True)
 
 
 def search(log: CommitLog, name: QueueName, queue_offset: int, start: int, stop: int) -> int | None:
     """Physical offset in [start, stop) of a queue's message; ``queue_offset`` ANY_OFFSET for the first of all."""
-    wanted = Wanted(name, queue_offset, 1)
+    wanted = SoughtMessages(name, queue_offset, 1)
     position = start
     while not wanted.is_found and position < stop:
         position = search_piece(log, [wanted], position, stop)
     return wanted.place(0)
 
 
-class Wanted:
+class SoughtMessages:
     """Messages of one queue that are looked for, and where the log has them."""
 
     __slots__ = ("name", "places", "search")
@@ -127,7 +127,7 @@ class Wanted:
         return found if found >= 0 else None
 
 
-def search_piece(log: CommitLog, wanted: Sequence[Wanted], start: int, stop: int) -> int:
+def search_piece(log: CommitLog, wanted: Sequence[SoughtMessages], start: int, stop: int) -> int:
     """Look for messages in [start, stop) of the log, in one segment; the physical offset at which to go on.
 
     That is ``stop`` or beyond at the end of the search, and at most one segment's end before.

@@ -9,7 +9,7 @@ joined to a path.
 import os
 import stat
 from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from copy import copy
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,7 @@ from storage.log.commit_log import CommitLog
 from storage.queue.batch_consume_queue import BatchConsumeQueue
 from storage.queue.consume_queue import ConsumeQueue
 from storage.queue.queue import Queue
-from storage.queue.queue_growth import REMEMBERED, Known, KnownQueues
+from storage.queue.queue_growth import REMEMBERED, KnownQueues, QueueMemory
 from storage.queue.queue_holes import QueueHoles
 from storage.queue.queue_record import QueueName, queue_place
 from storage.queue.unlisted_queues import UnlistedQueues
@@ -103,6 +103,11 @@ class QueueStore:
     def is_of(self, other: "QueueStore") -> bool:
         """Whether topics and queues were found together with another's, to which perhaps messages have come."""
         return self._generation is other._generation
+
+    @property
+    def commit_log(self) -> CommitLog:
+        """The log that the queues point into."""
+        return self._commit_log
 
     @property
     def is_whole(self) -> bool:
@@ -273,27 +278,18 @@ class QueueStore:
         batch = self._root / BATCH_CONSUME_QUEUE / topic / str(queue_id)
         queues: list[ConsumeQueue | BatchConsumeQueue] = []
         if topic in self._batch and (topic not in self._plain or batch.is_dir()):
-            known, keep = self._known_of(1, topic, queue_id)
-            queues.append(
-                BatchConsumeQueue(
-                    name, batch, self._commit_log, self._open_files, self._generation, known, keep, self.holes
-                )
-            )
+            memory = self._memory_of(1, topic, queue_id)
+            queues.append(BatchConsumeQueue(name, batch, self._commit_log, self._open_files, memory, self.holes))
         if topic in self._plain and (not queues or plain.is_dir()):
             extension = self._root / CONSUME_QUEUE_EXT / topic / str(queue_id) if self._has_extension else None
-            known, keep = self._known_of(0, topic, queue_id)
-            queues.append(
-                ConsumeQueue(
-                    *(name, plain, extension, self._commit_log, self._open_files, self._generation),
-                    *(known, keep, self.holes),
-                )
-            )
+            memory = self._memory_of(0, topic, queue_id)
+            queues.append(ConsumeQueue(name, plain, extension, self._commit_log, self._open_files, memory, self.holes))
         return queues
 
-    def _known_of(self, kind: int, topic: str, queue_id: int) -> tuple[Known | None, Callable[[Known], None]]:
-        """What is known of a plain queue (0) or one of batches (1), and what to tell of it."""
+    def _memory_of(self, kind: int, topic: str, queue_id: int) -> QueueMemory:
+        """What is known of a plain queue (0) or one of batches (1), and where what is found out goes."""
         known, key = self._known[kind], (topic, queue_id)
-        return known.peek(key), partial(known.put, key)
+        return QueueMemory(self._generation, known.peek(key), partial(known.put, key))
 
 
 def is_queue_id(name: str) -> bool:

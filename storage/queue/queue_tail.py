@@ -15,7 +15,7 @@ from storage.kernels.messages import ANY_OFFSET
 from storage.log.commit_log import CommitLog
 from storage.queue.queue_holes import MOST_AT_ONCE, HoledQueue, QueueHoles, Tail
 from storage.queue.queue_record import batch_in
-from storage.queue.queue_repair import Around, Wanted
+from storage.queue.queue_repair import DamagedRun, SoughtMessages
 
 FIRST_ROOM: Final = 512
 """Messages that are looked for at first, 4 KiB of memory; the room grows with those that are found."""
@@ -31,11 +31,15 @@ class QueueTail(Tail):
 
     def __init__(self, queue: HoledQueue, first: int, start: int) -> None:
         """The search, of which nothing has been done; ``first`` UNKNOWN for a queue without units."""
-        super().__init__(queue, Around(max(first, 0), max(first, 0), start, queue.log.end, False), start)
+        super().__init__(queue, DamagedRun(max(first, 0), max(first, 0), start, queue.log.end, False), start)
         self._asked_first = first
         self._is_begun = first != UNKNOWN  # so that it is known which queue offset is the first
         self._identities = _identities(queue.log, self.end)
-        self.wanted = Wanted(queue.name, ANY_OFFSET, 1) if first == UNKNOWN else Wanted(queue.name, first, FIRST_ROOM)
+        self.wanted = (
+            SoughtMessages(queue.name, ANY_OFFSET, 1)
+            if first == UNKNOWN
+            else SoughtMessages(queue.name, first, FIRST_ROOM)
+        )
 
     def is_of(self, queue: HoledQueue, first: int) -> bool:
         """Whether it is what is to be known of a queue as it is now, perhaps over a log that has grown."""
@@ -108,7 +112,7 @@ class QueueTail(Tail):
             if queue_offset is None:
                 return False
             self._is_begun, self.first, self.stop = True, queue_offset, queue_offset
-            self.wanted = Wanted(self.name, queue_offset, FIRST_ROOM)
+            self.wanted = SoughtMessages(self.name, queue_offset, FIRST_ROOM)
         elif places[-1] != -1 or places.size < MOST_AT_ONCE:
             self._widen(2 * places.size)
         else:
@@ -117,7 +121,7 @@ class QueueTail(Tail):
         return True
 
     def _widen(self, count: int) -> None:
-        self.wanted = Wanted(self.name, self.first, count, self.wanted.places)
+        self.wanted = SoughtMessages(self.name, self.first, count, self.wanted.places)
 
     def _finish(self) -> None:
         places = self.wanted.places if self._is_begun else self.wanted.places[:0]

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.log.commit_log import CommitLog
-from storage.queue.queue_holes import Hole
+from storage.queue.queue_holes import QueueHole
 
 Offsets = npt.NDArray[np.int64]
 Units = npt.NDArray[np.void]
@@ -29,7 +29,7 @@ class QueueWithHoles(Protocol):
         """Whether a unit is lost, or leads to no place at which its message may have been."""
         ...
 
-    def hole_at(self, queue_offset: int) -> Hole:
+    def hole_at(self, queue_offset: int) -> QueueHole:
         """What the log has of the messages of such a unit and of those around it."""
         ...
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from storage.queue.queue import BoundaryType
+from storage.queue.queue import TimeBoundary
 
 UNKNOWN: Final = -1
 
@@ -28,7 +28,7 @@ def offset_by_timestamp(
     files: list[FileOfUnits],
     minimum: int,
     timestamp: int,
-    boundary: BoundaryType,
+    boundary: TimeBoundary,
     time_of: TimeOf,
 ) -> int:
     """The queue offset for a time, not yet clamped between min and max.
@@ -42,17 +42,17 @@ def offset_by_timestamp(
     if floor > file.last:
         return minimum
     if time_of(file.last) < timestamp:
-        return file.last + 1 if boundary is BoundaryType.LOWER else file.last
+        return file.last + 1 if boundary is TimeBoundary.LOWER else file.last
     if time_of(floor) > timestamp:
-        return file.first if boundary is BoundaryType.LOWER else 0
+        return file.first if boundary is TimeBoundary.LOWER else 0
     return _search(floor, file, timestamp, boundary, time_of)
 
 
 def _choose_file(
-    files: list[FileOfUnits], timestamp: int, boundary: BoundaryType, time_of: TimeOf
+    files: list[FileOfUnits], timestamp: int, boundary: TimeBoundary, time_of: TimeOf
 ) -> FileOfUnits | None:
     """LOWER: the first file that ends at the time or after it, else the last; UPPER: the last that starts by then."""
-    if boundary is BoundaryType.LOWER:
+    if boundary is TimeBoundary.LOWER:
         for file in files[:-1]:
             if _known(time_of(file.last)) >= timestamp:
                 return file
@@ -69,7 +69,7 @@ def _search(
     floor: int,
     file: FileOfUnits,
     timestamp: int,
-    boundary: BoundaryType,
+    boundary: TimeBoundary,
     time_of: TimeOf,
 ) -> int:
     low, high = floor, file.last
@@ -85,12 +85,12 @@ def _search(
             high, after = middle - 1, middle
         else:
             low, before = middle + 1, middle
-    return after if boundary is BoundaryType.LOWER else before
+    return after if boundary is TimeBoundary.LOWER else before
 
 
-def _outermost(found: int, floor: int, ceiling: int, timestamp: int, boundary: BoundaryType, time_of: TimeOf) -> int:
+def _outermost(found: int, floor: int, ceiling: int, timestamp: int, boundary: TimeBoundary, time_of: TimeOf) -> int:
     """The first, or the last, of the neighbours in this file that have the same time."""
-    step, limit = (-1, floor) if boundary is BoundaryType.LOWER else (1, ceiling)
+    step, limit = (-1, floor) if boundary is TimeBoundary.LOWER else (1, ceiling)
     while found != limit and time_of(found + step) == timestamp:
         found += step
     return found

@@ -6,8 +6,12 @@
 See :func:`storage.search.engine.search`; what is looked for stands in :class:`~storage.search.criteria.Criteria`.
 """
 
-from storage.search.criteria import Criteria, Place
-from storage.search.engine import Step, search
-from storage.search.progress import Progress
+from typing import Final
 
-__all__ = ["Criteria", "Place", "Progress", "Step", "search"]
+from storage.search.criteria import Criteria, SearchPlace
+from storage.search.engine import Step, search
+from storage.search.progress import ProgressReport
+
+DOOR: Final = ("chunk", "criteria", "cursor", "engine", "lookup", "matcher", "plan", "query")
+
+__all__ = ["Criteria", "ProgressReport", "SearchPlace", "Step", "search"]

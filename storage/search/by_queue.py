@@ -13,16 +13,23 @@ import numpy.typing as npt
 
 from protocol.errors import StoreError
 from protocol.java_hash import java_hash
+from storage.filter.sql92 import parse
+from storage.filter.sql92.form import All, Compared, OneOf
+from storage.filter.sql92.node import PartKind, Type
 from storage.queue.consume_queue import ConsumeQueue
 from storage.queue.unit_struct import FILLER_SIZE
 from storage.search.ascending import ascending
 from storage.search.by_time import record_from
+from storage.search.criteria import Criteria
 from storage.store.snapshot import Snapshot
 
 STEPS_BACK: Final = (4096, 1 << 16, 1 << 20, 1 << 24, 1 << 28, 1 << 32)
 """Bytes before the log's end at which a record with a unit is looked for."""
 TRIED: Final = 64
 """Records in a row that are tried: prepared and rolled-back ones have no unit."""
+
+TAGS: Final = "TAGS"
+"""The property of the tag, in a SQL92 expression."""
 
 Offsets = npt.NDArray[np.int64]
 
@@ -51,6 +58,29 @@ def offsets_by_queue(
             return None
         found += (queue.offsets_with_tag(java_hash(tag), start, stop) for tag in tags or ())
     return ascending(np.concatenate(found))
+
+
+def required_tags(criteria: Criteria) -> tuple[str, ...] | None:
+    """Tags of which each message that matches has one; None where it may have any tag, or none.
+
+    An expression tells by `TAGS = 'a'` or `TAGS IN ('a', 'b')`, alone or joined with others by AND. Raises
+    FilterSyntaxError.
+    """
+    if criteria.tag is not None:
+        return (criteria.tag,)
+    waiting = [] if criteria.where is None else [parse(criteria.where).root]
+    while waiting:  # they may be nested deeper than calls may be
+        node = waiting.pop()
+        form = node.form
+        if isinstance(form, All):
+            waiting += node.operands
+        elif node.operands and node.operands[0].kind is PartKind.PROPERTY and node.operands[0].constant == TAGS:
+            other = node.operands[-1]
+            if form == Compared("EQUAL") and other.kind is PartKind.CONSTANT and other.type is Type.TEXT:
+                return (other.constant,)
+            if isinstance(form, OneOf) and not form.is_negated:
+                return form.texts
+    return None
 
 
 def dispatched_to(snapshot: Snapshot) -> int:

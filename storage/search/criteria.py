@@ -1,16 +1,18 @@
 """What a search looks for: conditions on a message that must all hold."""
 
 import hashlib
+import re
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
 import msgspec
 
+from protocol.errors import ConfigError
 from storage.files.mapped_file import LARGEST_OFFSET
 
 
-class Place(Enum):
+class SearchPlace(Enum):
     """Where bytes and regular expressions are looked for."""
 
     BODY = "body"
@@ -20,6 +22,9 @@ class Place(Enum):
     ANY = "any"
     """Both."""
 
+
+_SIZE: Final = re.compile(r"([0-9]{1,15})([kKMG]?)")
+_UNITS: Final = {"": 1, "k": 1 << 10, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 
 EARLIEST: Final = -LARGEST_OFFSET - 1
 """Before all times, those of damaged records too."""
@@ -41,7 +46,7 @@ class Criteria:
     begin_timestamp: int = EARLIEST
     end_timestamp: int = LARGEST_OFFSET
     contains: bytes | None = None
-    place: Place = Place.BODY
+    place: SearchPlace = SearchPlace.BODY
     regex: str | None = None
     json_path: str | None = None
     where: str | None = None
@@ -56,3 +61,26 @@ class Criteria:
     def digest(self) -> bytes:
         """Tells these criteria from others, in eight bytes: a cursor belongs to one search."""
         return hashlib.sha256(msgspec.msgpack.encode(self)).digest()[:8]
+
+
+def parse_size_range(text: str) -> tuple[int, int | None]:
+    """Smallest and largest number of bytes in ``512``, ``1k..64k``, ``..2M`` or ``100..``, None for no largest.
+
+    Raises ConfigError for what is no range.
+    """
+    first, dots, last = text.partition("..")
+    if not dots:
+        return _size(text), _size(text)
+    if not first and not last:
+        raise ConfigError(f"{text!r} has no size on either side")
+    smallest, largest = _size(first) if first else 0, _size(last) if last else None
+    if largest is not None and largest < smallest:
+        raise ConfigError(f"{text!r}: the first size is above the last")
+    return smallest, largest
+
+
+def _size(text: str) -> int:
+    found = _SIZE.fullmatch(text)
+    if found is None:
+        raise ConfigError(f"{text!r} is no size: expected bytes, k, M or G, as in 512, 1k..64k, ..2M or 100..")
+    return int(found[1]) * _UNITS[found[2]]

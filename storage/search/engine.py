@@ -20,7 +20,7 @@ from storage.search.criteria import Criteria
 from storage.search.cursor import Cursor
 from storage.search.matcher import Matcher
 from storage.search.plan import Plan, make_plan
-from storage.search.progress import Progress
+from storage.search.progress import ProgressReport
 from storage.search.query import query_of
 from storage.search.remarks import Remarks
 from storage.store.message_store import MessageStore
@@ -46,7 +46,7 @@ class Step:
     """
 
     messages: tuple[Message, ...]
-    progress: Progress
+    progress: ProgressReport
     cursor: str | None
     is_last: bool = False
     notes: tuple[str, ...] = ()
@@ -72,7 +72,7 @@ def search(
     started = time.monotonic()
     plan = make_plan(store, criteria, exhaustive=exhaustive)
     in_threads = partial(search_in_threads, threads=threads or os.cpu_count() or 1)
-    return Run(matcher, plan, limit, begin, should_stop, in_threads, started).steps()
+    return SearchRun(matcher, plan, limit, begin, should_stop, in_threads, started).steps()
 
 
 def search_in_threads(searcher: Searcher, chunks: Sequence[Chunk], *, threads: int) -> Parts:
@@ -98,7 +98,7 @@ def search_in_threads(searcher: Searcher, chunks: Sequence[Chunk], *, threads: i
         pool.shutdown(wait=not is_own_thread, cancel_futures=True)
 
 
-class Run:
+class SearchRun:
     """One search under way."""
 
     def __init__(
@@ -185,7 +185,7 @@ class Run:
         seconds = time.monotonic() - self._started
         return Step(
             messages=tuple(messages),
-            progress=Progress(self._searched, self._total, self._found, seconds, self._before),
+            progress=ProgressReport(self._searched, self._total, self._found, seconds, self._before),
             cursor=None if cursor is None else cursor.encode(self._criteria),
             is_last=is_last,
             notes=(*self._plan.notes, *self._remarks.sentences()) if is_last else (),

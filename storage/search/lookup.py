@@ -11,14 +11,15 @@ from enum import Enum
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 
 from protocol.errors import BadMessageId
+from protocol.java_hash import java_hash
 from protocol.message import Message, decode_message
 from protocol.message_id import decode_message_id, is_offset_message_id_candidate
-from storage.index.tail_index import Offsets
+from storage.index.tail_index import Hashes, Offsets
 from storage.search.ascending import ascending
-from storage.search.key_hashes import KeyHashes
-from storage.search.progress import Progress
+from storage.search.progress import ProgressReport
 from storage.search.wanted_entries import index_bytes, offsets_of_hashes
 from storage.store.message_store import MessageStore
 
@@ -27,8 +28,40 @@ HASHES_AT_ONCE: Final = 1 << 25
 
 RECORDS_A_STEP: Final = 2000
 
+_UNITS: Final = "utf-16-le"
 
-class Kind(Enum):
+
+class KeyHashes:
+    """Keys made ready to be hashed with any of many topics.
+
+    A Java hash goes on where another ends: that of `topic#key` is that of `topic#`, times 31 to the power of the key's
+    length in UTF-16 units, plus that of the key. So each key is hashed once, whatever number of topics there are.
+    """
+
+    def __init__(self, keys: Sequence[str]) -> None:
+        lengths = np.array([_length(key) for key in keys], np.uint32)
+        powers = np.full(int(lengths.max(initial=0)) + 1, 31, np.uint32)
+        powers[0] = 1
+        self._powers: npt.NDArray[np.uint32] = np.cumprod(powers, dtype=np.uint32)[lengths]
+        self._hashes = np.array([java_hash(key) & 0xFFFFFFFF for key in keys], np.uint32)
+
+    def within(self, topic: str) -> Hashes:
+        """The index hashes of all keys in a topic."""
+        prefix = np.uint32(java_hash(f"{topic}#") & 0xFFFFFFFF)
+        # As in Java, the smallest int has no absolute value; a broker stores 0 for it.
+        signed = (self._powers * prefix + self._hashes).view(np.int32)
+        return np.where(signed == -(1 << 31), 0, np.abs(signed)).astype(np.int32)
+
+    def within_any(self, topics: Iterable[str]) -> Hashes:
+        """Those of all topics, ascending, each once."""
+        return ascending(np.concatenate([np.empty(0, np.int32), *map(self.within, topics)]))
+
+
+def _length(key: str) -> int:
+    return len(key) if key.isascii() else len(key.encode(_UNITS, "surrogatepass")) // 2
+
+
+class LookupKind(Enum):
     """What the looked-up texts are."""
 
     AUTO = "auto"
@@ -55,7 +88,7 @@ class LookupStep:
     """Matches ascending by physical offset, and how far it is; ``notes`` at the end say what may be missing."""
 
     matches: tuple[Match, ...]
-    progress: Progress
+    progress: ProgressReport
     notes: tuple[str, ...] = ()
 
 
@@ -64,7 +97,7 @@ def look_up(
     queries: Iterable[str],
     *,
     topic: str | None = None,
-    kind: Kind = Kind.AUTO,
+    kind: LookupKind = LookupKind.AUTO,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[LookupStep]:
     """All messages that texts name, in one topic or in any. Equal texts count once. Waits for the disk.
@@ -82,7 +115,7 @@ class _Lookup:
         store: MessageStore,
         queries: Iterable[str],
         topic: str | None,
-        kind: Kind,
+        kind: LookupKind,
         should_stop: Callable[[], bool],
     ) -> None:
         self._store = store
@@ -103,20 +136,20 @@ class _Lookup:
         if place is not None:
             offset, by = place
             self._by_offset[offset].append((query, by))
-        elif self._kind in (Kind.AUTO, Kind.KEY):
+        elif self._kind in (LookupKind.AUTO, LookupKind.KEY):
             self._keys[query] = None
 
     def _place_of(self, query: str) -> tuple[int, str] | None:
-        if self._kind is Kind.PHYSICAL_OFFSET:
+        if self._kind is LookupKind.PHYSICAL_OFFSET:
             is_offset = query.isascii() and query.isdigit() and len(query) <= 18
             return (int(query), "physicalOffset") if is_offset else None
-        if self._kind is Kind.KEY or not is_offset_message_id_candidate(query):
+        if self._kind is LookupKind.KEY or not is_offset_message_id_candidate(query):
             return None
         try:
             message_id = decode_message_id(query)
         except BadMessageId:
             return None
-        if self._kind is Kind.AUTO and self._store.message_by_offset_id(message_id) is None:
+        if self._kind is LookupKind.AUTO and self._store.message_by_offset_id(message_id) is None:
             return None
         return message_id.physical_offset, "offsetMessageId"
 
@@ -179,7 +212,7 @@ class _Lookup:
     def _step(self, matches: Sequence[Match], total: int, notes: tuple[str, ...] = ()) -> LookupStep:
         self._found += len(matches)
         seconds = time.monotonic() - self._started
-        return LookupStep(tuple(matches), Progress(self._searched, total, self._found, seconds), notes)
+        return LookupStep(tuple(matches), ProgressReport(self._searched, total, self._found, seconds), notes)
 
     def _notes(self, incomplete: str | None) -> tuple[str, ...]:
         told = [] if incomplete is None else [f"something may be missing: {incomplete}"]

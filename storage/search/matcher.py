@@ -11,7 +11,7 @@ from protocol.sys_flag import SysFlag, has_inner_messages
 from storage.filter.expression import ExpressionFilter
 from storage.filter.sql92 import parse
 from storage.search.born_host import BornHost
-from storage.search.criteria import Criteria, Place
+from storage.search.criteria import Criteria, SearchPlace
 from storage.search.json_path import JsonCondition
 from storage.search.literal import required_literal
 
@@ -39,10 +39,12 @@ class Matcher:
         self.json = None if criteria.json_path is None else JsonCondition(criteria.json_path)
         self.expression = None if criteria.where is None else ExpressionFilter(parse(criteria.where))
         self.born_host = None if criteria.born_host is None else BornHost.parse(criteria.born_host)
-        self._is_decided_by_body = criteria.place is Place.BODY and (self.regex is not None or self.json is not None)
+        self._is_decided_by_body = criteria.place is SearchPlace.BODY and (
+            self.regex is not None or self.json is not None
+        )
         self._needs_body = (
             self.json is not None
-            or (criteria.place is not Place.PROPERTIES and (criteria.contains or criteria.regex) is not None)
+            or (criteria.place is not SearchPlace.PROPERTIES and (criteria.contains or criteria.regex) is not None)
             or criteria.minimum_size > 0
             or criteria.maximum_size is not None
         )
@@ -120,15 +122,15 @@ class Matcher:
 
     def _contains(self, data: bytes, message: Message, body: bytes | memoryview) -> bool:
         place = self.criteria.place
-        if place is not Place.PROPERTIES and data in bytes(body):
+        if place is not SearchPlace.PROPERTIES and data in bytes(body):
             return True
-        return place is not Place.BODY and any(data in value for value in _values(message))
+        return place is not SearchPlace.BODY and any(data in value for value in _values(message))
 
     def _fits(self, regex: re.Pattern[str], message: Message, body: bytes | memoryview) -> bool:
         place = self.criteria.place
-        if place is not Place.PROPERTIES and regex.search(str(body, "utf-8", "replace")):
+        if place is not SearchPlace.PROPERTIES and regex.search(str(body, "utf-8", "replace")):
             return True
-        return place is not Place.BODY and any(regex.search(value) for value in message.properties.values())
+        return place is not SearchPlace.BODY and any(regex.search(value) for value in message.properties.values())
 
 
 def _values(message: Message) -> list[bytes]:

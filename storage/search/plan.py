@@ -9,11 +9,10 @@ import numpy as np
 from storage.files.mapped_file import LARGEST_OFFSET
 from storage.log.commit_log import CommitLog, Segment
 from storage.search.by_index import offsets_by_index
-from storage.search.by_queue import Offsets, dispatched_to, offsets_by_queue
+from storage.search.by_queue import Offsets, dispatched_to, offsets_by_queue, required_tags
 from storage.search.by_time import offsets_of_times
 from storage.search.chunk import Chunk
 from storage.search.criteria import EARLIEST, Criteria
-from storage.search.required_tags import required_tags
 from storage.store.message_store import MessageStore
 
 CHUNK_BYTES: Final = 8 << 20

@@ -6,7 +6,7 @@ from storage.amounts import clock_text, duration_text, rate_text, share_text
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class ProgressReport:
     """``searched_bytes`` of ``total_bytes`` of log; ``before_bytes`` of them in front of the cursor, by others.
 
     ``found`` counts the messages of this search, ``seconds`` is how long it has taken so far.

@@ -1,21 +1,41 @@
 """What the kernel of a search is asked (:mod:`storage.kernels.select_records`): nothing that matches is ruled out."""
 
+from dataclasses import dataclass
 from typing import Final
 
 from storage.files.mapped_file import LARGEST_OFFSET
 from storage.kernels import select_records as kernel
 from storage.search.born_host import BornHost
-from storage.search.criteria import Place
+from storage.search.criteria import SearchPlace
 from storage.search.matcher import Matcher
-from storage.search.needle import Needle
 
 PLACES: Final = {
-    Place.BODY: kernel.IN_BODY,
-    Place.PROPERTIES: kernel.IN_PROPERTIES,
-    Place.ANY: kernel.IN_BODY | kernel.IN_PROPERTIES,
+    SearchPlace.BODY: kernel.IN_BODY,
+    SearchPlace.PROPERTIES: kernel.IN_PROPERTIES,
+    SearchPlace.ANY: kernel.IN_BODY | kernel.IN_PROPERTIES,
 }
 ESCAPE: Final = b"\\u"
 _REPLACEMENT: Final = "\ufffd"
+_SELDOM: Final = b"zqjxkvZQJXKVYUWHGF~`^\\|#@$%&*?!<>;+=()/'ywbpgfmucdlhrsnioateEATOINSRLDCMPB9876543_-. 210[]{},:\""
+"""ASCII by falling rarity in bodies that are JSON, text or ids; a rough order is enough."""
+_RANK: Final = {byte: rank for rank, byte in enumerate(_SELDOM)}
+
+
+@dataclass(frozen=True, slots=True)
+class Needle:
+    """Bytes, and the positions of two of them that are seldom, in ascending order (equal for a single byte)."""
+
+    data: bytes
+    first: int
+    second: int
+
+    @classmethod
+    def of(cls, data: bytes) -> "Needle":
+        """Choose the two rarest bytes, unlike ones if there are any; ``data`` must not be empty."""
+        order = sorted(range(len(data)), key=lambda position: _RANK.get(data[position], -1))
+        first = order[0]
+        second = next((position for position in order if data[position] != data[first]), order[-1])
+        return cls(data, min(first, second), max(first, second))
 
 
 def query_of(matcher: Matcher) -> kernel.SearchQuery:

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from storage.index.index_file import ENTRY_DTYPE, IndexFile
-from storage.index.tail_index import Hashes, Offsets, Run
+from storage.index.tail_index import EntryRun, Hashes, Offsets
 from storage.kernels.indexes import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
 from storage.store.snapshot import Snapshot
 
@@ -39,7 +39,7 @@ class WantedHashes:
         places = np.minimum(np.searchsorted(self._hashes, some), max(self._hashes.size - 1, 0))
         return maybe[self._hashes[places] == some] if self._hashes.size else maybe[:0]
 
-    def offsets_in_run(self, run: Run) -> Offsets:
+    def offsets_in_run(self, run: EntryRun) -> Offsets:
         """Physical offsets of the wanted ones among scanned entries, which are sorted by hash."""
         starts = np.searchsorted(run.hashes, self._hashes)
         counts = np.searchsorted(run.hashes, self._hashes, "right") - starts

@@ -1,1 +1,5 @@
-"""How a snapshot stays true while a broker writes: what came, what went, and what is still to be found out."""
+"""A store as a whole: its files at one moment, the facade over them, and how both stay true while a broker writes."""
+
+from typing import Final
+
+DOOR: Final = ("file_sizes", "message_store", "snapshot", "store_state")

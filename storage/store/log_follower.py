@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from storage.kernels import records as kernel
 from storage.kernels.records import MINIMUM_SIZE, find_record_backwards
 from storage.log.commit_log import CommitLog
-from storage.log.log_place import HEAD_BYTES, NOTHING, Place, place_behind, start_behind
+from storage.log.log_place import HEAD_BYTES, NOTHING, RecordPlace, place_behind, start_behind
 from storage.log.segment_end import EndSearch, code_at
 from storage.store.log_growth import Finds, LogGrowth
 from storage.store.old_bytes import OldBytes
@@ -64,8 +64,8 @@ class LogFollower:
     def __init__(self, directories: Sequence[Path]) -> None:
         self._directories = directories
         self._log: CommitLog | None = None
-        self._place: Place | None = None
-        self._last_record: Place | None = None
+        self._place: RecordPlace | None = None
+        self._last_record: RecordPlace | None = None
         self._mark = b""
         self._passed: OldBytes | None = None
         self._old: OldBytes | None = None
@@ -140,7 +140,7 @@ class LogFollower:
         passed = self._passed
         return passed is None or passed.are_there()
 
-    def _is_written(self, place: Place) -> bool:
+    def _is_written(self, place: RecordPlace) -> bool:
         """Whether anything stands where the next record will; the map may be looked at then. Raises LogRewritten."""
         if place.has_nothing():
             return False
@@ -162,12 +162,12 @@ class LogFollower:
 
     def _remember_last(self, log: CommitLog, physical_offset: int) -> None:
         """Remember the beginning of the last record, by which a log that was cut and written anew is known."""
-        self._last_record = Place.of(log, physical_offset)
+        self._last_record = RecordPlace.of(log, physical_offset)
         self._mark = b"" if self._last_record is None else self._last_record.peek(MARK_BYTES)
 
     # ------------------------------------------------------------------ what is new
 
-    def _walk(self, log: CommitLog, place: Place, judge: "_Judge") -> LogGrowth | None:
+    def _walk(self, log: CommitLog, place: RecordPlace, judge: "_Judge") -> LogGrowth | None:
         """Walk over what is whole, segment by segment."""
         finds = Finds(log)
         limit = STEP_BYTES
@@ -185,7 +185,7 @@ class LogFollower:
             return LogGrowth(log.torn(), (), -1, False)
         return finds.growth(more=limit <= 0)
 
-    def _step(self, finds: Finds, place: Place, limit: int, judge: "_Judge") -> tuple[int, int]:
+    def _step(self, finds: Finds, place: RecordPlace, limit: int, judge: "_Judge") -> tuple[int, int]:
         """Walk over whole records of one segment; why that ended, and where."""
         if self._old is not None and judge.patient:
             return self._step_over_new(finds, self._old, place, limit, judge)
@@ -202,19 +202,19 @@ class LogFollower:
         finds.accept(place, reached, last, [position for position in walk.queues if position < reached])
         return reason, reached
 
-    def _walk_intact(self, place: Place, limit: int) -> kernel.Appended:
+    def _walk_intact(self, place: RecordPlace, limit: int) -> kernel.Appended:
         """Walk over the intact records of a segment that start before a limit."""
         file, position = place.file, place.position
         boundary = self._boundary_of(place)
         return kernel.walk_appended(file.region, position, position + limit, file.size, place.base_offset, boundary)
 
-    def _boundary_of(self, place: Place) -> int:
+    def _boundary_of(self, place: RecordPlace) -> int:
         """Physical offset at which the segment behind a place's own starts, or will start."""
         last = self._log.segments[-1] if self._log is not None and self._log.segments else None
         is_last = last is not None and last.base_offset == place.base_offset
         return last.boundary if last is not None and is_last else place.base_offset + place.file.size
 
-    def _is_whole(self, place: Place, position: int, end: int, judge: "_Judge") -> bool:
+    def _is_whole(self, place: RecordPlace, position: int, end: int, judge: "_Judge") -> bool:
         """Whether the intact record at a position of a segment, which nothing follows, is whole."""
         record, physical_offset = place.file.view[position:end], place.base_offset + position
         return (
@@ -223,7 +223,7 @@ class LogFollower:
             or self._has_settled(place, position, end, judge.now)
         )
 
-    def _has_settled(self, place: Place, position: int, end: int, now: float) -> bool:
+    def _has_settled(self, place: RecordPlace, position: int, end: int, now: float) -> bool:
         """Whether the bytes of a record have been the same for long enough."""
         record, physical_offset = place.file.view[position:end], place.base_offset + position
         seen = self._unsettled
@@ -233,7 +233,9 @@ class LogFollower:
         is_sane = kernel.has_sane_texts(place.file.region, position, end)
         return now - seen.since >= (SETTLING_SECONDS if is_sane else DAMAGED_SECONDS)
 
-    def _step_over_new(self, finds: Finds, old: OldBytes, place: Place, limit: int, judge: "_Judge") -> tuple[int, int]:
+    def _step_over_new(
+        self, finds: Finds, old: OldBytes, place: RecordPlace, limit: int, judge: "_Judge"
+    ) -> tuple[int, int]:
         """The same behind a log that was cut: whole are the new records up to one that has been there for a moment."""
         run: list[tuple[int, int]] = []
         at, reason = place, int(kernel.AT_LIMIT)
@@ -266,16 +268,16 @@ class LogFollower:
         lasts = now - damage.since >= DAMAGED_SECONDS
         return lasts and now - self._looked_at_damage < DAMAGED_SECONDS and place.peek(MARK_BYTES) == damage.content
 
-    def _is_passed_by(self, reason: int, place: Place) -> bool:
+    def _is_passed_by(self, reason: int, place: RecordPlace) -> bool:
         """Whether what has only begun at a place will not be gone on with: the log goes on in the next segment."""
         return reason == kernel.AT_NOTHING and not place.has_nothing() and self._next_begun(place) is not None
 
-    def _next_begun(self, place: Place) -> Place | None:
+    def _next_begun(self, place: RecordPlace) -> RecordPlace | None:
         """The start of the next segment, if an intact record is there."""
         following = start_behind(place, self._directories)
         return following if following is not None and following.is_intact() else None
 
-    def _step_over_damage(self, finds: Finds, place: Place, judge: "_Judge") -> tuple[int, int]:
+    def _step_over_damage(self, finds: Finds, place: RecordPlace, judge: "_Judge") -> tuple[int, int]:
         """Note bytes that are no intact record; where that lasts, go on with what counts behind them."""
         content = place.peek(MARK_BYTES)
         damage = self._damage
@@ -295,7 +297,7 @@ class LogFollower:
         finds.pass_over(place, place.file.size, code)
         return kernel.AT_BLANK, place.file.size
 
-    def _look_behind(self, place: Place, boundary: int, finds: Finds) -> int | None:
+    def _look_behind(self, place: RecordPlace, boundary: int, finds: Finds) -> int | None:
         """Position of what counts behind damage; what was once searched in vain is not searched again."""
         before, log = finds.last_timestamp, finds.log
         search = EndSearch(place.base_offset, place.file, before, log.is_left_over, boundary)
@@ -323,7 +325,7 @@ class _Judge(NamedTuple):
 
 def _passed_over(log: CommitLog) -> OldBytes | None:
     """What lies from the first damage on that was passed over in the last segment."""
-    place = Place.of(log, log.damage[0].start) if log.damage else None
+    place = RecordPlace.of(log, log.damage[0].start) if log.damage else None
     is_last = place is not None and place.file is log.segments[-1].file
     return OldBytes.at(place) if place is not None and is_last else None
 

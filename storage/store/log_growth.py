@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from storage.log.commit_log import CommitLog, Segment
 from storage.log.damaged_ranges import DamagedRange
-from storage.log.log_place import Place
+from storage.log.log_place import RecordPlace
 from storage.log.segment_end import last_store_timestamp
 
 
@@ -33,7 +33,7 @@ class Finds:
         self.records: list[memoryview] = []
         self._last = -1
 
-    def accept(self, place: Place, end: int, last: int, records: Sequence[int]) -> None:
+    def accept(self, place: RecordPlace, end: int, last: int, records: Sequence[int]) -> None:
         """Count the records of a segment up to a position; ``last`` is that of the last of them, −1 for none."""
         if end == place.position:
             return
@@ -46,14 +46,14 @@ class Finds:
         if last >= 0:
             self._last = place.base_offset + last
 
-    def close(self, place: Place) -> None:
+    def close(self, place: RecordPlace) -> None:
         """Count the whole of a segment that has a BLANK; of one that has nothing else, if records follow."""
         if self._segments[-1].base_offset == place.base_offset:
             self._segments[-1] = replace(self._segments[-1], file=place.file, valid_length=place.file.size)
         else:
             self._passed.append(Segment(place.base_offset, place.file, place.file.size))
 
-    def pass_over(self, place: Place, following: int, code: int) -> None:
+    def pass_over(self, place: RecordPlace, following: int, code: int) -> None:
         """Leave out damage between a place and a position in its segment."""
         self._damage.append(DamagedRange(place.physical_offset, place.base_offset + following, code))
 

@@ -36,17 +36,9 @@ from storage.query.lookup_call import TAG, KeyQuery, run_lookup
 from storage.query.search_report import SearchReport
 from storage.queue.queue_holes import QueueHoles
 from storage.queue.queue_store import QueueStore
-from storage.store.log_follower import LogFollower, LogRewritten
+from storage.store.current_snapshot import CurrentSnapshot
 from storage.store.refresh import StoreFollower
-from storage.store.snapshot import (
-    Change,
-    Snapshot,
-    StoreOptions,
-    open_snapshot,
-    with_all_growth,
-    with_damage,
-    with_index,
-)
+from storage.store.snapshot import Snapshot, StoreOptions, with_all_growth, with_damage, with_index
 from storage.store.store_state import StoreIdentity, StoreState, infer_identity
 from storage.store.store_watch import StoreWatch
 from storage.store.upkeep import Upkeep
@@ -98,21 +90,14 @@ class MessageStore:
 
     def __init__(self, root: Path, options: StoreOptions) -> None:
         """Use :meth:`open`."""
-        self._root = root
         self._options = options
-        self._changing = threading.Lock()
         self._renewing = threading.Lock()
         self._finishing = threading.Lock()
         self._refreshed: list[Callable[[], None]] = []
-        self.queue_holes = QueueHoles()
-        """What is known of runs of damaged units in queues."""
-        self._snapshot = open_snapshot(root, options, holes=self.queue_holes)
-        self._upkeep = Upkeep(self, options)
+        self._current = CurrentSnapshot(root, options)
+        self._upkeep = Upkeep(self._current, options)
         self._watch = StoreWatch(root, options)
-        self.end_follower = LogFollower(self._snapshot.layout.commit_log_directories)
-        """Finds what comes to the log; for whoever makes a :meth:`change`, and only there."""
-        self.end_follower.adopt(self._snapshot.commit_log)
-        self.identity: StoreIdentity = infer_identity(self._snapshot.config, self._snapshot.commit_log)
+        self.identity: StoreIdentity = infer_identity(self._current.snapshot.config, self._current.snapshot.commit_log)
 
     @classmethod
     def open(cls, path: Path | str, options: StoreOptions | None = None) -> "MessageStore":
@@ -122,37 +107,42 @@ class MessageStore:
     @property
     def snapshot(self) -> Snapshot:
         """The files as they were at the last refresh."""
-        return self._snapshot
+        return self._current.snapshot
+
+    @property
+    def queue_holes(self) -> QueueHoles:
+        """What is known of runs of damaged units in queues."""
+        return self._current.queue_holes
 
     @property
     def commit_log(self) -> CommitLog:
         """The log of the current snapshot."""
-        return self._snapshot.commit_log
+        return self._current.snapshot.commit_log
 
     @property
     def queues(self) -> QueueStore:
         """The queues of the current snapshot."""
-        return self._snapshot.queues
+        return self._current.snapshot.queues
 
     @property
     def config(self) -> StoreConfig:
         """What ``config/*.json`` say."""
-        return self._snapshot.config
+        return self._current.snapshot.config
 
     @property
     def state(self) -> StoreState:
         """Whether a broker runs or ran on the store."""
-        return self._snapshot.state
+        return self._current.snapshot.state
 
     @property
     def layout(self) -> StoreLayout:
         """Where the pieces of the store lie."""
-        return self._snapshot.layout
+        return self._current.snapshot.layout
 
     @property
     def problems(self) -> list[str]:
         """Everything that is missing or damaged, to be said once at start."""
-        snapshot = self._snapshot
+        snapshot = self._current.snapshot
         return [
             *snapshot.layout.problems,
             *snapshot.commit_log.problems,
@@ -166,8 +156,9 @@ class MessageStore:
     def refresh(self) -> None:
         """Take in all that changed, as if the store were opened now. Waits for the disk."""
         with self._renewing:
-            work = self._watch.look(self._snapshot, thorough=True)
-            self.change(lambda snapshot: with_all_growth((work and work(snapshot)) or snapshot, self.end_follower))
+            work = self._watch.look(self._current.snapshot, thorough=True)
+            end = self._current.end_follower
+            self._current.change(lambda snapshot: with_all_growth((work and work(snapshot)) or snapshot, end))
         if self._finishing.acquire(blocking=False):  # else somebody is scanning all there is
             try:
                 self._upkeep.scan(self._options.scan_budget)
@@ -181,33 +172,17 @@ class MessageStore:
         That is what was not checked or scanned yet, or keys that memory should not hold.
         """
         with self._renewing:
-            work = self._watch.look(self._snapshot)
-            before = self._snapshot.queues
-            changed = work is not None and self.change(work)
-            are_queues_others = not self._snapshot.queues.is_of(before)
+            work = self._watch.look(self._current.snapshot)
+            before = self._current.snapshot.queues
+            changed = work is not None and self._current.change(work)
+            are_queues_others = not self._current.snapshot.queues.is_of(before)
         if are_queues_others:
             self._tell()
         return changed or self._upkeep.is_unfinished
 
-    def change(self, work: Change) -> bool:
-        """Swap the snapshot for one made from it, whole; whether there is a new one. For those who follow the store.
-
-        A log that was cut is opened anew, and nothing is taken over from before: not even where its data ended holds.
-        """
-        with self._changing:
-            try:
-                changed = work(self._snapshot)
-            except LogRewritten as rewritten:
-                self.queue_holes.forget()
-                changed = open_snapshot(self._root, self._options, rewritten.cut_at, self.queue_holes)
-            if changed is None or changed is self._snapshot:
-                return False
-            self._snapshot = changed
-            return True
-
     def follower(self) -> StoreFollower:
         """What keeps the snapshot up to date while a broker writes, for one server."""
-        return StoreFollower(self)
+        return StoreFollower(self._current, self.renew)
 
     def after_refresh(self, callback: Callable[[], None]) -> None:
         """Have ``callback`` called when queues were found anew, on the thread that did so, where waiting is allowed."""
@@ -223,7 +198,7 @@ class MessageStore:
 
     def keep_entries(self) -> None:
         """From now on make index files of our own of keys that memory should not hold; for one process alone."""
-        self._upkeep.keeps_entries = True
+        self._upkeep.keep_entries()
 
     def _tell(self) -> None:
         for callback in self._refreshed:
@@ -231,15 +206,15 @@ class MessageStore:
 
     def record_at(self, physical_offset: int) -> memoryview | None:
         """The intact record that starts at a physical offset, or None; Cold on a thread that may not wait."""
-        return self._snapshot.commit_log.record_at(physical_offset)
+        return self._current.snapshot.commit_log.record_at(physical_offset)
 
     def damaged_record_at(self, physical_offset: int) -> memoryview | None:
         """The record of sound shape at a physical offset, whatever its checksums say, or None."""
-        return self._snapshot.commit_log.damaged_record_at(physical_offset)
+        return self._current.snapshot.commit_log.damaged_record_at(physical_offset)
 
     def explain_absence(self, physical_offset: int) -> str:
         """Why no record starts at a physical offset; Cold on a thread that may not wait."""
-        return explain_absence(self._snapshot.commit_log, physical_offset)
+        return explain_absence(self._current.snapshot.commit_log, physical_offset)
 
     def message_by_offset_id(self, message_id: MessageId) -> memoryview | None:
         """The record that an offset message id names, if its store host is the one in the id."""
@@ -248,11 +223,11 @@ class MessageStore:
 
     def index_last_update(self) -> tuple[int, int]:
         """End timestamp (ms) and end physical offset of the newest index file, zeros without one."""
-        return self._snapshot.index.last_update
+        return self._current.snapshot.index.last_update
 
     def query(self, query: KeyQuery) -> QueryAnswer:
         """The newest messages that carry a key, each checked; Cold where the thread may not wait."""
-        snapshot = self._snapshot
+        snapshot = self._current.snapshot
         needle, topic, key = query.needle()
         if len(needle) > kernel.NEEDLE_BYTES or query.maximum <= 0:
             return QueryAnswer(b"", 0, False, snapshot.incomplete, snapshot, refusal=_refusal(query, needle))
@@ -276,12 +251,12 @@ class MessageStore:
         if not may_wait():
             raise Cold("an index entry that leads to no message")
         if lies_in_record(snapshot.commit_log, physical_offset):
-            self.change(partial(self._distrust, file, physical_offset))
+            self._current.change(partial(self._distrust, file, physical_offset))
             if self._options.scan_budget is None:
                 self.finish_scan()
         else:
-            self.change(lambda current: with_damage(current, physical_offset))
-        return self._snapshot
+            self._current.change(lambda current: with_damage(current, physical_offset))
+        return self._current.snapshot
 
     def _distrust(self, file: FileView, physical_offset: int, snapshot: Snapshot) -> Snapshot | None:
         """The snapshot in which a file covers nothing whose entry for a physical offset leads into a message."""

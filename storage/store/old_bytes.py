@@ -5,7 +5,7 @@ Old bytes may well be intact records. What differs from the bytes that were seen
 
 from typing import Final
 
-from storage.log.log_place import Place
+from storage.log.log_place import RecordPlace
 
 MOST_BYTES: Final = 16 * 1024 * 1024
 LEAST_BYTES: Final = 4 * 1024 * 1024
@@ -17,17 +17,17 @@ FIRST_BYTES: Final = 64
 class OldBytes:
     """Bytes of one segment from a place on, as they were when the log's end was there or before it; immutable."""
 
-    def __init__(self, start: Place, content: bytes) -> None:
+    def __init__(self, start: RecordPlace, content: bytes) -> None:
         self._start = start
         self._content = content
 
     @classmethod
-    def at(cls, start: Place) -> "OldBytes":
+    def at(cls, start: RecordPlace) -> "OldBytes":
         """What lies at a place and behind it now, whatever it is."""
         return cls(start, start.peek(MOST_BYTES))
 
     @classmethod
-    def behind(cls, end: Place, known: "OldBytes | None" = None) -> "OldBytes | None":
+    def behind(cls, end: RecordPlace, known: "OldBytes | None" = None) -> "OldBytes | None":
         """What lies behind an end; None where nothing was written.
 
         What is known of it was seen when the end was still far away, and stays so. None behind the segment that the
@@ -52,7 +52,7 @@ class OldBytes:
         """Whether the first of them still stand where they stood."""
         return self._start.peek(FIRST_BYTES) == self._content[:FIRST_BYTES]
 
-    def lay_at(self, place: Place, end: int) -> bool:
+    def lay_at(self, place: RecordPlace, end: int) -> bool:
         """Whether what lies between a place and a position behind it lay there before, or may have."""
         if place.base_offset != self._start.base_offset:
             return False

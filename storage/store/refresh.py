@@ -9,17 +9,15 @@ once the queue of the last message has its unit, all queues have theirs; until t
 """
 
 import time
-from collections.abc import Set
+from collections.abc import Callable, Set
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from storage.queue.queue_record import is_queued, queue_place
+from storage.store.current_snapshot import CurrentSnapshot
 from storage.store.log_follower import LogRewritten
 from storage.store.log_growth import LogGrowth
 from storage.store.snapshot import Snapshot, with_growth
-
-if TYPE_CHECKING:
-    from storage.store.message_store import MessageStore
 
 QueueKey: TypeAlias = tuple[str, int]
 """Topic and queue id."""
@@ -60,24 +58,29 @@ class _Lag:
 class StoreFollower:
     """Keeps the snapshot of one store up to date; `poll` and `watch` may be called on two threads that may wait."""
 
-    def __init__(self, store: "MessageStore") -> None:
-        self._store = store
+    def __init__(self, current: CurrentSnapshot, renew: Callable[[], bool]) -> None:
+        """``renew`` takes in what changed but for the log's growth, and says whether anything did."""
+        self._current, self._renew = current, renew
         # What came before this was there may be on its way to its queues too.
-        self._lag: _Lag | None = _Lag(store.end_follower.last_offset, time.monotonic(), None)
-        self._last_noted = store.end_follower.last_offset
+        self._lag: _Lag | None = _Lag(current.end_follower.last_offset, time.monotonic(), None)
+        self._last_noted = current.end_follower.last_offset
 
     def poll(self) -> Arrivals | None:
         """Take in what came to the log; queues that got messages since the last poll, or None. May raise StoreError."""
-        end = self._store.end_follower
-        if self._lag is None and end.last_offset == self._last_noted and end.is_quiet(self._store.commit_log):
+        end = self._current.end_follower
+        if (
+            self._lag is None
+            and end.last_offset == self._last_noted
+            and end.is_quiet(self._current.snapshot.commit_log)
+        ):
             return None
         arrivals: list[Arrivals] = []
-        self._store.change(lambda snapshot: self._step(snapshot, arrivals))
+        self._current.change(lambda snapshot: self._step(snapshot, arrivals))
         return arrivals[0] if arrivals else None
 
     def watch(self) -> bool:
         """Take in what else changed; whether anything did. Raises StoreError where the store cannot be read."""
-        return self._store.renew()
+        return self._renew()
 
     def _step(self, snapshot: Snapshot, arrivals: list[Arrivals]) -> Snapshot | None:
         now = time.monotonic()
@@ -100,7 +103,7 @@ class StoreFollower:
 
     def _look(self, snapshot: Snapshot, now: float) -> LogGrowth | None:
         """What came to the log; of what somebody else took in, or came when it was opened anew, units are expected."""
-        end = self._store.end_follower
+        end = self._current.end_follower
         is_known = end.last_offset == self._last_noted
         try:
             growth = end.look(snapshot.commit_log, snapshot.queues.has_unit_of)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from storage.files.direct_writer import fsync_directory
 from storage.index.index_examination import Examined, examine, recall
@@ -19,10 +19,8 @@ from storage.index.state_cache import StateCache
 from storage.index.tail_index import SCAN_STEP, Scanned, scan_ranges
 from storage.kernels.indexes import ENTRY_BYTES, INDEX_HEADER, SLOT_BYTES
 from storage.ranges import intersect, total_length
+from storage.store.current_snapshot import CurrentSnapshot
 from storage.store.snapshot import Snapshot, StoreOptions, with_index, with_tail
-
-if TYPE_CHECKING:
-    from storage.store.message_store import MessageStore
 
 SLOTS: Final = DEFAULT_SLOTS
 ENTRIES: Final = DEFAULT_ENTRIES
@@ -52,22 +50,25 @@ ShouldStop = Callable[[], bool]
 class Upkeep:
     """The background work of one store; for one thread at a time, which may wait for the disk."""
 
-    def __init__(self, store: "MessageStore", options: StoreOptions) -> None:
-        self._store, self._options = store, options
-        self.keeps_entries = False
-        """Whether files of our own may be written."""
+    def __init__(self, current: CurrentSnapshot, options: StoreOptions) -> None:
+        self._current, self._options = current, options
+        self._keeps_entries = False
         self.problem: str | None = None
         self._failed = -RETRY_SECONDS
+
+    def keep_entries(self) -> None:
+        """From now on write files of our own of keys that memory should not hold."""
+        self._keeps_entries = True
 
     @property
     def is_unfinished(self) -> bool:
         """Whether there is anything to do."""
-        snapshot = self._store.snapshot
+        snapshot = self._current.snapshot
         return bool(snapshot.tail.remaining or snapshot.index.unchecked) or self._is_much(snapshot)
 
     def run(self, should_stop: ShouldStop) -> None:
         """Do what there is to do, until it is done or told to stop."""
-        while self._store.snapshot.index.unchecked and not should_stop():
+        while self._current.snapshot.index.unchecked and not should_stop():
             self._check_one()
         self.scan(None, should_stop)
         if not (self.is_unfinished or should_stop()):
@@ -75,19 +76,19 @@ class Upkeep:
 
     def scan(self, budget: int | None, should_stop: ShouldStop = lambda: False) -> None:
         """Scan up to about ``budget`` bytes of what remains, None: all; the log is followed meanwhile."""
-        while self._has_room() and self._store.snapshot.tail.remaining and not should_stop():
+        while self._has_room() and self._current.snapshot.tail.remaining and not should_stop():
             if budget is not None and budget <= 0:
                 return
-            snapshot = self._store.snapshot
+            snapshot = self._current.snapshot
             step = SCAN_STEP if budget is None else min(SCAN_STEP, budget)
             scanned = scan_ranges(snapshot.tail.remaining, snapshot.commit_log, step)
             if budget is not None:
                 budget -= total_length(scanned.ranges)
-            self._store.change(partial(_with_scanned, scanned))
+            self._current.change(partial(_with_scanned, scanned))
 
     def _check_one(self) -> None:
         """Check the newest file that was only looked over; who may not note what was found leaves that to another."""
-        options, snapshot = self._options, self._store.snapshot
+        options, snapshot = self._options, self._current.snapshot
         cache = StateCache.load(options.state_directory).keep_all()
         unchecked = snapshot.index.unchecked
         before = unchecked[0]
@@ -98,24 +99,24 @@ class Upkeep:
         vouched = options.vouched_counts if before.ranges is None else None  # counts are told of the store's files
         hints = [*seems, *snapshot.index.slot_counts]
         now = examine(before.file, snapshot.commit_log, hints, vouched, cache, before.ranges)
-        self._store.change(partial(_with_checked, before, now))
+        self._current.change(partial(_with_checked, before, now))
         if options.keeps_state:
             cache.save()
 
     # --- files of our own ---------------------------------------------------------------------------------------------
 
     def _is_much(self, snapshot: Snapshot) -> bool:
-        if not self.keeps_entries or snapshot.kept.directory is None:
+        if not self._keeps_entries or snapshot.kept.directory is None:
             return False
         is_too_soon = time.monotonic() - self._failed < RETRY_SECONDS
         return snapshot.tail.entry_bytes > MOST_IN_MEMORY and not is_too_soon
 
     def _has_room(self) -> bool:
         """Whether memory may hold more entries; some become files, if they are too many."""
-        snapshot = self._store.snapshot
+        snapshot = self._current.snapshot
         while self._is_much(snapshot) and self._move_out(snapshot):
-            snapshot = self._store.snapshot
-        waits = self.keeps_entries or not self._options.keeps_state  # for room, or for whoever else makes the files
+            snapshot = self._current.snapshot
+        waits = self._keeps_entries or not self._options.keeps_state  # for room, or for whoever else makes the files
         return not waits or snapshot.kept.directory is None or snapshot.tail.entry_bytes <= MOST_WAITING
 
     def _move_out(self, snapshot: Snapshot) -> bool:
@@ -143,7 +144,7 @@ class Upkeep:
                 return None
             return with_index(current, current.index.with_kept(state, opened))
 
-        return self._store.change(change)
+        return self._current.change(change)
 
     def _write_file(self, snapshot: Snapshot) -> bool:
         """Write a file of our own and note it; False where there is nothing to write. Raises OSError."""
@@ -168,9 +169,9 @@ class Upkeep:
 
     def _tidy(self) -> None:
         """Delete files of our own that are of no use any more."""
-        snapshot = self._store.snapshot
+        snapshot = self._current.snapshot
         index, kept, log = snapshot.index, snapshot.kept, snapshot.commit_log
-        if not self.keeps_entries or kept.state != index.kept_state:
+        if not self._keeps_entries or kept.state != index.kept_state:
             return
         needed = index.uncovered_by_store(log.minimum, log.end)
         useful = {

@@ -19,7 +19,7 @@ from protocol.errors import BadMessageId, CorruptRecord, TruncatedFile
 from protocol.host_address import HostAddress
 from protocol.message import Message, decode_message, decode_messages
 from protocol.message_edit import with_store_host, without_property
-from protocol.message_id import decode_message_id, decode_unique_key
+from protocol.message_id import decode_message_id
 from protocol.properties import parse_properties, property_value, remove_property
 from strategies import damaged
 
@@ -108,7 +108,6 @@ def test_random_ids_decode_or_fail_as_documented() -> None:
         text = "".join(generator.choices("0123456789abcdefABCDEF" + "xZ\0"[: generator.randrange(4)], k=length))
         with suppress(BadMessageId):
             decode_message_id(text)
-        decode_unique_key(text, now_timestamp=generator.randrange(-(2**63), 2**63))
 
 
 @given(st.binary(max_size=300))

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from changed_headers import EDGES, HEADERS, changed
+from frame_garbage import encode_frame_prefix
 from protocol import headers
 from protocol.bodies import CheckClientRequestBody, HeartbeatData, LockBatchRequestBody, TopicRouteData, decode_json
 from protocol.codes import RequestCode
@@ -30,7 +31,7 @@ from protocol.command import (
 )
 from protocol.errors import BadCommand, BadFrame, BadHeader, ProtocolError
 from protocol.fastjson import parse_fastjson
-from protocol.frame import Frame, FrameDecoder, encode_frame_prefix
+from protocol.frame import Frame, FrameDecoder
 from protocol.headers import RequestHeader
 from protocol.java_hash import decode_java
 from recorded_headers import recorded_frames

@@ -10,7 +10,7 @@ from oracles import packed
 from queue_stores import open_queues
 from storage.filter.tag import TagFilter, parse_tag_expression
 from storage.query.get_message import GetMessageResult, GetMessageStatus, get_message
-from storage.queue.queue import BoundaryType, Queue
+from storage.queue.queue import Queue, TimeBoundary
 from store_files import write_file
 from store_writer import StoreWriter
 
@@ -39,7 +39,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def ask_everything(root: Path, offset: int, count: int, timestamp: int) -> None:
-    queues, log = open_queues(root)
+    queues, _ = open_queues(root)
     queue = queues.queue("T", 0)
     assert queue is not None
     minimum, end = queue.min_offset, queue.max_offset
@@ -55,9 +55,9 @@ def ask_everything(root: Path, offset: int, count: int, timestamp: int) -> None:
             assert hole.is_done
             assert hole.first <= queue_offset < hole.stop
             assert queue_offset < hole.after(queue_offset) <= hole.stop
-        check_pull(get_message(queues, log, "T", 0, queue_offset, count, 4000), queue)
-        check_pull(get_message(queues, log, "T", 0, queue_offset, count, 4000, tag_filter), queue)
-    for boundary in BoundaryType:
+        check_pull(get_message(queues, "T", 0, queue_offset, count, 4000), queue)
+        check_pull(get_message(queues, "T", 0, queue_offset, count, 4000, tag_filter), queue)
+    for boundary in TimeBoundary:
         assert max(minimum, 0) <= queue.offset_by_timestamp(timestamp, boundary) <= max(end, minimum, 0)
     found = queues.offsets_with_tag("T", timestamp, 5, 1 << 62).tolist()
     assert found == sorted(set(found), reverse=True)

@@ -18,7 +18,7 @@ from protocol.codes import RequestCode
 from queue_stores import open_queues
 from storage.filter.tag import TagFilter, parse_tag_expression
 from storage.query.get_message import get_message
-from storage.queue.queue import BoundaryType, Queue
+from storage.queue.queue import Queue, TimeBoundary
 from store_writer import START_TIMESTAMP, StoreWriter
 
 pytestmark = pytest.mark.interop
@@ -85,7 +85,7 @@ def test_bounds_are_the_brokers(topic: str, queue_id: int, store: Path, broker: 
     assert found == (offset_asked(broker, 31, topic, queue_id), offset_asked(broker, 30, topic, queue_id))
 
 
-def searched(broker: OfficialProcess, queue: Queue, timestamp: int, boundary: BoundaryType) -> tuple[int, int]:
+def searched(broker: OfficialProcess, queue: Queue, timestamp: int, boundary: TimeBoundary) -> tuple[int, int]:
     """What the broker finds for a time, and what we find."""
     more = {"timestamp": str(timestamp), "boundaryType": boundary.value}
     theirs = offset_asked(broker, 29, queue.topic, queue.queue_id, **more)
@@ -93,9 +93,9 @@ def searched(broker: OfficialProcess, queue: Queue, timestamp: int, boundary: Bo
 
 
 @pytest.mark.parametrize(("topic", "queue_id"), QUEUES[:3])
-@pytest.mark.parametrize("boundary", BoundaryType)
+@pytest.mark.parametrize("boundary", TimeBoundary)
 def test_searches_for_a_time_are_the_brokers(
-    topic: str, queue_id: int, boundary: BoundaryType, store: Path, broker: OfficialProcess
+    topic: str, queue_id: int, boundary: TimeBoundary, store: Path, broker: OfficialProcess
 ) -> None:
     queue = queue_of(store, topic, queue_id)
     assert queue is not None
@@ -105,9 +105,9 @@ def test_searches_for_a_time_are_the_brokers(
 
 
 @pytest.mark.parametrize("timestamp", [0, START_TIMESTAMP, START_TIMESTAMP + 500, 1 << 50])
-@pytest.mark.parametrize("boundary", BoundaryType)
+@pytest.mark.parametrize("boundary", TimeBoundary)
 def test_before_and_behind_all_batches_searches_are_the_brokers(
-    timestamp: int, boundary: BoundaryType, store: Path, broker: OfficialProcess
+    timestamp: int, boundary: TimeBoundary, store: Path, broker: OfficialProcess
 ) -> None:
     """Between them the broker's are not always right (equal times, file boundaries), and ours differ on purpose."""
     queue = queue_of(store, "Batch", 0)
@@ -119,7 +119,7 @@ def test_before_and_behind_all_batches_searches_are_the_brokers(
 @pytest.mark.parametrize(("topic", "queue_id"), QUEUES)
 @pytest.mark.parametrize("tags", ["*", "TagA", "Aa || TagB", "nosuch"])
 def test_pulls_are_the_brokers(topic: str, queue_id: int, tags: str, store: Path, broker: OfficialProcess) -> None:
-    queues, log = open_queues(store)
+    queues, _ = open_queues(store)
     queue = queues.queue(topic, queue_id)
     for queue_offset in range(0, (0 if queue is None else queue.max_offset) + 3, 3):
         for maximum in (1, 32):
@@ -130,7 +130,7 @@ def test_pulls_are_the_brokers(topic: str, queue_id: int, tags: str, store: Path
             }  # fmt: skip
             theirs = ask(broker.address, RequestCode.PULL_MESSAGE, fields)
             ours = get_message(
-                queues, log, topic, queue_id, queue_offset, maximum, 100000, TagFilter(parse_tag_expression(tags))
+                queues, topic, queue_id, queue_offset, maximum, 100000, TagFilter(parse_tag_expression(tags))
             )
             if topic == "nosuch":
                 assert theirs.code == 17

@@ -15,7 +15,7 @@ from protocol.bodies import (
     BrokerStatsItem,
     CheckClientRequestBody,
     ClusterInfo,
-    Connection,
+    ConnectedClient,
     ConsumeQueueData,
     ConsumerConnection,
     ConsumerData,
@@ -39,7 +39,6 @@ from protocol.bodies import (
     QueryAssignmentResponseBody,
     QueryConsumeQueueResponseBody,
     QueryConsumeTimeSpanBody,
-    QueryCorrectionOffsetBody,
     QueueData,
     QueueTimeSpan,
     SubscriptionData,
@@ -69,7 +68,7 @@ STATS_TEXT = (
     f'{{"consumeTps":1.5,"offsetTable":{{{QUEUE_TEXT}:'
     '{"brokerOffset":9,"consumerOffset":3,"lastTimestamp":5,"pullOffset":3}}}'
 )
-CLIENT = Connection(client_addr="10.0.0.1:5555", client_id="10.0.0.1@1#2", language="JAVA", version=477)
+CLIENT = ConnectedClient(client_addr="10.0.0.1:5555", client_id="10.0.0.1@1#2", language="JAVA", version=477)
 CLIENT_TEXT = '{"clientAddr":"10.0.0.1:5555","clientId":"10.0.0.1@1#2","language":"JAVA","version":477}'
 STATS_ITEM_TEXT = '{"avgpt":1.0,"sum":1,"tps":0.5}'
 
@@ -135,7 +134,6 @@ ENCODED: list[tuple[object, str]] = [
         f'{{"consumeTimeSpanSet":[{{"consumeTimeStamp":3,"delayTime":4,"maxTimeStamp":2,"messageQueue":{QUEUE_TEXT},'
         '"minTimeStamp":1}]}',
     ),
-    (QueryCorrectionOffsetBody({0: 5, 1: 7}), '{"correctionOffsets":{"0":5,"1":7}}'),
     (
         BrokerStatsData(*[BrokerStatsItem(1.0, 1, 0.5)] * 3),
         f'{{"statsDay":{STATS_ITEM_TEXT},"statsHour":{STATS_ITEM_TEXT},"statsMinute":{STATS_ITEM_TEXT}}}',

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from frame_garbage import encode_frame_prefix
 from protocol.errors import BadFrame, FrameTooLarge
-from protocol.frame import FRAME_LIMIT, Frame, FrameDecoder, encode_frame_prefix
+from protocol.frame import FRAME_LIMIT, Frame, FrameDecoder
 
 # Written by RemotingCommand.encode() of 5.5.0.
 JAVA_JSON = bytes.fromhex(
@@ -71,12 +72,6 @@ def test_trailing_bytes_stay_in_the_buffer(frame: Frame, data: bytes, trailing: 
     assert decoder.feed(data + trailing) == [frame]
     assert decoder.needs_more
     assert decoder.feed(JAVA_BINARY[len(trailing) :]) == [CASES[1][0]]
-
-
-@pytest.mark.parametrize(("frame", "data"), CASES)
-def test_the_prefix_is_encoded_as_java_does(frame: Frame, data: bytes) -> None:
-    serialize_type, header, body = frame
-    assert encode_frame_prefix(serialize_type, len(header), len(body)) == data[:8]
 
 
 def test_many_frames_in_one_read_come_in_order() -> None:
@@ -154,14 +149,6 @@ def test_a_frame_in_many_pieces_is_put_together() -> None:
         for frame in decoder.feed(piece)
     ]
     assert found == [(0, b"{}", body)]
-
-
-def test_lengths_beyond_their_fields_are_not_encoded() -> None:
-    assert encode_frame_prefix(1, 0xFFFFFF, 0) == bytes.fromhex("01000003 01ffffff")
-    with pytest.raises(FrameTooLarge):
-        encode_frame_prefix(0, 0x1000000, 0)
-    with pytest.raises(FrameTooLarge):
-        encode_frame_prefix(0, 0, 0x7FFFFFFC)
 
 
 REFUSED = b'{"code":34}'

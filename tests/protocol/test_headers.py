@@ -44,7 +44,6 @@ FIELDS = {
     "GetConsumeStatsRequestHeader": "consumerGroup* topic topicList",
     "GetConsumeStatsInBrokerHeader": "isOrder*",
     "QueryConsumeTimeSpanRequestHeader": "topic* group*",
-    "QueryCorrectionOffsetHeader": "topic* compareGroup* filterGroups",
     "QuerySubscriptionByConsumerRequestHeader": "group* topic",
     "GetAllSubscriptionGroupRequestHeader": "groupSeq dataVersion maxGroupNum",
     "GetSubscriptionGroupConfigRequestHeader": "group*",
@@ -52,17 +51,9 @@ FIELDS = {
     "GetConsumerRunningInfoRequestHeader": "consumerGroup* clientId* jstackEnable",
     "ConsumeMessageDirectlyResultRequestHeader": "consumerGroup* clientId msgId brokerName topic topicSysFlag "
     "groupSysFlag",
-    "GetConsumerStatusRequestHeader": "topic* group* clientAddr",
-    "ResetOffsetRequestHeader": "topic* group* timestamp* isForce* queueId offset",
     "ViewBrokerStatsDataRequestHeader": "statsName* statsKey*",
-    "CheckRocksdbCqWriteProgressRequestHeader": "topic* checkStoreTime",
-    "ExportRocksDBConfigToJsonRequestHeader": "configType* typeName",
-    "QueryDataVersionRequestHeader": "brokerName* brokerAddr* clusterName* brokerId*",
-    "BrokerHeartbeatRequestHeader": "clusterName* brokerAddr* brokerName* brokerId",
-    "GetBrokerMemberGroupRequestHeader": "clusterName* brokerName*",
     "GetKVConfigRequestHeader": "namespace* key*",
     "GetKVListByNamespaceRequestHeader": "namespace*",
-    "NotifyConsumerIdsChangedRequestHeader": "consumerGroup*",
 }
 
 HEADER_TYPES = {
@@ -86,7 +77,6 @@ TYPE_OF_CODE: dict[RequestCode, type[RequestHeader]] = {
     RequestCode.GET_EARLIEST_MSG_STORETIME: headers.GetEarliestMsgStoretimeRequestHeader,
     RequestCode.UNREGISTER_CLIENT: headers.UnregisterClientRequestHeader,
     RequestCode.GET_CONSUMER_LIST_BY_GROUP: headers.GetConsumerListByGroupRequestHeader,
-    RequestCode.NOTIFY_CONSUMER_IDS_CHANGED: headers.NotifyConsumerIdsChangedRequestHeader,
     RequestCode.GET_ROUTEINFO_BY_TOPIC: headers.GetRouteInfoRequestHeader,
     RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: headers.GetAllSubscriptionGroupRequestHeader,
     RequestCode.GET_TOPIC_STATS_INFO: headers.GetTopicStatsInfoRequestHeader,
@@ -104,8 +94,8 @@ WITHOUT_FIELDS = {26, 28, 34, 41, 42, 46, 106, 206, 305, 319, 907, 2003}
 # Fields that any request may carry and no header class lists, and those of signed requests.
 COMMON = {"ns", "nsd", "bname", "lo", "oway", "ReqT", "AccessKey", "Signature"}
 
-# Between a broker and its name server.
-IGNORED = {RequestCode.REGISTER_BROKER}
+# What a broker sends, to its name server and to consumers.
+IGNORED = {RequestCode.REGISTER_BROKER, RequestCode.NOTIFY_CONSUMER_IDS_CHANGED}
 
 
 def recorded_requests() -> list[tuple[Command, dict[str, str]]]:

@@ -6,11 +6,12 @@ from hypothesis import strategies as st
 
 import oracles
 from java_vectors import vectors
+from message_encoding import encode_message
 from protocol.checksum import verify_property_crc
 from protocol.errors import CorruptRecord, TruncatedFile
 from protocol.host_address import HostAddress
 from protocol.message import Message, decode_message
-from protocol.message_edit import encode_message, with_store_host, without_property
+from protocol.message_edit import with_store_host, without_property
 from protocol.message_layout import V1_MAGIC, V2_MAGIC
 from store_files import pack_record, with_host_bits
 from strategies import hosts, records

@@ -1,20 +1,17 @@
 """Offset message ids and unique keys, against RocketMQ's own classes and a recorded store."""
 
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import oracles
 from java_vectors import vectors
 from protocol.errors import BadMessageId
 from protocol.host_address import HostAddress
 from protocol.message_id import (
     MessageId,
     decode_message_id,
-    decode_unique_key,
     encode_message_id,
     is_offset_message_id_candidate,
 )
@@ -89,77 +86,8 @@ def test_any_text_is_an_id_or_the_error(text: str) -> None:
         with pytest.raises(BadMessageId) as caught:
             decode_message_id(text)
         assert len(str(caught.value)) < 400
-    decode_unique_key(text, now_timestamp=NOW)
-
-
-def test_unique_keys_split_as_java_splits_them() -> None:
-    for text, ip, pid in vectors("unique-key"):
-        key = decode_unique_key(text, now_timestamp=NOW)
-        assert key is not None
-        assert HostAddress(key.host, 0).raw_ip.hex() == ip
-        assert key.pid == int(pid)
-        assert f"{key.class_loader_hash & 0xFFFFFFFF:08x}{key.counter:04x}" == (text[-20:-12] + text[-4:]).lower()
-
-
-def test_unique_keys_of_the_recorded_store_tell_when_their_messages_were_born(g1_store: Path) -> None:
-    keys = 0
-    for record in oracles.read_log(g1_store / "commitlog"):
-        unique_key = record.properties.get("UNIQ_KEY", "")
-        if len(unique_key) == 56 and record.topic in ("TopicTest", "BulkTopic", "TopicBatch"):
-            key = decode_unique_key(unique_key, now_timestamp=record.store_timestamp)
-            assert key is not None
-            assert abs(key.timestamps[0] - record.born_timestamp) < 1000
-            assert key.host == "fd00::2"
-            keys += 1
-    assert keys > 300
 
 
 def test_a_unique_key_is_no_offset_message_id_unless_its_pid_is_zero() -> None:
     assert not is_offset_message_id_candidate(unique_key_of(0))
     assert is_offset_message_id_candidate(unique_key_of(0, pid=0))
-
-
-def test_time_candidates_are_one_a_month_newest_first_and_never_in_the_future() -> None:
-    key = decode_unique_key(unique_key_of(20 * DAY), now_timestamp=NOW)
-    assert key is not None
-    assert len(key.timestamps) == 12
-    assert key.timestamps[:2] == (milliseconds(2026, 11, 21), milliseconds(2026, 10, 21))
-    late = decode_unique_key(unique_key_of(25 * DAY), now_timestamp=NOW)
-    assert late is not None
-    assert late.timestamps[0] == milliseconds(2026, 10, 26)
-    assert len(late.timestamps) == 11
-
-
-def test_a_month_that_is_too_short_is_no_candidate() -> None:
-    key = decode_unique_key(unique_key_of(30 * DAY), now_timestamp=NOW)
-    assert key is not None
-    assert [datetime.fromtimestamp(stamp / 1000, UTC).month for stamp in key.timestamps] == [10, 8, 7, 5, 3, 1, 12]
-
-
-def test_milliseconds_beyond_the_signed_range_are_late_in_the_month() -> None:
-    key = decode_unique_key(unique_key_of(0x80000000), now_timestamp=NOW)
-    assert key is not None
-    assert key.timestamps[0] == milliseconds(2026, 10, 1) + 2**31
-
-
-def test_no_month_is_as_long_as_the_largest_value() -> None:
-    key = decode_unique_key(unique_key_of(0xFFFFFFFF), now_timestamp=NOW)
-    assert key is not None
-    assert key.timestamps == ()
-
-
-def test_the_month_begins_in_the_producers_time_zone() -> None:
-    key = decode_unique_key(unique_key_of(0), now_timestamp=NOW, utc_offset_minutes=480)
-    assert key is not None
-    assert key.timestamps[0] == milliseconds(2026, 10, 31, 16)
-
-
-@pytest.mark.parametrize("now", [-(2**63), 2**63 - 1, -62_135_596_800_000, 253_402_300_799_999])
-def test_a_clock_outside_the_calendar_gives_no_error(now: int) -> None:
-    for offset in (0, 14 * 60, -12 * 60, 10**9):
-        assert decode_unique_key(unique_key_of(DAY), now_timestamp=now, utc_offset_minutes=offset) is not None
-
-
-def test_other_texts_are_no_unique_keys() -> None:
-    for text in ("", "order-1", "G" * 32, REFERENCE + "00"):
-        assert decode_unique_key(text, now_timestamp=NOW) is None

@@ -3,9 +3,11 @@
 import time
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from protocol.errors import ConfigError
-from storage.times import LARGEST, parse_time
+from storage.times import LARGEST, format_timestamp, parse_time
 
 
 @pytest.mark.parametrize(
@@ -37,3 +39,15 @@ def test_a_time_without_an_offset_is_local(monkeypatch: pytest.MonkeyPatch) -> N
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match="is neither milliseconds nor a time like"):
         parse_time(text)
+
+
+@given(st.integers(-(2**63), 2**63 - 1))
+def test_any_timestamp_of_a_header_has_a_form(timestamp: int) -> None:
+    text = format_timestamp(timestamp)
+    assert text == str(timestamp) or text.endswith("Z")
+
+
+def test_timestamps_are_read_in_utc_with_milliseconds() -> None:
+    assert format_timestamp(0) == "1970-01-01T00:00:00.000Z"
+    assert format_timestamp(-1) == "1969-12-31T23:59:59.999Z"
+    assert format_timestamp(2**63 - 1) == str(2**63 - 1)

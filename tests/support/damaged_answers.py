@@ -85,7 +85,7 @@ def pull_all(store: MessageStore, topic: str, queue_id: int) -> list[int]:
     for _ in range(MOST_PULLS):
         if offset >= queue.max_offset:
             return found
-        result = get_message(store.queues, store.commit_log, topic, queue_id, offset, 32, 2**20)
+        result = get_message(store.queues, topic, queue_id, offset, 32, 2**20)
         for record in result.records:
             message = decode_message(record)
             check_sound(bytes(record), message.physical_offset)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from dispatch_oracle import Dispatched, QueueUnits
 from kernel_memory import Bytes, record_at
 from oracles import DEFAULT_DELAY_LEVELS, SCHEDULE_TOPIC, delay_milliseconds
-from storage.build.dispatch_scan import BATCH, LIGHT, DispatchBlock, DispatchScan, Reason
+from storage.build.dispatch_scan import BATCH, LIGHT, DispatchBlock, DispatchOptions, DispatchScan, Reason
 from storage.kernels.records import BAD_NUMBER
 from store_files import property_bytes
 from strategies import property_blocks
@@ -46,7 +46,7 @@ def make_scan(**options: Any) -> DispatchScan:
     defaults: dict[str, Any] = {
         "tags": True, "checksums": False, "delays": DELAYS, "lmq": True, "batch_topics": (), "ext": True,
     }  # fmt: skip
-    return DispatchScan(**{**defaults, **options})
+    return DispatchScan(DispatchOptions(**{**defaults, **options}))
 
 
 def scan_bytes(

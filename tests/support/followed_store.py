@@ -12,7 +12,7 @@ from storage.query.lookup_call import KeyKind, KeyQuery
 from storage.store import log_follower
 from storage.store import refresh as follow
 from storage.store.message_store import MessageStore
-from storage.store.refresh import Arrivals, StoreFollower
+from storage.store.refresh import Arrivals
 
 
 class Followed:
@@ -26,7 +26,7 @@ class Followed:
 
     def open(self) -> None:
         self.store = MessageStore.open(self.growing.root)
-        self.follower = StoreFollower(self.store)
+        self.follower = self.store.follower()
 
     def poll(self, times: int = 3) -> list[Arrivals]:
         """As often as the last record takes: seen, found unchanged, dispatched."""

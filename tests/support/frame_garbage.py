@@ -136,3 +136,8 @@ def framed(data: bytes, header_length: int | None = None, serialize_type: int = 
     """Bytes as a frame, of which the first `header_length` are the header."""
     length = len(data) if header_length is None else header_length
     return struct.pack(">iI", 4 + len(data), serialize_type << 24 | length) + data
+
+
+def encode_frame_prefix(serialize_type: int, header_length: int, body_length: int) -> bytes:
+    """The eight bytes before a header and a body of these lengths."""
+    return struct.pack(">iI", 4 + header_length + body_length, serialize_type << 24 | header_length)

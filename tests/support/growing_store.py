@@ -133,7 +133,7 @@ def of_queue(store: MessageStore, topic: str, queue_id: int) -> Iterator[tuple[A
     yield "queue", topic, queue_id, queue.min_offset, queue.max_offset
     offset = max(queue.min_offset, 0)
     while offset < queue.max_offset:
-        result = get_message(store.queues, store.commit_log, topic, queue_id, offset, 32, 1 << 20)
+        result = get_message(store.queues, topic, queue_id, offset, 32, 1 << 20)
         yield "pull", topic, queue_id, offset, result.status, [bytes(record) for record in result.records]
         assert result.next_begin_offset > offset
         offset = result.next_begin_offset

@@ -17,7 +17,7 @@ import zstandard
 
 import where_oracle
 from oracles import Record, decode_java, parse_properties, split_keys
-from storage.search import Criteria, Place
+from storage.search import Criteria, SearchPlace
 
 Hit = tuple[int, int]
 """Where a message is: its record's physical offset, and its queue offset."""
@@ -92,7 +92,7 @@ def _unpack(data: bytes) -> bytes:
 
 def _matches(body: bytes | None, properties: dict[str, str], criteria: Criteria) -> bool:
     if body is None:  # then it must not matter
-        in_body = (criteria.contains or criteria.regex) is not None and criteria.place is not Place.PROPERTIES
+        in_body = (criteria.contains or criteria.regex) is not None and criteria.place is not SearchPlace.PROPERTIES
         if in_body or criteria.json_path is not None or criteria.minimum_size or criteria.maximum_size is not None:
             return False
         body = b""
@@ -111,10 +111,10 @@ def _matches(body: bytes | None, properties: dict[str, str], criteria: Criteria)
 
 def _says(body: bytes, properties: dict[str, str], criteria: Criteria) -> bool:
     values = list(properties.values())
-    texts = [] if criteria.place is Place.PROPERTIES else [body.decode("utf-8", "replace")]
-    texts += [] if criteria.place is Place.BODY else values
-    parts = [] if criteria.place is Place.PROPERTIES else [body]
-    parts += [] if criteria.place is Place.BODY else [value.encode("utf-8", "surrogatepass") for value in values]
+    texts = [] if criteria.place is SearchPlace.PROPERTIES else [body.decode("utf-8", "replace")]
+    texts += [] if criteria.place is SearchPlace.BODY else values
+    parts = [] if criteria.place is SearchPlace.PROPERTIES else [body]
+    parts += [] if criteria.place is SearchPlace.BODY else [value.encode("utf-8", "surrogatepass") for value in values]
     if criteria.contains is not None and not any(criteria.contains in part for part in parts):
         return False
     return criteria.regex is None or any(re.search(criteria.regex, text) for text in texts)

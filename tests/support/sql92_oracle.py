@@ -13,8 +13,8 @@ from typing import Any, Final
 from unicodedata import decimal
 
 from protocol.errors import FilterEvaluationError, quote
-from storage.filter.sql92.form import All, Compared, Either, Missing, Negated, Nothing, OneOf, Searched, Truth
-from storage.filter.sql92.node import Kind, Node, Type
+from storage.filter.sql92.form import All, Compared, Either, IsNull, Negated, Nothing, OneOf, Searched, Truth
+from storage.filter.sql92.node import Node, PartKind, Type
 
 INT32: Final = (-(1 << 31), (1 << 31) - 1)
 INT64: Final = (-(1 << 63), (1 << 63) - 1)
@@ -104,7 +104,7 @@ SEARCHES: Final = {"CONTAINS": str.__contains__, "STARTSWITH": str.startswith, "
 
 def evaluate(node: Node, properties: Mapping[str, str]) -> Any:
     """The value of a part: None for null. Raises FilterEvaluationError where a comparison cannot be made."""
-    if node.kind is Kind.PROPERTY:
+    if node.kind is PartKind.PROPERTY:
         return properties.get(node.constant)
     match node.form:
         case None:
@@ -118,7 +118,7 @@ def evaluate(node: Node, properties: Mapping[str, str]) -> Any:
             return isinstance(subject, str) and SEARCHES[keyword](subject, text) is not is_negated
     value = evaluate(node.operands[0], properties)
     match node.form:
-        case Missing(is_negated):
+        case IsNull(is_negated):
             return (value is None) is not is_negated
         case OneOf(texts, is_negated):
             return None if value is None else (value in texts) is not is_negated

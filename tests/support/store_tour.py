@@ -44,7 +44,7 @@ def tour(store: MessageStore) -> int:
         count += 1
     for topic in store.queues.topics():
         for queue_id in store.queues.queue_ids(topic):
-            get_message(store.queues, log, topic, queue_id, 0, 32, 1 << 20)
+            get_message(store.queues, topic, queue_id, 0, 32, 1 << 20)
             queue = store.queues.queue(topic, queue_id)
             assert queue is not None
             queue.entries(queue.min_offset, 10)

@@ -15,7 +15,7 @@ from broker.service.consumers.kept_filters import Key, Made
 from broker.service.consumers.subscriptions import GroupFilter, told_filters
 from broker.service.dispatcher import ClientConnection
 from broker.service.registry_budget import BudgetSpent, Room, room_apart, size_of
-from protocol.bodies import Connection, ConsumerData, HeartbeatData, SubscriptionData
+from protocol.bodies import ConnectedClient, ConsumerData, HeartbeatData, SubscriptionData
 
 EXPIRY_SECONDS = 120.0
 """Silence after which a member counts as gone (channelExpiredTimeout)."""
@@ -60,9 +60,9 @@ class Member:
     seen_seconds: float
 
 
-def as_connection(member: Member) -> Connection:
+def as_connection(member: Member) -> ConnectedClient:
     """A member in the form that tools read."""
-    return Connection(str(member.connection.peer_address), member.client_id, member.language, member.version)
+    return ConnectedClient(str(member.connection.peer_address), member.client_id, member.language, member.version)
 
 
 @dataclass(slots=True)

@@ -242,7 +242,6 @@ class PullMessageProcessor:
             try:
                 result = get_message(
                     snapshot.queues,
-                    snapshot.commit_log,
                     header.topic,
                     header.queue_id,
                     queue_offset,

@@ -40,7 +40,7 @@ from protocol.headers import (
 from storage.filter.base import MessageFilter
 from storage.layout.store_config import DataVersion
 from storage.queue.consume_queue_ext import ConsumeQueueExtUnit
-from storage.queue.queue import NO_TIMESTAMP, BoundaryType, ConsumeQueueEntry, Queue
+from storage.queue.queue import NO_TIMESTAMP, ConsumeQueueEntry, Queue, TimeBoundary
 
 ENTRIES_LIMIT = 16_384
 """Queue units of one answer: some two megabytes of JSON."""
@@ -130,7 +130,7 @@ class TopicAdminProcessor:
         queue = self._queue(header.topic, header.queue_id)
         if queue is None:
             return _offset(0)
-        return _offset(queue.offset_by_timestamp(header.timestamp, BoundaryType[header.boundary_type.name]))
+        return _offset(queue.offset_by_timestamp(header.timestamp, TimeBoundary[header.boundary_type.name]))
 
     @handles(RequestCode.GET_EARLIEST_MSG_STORETIME, GetEarliestMsgStoretimeRequestHeader)
     def get_earliest_store_timestamp(self, header: GetEarliestMsgStoretimeRequestHeader) -> Response:

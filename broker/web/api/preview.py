@@ -97,7 +97,6 @@ def _count(asked: Asked, span: Span, choice: Choice, *, is_first: bool) -> tuple
     while offset < span.end and (not asked.is_time_up or (is_first and offset == span.first)):
         result = get_message(
             snapshot.queues,
-            snapshot.commit_log,
             span.queue.topic,
             span.queue.queue_id,
             offset,

@@ -20,7 +20,7 @@ from broker.web.api.request_context import Asked
 from broker.web.api.search_process import Task, search_apart
 from protocol.errors import ConfigError, FilterSyntaxError
 from protocol.message import Message
-from storage.search import Criteria, Place, Progress, search
+from storage.search import Criteria, ProgressReport, SearchPlace, search
 from storage.search.cursor import Cursor as SearchCursor
 from storage.search.matcher import Matcher
 
@@ -68,7 +68,7 @@ class SearchQuestion(Question):
             begin_timestamp=self.begin,
             end_timestamp=self.end,
             contains=None if self.contains is None else self.contains.encode("utf-8", "surrogatepass"),
-            place=Place(self.place),
+            place=SearchPlace(self.place),
             regex=self.regex,
             json_path=self.json_path,
             where=self.where,
@@ -159,7 +159,7 @@ def _search_apart(asked: Asked, question: SearchQuestion, milliseconds: int) -> 
         exhaustive=question.exhaustive,
     )
     found: list[Message] = []
-    progress, cursor = Progress(0, 0, 0, 0.0), question.cursor
+    progress, cursor = ProgressReport(0, 0, 0, 0.0), question.cursor
     notes: tuple[str, ...] = ()
     for step in search_apart(asked, task, milliseconds):
         found += step.messages
@@ -168,7 +168,7 @@ def _search_apart(asked: Asked, question: SearchQuestion, milliseconds: int) -> 
 
 
 def _answer(
-    asked: Asked, found: list[Message], progress: Progress, notes: tuple[str, ...], cursor: str | None
+    asked: Asked, found: list[Message], progress: ProgressReport, notes: tuple[str, ...], cursor: str | None
 ) -> SearchAnswer:
     seen = [message for message in found if asked.may_read_message(message)]
     if asked.account is not None and not asked.account.is_unbounded:

@@ -22,7 +22,7 @@ from broker.web.api.request_context import Asked
 from protocol.errors import ConfigError, FilterSyntaxError, RocketLensError
 from protocol.message import Message, decode_message
 from storage.child_process import child_environment, python_command
-from storage.search import Criteria, Progress, search
+from storage.search import Criteria, ProgressReport, search
 from storage.search.engine import Step
 from storage.store.message_store import MessageStore, StoreOptions
 
@@ -115,7 +115,7 @@ def _steps(pipe: _Pipe) -> Iterator[Step]:
     while (told := _read(pipe)) is not None:
         count += 1
         messages = tuple(_message(offset, record) for offset, record in told.records)
-        yield Step(messages, Progress(*told.progress), told.cursor, told.is_last, told.notes)
+        yield Step(messages, ProgressReport(*told.progress), told.cursor, told.is_last, told.notes)
         if told.is_last:
             return
     if not count:

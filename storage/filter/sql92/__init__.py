@@ -16,6 +16,8 @@ from storage.filter.sql92.parser import Parser
 from storage.filter.sql92.program import program_of
 from storage.kernels.sql92 import TRUE, Program
 
+DOOR: Final = ("form", "node", "program")
+
 LONGEST: Final = 1 << 18
 """Characters of an expression. No list that anybody writes is longer, and no peer may keep us parsing for seconds."""
 

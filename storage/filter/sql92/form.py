@@ -23,7 +23,7 @@ class Truth(NamedTuple):
     """A property where a condition is wanted: never true."""
 
 
-class Missing(NamedTuple):
+class IsNull(NamedTuple):
     """The operand has no value; or that it has one."""
 
     is_negated: bool
@@ -50,7 +50,7 @@ class Searched(NamedTuple):
     is_negated: bool
 
 
-Form: TypeAlias = All | Either | Negated | Nothing | Truth | Missing | Compared | OneOf | Searched
+Form: TypeAlias = All | Either | Negated | Nothing | Truth | IsNull | Compared | OneOf | Searched
 
 ALL: Final = All()
 EITHER: Final = Either()

@@ -8,8 +8,8 @@ missing property neither contains a text nor does not contain it. Source: filter
 from collections.abc import Sequence
 from typing import Final
 
-from storage.filter.sql92.form import ALL, EITHER, NEGATED, TRUTH, Missing, OneOf, Searched
-from storage.filter.sql92.node import Kind, Misuse, Node, Span, condition
+from storage.filter.sql92.form import ALL, EITHER, NEGATED, TRUTH, IsNull, OneOf, Searched
+from storage.filter.sql92.node import Misuse, Node, PartKind, Span, condition
 
 SEARCHES: Final = ("CONTAINS", "STARTSWITH", "ENDSWITH")
 """The keywords of searches."""
@@ -32,21 +32,21 @@ def negation(operand: Node, span: Span) -> Node:
 
 def truth(operand: Node) -> Node:
     """An operand as a condition. A property is never true: properties are texts, and no text is a truth value."""
-    if operand.kind in (Kind.CONDITION, Kind.BOOLEAN_CONSTANT):
+    if operand.kind in (PartKind.CONDITION, PartKind.BOOLEAN_CONSTANT):
         return operand
-    if operand.kind is not Kind.PROPERTY:
+    if operand.kind is not PartKind.PROPERTY:
         raise Misuse(operand.span, f"{operand.kind.value} is no condition")
     return condition(TRUTH, operand.span, operand)
 
 
 def is_null(operand: Node, is_negated: bool, span: Span) -> Node:
     """IS NULL, or IS NOT NULL: whether the operand has no value."""
-    return condition(Missing(is_negated), span, operand)
+    return condition(IsNull(is_negated), span, operand)
 
 
 def membership(subject: Node, texts: Sequence[str], is_negated: bool, span: Span) -> Node:
     """IN, or NOT IN, a list of texts; unknown where the property is missing."""
-    if subject.kind is not Kind.PROPERTY:
+    if subject.kind is not PartKind.PROPERTY:
         raise Misuse(subject.span, f"only a property is looked up by IN, not {subject.kind.value}")
     return condition(OneOf(tuple(dict.fromkeys(texts)), is_negated), span, subject)
 

@@ -15,7 +15,7 @@ from storage.filter.sql92.form import NOTHING, Form
 Span = tuple[int, int]
 
 
-class Kind(Enum):
+class PartKind(Enum):
     """What a part is to the compile-time rules; parentheses and `+` leave it as it is."""
 
     CONSTANT = "a literal"
@@ -56,7 +56,7 @@ class Node:
     what is no number, does with its operands.
     """
 
-    kind: Kind
+    kind: PartKind
     type: Type
     span: Span
     constant: Any = None
@@ -70,24 +70,24 @@ class Node:
     @property
     def is_null(self) -> bool:
         """Whether this is the literal NULL."""
-        return self.kind is Kind.BOOLEAN_CONSTANT and self.constant is None
+        return self.kind is PartKind.BOOLEAN_CONSTANT and self.constant is None
 
 
-def literal(kind: Kind, kind_of_value: Type, value: Any, span: Span) -> Node:
+def literal(kind: PartKind, kind_of_value: Type, value: Any, span: Span) -> Node:
     """A part whose value is the same for every message."""
     return Node(kind, kind_of_value, span, value)
 
 
 def property_node(name: str, span: Span) -> Node:
     """A property's text, or null where the message has none of that name."""
-    return Node(Kind.PROPERTY, Type.TEXT, span, name)
+    return Node(PartKind.PROPERTY, Type.TEXT, span, name)
 
 
 def condition(form: Form, span: Span, *operands: Node) -> Node:
     """A part that is true, false or unknown."""
-    return Node(Kind.CONDITION, Type.BOOLEAN, span, None, operands, form)
+    return Node(PartKind.CONDITION, Type.BOOLEAN, span, None, operands, form)
 
 
 def nothing(operand: Node, span: Span) -> Node:
     """The negation of what is no number: null, once the operand has been computed without an error."""
-    return Node(Kind.NEGATION, Type.NULL, span, None, (operand,), NOTHING)
+    return Node(PartKind.NEGATION, Type.NULL, span, None, (operand,), NOTHING)

@@ -12,7 +12,7 @@ from typing import Final, cast
 from protocol.errors import FilterSyntaxError
 from storage.filter.sql92.comparison import ORDERS, between, equality, ordering
 from storage.filter.sql92.logic import SEARCHES, all_of, any_of, is_null, membership, negation, search, truth
-from storage.filter.sql92.node import NUMBERS, Kind, Misuse, Node, Type, literal, nothing, property_node
+from storage.filter.sql92.node import NUMBERS, Misuse, Node, PartKind, Type, literal, nothing, property_node
 from storage.filter.sql92.tokenizer import IDENTIFIER, Token, Tokenizer
 
 DEEPEST: Final = 750
@@ -170,7 +170,7 @@ def _read(rule: Rule) -> Node:
 def _negative(operand: Node, span: tuple[int, int]) -> Node:
     """`-operand`: a number's negative, of its own type; of everything else null."""
     if operand.type in NUMBERS:
-        return literal(Kind.NEGATION, operand.type, -operand.constant, span)
+        return literal(PartKind.NEGATION, operand.type, -operand.constant, span)
     return nothing(operand, span)
 
 
@@ -179,7 +179,7 @@ def _text(token: Token) -> str:
 
 
 def _string_literal(token: Token) -> Node:
-    return literal(Kind.CONSTANT, Type.TEXT, _text(token), token.span)
+    return literal(PartKind.CONSTANT, Type.TEXT, _text(token), token.span)
 
 
 def _integer_literal(token: Token) -> Node:
@@ -188,7 +188,7 @@ def _integer_literal(token: Token) -> Node:
     if len(digits) > _LONGEST_INTEGER or int(digits) > _LARGEST_INT64:
         raise Misuse(token.span, f"an integer above {_LARGEST_INT64}")
     number = int(digits)
-    return literal(Kind.CONSTANT, Type.INT32 if number <= _LARGEST_INT32 else Type.INT64, number, token.span)
+    return literal(PartKind.CONSTANT, Type.INT32 if number <= _LARGEST_INT32 else Type.INT64, number, token.span)
 
 
 def _float_literal(token: Token) -> Node:
@@ -196,12 +196,12 @@ def _float_literal(token: Token) -> Node:
     number = float(token.text)
     if number == 0 or number == float("inf"):
         raise Misuse(token.span, "a number with a point or exponent that is zero or too large for a double")
-    return literal(Kind.CONSTANT, Type.DOUBLE, number, token.span)
+    return literal(PartKind.CONSTANT, Type.DOUBLE, number, token.span)
 
 
 def _boolean_literal(token: Token) -> Node:
     value = {"TRUE": True, "FALSE": False}.get(token.name)
-    return literal(Kind.BOOLEAN_CONSTANT, Type.NULL if value is None else Type.BOOLEAN, value, token.span)
+    return literal(PartKind.BOOLEAN_CONSTANT, Type.NULL if value is None else Type.BOOLEAN, value, token.span)
 
 
 _LITERALS: Final[dict[str, Callable[[Token], Node]]] = {

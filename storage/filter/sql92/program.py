@@ -10,14 +10,14 @@ from storage.filter.sql92.form import (
     All,
     Compared,
     Either,
-    Missing,
+    IsNull,
     Negated,
     Nothing,
     OneOf,
     Searched,
     Truth,
 )
-from storage.filter.sql92.node import NUMBERS, Kind, Node, Type
+from storage.filter.sql92.node import NUMBERS, Node, PartKind, Type
 from storage.kernels import sql92 as kernel
 
 _STANDS: Final = {
@@ -57,7 +57,7 @@ def program_of(root: Node, names: Iterable[str]) -> kernel.Program:
 
 def _work(program: kernel.Program, node: Node) -> Sequence[Work]:
     """What computes the outcome of a part: of what is no condition, whether it is null or anything but true."""
-    if node.kind is Kind.PROPERTY:
+    if node.kind is PartKind.PROPERTY:
         return [partial(program.truth, node.constant)]
     if node.form is None:
         outcome = kernel.UNKNOWN if node.is_null else kernel.TRUE if node.constant is True else kernel.FALSE
@@ -95,7 +95,7 @@ def _truth(program: kernel.Program, node: Node, form: Truth) -> Sequence[Work]:
     return node.operands
 
 
-def _ask(program: kernel.Program, node: Node, form: Missing) -> Sequence[Work]:
+def _ask(program: kernel.Program, node: Node, form: IsNull) -> Sequence[Work]:
     return [*node.operands, partial(program.ask_unknown, form.is_negated)]
 
 
@@ -124,13 +124,13 @@ def _compare(program: kernel.Program, node: Node, form: Compared) -> Sequence[Wo
 
 def _is_null_or(left: Node, right: Node) -> Node:
     """Whether a value is null, or another part is true, which is computed only if it is not."""
-    is_null = Node(Kind.CONDITION, Type.BOOLEAN, left.span, None, (left,), Missing(is_negated=False))
-    return Node(Kind.CONDITION, Type.BOOLEAN, right.span, None, (is_null, right), Either())
+    is_null = Node(PartKind.CONDITION, Type.BOOLEAN, left.span, None, (left,), IsNull(is_negated=False))
+    return Node(PartKind.CONDITION, Type.BOOLEAN, right.span, None, (is_null, right), Either())
 
 
 def _operand(side: Node) -> tuple[int, Any]:
     """A side of a comparison as the kernel takes it: what kind it is, and its name or value."""
-    if side.kind is Kind.PROPERTY:
+    if side.kind is PartKind.PROPERTY:
         return kernel.PROPERTY, side.constant
     if side.type is Type.TEXT or side.type in NUMBERS:
         return _KINDS[side.type], side.constant
@@ -143,7 +143,7 @@ _WORK: Final[dict[type, Callable[[kernel.Program, Node, Any], Sequence[Work]]]] 
     Negated: _negate,
     Nothing: _forget,
     Truth: _truth,
-    Missing: _ask,
+    IsNull: _ask,
     OneOf: _look_up,
     Searched: _search,
     Compared: _compare,

@@ -9,7 +9,8 @@ import msgpack
 import pytest
 
 from broker.cli.output import json_line, message_fields, text_of, time_text, write_details, write_list, write_msgpack
-from protocol.message import CompressionType, HostAddress, Message, SysFlag, decode_message, encode_message
+from message_encoding import encode_message
+from protocol.message import CompressionType, HostAddress, Message, SysFlag, decode_message
 
 V4 = HostAddress("10.0.0.1", 10911)
 

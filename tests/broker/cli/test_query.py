@@ -10,11 +10,11 @@ from broker.endpoint import Endpoint
 from broker.service.dispatcher import handles
 from broker_harness import FakeStore, service_of, serving_in_a_thread
 from command_line import Outcome, rocketlens
+from message_encoding import encode_message
 from protocol.bodies import BrokerData, TopicRouteData, encode_json
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Response
 from protocol.headers import GetRouteInfoRequestHeader, QueryMessageRequestHeader
-from protocol.message import encode_message
 from storage.store.message_store import MessageStore
 
 UNIQUE_KEY = "FD000000000000000000000000000002708C30946E09687211CE0017"

@@ -15,7 +15,7 @@ from broker.cli.search import stopping
 from broker.cli.search_progress import SearchProgress
 from command_line import rocketlens
 from oracles import read_log
-from storage.search import Criteria, Place, Progress
+from storage.search import Criteria, ProgressReport, SearchPlace
 from store_writer import START_TIMESTAMP, StoreWriter
 
 HOT = 40
@@ -49,7 +49,7 @@ def offsets(root: Path, *arguments: object) -> list[int]:
         ((), Criteria()),
         (("--topic", "T"), Criteria(topic="T")),
         (("--contains", "n1"), Criteria(contains=b"n1")),
-        (("--contains", "order-1", "--in", "properties"), Criteria(contains=b"order-1", place=Place.PROPERTIES)),
+        (("--contains", "order-1", "--in", "properties"), Criteria(contains=b"order-1", place=SearchPlace.PROPERTIES)),
         (("--regex", r"n\d\d"), Criteria(regex=r"n\d\d")),
         (("--json-path", "$.order.id=7"), Criteria(json_path="$.order.id=7")),
         (("--json-path", "$.order.name=n7"), Criteria(json_path="$.order.name=n7")),
@@ -164,7 +164,7 @@ def test_a_stopped_search_is_code_130_and_tells_where_to_go_on(root: Path, monke
 
 def test_how_far_it_is_stands_in_a_line_on_a_terminal_alone(capsys: pytest.CaptureFixture[str]) -> None:
     with SearchProgress() as progress, progress.aside():
-        progress.show(Progress(1, 2, 0, 1.0))
+        progress.show(ProgressReport(1, 2, 0, 1.0))
     assert capsys.readouterr().err == ""
 
 
@@ -178,9 +178,9 @@ def test_messages_are_written_aside_of_the_line_on_a_terminal(monkeypatch: pytes
     monkeypatch.setattr(sys, "stdout", terminal)
     monkeypatch.setenv("TERM", "xterm")
     with SearchProgress() as progress:
-        progress.show(Progress(10**9, 2 * 10**9, 3, 1.0))
+        progress.show(ProgressReport(10**9, 2 * 10**9, 3, 1.0))
         with progress.aside():
             terminal.write("a message\n")
-        progress.show(Progress(2 * 10**9, 2 * 10**9, 3, 2.0))
+        progress.show(ProgressReport(2 * 10**9, 2 * 10**9, 3, 2.0))
     assert "searched 1 of 2 GB (50 %), 3 found, 1 GB/s, 0:00:01 left" in terminal.getvalue()
     assert "a message\n" in terminal.getvalue()

@@ -12,10 +12,11 @@ from broker.endpoint import Endpoint
 from broker.service.dispatcher import handles
 from broker_harness import FakeStore, service_of, serving_in_a_thread
 from command_line import rocketlens
+from message_encoding import encode_message
 from protocol.codes import RequestCode
 from protocol.command import Response
 from protocol.headers import ViewMessageRequestHeader
-from protocol.message import HostAddress, encode_message
+from protocol.message import HostAddress
 from protocol.message_id import encode_message_id
 from storage.store.message_store import MessageStore
 

@@ -12,9 +12,9 @@ from broker.cluster.question import Question
 from broker.endpoint import Endpoint
 from broker.service.dispatcher import handles
 from broker_harness import FakeStore, service_of, serving
+from frame_garbage import encode_frame_prefix
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Response
-from protocol.frame import encode_frame_prefix
 from protocol.headers import GetRouteInfoRequestHeader, QueryMessageRequestHeader, ViewMessageRequestHeader
 from protocol.message import decode_message, decode_messages
 from storage.store.message_store import MessageStore

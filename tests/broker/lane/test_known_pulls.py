@@ -296,7 +296,7 @@ def test_a_pull_found_in_an_older_snapshot_teaches_nothing(is_older: bool, servi
     for _ in range(2):
         asyncio.run(without.answer([pull("T", maxMsgNums=5)]))
     if is_older:
-        service.store.change(replace)
+        service.store._current.change(replace)
     asyncio.run(road.answer([pull("T", maxMsgNums=5)]))
     assert road.taken == (1 if is_older else 2)
 

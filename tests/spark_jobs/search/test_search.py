@@ -5,7 +5,7 @@ from pyspark import SparkContext
 
 from command_line import rocketlens
 from spark_jobs.search.search import search_on_spark
-from storage.search import Criteria, Place, search
+from storage.search import Criteria, SearchPlace, search
 from storage.store.message_store import MessageStore, StoreOptions
 from store_writer import StoreWriter
 
@@ -26,7 +26,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> MessageStore:
 
 @pytest.mark.parametrize(
     "criteria",
-    [Criteria(contains=b"body 3"), Criteria(topic="T", tag="A"), Criteria(regex="^body [45]$", place=Place.ANY)],
+    [Criteria(contains=b"body 3"), Criteria(topic="T", tag="A"), Criteria(regex="^body [45]$", place=SearchPlace.ANY)],
     ids=str,
 )
 def test_spark_finds_in_order_what_threads_find(spark: SparkContext, store: MessageStore, criteria: Criteria) -> None:

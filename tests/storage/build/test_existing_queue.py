@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from protocol.errors import StoreError
 from queue_runs import batch_unit, unit
-from storage.build.existing_queue import LogExtent, OldQueue, has_data_behind
+from storage.build.existing_queue import OldQueue, ReadableLog, has_data_behind
 from store_files import PRE_BLANK, write_file
 
-GONE = LogExtent(minimum=10_000, end=20_000)
+GONE = ReadableLog(minimum=10_000, end=20_000)
 """A log whose records before 10,000 have expired."""
 
 
@@ -31,7 +31,7 @@ def write(directory: Path, *units: bytes, start: int = 0, per_file: int = 10) ->
 )
 def test_lost_offsets_are_those_in_a_lost_range(ranges: list[int], offsets: list[int]) -> None:
     lost = list(zip(ranges[::2], ranges[1::2], strict=False))
-    log = LogExtent(0, 100, lost)
+    log = ReadableLog(0, 100, lost)
     expected = [any(start <= offset < end for start, end in lost) for offset in offsets]
     assert log.are_lost(np.array(offsets, ">i8")).tolist() == expected
     for offset in offsets:
@@ -39,8 +39,8 @@ def test_lost_offsets_are_those_in_a_lost_range(ranges: list[int], offsets: list
 
 
 def test_nothing_is_lost_of_a_whole_log() -> None:
-    assert not LogExtent(0, 100).are_lost(np.arange(5)).any()
-    assert not LogExtent(0, 100).loses_behind(0)
+    assert not ReadableLog(0, 100).are_lost(np.arange(5)).any()
+    assert not ReadableLog(0, 100).loses_behind(0)
 
 
 @pytest.mark.parametrize("count", [0, 1, 9, 10, 11, 35, 40, 41])
@@ -63,7 +63,7 @@ def test_units_beyond_the_log_or_of_others_records_do_not_count(tmp_path: Path) 
 
 
 def test_units_of_lost_messages_count(tmp_path: Path) -> None:
-    log = LogExtent(0, 20_000, [(5000, 6000)])
+    log = ReadableLog(0, 20_000, [(5000, 6000)])
     queue = write(tmp_path, PRE_BLANK, unit(100), unit(5000), unit(5900), unit(6000), unit(7000))
     assert queue.end(log) == 4 * 20
     assert write(tmp_path / "none", unit(100), unit(200)).end(log) == 0
@@ -102,7 +102,7 @@ def test_the_first_unit_tells_where_the_queue_was_born(tmp_path: Path) -> None:
 
 
 def test_a_queue_went_on_as_far_as_its_units_point_to_what_is_lost(tmp_path: Path) -> None:
-    log = LogExtent(0, 20_000, [(1000, 1500), (2000, 9000)])
+    log = ReadableLog(0, 20_000, [(1000, 1500), (2000, 9000)])
     units = [unit(900), unit(1000), unit(1500), unit(2000), unit(3000), unit(8999)]
     assert write(tmp_path / "a", *units).offset_behind_lost(1500, 3, log) == 6
     assert write(tmp_path / "b", *units, unit(9000), unit(2500)).offset_behind_lost(1500, 3, log) == 6
@@ -110,11 +110,11 @@ def test_a_queue_went_on_as_far_as_its_units_point_to_what_is_lost(tmp_path: Pat
     assert write(tmp_path / "d", *units[:3], unit(1200), unit(3000)).offset_behind_lost(1500, 3, log) == 3
     assert write(tmp_path / "e", *units, start=400).offset_behind_lost(1500, 3, log) == 3
     assert write(tmp_path / "f").offset_behind_lost(1500, 3, log) == 3
-    assert write(tmp_path / "g", *units).offset_behind_lost(1500, 3, LogExtent(0, 2500, log.lost)) == 4
+    assert write(tmp_path / "g", *units).offset_behind_lost(1500, 3, ReadableLog(0, 2500, log.lost)) == 4
 
 
 def test_damaged_units_among_those_of_lost_messages_say_nothing(tmp_path: Path) -> None:
-    log = LogExtent(0, 1 << 40, [(1000, 1 << 39)])
+    log = ReadableLog(0, 1 << 40, [(1000, 1 << 39)])
     units = [unit(100), *(unit(1000 + n) for n in range(900))]
     units[5:400] = [bytes(20)] * 200 + [unit(5000, size=-1)] * 195
     assert write(tmp_path / "plain", *units, per_file=2000).offset_behind_lost(100, 1, log) == 901
@@ -130,13 +130,13 @@ def test_damaged_units_among_those_of_lost_messages_say_nothing(tmp_path: Path) 
 
 @pytest.mark.parametrize("count", [10, 11, 300, 1500])
 def test_long_losses_are_followed_from_file_to_file(count: int, tmp_path: Path) -> None:
-    log = LogExtent(0, 1 << 40, [(1000, 1 << 39)])
+    log = ReadableLog(0, 1 << 40, [(1000, 1 << 39)])
     units = [unit(100), *(unit(1000 + n) for n in range(count - 1))]
     assert write(tmp_path, *units, per_file=200).offset_behind_lost(100, 1, log) == count
 
 
 def test_lost_batches_behind_the_last_readable_one_count(tmp_path: Path) -> None:
-    log = LogExtent(0, 20_000, [(1000, 1500), (2000, 9000)])
+    log = ReadableLog(0, 20_000, [(1000, 1500), (2000, 9000)])
     units = [batch_unit(place, 10 * n, 10) for n, place in enumerate([900, 1200, 1600, 2100, 8000])]
     assert write(tmp_path / "a", *units, per_file=2).offset_behind_lost(1600, 30, log) == 50
     assert write(tmp_path / "b", *units, batch_unit(9000, 50, 10)).offset_behind_lost(1600, 30, log) == 50

@@ -8,12 +8,12 @@ import pytest
 
 from protocol.errors import StoreError
 from queue_runs import batch_unit, files_under, unit
-from storage.build.existing_queue import LogExtent
+from storage.build.existing_queue import ReadableLog
 from storage.build.queue_carry import CarrySummary, carry_queue
 from storage.build.queue_plan import CarriedQueue, QueueKey
 from store_files import write_file
 
-GONE = LogExtent(minimum=10_000, end=20_000)
+GONE = ReadableLog(minimum=10_000, end=20_000)
 PLAIN = QueueKey("consumequeue", "T", 3)
 
 

@@ -9,7 +9,7 @@ from queue_runs import unit
 from storage.build.queue_units import (
     PRE_BLANK,
     PULL_UNITS,
-    Gap,
+    GapFilling,
     physical_offset_of,
     share_gap,
     units_before,
@@ -33,8 +33,8 @@ from store_files import PRE_BLANK as BROKERS_FILLER
     ],
 )
 def test_gaps_are_shared_out_by_what_a_pull_could_miss(count: int, in_one_segment: bool, gap: tuple[int, int]) -> None:
-    assert share_gap(count, in_one_segment=in_one_segment) == Gap(*gap)
-    assert share_gap(count, in_one_segment=in_one_segment, repeat=False) == Gap(count, 0)
+    assert share_gap(count, in_one_segment=in_one_segment) == GapFilling(*gap)
+    assert share_gap(count, in_one_segment=in_one_segment, repeat=False) == GapFilling(count, 0)
 
 
 def test_a_pull_never_sees_more_units_than_are_repeated() -> None:

@@ -8,15 +8,15 @@ from hypothesis import strategies as st
 
 import oracles
 from column_rows import host_text, texts_of, values_of
-from storage.columns.texts import FEW, Places, RepeatedTexts, Texts, gather_hosts, gather_keys, hold
+from storage.columns.texts import FEW, RepeatedTexts, TextPlaces, Texts, gather_hosts, gather_keys, hold
 
 any_text = st.one_of(st.binary(max_size=20), st.text(max_size=12).map(str.encode))
 
 
-def places_of(texts: Sequence[bytes | None]) -> Places:
+def places_of(texts: Sequence[bytes | None]) -> TextPlaces:
     region, starts, sizes = hold([text or b"" for text in texts])
     lengths = np.where([text is None for text in texts], -1, sizes).astype(np.int64)
-    return Places(region, starts, lengths)
+    return TextPlaces(region, starts, lengths)
 
 
 @given(st.lists(st.none() | any_text, max_size=10))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from storage.doctor.finding import NOWHERE, Finding, Findings, Severity
+from storage.doctor.finding import NOWHERE, CheckFindings, DoctorFinding, Severity
 
 
 @pytest.mark.parametrize(
@@ -15,12 +15,12 @@ from storage.doctor.finding import NOWHERE, Finding, Findings, Severity
     ],
 )
 def test_a_place_says_what_is_known_of_it(path: str, position: int, offset: int, place: str) -> None:
-    finding = Finding(Severity.INFO, "x", path, "found", "meaning", "", position, offset)
+    finding = DoctorFinding(Severity.INFO, "x", path, "found", "meaning", "", position, offset)
     assert finding.place == place
 
 
 def test_each_severity_is_counted_by_itself() -> None:
-    findings = Findings.of("x")
+    findings = CheckFindings.of("x")
     for number in range(25):
         findings.add(Severity.ERROR, f"/e{number}", "f", "m", "r")
     findings.add(Severity.WARNING, "/w", "f", "m", "r")

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from storage.files import direct_writer
-from storage.files.direct_writer import PAGE, GrowingFile, aligned_memory, write_file
+from storage.files.direct_writer import PAGE, GrowingFile, aligned_memory
 
 CHUNK = 4 * PAGE
 
@@ -101,11 +101,16 @@ def test_whoever_fills_the_memory_waits_for_a_slow_disk_and_so_memory_is_bounded
     assert (tmp_path / "file").stat().st_size == 8 * CHUNK
 
 
+def write_whole(path: Path, memory: mmap.mmap, used: int, size: int) -> None:
+    with GrowingFile(path, memory) as file:
+        file.finish(used, size)
+
+
 def test_a_file_may_lie_anywhere(folder: Path) -> None:
     memory = aligned_memory(5 * CHUNK)
     wanted = noise(4 * CHUNK + 7)
     memory[: len(wanted)] = wanted
-    write_file(folder / "file", memory, len(wanted), 5 * CHUNK)
+    write_whole(folder / "file", memory, len(wanted), 5 * CHUNK)
     assert (folder / "file").read_bytes() == wanted.ljust(5 * CHUNK, b"\0")
 
 
@@ -126,7 +131,7 @@ def test_where_pages_cannot_be_written_directly_they_go_through_the_cache(
     monkeypatch.setattr(os, "pwrite", refusing)
     memory, wanted = aligned_memory(3 * CHUNK), noise(3 * CHUNK)
     memory[:] = wanted
-    write_file(tmp_path / "file", memory, len(wanted), len(wanted))
+    write_whole(tmp_path / "file", memory, len(wanted), len(wanted))
     assert (tmp_path / "file").read_bytes() == wanted
     assert written == [True, False, False, False]
 
@@ -144,7 +149,7 @@ def test_where_a_file_cannot_even_be_opened_directly_it_is_opened_as_any_other(
     monkeypatch.setattr(os, "open", refusing)
     memory = aligned_memory(PAGE)
     memory[:3] = b"abc"
-    write_file(tmp_path / "file", memory, 3, 5)
+    write_whole(tmp_path / "file", memory, 3, 5)
     assert (tmp_path / "file").read_bytes() == b"abc\0\0"
 
 
@@ -156,7 +161,7 @@ def test_an_error_of_the_disk_is_raised_where_the_file_is_waited_for(
 
     monkeypatch.setattr(os, "pwrite", full)
     with pytest.raises(OSError, match="No space left on device"):
-        write_file(tmp_path / "file", aligned_memory(3 * CHUNK), 3 * CHUNK, 3 * CHUNK)
+        write_whole(tmp_path / "file", aligned_memory(3 * CHUNK), 3 * CHUNK, 3 * CHUNK)
 
 
 def test_whoever_fails_to_fill_the_memory_is_not_kept_waiting(tmp_path: Path) -> None:

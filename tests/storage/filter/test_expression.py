@@ -29,12 +29,12 @@ REGISTERED = ConsumerFilter(
 
 def pulled(root: Path, directories: list[Path], topic: str, chosen: MessageFilter | None) -> list[memoryview]:
     """Every message of a topic that a filter lets through, by pulls from each queue's start to its end."""
-    queues, log = open_queues(root, directories)
+    queues, _ = open_queues(root, directories)
     records: list[memoryview] = []
     for queue_id in queues.queue_ids(topic):
         offset, end = 0, -1
         while offset != end:
-            result = get_message(queues, log, topic, queue_id, offset, 32, 1 << 30, chosen)
+            result = get_message(queues, topic, queue_id, offset, 32, 1 << 30, chosen)
             records += result.records
             offset, end = result.next_begin_offset, result.max_offset
     return records

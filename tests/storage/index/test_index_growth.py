@@ -13,8 +13,8 @@ import growing_index
 import oracles
 from storage.files.mapped_file import MappedFile
 from storage.index import index_examination as module
+from storage.index.index_examination import grown_shape
 from storage.index.index_file import IndexFile, determine_shape
-from storage.index.index_growth import grown_shape
 from storage.index.index_set import IndexSet
 from storage.index.index_shape import IndexShape
 from storage.index.state_cache import StateCache

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from storage.files.mapped_file import FileIdentity
 from storage.index.index_shape import IndexShape
-from storage.index.state_cache import FILE_NAME, StateCache
+from storage.index.state_cache import FILE_NAME, KnownShape, StateCache
 
 PATH = Path("/store/index/20260101000000000")
 IDENTITY = FileIdentity(1, 2, 10_000, 3)
@@ -21,7 +21,7 @@ SHAPE = IndexShape(97, 150, 0, 4000, True, ((10, 20), (30, 40)))
 def saved(directory: Path) -> StateCache:
     """A cache with one finding of each kind, read back."""
     cache = StateCache.load(directory)
-    cache.note_shape(PATH, IDENTITY, SHAPE, True, False, SEGMENTS)
+    cache.note_shape(PATH, IDENTITY, KnownShape(SHAPE, True, False, SEGMENTS))
     cache.note_end_of_data(IDENTITY, 1234)
     cache.save()
     return StateCache.load(directory)
@@ -61,7 +61,7 @@ class TestKeeping:
     def test_an_unchanged_cache_is_not_written_again(self, tmp_path: Path) -> None:
         cache = saved(tmp_path)
         before = (tmp_path / FILE_NAME).stat()
-        cache.note_shape(PATH, IDENTITY, SHAPE, True, False, SEGMENTS)
+        cache.note_shape(PATH, IDENTITY, KnownShape(SHAPE, True, False, SEGMENTS))
         cache.note_end_of_data(IDENTITY, 1234)
         cache.save()
         cache.save()

@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 
 import oracles
 from storage.index import tail_index as module
-from storage.index.tail_index import Run, Scanned, TailIndex, empty_tail, extend_tail, merge_candidates, scan_ranges
+from storage.index.tail_index import (
+    EntryRun,
+    Scanned,
+    TailIndex,
+    empty_tail,
+    extend_tail,
+    merge_candidates,
+    scan_ranges,
+)
 from storage.kernels.records import MAXIMUM_PIECES
 from storage.log.commit_log import CommitLog
 from store_writer import StoreWriter
@@ -218,7 +226,7 @@ class TestCandidates:
 
     @pytest.mark.parametrize(("key_hash", "expected"), [(0, [1]), (5, [2, 7]), (2**31 - 1, [3]), (6, [])])
     def test_hashes_at_both_ends_are_found_too(self, key_hash: int, expected: list[int]) -> None:
-        run = Run.of(np.array([5, 0, 5, 2**31 - 1], np.int32), np.array([7, 1, 2, 3], np.int64))
+        run = EntryRun.of(np.array([5, 0, 5, 2**31 - 1], np.int32), np.array([7, 1, 2, 3], np.int64))
         assert TailIndex((run,)).offsets_of(key_hash).tolist() == expected
         assert (run.first, run.last) == (1, 7)
 

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 from kernel_memory import Bytes, segment_at
 from storage.kernels.records import AT_BLANK, AT_DAMAGE, AT_LIMIT, OUTPUT_FULL
 from storage.kernels.select_records import find_needle, select_records
-from storage.search.criteria import Criteria, Place
+from storage.search.criteria import Criteria, SearchPlace
 from storage.search.matcher import Matcher
-from storage.search.needle import Needle
-from storage.search.query import query_of
+from storage.search.query import Needle, query_of
 
 BASE = 1 << 32
 
@@ -90,7 +89,7 @@ class TestSelectRecords:
             (Criteria(minimum_size=10), [0]),
             (Criteria(maximum_size=0), [2]),
             (Criteria(where="TAGS = 'B'"), [1]),
-            (Criteria(contains=b"order-", place=Place.PROPERTIES), [0, 1]),
+            (Criteria(contains=b"order-", place=SearchPlace.PROPERTIES), [0, 1]),
             (Criteria(contains=b"hello"), [1]),
         ]:
             assert selected(data, criteria)[2] == [positions[number] for number in expected], criteria
@@ -103,11 +102,11 @@ class TestSelectRecords:
     @settings(max_examples=60)
     @given(
         st.lists(st.tuples(st.sampled_from([b"", b"needle", b"-" * 400, b"-" * 5000]), st.booleans()), max_size=12),
-        st.sampled_from([Place.BODY, Place.PROPERTIES, Place.ANY]),
+        st.sampled_from([SearchPlace.BODY, SearchPlace.PROPERTIES, SearchPlace.ANY]),
         st.booleans(),
     )
     def test_bytes_count_only_where_they_are_asked_for(
-        self, parts: list[tuple[bytes, bool]], place: Place, is_of_topic: bool
+        self, parts: list[tuple[bytes, bool]], place: SearchPlace, is_of_topic: bool
     ) -> None:
         """Hits lie behind, before and between the places that count, near and far."""
         data, positions = segment(
@@ -123,7 +122,10 @@ class TestSelectRecords:
         expected = [
             position
             for position, (body, has_key) in zip(positions, parts, strict=True)
-            if ((body == b"needle" and place is not Place.PROPERTIES) or (has_key and place is not Place.BODY))
+            if (
+                (body == b"needle" and place is not SearchPlace.PROPERTIES)
+                or (has_key and place is not SearchPlace.BODY)
+            )
             and not (is_of_topic and not body)
         ]
         criteria = Criteria(contains=b"needle", place=place, topic="needleT" if is_of_topic else None)

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 import oracles
 from golden_store import G1, GOLDEN, unpack
-from protocol.message import Message, decode_message, encode_message
+from message_encoding import encode_message
+from protocol.message import Message, decode_message
 from storage.life.message_copies import Stage, copy_topics, is_known_by, origin_topic, query_with_copies, stage_of
 from storage.query.lookup_call import KeyKind, KeyQuery
 from storage.store.message_store import MessageStore

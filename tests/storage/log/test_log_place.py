@@ -7,7 +7,7 @@ import pytest
 
 from storage.files.mapped_file import MappedFile
 from storage.log.commit_log import CommitLog
-from storage.log.log_place import Place, place_behind, start_behind
+from storage.log.log_place import RecordPlace, place_behind, start_behind
 from store_files import write_file
 from store_writer import StoreWriter
 
@@ -26,7 +26,7 @@ def log_of(writer: StoreWriter) -> CommitLog:
     return CommitLog.open(writer.log.directories)
 
 
-def behind(writer: StoreWriter) -> Place | None:
+def behind(writer: StoreWriter) -> RecordPlace | None:
     return place_behind(log_of(writer), writer.log.directories)
 
 
@@ -64,9 +64,9 @@ def test_a_log_without_segments_has_no_next_record(tmp_path: Path) -> None:
 
 
 class TestStartBehind:
-    def place(self, directory: Path, name: str = f"{0:020d}") -> Place:
+    def place(self, directory: Path, name: str = f"{0:020d}") -> RecordPlace:
         write_file(directory / name, SEGMENT, {})
-        return Place(0, MappedFile.open(directory / name), SEGMENT)
+        return RecordPlace(0, MappedFile.open(directory / name), SEGMENT)
 
     def test_the_next_file_may_lie_in_any_directory(self, tmp_path: Path) -> None:
         place = self.place(tmp_path / "a")
@@ -104,8 +104,8 @@ def test_a_place_in_a_file_that_was_cut_is_looked_at_without_harm(writer: StoreW
 
 def test_a_physical_offset_has_a_place_where_a_segment_holds_it(writer: StoreWriter) -> None:
     log = log_of(writer)
-    place = Place.of(log, 5)
+    place = RecordPlace.of(log, 5)
     assert place is not None
     assert (place.base_offset, place.position) == (0, 5)
-    assert Place.of(log, -1) is None
-    assert Place.of(log, log.end) is None
+    assert RecordPlace.of(log, -1) is None
+    assert RecordPlace.of(log, log.end) is None

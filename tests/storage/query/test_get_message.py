@@ -35,9 +35,9 @@ PLENTY = (1 << 31) - 1
 
 def pull(root: Path, queue_offset: int = 0, maximum: int = 32, **more: Any) -> GetMessageResult:
     """A pull from queue 0 of topic T."""
-    queues, log = open_queues(root)
+    queues, _ = open_queues(root)
     options = {"max_bytes": PLENTY, "message_filter": None, "topic": "T", "queue_id": 0, **more}
-    return get_message(queues, log, queue_offset=queue_offset, max_messages=maximum, **options)
+    return get_message(queues, queue_offset=queue_offset, max_messages=maximum, **options)
 
 
 def tag_filter(text: str) -> TagFilter:
@@ -99,12 +99,12 @@ def _is_answer(frame: dict[str, Any], place: tuple[int, int, int]) -> bool:
 def test_every_recorded_pull_is_answered_as_recorded(filter_of: Callable[[str], Any], g1_store: Path) -> None:
     exchanges = recorded_pulls()
     assert len(exchanges) > 20
-    queues, log = open_queues(g1_store)
+    queues, _ = open_queues(g1_store)
     for exchange in exchanges:
         fields, recorded = exchange.ext_fields, exchange.recorded
         assert recorded is not None
         result = get_message(
-            queues, log, fields["topic"], int(fields["queueId"]), int(fields["queueOffset"]),
+            queues, fields["topic"], int(fields["queueId"]), int(fields["queueOffset"]),
             int(fields["maxMsgNums"]), int(fields.get("maxMsgBytes", PLENTY)), filter_of(fields["subscription"]),
         )  # fmt: skip
         assert result.status.name == recorded.remark, str(exchange)
@@ -470,16 +470,16 @@ def test_a_thread_that_may_not_wait_refuses_an_expression_of_very_many_steps(tmp
     for _ in range(40):
         writer.append("T", b"")
     writer.flush()
-    queues, log = open_queues(tmp_path)
+    queues, _ = open_queues(tmp_path)
     long = ExpressionFilter(parse(" OR ".join(f"a = {number}" for number in range(7000))))
     forbid_waiting()
     try:
         with pytest.raises(Cold, match="a long expression"):
-            get_message(queues, log, "T", 0, 0, 32, PLENTY, long)
-        assert get_message(queues, log, "T", 0, 0, 32, PLENTY, ExpressionFilter(parse("a = 1"))).records == []
+            get_message(queues, "T", 0, 0, 32, PLENTY, long)
+        assert get_message(queues, "T", 0, 0, 32, PLENTY, ExpressionFilter(parse("a = 1"))).records == []
     finally:
         allow_waiting()
-    assert get_message(queues, log, "T", 0, 0, 32, PLENTY, long).records == []
+    assert get_message(queues, "T", 0, 0, 32, PLENTY, long).records == []
 
 
 def test_a_thread_that_may_not_wait_refuses_a_long_pull_only(tmp_path: Path) -> None:
@@ -487,14 +487,14 @@ def test_a_thread_that_may_not_wait_refuses_a_long_pull_only(tmp_path: Path) -> 
     for _ in range(5000):
         writer.append("T", b"")
     writer.flush()
-    queues, log = open_queues(tmp_path)
+    queues, _ = open_queues(tmp_path)
     queue = queues.queue("T", 0)
     assert queue is not None
     assert queue.max_offset == 5000
     forbid_waiting()
     try:
-        assert len(get_message(queues, log, "T", 0, 0, 32, PLENTY).records) == 32
+        assert len(get_message(queues, "T", 0, 0, 32, PLENTY).records) == 32
         with pytest.raises(Cold, match="long scan"):
-            get_message(queues, log, "T", 0, 0, 5000, PLENTY)
+            get_message(queues, "T", 0, 0, 5000, PLENTY)
     finally:
         allow_waiting()

@@ -17,9 +17,9 @@ FILE_SIZE = 400  # twenty units
 
 def pull(root: Path, queue_offset: int, tags: str | None) -> GetMessageResult:
     """A pull from queue 0 of topic T."""
-    queues, log = open_queues(root)
+    queues, _ = open_queues(root)
     chosen = None if tags is None else TagFilter(parse_tag_expression(tags))
-    return get_message(queues, log, "T", 0, queue_offset, 32, (1 << 31) - 1, chosen)
+    return get_message(queues, "T", 0, queue_offset, 32, (1 << 31) - 1, chosen)
 
 
 @pytest.mark.parametrize("wrong", [1, 20, 21, 40])
@@ -60,7 +60,7 @@ def test_a_file_that_cannot_be_opened_fails_no_pull_from_the_one_beside_it(
     first, stop = 20 + int(is_damaged and gone == 0), 40 - int(is_damaged and gone == 2)
     if is_damaged:
         overwrite_unit(writer.root, 39 if gone else 20, read_unit(writer.root, 25))
-    queues, log = open_queues(writer.root)
+    queues, _ = open_queues(writer.root)
     queue = queues.queue("T", 0)
     assert queue is not None
     assert (queue.min_offset, queue.max_offset) == (0, 45)
@@ -75,7 +75,7 @@ def test_a_file_that_cannot_be_opened_fails_no_pull_from_the_one_beside_it(
     chosen = None if filtered is None else TagFilter(parse_tag_expression(filtered))
     offset, found = first, list[int]()
     while offset < stop:
-        result = get_message(queues, log, "T", 0, offset, 32, (1 << 31) - 1, chosen)
+        result = get_message(queues, "T", 0, offset, 32, (1 << 31) - 1, chosen)
         found += [int.from_bytes(record[20:28]) for record in result.records]
         assert offset < result.next_begin_offset <= stop
         offset = result.next_begin_offset

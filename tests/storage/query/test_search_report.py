@@ -3,11 +3,9 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from storage.query.lookup_call import KeyKind, KeyQuery
-from storage.query.search_report import SearchReport, format_timestamp
+from storage.query.search_report import SearchReport
 from storage.store.message_store import MessageStore, StoreOptions
 from store_writer import START_TIMESTAMP, StoreWriter
 
@@ -47,16 +45,6 @@ class TestSentence:
     def test_what_is_still_to_be_scanned_is_said(self) -> None:
         text = report(log_beyond_index=900, unscanned=300).sentence()
         assert text.endswith("900 bytes of it beyond the index with 300 still to be scanned")
-
-    @given(st.integers(-(2**63), 2**63 - 1))
-    def test_any_timestamp_of_a_header_has_a_form(self, timestamp: int) -> None:
-        text = format_timestamp(timestamp)
-        assert text == str(timestamp) or text.endswith("Z")
-
-    def test_times_are_utc_with_milliseconds(self) -> None:
-        assert format_timestamp(0) == "1970-01-01T00:00:00.000Z"
-        assert format_timestamp(-1) == "1969-12-31T23:59:59.999Z"
-        assert format_timestamp(2**63 - 1) == str(2**63 - 1)
 
 
 class TestOfAQuery:

@@ -10,7 +10,7 @@ from oracles import java_hash, packed
 from queue_stores import open_queues
 from storage.files.residency import Cold, allow_waiting, forbid_waiting
 from storage.queue.batch_consume_queue import UNIT, UNIT_DTYPE, BatchConsumeQueue
-from storage.queue.queue import BoundaryType
+from storage.queue.queue import TimeBoundary
 from store_files import write_file
 from store_writer import StoreWriter, Written
 
@@ -104,7 +104,7 @@ def test_a_queue_without_units_begins_nowhere(tmp_path: Path) -> None:
     queue = open_queues(tmp_path)[0].queue("B", 1)
     assert queue is not None
     assert (queue.min_offset, queue.max_offset) == (-1, 0)
-    assert queue.offset_by_timestamp(5, BoundaryType.LOWER) == 0
+    assert queue.offset_by_timestamp(5, TimeBoundary.LOWER) == 0
     assert queue.entry_at(0) is None
 
 
@@ -207,10 +207,10 @@ def test_the_dtype_reads_what_the_struct_packs() -> None:
 # --- time -------------------------------------------------------------------------------------------------------------
 
 
-def model(times: list[int], sizes: list[int], timestamp: int, boundary: BoundaryType) -> int:
+def model(times: list[int], sizes: list[int], timestamp: int, boundary: TimeBoundary) -> int:
     """What a search means: a batch's base offset. Behind everything LOWER is the last batch, as a broker answers."""
     bases = [sum(sizes[:number]) for number in range(len(sizes))]
-    if boundary is BoundaryType.LOWER:
+    if boundary is TimeBoundary.LOWER:
         return min((base for base, time in zip(bases, times, strict=True) if time >= timestamp), default=bases[-1])
     return max((base for base, time in zip(bases, times, strict=True) if time <= timestamp), default=0)
 
@@ -228,6 +228,6 @@ def test_every_search_equals_the_model(
     writer.flush()
     queue = queue_of(root)
     for timestamp in range(998, times[-1] + 3):
-        for boundary in BoundaryType:
+        for boundary in TimeBoundary:
             expected = model(times, sizes, timestamp, boundary)
             assert queue.offset_by_timestamp(timestamp, boundary) == expected, (timestamp, boundary)

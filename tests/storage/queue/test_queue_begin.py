@@ -76,7 +76,7 @@ def test_a_long_search_is_handed_on_and_nothing_is_said_of_the_queue_before(
     root, first = begun
     queues, log = open_queues(root)
     wakes: list[int] = []
-    queues.holes.hand_on = lambda: wakes.append(1)
+    queues.holes.connect(hand_on=lambda: wakes.append(1))
     queue = queues.queue(topic, 0)
     assert queue is not None
     for _ in range(2):
@@ -85,7 +85,7 @@ def test_a_long_search_is_handed_on_and_nothing_is_said_of_the_queue_before(
         assert isinstance(busy.value, BeingSearched)
         assert isinstance(busy.value, StoreError)
         with pytest.raises(BeingSearched):
-            get_message(queues, log, topic, 0, first, 32, 1 << 20)
+            get_message(queues, topic, 0, first, 32, 1 << 20)
     assert (queues.holes.searching, len(wakes)) == (1, 1)
     while queues.holes.searching:
         queues.holes.step()
@@ -93,7 +93,7 @@ def test_a_long_search_is_handed_on_and_nothing_is_said_of_the_queue_before(
     again = queues.holes.first_message(queue, log.minimum, log.end)  # type: ignore[arg-type]
     assert again is not None
     assert queues.holes.searching == 0
-    below = get_message(queues, log, topic, 0, first - 1, 32, 1 << 20)
+    below = get_message(queues, topic, 0, first - 1, 32, 1 << 20)
     assert (below.status, below.next_begin_offset) == (GetMessageStatus.OFFSET_TOO_SMALL, first)
 
 
@@ -101,7 +101,7 @@ def test_a_long_search_is_handed_on_and_nothing_is_said_of_the_queue_before(
 def test_a_thread_that_may_not_wait_asks_for_one_that_may(topic: str, begun: tuple[Path, int]) -> None:
     root, first = begun
     queues, _ = open_queues(root)
-    queues.holes.hand_on = lambda: None
+    queues.holes.connect(hand_on=lambda: None)
     queue = queues.queue(topic, 0)
     assert queue is not None
     assert open_queues(root)[0].queue(topic, 0).min_offset == first  # type: ignore[union-attr]

@@ -11,7 +11,7 @@ from storage.files.residency import Cold, allow_waiting, forbid_waiting
 from storage.log.commit_log import CommitLog
 from storage.queue import queue_holes as module
 from storage.queue.queue import Queue
-from storage.queue.queue_holes import Hole, QueueHoles
+from storage.queue.queue_holes import QueueHole, QueueHoles
 from storage.queue.queue_store import QueueStore
 from storage.store.message_store import MessageStore
 from store_writer import StoreWriter, Written
@@ -110,9 +110,9 @@ def test_a_long_hole_is_searched_in_parts_that_go_on_from_each_other(
 ) -> None:
     writer, written = made
     monkeypatch.setattr(module, "MOST_AT_ONCE", most)
-    told: list[Hole] = []
+    told: list[QueueHole] = []
     holes = QueueHoles()
-    holes.tell = told.append
+    holes.connect(report=told.append)
     assert places(queue_of(opened(writer.root, holes))) == expected(written)
     assert [(hole.first, hole.stop) for hole in told] == [(n, min(n + most, 150)) for n in range(50, 150, most)]
     assert [hole.lost for hole in told] == [0] * len(told)
@@ -144,7 +144,7 @@ def test_a_long_search_is_handed_on_and_made_in_pieces(
     monkeypatch.setattr(module, "PIECE", 1500)
     holes = QueueHoles()
     handed: list[int] = []
-    holes.hand_on = lambda: handed.append(1)
+    holes.connect(hand_on=lambda: handed.append(1))
     queues = opened(writer.root, holes)
     forbid_waiting()
     try:
@@ -174,8 +174,8 @@ def test_a_hole_without_an_end_is_looked_into_again_when_the_log_has_grown(tmp_p
     for number in range(90, 100, 2):  # no unit behind leads to an intact message
         writer.overwrite(written[number].physical_offset + 88, b"\xff")
     store = MessageStore.open(tmp_path)
-    told: list[Hole] = []
-    store.queue_holes.tell = told.append
+    told: list[QueueHole] = []
+    store.queue_holes.connect(report=told.append)
     queue = store.queues.queue("T", 0)
     assert queue is not None
     hole = queue.hole_at(44)

@@ -12,7 +12,7 @@ from storage.files.residency import Cold, allow_waiting, forbid_waiting
 from storage.log.commit_log import CommitLog
 from storage.queue import queue_holes, queue_tail
 from storage.queue.queue import Queue
-from storage.queue.queue_holes import Hole, QueueHoles
+from storage.queue.queue_holes import QueueHole, QueueHoles
 from storage.queue.queue_store import QueueStore
 from store_writer import StoreWriter, Written
 
@@ -25,8 +25,8 @@ class Opened:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.holes = QueueHoles()
-        self.told: list[Hole] = []
-        self.holes.tell = self.told.append
+        self.told: list[QueueHole] = []
+        self.holes.connect(report=self.told.append)
 
     def queue(self, queue_id: int = 0) -> Queue:
         log = CommitLog.open([self.root / "commitlog"])
@@ -152,7 +152,7 @@ def test_searches_that_share_a_pass_find_nothing_before_their_start(tmp_path: Pa
     shutil.rmtree(tmp_path / "consumequeue" / "U" / "0")
     (tmp_path / "consumequeue" / "U" / "0").mkdir()
     opened = Opened(tmp_path)
-    opened.holes.hand_on = lambda: None
+    opened.holes.connect(hand_on=lambda: None, report=opened.told.append)
     log = CommitLog.open([tmp_path / "commitlog"])
     queues = QueueStore(tmp_path, log, holes=opened.holes)
     with pytest.MonkeyPatch.context() as patch:
@@ -200,7 +200,7 @@ def test_a_long_search_is_handed_on(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     put(directory_of(tmp_path) / f"{3 * UNITS_A_FILE * 20:020d}", 0, bytes(UNITS_A_FILE * 20))
     opened = Opened(tmp_path)
     handed: list[int] = []
-    opened.holes.hand_on = lambda: handed.append(1)
+    opened.holes.connect(hand_on=lambda: handed.append(1), report=opened.told.append)
     forbid_waiting()
     try:
         with pytest.raises(Cold):

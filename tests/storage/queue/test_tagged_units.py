@@ -107,7 +107,7 @@ def test_while_the_log_is_searched_a_query_is_not_answered(tmp_path: Path, monke
     writer = make_store(tmp_path)
     put(tmp_path, PLAIN, 10, bytes(20 * 5))
     queues, _ = open_queues(tmp_path)
-    queues.holes.hand_on = lambda: None
+    queues.holes.connect(hand_on=lambda: None)
     with pytest.raises(BeingSearched):
         queues.offsets_with_tag(PLAIN, java_hash("Tag1"), 0, 1 << 62)
     while queues.holes.searching:

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from doctoring import put
 from queue_stores import open_queues
-from storage.queue.queue import BoundaryType, Queue
+from storage.queue.queue import Queue, TimeBoundary
 from storage.queue.time_search import FileOfUnits, offset_by_timestamp
 from store_writer import StoreWriter
 
-LOWER, UPPER = BoundaryType.LOWER, BoundaryType.UPPER
+LOWER, UPPER = TimeBoundary.LOWER, TimeBoundary.UPPER
 
 
-def model(times: list[int], minimum: int, timestamp: int, boundary: BoundaryType) -> int:
+def model(times: list[int], minimum: int, timestamp: int, boundary: TimeBoundary) -> int:
     """What a search means where clocks never stepped back: `times[q]` for each queue offset, −1 for expired ones."""
     numbers = range(minimum, len(times))
     if boundary is LOWER:
@@ -24,7 +24,7 @@ def model(times: list[int], minimum: int, timestamp: int, boundary: BoundaryType
     return max((number for number in numbers if times[number] <= timestamp), default=minimum)
 
 
-def search(times: list[int], per_file: int, minimum: int, timestamp: int, boundary: BoundaryType) -> int:
+def search(times: list[int], per_file: int, minimum: int, timestamp: int, boundary: TimeBoundary) -> int:
     """The search under test over `times` cut into files, clamped as its caller does."""
     starts = range(0, len(times), per_file)
     files = [FileOfUnits(start, min(start + per_file, len(times)) - 1) for start in starts]
@@ -37,10 +37,10 @@ def search(times: list[int], per_file: int, minimum: int, timestamp: int, bounda
     per_file=st.integers(1, 12),
     expired=st.integers(0, 39),
     timestamp=st.integers(95, 225),
-    boundary=st.sampled_from(BoundaryType),
+    boundary=st.sampled_from(TimeBoundary),
 )
 def test_every_search_of_rising_times_equals_the_model(
-    steps: list[int], per_file: int, expired: int, timestamp: int, boundary: BoundaryType
+    steps: list[int], per_file: int, expired: int, timestamp: int, boundary: TimeBoundary
 ) -> None:
     times = [100 + sum(steps[: number + 1]) for number in range(len(steps))]
     minimum = min(expired, len(times) - 1)
@@ -105,10 +105,10 @@ def test_an_unreadable_last_message_counts_as_older_than_any_time() -> None:
     per_file=st.integers(1, 12),
     minimum=st.integers(0, 39),
     timestamp=st.integers(-5, 40),
-    boundary=st.sampled_from(BoundaryType),
+    boundary=st.sampled_from(TimeBoundary),
 )
 def test_times_in_any_order_give_an_offset_of_the_queue(
-    times: list[int], per_file: int, minimum: int, timestamp: int, boundary: BoundaryType
+    times: list[int], per_file: int, minimum: int, timestamp: int, boundary: TimeBoundary
 ) -> None:
     minimum = min(minimum, len(times))
     assert minimum <= search(times, per_file, minimum, timestamp, boundary) <= len(times)
@@ -135,7 +135,7 @@ def test_a_stored_queue_is_searched_by_the_times_of_its_messages(expired: int, t
     times = [1000 + time for time in TWO_FILES]
     queue = written_queue(tmp_path, times, expired)
     for timestamp in range(1005, 1045):
-        for boundary in BoundaryType:
+        for boundary in TimeBoundary:
             expected = model(times, expired, timestamp, boundary)
             assert queue.offset_by_timestamp(timestamp, boundary) == expected, (timestamp, boundary)
 
@@ -143,12 +143,12 @@ def test_a_stored_queue_is_searched_by_the_times_of_its_messages(expired: int, t
 def test_the_age_of_the_files_says_nothing(tmp_path: Path) -> None:
     times = [1000 + time for time in TWO_FILES]
     queue = written_queue(tmp_path, times)
-    before = [queue.offset_by_timestamp(1020, boundary) for boundary in BoundaryType]
+    before = [queue.offset_by_timestamp(1020, boundary) for boundary in TimeBoundary]
     for path in tmp_path.rglob("*"):
         os.utime(path, (0, 0))
     again = open_queues(tmp_path)[0].queue("T", 0)
     assert again is not None
-    assert [again.offset_by_timestamp(1020, boundary) for boundary in BoundaryType] == before == [1, 4]
+    assert [again.offset_by_timestamp(1020, boundary) for boundary in TimeBoundary] == before == [1, 4]
 
 
 def test_an_empty_queue_answers_nought(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ def test_an_empty_queue_answers_nought(tmp_path: Path) -> None:
     (tmp_path / "consumequeue" / "T" / "3").mkdir()
     queue = open_queues(tmp_path)[0].queue("T", 3)
     assert queue is not None
-    assert [queue.offset_by_timestamp(5, boundary) for boundary in BoundaryType] == [0, 0]
+    assert [queue.offset_by_timestamp(5, boundary) for boundary in TimeBoundary] == [0, 0]
 
 
 @pytest.mark.parametrize("expired", [0, 3])
@@ -171,6 +171,6 @@ def test_damaged_units_do_not_mislead_a_search(data: bytes, first: int, expired:
     assert queue is not None
     assert (queue.min_offset, queue.max_offset) == (expired, 8)
     for timestamp in range(1005, 1045):
-        for boundary in BoundaryType:
+        for boundary in TimeBoundary:
             expected = model(times, expired, timestamp, boundary)
             assert queue.offset_by_timestamp(timestamp, boundary) == expected, (timestamp, boundary)

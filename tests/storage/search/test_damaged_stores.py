@@ -75,7 +75,7 @@ def test_any_damage_costs_only_what_is_damaged(writer: StoreWriter, damage: list
         for criteria in (
             Criteria(),
             Criteria(contains=b"body"),
-            Criteria(topic="A", regex="o.y", place=criteria_module.Place.ANY),
+            Criteria(topic="A", regex="o.y", place=criteria_module.SearchPlace.ANY),
         ):
             steps = list(search(MessageStore.open(writer.root, LAZY), criteria, exhaustive=True))
             found = {message.physical_offset for step in steps for message in step.messages}

@@ -16,7 +16,7 @@ import search_oracle
 from oracles import read_log
 from protocol.errors import ConfigError
 from search_oracle import Hit
-from storage.search import Criteria, Place, Step, search
+from storage.search import Criteria, SearchPlace, Step, search
 from storage.search import plan as planning
 from storage.search.engine import search_in_threads
 from storage.store.message_store import MessageStore, StoreOptions
@@ -49,10 +49,10 @@ GOLDEN_CRITERIA = [
     Criteria(topic="TopicTest"),
     Criteria(contains=b"a"),
     Criteria(contains="消息".encode()),
-    Criteria(contains=b"1", place=Place.ANY),
-    Criteria(contains=b"Tag", place=Place.PROPERTIES),
+    Criteria(contains=b"1", place=SearchPlace.ANY),
+    Criteria(contains=b"Tag", place=SearchPlace.PROPERTIES),
     Criteria(regex=r"\d{3}"),
-    Criteria(regex=r"(?i)HELLO|body", place=Place.ANY),
+    Criteria(regex=r"(?i)HELLO|body", place=SearchPlace.ANY),
     Criteria(tag="TagA"),
     Criteria(key_prefix="k"),
     Criteria(key_prefix="7F", topic="TopicTest"),
@@ -113,14 +113,14 @@ class TestBodies:
         writer.append("T", b"needle" + bytes(70))
         writer.close()
         joined = first.record[-4:] + writer.written[1].record[:4]
-        assert found(tmp_path, Criteria(contains=joined, place=Place.ANY)) == []
+        assert found(tmp_path, Criteria(contains=joined, place=SearchPlace.ANY)) == []
         assert found(tmp_path, Criteria(contains=b"needle")) == [(writer.written[1].physical_offset, 1)]
 
     def test_what_stands_in_head_topic_or_names_is_no_body(self, tmp_path: Path) -> None:
         writer = StoreWriter(tmp_path)
         writer.append("needle", b"x", properties={"needle": "y"}, store_timestamp=int.from_bytes(b"needle"))
         writer.close()
-        for place in Place:
+        for place in SearchPlace:
             assert found(tmp_path, Criteria(contains=b"needle", place=place)) == []
 
     def test_messages_of_a_batch_are_told_apart(self, tmp_path: Path) -> None:
@@ -131,7 +131,7 @@ class TestBodies:
         assert found(tmp_path, Criteria(contains=b"two")) == [(batch.physical_offset, n) for n in (1, 2)]
         assert found(tmp_path, Criteria(tag="A", contains=b"two")) == [(batch.physical_offset, 2)]
         assert found(tmp_path, Criteria(key_prefix="k")) == [(batch.physical_offset, 1)]
-        assert found(tmp_path, Criteria(contains=b"A", place=Place.PROPERTIES)) == [
+        assert found(tmp_path, Criteria(contains=b"A", place=SearchPlace.PROPERTIES)) == [
             (batch.physical_offset, n) for n in (0, 2)
         ]
 
@@ -164,7 +164,7 @@ criteria_of_all_kinds = st.builds(
     Criteria,
     topic=st.sampled_from([None, None, "T", "消息", "nowhere"]),
     contains=st.sampled_from([None, None, b"abc", b"a", b"bcxx", b"\x00", b"5"]),
-    place=st.sampled_from(Place),
+    place=st.sampled_from(SearchPlace),
     regex=st.sampled_from([None, None, None, "abc", "^ab?c", "(?i)ABC", "x(abc)+x", "."]),
     json_path=st.sampled_from([None, None, None, "$.id=5", "$..b=abc", "$.a[0].b=abc"]),
     where=st.sampled_from([None, None, None, "n > 4", "n = 'abc' OR TAGS = 'A'", "n IS NULL"]),

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from oracles import Record, index_hash, read_log, split_keys
 from protocol.message_id import decode_message_id
-from storage.search.key_hashes import KeyHashes
-from storage.search.lookup import Kind, look_up
+from storage.search.lookup import KeyHashes, LookupKind, look_up
 from storage.search.wanted_entries import WantedHashes
 from storage.store.message_store import MessageStore, StoreOptions
 from store_writer import StoreWriter
@@ -76,8 +75,8 @@ class TestKinds:
         store = MessageStore.open(tmp_path)
         queries = [second.offset_message_id, unique_key]
         assert named(store, queries) == {(queries[0], second.physical_offset), (unique_key, first.physical_offset)}
-        assert named(store, queries, kind=Kind.KEY) == {(unique_key, first.physical_offset)}
-        assert named(store, queries, kind=Kind.OFFSET_ID) == {(queries[0], second.physical_offset)}
+        assert named(store, queries, kind=LookupKind.KEY) == {(unique_key, first.physical_offset)}
+        assert named(store, queries, kind=LookupKind.OFFSET_ID) == {(queries[0], second.physical_offset)}
 
     def test_a_foreign_hosts_id_names_the_place_if_it_is_said_to_be_one(self, writer: StoreWriter) -> None:
         message = writer.written[3]
@@ -85,13 +84,13 @@ class TestKinds:
         assert decode_message_id(foreign).physical_offset == message.physical_offset
         store = MessageStore.open(writer.root)
         assert named(store, [foreign]) == set()
-        assert named(store, [foreign], kind=Kind.OFFSET_ID) == {(foreign, message.physical_offset)}
+        assert named(store, [foreign], kind=LookupKind.OFFSET_ID) == {(foreign, message.physical_offset)}
 
     def test_physical_offsets_are_read_as_such_only_when_told(self, writer: StoreWriter) -> None:
         text = str(writer.written[3].physical_offset)
         store = MessageStore.open(writer.root)
         assert named(store, [text]) == set()
-        assert named(store, [text, "x", "9" * 30], kind=Kind.PHYSICAL_OFFSET) == {(text, int(text))}
+        assert named(store, [text, "x", "9" * 30], kind=LookupKind.PHYSICAL_OFFSET) == {(text, int(text))}
 
 
 class TestDamage:

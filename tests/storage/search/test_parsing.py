@@ -5,8 +5,8 @@ import pytest
 from protocol.errors import ConfigError
 from protocol.host_address import HostAddress
 from storage.search.born_host import BornHost
-from storage.search.progress import Progress
-from storage.search.size_range import parse_size_range
+from storage.search.criteria import parse_size_range
+from storage.search.progress import ProgressReport
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_other_texts_are_no_sizes(text: str) -> None:
 
 
 def test_progress_is_told_in_a_sentence() -> None:
-    assert Progress(0, 0, 0, 0.0).sentence() == "searched 0 of 0 bytes (100 %), 0 found"
-    assert Progress(5, 5, 1, 2.0).sentence() == "searched 5 of 5 bytes (100 %), 1 found, 2.50 bytes/s, in 2.0 s"
-    resumed = Progress(3 * 10**9, 4 * 10**9, 2, 2.0, before_bytes=2 * 10**9)
+    assert ProgressReport(0, 0, 0, 0.0).sentence() == "searched 0 of 0 bytes (100 %), 0 found"
+    assert ProgressReport(5, 5, 1, 2.0).sentence() == "searched 5 of 5 bytes (100 %), 1 found, 2.50 bytes/s, in 2.0 s"
+    resumed = ProgressReport(3 * 10**9, 4 * 10**9, 2, 2.0, before_bytes=2 * 10**9)
     assert resumed.sentence() == "searched 3 of 4 GB (75 %), 2 found, 500 MB/s, 0:00:02 left"

@@ -12,8 +12,8 @@ from oracles import read_log
 from search_oracle import Hit
 from storage.search import Criteria, by_queue, by_time, search
 from storage.search import plan as planning
+from storage.search.by_queue import required_tags
 from storage.search.plan import make_plan
-from storage.search.required_tags import required_tags
 from storage.store.message_store import MessageStore, StoreOptions
 from store_writer import START_TIMESTAMP, StoreWriter
 from strategies import KEYS, TAGS, TOPICS, StorePlan, store_plans

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from storage.files.mapped_file import MappedFile
 from storage.log.commit_log import CommitLog
-from storage.log.log_place import Place
+from storage.log.log_place import RecordPlace
 from storage.store.log_growth import Finds
 from store_files import write_file
 from store_writer import StoreWriter
@@ -19,10 +19,10 @@ def log_of(root: Path) -> CommitLog:
     return CommitLog.open(writer.log.directories)
 
 
-def start_of(root: Path, number: int) -> Place:
+def start_of(root: Path, number: int) -> RecordPlace:
     path = root / "commitlog" / f"{number * SEGMENT:020d}"
     write_file(path, SEGMENT, {0: b"records"})
-    return Place(number * SEGMENT, MappedFile.open(path), 0)
+    return RecordPlace(number * SEGMENT, MappedFile.open(path), 0)
 
 
 def test_nothing_found_is_no_growth(tmp_path: Path) -> None:
@@ -31,7 +31,7 @@ def test_nothing_found_is_no_growth(tmp_path: Path) -> None:
 
 def test_records_in_the_last_segment_make_it_longer(tmp_path: Path) -> None:
     log = log_of(tmp_path)
-    finds, end = Finds(log), Place(0, log.segments[0].file, log.end)
+    finds, end = Finds(log), RecordPlace(0, log.segments[0].file, log.end)
     finds.accept(end, log.end + 100, log.end + 60, [log.end, log.end + 60])
     growth = finds.growth(more=True)
     assert growth is not None
@@ -42,14 +42,14 @@ def test_records_in_the_last_segment_make_it_longer(tmp_path: Path) -> None:
 def test_a_step_that_went_nowhere_adds_nothing(tmp_path: Path) -> None:
     log = log_of(tmp_path)
     finds = Finds(log)
-    finds.accept(Place(0, log.segments[0].file, log.end), log.end, -1, [])
+    finds.accept(RecordPlace(0, log.segments[0].file, log.end), log.end, -1, [])
     assert finds.growth(more=False) is None
 
 
 def test_a_full_segment_and_records_in_the_next_one_are_two_segments(tmp_path: Path) -> None:
     log = log_of(tmp_path)
     finds, following = Finds(log), start_of(tmp_path, 1)
-    finds.close(Place(0, log.segments[0].file, log.end))
+    finds.close(RecordPlace(0, log.segments[0].file, log.end))
     finds.accept(following, 100, 0, [0])
     growth = finds.growth(more=False)
     assert growth is not None
@@ -60,7 +60,7 @@ def test_a_full_segment_and_records_in_the_next_one_are_two_segments(tmp_path: P
 def test_a_segment_that_has_nothing_but_a_blank_counts_when_records_follow(tmp_path: Path) -> None:
     log = log_of(tmp_path)
     finds, empty, following = Finds(log), start_of(tmp_path, 1), start_of(tmp_path, 2)
-    finds.close(Place(0, log.segments[0].file, log.end))
+    finds.close(RecordPlace(0, log.segments[0].file, log.end))
     finds.close(empty)
     growth = finds.growth(more=False)
     assert growth is not None

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from storage.files.mapped_file import MappedFile
-from storage.log.log_place import Place
+from storage.log.log_place import RecordPlace
 from storage.store import old_bytes
 from storage.store.old_bytes import OldBytes
 from store_files import write_file
@@ -22,8 +22,8 @@ class Segment:
         self.path = path
         self.base_offset, self.file = base_offset, MappedFile.open(path)
 
-    def at(self, position: int) -> Place:
-        return Place(self.base_offset, self.file, position)
+    def at(self, position: int) -> RecordPlace:
+        return RecordPlace(self.base_offset, self.file, position)
 
     def write(self, position: int, data: bytes) -> None:
         with self.path.open("r+b") as file:
@@ -36,7 +36,7 @@ def segment(tmp_path: Path) -> Segment:
     return Segment(tmp_path / "segment")
 
 
-def behind(place: Place, known: OldBytes | None = None) -> OldBytes:
+def behind(place: RecordPlace, known: OldBytes | None = None) -> OldBytes:
     old = OldBytes.behind(place, known)
     assert old is not None
     return old

@@ -10,7 +10,6 @@ from growing_store import GrowingStore
 from storage.query.lookup_call import KeyKind, KeyQuery
 from storage.store import log_follower
 from storage.store.message_store import MessageStore, StoreOptions
-from storage.store.refresh import StoreFollower
 
 
 @pytest.fixture(autouse=True)
@@ -243,7 +242,7 @@ def test_options_hold_for_what_comes_later(tmp_path: Path) -> None:
     growing.add()
     growing.flush()
     store = MessageStore.open(growing.root, StoreOptions(index_slots=7, index_entries=20, scan_budget=0))
-    follower = StoreFollower(store)
+    follower = store.follower()
     written = growing.add(keys="new")
     growing.flush()
     for _ in range(3):

@@ -4,7 +4,7 @@ import pytest
 
 from protocol.errors import FilterSyntaxError
 from storage.filter.sql92 import parse
-from storage.filter.sql92.node import Kind, Node
+from storage.filter.sql92.node import Node, PartKind
 from storage.filter.sql92.parser import Parser
 
 
@@ -100,5 +100,9 @@ def test_the_parts_of_an_expression_know_their_places() -> None:
 
 def test_a_property_alone_is_wrapped_into_a_condition() -> None:
     root = Parser("vip").selector()
-    assert (root.kind, root.operands[0].kind, root.operands[0].constant) == (Kind.CONDITION, Kind.PROPERTY, "vip")
-    assert Parser("TRUE").selector().kind is Kind.BOOLEAN_CONSTANT
+    assert (root.kind, root.operands[0].kind, root.operands[0].constant) == (
+        PartKind.CONDITION,
+        PartKind.PROPERTY,
+        "vip",
+    )
+    assert Parser("TRUE").selector().kind is PartKind.BOOLEAN_CONSTANT

@@ -1,0 +1,132 @@
+"""Who imports whom among our modules, wherever the import stands: in a function, under TYPE_CHECKING or in a kernel.
+
+A folder's door is the tuple ``DOOR`` in its ``__init__``: the modules that others may import. All others are the
+folder's own. A package whose ``__init__`` has no such tuple is open.
+"""
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from typing import NamedTuple
+
+SUFFIXES = (".py", ".pyx", ".pxd", ".pyi")
+CIMPORT = re.compile(r"^\s*(?:from\s+([\w.]+)\s+c?import\s+(.+)|cimport\s+([\w.]+))", re.MULTILINE)
+
+
+class Import(NamedTuple):
+    """One import of a module of ours."""
+
+    path: Path
+    line: int
+    importer: str
+    imported: str
+
+
+class House:
+    """The packages of some names under a directory, with their doors."""
+
+    def __init__(self, root: Path, packages: Iterable[str]) -> None:
+        self.root = root
+        self.paths = sorted(path for package in packages for path in (root / package).rglob("*") if is_source(path))
+        self.modules = {module_name(root, path) for path in self.paths}
+        self.doors = {
+            module_name(root, path): names
+            for path in self.paths
+            if path.name == "__init__.py" and (names := door_of(path)) is not None
+        }
+
+    def imports(self) -> Iterator[Import]:
+        """All imports of modules of ours."""
+        for path in self.paths:
+            read = python_imports if path.suffix in (".py", ".pyi") else kernel_imports
+            importer = module_name(self.root, path)
+            for line, module, name in read(path.read_text()):
+                imported = f"{module}.{name}" if f"{module}.{name}" in self.modules else module
+                if imported in self.modules:
+                    yield Import(path.relative_to(self.root), line, importer, imported)
+
+    def passed_doors(self, found: Import) -> Iterator[tuple[str, str]]:
+        """Each folder that an import enters from outside, and what of it is imported."""
+        parts = found.imported.split(".")
+        for depth in range(1, len(parts)):
+            folder = ".".join(parts[:depth])
+            if found.importer != folder and not found.importer.startswith(f"{folder}."):
+                yield folder, parts[depth]
+
+    def intrusions(self) -> list[str]:
+        """Imports of modules that are not at their folder's door."""
+        return [
+            f"{found.path}:{found.line} imports {found.imported}, which is not at the door of {folder}"
+            for found in self.imports()
+            for folder, name in self.passed_doors(found)
+            if folder in self.doors and name not in self.doors[folder]
+        ]
+
+    def unused_doors(self) -> list[str]:
+        """What stands at a door although nobody outside imports it."""
+        used = {passed for found in self.imports() for passed in self.passed_doors(found)}
+        return [
+            f"{folder}: {name}" for folder, names in self.doors.items() for name in names if (folder, name) not in used
+        ]
+
+    def circle(self, package: str) -> list[str]:
+        """Modules of a package that import one another in a circle; empty if there is none.
+
+        A kernel is two: its declarations (.pxd), which kernels import, and its code (.pyx), which may use what is made
+        of them.
+        """
+        graph: dict[str, set[str]] = {}
+        for found in self.imports():
+            is_kernel = found.path.suffix in (".pyx", ".pxd")
+            importer = f"{found.importer}.pyx" if found.path.suffix == ".pyx" else found.importer
+            if found.importer != found.imported and found.importer.split(".")[0] == package:
+                imported = {found.imported} if is_kernel else {found.imported, f"{found.imported}.pyx"}
+                graph.setdefault(importer, set()).update(imported)
+        try:
+            TopologicalSorter(graph).prepare()
+        except CycleError as error:
+            return list(error.args[1])
+        return []
+
+
+def is_source(path: Path) -> bool:
+    """Whether a file is a module: Python, a stub, or a kernel."""
+    return path.suffix in SUFFIXES and "__pycache__" not in path.parts
+
+
+def module_name(root: Path, path: Path) -> str:
+    """The dotted name of a file's module."""
+    return ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
+
+
+def door_of(path: Path) -> tuple[str, ...] | None:
+    """``DOOR`` of a package's ``__init__``, None where it has none."""
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id == "DOOR":
+            assert node.value is not None
+            return tuple(ast.literal_eval(node.value))
+    return None
+
+
+def python_imports(source: str) -> Iterator[tuple[int, str, str]]:
+    """(line, module, name) of all imports; of ``import a.b`` the name is empty."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name, ""
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                yield node.lineno, node.module, alias.name
+
+
+def kernel_imports(source: str) -> Iterator[tuple[int, str, str]]:
+    """The same of Cython's source, which nothing but Cython parses: ``from a.b cimport c`` and ``cimport a.b``."""
+    for found in CIMPORT.finditer(source):
+        line = source.count("\n", 0, found.start(0) + len(found[0]) - len(found[0].lstrip())) + 1
+        if found[3]:
+            yield line, found[3], ""
+        else:
+            for name in re.findall(r"\w+", found[2]) or [""]:
+                yield line, found[1], name
