@@ -33,12 +33,16 @@ from benchmarks.store_plan import StoreParameters, StorePlan
 from benchmarks.workload import build_requests
 from broker.config import ServeOptions
 from broker.lane.fast_lane import FastLane
+from broker.limits import DEFAULT_LIMITS
 from broker.metrics.metrics_meter import Meter
 from broker.metrics.slow_queries import SlowQueries
-from broker.net.connection import Connection
-from broker.net.connection_settings import ConnectionSettings
-from broker.service.broker_service import BrokerService, build_processors
+from broker.net.budget import ConnectionBudget
+from broker.net.scheduler import Scheduler
+from broker.net.session_settings import SessionSettings
+from broker.net.transport import OpenConnections, SessionTransport
+from broker.service.broker_service import BrokerService
 from broker.service.dispatcher import Dispatcher
+from broker.service.request_families import build_processors
 from storage.store.message_store import MessageStore
 
 VIEW_MESSAGE_BY_ID = 33
@@ -108,13 +112,16 @@ def measure_servers(store: Path, scratch: Path, rounds: int) -> tuple[dict[str, 
         return figures, _scrape_cost_ms(counted, http)
 
 
-def _connection(service: BrokerService, meter: Meter | None, *, has_lane: bool) -> Connection:
+def _connection(service: BrokerService, meter: Meter | None, *, has_lane: bool) -> SessionTransport:
     lane = FastLane(service) if has_lane else None
-    settings = ConnectionSettings(Dispatcher(build_processors(service)), fast_lane=lane)
-    settings.meter = meter
-    if meter is not None:
-        meter.lane = lane
-    connection = Connection(settings)
+    settings = SessionSettings(
+        Dispatcher(build_processors(service)),
+        ConnectionBudget(DEFAULT_LIMITS, time.monotonic),
+        Scheduler(lambda work: asyncio.get_running_loop().call_soon(work)),
+        lane=lane,
+        meter=meter,
+    )
+    connection = SessionTransport(settings, OpenConnections())
     connection.connection_made(_Nowhere())
     return connection
 
@@ -137,7 +144,7 @@ async def measure_connections(store: Path, offsets: list[int], rounds: int) -> d
     return figures
 
 
-def _slice_ns(connection: Connection, meter: Meter | None, data: bytes, reads: int) -> int:
+def _slice_ns(connection: SessionTransport, meter: Meter | None, data: bytes, reads: int) -> int:
     started = time.process_time_ns()
     for _ in range(reads):
         connection.data_received(data)

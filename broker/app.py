@@ -1,400 +1,314 @@
-"""The server's life: listen, serve until a signal, finish what is in flight, stop.
+"""Who knows whom: everything that a server process is made of is put together here, and nowhere else.
 
-Stopping is nine steps in order: take ourselves off the lists of name servers; close the listening sockets; refuse the
-pulls that wait for messages; where there are consumers, do the same for a moment with the pulls that are on their way;
-read nothing further, and answer what was received; after the timeout cut off who has not read his answers; close the
-HTTP port, which has said all the while that we stop; let go of the thread pool; write down how far consumer groups have
-come.
+From the bottom up: what is remembered of clients, the service that answers for a store, the lane and the dispatcher
+that bring requests to it, what all sessions share, the server that accepts them. What is made here gets what it needs
+in its constructor; nothing is set on it afterwards. The fast lane is imported by this module alone.
 """
 
 import asyncio
-import contextlib
-import gc
 import logging
-import signal
-import sys
-import threading
+import socket
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from broker.cluster.registration import Registration
-from broker.endpoint import Endpoint
-from broker.lane.fast_lane import FastLane
-from broker.metrics.metrics_rows import (
-    BEAT_SECONDS,
-    CONNECTIONS,
-    HELD_PULLS,
-    HOLES,
-    NAME_SERVERS,
-    POOL_WORK,
-    REGISTERED,
-    REGISTRY_BYTES,
-    REGISTRY_REFUSED,
-    SERVING,
-    STOPPING,
-)
-from broker.net.budget import SWEEP_SECONDS as COSTS_SWEEP_SECONDS
-from broker.net.budget import Costs
-from broker.net.connection import Connection
-from broker.net.connection_settings import AnswerCheck, ConnectionSettings
-from broker.net.listeners import BACKLOG, Listener, listen
+from broker.config import ServeOptions
+from broker.metrics.metrics_meter import Meter
+from broker.metrics.metrics_rows import MetricsRows
+from broker.metrics.slow_queries import SlowQueries
+from broker.net.budget import ConnectionBudget
+from broker.net.listeners import Listener
 from broker.net.reception import Reception
+from broker.net.scheduler import Scheduler
+from broker.net.session_settings import AnswerCheck, SessionSettings
 from broker.net.tls import watched_context
-from broker.security.accounts import Account, watched_accounts
+from broker.net.transport import OpenConnections
+from broker.security.accounts import Account, Accounts, watched_accounts
 from broker.security.answer_rights import AnswerRights
 from broker.security.audit_log import AuditedPort, AuditLog
 from broker.security.guard import Guard, GuardedDispatcher
-from broker.security.watched_files import WATCH_SECONDS, Watched
-from broker.service.broker_service import BrokerService, build_processors
-from broker.service.consumers.client_registry import SWEEP_SECONDS
+from broker.security.watched_files import Watched
+from broker.server import Server, ServerParts, publish_all
+from broker.service.broker_service import BrokerService
+from broker.service.consumers.consumer_offsets import ConsumerOffsets
+from broker.service.consumers.offset_journal import OffsetJournal
+from broker.service.consumers.offset_keeper import FILE, OffsetKeeper
+from broker.service.consumers.registries import Registries
 from broker.service.dispatcher import ClientConnection, Dispatcher
-from broker.service.follower import Follower
-from broker.service.hole_search import HoleSearch
-from broker.workers.core_sharing import LOOK_SECONDS, CoreSharing
-from broker.workers.member import OWNED_CODES, Member
+from broker.service.request_families import build_processors
+from broker.service.served_brokers import ServedBrokers
+from broker.service.state_directory import (
+    StateDirectory,
+    UnusableDirectory,
+    default_state_directory,
+    known_state_directory,
+    may_hold,
+)
+from broker.workers.member import OWNED_CODES, CopiedRegistry, ForwardedCommits, Member
 from broker.workers.owner import Owner
 from protocol.command import Command
-from protocol.errors import RocketLensError
-from storage.files.residency import allow_waiting, forbid_waiting
-from storage.process_memory import trim_heap
+from storage.layout.store_config import TOPICS
+from storage.store.message_store import MessageStore
 
 if TYPE_CHECKING:
+    # The HTTP port loads much that a server without one does not need; the fast lane may be missing.
+    from broker.lane.fast_lane import FastLane
     from broker.web.port import WebPort
 
 logger = logging.getLogger(__name__)
 
-FAREWELL_SECONDS = 0.2
-"""How long consumers are told that the server stops before their connections are closed: what is on its way then is
-lost, and clients up to 4.9 wait 30 s for the answer."""
 
-SWITCH_SECONDS = 0.001
-"""How long a thread that parses for one client keeps the event loop from going on; five times as long unless told."""
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where in the process that is put together a store stands.
 
-TRIM_SECONDS = 5.0
-"""How often memory that a burst of requests took is given back."""
-
-
-async def serve_until_told(servers: "Sequence[Server]", announce: Callable[[], None], beat: Callable[[], None]) -> None:
-    """Serve until SIGTERM or SIGINT, refresh at SIGHUP; `announce` is called once clients can connect to all.
-
-    `beat` is called again and again while the event loop turns.
+    `number` of the worker, `place` of the store among those served. `meeting` is where worker 0 hears the others, None
+    where it is alone. `journal` is what a predecessor was told and nobody wrote down.
     """
-    loop, stop_asked = asyncio.get_running_loop(), asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop_asked.set)
 
-    def refresh() -> None:
-        for server in servers:
-            server.refresh()
-
-    loop.add_signal_handler(signal.SIGHUP, refresh)
-    try:
-        for server in servers:
-            await server.start()
-        # What lives as long as the server need not be looked at by every collection.
-        gc.collect()
-        gc.freeze()
-        _repeat(loop, beat, BEAT_SECONDS)
-        announce()
-        if any(server.has_colleagues for server in servers):
-            sharing = CoreSharing()
-            _repeat(loop, lambda: sharing.look(sum(server.connections for server in servers)), LOOK_SECONDS)
-        await stop_asked.wait()
-    finally:
-        await asyncio.gather(*(server.stop() for server in servers))
+    number: int = 0
+    place: int = 0
+    meeting: socket.socket | None = None
+    journal: OffsetJournal | None = None
 
 
-def _repeat(loop: asyncio.AbstractEventLoop, work: Callable[[], None], interval_seconds: float) -> None:
-    """Have some quick work done now, and again and again as long as the loop turns."""
-    loop.call_later(interval_seconds, _repeat, loop, work, interval_seconds)
-    work()
+@dataclass(frozen=True, slots=True)
+class Security:
+    """Who may ask a store's port, and what is written down of it; None where nobody is kept from anything."""
 
+    accounts: Watched[Accounts] | None = None
+    audit_log: AuditLog | None = None
 
-def publish_all(servers: "Sequence[Server]") -> None:
-    """Bring up to date what metrics say of this moment."""
-    for server in servers:
-        server.publish()
-
-
-class Server:
-    """One served store on its listening sockets, for one event loop."""
-
-    def __init__(
-        self,
-        service: BrokerService,
-        listeners: Sequence[Listener],
-        dispatcher: Dispatcher | None = None,
-        colleagues: Owner | Member | None = None,
-        web: "WebPort | None" = None,
-    ) -> None:
-        """Take over bound `listeners`; `dispatcher` None means one of all request families.
-
-        `colleagues` are the other worker processes, as worker 0 or as one of the others sees them. `web` is the port
-        for metrics and health, None where there is none.
-
-        Raises `ConfigError` for files of TLS, accounts or the audit log that cannot be used.
-
-        `addresses` are all that is listened on, VIP ports last, with their real ports.
-        """
-        self.addresses: tuple[Endpoint, ...] = tuple(listener.endpoint for listener in listeners)
-        self._service = service
-        self._options = service.options
-        self._listeners = listeners
-        self._accounts = None if self._options.acl is None else watched_accounts(self._options.acl)
-        self._guard = None if self._accounts is None else Guard(self._accounts)
-        self._rights = None if self._guard is None else AnswerRights(self._guard, service.store.record_at)
-        self._audit_log = None if self._options.audit_log is None else AuditLog(self._options.audit_log)
-        self._dispatcher = dispatcher or self._make_dispatcher(service)
-        # The lane answers as the families do, asks for no account, and sends records as they are stored.
-        checks = self._make_checks(service)
-        takes_lane = self._options.fast_lane and not self._options.rewrite_store_host
-        lane = FastLane(service) if takes_lane and dispatcher is None and not checks else None
-        costs = Costs(self._options.limits, time.monotonic)
-        self._dispatcher.body_limit = self._options.limits.body_bytes
-        self._settings = ConnectionSettings(self._dispatcher, self._options.frame_limit, lane, costs)
-        self._settings.checks = checks
-        self._settings.lost = service.connection_lost
-        self._settings.replied = service.calls.answered
-        self._settings.meter = self._meter = service.meter
-        if self._meter is not None:
-            self._meter.lane = lane
-        self._web = web
-        if web is not None:
-            web.site.before_render = self.publish
-            if web.site.api is not None:
-                web.site.api.access.accounts = self._accounts
-                web.site.api.audit_log = self._audit_log
-        self._colleagues = colleagues
-        if isinstance(colleagues, Member):
-            self._dispatcher.forward(OWNED_CODES, colleagues.forward)
-            self._settings.lost = colleagues.connection_lost
-            self._settings.replied = colleagues.replied
-        self._servers: list[asyncio.Server] = []
-        self._context = watched_context(self._options.tls) if self._options.tls.is_on else None
-        self._reception = self._make_reception(costs)
-        self._refresher: threading.Thread | None = None
-        self._scanner: threading.Thread | None = None
-        self._timers: dict[Callable[[], None], asyncio.TimerHandle] = {}
-        self._scan_must_stop = threading.Event()
-        self._follower: Follower | None = None
-        self._hole_search: HoleSearch | None = None
-        self._registration: Registration | None = None
-
-    @property
-    def is_idle(self) -> bool:
-        """Whether no thread of the pool is at work."""
-        return self._dispatcher.is_idle and (self._web is None or self._web.site.is_idle)
-
-    @property
-    def has_colleagues(self) -> bool:
-        """Whether other worker processes serve the same store."""
-        return self._colleagues is not None
-
-    @property
-    def connections(self) -> int:
-        """How many connections are open."""
-        return len(self._settings.open)
-
-    def _make_dispatcher(self, service: BrokerService) -> Dispatcher:
-        processors, threads = build_processors(service), self._options.lookup_threads
-        if self._guard is None or self._rights is None:
-            return Dispatcher(processors, threads)
-        return GuardedDispatcher(self._guard, processors, threads, self._rights.check_first)
-
-    def _make_checks(self, service: BrokerService) -> tuple[AnswerCheck, ...]:
-        """What answers go through before they leave; the audit log last, which is to hold what a client got."""
-        guard = self._guard
-        rights = () if self._rights is None else (self._rights.check,)
-        if self._audit_log is None:
-            return rights
-
-        def who(command: Command, connection: ClientConnection) -> str | None:
-            account = None if guard is None else guard.account_of(command, connection)
-            return account.access_key if isinstance(account, Account) else None
-
-        return (*rights, AuditedPort(self._audit_log, service.broker_name, who).check)
-
-    def _make_reception(self, costs: Costs) -> Reception | None:
-        """Who accepts when the first bytes decide; None where the loop's own server does."""
-        options = self._options
-        if self._context is None and not options.proxies:
-            return None
-        return Reception(
-            costs,
-            context=self._context,
-            is_enforcing=options.tls.mode == "enforcing",
-            proxies=options.proxies,
-            count_open=lambda: len(self._settings.open),
+    @classmethod
+    def of(cls, options: ServeOptions) -> "Security":
+        """Read the files of the options. Raises `ConfigError` for those that cannot be used."""
+        return cls(
+            None if options.acl is None else watched_accounts(options.acl),
+            None if options.audit_log is None else AuditLog(options.audit_log),
         )
 
-    async def start(self) -> None:
-        """Accept connections. Raises `ConfigError` when an address went to somebody else since it was bound."""
-        loop = asyncio.get_running_loop()
-        forbid_waiting()
-        sys.setswitchinterval(SWITCH_SECONDS)
-        self._service.polls.start(self._dispatcher.run_in_pool)
-        self._service.notices.start()
-        self._hole_search = HoleSearch(self._service.store.queue_holes, self._dispatcher.run_in_pool, self._meter)
-        self._hole_search.start()
-        if self._service.keeper is not None:
-            self._service.keeper.start()
-        if self._colleagues is not None:
-            await self._colleagues.start()
-        for listener in self._listeners:
-            # Not left to the loop: uvloop does not say that it failed.
-            listen(listener)
-            factory = partial(Connection, self._settings, listener.port_distance)
-            if self._reception is not None:
-                self._reception.listen(listener.socket, factory)
-            else:
-                self._servers.append(await loop.create_server(factory, sock=listener.socket, backlog=BACKLOG))
-        if self._web is not None:
-            self._web.start()
-        if self._meter is not None:
-            self._meter.enter(SERVING)
-        self._repeat(self._sweep, self._options.limits.idle_seconds / 2)
-        self._repeat(self._sweep_costs, COSTS_SWEEP_SECONDS)
-        self._repeat(self._service.clients.sweep, SWEEP_SECONDS)
-        self._repeat(trim_heap, TRIM_SECONDS)
-        self._start_scan()
-        self._follower = Follower(self._service.store, self._service.polls, self._start_scan)
-        self._follower.start()
-        if self._watched:
-            self._start_thread("watch", self._watch_files)
-        if self._options.register.name_servers and not isinstance(self._colleagues, Member):
-            address = self._options.advertise or self.addresses[0]
-            self._registration = Registration(self._service, self._options.register, address)
-            self._registration.start()
 
-    def refresh(self) -> None:
-        """Look at the store's files anew, on a thread; a refresh under way is left alone."""
-        if self._refresher is None or not self._refresher.is_alive():
-            self._refresher = self._start_thread("refresh", self._refresh_store)
+# ---------------------------------------------------------------------- a process
 
-    async def stop(self) -> None:
-        """Stop within the options' timeout; see the module's docstring for the steps."""
-        self._scan_must_stop.set()
-        if self._meter is not None:
-            self._meter.enter(STOPPING)
-        if self._web is not None:
-            self._web.site.is_stopping = True
-        if self._follower is not None:
-            self._follower.stop()
-        if self._hole_search is not None:
-            self._hole_search.stop()
-        for timer in self._timers.values():
-            timer.cancel()
-        if self._registration is not None:
-            # First, so that clients look for another broker while this one still answers.
-            await self._registration.stop()
-        for server in self._servers:
-            server.close()
-        if self._reception is not None:
-            self._reception.close()
-        self._service.notices.stop()
-        is_polled = len(self._service.polls) > 0
-        self._service.polls.stop()
-        if is_polled or self._service.clients.has_consumers:
-            await asyncio.sleep(min(FAREWELL_SECONDS, self._options.stop_timeout_seconds))
-        for connection in list(self._settings.open):
-            connection.end()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._options.stop_timeout_seconds):
-                await self._settings.all_closed.wait()
-        if self._settings.open:
-            logger.warning("cut off %d connections that had not read their answers", len(self._settings.open))
-            for connection in list(self._settings.open):
-                connection.abort()
-            await self._settings.all_closed.wait()
-        if self._colleagues is not None:
-            self._colleagues.stop()
-        if self._web is not None:
-            await self._web.stop()
-        self._dispatcher.close()
-        if self._service.keeper is not None:
-            await asyncio.to_thread(self._service.keeper.stop)
-        allow_waiting()
 
-    def _start_scan(self) -> None:
-        """Check index files, and look for the keys of what none covers, on a thread, unless one is at it."""
-        if self._scanner is None or not self._scanner.is_alive():
-            self._scanner = self._start_thread("scan", self._finish_scan)
+def build_servers(
+    all_options: Sequence[ServeOptions],
+    stores: Sequence[MessageStore],
+    places: Sequence[Place],
+    bound: Sequence[Sequence[Listener]],
+    http: Sequence[Listener],
+    rows: MetricsRows,
+) -> list[Server]:
+    """The servers of all stores of one process, on their `bound` sockets; the first has the HTTP port, if there is one.
 
-    def _finish_scan(self) -> None:
-        """Do what opening the store has left of that."""
-        try:
-            self._service.store.finish_scan(self._scan_must_stop.is_set)
-        except Exception:
-            logger.exception("the log beyond the index could not be scanned; answers say that they may be incomplete")
+    To be called on the event loop. Raises `ConfigError` for files of the options that cannot be used.
+    """
+    served = [
+        build_service(options, store, place, build_meter(options, rows, place))
+        for options, store, place in zip(all_options, stores, places, strict=True)
+    ]
+    ports = [[each.endpoint.port for each in listeners if not each.port_distance] for listeners in bound]
+    brokers = ServedBrokers([service for service, _ in served], ports)
+    securities = [Security.of(options) for options in all_options]
+    servers: list[Server] = []
+    web = build_web(brokers.services, rows, http, securities[0], lambda: publish_all(servers)) if http else None
+    for (service, member), listeners, security, place in zip(served, bound, securities, places, strict=True):
+        colleagues = build_colleagues(service, member, place, brokers)
+        servers.append(
+            build_server(
+                service,
+                listeners,
+                colleagues=colleagues,
+                web=None if servers else web,
+                brokers=brokers,
+                security=security,
+            )
+        )
+    return servers
 
-    @property
-    def _watched(self) -> "list[Watched[Any] | AuditLog]":
-        """What is made anew when its files change."""
-        watched = (self._context, self._accounts, self._audit_log)
-        return [each for each in watched if each is not None]
 
-    def _watch_files(self) -> None:
-        while not self._scan_must_stop.wait(WATCH_SECONDS):
-            for watched in self._watched:
-                watched.refresh()
+def build_meter(options: ServeOptions, rows: MetricsRows, place: Place) -> Meter | None:
+    """What counts for a worker's part in a store; None where nobody would be told."""
+    broker = options.broker_name if rows.stores > 1 else None
+    slow = SlowQueries(options.slow_query_milliseconds, broker) if options.slow_query_milliseconds else None
+    is_told = slow is not None or options.http is not None
+    return Meter(rows.begin(place.number, place.place), slow, counts_cpu=not place.place) if is_told else None
 
-    def _start_thread(self, name: str, work: Callable[[], None]) -> threading.Thread:
-        """Start what reads much of the store; a daemon, for it must not keep a stopped process alive."""
-        thread = threading.Thread(target=work, name=name, daemon=True)
-        thread.start()
-        return thread
 
-    def _refresh_store(self) -> None:
-        for watched in self._watched:
-            watched.refresh()
-        if self._refresh_quietly():
-            logger.info("the store was read anew: %s", self._options.store)
+# ---------------------------------------------------------------------- a service
 
-    def _refresh_quietly(self) -> bool:
-        """Read the store anew; whether that was possible."""
-        try:
-            self._service.store.refresh()
-            self._finish_scan()
-        except RocketLensError as error:
-            store = self._options.store
-            logger.error("the store could not be read anew: %s (%s); what was read before is served on", store, error)
-        except Exception:
-            logger.exception("the store could not be read anew; what was read before is served on")
+
+def build_service(
+    options: ServeOptions, store: MessageStore, place: Place = Place(), meter: Meter | None = None
+) -> tuple[BrokerService, Member | None]:
+    """What a process serves of a store, and for workers besides worker 0 what asks that for the rest."""
+    if place.meeting is None or not place.number:
+        registries = Registries.of(store, options)
+        keeper = build_keeper(options, store, registries.offsets)
+        if keeper is not None:  # it has the state directory for itself
+            store.keep_entries()
+        if place.journal is not None:
+            registries.offsets.take_up(place.journal)
+        return BrokerService.of(store, options, registries, keeper, meter), None
+    copied = Registries.of(store, options, CopiedRegistry)
+    member = Member(copied, place.meeting.getsockname())
+    registries = replace(copied, commits=ForwardedCommits(copied, member))
+    return BrokerService.of(store, options, registries, None, meter), member
+
+
+def build_keeper(options: ServeOptions, store: MessageStore, offsets: ConsumerOffsets) -> OffsetKeeper | None:
+    """Where consumer groups' offsets are kept; None, with a warning, where the default directory cannot be made.
+
+    Raises `ConfigError` when another server keeps its own there, or the directory asked for cannot be written to, or
+    the default one cannot though there may be offsets in it, which groups would be led back without.
+    """
+    path = None
+    try:
+        path = options.state_directory or _default_directory(options.store, store)
+        return OffsetKeeper(offsets, StateDirectory(path))
+    except UnusableDirectory as error:
+        if options.state_directory is not None or (path is not None and may_hold(path, FILE)):
+            raise
+        logger.warning("%s; until then offsets of consumer groups are forgotten when this server stops", error)
+        return None
+
+
+def _default_directory(root: Path, store: MessageStore) -> Path:
+    """Where the state of a store is kept; its names stand in topics.json, which perhaps cannot be read this time."""
+    known = known_state_directory(root) if store.config.is_unknown(TOPICS) else None
+    return known or default_state_directory(root, store.identity)
+
+
+def build_colleagues(
+    service: BrokerService, member: Member | None, place: Place, brokers: ServedBrokers
+) -> Owner | Member | None:
+    """The other workers as this one sees them; None where there are none."""
+    if member is not None or place.meeting is None:
+        return member
+    processors = build_processors(service, brokers)
+    dispatcher = Dispatcher(processors, 1, service.options.limits.body_bytes)
+    return Owner(service, dispatcher, place.meeting)
+
+
+# ---------------------------------------------------------------------- a server
+
+
+def build_server(
+    service: BrokerService,
+    listeners: Sequence[Listener],
+    dispatcher: Dispatcher | None = None,
+    *,
+    colleagues: Owner | Member | None = None,
+    web: "WebPort | None" = None,
+    brokers: ServedBrokers | None = None,
+    security: Security | None = None,
+) -> Server:
+    """A server for one store on bound `listeners`; `dispatcher` None means one of all request families.
+
+    `brokers` are all that this process stands for, None: this one alone. `security` None: as the options say.
+
+    Raises `ConfigError` for files of TLS, accounts or the audit log that cannot be used.
+    """
+    options = service.options
+    security = Security.of(options) if security is None else security
+    guard = None if security.accounts is None else Guard(security.accounts)
+    rights = None if guard is None else AnswerRights(guard, service.store.record_at)
+    checks = _answer_checks(service, security, guard, rights)
+    # The lane answers as the families do, asks for no account, and sends records as they are stored.
+    takes_lane = options.fast_lane and not options.rewrite_store_host and dispatcher is None and not checks
+    lane = _build_lane(service) if takes_lane else None
+    if dispatcher is None:
+        processors = build_processors(service, brokers, None if lane is None else lane.learn)
+        threads, body_limit = options.lookup_threads, options.limits.body_bytes
+        if guard is None or rights is None:
+            dispatcher = Dispatcher(processors, threads, body_limit)
         else:
-            return True
-        return False
+            dispatcher = GuardedDispatcher(guard, processors, threads, body_limit, rights.check_first)
+    member = colleagues if isinstance(colleagues, Member) else None
+    if member is not None:
+        dispatcher.forward(OWNED_CODES, member.forward)
+    budget = ConnectionBudget(options.limits, time.monotonic)
+    connections = OpenConnections(service.connection_lost if member is None else member.connection_lost, service.meter)
+    context = watched_context(options.tls) if options.tls.is_on else None
+    reception = None
+    if context is not None or options.proxies:
+        reception = Reception(
+            budget,
+            context=context,
+            is_enforcing=options.tls.mode == "enforcing",
+            proxies=options.proxies,
+            count_open=connections.__len__,
+        )
+    watched: list[Watched[Any] | AuditLog | None] = [context, security.accounts, security.audit_log]
+    return Server(
+        ServerParts(
+            service,
+            listeners,
+            dispatcher,
+            SessionSettings(
+                dispatcher,
+                budget,
+                Scheduler(lambda work: asyncio.get_running_loop().call_soon(work)),
+                options.frame_limit,
+                lane,
+                replied=service.calls.answered if member is None else member.replied,
+                meter=service.meter,
+                checks=checks,
+            ),
+            connections,
+            reception,
+            colleagues,
+            web,
+            [each for each in watched if each is not None],
+            lane,
+        )
+    )
 
-    def _repeat(self, work: Callable[[], None], interval_seconds: float) -> None:
-        """Have some quick work done again and again until the server stops."""
 
-        def run() -> None:
-            self._repeat(work, interval_seconds)
-            work()
+def _build_lane(service: BrokerService) -> "FastLane":
+    """The fast lane; loaded only here, for a server without it works without its folder."""
+    from broker.lane.fast_lane import FastLane
 
-        self._timers[work] = asyncio.get_running_loop().call_later(interval_seconds, run)
+    return FastLane(service)
 
-    def _sweep_costs(self) -> None:
-        self._settings.costs.sweep(self._settings.open)
-        self.publish()
 
-    def publish(self) -> None:
-        """Bring up to date what metrics say of this moment of one store."""
-        if self._meter is not None:
-            present = {
-                CONNECTIONS: len(self._settings.open),
-                HELD_PULLS: len(self._service.polls),
-                POOL_WORK: self._dispatcher.pool_work,
-                REGISTRY_BYTES: self._service.budget.used,
-                HOLES: 0 if self._hole_search is None else self._hole_search.searching,
-            }
-            if self._registration is not None:
-                present[NAME_SERVERS] = len(self._options.register.name_servers)
-                present[REGISTERED] = self._registration.count
-            self._meter.row[REGISTRY_REFUSED] += self._service.budget.new_refusals()
-            self._meter.publish(self._settings.costs, present)
+def _answer_checks(
+    service: BrokerService, security: Security, guard: Guard | None, rights: AnswerRights | None
+) -> tuple[AnswerCheck, ...]:
+    """What answers go through before they leave; the audit log last, which is to hold what a client got."""
+    checks: tuple[AnswerCheck, ...] = () if rights is None else (rights.check,)
+    if security.audit_log is None:
+        return checks
 
-    def _sweep(self) -> None:
-        for connection in list(self._settings.open):
-            connection.sweep()
+    def who(command: Command, connection: ClientConnection) -> str | None:
+        account = None if guard is None else guard.account_of(command, connection)
+        return account.access_key if isinstance(account, Account) else None
+
+    return (*checks, AuditedPort(security.audit_log, service.broker_name, who).check)
+
+
+# ---------------------------------------------------------------------- the HTTP port
+
+
+def build_web(
+    services: Sequence[BrokerService],
+    rows: MetricsRows,
+    listeners: Sequence[Listener],
+    security: Security,
+    before_render: Callable[[], None],
+) -> "WebPort":
+    """The HTTP port for some stores; what it needs is loaded only here, for a server without it starts faster."""
+    from broker.web.api.access import Access
+    from broker.web.api.application import Api
+    from broker.web.metrics_collector import Exposition, ServerCollector
+    from broker.web.metrics_store import StoreFigures
+    from broker.web.port import WebPort
+    from broker.web.site import Site
+
+    exposition = Exposition(ServerCollector(rows, [StoreFigures(service) for service in services]))
+    options = services[0].options
+    access = Access(options.http_hosts, options.http_proxies, security.accounts)
+    api = Api(services, access, security.audit_log)
+    return WebPort(Site(rows, exposition.render, api, before_render), listeners)

@@ -11,12 +11,14 @@ from typing import TypeAlias
 
 from broker.endpoint import DEFAULT_PORT, Endpoint
 from broker.limits import DEFAULT_LIMITS, Limits
-from broker.net.tls import NO_TLS, TlsOptions
 from protocol.errors import ConfigError
 from storage.files.write_guard import check_outside
 
 VIP_PORT_DISTANCE = 2
 """Old clients and the dashboard dial this much below the port they were told (remoting-protocol §8.7)."""
+
+STORE_PORT_DISTANCE = 10
+"""Between the ports of one store and the next; brokers themselves use the port below and two below theirs."""
 
 FRAME_LIMIT = 16 * 1024 * 1024
 """Bytes of one frame, its length field included, that Java clients accept (remoting-protocol §1.1)."""
@@ -38,11 +40,50 @@ REPLICA_ID = 990001
 
 SMALLEST_REPLICA_ID = 100
 
+TLS_MODES = ("disabled", "permissive", "enforcing")
+TLS_CLIENT_AUTH = ("none", "optional", "required")
+
 Networks: TypeAlias = "tuple[ipaddress.IPv4Network | ipaddress.IPv6Network, ...]"
 
 
 class CannotListen(ConfigError):
     """An address to listen on cannot be had."""
+
+
+@dataclass(frozen=True, slots=True)
+class TlsOptions:
+    """TLS on the port. `certificate` is a PEM file with the chain, `key` one with its key, by default the same file.
+
+    `mode` is a RocketMQ server's (remoting-protocol §1.9): *disabled* knows no TLS, *permissive* takes TLS and plain
+    clients, *enforcing* TLS alone. `client_ca`: PEM file of the authorities that sign client certificates, looked at as
+    `client_auth` says.
+    """
+
+    mode: str = "disabled"
+    certificate: Path | None = None
+    key: Path | None = None
+    key_password_file: Path | None = None
+    client_ca: Path | None = None
+    client_auth: str = "none"
+
+    @property
+    def is_on(self) -> bool:
+        """Whether a client may speak TLS."""
+        return self.mode != "disabled"
+
+    def check(self) -> "TlsOptions":
+        """Return itself, or raise `ConfigError` for options that contradict each other."""
+        if not self.is_on:
+            if self.certificate or self.key or self.client_ca:
+                raise ConfigError("TLS files without effect: give --tls-mode permissive or enforcing too")
+        elif self.certificate is None:
+            raise ConfigError(f"--tls-mode {self.mode} needs a certificate: give --tls-cert")
+        if (self.client_auth != "none") != (self.client_ca is not None):
+            raise ConfigError("--tls-client-auth and --tls-client-ca are given together or not at all")
+        return self
+
+
+NO_TLS = TlsOptions()
 
 
 @dataclass(frozen=True, slots=True)

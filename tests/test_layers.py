@@ -13,8 +13,9 @@ from doors import House
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("broker", "protocol", "rocketlens", "spark_jobs", "storage")
-WITH_DOORS = ("spark_jobs", "storage")
-WITHOUT_CIRCLES = ("protocol", "rocketlens", "spark_jobs", "storage")
+WITH_DOORS = ("broker", "spark_jobs", "storage")
+WITHOUT_CIRCLES = ("broker", "protocol", "rocketlens", "spark_jobs", "storage")
+BROKER = "in broker every folder imports what lies below it"
 STORAGE = "the folders of storage import one way"
 SPARK_JOBS = "the folders of spark_jobs import one way"
 
@@ -40,6 +41,21 @@ VIOLATIONS = {
         "storage/log/planted.py",
         "def late():\n    import storage.index.index_set",
         STORAGE,
+    ),
+    "a service imports what brings requests to it": (
+        "broker/service/planted.py",
+        "def late():\n    import broker.net.session",
+        BROKER,
+    ),
+    "the server's life imports the fast lane": (
+        "broker/server.py",
+        "import broker.lane.fast_lane",
+        "nothing but the wiring imports the fast lane",
+    ),
+    "a session has a loop": (
+        "broker/net/session.py",
+        "import asyncio",
+        "a session imports no event loop and no socket",
     ),
     "a queue imports an index for its types": (
         "storage/queue/planted.py",

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import click
 
-from broker.net.tls import CLIENT_AUTH, MODES, TlsOptions
+from broker.config import TLS_CLIENT_AUTH, TLS_MODES, TlsOptions
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -26,8 +26,8 @@ def network(text: str) -> Network:
 _PORT_OPTIONS = (
     click.option(
         "--tls-mode",
-        type=click.Choice(MODES),
-        default=MODES[0],
+        type=click.Choice(TLS_MODES),
+        default=TLS_MODES[0],
         show_default=True,
         help="TLS on the same port: none, TLS beside plain clients, or TLS alone.",
     ),
@@ -37,8 +37,8 @@ _PORT_OPTIONS = (
     click.option("--tls-client-ca", type=FILE, metavar="PEM", help="Authorities of client certificates."),
     click.option(
         "--tls-client-auth",
-        type=click.Choice(CLIENT_AUTH),
-        default=CLIENT_AUTH[0],
+        type=click.Choice(TLS_CLIENT_AUTH),
+        default=TLS_CLIENT_AUTH[0],
         show_default=True,
         help="Whether clients are asked for a certificate, and must have one.",
     ),

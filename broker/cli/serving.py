@@ -25,16 +25,9 @@ from storage.files.write_guard import check_outside
 from storage.process_memory import keep_heap
 
 if TYPE_CHECKING:
-    from broker.metrics.metrics_meter import Meter
     from broker.metrics.metrics_rows import MetricsRows
     from broker.net.listeners import Listener
-    from broker.service.broker_service import BrokerService
-    from broker.service.consumers.consumer_offsets import ConsumerOffsets
     from broker.service.consumers.offset_journal import OffsetJournal
-    from broker.service.consumers.offset_keeper import OffsetKeeper
-    from broker.web.port import WebPort
-    from broker.workers.member import Member
-    from broker.workers.owner import Owner
     from storage.store.message_store import MessageStore
     from storage.store.store_state import StoreIdentity
 
@@ -50,16 +43,16 @@ SPARE_DESCRIPTORS = 32
 """Descriptors that a worker needs besides the store's: for its loop, other workers, libraries, and some clients."""
 
 MODULES = (
-    "broker.service.broker_service",
-    "broker.service.consumers.offset_keeper",
-    "broker.lane.fast_lane",
-    "broker.service.request_families",
     "broker.app",
+    "broker.server",
     "storage.store.message_store",
 )
 """What workers need; loaded once, before they are forked."""
 
-WEB_MODULES = ("broker.metrics.metrics_collector", "broker.web.api.application", "broker.web.port", "broker.web.site")
+LANE_MODULES = ("broker.lane.fast_lane",)
+"""The same unless `--no-fast-lane`."""
+
+WEB_MODULES = ("broker.web.metrics_collector", "broker.web.api.application", "broker.web.port", "broker.web.site")
 """The same for `--http`."""
 
 
@@ -114,14 +107,16 @@ def run_server(all_options: AllOptions) -> int:
         for each in all_options:
             stores = (each.store, *each.commit_log_directories)
             check_outside(stores, {"--state-dir": each.state_directory})
-        for name in MODULES if options.http is None else MODULES + WEB_MODULES:
+        names = (
+            MODULES + (LANE_MODULES if options.fast_lane else ()) + (WEB_MODULES if options.http is not None else ())
+        )
+        for name in names:
             importlib.import_module(name)
         work = partial(_work, all_options, shared)
         limit_seconds = options.worker_timeout_seconds
         watch = LoopWatch(shared.rows, limit_seconds) if limit_seconds else None
-        supervisor = Supervisor(work, options.workers, announce, options.stop_timeout_seconds, watch)
-        # Before workers stop, so that nobody connects to wait for a server that will not come.
-        supervisor.before_stop = shared.close
+        # Closed before workers stop, so that nobody connects to wait for a server that will not come.
+        supervisor = Supervisor(work, options.workers, announce, options.stop_timeout_seconds, watch, shared.close)
         # What is loaded stays in pages shared with the workers as long as nobody writes to them.
         gc.collect()
         gc.freeze()
@@ -179,27 +174,17 @@ def _serve_here(all_options: AllOptions, shared: Shared, announce: Callable[[], 
         for line in () if number else describe_names(all_options, identities):
             logger.info("%s", line)
     # Only now: these import the store, and with it the kernels.
-    from broker.app import Server, publish_all, serve_until_told
-    from broker.cluster.served_brokers import ServedBrokers
+    from broker.app import Place, build_servers
+    from broker.server import serve_until_told
 
-    served = [
-        _service_of(options, store, meeting, journal, number)
-        for options, store, meeting, journal in zip(all_options, stores, shared.meetings, shared.journals, strict=True)
-    ]
-    services = [service for service, _ in served]
     keep_heap()
-    ports = [[each.endpoint.port for each in bound if not each.port_distance] for bound in shared.bound[0]]
-    ServedBrokers(services, ports)
-    for place, service in enumerate(services):
-        service.meter = _meter_of(service.options, shared.rows, number, place)
+    places = [
+        Place(number, place, meeting, journal)
+        for place, (meeting, journal) in enumerate(zip(shared.meetings, shared.journals, strict=True))
+    ]
 
     async def serve() -> bool:
-        web = None if not shared.http else _web_of(services, shared)
-        servers: list[Server] = []
-        for (service, colleagues), listeners in zip(served, shared.bound[0], strict=True):
-            servers.append(Server(service, listeners, colleagues=colleagues, web=None if servers else web))
-        if web is not None:
-            web.site.before_render = partial(publish_all, servers)
+        servers = build_servers(all_options, stores, places, shared.bound[0], shared.http, shared.rows)
         await serve_until_told(servers, announce, partial(shared.rows.beat, number))
         return all(server.is_idle for server in servers)
 
@@ -244,32 +229,6 @@ def _open(options: ServeOptions, number: int) -> "MessageStore":
     return opened
 
 
-def _service_of(
-    options: ServeOptions,
-    opened: "MessageStore",
-    meeting: socket.socket | None,
-    journal: "OffsetJournal | None",
-    number: int,
-) -> "tuple[BrokerService, Owner | Member | None]":
-    """What a process serves, and how it sees the others; `meeting` is where worker 0 hears them."""
-    from broker.service.broker_service import BrokerService
-    from broker.workers.member import CopiedRegistry, ForwardedCommits, Member
-    from broker.workers.owner import Owner
-
-    if meeting is None or not number:
-        service = BrokerService.of(opened, options)
-        service.keeper = _offset_keeper(options, opened, service.offsets)
-        if service.keeper is not None:  # it has the state directory for itself
-            opened.keep_entries()
-        if journal is not None:
-            service.offsets.take_up(journal)
-        return service, None if meeting is None else Owner(service, meeting)
-    service = BrokerService.of(opened, options, CopiedRegistry())
-    member = Member(service, meeting.getsockname())
-    service.commits = ForwardedCommits(service, member)
-    return service, member
-
-
 def _entries_directory(options: ServeOptions, identity: "StoreIdentity") -> Path | None:
     """Where keys that were found by scanning the log are kept; None where nothing can be, and memory holds them all."""
     from broker.service.state_directory import UnusableDirectory, can_be_had, default_state_directory
@@ -279,59 +238,6 @@ def _entries_directory(options: ServeOptions, identity: "StoreIdentity") -> Path
     except UnusableDirectory:
         return None
     return path / ENTRIES if can_be_had(path) else None
-
-
-def _meter_of(options: ServeOptions, rows: "MetricsRows", number: int, place: int) -> "Meter | None":
-    """What counts for a worker's part in the store at a place; None where nobody would be told."""
-    from broker.metrics.metrics_meter import Meter
-    from broker.metrics.slow_queries import SlowQueries
-
-    broker = options.broker_name if rows.stores > 1 else None
-    slow = SlowQueries(options.slow_query_milliseconds, broker) if options.slow_query_milliseconds else None
-    is_told = slow is not None or options.http is not None
-    return Meter(rows.begin(number, place), slow, counts_cpu=not place) if is_told else None
-
-
-def _web_of(services: "Sequence[BrokerService]", shared: Shared) -> "WebPort":
-    """The HTTP port; what it needs is loaded only here."""
-    from broker.metrics.metrics_collector import Exposition, ServerCollector
-    from broker.metrics.metrics_store import StoreFigures
-    from broker.web.api.application import Api
-    from broker.web.port import WebPort
-    from broker.web.site import Site
-
-    exposition = Exposition(ServerCollector(shared.rows, [StoreFigures(service) for service in services]))
-    api = Api(services, services[0].options.http_hosts, services[0].options.http_proxies)
-    return WebPort(Site(shared.rows, exposition.render, api), shared.http)
-
-
-def _offset_keeper(options: ServeOptions, opened: "MessageStore", offsets: "ConsumerOffsets") -> "OffsetKeeper | None":
-    """Where consumer groups' offsets are kept; None, with a warning, where the default directory cannot be made.
-
-    Raises `ConfigError` when another server keeps its own there, or the directory asked for cannot be written to, or
-    the default one cannot though there may be offsets in it, which groups would be led back without.
-    """
-    from broker.service.consumers.offset_keeper import FILE, OffsetKeeper
-    from broker.service.state_directory import StateDirectory, UnusableDirectory, may_hold
-
-    path = None
-    try:
-        path = options.state_directory or _default_directory(options.store, opened)
-        return OffsetKeeper(offsets, StateDirectory(path))
-    except UnusableDirectory as error:
-        if options.state_directory is not None or (path is not None and may_hold(path, FILE)):
-            raise
-        logger.warning("%s; until then offsets of consumer groups are forgotten when this server stops", error)
-        return None
-
-
-def _default_directory(store: Path, opened: "MessageStore") -> Path:
-    """Where the state of a store is kept; its names stand in topics.json, which perhaps cannot be read this time."""
-    from broker.service.state_directory import default_state_directory, known_state_directory
-    from storage.layout.store_config import TOPICS
-
-    known = known_state_directory(store) if opened.config.is_unknown(TOPICS) else None
-    return known or default_state_directory(store, opened.identity)
 
 
 def _loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop]:

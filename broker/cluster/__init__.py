@@ -1,1 +1,5 @@
 """Its place among brokers: the names it stands for, and the name servers that are told of them."""
+
+from typing import Final
+
+DOOR: Final = ("client", "question", "registration", "several_stores")

@@ -10,18 +10,15 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from broker.config import ServeOptions
+from broker.config import STORE_PORT_DISTANCE, ServeOptions
 from broker.endpoint import Endpoint
 from protocol.errors import ConfigError
 from storage.files.write_guard import check_outside
 
 if TYPE_CHECKING:
     from storage.store.store_state import StoreIdentity
-
-PORT_DISTANCE: Final = 10
-"""Between the ports of one store and the next; brokers themselves use the port below and two below theirs."""
 
 
 def options_of_stores(
@@ -76,13 +73,13 @@ def _check_ports(made: Sequence[ServeOptions]) -> None:
             if endpoint.port and owners.setdefault(endpoint, options.store) != options.store:
                 raise ConfigError(
                     f"--listen: {owners[endpoint]} and {options.store} would both be at {endpoint}; "
-                    f"each store takes the ports {PORT_DISTANCE} higher than the one before it"
+                    f"each store takes the ports {STORE_PORT_DISTANCE} higher than the one before it"
                 )
 
 
 def _shifted(endpoint: Endpoint, number: int) -> Endpoint:
     """The address of the n-th store, from that of the first one; port 0 stays what it is."""
-    port = endpoint.port + number * PORT_DISTANCE if endpoint.port else 0
+    port = endpoint.port + number * STORE_PORT_DISTANCE if endpoint.port else 0
     if port > 65535:
         raise ConfigError(f"{endpoint}: store {number + 1} would need port {port}, and there is none beyond 65535")
     return endpoint._replace(port=port)

@@ -1,1 +1,5 @@
 """The short way of plain requests: the same answers in fewer steps. Without it everything is answered still."""
+
+from typing import Final
+
+DOOR: Final = ("fast_lane",)

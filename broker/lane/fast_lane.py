@@ -8,11 +8,13 @@ event loop.
 import weakref
 
 from broker.kernels import lane as kernel
-from broker.kernels.lane import LEFT_OVER, NOT_TAKEN, TURN_OVER, WANTS_MORE
 from broker.lane.known_pulls import KnownPulls
+from broker.metrics.metrics_meter import LANE_CODES
 from broker.net.scheduler import TURN_BYTES, TURN_FRAMES
+from broker.net.session_settings import LEFT_OVER, NOT_TAKEN, TURN_OVER, WANTS_MORE
 from broker.service.broker_service import BrokerService
 from broker.service.dispatcher import ClientConnection
+from broker.service.processors.pull_message import FoundPull
 from broker.service.processors.query_message import (
     HEADER_RESERVE,
     MAXIMUM_BY_KEY,
@@ -27,15 +29,7 @@ from protocol.kernels.responses import OPAQUE, ResponseTemplate
 from storage.files.residency import current_tick
 from storage.store.message_store import Snapshot
 
-__all__ = ["LANE_CODES", "LEFT_OVER", "NOT_TAKEN", "TURN_OVER", "WANTS_MORE", "FastLane"]
-
-LANE_CODES = (
-    RequestCode.VIEW_MESSAGE_BY_ID,
-    RequestCode.QUERY_MESSAGE,
-    RequestCode.PULL_MESSAGE,
-    RequestCode.LITE_PULL_MESSAGE,
-)
-"""What the lane answers, in the order in which it counts them."""
+STOPS = (LEFT_OVER, NOT_TAKEN, TURN_OVER, WANTS_MORE)
 
 CURSOR = '"rocketlensCursor":"'
 CURSOR_TOLD = "the next page is at lastKey "
@@ -49,6 +43,8 @@ class FastLane:
         """``frame_limit`` in bytes, as for the connections; None for that of the service."""
         if (kernel.MAXIMUM_BY_KEY, kernel.MAXIMUM_BY_UNIQUE_KEY) != (MAXIMUM_BY_KEY, MAXIMUM_BY_UNIQUE_KEY):
             raise AssertionError("the lane and QueryMessageProcessor cap answers differently")
+        if (kernel.LEFT_OVER, kernel.NOT_TAKEN, kernel.TURN_OVER, kernel.WANTS_MORE) != STOPS:
+            raise AssertionError("the lane and its sessions number differently why it stops")
         self._store = store = service.store
         frame_limit = service.options.frame_limit if frame_limit is None else frame_limit
         self._known = KnownPulls(service)
@@ -78,6 +74,10 @@ class FastLane:
         if self._lane.commit_count:
             self._known.hand_on(self._lane.take_commits(), connection)
         return answered
+
+    def learn(self, pull: FoundPull) -> None:
+        """Take notice of a pull that the ordinary way has answered; on any thread."""
+        self._found.append(pull)
 
     @property
     def answered(self) -> dict[RequestCode, int]:

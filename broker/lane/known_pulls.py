@@ -11,11 +11,10 @@ from collections import deque
 from contextlib import suppress
 
 from broker.kernels import lane as kernel
-from broker.lane.found_pulls import KEPT, FoundPull
 from broker.service.broker_service import BrokerService
 from broker.service.consumers.pulled_offsets import Place, Pulled
 from broker.service.dispatcher import ClientConnection
-from broker.service.processors.pull_message import found_fields, limits_of
+from broker.service.processors.pull_message import FoundPull, found_fields, limits_of
 from protocol.codes import SerializeType
 from protocol.command import Response
 from protocol.errors import StoreError
@@ -27,6 +26,9 @@ from storage.kernels.pulls import BY_EXPRESSION, BY_TAG, EVERYTHING
 from storage.query.get_message import PATIENT_SCAN, PATIENT_STEPS, GetMessageStatus, returned_bytes, scanned_units
 from storage.queue.consume_queue import ConsumeQueue
 from storage.store.message_store import Snapshot
+
+KEPT = 256
+"""Pulls that wait to be taken notice of; of more, the oldest are forgotten."""
 
 ROWS = 4096
 SLOTS = 4 * ROWS
@@ -65,9 +67,8 @@ class KnownPulls:
         self._clients, self._polls = service.clients, service.polls
         self.found: deque[FoundPull] = deque(maxlen=KEPT)
         """What was answered on the ordinary way and was not taken in yet."""
-        service.found_pulls = self.found
         self._pulled = service.pulled
-        self._pulled.of_lane = self.pulled
+        self._pulled.read_also(self.pulled)
 
     @property
     def is_stale(self) -> bool:

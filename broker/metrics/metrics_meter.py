@@ -11,12 +11,11 @@ import time
 from array import array
 from collections.abc import Mapping
 from threading import Lock
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from broker.lane.fast_lane import LANE_CODES, FastLane
 from broker.metrics.metrics_rows import (
     ACCEPTED,
     BUCKET_OF,
@@ -28,7 +27,6 @@ from broker.metrics.metrics_rows import (
     HEARTBEAT,
     HELD_TOTAL,
     HOLE_MESSAGES,
-    IN_FLIGHT_BYTES,
     LANE_REQUESTS,
     POOL_SEARCH,
     POOL_WAIT,
@@ -38,20 +36,16 @@ from broker.metrics.metrics_rows import (
     SLOW,
     STATE,
     TURNS,
-    UNFINISHED_BYTES,
-    UNSENT_BYTES,
     WAITED,
     MetricsRows,
     Row,
     places_of,
 )
 from broker.metrics.slow_queries import SlowQueries, Visit
+from protocol.codes import RequestCode
 from protocol.command import Command
 from storage.files.residency import may_wait
 from storage.kernels.lookups import Found
-
-if TYPE_CHECKING:
-    from broker.net.budget import Costs
 
 RESULT_BITS: Final = 16
 """Code and result of a request in one number: the code above so many bits of the result."""
@@ -61,6 +55,14 @@ NEVER: Final = 1 << 62
 
 Places = npt.NDArray[np.int64]
 
+LANE_CODES: Final = (
+    RequestCode.VIEW_MESSAGE_BY_ID,
+    RequestCode.QUERY_MESSAGE,
+    RequestCode.PULL_MESSAGE,
+    RequestCode.LITE_PULL_MESSAGE,
+)
+"""What a fast lane answers, in the order in which it counts them."""
+
 LANE_QUERIES: Final = 1
 """The place of key queries among the lane's counts."""
 
@@ -68,6 +70,13 @@ MOST_NOTED: Final = 1 << 16
 """Requests that are noted before they are added up, should that not have been done for long."""
 
 BUCKET_OF_BITS: Final = np.array(BUCKET_OF)
+
+
+class LaneCounts(Protocol):
+    """A fast lane, as far as it counts."""
+
+    def counts(self) -> list[int]:
+        """What it has done so far: requests by LANE_CODES, then what its key queries cost."""
 
 
 class Meter:
@@ -88,7 +97,6 @@ class Meter:
         """Notes how many ns a turn took."""
         self.limit = NEVER if slow is None else slow.limit
         """What takes more ns is told of."""
-        self.lane: FastLane | None = None
         self._slow = slow
         self._lane_counts: list[int] = []
         self._lock = Lock()
@@ -185,13 +193,15 @@ class Meter:
             self.row[HOLE_MESSAGES] += found
             self.row[HOLE_MESSAGES + 1] += lost
 
-    def publish(self, costs: "Costs", present: Mapping[int, int]) -> None:
-        """Add up what was counted, and say what is so at `present`; the time of it is the worker's sign of life."""
+    def publish(self, present: Mapping[int, int], lane: "LaneCounts | None" = None) -> None:
+        """Add up what was counted, here and by the lane, and what is so at present, by its place in the row.
+
+        The time of it is the worker's sign of life.
+        """
         row = self.row
-        row[IN_FLIGHT_BYTES], row[UNFINISHED_BYTES], row[UNSENT_BYTES] = costs.in_flight, costs.received, costs.unsent
         for place, number in present.items():
             row[place] = number
-        self.add_up()
+        self.add_up(lane)
         if self._counts_cpu:
             used = time.process_time_ns()
             row[CPU] += used - self._told_cpu
@@ -205,7 +215,7 @@ class Meter:
 
     # ------------------------------------------------------------------ adding up
 
-    def add_up(self) -> None:
+    def add_up(self, lane: "LaneCounts | None" = None) -> None:
         """Add to the row what was counted since the last time."""
         row = self.row
         row[RECEIVED_BYTES] += self.received
@@ -213,8 +223,8 @@ class Meter:
         self.received = self.sent = 0
         self._add_turns()
         self._add_requests()
-        if self.lane is not None:
-            self._add_lane(self.lane.counts())
+        if lane is not None:
+            self._add_lane(lane.counts())
 
     def _add_turns(self) -> None:
         noted, self._turns = self._turns, array("q")

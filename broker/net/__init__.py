@@ -1,1 +1,5 @@
 """Connections: listening, TLS, reading and writing frames, and what a connection may cost."""
+
+from typing import Final
+
+DOOR: Final = ("budget", "listeners", "reception", "scheduler", "session_settings", "tls", "transport")

@@ -1,4 +1,4 @@
-"""What all connections of a server cost together, and who is closed first when that is too much.
+"""The budget of all connections of a server, and who is closed first when that is too much.
 
 Whoever holds part of a request, and whoever does not read, stands in a line in the order in which that began; the head
 of a line is the one to go. Everything here happens on the event loop.
@@ -20,12 +20,12 @@ COMPLAINTS = 20
 
 COMPLAINTS_SECONDS = 10.0
 
-WAITING_COST = 2048
+PENDING_REQUEST_BYTES = 2048
 """Bytes that a waiting request is counted with, besides its own."""
 
 
-class Costly(Protocol):
-    """A connection, as far as its costs are concerned."""
+class BudgetedConnection(Protocol):
+    """A connection, as far as its share of the budget is concerned."""
 
     @property
     def owes_rest(self) -> bool:
@@ -35,7 +35,7 @@ class Costly(Protocol):
         """Close at once, and say why."""
 
 
-class Costs:
+class ConnectionBudget:
     """The running totals of one server. `clock_seconds` never goes back."""
 
     def __init__(self, limits: Limits, clock_seconds: Callable[[], float]) -> None:
@@ -47,14 +47,14 @@ class Costs:
         self.unsent = 0
         """Bytes that waited to be read by their clients when that was last looked at."""
         self._clock_seconds = clock_seconds
-        self._senders: dict[Costly, tuple[int, float]] = {}
-        self._slow_readers: dict[Costly, float] = {}
+        self._senders: dict[BudgetedConnection, tuple[int, float]] = {}
+        self._slow_readers: dict[BudgetedConnection, float] = {}
         self._complaints = 0
         self._complaints_end = 0.0
 
     # ------------------------------------------------------------------ what connections tell
 
-    def holds(self, connection: Costly, size: int, *, is_new: bool) -> None:
+    def holds(self, connection: BudgetedConnection, size: int, *, is_new: bool) -> None:
         """Note that a connection holds `size` bytes; `is_new` when a request has been completed since the last time."""
         before = self._senders.pop(connection, None) if is_new else self._senders.get(connection)
         known, since = before or (0, self._clock_seconds())
@@ -68,15 +68,15 @@ class Costs:
         while self.received > self.limits.received_bytes and self._senders:
             self._drop_first_sender("more bytes of unfinished requests are held than received_bytes allows")
 
-    def reads_slowly(self, connection: Costly) -> None:
+    def reads_slowly(self, connection: BudgetedConnection) -> None:
         """Note that a client is answered no further until it has read."""
         self._slow_readers.setdefault(connection, self._clock_seconds())
 
-    def reads_again(self, connection: Costly) -> None:
+    def reads_again(self, connection: BudgetedConnection) -> None:
         """Note that it has read."""
         self._slow_readers.pop(connection, None)
 
-    def forget(self, connection: Costly) -> None:
+    def forget(self, connection: BudgetedConnection) -> None:
         """Count a connection that is gone out of all lines."""
         size, _ = self._senders.pop(connection, (0, 0.0))
         self.received -= size
@@ -129,7 +129,7 @@ class Costs:
         self.received -= size
         connection.drop(reason)
 
-    def _drop_readers(self, unsent: dict[Costly, int]) -> None:
+    def _drop_readers(self, unsent: dict[BudgetedConnection, int]) -> None:
         """Close who has not read longest, then who has most to read, until the sum is below its limit."""
         rest = sorted(unsent.keys() - self._slow_readers.keys(), key=lambda each: -unsent[each])
         for connection in [*self._slow_readers, *rest]:

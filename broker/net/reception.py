@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from broker.config import Networks
 from broker.endpoint import Endpoint
-from broker.net.budget import Costs
+from broker.net.budget import ConnectionBudget
 from broker.net.proxy_protocol import LONGEST_VERSION_2, BadProxyHeader, ProxyHeader, parse_proxy_header
 from broker.net.tls import FIRST_BYTE
 from broker.security.watched_files import Watched
@@ -39,14 +39,14 @@ class Reception:
 
     def __init__(
         self,
-        costs: Costs,
+        budget: ConnectionBudget,
         *,
         context: Watched[ssl.SSLContext] | None,
         is_enforcing: bool,
         proxies: Networks,
         count_open: Callable[[], int],
     ) -> None:
-        self.costs = costs
+        self.budget = budget
         self.context, self.is_enforcing, self.proxies = context, is_enforcing, proxies
         self.arrivals: set[Arrival] = set()
         self._count_open = count_open
@@ -74,13 +74,15 @@ class Reception:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                self.costs.complain("no connection can be accepted: %s", error)
+                self.budget.complain("no connection can be accepted: %s", error)
                 if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM):
                     self._pause(listening, make_protocol)
                 return
             peer = Endpoint.of_socket(name)
-            if len(self.arrivals) + self._count_open() >= self.costs.limits.connections:
-                self.costs.complain("%s: there are as many connections already as the limit (connections) allows", peer)
+            if len(self.arrivals) + self._count_open() >= self.budget.limits.connections:
+                self.budget.complain(
+                    "%s: there are as many connections already as the limit (connections) allows", peer
+                )
                 accepted.close()
                 continue
             accepted.setblocking(False)
@@ -104,7 +106,7 @@ class Arrival:
         self, reception: Reception, accepted: socket.socket, peer: Endpoint, make_protocol: MakeProtocol
     ) -> None:
         self._reception, self._socket, self._peer, self._make_protocol = reception, accepted, peer, make_protocol
-        self._limits = reception.costs.limits
+        self._limits = reception.budget.limits
         self._loop = asyncio.get_running_loop()
         self._eaten = b""
         self._header: ProxyHeader | None = None
@@ -174,7 +176,7 @@ class Arrival:
         except (OSError, asyncio.CancelledError) as error:
             # An SSLError and a TimeoutError are OSErrors.
             if context is not None and isinstance(error, OSError):
-                self._reception.costs.complain("%s: TLS handshake failed: %s", self._client, error)
+                self._reception.budget.complain("%s: TLS handshake failed: %s", self._client, error)
             self._socket.close()
         finally:
             self._reception.arrivals.discard(self)
@@ -184,7 +186,7 @@ class Arrival:
         return self._header.source if self._header and self._header.source else self._peer
 
     def _give_up(self, reason: str) -> None:
-        self._reception.costs.complain("%s: %s; connection closed", self._client, reason)
+        self._reception.budget.complain("%s: %s; connection closed", self._client, reason)
         self.close()
 
     def _leave(self) -> None:

@@ -5,7 +5,7 @@ all connections share: of it, each turn of the event loop serves one connection,
 And when the bursts that were read in one turn of the loop have had their share, further ones join that line unanswered.
 """
 
-import asyncio
+from collections.abc import Callable
 from typing import Protocol
 
 TURN_BYTES = 256 * 1024
@@ -27,18 +27,19 @@ SLICE_BYTES = 4 * 1024
 """Bytes of a burst that the fast lane answers at a time while other bursts wait."""
 
 
-class Bursting(Protocol):
+class ScheduledConnection(Protocol):
     """A connection that has received more than was answered."""
 
     def go_on(self) -> None:
         """Answer for one turn; join the line again for what is left over."""
 
 
-class Turns:
-    """The line of the bursts of one event loop."""
+class Scheduler:
+    """The line of the bursts of one event loop; `call_soon` has work done in the loop's next turn."""
 
-    def __init__(self) -> None:
-        self._line: dict[Bursting, None] = {}
+    def __init__(self, call_soon: Callable[[Callable[[], None]], object]) -> None:
+        self._call_soon = call_soon
+        self._line: dict[ScheduledConnection, None] = {}
         self._spent = 0
         self._is_due = False
 
@@ -61,7 +62,7 @@ class Turns:
             self._spent += size
             self._run_soon()
 
-    def join(self, connection: Bursting) -> None:
+    def join(self, connection: ScheduledConnection) -> None:
         """Put a connection at the end of the line, unless it stands there."""
         self._line[connection] = None
         self._run_soon()
@@ -69,7 +70,7 @@ class Turns:
     def _run_soon(self) -> None:
         if not self._is_due:
             self._is_due = True
-            asyncio.get_running_loop().call_soon(self._run)
+            self._call_soon(self._run)
 
     def _run(self) -> None:
         """Have the first in the line go on."""

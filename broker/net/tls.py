@@ -1,58 +1,17 @@
-"""TLS on the port: its options, and the context made of certificate files.
+"""TLS on the port: the context made of certificate files."""
 
-Modes are a RocketMQ server's (remoting-protocol §1.9): *disabled* knows no TLS, *permissive* takes TLS and plain
-clients, *enforcing* TLS alone.
-"""
-
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from broker.config import TlsOptions
 from broker.security.watched_files import Watched
 from protocol.errors import ConfigError
 
 if TYPE_CHECKING:
     import ssl
 
-MODES = ("disabled", "permissive", "enforcing")
-CLIENT_AUTH = ("none", "optional", "required")
-
 FIRST_BYTE = 0x16
 """The first byte of a TLS handshake; that of a frame within any limit is 0."""
-
-
-@dataclass(frozen=True, slots=True)
-class TlsOptions:
-    """`certificate` is a PEM file with the chain, `key` one with its key, by default the same file.
-
-    `client_ca`: PEM file of the authorities that sign client certificates, looked at as `client_auth` says.
-    """
-
-    mode: str = "disabled"
-    certificate: Path | None = None
-    key: Path | None = None
-    key_password_file: Path | None = None
-    client_ca: Path | None = None
-    client_auth: str = "none"
-
-    @property
-    def is_on(self) -> bool:
-        """Whether a client may speak TLS."""
-        return self.mode != "disabled"
-
-    def check(self) -> "TlsOptions":
-        """Return itself, or raise `ConfigError` for options that contradict each other."""
-        if not self.is_on:
-            if self.certificate or self.key or self.client_ca:
-                raise ConfigError("TLS files without effect: give --tls-mode permissive or enforcing too")
-        elif self.certificate is None:
-            raise ConfigError(f"--tls-mode {self.mode} needs a certificate: give --tls-cert")
-        if (self.client_auth != "none") != (self.client_ca is not None):
-            raise ConfigError("--tls-client-auth and --tls-client-ca are given together or not at all")
-        return self
-
-
-NO_TLS = TlsOptions()
 
 
 def watched_context(options: TlsOptions) -> "Watched[ssl.SSLContext]":

@@ -19,13 +19,15 @@ MOST_LINGERS = 6
 
 def write_pieces(transport: asyncio.Transport, pieces: list[bytes | memoryview], size: int) -> None:
     """Write one or more pieces of `size` bytes together."""
+    if len(pieces) == 1:
+        transport.write(pieces[0])
+        return
     if size < JOIN_LIMIT or size < len(pieces) * SMALL_PIECE:
         transport.write(b"".join(pieces))
         return
     # The last piece by itself: in Python 3.12.0 to 3.12.8, 3.13.0 and 3.13.1 writelines() of asyncio's own loop
     # reports to nobody that the buffer is full (CVE-2024-12254), write() does.
-    if len(pieces) > 1:
-        transport.writelines(pieces[:-1])
+    transport.writelines(pieces[:-1])
     transport.write(pieces[-1])
 
 

@@ -7,6 +7,7 @@ of its header can mean one thing here and another there. Refusals have the code 
 from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
+from broker.limits import DEFAULT_LIMITS
 from broker.security.accounts import RETRY_PREFIX, Account, Accounts
 from broker.security.needs import needs_of
 from broker.security.signature import ACCESS_KEY, is_signed
@@ -72,9 +73,10 @@ class GuardedDispatcher(Dispatcher):
         guard: Guard,
         processors: Iterable[object],
         lookup_threads: int = 4,
+        body_limit: int = DEFAULT_LIMITS.body_bytes,
         check_first: "CheckFirst | None" = None,
     ) -> None:
-        super().__init__(processors, lookup_threads)
+        super().__init__(processors, lookup_threads, body_limit)
         self._guard, self._check_first = guard, check_first
 
     def dispatch(self, command: Command, connection: ClientConnection) -> Answer:

@@ -1,1 +1,21 @@
 """What answers requests: the dispatcher, the processors, consumers and their offsets, long polls."""
+
+from typing import Final
+
+DOOR: Final = (
+    "broker_service",
+    "consumers",
+    "dispatcher",
+    "follower",
+    "hole_search",
+    "key_search",
+    "long_work",
+    "lookup_pool",
+    "pending_reply",
+    "processors",
+    "registry_budget",
+    "request_families",
+    "served_brokers",
+    "state_directory",
+    "topic_catalog",
+)

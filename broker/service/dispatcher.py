@@ -148,16 +148,20 @@ def failure_code(code: int, error: BaseException) -> ResponseCode:
 class Dispatcher:
     """The table of all request codes, and the thread pool for the requests that would make the event loop wait."""
 
-    def __init__(self, processors: Iterable[object], lookup_threads: int = 4) -> None:
-        """Collect the methods of `processors`; `lookup_threads` at most, started when first needed."""
+    def __init__(
+        self, processors: Iterable[object], lookup_threads: int = 4, body_limit: int = DEFAULT_LIMITS.body_bytes
+    ) -> None:
+        """Collect the methods of `processors`; `lookup_threads` at most, started when first needed.
+
+        Bodies that are read have `body_limit` bytes at most.
+        """
         processors = list(processors)
         check_families([type(processor) for processor in processors])
         self._handlers = dict(_rows_of(processors))
         self._pool = LookupPool(lookup_threads)
         # Apart, so that what is parsed keeps no look-up waiting, nor what takes long to parse what does not.
         self._parsers = {is_long: LookupPool(1, "parse") for is_long in (False, True)}
-        self.body_limit = DEFAULT_LIMITS.body_bytes
-        """Bytes of a body that is read."""
+        self._body_limit = body_limit
 
     def forward(self, codes: Iterable[int], method: Callable[..., Answer]) -> None:
         """Have `method` answer these codes instead of their handlers; it gets an empty header and the request."""
@@ -181,7 +185,7 @@ class Dispatcher:
 
     def is_unread(self, code: int, body_length: int) -> bool:
         """Whether a request is refused for the length of its body, which nobody will look at."""
-        return body_length > self.body_limit and code in PARSED_BODIES
+        return body_length > self._body_limit and code in PARSED_BODIES
 
     def dispatch(self, command: Command, connection: ClientConnection) -> Answer:
         """Answer one request; raises `Cold` alone, and only on a thread that may not wait."""
@@ -227,7 +231,7 @@ class Dispatcher:
 
     def unread(self, command: Command) -> Response:
         """The refusal of a request whose body is too long to be read."""
-        length, limit = len(command.body), self.body_limit
+        length, limit = len(command.body), self._body_limit
         what = f"the body of request code {command.code}"
         remark = f"{what} has {length} bytes, more than the limit of {limit} (body_bytes)"
         return Response(ResponseCode.SYSTEM_ERROR, remark)

@@ -24,7 +24,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Set
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar
 
-from broker.service.pending_reply import Asker, Deferred, Outcome, by_asker
+from broker.service.pending_reply import Outcome, PendingReply, ReplyReceiver, by_receiver
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Response
 from protocol.errors import StoreError
@@ -80,7 +80,7 @@ class Question(Protocol):
         """The answer when nothing arrived in time."""
 
 
-class HeldPull(Deferred):
+class HeldPull(PendingReply):
     """One held pull; `tick` is when its time is up, `group` what it asks with others, None until it is kept."""
 
     __slots__ = ("group", "tick")
@@ -135,7 +135,7 @@ class LongPolling:
         self._run_in_pool: RunInPool | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._next_tick = 0
-        self._answers: deque[tuple[Asker, list[Deferred], Outcome]] = deque()
+        self._answers: deque[tuple[ReplyReceiver, list[PendingReply], Outcome]] = deque()
         self.is_stopping = False
         """Whether pulls are to be refused, see `refusal`."""
 
@@ -280,15 +280,15 @@ class LongPolling:
         pulls = list(pulls)
         self.forget(group, pulls)
         is_telling = bool(self._answers)
-        self._answers += [(asker, some, outcome) for asker, some in by_asker(pulls, outcome)]
+        self._answers += [(receiver, some, outcome) for receiver, some in by_receiver(pulls, outcome)]
         if not is_telling:
             self._tell(ANSWERS_A_TURN)
 
     def _tell(self, most: float) -> None:
         while self._answers and most > 0:
-            asker, some, outcome = self._answers.popleft()
+            receiver, some, outcome = self._answers.popleft()
             most -= len(some)
-            asker.answer_deferred(some, outcome)
+            receiver.send_replies(some, outcome)
         if self._answers and self._loop is not None:
             self._loop.call_soon(self._tell, ANSWERS_A_TURN)
 

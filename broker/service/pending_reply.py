@@ -1,7 +1,7 @@
 """Answers that come later, to many requests at once: what waits is some hundred bytes, no future and no Task.
 
-Whoever makes a request wait gives its connection a `Deferred`, and answers any number of them with one `answer_all`:
-each connection encodes the answer once and writes it in one piece for all its requests.
+A handler that makes a request wait returns a `PendingReply` to its connection. Any number of them are answered with one
+`answer_all`: each connection encodes the answer once and writes it in one piece for all its requests.
 """
 
 import asyncio
@@ -14,24 +14,24 @@ from protocol.kernels.responses import ResponseTemplate
 Outcome: TypeAlias = Response | BaseException
 """What a request is answered with; an error becomes the answer that the dispatcher makes of it."""
 
-DEFERRED_COST = 512
-"""Bytes that a deferred request is counted with."""
+PENDING_REPLY_BYTES = 512
+"""Bytes that a request waiting for such a reply is counted with."""
 
 
-class Asker(Protocol):
+class ReplyReceiver(Protocol):
     """A connection, as far as it is answered."""
 
-    def answer_deferred(self, deferred: "list[Deferred]", outcome: Outcome) -> None:
-        """Answer some of the requests that were deferred for it. The event loop's alone."""
+    def send_replies(self, replies: "list[PendingReply]", outcome: Outcome) -> None:
+        """Answer some of the requests that wait for a reply to it. The event loop's alone."""
 
 
-class Deferred:
+class PendingReply:
     """One request that waits. It may also be awaited, in place of a connection that is told."""
 
-    __slots__ = ("asker", "command", "opaque", "outcome", "serialize_type")
+    __slots__ = ("command", "opaque", "outcome", "receiver", "serialize_type")
     code = 0
     """The request code, for the log."""
-    asker: Asker | None
+    receiver: ReplyReceiver | None
     command: Command | None
     """The request, where its answer is checked before it leaves; None elsewhere, to hold no more than must be."""
     opaque: int
@@ -39,14 +39,14 @@ class Deferred:
     serialize_type: int
 
     def __init__(self) -> None:
-        self.asker = self.command = self.outcome = None
+        self.receiver = self.command = self.outcome = None
         self.opaque = self.serialize_type = 0
 
-    def deliver_to(self, asker: Asker, command: Command) -> None:
+    def deliver_to(self, receiver: ReplyReceiver, command: Command) -> None:
         """Have the answer to a request sent to its connection; at once, if it came before this."""
-        self.asker, self.opaque, self.serialize_type = asker, command.opaque, command.serialize_type
+        self.receiver, self.opaque, self.serialize_type = receiver, command.opaque, command.serialize_type
         if self.outcome is not None:
-            asker.answer_deferred([self], self.outcome)
+            receiver.send_replies([self], self.outcome)
 
     def answer(self, outcome: Outcome) -> None:
         """Answer this request alone."""
@@ -62,12 +62,12 @@ class Deferred:
 
 
 class _Waiter:
-    """Stands in for a connection where a deferred answer is awaited."""
+    """Stands in for a connection where a reply is awaited."""
 
     def __init__(self) -> None:
         self.future: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
 
-    def answer_deferred(self, deferred: list[Deferred], outcome: Outcome) -> None:
+    def send_replies(self, replies: list[PendingReply], outcome: Outcome) -> None:
         if self.future.done():
             return
         if isinstance(outcome, Response):
@@ -76,34 +76,34 @@ class _Waiter:
             self.future.set_exception(outcome)
 
 
-def by_asker(deferred: Iterable[Deferred], outcome: Outcome) -> list[tuple[Asker, list[Deferred]]]:
+def by_receiver(replies: Iterable[PendingReply], outcome: Outcome) -> list[tuple[ReplyReceiver, list[PendingReply]]]:
     """Requests sorted by who is to be told; those of whom that is not known yet are given their answer themselves."""
-    found: dict[Asker, list[Deferred]] = {}
-    for each in deferred:
-        if each.asker is not None:
-            found.setdefault(each.asker, []).append(each)
+    found: dict[ReplyReceiver, list[PendingReply]] = {}
+    for each in replies:
+        if each.receiver is not None:
+            found.setdefault(each.receiver, []).append(each)
         else:
             each.outcome = outcome
     return list(found.items())
 
 
-def answer_all(deferred: Iterable[Deferred], outcome: Outcome) -> None:
+def answer_all(replies: Iterable[PendingReply], outcome: Outcome) -> None:
     """Answer requests alike."""
-    for asker, some in by_asker(deferred, outcome):
-        asker.answer_deferred(some, outcome)
+    for receiver, some in by_receiver(replies, outcome):
+        receiver.send_replies(some, outcome)
 
 
-class DueAnswers:
+class QueuedReplies:
     """One answer on its way to some requests of a connection, rendered piece by piece as its client reads."""
 
     __slots__ = ("_left", "_templates")
 
-    def __init__(self, deferred: list[Deferred], response: Response) -> None:
+    def __init__(self, replies: list[PendingReply], response: Response) -> None:
         """Encode an answer. Raises `BadCommand` for what the form of one of the requests cannot hold."""
-        self._left: Iterator[Deferred] = iter(deferred)
+        self._left: Iterator[PendingReply] = iter(replies)
         self._templates = {
             serialize_type: ResponseTemplate(serialize_type, response)
-            for serialize_type in {each.serialize_type for each in deferred}
+            for serialize_type in {each.serialize_type for each in replies}
         }
 
     def piece(self, limit: int) -> tuple[list[bytes | memoryview], int, bool]:

@@ -18,7 +18,7 @@ class BudgetSpent(RocketLensError):
     """There is no room left for what a client wants remembered; it is answered SYSTEM_BUSY."""
 
 
-class Budget:
+class RegistryBudget:
     """The bytes of one server process. Safe to use from several threads."""
 
     def __init__(self, limit: int = DEFAULT_BYTES) -> None:
@@ -52,7 +52,7 @@ class Budget:
 class Room:
     """The bytes of one registry. `limit` is the most it may take, even while others take nothing."""
 
-    def __init__(self, budget: Budget, what: str, limit: int) -> None:
+    def __init__(self, budget: RegistryBudget, what: str, limit: int) -> None:
         self._budget = budget
         self._what = what
         self.limit = limit
@@ -81,7 +81,7 @@ class Room:
 
 def room_apart(what: str) -> Room:
     """A room in a budget of its own, for a registry that stands alone."""
-    return Budget().room(what, 1)
+    return RegistryBudget().room(what, 1)
 
 
 def size_of(*texts: str) -> int:

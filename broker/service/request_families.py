@@ -1,7 +1,8 @@
-"""The list of all processor families; importing it fails when two of them answer one request code."""
+"""All processor families; importing them fails when two of them answer one request code."""
 
 from typing import Any
 
+from broker.service.broker_service import BrokerService
 from broker.service.dispatcher import check_families
 from broker.service.processors.ask_consumer import AskConsumerProcessor
 from broker.service.processors.broker_admin import BrokerAdminProcessor
@@ -9,11 +10,12 @@ from broker.service.processors.client_manage import ClientManageProcessor
 from broker.service.processors.consume_stats import ConsumeStatsProcessor
 from broker.service.processors.consumer_manage import ConsumerManageProcessor
 from broker.service.processors.name_server import NameServerProcessor
-from broker.service.processors.pull_message import PullMessageProcessor
+from broker.service.processors.pull_message import Learn, PullMessageProcessor
 from broker.service.processors.query_assignment import QueryAssignmentProcessor
 from broker.service.processors.query_message import QueryMessageProcessor
 from broker.service.processors.queue_lock import QueueLockProcessor
 from broker.service.processors.topic_admin import TopicAdminProcessor
+from broker.service.served_brokers import ServedBrokers
 
 PROCESSORS: tuple[type[Any], ...] = (
     QueryMessageProcessor,
@@ -29,3 +31,27 @@ PROCESSORS: tuple[type[Any], ...] = (
     BrokerAdminProcessor,
 )
 check_families(PROCESSORS)
+
+
+def build_processors(
+    service: BrokerService, brokers: ServedBrokers | None = None, learn: Learn | None = None
+) -> list[object]:
+    """One processor of each family, all answering for `service`.
+
+    `brokers` are all that this process stands for, None: `service` alone. Pulls that found messages are told to
+    `learn`.
+    """
+    brokers = ServedBrokers([service]) if brokers is None else brokers
+    return [
+        QueryMessageProcessor(service),
+        PullMessageProcessor(service, learn),
+        NameServerProcessor(service, brokers),
+        TopicAdminProcessor(service),
+        ConsumerManageProcessor(service),
+        ConsumeStatsProcessor(service),
+        AskConsumerProcessor(service),
+        ClientManageProcessor(service),
+        QueueLockProcessor(service),
+        QueryAssignmentProcessor(service, brokers),
+        BrokerAdminProcessor(service),
+    ]

@@ -33,16 +33,21 @@ Render = Callable[[str], tuple[bytes, str]]
 class Site:
     """The application of one server. Its thread is its own: look-ups that hang must not hide what they do."""
 
-    def __init__(self, rows: MetricsRows, render: Render, api: "Api | None" = None) -> None:
+    def __init__(
+        self,
+        rows: MetricsRows,
+        render: Render,
+        api: "Api | None" = None,
+        before_render: Callable[[], None] | None = None,
+    ) -> None:
+        """`before_render` is called on the event loop before figures are read."""
         self._rows, self._render = rows, render
         self.api = api
         self._access = Access() if api is None else api.access
         self._pool = LookupPool(1)
         self._rendering: dict[str, asyncio.Future[tuple[bytes, str]]] = {}
-        self.is_stopping = False
-        """Whether not to be ready any more."""
-        self.before_render: Callable[[], None] = _do_nothing
-        """Called on the event loop before figures are read."""
+        self._is_stopping = False
+        self._before_render = before_render
 
     @property
     def is_idle(self) -> bool:
@@ -59,6 +64,10 @@ class Site:
             routes += [Mount("/api/v1", self.api.application()), *page_routes(self.api.access)]
         return Starlette(routes=routes)
 
+    def note_stopping(self) -> None:
+        """Say from now on that the server is not ready any more."""
+        self._is_stopping = True
+
     def close(self) -> None:
         """Answer no more."""
         self._pool.close()
@@ -74,7 +83,8 @@ class Site:
         accept = "openmetrics" if "application/openmetrics-text" in request.headers.get("accept", "") else ""
         future = self._rendering.get(accept)
         if future is None:
-            self.before_render()
+            if self._before_render is not None:
+                self._before_render()
             future = self._pool.run(None, lambda: self._render("application/openmetrics-text" if accept else ""))
             self._rendering[accept] = future
             future.add_done_callback(lambda _done: self._rendering.pop(accept, None))
@@ -91,11 +101,7 @@ class Site:
     async def readyz(self, _request: Request) -> Response:
         """Whether clients can connect to all workers, 503 otherwise."""
         serving = self._rows.are_serving()
-        is_ready = all(serving) and not self.is_stopping
-        status = "stopping" if self.is_stopping else "ready" if is_ready else "starting"
+        is_ready = all(serving) and not self._is_stopping
+        status = "stopping" if self._is_stopping else "ready" if is_ready else "starting"
         answer = {"status": status, "workers": len(serving), "workers_serving": sum(serving)}
         return JSONResponse(answer, 200 if is_ready else 503, NO_STORE)
-
-
-def _do_nothing() -> None:
-    """Where nothing is to be brought up to date."""

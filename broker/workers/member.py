@@ -14,14 +14,15 @@ from collections import deque
 from functools import partial
 from typing import Any
 
-from broker.service.broker_service import BrokerService
 from broker.service.consumers.client_registry import EXPIRY_SECONDS, ClientRegistry, ConsumerGroup
 from broker.service.consumers.kept_filters import KeptFilters
 from broker.service.consumers.member_commits import MemberCommits
+from broker.service.consumers.registries import Registries
 from broker.service.consumers.subscriptions import expressions_of, told_filters
 from broker.service.dispatcher import Answer, ClientConnection, Request
 from broker.service.long_work import LongParse, parse_body
 from broker.service.lookup_pool import LookupPool
+from broker.service.registry_budget import Room
 from broker.workers.link import Kind, Link, is_ours, pack
 from broker.workers.owner import as_fields
 from protocol.bodies import SubscriptionData
@@ -67,10 +68,10 @@ OWNED_CODES = frozenset(
 class CopiedRegistry(ClientRegistry):
     """The groups that worker 0 told of: what they subscribe to, without their members."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.filters = KeptFilters()
-        """Where filters are made, for all clients of this worker."""
+    def __init__(self, filters: KeptFilters | None = None, room: Room | None = None) -> None:
+        """`filters` are where filters are made, for all clients of this worker."""
+        super().__init__(room=room)
+        self._filters = KeptFilters() if filters is None else filters
         self._copies: dict[str, ConsumerGroup] = {}
         self._doubtful: set[str] = set()
 
@@ -92,7 +93,7 @@ class CopiedRegistry(ClientRegistry):
     ) -> ConsumerGroup:
         """The group of which worker 0 tells; on any thread."""
         subscriptions = parse_body(told, list[SubscriptionData])
-        made = self.filters.make_all(expressions_of(subscriptions), is_trusted=True)
+        made = self._filters.make_all(expressions_of(subscriptions), is_trusted=True)
         known = self._copies.get(name)
         group = ConsumerGroup(name, consume_type, message_model, consume_from_where)
         group.subscriptions = {subscription.topic: subscription for subscription in subscriptions}
@@ -124,8 +125,8 @@ class CopiedRegistry(ClientRegistry):
 class ForwardedCommits(MemberCommits):
     """Offsets that come with pulls go to worker 0, which knows who is in what group."""
 
-    def __init__(self, service: BrokerService, member: "Member") -> None:
-        super().__init__(service.clients, lambda: service.offsets)
+    def __init__(self, registries: Registries, member: "Member") -> None:
+        super().__init__(registries.clients, lambda: registries.offsets)
         self._member = member
 
     def commit(self, connection: ClientConnection, group: str, topic: str, queue_id: int, offset: int) -> bool:
@@ -138,15 +139,13 @@ class ForwardedCommits(MemberCommits):
 class Member:
     """The asking end of a link; `start` and `stop` on the event loop, `tell` anywhere."""
 
-    def __init__(self, service: BrokerService, name: bytes | str) -> None:
+    def __init__(self, registries: Registries, name: bytes | str) -> None:
         """`name` of worker 0's socket."""
-        self._clients, self._pulled = service.clients, service.pulled
-        if isinstance(self._clients, CopiedRegistry):
-            self._clients.filters = service.subscriptions.filters
+        self._clients, self._pulled = registries.clients, registries.pulled
         self._told: deque[tuple[int, list[Any]]] = deque()
         self._reader = LookupPool(1, "groups")
         self._is_reading = False
-        self._room = service.budget.room("heartbeats", 2)
+        self._room = registries.budget.room("heartbeats", 2)
         self._name = name
         self._link: Link | None = None
         self._loop: asyncio.AbstractEventLoop | None = None

@@ -8,7 +8,7 @@ import threading
 from typing import Any
 
 from broker.endpoint import Endpoint
-from broker.service.broker_service import BrokerService, build_processors
+from broker.service.broker_service import BrokerService
 from broker.service.consumers.client_registry import ConsumerGroup
 from broker.service.dispatcher import Answer, Dispatcher
 from broker.service.pending_reply import Outcome
@@ -37,11 +37,10 @@ class RemoteConnection:
 class Owner:
     """The listening end of all links."""
 
-    def __init__(self, service: BrokerService, listening: socket.socket) -> None:
+    def __init__(self, service: BrokerService, dispatcher: Dispatcher, listening: socket.socket) -> None:
+        """`dispatcher` checks no signatures: they were checked where the client is connected."""
         self._service, self._listening = service, listening
-        # Signatures were checked where the client is connected.
-        self._dispatcher = Dispatcher(build_processors(service), 1)
-        self._dispatcher.body_limit = service.options.limits.body_bytes
+        self._dispatcher = dispatcher
         self._connections: dict[Link, dict[int, RemoteConnection]] = {}
         self._told: dict[str, tuple[Any, ...]] = {}
         self._server: asyncio.Server | None = None
@@ -52,9 +51,7 @@ class Owner:
     async def start(self) -> None:
         """Hear the others from now on."""
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
-        clients = self._service.clients
-        clients.on_change = self._group_changed
-        clients.on_heard = self._heard
+        self._service.clients.listen(on_change=self._group_changed, on_heard=self._heard)
         self._server = await self._loop.create_unix_server(self._greet, sock=self._listening)
 
     def stop(self) -> None:
@@ -160,7 +157,6 @@ class Owner:
     # ------------------------------------------------------------------ groups
 
     def _group_changed(self, group: ConsumerGroup) -> None:
-        self._service.notices.tell(group)
         if not group.members and self._loop is not None:
             with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
                 self._loop.call_soon_threadsafe(self._tell_gone, group.name)

@@ -74,13 +74,14 @@ class Supervisor:
         announce: Announce,
         stop_timeout_seconds: float,
         loop_watch: LoopWatch | None = None,
+        before_stop: Announce | None = None,
     ) -> None:
+        """Watch the loops of `count` workers by `loop_watch`; `before_stop` is called before they are told to stop."""
         self._work, self._announce = work, announce
         self._loop_watch = loop_watch
         self._stop_timeout_seconds = stop_timeout_seconds
         self._workers = [Worker(number) for number in range(count)]
-        self.before_stop: Announce = _do_nothing
-        """Called once, before the workers are told to stop."""
+        self._before_stop: Announce = before_stop or _do_nothing
         self._is_announced = False
         self._signals: set[int] = set()
         self._wakeup, self._waker = socket.socketpair()
@@ -227,7 +228,7 @@ class Supervisor:
 
     def _stop(self) -> int:
         """Have all workers stop; 0 if they did so in time and without an error."""
-        self.before_stop()
+        self._before_stop()
         # Worker 0 last: until they are gone the others have offsets for it.
         codes = [self._stop_some(self._workers[1:]), self._stop_some(self._workers[:1])]
         worst = codes[0] or codes[1]

@@ -1,12 +1,15 @@
 """The server's life: start, serve, refresh, finish what is in flight, stop."""
 
 import asyncio
+import os
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
 import pytest
 
-from broker.app import Server
+from broker.app import build_server
 from broker.config import CannotListen
 from broker.endpoint import Endpoint
 from broker.limits import Limits
@@ -19,6 +22,7 @@ from protocol.headers import EmptyRequestHeader
 from protocol.message import decode_message
 from storage.files.residency import Cold, may_wait
 from storage.store.message_store import MessageStore
+from store_writer import StoreWriter
 
 pytestmark = pytest.mark.asyncio
 
@@ -90,7 +94,7 @@ async def test_a_port_lost_between_binding_and_listening_is_refused() -> None:
     second = bind_listeners([first[0].endpoint])
     first[0].socket.listen()
     service = service_of(FakeStore(), listen=(first[0].endpoint,))
-    server = Server(service, second, Dispatcher([]))
+    server = build_server(service, second, Dispatcher([]))
     with pytest.raises(CannotListen, match="another process listens there"):
         await server.start()
     await server.stop()
@@ -130,9 +134,9 @@ async def test_a_client_that_does_not_read_is_cut_off_when_the_time_is_over() ->
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]
         for _ in range(10):
             client.send(LONG)
-        await until(lambda: any(connection.is_held for connection in server._settings.open))
+        await until(lambda: any(connection.session.is_held for connection in server.connections))
         await server.stop()
-        assert not server._settings.open
+        assert not server.connections
 
 
 async def test_a_lookup_that_cannot_be_interrupted_does_not_keep_the_server_alive() -> None:
@@ -207,3 +211,37 @@ async def test_the_recorded_store_is_served_whole(g1_store: Path) -> None:
         assert len({(answer.code, answer.body) for answer in answers}) == 1
         route = await client.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "TopicTest"})
         assert str(server.addresses[0]) in route.body.decode()
+
+
+WITHOUT_LANE = """
+import asyncio, sys
+from pathlib import Path
+
+sys.modules["broker.lane"] = None  # whoever imports it fails
+
+from broker_harness import connected, service_of, serving
+from storage.store.message_store import MessageStore
+
+
+async def ask() -> None:
+    service = service_of(MessageStore.open(Path(sys.argv[1])), fast_lane=False)
+    async with serving(service) as server, connected(server.addresses[0]) as client:
+        for code, fields in ((33, {"offset": "0", "topic": "T"}), (105, {"topic": "T"}), (9999, {})):
+            print((await client.ask(code, fields)).code)
+
+
+asyncio.run(ask())
+"""
+
+
+async def test_without_the_folder_of_the_fast_lane_the_server_answers(tmp_path: Path) -> None:
+    writer = StoreWriter(tmp_path / "store")
+    writer.append("T", b"body")
+    writer.close()
+    paths = os.pathsep.join(path for path in sys.path if path)
+    command = [sys.executable, "-c", WITHOUT_LANE, str(writer.root)]
+    environment = {**os.environ, "PYTHONPATH": paths}
+    done = await asyncio.to_thread(
+        subprocess.run, command, env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert done.stdout.split() == ["0", "0", "3"], done.stderr

@@ -136,9 +136,9 @@ async def test_a_pull_with_a_long_expression_is_answered_as_with_a_short_one(g1_
                 RequestCode.PULL_MESSAGE, fields | {"queueOffset": end, "sysFlag": "6", "subscription": everything}
             )
             await until(lambda: len(service.polls) == 1)
-            assert server._settings.costs.in_flight > len(everything), "its texts count as long as it waits"
+            assert server.budget.in_flight > len(everything), "its texts count as long as it waits"
         await until(lambda: not len(service.polls))
-        await until(lambda: server._settings.costs.in_flight == 0)
+        await until(lambda: server.budget.in_flight == 0)
 
 
 @pytest.mark.asyncio
@@ -151,7 +151,7 @@ async def test_a_body_that_is_too_long_is_answered_before_it_has_come_and_takes_
             client.writer.write(frame[:cut])
             answer = await client.answer()
             assert (answer.opaque, answer.code, answer.remark) == (7, 1, refused)
-            assert server._settings.costs.received < 1000
+            assert server.budget.received < 1000
             client.writer.write(frame[cut:])
             assert (await client.ask(RequestCode.VIEW_MESSAGE_BY_ID, VIEW)).code == 0
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from broker.config import TlsOptions
 from broker.endpoint import Endpoint
-from broker.net.tls import TlsOptions
 from broker_harness import RawClient, connected, service_of, serving, until
 from certificates import Authority
 from lane_requests import Road, pull
@@ -47,11 +47,10 @@ async def test_who_reads_late_gets_what_was_written_for_him(
         secured(server.addresses[0], authority) if is_secured else connected(server.addresses[0]) as late,
         secured(server.addresses[0], authority) if is_secured else connected(server.addresses[0]) as quick,
     ):
-        settings = server._settings
         late.writer.transport.pause_reading()  # type: ignore[attr-defined]
         for _ in range(20):
             late.writer.write(b"".join(frames[:18]))
-        await until(lambda: any(connection.is_held for connection in settings.open))
+        await until(lambda: any(connection.session.is_held for connection in server.connections))
         for _ in range(10):
             quick.writer.write(b"".join(frames[18:]))
             for wanted in expected[18:]:
@@ -61,5 +60,5 @@ async def test_who_reads_late_gets_what_was_written_for_him(
             for wanted in expected[:18]:
                 assert await asyncio.wait_for(late.reader.readexactly(len(wanted)), 60) == wanted
         if not lane_is_off:
-            assert settings.fast_lane is not None
-            assert sum(settings.fast_lane.answered.values()) > 400
+            assert server.lane is not None
+            assert sum(server.lane.answered.values()) > 400

@@ -41,9 +41,9 @@ from pathlib import Path
 import pytest
 
 from asking import Asker
-from broker.service.broker_service import build_processors
 from broker.service.dispatcher import Dispatcher
 from broker.service.refusals import WRITING_CODES
+from broker.service.request_families import build_processors
 from broker_harness import connected, service_of, serving, until
 from heartbeats import consumer, heartbeat, subscription
 from protocol.codes import RequestCode, SerializeType

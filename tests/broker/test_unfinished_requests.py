@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from broker.limits import Limits
-from broker.net.budget import Costs
-from broker.net.connection import Connection
+from broker.net.budget import ConnectionBudget
+from broker.net.transport import SessionTransport
 from broker.service.dispatcher import handles
 from broker_harness import FakeStore, connected, service_of, serving, until
 from heartbeats import consumer, heartbeat, subscription
@@ -71,13 +71,11 @@ class Roads:
 
     def __init__(self, store: MessageStore) -> None:
         self.clock = StillClock()
-        self.costs = Costs(Limits(frame_seconds=SECONDS), self.clock)
+        self.budget = ConnectionBudget(Limits(frame_seconds=SECONDS), self.clock)
         service = service_of(store)
-        self._roads = {has_lane: Road(service, has_lane=has_lane) for has_lane in (True, False)}
-        for road in self._roads.values():
-            road.settings.costs = self.costs
+        self._roads = {has_lane: Road(service, has_lane=has_lane, budget=self.budget) for has_lane in (True, False)}
 
-    def connect(self, *, has_lane: bool) -> tuple[Connection, Wire]:
+    def connect(self, *, has_lane: bool) -> tuple[SessionTransport, Wire]:
         return self._roads[has_lane].connect()
 
     def taken(self) -> int:
@@ -87,7 +85,7 @@ class Roads:
     def wait(self, seconds: float) -> None:
         """Put the clock forward, and look for who is too slow."""
         self.clock.seconds += seconds
-        self.costs.sweep({})
+        self.budget.sweep({})
 
 
 @pytest.fixture(scope="module")
@@ -128,11 +126,11 @@ async def test_whoever_sends_a_request_in_two_pieces_owes_nothing_afterwards(
     for number, (first, second) in enumerate(pairs(frame), 1):
         connection.data_received(first)
         roads.wait(SECONDS - 1)
-        assert (connection.owes_rest, roads.costs.received) == (True, len(first))
+        assert (connection.owes_rest, roads.budget.received) == (True, len(first))
         connection.data_received(second)
         # Most answers leave at once; the others are not what is waited for here.
-        await until(lambda: not connection._waiting)
-        assert (connection.owes_rest, roads.costs.received, roads.costs._senders) == (False, 0, {})
+        await until(lambda: not connection.session.pending)
+        assert (connection.owes_rest, roads.budget.received, roads.budget._senders) == (False, 0, {})
         roads.wait(SECONDS * 3)
         assert (wire.is_closed, answers_in(wire)) == (False, number)
     plain = form == JSON and family in ("view", "key", "unique key")
@@ -145,9 +143,9 @@ async def test_a_request_byte_by_byte_is_one_request(family: str, has_lane: bool
     connection, wire = roads.connect(has_lane=has_lane)
     for byte in frame_of(family):
         connection.data_received(bytes([byte]))
-    await until(lambda: not connection._waiting)
+    await until(lambda: not connection.session.pending)
     roads.wait(SECONDS * 3)
-    assert (wire.is_closed, answers_in(wire), roads.costs.received) == (False, 1, 0)
+    assert (wire.is_closed, answers_in(wire), roads.budget.received) == (False, 1, 0)
 
 
 @pytest.mark.parametrize("has_lane", [True, False], ids=["lane", "no lane"])
@@ -189,10 +187,10 @@ async def test_what_waits_for_its_turn_is_not_the_clients_to_send(roads: Roads) 
     burst = frame_of("view") * 200
     for connection, _ in connections:
         connection.data_received(burst + burst[:50])
-    assert any(connection._rest for connection, _ in connections)
+    assert any(connection.session._unread for connection, _ in connections)
     roads.wait(SECONDS * 3)
-    assert not any(wire.is_closed for connection, wire in connections if connection._rest)
-    await until(lambda: not any(connection._rest for connection, _ in connections))
+    assert not any(wire.is_closed for connection, wire in connections if connection.session._unread)
+    await until(lambda: not any(connection.session._unread for connection, _ in connections))
     assert all(connection.owes_rest for connection, _ in connections)
 
 
@@ -228,16 +226,16 @@ class Patient:
 async def test_a_client_that_ended_within_a_request_still_gets_its_answers() -> None:
     clock, patient = StillClock(), Patient()
     async with serving(service_of(FakeStore()), [patient]) as server, connected(server.addresses[0]) as client:
-        costs = server._settings.costs
-        costs._clock_seconds = clock
+        budget = server.budget
+        budget._clock_seconds = clock
         client.send(RequestCode.GET_MAX_OFFSET)
         client.writer.write(frame_of("route")[:50])
-        await until(lambda: bool(costs._senders))
+        await until(lambda: bool(budget._senders))
         client.writer.write_eof()
-        (connection,) = server._settings.open
+        (connection,) = server.connections
         await until(lambda: connection._peer_ended)
         clock.seconds += 1_000
-        costs.sweep(server._settings.open)
+        budget.sweep(server.connections.unsent)
         assert connection.is_open
         patient.released.set()
         assert (await client.answer()).body == b"found"
@@ -263,7 +261,7 @@ async def test_whoever_sends_part_of_a_request_and_stops_is_closed(
         assert not any(wire.is_closed for _, wire in opened)
         roads.wait(1)
         assert all(wire.is_closed for _, wire in opened)
-    assert (roads.costs.received, roads.costs._senders) == (0, {})
+    assert (roads.budget.received, roads.budget._senders) == (0, {})
 
 
 @pytest.mark.parametrize("has_lane", [True, False], ids=["lane", "no lane"])

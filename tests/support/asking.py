@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from broker.endpoint import Endpoint
-from broker.service.broker_service import build_processors
 from broker.service.dispatcher import Dispatcher
+from broker.service.processors.pull_message import Learn
+from broker.service.request_families import build_processors
+from broker.service.served_brokers import ServedBrokers
 from broker_harness import service_of
 from golden_frames import value_of
 from protocol.command import Response, decode_command, encode_request
@@ -38,7 +40,11 @@ class Asker:
         self.store = MessageStore.open(root)
         self.service = service_of(self.store, **options)
         self.connection = FakeConnection()
-        self._dispatcher = Dispatcher(build_processors(self.service))
+        self.serve_with()
+
+    def serve_with(self, brokers: ServedBrokers | None = None, learn: Learn | None = None) -> None:
+        """Answer from now on beside other brokers of the process, or have somebody take notice of pulls."""
+        self._dispatcher = Dispatcher(build_processors(self.service, brokers, learn))
 
     def ask(
         self,

@@ -10,12 +10,14 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
-from broker.app import Server
+from broker.app import build_server
 from broker.config import ServeOptions
 from broker.endpoint import Endpoint
+from broker.metrics.metrics_meter import Meter
 from broker.net.listeners import bind_listeners, close_listeners
+from broker.server import Server
 from broker.service.broker_service import BrokerService
-from broker.service.consumers.client_registry import ClientRegistry
+from broker.service.consumers.registries import MakeClients, Registries
 from broker.service.dispatcher import Dispatcher
 from protocol.command import Command, Response, decode_command, encode_request, encode_response
 from protocol.frame import FrameDecoder
@@ -63,18 +65,22 @@ class FakeStore:
         assert not should_stop()
 
 
-def service_of(store: Any, clients: ClientRegistry | None = None, **options: Any) -> BrokerService:
+def service_of(
+    store: Any, make_clients: MakeClients | None = None, meter: Meter | None = None, **options: Any
+) -> BrokerService:
     """The service of a store, real or fake."""
     listen = options.pop("listen", (LOOPBACK,))
-    return BrokerService.of(store, ServeOptions(Path("/store"), listen=listen, **options).check(), clients)
+    checked = ServeOptions(Path("/store"), listen=listen, **options).check()
+    return BrokerService.of(store, checked, Registries.of(store, checked, make_clients), meter=meter)
 
 
 @contextlib.asynccontextmanager
 async def serving(service: BrokerService, processors: Iterable[object] | None = None) -> AsyncIterator[Server]:
     """A server that is stopped when the block ends; `processors` None means all families."""
     listeners = bind_listeners(service.options.listen, vip=service.options.vip)
-    dispatcher = None if processors is None else Dispatcher(processors)
-    server = Server(service, listeners, dispatcher)
+    body_limit = service.options.limits.body_bytes
+    dispatcher = None if processors is None else Dispatcher(processors, body_limit=body_limit)
+    server = build_server(service, listeners, dispatcher)
     try:
         await server.start()
         yield server

@@ -4,15 +4,21 @@ import asyncio
 import json
 import random
 import struct
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from broker.lane.fast_lane import FastLane
-from broker.net.connection import Connection
-from broker.net.connection_settings import ConnectionSettings
-from broker.service.broker_service import BrokerService, build_processors
+from broker.limits import DEFAULT_LIMITS
+from broker.net.budget import ConnectionBudget
+from broker.net.scheduler import Scheduler
+from broker.net.session_settings import SessionSettings
+from broker.net.transport import OpenConnections, SessionTransport
+from broker.service.broker_service import BrokerService
 from broker.service.dispatcher import Dispatcher
+from broker.service.processors.pull_message import Learn
+from broker.service.request_families import build_processors
 from protocol.codes import SerializeType
 from protocol.command import Response
 from protocol.kernels.responses import OPAQUE, ResponseTemplate
@@ -66,15 +72,28 @@ class Wire:
 class Road:
     """Connections to a service, with the fast lane (`lane`) or without."""
 
-    def __init__(self, service: BrokerService, *, has_lane: bool) -> None:
-        limit = service.options.frame_limit
+    def __init__(
+        self,
+        service: BrokerService,
+        *,
+        has_lane: bool,
+        budget: ConnectionBudget | None = None,
+        learn: Learn | None = None,
+    ) -> None:
+        """`learn` takes notice of pulls where there is no lane."""
         self.lane = FastLane(service) if has_lane else None
-        self.settings = ConnectionSettings(Dispatcher(build_processors(service)), limit, self.lane)
-        self.settings.lost = service.clients.connection_lost
+        self._settings = SessionSettings(
+            Dispatcher(build_processors(service, learn=learn if self.lane is None else self.lane.learn)),
+            budget or ConnectionBudget(DEFAULT_LIMITS, time.monotonic),
+            Scheduler(lambda work: asyncio.get_running_loop().call_soon(work)),
+            service.options.frame_limit,
+            self.lane,
+        )
+        self._connections = OpenConnections(service.clients.connection_lost)
 
-    def connect(self) -> tuple[Connection, Wire]:
+    def connect(self) -> tuple[SessionTransport, Wire]:
         """A new connection, and what it writes to."""
-        wire, connection = Wire(), Connection(self.settings)
+        wire, connection = Wire(), SessionTransport(self._settings, self._connections)
         connection.connection_made(wire)  # type: ignore[arg-type]
         return connection, wire
 
@@ -83,7 +102,7 @@ class Road:
         connection, wire = self.connect()
         for data in reads:
             connection.data_received(data)
-        while connection._backlog or connection._rest or connection._waiting:  # noqa: ASYNC110 - there is no event
+        while not connection.session.is_answered:  # noqa: ASYNC110 - there is no event
             await asyncio.sleep(0)
         connection.connection_lost(None)
         return bytes(wire.written), wire.is_closed
@@ -97,7 +116,9 @@ class Road:
 
 async def compare(service: BrokerService, streams: Iterable[Sequence[bytes]]) -> int:
     """Every stream of reads is answered alike with and without the lane; how many requests the lane took."""
-    with_lane, without = Road(service, has_lane=True), Road(service, has_lane=False)
+    with_lane = Road(service, has_lane=True)
+    assert with_lane.lane is not None
+    without = Road(service, has_lane=False, learn=with_lane.lane.learn)
     for reads in streams:
         assert await with_lane.answer(reads) == await without.answer(reads), reads
     return with_lane.taken

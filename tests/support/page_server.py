@@ -8,6 +8,7 @@ from broker.metrics.metrics_rows import MetricsRows
 from broker.net.listeners import bind_listeners, close_listeners
 from broker.security.accounts import watched_accounts
 from broker.service.broker_service import BrokerService
+from broker.web.api.access import Access
 from broker.web.api.application import Api
 from broker.web.port import WebPort
 from broker.web.site import Site
@@ -17,9 +18,7 @@ from broker_harness import LOOPBACK, in_a_thread
 @contextlib.asynccontextmanager
 async def _page(services: Sequence[BrokerService], accounts: Path | None) -> AsyncIterator[str]:
     (listener,) = bind_listeners([LOOPBACK])
-    api = Api(services)
-    if accounts is not None:
-        api.access.accounts = watched_accounts(accounts)
+    api = Api(services, Access(accounts=None if accounts is None else watched_accounts(accounts)))
     port = WebPort(Site(MetricsRows(), lambda _accept: (b"", "text/plain"), api), [listener])
     try:
         port.start()

@@ -8,6 +8,9 @@ from typing import Any
 
 import httpx
 
+from broker.security.accounts import watched_accounts
+from broker.security.audit_log import AuditLog
+from broker.web.api.access import Access
 from broker.web.api.application import Api
 from broker_harness import DEADLINE_SECONDS, service_of
 from storage.store.message_store import MessageStore
@@ -32,10 +35,14 @@ class Answer:
 class ApiOf:
     """The API over a store; every question on an event loop of its own."""
 
-    def __init__(self, root: Path, **options: Any) -> None:
+    def __init__(
+        self, root: Path, accounts: Path | None = None, audit_log: AuditLog | None = None, **options: Any
+    ) -> None:
         self.store = MessageStore.open(root)
         self.service = service_of(self.store, **options)
-        self.api = Api([self.service], self.service.options.http_hosts, self.service.options.http_proxies)
+        watched = None if accounts is None else watched_accounts(accounts)
+        access = Access(self.service.options.http_hosts, self.service.options.http_proxies, watched)
+        self.api = Api([self.service], access, audit_log)
         self.application = self.api.application()
 
     def ask(

@@ -118,15 +118,11 @@ def size_of_subscriptions(subscriptions: Iterable[SubscriptionData]) -> int:
 
 
 class ClientRegistry:
-    """All groups with a live member. Safe to use from several threads.
+    """All groups with a live member. Safe to use from several threads."""
 
-    `on_change` is called with each consumer group that got other members or subscribes to other topics, never under the
-    registry's lock, and on whatever thread found out; `on_heard` with each consumer group of a heartbeat.
-    """
-
-    def __init__(self, clock_seconds: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock_seconds: Callable[[], float] = time.monotonic, room: Room | None = None) -> None:
         self._clock_seconds = clock_seconds
-        self.room: Room = room_apart("groups and subscriptions")
+        self.room = room_apart("groups and subscriptions") if room is None else room
         """What groups, members and subscriptions are counted in."""
         self._lock = threading.Lock()
         self._consumers: dict[str, ConsumerGroup] = {}
@@ -136,8 +132,23 @@ class ClientRegistry:
         self._left_to_sweep: list[str] = []
         self.changes = 0
         """Counts up, at least, whenever a consumer group got other members or subscribes otherwise."""
-        self.on_change: Callable[[ConsumerGroup], None] = _tell_nobody
-        self.on_heard: Callable[[ConsumerGroup], None] | None = None
+        self._on_change: list[Callable[[ConsumerGroup], None]] = []
+        self._on_heard: list[Callable[[ConsumerGroup], None]] = []
+
+    def listen(
+        self,
+        on_change: Callable[[ConsumerGroup], None] | None = None,
+        on_heard: Callable[[ConsumerGroup], None] | None = None,
+    ) -> None:
+        """Call `on_change` with each consumer group that gets other members or subscribes to other topics.
+
+        Never under the registry's lock, and on whatever thread found out. `on_heard` is called with each consumer group
+        of a heartbeat.
+        """
+        if on_change is not None:
+            self._on_change.append(on_change)
+        if on_heard is not None:
+            self._on_heard.append(on_heard)
 
     def __len__(self) -> int:
         """How many groups there are."""
@@ -175,9 +186,9 @@ class ClientRegistry:
                 for producer in data.producer_data_set:
                     self._join_producers(producer.group_name, member)
         finally:
-            if self.on_heard is not None:
+            for on_heard in self._on_heard:
                 for group in heard:
-                    self.on_heard(group)
+                    on_heard(group)
             self._tell(changed)
             if not connection.is_open:
                 # It went while this was at work on another thread.
@@ -400,7 +411,8 @@ class ClientRegistry:
     def _tell(self, changed: Iterable[ConsumerGroup]) -> None:
         for group in changed:
             self.changes += 1
-            self.on_change(group)
+            for on_change in self._on_change:
+                on_change(group)
 
 
 def _size_of(member: Member | None) -> int:
@@ -411,7 +423,3 @@ def _size_of(member: Member | None) -> int:
 def _size_of_name(name: str) -> int:
     """Bytes that a name in a set or table is counted with."""
     return ENTRY_BYTES + size_of(name)
-
-
-def _tell_nobody(_group: ConsumerGroup) -> None:
-    """Where nobody wants to know of changes."""

@@ -66,11 +66,11 @@ class _Samples:
 class ConsumeRates:
     """The rates of all pairs of group and topic. Safe to use from several threads."""
 
-    def __init__(self, clock_seconds: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock_seconds: Callable[[], float] = time.monotonic, room: Room | None = None) -> None:
         self._clock_seconds = clock_seconds
         self._lock = threading.Lock()
         self._pairs: dict[tuple[str, str], _Samples] = {}
-        self.room: Room = room_apart("rates")
+        self.room = room_apart("rates") if room is None else room
         """What pairs are counted in."""
 
     def add(self, group: str, topic: str, count: int) -> None:

@@ -57,7 +57,14 @@ class Pairs:
 class ConsumerOffsets:
     """Committed offsets by group, topic and queue. Safe to use from several threads."""
 
-    def __init__(self, store: "MessageStore", *, gives_way: bool = False) -> None:
+    def __init__(
+        self,
+        store: "MessageStore",
+        *,
+        gives_way: bool = False,
+        room: Room | None = None,
+        rates: ConsumeRates | None = None,
+    ) -> None:
         """``gives_way``: what the store's broker writes down after a commit counts more than the commit."""
         self._store = store
         self._gives_way = gives_way
@@ -69,11 +76,11 @@ class ConsumerOffsets:
         self._recorded: tuple[Offsets, Pairs] = ({}, Pairs())
         self.changes = 0
         """How often an offset was committed: different from before, there is something to write down."""
-        self.rates = ConsumeRates()
+        self.rates = ConsumeRates() if rates is None else rates
         """What commits tell of how much groups consume."""
         self.journal: OffsetJournal | None = None
         """Where commits are noted for the process that follows this one."""
-        self.room: Room = room_apart("committed offsets")
+        self.room = room_apart("committed offsets") if room is None else room
         """What committed offsets are counted in."""
         self._refused_seconds = -REFUSED_SECONDS
         self.unknown: RocketLensError | None = None

@@ -15,7 +15,7 @@ from broker.service.consumers.client_registry import ClientRegistry
 from broker.service.consumers.consumer_offsets import ConsumerOffsets
 from broker.service.consumers.told_limits import LONGEST_GROUP
 from broker.service.dispatcher import ClientConnection
-from broker.service.registry_budget import room_apart, size_of
+from broker.service.registry_budget import Room, room_apart, size_of
 
 HOLD_SECONDS = 60.0
 """Twice the pause between two heartbeats of a client."""
@@ -43,9 +43,10 @@ class MemberCommits:
         clients: ClientRegistry,
         offsets: Callable[[], ConsumerOffsets],
         clock_seconds: Callable[[], float] = time.monotonic,
+        room: Room | None = None,
     ) -> None:
         self._clients, self._offsets, self._clock_seconds = clients, offsets, clock_seconds
-        self.room = room_apart("offsets before a first heartbeat")
+        self.room = room_apart("offsets before a first heartbeat") if room is None else room
         """What bounds the bytes of what is held; without room for it an offset is dropped, and clients commit again."""
         self._lock = threading.Lock()
         self._held: dict[ClientConnection, dict[Place, tuple[int, float]]] = {}

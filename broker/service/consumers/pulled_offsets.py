@@ -1,13 +1,12 @@
 """How far consumer groups have pulled ahead of what they commit: what is between the two is in flight.
 
-The ordinary way notes where each pull goes on. Pulls of the fast lane are noted by compiled code, in the rows of
-:class:`broker.lane.known_pulls.KnownPulls`, and are read off when somebody asks. Other workers report to worker 0 once
-a second.
+The ordinary way notes where each pull goes on. Pulls of a fast lane are noted by compiled code, and are read off when
+somebody asks (:meth:`PulledOffsets.read_also`). Other workers report to worker 0 once a second.
 """
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Final
 
 from broker.service.registry_budget import Room, room_apart, size_of
@@ -32,17 +31,20 @@ Pulled = tuple[int, int]
 class PulledOffsets:
     """The next offset that each group would pull of each queue. Safe to use from several threads."""
 
-    def __init__(self, clock_seconds: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock_seconds: Callable[[], float] = time.monotonic, room: Room | None = None) -> None:
         self._clock_seconds = clock_seconds
         self._fresh: dict[Place, Pulled] = {}
         self._known: dict[tuple[str, str], dict[int, Pulled]] = {}
         self._queues = self._settled_second = self._fresh_bytes = 0
         self._cleaned_second = -CLEAN_SECONDS
-        self.room: Room = room_apart("pulled queues")
+        self.room = room_apart("pulled queues") if room is None else room
         """What queues are counted in."""
         self._lock = threading.Lock()
-        self.of_lane: Callable[[int], Iterable[tuple[Place, Pulled]]] = _nothing
-        """What the fast lane has pulled from a second on."""
+        self._sources: list[Callable[[int], Iterable[tuple[Place, Pulled]]]] = []
+
+    def read_also(self, source: Callable[[int], Iterable[tuple[Place, Pulled]]]) -> None:
+        """Take in, whenever somebody asks, what `source` has pulled from a second on: a lane, which notes nothing."""
+        self._sources.append(source)
 
     def note(self, group: str, topic: str, queue_id: int, next_offset: int) -> None:
         """Remember where a pull goes on."""
@@ -60,7 +62,7 @@ class PulledOffsets:
         size, self._fresh_bytes = self._fresh_bytes, 0
         self.room.give_back(size)
         second, self._settled_second = self._settled_second, int(self._clock_seconds())
-        noted = [*fresh.items(), *self.of_lane(second)]
+        noted = [*fresh.items(), *(each for source in self._sources for each in source(second))]
         self.take(noted)
         return noted
 
@@ -99,8 +101,3 @@ class PulledOffsets:
         self.settle()
         with self._lock:
             return {queue_id: offset for queue_id, (_, offset) in self._known.get((group, topic), {}).items()}
-
-
-def _nothing(_second: int) -> Iterator[tuple[Place, Pulled]]:
-    """Where there is no fast lane."""
-    return iter(())

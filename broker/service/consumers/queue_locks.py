@@ -29,12 +29,12 @@ CLEAN_SECONDS = 1.0
 class QueueLocks:
     """All locks, by group and queue. Safe to use from several threads."""
 
-    def __init__(self, clock_seconds: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock_seconds: Callable[[], float] = time.monotonic, room: Room | None = None) -> None:
         self._clock_seconds = clock_seconds
         self._lock = threading.Lock()
         self._locks: dict[tuple[str, MessageQueue], tuple[str, float]] = {}
         self._cleaned_seconds = -CLEAN_SECONDS
-        self.room: Room = room_apart("locks")
+        self.room = room_apart("locks") if room is None else room
         """What locks are counted in."""
 
     def __len__(self) -> int:

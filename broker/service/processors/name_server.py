@@ -8,10 +8,10 @@ the next: clients compare them, and rebalance when they differ. Source: remoting
 
 from collections.abc import Iterable
 
-from broker.cluster.served_brokers import ServedBrokers
 from broker.service.broker_service import BrokerService
 from broker.service.dispatcher import Request, handles
 from broker.service.long_work import leave_to_a_thread
+from broker.service.served_brokers import ServedBrokers
 from broker.service.topic_catalog import READ_ONLY_PERM, topic_names
 from protocol.bodies import BrokerData, ClusterInfo, QueueData, TopicList, TopicRouteData, encode_json
 from protocol.codes import RequestCode, ResponseCode
@@ -40,8 +40,9 @@ UNIT_SUB_FLAG = 2
 class NameServerProcessor:
     """Routes, clusters and topic lists."""
 
-    def __init__(self, service: BrokerService) -> None:
+    def __init__(self, service: BrokerService, brokers: ServedBrokers) -> None:
         self._service = service
+        self._brokers = brokers
 
     @handles(RequestCode.GET_ROUTEINFO_BY_TOPIC, GetRouteInfoRequestHeader)
     def get_route(self, header: GetRouteInfoRequestHeader, request: Request) -> Response:
@@ -137,10 +138,6 @@ class NameServerProcessor:
             "supportActingMaster": "false",
         }
         return Response(body=encode_properties_text(properties))
-
-    @property
-    def _brokers(self) -> ServedBrokers:
-        return self._service.brokers
 
     def _broker(self, service: BrokerService, request: Request) -> BrokerData:
         return BrokerData(

@@ -10,13 +10,13 @@ before them, or is answered SYSTEM_BUSY; afterwards it brings what was found, an
 """
 
 import weakref
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import replace
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
 from broker.config import ServeOptions
-from broker.lane.found_pulls import FoundPull
 from broker.service.broker_service import BrokerService
 from broker.service.consumers.client_registry import ConsumerGroup
 from broker.service.consumers.group_notices import BROADCASTING
@@ -33,6 +33,7 @@ from protocol.headers import PullMessageRequestHeader
 from storage.files.residency import Cold, may_wait
 from storage.filter.base import MessageFilter
 from storage.filter.tag import is_tag_type
+from storage.kernels.pulls import Choice
 from storage.layout.store_config import TopicConfig
 from storage.query.get_message import GetMessageResult, GetMessageStatus, Lost, get_message
 from storage.store.message_store import Snapshot
@@ -89,11 +90,32 @@ class Refused(Exception):
         self.response = response
 
 
+class FoundPull(NamedTuple):
+    """A pull that found messages, and what its answer depended on.
+
+    `snapshot`, which is not kept alive, and `group_changes` are what was current when it was looked at first.
+    """
+
+    code: int
+    header: PullMessageRequestHeader
+    choice: Choice
+    topic_sys_flag: int
+    group_sys_flag: int
+    snapshot: "weakref.ref[Snapshot]"
+    group_changes: int
+
+
+Learn: TypeAlias = Callable[[FoundPull], None]
+"""Takes notice of a pull that found messages: a lane may answer those that are like it."""
+
+
 class PullMessageProcessor:
     """PULL_MESSAGE and LITE_PULL_MESSAGE, which differ in nothing that concerns an archive."""
 
-    def __init__(self, service: BrokerService) -> None:
+    def __init__(self, service: BrokerService, learn: Learn | None = None) -> None:
+        """Answer for `service`; what found messages is told to `learn`, on any thread."""
         self._service = service
+        self._learn = learn
         self._store = service.store
         self._polls = service.polls
         self._body_limit = service.options.frame_limit - HEADER_RESERVE
@@ -125,11 +147,11 @@ class PullMessageProcessor:
             self._service.pulled.note(header.consumer_group, header.topic, header.queue_id, header.queue_offset)
             pull = HeldQuestion(self, header, topic, message_filter, result)
             return self._polls.hold(pull, header.suspend_timeout_millis / 1000, snapshot.queues)
-        found, choice = self._service.found_pulls, message_filter.choice
-        if found is not None and result.records and choice is not None:
+        learn, choice = self._learn, message_filter.choice
+        if learn is not None and result.records and choice is not None:
             flags = topic.topic_sys_flag, self._group_sys_flag(header.consumer_group)
             now = weakref.ref(snapshot), group_changes
-            found.append(FoundPull(request.command.code, header, choice, *flags, *now))
+            learn(FoundPull(request.command.code, header, choice, *flags, *now))
         return self.answer(header, topic, result)
 
     def look_again(self, question: "HeldQuestion") -> Response | None:

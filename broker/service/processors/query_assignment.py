@@ -11,6 +11,7 @@ from broker.service.consumers.group_notices import BROADCASTING
 from broker.service.consumers.queue_allocation import STRATEGIES
 from broker.service.dispatcher import Request, handles
 from broker.service.long_work import leave_to_a_thread, parse_body
+from broker.service.served_brokers import ServedBrokers
 from protocol.bodies import (
     MessageQueue,
     MessageQueueAssignment,
@@ -26,8 +27,9 @@ from protocol.headers import EmptyRequestHeader
 class QueryAssignmentProcessor:
     """QUERY_ASSIGNMENT."""
 
-    def __init__(self, service: BrokerService) -> None:
+    def __init__(self, service: BrokerService, brokers: ServedBrokers) -> None:
         self._service = service
+        self._brokers = brokers
 
     @handles(RequestCode.QUERY_ASSIGNMENT, EmptyRequestHeader)
     def query_assignment(self, _header: EmptyRequestHeader, request: Request) -> Response:
@@ -57,6 +59,6 @@ class QueryAssignmentProcessor:
     def _queues(self, topic: str) -> list[MessageQueue]:
         """The queues of all brokers that have a topic, in the order in which every broker sorts them."""
         found = sorted(
-            (service.broker_name, config.read_queue_nums) for service, config in self._service.brokers.with_topic(topic)
+            (service.broker_name, config.read_queue_nums) for service, config in self._brokers.with_topic(topic)
         )
         return [MessageQueue(name, queue_id, topic) for name, count in found for queue_id in range(count)]

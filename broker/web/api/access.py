@@ -31,13 +31,15 @@ NO_SECRET: Final = b"\x00no account has this secret"
 
 
 class Access:
-    """Admits requests by host and, once `accounts` are set, by their keys."""
+    """Admits requests by host and, where there are `accounts`, by their keys."""
 
-    def __init__(self, hosts: Iterable[str] = (), proxies: Networks = ()) -> None:
+    def __init__(
+        self, hosts: Iterable[str] = (), proxies: Networks = (), accounts: Watched[Accounts] | None = None
+    ) -> None:
         """Take `hosts` besides IP addresses and the names of this machine; `proxies` tell for whom they ask."""
         self._proxies = proxies
         self._hosts = {"localhost", socket.gethostname().lower(), *(host.lower() for host in hosts)}
-        self.accounts: Watched[Accounts] | None = None
+        self.accounts = accounts
 
     def check_host(self, header: str) -> None:
         """Raise `ApiError` for a host that is not ours."""

@@ -18,8 +18,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from broker.config import Networks
-from broker.metrics.metrics_collector import installed_version
 from broker.security.audit_log import AuditLog
 from broker.service.lookup_pool import LookupPool
 from broker.web.api.access import Access, challenge
@@ -46,6 +44,7 @@ from broker.web.api.preview import PreviewAnswer, PreviewQuestion, filter_previe
 from broker.web.api.request_context import Asked
 from broker.web.api.search import SearchAnswer, SearchQuestion, search_content
 from broker.web.api.topics import TopicAnswer, TopicQuestion, TopicsAnswer, TopicsQuestion, topic, topics
+from broker.web.metrics_collector import installed_version
 from protocol.errors import RocketLensError
 
 if TYPE_CHECKING:
@@ -75,19 +74,20 @@ PLAIN: Final = {
 class Api:
     """Answers for the served stores below a path; all methods are the event loop's."""
 
-    def __init__(self, services: "Sequence[BrokerService]", hosts: Sequence[str] = (), proxies: Networks = ()) -> None:
-        """Answer for some stores, the first unless another is asked for, to requests to this machine and to `hosts`.
+    def __init__(
+        self, services: "Sequence[BrokerService]", access: Access | None = None, audit_log: AuditLog | None = None
+    ) -> None:
+        """Answer for some stores, the first unless another is asked for, to those whom `access` admits.
 
-        `proxies` are trusted to say which address they ask for.
+        Looks at messages are written down in `audit_log`, None nowhere.
         """
         self._services = {service.broker_name: service for service in services}
         self._first = services[0]
-        self.access = Access(hosts, proxies)
+        self.access = access or Access()
         self._pool = LookupPool(THREADS)
         self._examinations = Examinations()
         self._working: set[Asked] = set()
-        self.audit_log: AuditLog | None = None
-        """Where looks at messages are written down, None nowhere."""
+        self._audit_log = audit_log
         self.endpoints = (
             Endpoint("/store", StoreQuestion, StoreAnswer, store),
             Endpoint("/find", FindQuestion, FindAnswer, find, shown_lines),
@@ -133,7 +133,7 @@ class Api:
     async def _answer(self, endpoint: Endpoint, request: Request) -> Response:
         """Answer one request of an endpoint. Raises `ApiError`."""
         peer = "" if request.client is None else request.client.host
-        looker = Looker(self.access.client_address(request) or peer, self.audit_log)
+        looker = Looker(self.access.client_address(request) or peer, self._audit_log)
         try:
             account = self.access.admit(request)
         except ApiError as error:

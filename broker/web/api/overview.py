@@ -4,9 +4,9 @@ from typing import Final
 
 import msgspec
 
-from broker.metrics.metrics_collector import installed_version
 from broker.web.api.endpoint import Question
 from broker.web.api.request_context import Asked
+from broker.web.metrics_collector import installed_version
 from protocol.errors import StoreError
 from storage.layout.store_layout import recognise_store
 

@@ -96,7 +96,7 @@ async def test_many_requests_share_one_connection_and_get_their_own_answers() ->
     async with serving(service, [Scripted()]) as server, Client() as client:
         answers = await asyncio.gather(*(client.view(server.addresses[0], number) for number in range(200)))
         assert answers == [b"%d" % number for number in range(200)]
-        assert len(server._settings.open) == 1
+        assert len(server.connections) == 1
 
 
 async def test_a_question_is_asked_in_the_words_of_every_client_version() -> None:

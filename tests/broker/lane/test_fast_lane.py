@@ -12,8 +12,9 @@ from types import SimpleNamespace
 import pytest
 
 from broker.kernels import lane as kernel
-from broker.lane.fast_lane import LEFT_OVER, NOT_TAKEN, TURN_OVER, WANTS_MORE, FastLane
+from broker.lane.fast_lane import FastLane
 from broker.net.scheduler import TURN_BYTES, TURN_FRAMES
+from broker.net.session_settings import LEFT_OVER, NOT_TAKEN, TURN_OVER, WANTS_MORE
 from broker.service.broker_service import BrokerService
 from broker.service.processors.query_message import split_records
 from broker_harness import connected, service_of, serving, until
@@ -458,28 +459,27 @@ async def test_a_burst_is_answered_in_turns_and_in_order(written: Written) -> No
         for number in range(2_000):
             answer = await client.answer()
             assert (answer.opaque, answer.code) == (number, 0)
-        assert server._settings.fast_lane is not None
-        assert server._settings.fast_lane.answered == {VIEW: 1_800, QUERY: 0, PULL: 0, LITE_PULL: 0}
+        assert server.lane is not None
+        assert server.lane.answered == {VIEW: 1_800, QUERY: 0, PULL: 0, LITE_PULL: 0}
 
 
 @pytest.mark.asyncio
 async def test_a_client_that_does_not_read_is_not_answered_further(written: Written) -> None:
     service, traveller = written("long answers")
     async with serving(service) as server, connected(server.addresses[0]) as client:
-        settings = server._settings
-        assert settings.fast_lane is not None
+        assert server.lane is not None
         count = 2_000
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]
         client.writer.write(b"".join(view(traveller.offsets[0], opaque=number) for number in range(count)))
-        await until(lambda: any(connection.is_held for connection in settings.open))
-        before = settings.fast_lane.answered[VIEW]
+        await until(lambda: any(connection.session.is_held for connection in server.connections))
+        before = server.lane.answered[VIEW]
         for _ in range(50):
             await asyncio.sleep(0)
-        assert settings.fast_lane.answered[VIEW] == before < count
+        assert server.lane.answered[VIEW] == before < count
         client.writer.transport.resume_reading()  # type: ignore[attr-defined]
         for number in range(count):
             assert (await client.answer()).opaque == number
-        assert settings.fast_lane.answered[VIEW] == count
+        assert server.lane.answered[VIEW] == count
 
 
 @pytest.mark.asyncio
@@ -487,7 +487,7 @@ async def test_records_with_our_own_address_take_the_ordinary_way(written: Writt
     service, _ = written("ordinary")
     rewriting = service_of(service.store, rewrite_store_host=True)
     async with serving(rewriting) as server:
-        assert server._settings.fast_lane is None
+        assert server.lane is None
 
 
 @pytest.mark.asyncio
@@ -497,7 +497,7 @@ async def test_a_server_without_the_lane_answers_the_same(written: Written) -> N
     answers = []
     for options in ({}, {"fast_lane": False}):
         async with serving(service_of(service.store, **options)) as server, connected(server.addresses[0]) as client:
-            assert (server._settings.fast_lane is None) == bool(options)
+            assert (server.lane is None) == bool(options)
             client.writer.write(frames)
             answers.append([await client.answer() for _ in PLAIN])
     assert answers[0] == answers[1]

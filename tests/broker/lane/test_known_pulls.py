@@ -15,8 +15,9 @@ import pytest
 from asking import FakeConnection
 from broker.kernels import lane as kernel
 from broker.lane import known_pulls
-from broker.lane.fast_lane import LEFT_OVER, NOT_TAKEN, WANTS_MORE, FastLane
-from broker.lane.found_pulls import KEPT
+from broker.lane.fast_lane import FastLane
+from broker.lane.known_pulls import KEPT
+from broker.net.session_settings import LEFT_OVER, NOT_TAKEN, WANTS_MORE
 from broker.service.broker_service import BrokerService
 from broker_harness import connected, service_of, serving
 from guarded_memory import Guarded
@@ -289,7 +290,9 @@ def test_what_is_known_is_forgotten_when_the_store_is_read_anew(tmp_path: Path) 
 
 @pytest.mark.parametrize("is_older", [False, True])
 def test_a_pull_found_in_an_older_snapshot_teaches_nothing(is_older: bool, service: BrokerService) -> None:
-    road, without = taught(service, pull("T")), Road(service, has_lane=False)
+    road = taught(service, pull("T"))
+    assert road.lane is not None
+    without = Road(service, has_lane=False, learn=road.lane.learn)
     for _ in range(2):
         asyncio.run(without.answer([pull("T", maxMsgNums=5)]))
     if is_older:
@@ -364,17 +367,10 @@ def test_a_pull_that_starts_at_a_unit_out_of_order_is_not_learned(
 
 
 def test_no_more_found_pulls_are_kept_than_a_few(service: BrokerService) -> None:
-    road = Road(service, has_lane=False)
-    FastLane(service)
+    road = Road(service, has_lane=False, learn=(lane := FastLane(service)).learn)
     for _ in range(2 * KEPT):
         asyncio.run(road.answer([pull("T")]))
-    assert service.found_pulls is not None
-    assert len(service.found_pulls) == KEPT
-
-
-def test_without_a_lane_nothing_is_noted(service: BrokerService) -> None:
-    asyncio.run(Road(service, has_lane=False).answer([pull("T")]))
-    assert service.found_pulls is None
+    assert len(lane._known.found) == KEPT
 
 
 @pytest.mark.parametrize("limits", [{"ROWS": 5, "SLOTS": 64}, {"FILES": 3}, {"SEEN": 4}])
@@ -512,7 +508,7 @@ def test_no_bytes_make_the_kernel_read_or_write_outside(written: Written) -> Non
 @pytest.mark.asyncio
 async def test_a_server_that_stops_refuses_known_pulls_too(service: BrokerService) -> None:
     async with serving(service) as server, connected(server.addresses[0]) as client:
-        lane = server._settings.fast_lane
+        lane = server.lane
         assert lane is not None
 
         async def code() -> int:

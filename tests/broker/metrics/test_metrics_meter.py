@@ -12,16 +12,16 @@ from typing import cast
 import pytest
 import pytest_asyncio
 
-from broker.app import Server
 from broker.config import RegisterOptions
 from broker.limits import Limits
 from broker.metrics import metrics_rows as rows
-from broker.metrics.metrics_collector import Exposition, ServerCollector
 from broker.metrics.metrics_meter import MOST_NOTED, RESULT_BITS, Meter
 from broker.metrics.metrics_rows import MetricsRows
-from broker.metrics.metrics_store import StoreFigures
+from broker.server import Server
 from broker.service.broker_service import BrokerService
 from broker.service.dispatcher import handles
+from broker.web.metrics_collector import Exposition, ServerCollector
+from broker.web.metrics_store import StoreFigures
 from broker_harness import FakeStore, RawClient, connected, service_of, serving, until
 from lane_requests import pull, query, view
 from metric_figures import Figures, figure, figures_of
@@ -53,8 +53,8 @@ class Watched:
 
 @pytest_asyncio.fixture
 async def watched(g1_store: Path) -> AsyncIterator[Watched]:
-    service, all_rows = service_of(MessageStore.open(g1_store)), MetricsRows()
-    service.meter = Meter(all_rows.begin(0))
+    all_rows = MetricsRows()
+    service = service_of(MessageStore.open(g1_store), meter=Meter(all_rows.begin(0)))
     async with serving(service) as server:
         yield Watched(server, service, all_rows)
 
@@ -63,8 +63,8 @@ async def test_it_is_told_how_many_name_servers_list_the_server(g1_store: Path) 
     told, refusing = NameServer(), NameServer()
     refusing.register_code = ResponseCode.SYSTEM_ERROR
     options = RegisterOptions((await told.start(), await refusing.start()))
-    service, all_rows = service_of(MessageStore.open(g1_store), register=options), MetricsRows()
-    service.meter = Meter(all_rows.begin(0))
+    all_rows = MetricsRows()
+    service = service_of(MessageStore.open(g1_store), meter=Meter(all_rows.begin(0)), register=options)
     try:
         async with serving(service) as server:
             watched = Watched(server, service, all_rows)
@@ -140,8 +140,8 @@ async def test_key_queries_tell_what_they_cost_whichever_way_they_take(watched: 
 
 
 async def test_connections_are_counted_in_and_out(g1_store: Path) -> None:
-    service, all_rows = service_of(MessageStore.open(g1_store), limits=Limits(connections=2)), MetricsRows()
-    service.meter = Meter(all_rows.begin(0))
+    all_rows, limits = MetricsRows(), Limits(connections=2)
+    service = service_of(MessageStore.open(g1_store), meter=Meter(all_rows.begin(0)), limits=limits)
     async with serving(service) as server:
         watched = Watched(server, service, all_rows)
         async with connected(server.addresses[0]), connected(server.addresses[0]):
@@ -194,8 +194,8 @@ class ColdShelf:
 
 
 async def test_requests_that_wait_are_counted_by_reason_and_take_as_long_as_they_wait() -> None:
-    shelf, service, shared = ColdShelf(), service_of(FakeStore()), MetricsRows()
-    service.meter = Meter(shared.begin(0))
+    shelf, shared = ColdShelf(), MetricsRows()
+    service = service_of(FakeStore(), meter=Meter(shared.begin(0)))
     async with serving(service, [shelf]) as server, connected(server.addresses[0]) as client:
         codes = [RequestCode.GET_MAX_OFFSET, RequestCode.GET_MIN_OFFSET, RequestCode.GET_EARLIEST_MSG_STORETIME]
         for code in codes:

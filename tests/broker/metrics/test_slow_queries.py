@@ -120,10 +120,9 @@ class Sleeper:
 async def test_a_server_tells_of_slow_requests_on_the_loop_and_on_threads(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sleeper, service = Sleeper(), service_of(FakeStore())
-    for place in ("time.perf_counter_ns", "broker.net.connection.perf_counter_ns"):
+    sleeper, service = Sleeper(), service_of(FakeStore(), meter=Meter(slow=SlowQueries(200)))
+    for place in ("time.perf_counter_ns", "broker.net.session.perf_counter_ns"):
         monkeypatch.setattr(place, lambda: sleeper.now)
-    service.meter = Meter(slow=SlowQueries(200))
     with caplog.at_level(logging.WARNING, logger="broker.metrics.slow_queries"):
         async with serving(service, [sleeper]) as server, connected(server.addresses[0]) as client:
             for code in (

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from broker.limits import MIB, Limits
-from broker.net.budget import COMPLAINTS, COMPLAINTS_SECONDS, Costs
+from broker.net.budget import COMPLAINTS, COMPLAINTS_SECONDS, ConnectionBudget
 from still_clock import StillClock
 
 LIMITS = Limits(received_bytes=10 * MIB, unsent_bytes=10 * MIB, frame_seconds=60, reader_seconds=60)
@@ -36,11 +36,11 @@ def clock() -> StillClock:
 
 
 @pytest.fixture
-def costs(clock: StillClock) -> Costs:
-    return Costs(LIMITS, clock)
+def costs(clock: StillClock) -> ConnectionBudget:
+    return ConnectionBudget(LIMITS, clock)
 
 
-def test_what_is_received_is_the_sum_of_what_connections_hold(costs: Costs) -> None:
+def test_what_is_received_is_the_sum_of_what_connections_hold(costs: ConnectionBudget) -> None:
     first, second = Peer(), Peer()
     costs.holds(first, 100, is_new=True)
     costs.holds(second, 50, is_new=True)
@@ -54,7 +54,7 @@ def test_what_is_received_is_the_sum_of_what_connections_hold(costs: Costs) -> N
     assert costs.received == 0
 
 
-def test_whoever_is_longest_at_one_request_goes_when_too_much_is_held(costs: Costs) -> None:
+def test_whoever_is_longest_at_one_request_goes_when_too_much_is_held(costs: ConnectionBudget) -> None:
     oldest, busy, newest = Peer(), Peer(), Peer()
     costs.holds(oldest, MIB, is_new=True)
     costs.holds(busy, 4 * MIB, is_new=True)
@@ -68,7 +68,7 @@ def test_whoever_is_longest_at_one_request_goes_when_too_much_is_held(costs: Cos
     assert (len(newest.reasons), busy.reasons) == (1, [])
 
 
-def test_a_request_has_to_be_complete_in_time(costs: Costs, clock: StillClock) -> None:
+def test_a_request_has_to_be_complete_in_time(costs: ConnectionBudget, clock: StillClock) -> None:
     slow, quick, held = Peer(), Peer(), Peer()
     for peer in (slow, quick, held):
         costs.holds(peer, 10, is_new=True)
@@ -88,7 +88,7 @@ def test_a_request_has_to_be_complete_in_time(costs: Costs, clock: StillClock) -
     assert held.reasons
 
 
-def test_a_client_that_is_not_read_has_to_read_in_time(costs: Costs, clock: StillClock) -> None:
+def test_a_client_that_is_not_read_has_to_read_in_time(costs: ConnectionBudget, clock: StillClock) -> None:
     slow, quick = Peer(), Peer()
     costs.reads_slowly(slow)
     costs.reads_slowly(quick)
@@ -99,7 +99,7 @@ def test_a_client_that_is_not_read_has_to_read_in_time(costs: Costs, clock: Stil
     assert quick.reasons == []
 
 
-def test_too_much_that_nobody_reads_closes_the_slow_first_then_the_largest(costs: Costs) -> None:
+def test_too_much_that_nobody_reads_closes_the_slow_first_then_the_largest(costs: ConnectionBudget) -> None:
     slow, large, small = Peer(3 * MIB), Peer(6 * MIB), Peer(5 * MIB)
     costs.reads_slowly(slow)
     costs.sweep(sizes(slow, large, small))
@@ -108,7 +108,7 @@ def test_too_much_that_nobody_reads_closes_the_slow_first_then_the_largest(costs
 
 
 def test_complaints_about_clients_do_not_fill_the_log(
-    costs: Costs, clock: StillClock, caplog: pytest.LogCaptureFixture
+    costs: ConnectionBudget, clock: StillClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
         for number in range(COMPLAINTS + 30):

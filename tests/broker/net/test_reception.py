@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from broker.app import Server
+from broker.config import TlsOptions
 from broker.endpoint import Endpoint
 from broker.limits import Limits
-from broker.net.tls import TlsOptions
+from broker.server import Server
 from broker.service.dispatcher import Request, handles
 from broker_harness import FakeStore, RawClient, connected, service_of, serving, until
 from certificates import Authority
@@ -75,7 +75,7 @@ async def test_tls_and_plain_clients_share_a_permissive_port(authority: Authorit
             assert answer.remark == f"{Endpoint(*peer)} {server.addresses[0]}"
             secret.writer.write(b"".join(encode_request(VIEW, {"offset": "9"}, opaque=n) for n in range(300)))
             assert [(await secret.answer()).opaque for _ in range(300)] == list(range(300))
-        await until(lambda: not server._settings.open)
+        await until(lambda: not server.connections)
 
 
 async def test_the_first_frame_may_come_a_byte_at_a_time(pair: tuple[Path, Path]) -> None:
@@ -143,7 +143,8 @@ async def test_a_certificate_that_changes_is_used_for_new_connections(authority:
         assert _common_name(old) == "first"
         # The certificate comes before its key: the pair does not fit for a moment.
         shutil.copy(authority.folder / "second.pem", pair[0])
-        server._context.refresh()  # type: ignore[union-attr]
+        (context,) = server._watched
+        context.refresh()
         async with secured(server.addresses[0], authority.client_context()) as between:
             assert _common_name(between) == "first"
         shutil.copy(authority.folder / "second.key", pair[1])

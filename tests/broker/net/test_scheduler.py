@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from broker.app import Server
-from broker.net.scheduler import SHARE_BYTES, SLICE_BYTES, SMALL_READ, TURN_FRAMES, Turns
+from broker.net.scheduler import SHARE_BYTES, SLICE_BYTES, SMALL_READ, TURN_FRAMES, Scheduler
+from broker.server import Server
 from broker_harness import RawClient, connected, service_of, serving
 from protocol.codes import RequestCode, ResponseCode
 from storage.store.message_store import MessageStore
@@ -25,7 +25,7 @@ BURSTS = 12
 class Client:
     """Notes when it had its turn, and has work left for so many."""
 
-    def __init__(self, turns: Turns, work: int, had_turn: Callable[["Client"], None]) -> None:
+    def __init__(self, turns: Scheduler, work: int, had_turn: Callable[["Client"], None]) -> None:
         self.turns = turns
         self.work = work
         self.had_turn = had_turn
@@ -38,7 +38,7 @@ class Client:
 
 
 async def test_one_of_the_line_has_its_turn_in_each_turn_of_the_loop_and_all_in_order() -> None:
-    turns, had = Turns(), list[Client | None]()
+    turns, had = Scheduler(asyncio.get_running_loop().call_soon), list[Client | None]()
     first, second = Client(turns, 3, had.append), Client(turns, 2, had.append)
     for client in (first, second, second):
         turns.join(client)
@@ -49,14 +49,14 @@ async def test_one_of_the_line_has_its_turn_in_each_turn_of_the_loop_and_all_in_
 
 
 async def test_who_waits_makes_the_others_answer_in_slices() -> None:
-    turns = Turns()
+    turns = Scheduler(asyncio.get_running_loop().call_soon)
     assert (turns.is_crowded, turns.stop(10 * SMALL_READ)) == (False, 10 * SMALL_READ)
     turns.join(Client(turns, 1, lambda client: None))
     assert (turns.is_crowded, turns.stop(10 * SMALL_READ), turns.stop(100)) == (True, SLICE_BYTES, 100)
 
 
 async def test_bursts_beyond_the_share_wait_until_the_next_turn_of_the_loop_and_small_reads_never() -> None:
-    turns = Turns()
+    turns = Scheduler(asyncio.get_running_loop().call_soon)
     turns.spend(SMALL_READ)
     assert not turns.must_wait(1 << 20)
     turns.spend(SHARE_BYTES)
@@ -116,7 +116,7 @@ async def test_who_asks_little_is_answered_long_before_the_bursts_are(server: Se
             for _ in range(BURST):
                 client.send(VIEW, {"offset": OFFSET})
         await patient.ask(VIEW, {"offset": OFFSET})
-        lane = server._settings.fast_lane
+        lane = server.lane
         assert lane is not None
         # Fewer than if each burst had had one turn.
         assert 0 < lane.answered[VIEW] < BURSTS * TURN_FRAMES / 2

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from broker.net.tls import TlsOptions, load_context
+from broker.config import TlsOptions
+from broker.net.tls import load_context
 from certificates import Authority
 from protocol.errors import ConfigError
 

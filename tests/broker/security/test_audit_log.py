@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from acl_file import READER, READER_SECRET, signed_fields, write_accounts
-from broker.security.accounts import watched_accounts
 from broker.security.audit_log import AuditError, AuditLog, Look, now, physical_offsets
 from broker_harness import connected, service_of, serving
 from protocol.codes import RequestCode
@@ -41,7 +40,7 @@ async def test_the_port_writes_who_looked_at_which_messages_from_where(g1_store:
     acl, path = write_accounts(tmp_path / "plain_acl.yml"), tmp_path / "audit.jsonl"
     store = await asyncio.to_thread(MessageStore.open, g1_store)
     async with serving(service_of(store, acl=acl, audit_log=path)) as server, connected(server.addresses[0]) as client:
-        assert server._settings.fast_lane is None
+        assert server.lane is None
         answers = []
         for code, fields, who in (
             (33, {"offset": "0"}, (READER, READER_SECRET)),
@@ -101,9 +100,9 @@ async def test_what_cannot_be_written_down_is_not_shown(
     store = await asyncio.to_thread(MessageStore.open, g1_store)
     async with serving(service_of(store, audit_log=path)) as server, connected(server.addresses[0]) as client:
         full = os.open("/dev/full", os.O_WRONLY)
-        assert server._audit_log is not None
+        (audit_log,) = server._watched
         with monkeypatch.context() as patch:
-            patch.setattr(server._audit_log, "_descriptor", full)
+            patch.setattr(audit_log, "_descriptor", full)
             for _ in range(2):
                 answer = await client.ask(RequestCode.VIEW_MESSAGE_BY_ID, {"offset": "0"})
                 assert (answer.code, bytes(answer.body)) == (2, b"")
@@ -159,9 +158,9 @@ def test_the_offsets_of_what_is_no_record_are_none(g1_store: Path) -> None:
 
 
 def test_the_page_writes_who_looked_at_which_messages_from_where(g1_store: Path, tmp_path: Path) -> None:
-    api, path = ApiOf(g1_store), tmp_path / "audit.jsonl"
-    api.api.access.accounts = watched_accounts(write_accounts(tmp_path / "plain_acl.yml"))
-    api.api.audit_log = AuditLog(path)
+    path = tmp_path / "audit.jsonl"
+    audit_log = AuditLog(path)
+    api = ApiOf(g1_store, write_accounts(tmp_path / "plain_acl.yml"), audit_log)
     reader = keys(READER, READER_SECRET)
     browsed = api.get("/messages", topic="TopicTest", limit=3, headers=reader, peer="198.51.100.7")
     api.get("/message", offset=0, headers=reader)
@@ -185,7 +184,7 @@ def test_the_page_writes_who_looked_at_which_messages_from_where(g1_store: Path,
     assert lines[0]["offsets"] == [line["physicalOffset"] for line in browsed["messages"]]
     assert (lines[0]["account"], lines[0]["client"]) == (READER, "198.51.100.7")
     assert lines[0]["asked"].items() >= {"topic": "TopicTest", "limit": 3}.items()
-    api.api.audit_log._descriptor = os.open("/dev/full", os.O_WRONLY)
+    audit_log._descriptor = os.open("/dev/full", os.O_WRONLY)
     refused = api.ask("/message", offset=0, headers=reader)
     assert refused.status == 503
     assert b"audit log" in refused.content

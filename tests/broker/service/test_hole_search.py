@@ -51,8 +51,7 @@ def served(tmp_path: Path) -> Served:
     put(tmp_path / "store" / "consumequeue" / "T" / "0" / f"{0:020d}", 20 * FIRST, bytes(20 * COUNT))
     for number in (160, 161, 200, 201):
         writer.overwrite(written[number].physical_offset, bytes(written[number].size))
-    service = service_of(MessageStore.open(tmp_path / "store"))
-    service.meter = Meter()
+    service = service_of(MessageStore.open(tmp_path / "store"), meter=Meter())
     return Served(service, writer, [each for number, each in enumerate(written) if number not in (160, 161, 200, 201)])
 
 

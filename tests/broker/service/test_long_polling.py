@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from broker import app as broker_server
-from broker.app import Server
+from broker.server import Server
 from broker.service import long_polling
 from broker_harness import RawClient, connected, service_of, serving, until
 from heartbeats import consumer, heartbeat, subscription
@@ -318,7 +318,7 @@ async def test_a_client_that_does_not_read_gets_its_answers_when_it_does(growing
     ):
         sent = {lazy.send(RequestCode.PULL_MESSAGE, pull_fields()) for _ in range(150)}
         await until(lambda: held(server) == 150)
-        (connection,) = [each for each in server._settings.open if len(each._waiting) == 150]
+        (connection,) = [each for each in server.connections if len(each.session.pending) == 150]
         growing.add("x" * 100_000)
         await growing.refresh()
         await until(lambda: connection._reader_is_slow)
@@ -337,14 +337,14 @@ async def test_answers_that_wait_to_be_read_go_with_their_client(growing: Growin
             for _ in range(150):
                 lazy.send(RequestCode.PULL_MESSAGE, pull_fields())
             await until(lambda: held(server) == 150)
-            (connection,) = server._settings.open
+            (connection,) = server.connections
             growing.add("x" * 100_000)
             await growing.refresh()
             await until(lambda: bool(connection._due))
             lazy.writer.transport.abort()
-        await until(lambda: not server._settings.open)
+        await until(lambda: not server.connections)
         assert not connection._due
-        assert server._settings.costs.in_flight == 0
+        assert server.budget.in_flight == 0
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")

@@ -10,7 +10,6 @@ import pytest
 from asking import Asker, FakeConnection
 from broker.security.needs import BODIES
 from broker.service import long_work
-from broker.service.broker_service import build_processors
 from broker.service.dispatcher import Dispatcher
 from broker.service.long_work import (
     LOOKUPS_ON_LOOP,
@@ -21,6 +20,7 @@ from broker.service.long_work import (
     parse_body,
     spend_on_loop,
 )
+from broker.service.request_families import build_processors
 from broker_harness import connected, serving
 from heartbeats import consumer, heartbeat
 from protocol.bodies import HeartbeatData

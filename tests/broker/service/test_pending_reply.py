@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from broker.service.pending_reply import Asker, Deferred, DueAnswers, Outcome, answer_all
+from broker.service.pending_reply import Outcome, PendingReply, QueuedReplies, ReplyReceiver, answer_all
 from protocol.codes import SerializeType
 from protocol.command import Command, Response, decode_command, encode_response
 from protocol.errors import BadCommand
@@ -19,12 +19,12 @@ class FakeConnection:
     def __init__(self) -> None:
         self.told: list[tuple[list[int], Outcome]] = []
 
-    def answer_deferred(self, deferred: list[Deferred], outcome: Outcome) -> None:
+    def send_replies(self, deferred: list[PendingReply], outcome: Outcome) -> None:
         self.told.append(([each.opaque for each in deferred], outcome))
 
 
-def asked(asker: Asker, opaque: int, form: int = SerializeType.JSON) -> Deferred:
-    deferred = Deferred()
+def asked(asker: ReplyReceiver, opaque: int, form: int = SerializeType.JSON) -> PendingReply:
+    deferred = PendingReply()
     deferred.deliver_to(asker, Command(code=11, opaque=opaque, serialize_type=form))
     return deferred
 
@@ -36,7 +36,7 @@ def test_each_connection_is_told_once_of_all_its_requests() -> None:
 
 
 def test_an_answer_that_comes_before_its_connection_is_known_is_not_lost() -> None:
-    deferred, connection = Deferred(), FakeConnection()
+    deferred, connection = PendingReply(), FakeConnection()
     answer_all([deferred], FOUND)
     deferred.deliver_to(connection, Command(code=11, opaque=5))
     assert connection.told == [([5], FOUND)]
@@ -44,14 +44,14 @@ def test_an_answer_that_comes_before_its_connection_is_known_is_not_lost() -> No
 
 @pytest.mark.asyncio
 async def test_a_deferred_answer_can_be_awaited() -> None:
-    deferred = Deferred()
+    deferred = PendingReply()
     asyncio.get_running_loop().call_soon(deferred.answer, FOUND)
     assert await deferred is FOUND
 
 
 @pytest.mark.asyncio
 async def test_who_awaits_an_answer_is_told_of_an_error_and_once() -> None:
-    deferred = Deferred()
+    deferred = PendingReply()
     waiting = asyncio.ensure_future(deferred)
     await asyncio.sleep(0)
     answer_all([deferred, deferred], ValueError("odd"))
@@ -66,7 +66,7 @@ class TestDueAnswers:
         connection = FakeConnection()
         forms = [SerializeType.JSON, SerializeType.ROCKETMQ]
         requests = [asked(connection, 10**number, forms[number % 2]) for number in range(9)]
-        due, written, is_all = DueAnswers(requests, FOUND), b"", False
+        due, written, is_all = QueuedReplies(requests, FOUND), b"", False
         while not is_all:
             output, size, is_all = due.piece(limit)
             assert size >= sum(map(len, output))
@@ -76,11 +76,11 @@ class TestDueAnswers:
         assert written == b"".join(encode_response(command, FOUND) + bytes(FOUND.body) for command in commands)
 
     def test_an_answer_without_a_body_is_its_header_alone(self) -> None:
-        output, _, is_all = DueAnswers([asked(FakeConnection(), 3)], Response(19)).piece(1000)
+        output, _, is_all = QueuedReplies([asked(FakeConnection(), 3)], Response(19)).piece(1000)
         assert (len(output), is_all) == (1, True)
         (frame,) = FrameDecoder().feed(bytes(output[0]))
         assert (decode_command(frame).opaque, decode_command(frame).code) == (3, 19)
 
     def test_what_a_form_cannot_hold_is_said_before_anything_is_written(self) -> None:
         with pytest.raises(BadCommand):
-            DueAnswers([asked(FakeConnection(), 3), asked(FakeConnection(), 4, SerializeType.ROCKETMQ)], TOO_LONG)
+            QueuedReplies([asked(FakeConnection(), 3), asked(FakeConnection(), 4, SerializeType.ROCKETMQ)], TOO_LONG)

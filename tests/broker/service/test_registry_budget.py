@@ -4,11 +4,11 @@ import threading
 
 import pytest
 
-from broker.service.registry_budget import Budget, BudgetSpent, room_apart
+from broker.service.registry_budget import BudgetSpent, RegistryBudget, room_apart
 
 
 def test_what_does_not_fit_is_refused_and_counts_nothing() -> None:
-    room = Budget(1000).room("groups", 1)
+    room = RegistryBudget(1000).room("groups", 1)
     assert room.take(600)
     assert not room.take(401)
     assert room.take(400)
@@ -16,7 +16,7 @@ def test_what_does_not_fit_is_refused_and_counts_nothing() -> None:
 
 
 def test_no_room_takes_more_than_its_part_nor_all_together_more_than_the_whole() -> None:
-    budget = Budget(1000)
+    budget = RegistryBudget(1000)
     first, second, third = (budget.room(what, 2) for what in ("groups", "filters", "offsets"))
     assert not first.take(501)
     assert first.take(500)
@@ -27,7 +27,7 @@ def test_no_room_takes_more_than_its_part_nor_all_together_more_than_the_whole()
 
 
 def test_what_was_given_back_can_be_had_again() -> None:
-    budget = Budget(1000)
+    budget = RegistryBudget(1000)
     room = budget.room("groups", 1)
     room.take(1000)
     assert not room.take(1)
@@ -36,7 +36,7 @@ def test_what_was_given_back_can_be_had_again() -> None:
 
 
 def test_refusals_are_counted_until_they_are_asked_for() -> None:
-    budget = Budget(10)
+    budget = RegistryBudget(10)
     room = budget.room("groups", 1)
     for _ in range(3):
         room.take(11)
@@ -45,7 +45,7 @@ def test_refusals_are_counted_until_they_are_asked_for() -> None:
 
 def test_the_sentence_names_what_there_is_too_much_of_and_the_limit() -> None:
     with pytest.raises(BudgetSpent, match=r"locks of all clients hold as many bytes .* registry_bytes=77"):
-        raise Budget(77).room("locks", 1).spent
+        raise RegistryBudget(77).room("locks", 1).spent
 
 
 def test_threads_that_take_and_give_back_leave_nothing_over() -> None:

@@ -46,7 +46,8 @@ class Web:
     def __init__(self) -> None:
         self.page, self.rows = Page(), MetricsRows()
         (self.listener,) = bind_listeners([LOOPBACK])
-        self.site = Site(self.rows, self.page.render)
+        self.published: list[int] = []
+        self.site = Site(self.rows, self.page.render, before_render=lambda: self.published.append(1))
         self.port = WebPort(self.site, [self.listener])
         self.address = self.listener.endpoint
 
@@ -85,15 +86,13 @@ async def serving_web() -> AsyncIterator[Web]:
 
 async def test_figures_are_answered_in_the_form_asked_for() -> None:
     async with serving_web() as web:
-        published: list[int] = []
-        web.site.before_render = lambda: published.append(1)
         status, head, body = await web.get("/metrics")
         assert (status, body) == (200, b"figures 1\n")
         assert "cache-control: no-store" in head
         assert "server:" not in head
         _, head, _ = await web.get("/metrics", headers="Accept: application/openmetrics-text; version=1.0.0\r\n")
         assert "accept=application/openmetrics-text" in head
-        assert published == [1, 1]
+        assert web.published == [1, 1]
 
 
 async def test_head_is_answered_without_a_body_and_other_methods_are_refused() -> None:
@@ -114,7 +113,7 @@ async def test_ready_is_who_serves_with_all_workers_and_does_not_stop() -> None:
         row[rows.STATE], row[rows.HEARTBEAT] = rows.SERVING, 2**62
         status, _, body = await web.get("/readyz")
         assert (status, json.loads(body)) == (200, {"status": "ready", "workers": 1, "workers_serving": 1})
-        web.site.is_stopping = True
+        web.site.note_stopping()
         status, _, body = await web.get("/readyz")
         assert (status, json.loads(body)["status"]) == (503, "stopping")
         assert (await web.get("/healthz"))[0] == 200

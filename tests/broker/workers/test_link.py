@@ -6,6 +6,7 @@ import json
 import logging
 import struct
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.app import Server
+from broker.app import build_server
 from broker.net.listeners import bind_listeners, close_listeners
+from broker.server import Server
 from broker.service.broker_service import BrokerService
-from broker.service.dispatcher import Answer
+from broker.service.consumers.registries import Registries
+from broker.service.dispatcher import Answer, Dispatcher
+from broker.service.request_families import build_processors
 from broker.workers.link import LONGEST_MESSAGE, Kind, Link, Unsendable, make_listening_socket, pack
 from broker.workers.member import OWNED_CODES, CopiedRegistry, ForwardedCommits, Member
 from broker.workers.owner import Owner
@@ -41,7 +45,7 @@ class Pair:
 
     def dispatch(self, command: Command) -> Answer:
         """What the other worker makes of a command, as if the client had sent it."""
-        (connection,) = self.server._settings.open
+        (connection,) = self.server.connections
         return self.server._dispatcher.dispatch(command, connection)
 
     async def is_well(self) -> None:
@@ -55,13 +59,16 @@ class Pair:
 @contextlib.asynccontextmanager
 async def two_workers(store: Path) -> AsyncIterator[Pair]:
     opened = MessageStore.open(store)
-    first, second = service_of(opened), BrokerService.of(opened, service_of(opened).options, CopiedRegistry())
-    owner = Owner(first, meeting := make_listening_socket())
-    member = Member(second, meeting.getsockname())
-    second.commits = ForwardedCommits(second, member)
+    meeting = make_listening_socket()
+    first = service_of(opened)
+    owner = Owner(first, Dispatcher(build_processors(first), 1), meeting)
+    copied = Registries.of(opened, first.options, CopiedRegistry)
+    member = Member(copied, meeting.getsockname())
+    registries = replace(copied, commits=ForwardedCommits(copied, member))
+    second = BrokerService.of(opened, first.options, registries)
     listeners = [bind_listeners([LOOPBACK]) for _ in range(2)]
     servers = [
-        Server(service, bound, colleagues=colleague)
+        build_server(service, bound, colleagues=colleague)
         for service, bound, colleague in zip((first, second), listeners, (owner, member), strict=True)
     ]
     try:

@@ -6,9 +6,9 @@ from functools import partial
 
 import pytest
 
-from broker.app import _repeat
 from broker.metrics import metrics_rows as places
 from broker.metrics.metrics_rows import MetricsRows
+from broker.server import _repeat
 from broker.service.dispatcher import Dispatcher
 from broker.workers.loop_watch import LoopWatch
 from broker_harness import until

@@ -9,7 +9,7 @@ from broker.service.consumers import client_registry
 from broker.service.consumers.client_registry import EXPIRY_SECONDS, ClientRegistry
 from broker.service.consumers.kept_filters import KeptFilters
 from broker.service.consumers.subscriptions import expressions_of
-from broker.service.registry_budget import Budget, BudgetSpent
+from broker.service.registry_budget import BudgetSpent, RegistryBudget
 from heartbeats import consumer, heartbeat, subscription
 from protocol.bodies import HeartbeatData, decode_json
 from still_clock import StillClock
@@ -178,7 +178,7 @@ def test_what_was_told_is_counted_and_given_back_when_clients_are_gone(
 
 
 def test_a_newcomer_without_room_is_refused_and_all_is_as_it_was(registry: ClientRegistry) -> None:
-    registry.room = Budget(20_000).room("groups and subscriptions", 1)
+    registry.room = RegistryBudget(20_000).room("groups and subscriptions", 1)
     assert beat(registry, FakeConnection(), "c1", consumer("G", subscription("A")))
     used = registry.room.used
     with pytest.raises(BudgetSpent, match="groups and subscriptions of all clients"):
@@ -190,7 +190,7 @@ def test_a_newcomer_without_room_is_refused_and_all_is_as_it_was(registry: Clien
 def test_a_member_stays_one_with_what_it_told_before_however_full_it_is(
     registry: ClientRegistry, clock: StillClock
 ) -> None:
-    registry.room = Budget(20_000).room("groups and subscriptions", 1)
+    registry.room = RegistryBudget(20_000).room("groups and subscriptions", 1)
     connection = FakeConnection()
     beat(registry, connection, "c1", consumer("G", subscription("A", "x", 1)), producers=("P",))
     while registry.room.take(500):
@@ -274,7 +274,7 @@ def test_members_of_a_large_group_are_looked_at_once_a_second(
 def changes(registry: ClientRegistry) -> list[str]:
     """The names of the groups that change from now on, in order."""
     names: list[str] = []
-    registry.on_change = lambda group: names.append(group.name)
+    registry.listen(on_change=lambda group: names.append(group.name))
     return names
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from broker.service.consumers import consumer_offsets
 from broker.service.consumers.consumer_offsets import ConsumerOffsets
-from broker.service.registry_budget import Budget
+from broker.service.registry_budget import RegistryBudget
 
 
 @dataclass
@@ -98,7 +98,7 @@ def test_without_a_broker_beside_a_commit_stays(store: Any) -> None:
 
 def test_made_up_names_take_so_many_bytes_and_known_groups_go_on(store: Any, caplog: pytest.LogCaptureFixture) -> None:
     offsets = ConsumerOffsets(store)
-    offsets.room = Budget(100_000).room("committed offsets", 1)
+    offsets.room = RegistryBudget(100_000).room("committed offsets", 1)
     assert offsets.commit("G", "T", 0, 2)
     taken = [offsets.commit(f"{number}" + "g" * 200, "T", 0, 1) for number in range(100)]
     assert 10 < sum(taken) < 40
@@ -113,6 +113,6 @@ def test_made_up_names_take_so_many_bytes_and_known_groups_go_on(store: Any, cap
 def test_what_the_store_recorded_is_served_whatever_its_names_are() -> None:
     group, topic = "g" * 5000, "t" * 5000
     offsets = ConsumerOffsets(Store(Config({(group, topic): {0: 5}}, {(group, topic): {0: 9}})))  # type: ignore[arg-type]
-    offsets.room = Budget(10).room("committed offsets", 1)
+    offsets.room = RegistryBudget(10).room("committed offsets", 1)
     assert offsets.committed(group, topic, 0) == 5
     assert offsets.everything() == {(group, topic): {0: 5}}

@@ -8,7 +8,7 @@ import pytest
 from broker.service.consumers import kept_filters
 from broker.service.consumers.kept_filters import Failed, KeptFilters
 from broker.service.long_work import UNITS_A_TURN, LongParse
-from broker.service.registry_budget import Budget, BudgetSpent, Room
+from broker.service.registry_budget import BudgetSpent, RegistryBudget, Room
 from protocol.errors import BadCommand, FilterSyntaxError
 from storage.files.residency import allow_waiting, forbid_waiting
 
@@ -17,7 +17,7 @@ BOOK = " OR ".join(f"a = {number}" for number in range(600))
 
 @pytest.fixture
 def room() -> Room:
-    return Budget(4 << 20).room("filters", 1)
+    return RegistryBudget(4 << 20).room("filters", 1)
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_a_filter_that_is_used_is_counted_and_shared_until_nobody_uses_it(room: 
 
 
 def test_where_all_filters_are_used_a_further_one_is_refused_and_those_go_on() -> None:
-    room = Budget(1 << 19).room("filters", 1)
+    room = RegistryBudget(1 << 19).room("filters", 1)
     filters = KeptFilters(room)
     used = [filters.make(expression(number), "SQL92") for number in range(6)]
     with pytest.raises(BudgetSpent, match="filters of all clients"):

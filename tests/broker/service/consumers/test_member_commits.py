@@ -8,7 +8,7 @@ from asking import FakeConnection
 from broker.service.consumers.client_registry import ClientRegistry
 from broker.service.consumers.member_commits import HELD_COST, HOLD_SECONDS, MemberCommits
 from broker.service.consumers.told_limits import LONGEST_GROUP
-from broker.service.registry_budget import Budget, size_of
+from broker.service.registry_budget import RegistryBudget, size_of
 from protocol.bodies import ConsumerData, HeartbeatData
 
 
@@ -100,7 +100,7 @@ def test_what_a_client_left_is_dropped_with_its_connection(server: Server) -> No
 
 
 def test_no_more_than_so_many_are_held_and_old_ones_give_way(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server.commits, "room", Budget(3 * (HELD_COST + size_of("G", "T"))).room("held", 1))
+    monkeypatch.setattr(server.commits, "room", RegistryBudget(3 * (HELD_COST + size_of("G", "T"))).room("held", 1))
     first, second = FakeConnection(), FakeConnection()
     for queue_id in range(5):
         server.commits.commit(first, "G", "T", queue_id, 1)

@@ -13,7 +13,7 @@ import pytest
 from broker.service.consumers import offset_keeper
 from broker.service.consumers.consumer_offsets import ConsumerOffsets
 from broker.service.consumers.offset_keeper import FILE, OffsetKeeper
-from broker.service.registry_budget import Budget
+from broker.service.registry_budget import RegistryBudget
 from broker.service.state_directory import StateDirectory
 from golden_frames import parse_java_json
 from protocol.errors import StoreError
@@ -237,7 +237,7 @@ def test_offsets_that_no_client_could_commit_are_left_out_and_the_file_is_kept(
     written = f'{{"offsetTable":{{"T@{group}":{{0:77,1:8}}}}}}'
     (tmp_path / FILE).write_text(written)
     offsets = ConsumerOffsets(store)
-    offsets.room = Budget(limit).room("committed offsets", 1)
+    offsets.room = RegistryBudget(limit).room("committed offsets", 1)
     keeper = OffsetKeeper(offsets, StateDirectory(tmp_path))
     assert offsets.committed(group, "T", 0) is None
     assert (tmp_path / f"{FILE}.unreadable").read_text() == written

@@ -10,7 +10,7 @@ from asking import Asker
 from broker.lane.fast_lane import FastLane
 from broker.service.consumers import pulled_offsets
 from broker.service.consumers.pulled_offsets import PulledOffsets
-from broker.service.registry_budget import Budget
+from broker.service.registry_budget import RegistryBudget
 from heartbeats import consumer, heartbeat, subscription
 from lane_requests import pull
 from protocol.codes import RequestCode
@@ -26,7 +26,7 @@ def test_the_last_pull_of_a_queue_counts_wherever_it_was_made() -> None:
     clock = [10.0]
     pulled = PulledOffsets(lambda: clock[0])
     pulled.note("G", "T", 0, 5)
-    pulled.of_lane = lambda second: [(("G", "T", 0), (9, 80)), (("G", "T", 1), (9, 7))] if second <= 9 else []
+    pulled.read_also(lambda second: [(("G", "T", 0), (9, 80)), (("G", "T", 1), (9, 7))] if second <= 9 else [])
     assert pulled.next_offsets("G", "T") == {0: 5, 1: 7}
     clock[0] = 12.0
     pulled.take([(("G", "T", 1), (11, 3))])
@@ -56,7 +56,7 @@ def test_made_up_groups_take_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_names_are_counted_in_bytes_and_who_has_not_pulled_for_long_gives_way() -> None:
     clock = [10.0]
     pulled = PulledOffsets(lambda: clock[0])
-    pulled.room = Budget(20_000).room("pulled queues", 1)
+    pulled.room = RegistryBudget(20_000).room("pulled queues", 1)
     for number in range(100):
         pulled.note(f"{number}" + "g" * 200, "T", 0, number + 1)
     assert pulled.room.used <= 20_000
@@ -117,6 +117,7 @@ def as_event_loop() -> Iterator[None]:
 @pytest.mark.lane
 def test_pulls_of_the_fast_lane_count_alike(asker: Asker) -> None:
     lane = FastLane(asker.service)
+    asker.serve_with(learn=lane.learn)
     for _ in range(2):
         data = pull_from(asker, 32)
         assert not lane.answer(b"")[0]

@@ -6,7 +6,7 @@ import pytest
 
 from broker.service.consumers import queue_locks
 from broker.service.consumers.queue_locks import LOCK_SECONDS, QueueLocks
-from broker.service.registry_budget import Budget
+from broker.service.registry_budget import RegistryBudget
 from protocol.bodies import MessageQueue
 from still_clock import StillClock
 
@@ -80,7 +80,7 @@ def test_locks_are_counted_in_bytes_and_given_back(locks: QueueLocks, clock: Sti
 
 
 def test_without_room_old_locks_give_way_and_live_ones_stay(locks: QueueLocks, clock: StillClock) -> None:
-    locks.room = Budget(2000).room("locks", 1)
+    locks.room = RegistryBudget(2000).room("locks", 1)
     assert locks.lock("G", "c1", [Q0, Q1]) == [Q0, Q1]
     assert locks.lock("H" * 200, "c2" * 100, [Q0, Q1, Q2]) == []
     assert locks.lock("G", "c1", [Q0, Q1]) == [Q0, Q1], "who has a lock keeps it"
@@ -90,7 +90,7 @@ def test_without_room_old_locks_give_way_and_live_ones_stay(locks: QueueLocks, c
 
 
 def test_that_there_is_no_room_is_not_looked_into_for_each_queue(locks: QueueLocks) -> None:
-    locks.room = Budget(2000).room("locks", 1)
+    locks.room = RegistryBudget(2000).room("locks", 1)
     looked: list[int] = []
     locks._locks = CountedLocks(looked)
     many = [MessageQueue("broker-a", number, "T") for number in range(1000)]

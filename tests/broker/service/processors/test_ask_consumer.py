@@ -1,6 +1,7 @@
 """Questions that a live consumer answers: handed on to it, and back."""
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -74,8 +75,7 @@ async def test_a_message_is_given_to_the_member_that_is_named_and_how_it_fared_c
 async def test_what_cannot_be_asked_is_refused_with_a_word(
     code: int, fields: dict[str, str], expected: int, remark: str, store: MessageStore
 ) -> None:
-    service = service_of(store)
-    service.calls = ClientCalls(timeout_seconds=0.05)
+    service = replace(service_of(store), calls=ClientCalls(timeout_seconds=0.05))
     async with (
         serving(service) as server,
         connected(server.addresses[0]) as member,

@@ -23,7 +23,6 @@ from acl_file import (
     WHITE_SECRET,
     write_accounts,
 )
-from broker.security.accounts import watched_accounts
 from golden_store import G1
 from web_questions import ApiOf, keys
 
@@ -36,9 +35,7 @@ FAILED = [line.split("\t") for line in (G1 / "consumed-fail.tsv").read_text("utf
 @pytest.fixture
 def guarded(g1_store: Path, tmp_path: Path) -> ApiOf:
     write_accounts(tmp_path / "plain_acl.yml")
-    guarded = ApiOf(g1_store)
-    guarded.api.access.accounts = watched_accounts(tmp_path / "plain_acl.yml")
-    return guarded
+    return ApiOf(g1_store, tmp_path / "plain_acl.yml")
 
 
 def questions(guarded: ApiOf) -> list[str]:
@@ -140,9 +137,7 @@ def test_keys_that_are_taken_away_open_nothing_any_more(guarded: ApiOf, tmp_path
 
 
 def behind_proxies(store: Path, accounts: Path, *proxies: str) -> ApiOf:
-    api = ApiOf(store, http_proxies=tuple(map(ip_network, proxies)))
-    api.api.access.accounts = watched_accounts(write_accounts(accounts))
-    return api
+    return ApiOf(store, write_accounts(accounts), http_proxies=tuple(map(ip_network, proxies)))
 
 
 WHITE_ADDRESS, OTHER = "10.10.103.9", "198.51.100.7"

@@ -5,7 +5,6 @@ from pathlib import Path
 import pytest
 
 from acl_file import READER, READER_SECRET, write_accounts
-from broker.security.accounts import watched_accounts
 from golden_store import G1
 from planted import imported, plant
 from store_writer import StoreWriter
@@ -91,8 +90,7 @@ def test_what_cannot_be_searched_for_is_named(api: ApiOf, parameters: dict[str, 
 
 def test_an_account_searches_topics_that_it_may_read(g1_store: Path, tmp_path: Path) -> None:
     write_accounts(tmp_path / "plain_acl.yml")
-    guarded = ApiOf(g1_store)
-    guarded.api.access.accounts = watched_accounts(tmp_path / "plain_acl.yml")
+    guarded = ApiOf(g1_store, tmp_path / "plain_acl.yml")
     reader = keys(READER, READER_SECRET)
     assert len(guarded.get("/search", topic="TopicTest", contains="hot ", headers=reader)["messages"]) == 40
     assert guarded.ask("/search", topic="TopicBatch", contains="batch", headers=reader).status == 403

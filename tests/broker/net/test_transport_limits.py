@@ -7,9 +7,9 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from broker.app import Server
 from broker.limits import MIB, Limits
-from broker.net.connection import Connection
+from broker.net.transport import SessionTransport
+from broker.server import Server
 from broker.service.dispatcher import handles
 from broker_harness import FakeStore, connected, service_of, serving, until
 from protocol.codes import RequestCode, ResponseCode
@@ -41,9 +41,9 @@ class Echo:
         return Response(body=b"slow")
 
 
-async def _connections(server: Server, count: int = 1) -> list[Connection]:
-    await until(lambda: len(server._settings.open) == count)
-    return list(server._settings.open)
+async def _connections(server: Server, count: int = 1) -> list[SessionTransport]:
+    await until(lambda: len(server.connections) == count)
+    return list(server.connections)
 
 
 async def test_a_header_beyond_the_limit_is_refused_before_it_arrives() -> None:
@@ -84,7 +84,7 @@ async def test_half_frames_of_many_clients_hold_no_more_than_the_limit_and_an_ho
     beginning = struct.pack(">ii", 15 * MIB, 100) + bytes(4 * MIB)
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(serving(service, [Echo()]))
-        costs = server._settings.costs
+        budget = server.budget
         honest = await stack.enter_async_context(connected(server.addresses[0]))
         most = 0
         for _ in range(12):
@@ -93,19 +93,19 @@ async def test_half_frames_of_many_clients_hold_no_more_than_the_limit_and_an_ho
             with_drain = asyncio.ensure_future(attacker.writer.drain())
             await asyncio.wait([with_drain], timeout=60)
             assert (await honest.ask(VIEW, {"offset": "9"})).body == bytes(9)
-            most = max(most, costs.received)
+            most = max(most, budget.received)
         assert 10 * MIB < most <= 20 * MIB
-        await until(lambda: len(server._settings.open) <= 6)
-        assert costs.received == sum(connection._decoder.buffered for connection in server._settings.open)
-    assert costs.received == 0
+        await until(lambda: len(server.connections) <= 6)
+        assert budget.received == sum(connection.session._decoder.buffered for connection in server.connections)
+    assert budget.received == 0
 
 
 async def test_a_request_sent_byte_by_byte_is_given_up_and_quick_ones_in_pieces_are_not() -> None:
     now = 1000.0
     service = service_of(FakeStore())
     async with serving(service, [Echo()]) as server:
-        costs = server._settings.costs
-        costs._clock_seconds = lambda: now
+        budget = server.budget
+        budget._clock_seconds = lambda: now
         async with connected(server.addresses[0]) as slow, connected(server.addresses[0]) as quick:
             await _connections(server, 2)
             frame = encode_request(VIEW, {"offset": "1"}, opaque=1)
@@ -114,9 +114,9 @@ async def test_a_request_sent_byte_by_byte_is_given_up_and_quick_ones_in_pieces_
                 quick.writer.write(frame[10:] + frame[:10] if part else frame[:10])
                 if part:
                     assert (await quick.answer()).body == b"\0"
-                await until(lambda: len(costs._senders) == 2)
+                await until(lambda: len(budget._senders) == 2)
                 now += 25
-                costs.sweep(server._settings.open)
+                budget.sweep(server.connections.unsent)
             assert await slow.is_closed_by_the_server()
             quick.writer.write(frame[10:])
             assert (await quick.answer()).body == b"\0"
@@ -126,16 +126,16 @@ async def test_a_client_that_reads_nothing_for_too_long_is_closed() -> None:
     now = 1000.0
     service = service_of(FakeStore(), limits=Limits(unsent_bytes_per_connection=MIB))
     async with serving(service, [Echo()]) as server, connected(server.addresses[0]) as client:
-        costs = server._settings.costs
-        costs._clock_seconds = lambda: now
+        budget = server.budget
+        budget._clock_seconds = lambda: now
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]
         client.writer.write(b"".join(encode_request(VIEW, {"offset": "1000000"}, opaque=n) for n in range(60)))
         (connection,) = await _connections(server)
-        await until(lambda: connection.is_held)
-        costs.sweep(server._settings.open)
+        await until(lambda: connection.session.is_held)
+        budget.sweep(server.connections.unsent)
         assert connection.is_open
         now += 61
-        costs.sweep(server._settings.open)
+        budget.sweep(server.connections.unsent)
         await until(lambda: not connection.is_open)
 
 
@@ -147,9 +147,9 @@ async def test_bytes_that_nobody_reads_are_bounded_over_all_connections() -> Non
         for client in clients:
             client.writer.transport.pause_reading()  # type: ignore[attr-defined]
             client.writer.write(b"".join(encode_request(VIEW, {"offset": "2000000"}, opaque=n) for n in range(8)))
-        await until(lambda: 0 < len(server._settings.open) < 8)
-        server._sweep_costs()
-        assert server._settings.costs.unsent <= 6 * MIB
+        await until(lambda: 0 < len(server.connections) < 8)
+        server._sweep_budget()
+        assert server.budget.unsent <= 6 * MIB
 
 
 async def test_waiting_requests_hold_a_connection_by_their_bytes() -> None:
@@ -158,11 +158,11 @@ async def test_waiting_requests_hold_a_connection_by_their_bytes() -> None:
     async with serving(service, [echo]) as server, connected(server.addresses[0]) as client:
         opaques = {client.send(SLOW, body=bytes(20_000)) for _ in range(8)}
         (connection,) = await _connections(server)
-        await until(lambda: connection.is_held)
-        assert len(connection._waiting) == 3
+        await until(lambda: connection.session.is_held)
+        assert len(connection.session.pending) == 3
         echo.release.set()
         assert {(await client.answer()).opaque for _ in opaques} == opaques
-        assert server._settings.costs.in_flight == 0
+        assert server.budget.in_flight == 0
 
 
 async def test_requests_that_would_wait_are_busy_when_those_of_all_clients_hold_too_much() -> None:
@@ -174,7 +174,7 @@ async def test_requests_that_would_wait_are_busy_when_those_of_all_clients_hold_
         connected(server.addresses[0]) as other,
     ):
         held = {greedy.send(SLOW, body=bytes(600_000)) for _ in range(2)}
-        await until(lambda: server._settings.costs.in_flight > MIB)
+        await until(lambda: server.budget.in_flight > MIB)
         assert (await other.ask(SLOW)).code == ResponseCode.SYSTEM_BUSY
         assert (await other.ask(VIEW, {"offset": "1"})).body == b"\0"
         echo.release.set()
@@ -184,12 +184,12 @@ async def test_requests_that_would_wait_are_busy_when_those_of_all_clients_hold_
 
 async def test_a_client_that_is_gone_gives_back_what_it_held() -> None:
     async with serving(service_of(FakeStore()), [Echo()]) as server:
-        costs = server._settings.costs
+        budget = server.budget
         for _ in range(3):
             async with connected(server.addresses[0]) as client:
                 client.send(SLOW, body=bytes(1000))
                 client.writer.write(struct.pack(">ii", 100_000, 100) + bytes(50_000))
-                await until(lambda: costs.in_flight > 0 and costs.received > 50_000)
-            await until(lambda: not server._settings.open)
-            await until(lambda: costs.in_flight == 0)
-            assert costs.received == 0
+                await until(lambda: budget.in_flight > 0 and budget.received > 50_000)
+            await until(lambda: not server.connections)
+            await until(lambda: budget.in_flight == 0)
+            assert budget.received == 0

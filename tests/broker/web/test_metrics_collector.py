@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import pytest
 
 from broker.metrics import metrics_rows as rows
-from broker.metrics.metrics_collector import PLAIN, Exposition, ServerCollector
-from broker.metrics.metrics_families import COUNTER, FAMILIES
 from broker.metrics.metrics_rows import MetricsRows, places_of
+from broker.web.metrics_collector import PLAIN, Exposition, ServerCollector
+from broker.web.metrics_families import COUNTER, FAMILIES
 from metric_figures import Figures, figure, figures_of
 from protocol.codes import RequestCode
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from asking import Asker, FakeConnection
-from broker.cluster.served_brokers import ServedBrokers
 from broker.endpoint import Endpoint
+from broker.service.served_brokers import ServedBrokers
 from heartbeats import consumer, heartbeat, subscription
 from protocol.codes import RequestCode
 from store_writer import StoreWriter
@@ -38,7 +38,9 @@ def askers(stores: Sequence[Path]) -> list[Asker]:
     made = [Asker(store, broker_name=name, cluster="C") for store, name in zip(stores, ("a", "b", "c"), strict=True)]
     for asker, (port,) in zip(made, PORTS, strict=True):
         asker.connection = FakeConnection(Endpoint("127.0.0.1", port))
-    ServedBrokers([asker.service for asker in made], PORTS)
+    brokers = ServedBrokers([asker.service for asker in made], PORTS)
+    for asker in made:
+        asker.serve_with(brokers)
     return made
 
 
@@ -119,14 +121,14 @@ def test_another_store_is_where_its_port_is_as_the_client_reached_this_one(
     stores: Sequence[Path], options: dict[str, Any], reached: Endpoint, told: str
 ) -> None:
     first, second = Asker(stores[0], broker_name="a", **options), Asker(stores[1], broker_name="b")
-    ServedBrokers([first.service, second.service], PORTS[:2])
+    second.serve_with(ServedBrokers([first.service, second.service], PORTS[:2]))
     second.connection = FakeConnection(reached)
     assert addresses(second.value(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "First"})) == {"a": told}
 
 
 def test_free_ports_are_told_as_they_were_taken(stores: Sequence[Path]) -> None:
     first, second = Asker(stores[0], broker_name="a"), Asker(stores[1], broker_name="b")
-    ServedBrokers([first.service, second.service], ((40001, 40002), (50001, 50007)))
+    second.serve_with(ServedBrokers([first.service, second.service], ((40001, 40002), (50001, 50007))))
     second.connection = FakeConnection(Endpoint("127.0.0.1", 50007))
     assert addresses(second.value(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "First"})) == {"a": "127.0.0.1:40002"}
 

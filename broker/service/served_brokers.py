@@ -5,29 +5,23 @@ they have reached this one: the same host, and the port that belongs to it.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
-from broker.cluster.several_stores import PORT_DISTANCE
+from broker.config import STORE_PORT_DISTANCE
+from broker.service.broker_service import BrokerService
 from broker.service.dispatcher import ClientConnection
 from broker.service.topic_catalog import find_topic
 from protocol.errors import StoreError
 from storage.layout.store_config import TopicConfig
 
-if TYPE_CHECKING:
-    from broker.service.broker_service import BrokerService
-
 
 class ServedBrokers:
     """All brokers, in the order of the command line; `ports` those of each, in the order of its addresses."""
 
-    def __init__(self, services: "Sequence[BrokerService]", ports: Sequence[Sequence[int]] = ()) -> None:
-        """Make them known to one another."""
+    def __init__(self, services: Sequence[BrokerService], ports: Sequence[Sequence[int]] = ()) -> None:
         self.services = tuple(services)
         self._ports = ports
-        for service in self.services:
-            service.brokers = self
 
-    def with_topic(self, topic: str) -> "Iterator[tuple[BrokerService, TopicConfig]]":
+    def with_topic(self, topic: str) -> Iterator[tuple[BrokerService, TopicConfig]]:
         """The brokers that have a topic, each with what is known of it there.
 
         What the configuration says is enough where the queues cannot be listed: who asks one of them is told. Raises
@@ -46,13 +40,13 @@ class ServedBrokers:
         if unknown is not None and not is_found:
             raise unknown
 
-    def address_of(self, service: "BrokerService", asked: "BrokerService", connection: ClientConnection) -> str:
+    def address_of(self, service: BrokerService, asked: BrokerService, connection: ClientConnection) -> str:
         """Where a client that has asked one of the brokers reaches another one."""
         if service is asked or service.advertise is not None:
             return service.advertised_address(connection)
         host_and_port = connection.local_address
         number, own = self.services.index(service), self.services.index(asked)
-        port = host_and_port.port + (number - own) * PORT_DISTANCE
+        port = host_and_port.port + (number - own) * STORE_PORT_DISTANCE
         if self._ports and host_and_port.port in self._ports[own]:
             port = self._ports[number][self._ports[own].index(host_and_port.port)]
         return str(host_and_port._replace(port=port))

@@ -1,17 +1,13 @@
-"""What all connections of one server share, and the answer to what is no command."""
+"""What all sessions of one server share, and the answers to what is no request."""
 
-import asyncio
-import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from dataclasses import dataclass
+from typing import Final, Protocol, TypeAlias
 
 from broker.config import FRAME_LIMIT
-from broker.lane.fast_lane import FastLane
-from broker.limits import DEFAULT_LIMITS
 from broker.metrics.metrics_meter import Meter
-from broker.net.budget import Costs
-from broker.net.scheduler import Turns
+from broker.net.budget import ConnectionBudget
+from broker.net.scheduler import Scheduler
 from broker.service.dispatcher import BUSY, ClientConnection, Dispatcher
 from broker.service.long_work import PARSED_BODIES
 from protocol.codes import ResponseCode
@@ -19,63 +15,54 @@ from protocol.command import Command, Response, decode_command, ext_fields_of
 from protocol.errors import BadCommand, ProtocolError
 from protocol.frame import PREFIX, FrameDecoder
 
-if TYPE_CHECKING:
-    from broker.net.connection import Connection
-
 LONGEST_BEGINNING = 4096
 """Bytes of a frame's beginning that are put before the next read, for the fast lane; the decoder gets longer ones."""
 
 OVERLOADED = Response(ResponseCode.SYSTEM_BUSY, remark=BUSY)
 """The answer to a request that would have to wait while the requests of all clients hold too much."""
 
-
 AnswerCheck: TypeAlias = "Callable[[Command, ClientConnection, Response], Response]"
 """Makes of the answer to a request of a client the one that it gets."""
 
+LEFT_OVER: Final = 0
+NOT_TAKEN: Final = 1
+TURN_OVER: Final = 2
+WANTS_MORE: Final = 3
+"""Why a lane stopped where it did, see :meth:`Lane.answer`."""
 
-@dataclass(slots=True)
-class ConnectionSettings:
-    """What all connections of a server share.
 
-    `frame_limit` in bytes, `open` the connections there are, each with what tells how much its client has not read.
-    `all_closed` is set while there are none. Without `fast_lane` every request goes the ordinary way. `lost` is told of
-    each connection that is gone, `replied` of what clients answer to requests of ours. `costs` of all connections
-    together; whose burst goes on next is for `turns` to say. `meter` counts what they do, None nothing. `checks` are
-    asked in turn what becomes of an answer before it leaves: there are some only where the fast lane is off.
+class Lane(Protocol):
+    """A short way for plain requests; a server without one gives the same answers."""
+
+    def answer(self, data: bytes, start: int, stop: int, connection: ClientConnection | None) -> tuple[bytes, int, int]:
+        """Answer the requests from position `start` of `data` to `stop`, up to the first not for the lane.
+
+        Returns the answers, the position up to which all is answered, and why it stopped there. LEFT_OVER: nothing
+        follows, or a frame with wrong lengths. NOT_TAKEN: a whole frame follows that is to be answered on the ordinary
+        way. TURN_OVER: more can be answered, but not in this turn. WANTS_MORE: part of a frame follows.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class SessionSettings:
+    """What all sessions of a server share.
+
+    `frame_limit` in bytes. Without `lane` every request goes the ordinary way. `replied` is called with what clients
+    answer to requests of ours. `budget` is that of all connections together, and `scheduler` says whose burst goes on
+    next. `meter` counts what they do, None nothing. `checks` are asked in turn what becomes of an answer before it
+    leaves: there are some only where there is no lane.
     """
 
     dispatcher: Dispatcher
+    budget: ConnectionBudget
+    scheduler: Scheduler
     frame_limit: int = FRAME_LIMIT
-    fast_lane: FastLane | None = None
-    costs: Costs = field(default_factory=lambda: Costs(DEFAULT_LIMITS, time.monotonic))
-    open: "dict[Connection, Callable[[], int]]" = field(default_factory=dict)
-    all_closed: asyncio.Event = field(default_factory=asyncio.Event)
-    lost: "Callable[[Connection], None] | None" = None
-    replied: "Callable[[Connection, Command], None] | None" = None
+    lane: Lane | None = None
+    replied: Callable[[ClientConnection, Command], None] | None = None
     meter: Meter | None = None
-    turns: Turns = field(default_factory=Turns)
-    checks: "tuple[AnswerCheck, ...]" = ()
+    checks: tuple[AnswerCheck, ...] = ()
 
-    def __post_init__(self) -> None:
-        self.all_closed.set()
-
-    def add(self, connection: "Connection", unsent: Callable[[], int]) -> None:
-        """Count a new connection in; `unsent` says how many bytes wait for its client to read them."""
-        self.open[connection] = unsent
-        if self.meter is not None:
-            self.meter.connected()
-        self.all_closed.clear()
-
-    def discard(self, connection: "Connection") -> None:
-        """Count a lost connection out."""
-        self.open.pop(connection, None)
-        self.costs.forget(connection)
-        if not self.open:
-            self.all_closed.set()
-        if self.lost is not None:
-            self.lost(connection)
-
-    def checked(self, command: Command, connection: "Connection", response: Response) -> Response:
+    def checked(self, command: Command, connection: ClientConnection, response: Response) -> Response:
         """The answer to a request as it leaves, once all `checks` were asked."""
         for check in self.checks:
             response = check(command, connection, response)
@@ -84,12 +71,12 @@ class ConnectionSettings:
     def is_for_decoder(self, data: bytes, position: int) -> bool:
         """Whether the part of a frame at `position` is too long to put before the next read, or to be one."""
         header_length = int.from_bytes(data[position + 5 : position + 8])
-        is_too_long = header_length > self.costs.limits.header_bytes and len(data) - position >= PREFIX.size
+        is_too_long = header_length > self.budget.limits.header_bytes and len(data) - position >= PREFIX.size
         return is_too_long or len(data) - position > LONGEST_BEGINNING
 
     def new_decoder(self) -> FrameDecoder:
         """What cuts the bytes of one connection into frames."""
-        limits = self.costs.limits
+        limits = self.budget.limits
         return FrameDecoder(self.frame_limit, limits.header_bytes, limits.body_bytes, self.skips)
 
     def skips(self, serialize_type: int, header: bytes) -> bool:
@@ -102,7 +89,7 @@ class ConnectionSettings:
 
     def too_many_fields(self, command: Command) -> Response | None:
         """The answer to a request of too many fields."""
-        limit = self.costs.limits.ext_fields
+        limit = self.budget.limits.ext_fields
         try:
             count = len(ext_fields_of(command))
         except ProtocolError as error:

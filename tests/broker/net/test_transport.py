@@ -10,9 +10,9 @@ from collections.abc import Awaitable
 
 import pytest
 
-from broker.app import Server
 from broker.limits import Limits
-from broker.net import connection as connection_module
+from broker.net.transport import SessionTransport
+from broker.server import Server
 from broker.service.dispatcher import handles
 from broker_harness import FakeStore, connected, service_of, serving, until
 from protocol.codes import RequestCode, ResponseCode
@@ -256,7 +256,7 @@ async def test_a_client_that_does_not_read_costs_a_bounded_amount() -> None:
         wanted = 400
         client.writer.write(b"".join(view(-1_000_000, opaque=number) for number in range(wanted)))
         (connection,) = await _connections(server)
-        await until(lambda: connection.is_held)
+        await until(lambda: connection.session.is_held)
         # What lies in the two sockets, and one turn beyond the write buffer's limit.
         assert echo.answered < 50
         assert connection._transport.get_write_buffer_size() < 8_000_000
@@ -285,8 +285,8 @@ async def test_only_so_many_requests_of_one_connection_wait() -> None:
     async with serving(service, [echo]) as server, connected(server.addresses[0]) as client:
         opaques = {client.send(SLOW) for _ in range(10)}
         (connection,) = await _connections(server)
-        await until(lambda: connection.is_held)
-        assert len(connection._waiting) == 4
+        await until(lambda: connection.session.is_held)
+        assert len(connection.session.pending) == 4
         echo.release.set()
         assert {(await client.answer()).opaque for _ in opaques} == opaques
 
@@ -309,9 +309,9 @@ async def test_what_waits_is_cancelled_when_the_client_is_gone() -> None:
         async with connected(server.addresses[0]) as client:
             client.send(SLOW)
             (connection,) = await _connections(server)
-            await until(lambda: bool(connection._waiting))
+            await until(lambda: bool(connection.session.pending))
             assert connection.is_open
-        await until(lambda: not connection.is_open and not connection._waiting)
+        await until(lambda: not connection.is_open and not connection.session.pending)
         assert not echo.answered
 
 
@@ -321,10 +321,10 @@ async def test_a_connection_without_a_sign_of_life_is_closed_and_a_used_one_is_n
         connected(server.addresses[0]) as idle,
         connected(server.addresses[0]) as used,
     ):
-        await until(lambda: len(server._settings.open) == 2)
+        await until(lambda: len(server.connections) == 2)
         for _ in range(3):
             await used.ask(VIEW, {"offset": "1"})
-            for connection in list(server._settings.open):
+            for connection in list(server.connections):
                 connection.sweep()
         assert await idle.is_closed_by_the_server()
         assert (await used.ask(VIEW, {"offset": "1"})).body == b"1"
@@ -335,7 +335,7 @@ async def test_a_connection_that_waits_for_its_answer_is_not_idle() -> None:
     async with serving(service_of(FakeStore()), [echo]) as server, connected(server.addresses[0]) as client:
         client.send(SLOW)
         (connection,) = await _connections(server)
-        await until(lambda: bool(connection._waiting))
+        await until(lambda: bool(connection.session.pending))
         for _ in range(5):
             connection.sweep()
         echo.release.set()
@@ -349,6 +349,6 @@ async def test_both_addresses_are_known_to_processors() -> None:
         assert connection.peer_address == client.writer.get_extra_info("sockname")
 
 
-async def _connections(server: Server) -> list[connection_module.Connection]:
-    await until(lambda: bool(server._settings.open))
-    return list(server._settings.open)
+async def _connections(server: Server) -> list[SessionTransport]:
+    await until(lambda: bool(len(server.connections)))
+    return list(server.connections)

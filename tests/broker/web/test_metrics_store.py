@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 import oracles
-from broker.metrics.metrics_collector import Exposition, ServerCollector
-from broker.metrics.metrics_families import FAMILIES
 from broker.metrics.metrics_rows import MetricsRows
-from broker.metrics.metrics_store import MOST_PAIRS, StoreFigures
 from broker.service.broker_service import BrokerService
+from broker.web.metrics_collector import Exposition, ServerCollector
+from broker.web.metrics_families import FAMILIES
+from broker.web.metrics_store import MOST_PAIRS, StoreFigures
 from broker_harness import service_of
 from golden_store import G1
 from metric_figures import Figures, figure, figures_of
@@ -151,7 +151,7 @@ def test_groups_without_end_are_not_shown_without_end(service: BrokerService) ->
 def test_one_reading_looks_for_so_many_messages_in_the_log_and_the_next_ones_for_the_rest(
     service: BrokerService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.metrics.metrics_store.MOST_READS", 3)
+    monkeypatch.setattr("broker.web.metrics_store.MOST_READS", 3)
     looked: list[Queue] = []
     stored_at = type(service.store.queues.queue("TopicTest", 0)).store_timestamp_at  # type: ignore[union-attr]
     monkeypatch.setattr(

@@ -8,8 +8,8 @@ import itertools
 import time
 from typing import Final
 
-from broker.metrics.metrics_families import Samples
 from broker.service.broker_service import BrokerService
+from broker.web.metrics_families import Samples
 from protocol.errors import RocketLensError
 from storage.queue.queue import Queue
 from storage.ranges import total_length

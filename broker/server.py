@@ -1,0 +1,343 @@
+"""The server's life: listen, serve until a signal, finish what is in flight, stop.
+
+Stopping is nine steps in order: take ourselves off the lists of name servers; close the listening sockets; refuse the
+pulls that wait for messages; where there are consumers, do the same for a moment with the pulls that are on their way;
+read nothing further, and answer what was received; after the timeout cut off who has not read his answers; close the
+HTTP port, which has said all the while that we stop; let go of the thread pool; write down how far consumer groups have
+come.
+"""
+
+import asyncio
+import contextlib
+import gc
+import logging
+import signal
+import sys
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from broker.cluster.registration import Registration
+from broker.endpoint import Endpoint
+from broker.metrics.metrics_meter import LaneCounts
+from broker.metrics.metrics_rows import (
+    BEAT_SECONDS,
+    CONNECTIONS,
+    HELD_PULLS,
+    HOLES,
+    IN_FLIGHT_BYTES,
+    NAME_SERVERS,
+    POOL_WORK,
+    REGISTERED,
+    REGISTRY_BYTES,
+    REGISTRY_REFUSED,
+    SERVING,
+    STOPPING,
+    UNFINISHED_BYTES,
+    UNSENT_BYTES,
+)
+from broker.net.budget import SWEEP_SECONDS as BUDGET_SWEEP_SECONDS
+from broker.net.listeners import BACKLOG, Listener, listen
+from broker.net.reception import Reception
+from broker.net.session_settings import SessionSettings
+from broker.net.transport import OpenConnections, SessionTransport
+from broker.security.audit_log import AuditLog
+from broker.security.watched_files import WATCH_SECONDS, Watched
+from broker.service.broker_service import BrokerService
+from broker.service.consumers.client_registry import SWEEP_SECONDS
+from broker.service.dispatcher import Dispatcher
+from broker.service.follower import Follower
+from broker.service.hole_search import HoleSearch
+from broker.workers.core_sharing import LOOK_SECONDS, CoreSharing
+from broker.workers.member import Member
+from broker.workers.owner import Owner
+from protocol.errors import RocketLensError
+from storage.files.residency import allow_waiting, forbid_waiting
+from storage.process_memory import trim_heap
+
+if TYPE_CHECKING:
+    from broker.web.port import WebPort
+
+logger = logging.getLogger(__name__)
+
+FAREWELL_SECONDS = 0.2
+"""How long consumers are told that the server stops before their connections are closed: what is on its way then is
+lost, and clients up to 4.9 wait 30 s for the answer."""
+
+SWITCH_SECONDS = 0.001
+"""How long a thread that parses for one client keeps the event loop from going on; five times as long unless told."""
+
+TRIM_SECONDS = 5.0
+"""How often memory that a burst of requests took is given back."""
+
+
+async def serve_until_told(servers: "Sequence[Server]", announce: Callable[[], None], beat: Callable[[], None]) -> None:
+    """Serve until SIGTERM or SIGINT, refresh at SIGHUP; `announce` is called once clients can connect to all.
+
+    `beat` is called again and again while the event loop turns.
+    """
+    loop, stop_asked = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop_asked.set)
+
+    def refresh() -> None:
+        for server in servers:
+            server.refresh()
+
+    loop.add_signal_handler(signal.SIGHUP, refresh)
+    try:
+        for server in servers:
+            await server.start()
+        # What lives as long as the server need not be looked at by every collection.
+        gc.collect()
+        gc.freeze()
+        _repeat(loop, beat, BEAT_SECONDS)
+        announce()
+        if any(server.has_colleagues for server in servers):
+            sharing = CoreSharing()
+            _repeat(loop, lambda: sharing.look(sum(len(server.connections) for server in servers)), LOOK_SECONDS)
+        await stop_asked.wait()
+    finally:
+        await asyncio.gather(*(server.stop() for server in servers))
+
+
+def _repeat(loop: asyncio.AbstractEventLoop, work: Callable[[], None], interval_seconds: float) -> None:
+    """Have some quick work done now, and again and again as long as the loop turns."""
+    loop.call_later(interval_seconds, _repeat, loop, work, interval_seconds)
+    work()
+
+
+def publish_all(servers: "Sequence[Server]") -> None:
+    """Bring up to date what metrics say of this moment."""
+    for server in servers:
+        server.publish()
+
+
+@dataclass(frozen=True, slots=True)
+class ServerParts:
+    """What a server is made of; `broker.app` puts it together.
+
+    `sessions` is what all sessions share, `connections` those that are open, `reception` who accepts where the first
+    bytes decide, None where the loop's own server does. `colleagues` are the other worker processes, as worker 0 or as
+    one of the others sees them. `web` is the port for metrics and health, None where there is none. `watched` is made
+    anew when its files change. `lane` is the fast lane, as far as it counts.
+    """
+
+    service: BrokerService
+    listeners: Sequence[Listener]
+    dispatcher: Dispatcher
+    sessions: SessionSettings
+    connections: OpenConnections
+    reception: Reception | None = None
+    colleagues: Owner | Member | None = None
+    web: "WebPort | None" = None
+    watched: "Sequence[Watched[Any] | AuditLog]" = ()
+    lane: LaneCounts | None = None
+
+
+class Server:
+    """One served store on its listening sockets, for one event loop."""
+
+    def __init__(self, parts: ServerParts) -> None:
+        """Take over bound listeners; `addresses` are all that is listened on, VIP ports last, with their real ports."""
+        self.addresses: tuple[Endpoint, ...] = tuple(listener.endpoint for listener in parts.listeners)
+        self.connections = parts.connections
+        self.budget = parts.sessions.budget
+        self.lane = parts.lane
+        self._service = parts.service
+        self._options = parts.service.options
+        self._meter = parts.service.meter
+        self._listeners = parts.listeners
+        self._dispatcher = parts.dispatcher
+        self._sessions = parts.sessions
+        self._reception = parts.reception
+        self._colleagues = parts.colleagues
+        self._web = parts.web
+        self._watched = parts.watched
+        self._servers: list[asyncio.Server] = []
+        self._refresher: threading.Thread | None = None
+        self._scanner: threading.Thread | None = None
+        self._timers: dict[Callable[[], None], asyncio.TimerHandle] = {}
+        self._scan_must_stop = threading.Event()
+        self._follower: Follower | None = None
+        self._hole_search: HoleSearch | None = None
+        self._registration: Registration | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no thread of the pool is at work."""
+        return self._dispatcher.is_idle and (self._web is None or self._web.site.is_idle)
+
+    @property
+    def has_colleagues(self) -> bool:
+        """Whether other worker processes serve the same store."""
+        return self._colleagues is not None
+
+    async def start(self) -> None:
+        """Accept connections. Raises `ConfigError` when an address went to somebody else since it was bound."""
+        loop = asyncio.get_running_loop()
+        forbid_waiting()
+        sys.setswitchinterval(SWITCH_SECONDS)
+        self._service.polls.start(self._dispatcher.run_in_pool)
+        self._service.notices.start()
+        self._hole_search = HoleSearch(self._service.store.queue_holes, self._dispatcher.run_in_pool, self._meter)
+        self._hole_search.start()
+        if self._service.keeper is not None:
+            self._service.keeper.start()
+        if self._colleagues is not None:
+            await self._colleagues.start()
+        for listener in self._listeners:
+            # Not left to the loop: uvloop does not say that it failed.
+            listen(listener)
+            factory = partial(SessionTransport, self._sessions, self.connections, listener.port_distance)
+            if self._reception is not None:
+                self._reception.listen(listener.socket, factory)
+            else:
+                self._servers.append(await loop.create_server(factory, sock=listener.socket, backlog=BACKLOG))
+        if self._web is not None:
+            self._web.start()
+        if self._meter is not None:
+            self._meter.enter(SERVING)
+        self._repeat(self._sweep, self._options.limits.idle_seconds / 2)
+        self._repeat(self._sweep_budget, BUDGET_SWEEP_SECONDS)
+        self._repeat(self._service.clients.sweep, SWEEP_SECONDS)
+        self._repeat(trim_heap, TRIM_SECONDS)
+        self._start_scan()
+        self._follower = Follower(self._service.store, self._service.polls, self._start_scan)
+        self._follower.start()
+        if self._watched:
+            self._start_thread("watch", self._watch_files)
+        if self._options.register.name_servers and not isinstance(self._colleagues, Member):
+            address = self._options.advertise or self.addresses[0]
+            self._registration = Registration(self._service, self._options.register, address)
+            self._registration.start()
+
+    def refresh(self) -> None:
+        """Look at the store's files anew, on a thread; a refresh under way is left alone."""
+        if self._refresher is None or not self._refresher.is_alive():
+            self._refresher = self._start_thread("refresh", self._refresh_store)
+
+    async def stop(self) -> None:
+        """Stop within the options' timeout; see the module's docstring for the steps."""
+        self._scan_must_stop.set()
+        if self._meter is not None:
+            self._meter.enter(STOPPING)
+        if self._web is not None:
+            self._web.site.note_stopping()
+        if self._follower is not None:
+            self._follower.stop()
+        if self._hole_search is not None:
+            self._hole_search.stop()
+        for timer in self._timers.values():
+            timer.cancel()
+        if self._registration is not None:
+            # First, so that clients look for another broker while this one still answers.
+            await self._registration.stop()
+        for server in self._servers:
+            server.close()
+        if self._reception is not None:
+            self._reception.close()
+        self._service.notices.stop()
+        is_polled = len(self._service.polls) > 0
+        self._service.polls.stop()
+        if is_polled or self._service.clients.has_consumers:
+            await asyncio.sleep(min(FAREWELL_SECONDS, self._options.stop_timeout_seconds))
+        for connection in self.connections:
+            connection.end()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._options.stop_timeout_seconds):
+                await self.connections.all_closed.wait()
+        if len(self.connections):
+            logger.warning("cut off %d connections that had not read their answers", len(self.connections))
+            for connection in self.connections:
+                connection.abort()
+            await self.connections.all_closed.wait()
+        if self._colleagues is not None:
+            self._colleagues.stop()
+        if self._web is not None:
+            await self._web.stop()
+        self._dispatcher.close()
+        if self._service.keeper is not None:
+            await asyncio.to_thread(self._service.keeper.stop)
+        allow_waiting()
+
+    def _start_scan(self) -> None:
+        """Check index files, and look for the keys of what none covers, on a thread, unless one is at it."""
+        if self._scanner is None or not self._scanner.is_alive():
+            self._scanner = self._start_thread("scan", self._finish_scan)
+
+    def _finish_scan(self) -> None:
+        """Do what opening the store has left of that."""
+        try:
+            self._service.store.finish_scan(self._scan_must_stop.is_set)
+        except Exception:
+            logger.exception("the log beyond the index could not be scanned; answers say that they may be incomplete")
+
+    def _watch_files(self) -> None:
+        while not self._scan_must_stop.wait(WATCH_SECONDS):
+            for watched in self._watched:
+                watched.refresh()
+
+    def _start_thread(self, name: str, work: Callable[[], None]) -> threading.Thread:
+        """Start what reads much of the store; a daemon, for it must not keep a stopped process alive."""
+        thread = threading.Thread(target=work, name=name, daemon=True)
+        thread.start()
+        return thread
+
+    def _refresh_store(self) -> None:
+        for watched in self._watched:
+            watched.refresh()
+        if self._refresh_quietly():
+            logger.info("the store was read anew: %s", self._options.store)
+
+    def _refresh_quietly(self) -> bool:
+        """Read the store anew; whether that was possible."""
+        try:
+            self._service.store.refresh()
+            self._finish_scan()
+        except RocketLensError as error:
+            store = self._options.store
+            logger.error("the store could not be read anew: %s (%s); what was read before is served on", store, error)
+        except Exception:
+            logger.exception("the store could not be read anew; what was read before is served on")
+        else:
+            return True
+        return False
+
+    def _repeat(self, work: Callable[[], None], interval_seconds: float) -> None:
+        """Have some quick work done again and again until the server stops."""
+
+        def run() -> None:
+            self._repeat(work, interval_seconds)
+            work()
+
+        self._timers[work] = asyncio.get_running_loop().call_later(interval_seconds, run)
+
+    def _sweep_budget(self) -> None:
+        self.budget.sweep(self.connections.unsent)
+        self.publish()
+
+    def publish(self) -> None:
+        """Bring up to date what metrics say of this moment of one store."""
+        if self._meter is not None:
+            present = {
+                CONNECTIONS: len(self.connections),
+                HELD_PULLS: len(self._service.polls),
+                POOL_WORK: self._dispatcher.pool_work,
+                REGISTRY_BYTES: self._service.budget.used,
+                IN_FLIGHT_BYTES: self.budget.in_flight,
+                UNFINISHED_BYTES: self.budget.received,
+                UNSENT_BYTES: self.budget.unsent,
+                HOLES: 0 if self._hole_search is None else self._hole_search.searching,
+            }
+            if self._registration is not None:
+                present[NAME_SERVERS] = len(self._options.register.name_servers)
+                present[REGISTERED] = self._registration.count
+            self._meter.row[REGISTRY_REFUSED] += self._service.budget.new_refusals()
+            self._meter.publish(present, self.lane)
+
+    def _sweep(self) -> None:
+        for connection in self.connections:
+            connection.sweep()

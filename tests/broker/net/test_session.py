@@ -1,0 +1,678 @@
+"""A session is tested with bytes alone: every split, every state, and whatever may happen in it."""
+
+import struct
+from collections.abc import Awaitable, Callable, Generator, Iterator, Sequence
+
+import pytest
+
+from broker.endpoint import Endpoint
+from broker.limits import Limits
+from broker.net.budget import ConnectionBudget
+from broker.net.scheduler import SHARE_BYTES, SMALL_READ, TURN_BYTES, TURN_FRAMES, Scheduler
+from broker.net.session import IDLE_SWEEPS, Session, SessionState
+from broker.net.session_settings import LEFT_OVER, LONGEST_BEGINNING, NOT_TAKEN, TURN_OVER, WANTS_MORE, SessionSettings
+from broker.service.dispatcher import ClientConnection, Dispatcher, handles
+from broker.service.pending_reply import PendingReply
+from protocol.codes import RequestCode, ResponseCode
+from protocol.command import Command, Response, decode_command, encode_request, encode_response
+from protocol.frame import PREFIX, FrameDecoder
+from protocol.headers import EmptyRequestHeader, ViewMessageRequestHeader
+from still_clock import StillClock
+from storage.files.residency import Cold
+
+OPEN, QUEUED, HELD = SessionState.OPEN, SessionState.QUEUED, SessionState.HELD
+ENDING, FINISHED, LOST = SessionState.ENDING, SessionState.FINISHED, SessionState.LOST
+
+VIEW = RequestCode.VIEW_MESSAGE_BY_ID
+LATER = RequestCode.GET_CONSUMER_LIST_BY_GROUP
+COLD = RequestCode.GET_MAX_OFFSET
+WITH_OTHERS = RequestCode.PULL_MESSAGE
+BODY = RequestCode.HEART_BEAT
+
+LONGEST_NUMBER = 11
+"""Characters of an opaque; replies are counted as if each had so many."""
+
+JUNK = b"GET / HTTP/1.1\r\n\r\n"
+"""Read as a frame's length it is far beyond every limit."""
+
+
+class Reply(PendingReply):
+    """A reply that says whether it was given up."""
+
+    is_given_up = False
+
+    def give_up(self) -> None:
+        self.is_given_up = True
+
+
+class Later:
+    """What would become an answer; the session itself never waits for it."""
+
+    is_cancelled = False
+
+    def __await__(self) -> Generator[None, None, Response]:
+        raise AssertionError("nobody waits here")
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+
+class Families:
+    """Answers a view with its offset as text, or with as many bytes as a negative offset says; the rest later."""
+
+    def __init__(self) -> None:
+        self.replies: list[Reply] = []
+        self.awaitables: list[Later] = []
+
+    @handles(VIEW, ViewMessageRequestHeader)
+    def view(self, header: ViewMessageRequestHeader) -> Response:
+        return Response(body=bytes(-header.offset) if header.offset < 0 else b"%d" % header.offset)
+
+    @handles(LATER, EmptyRequestHeader)
+    def later(self, header: EmptyRequestHeader) -> Awaitable[Response]:
+        self.awaitables.append(Later())
+        return self.awaitables[-1]
+
+    @handles(COLD, EmptyRequestHeader)
+    def cold(self, header: EmptyRequestHeader) -> Response:
+        raise Cold("page")
+
+    @handles(WITH_OTHERS, EmptyRequestHeader)
+    def with_others(self, header: EmptyRequestHeader) -> PendingReply:
+        self.replies.append(Reply())
+        return self.replies[-1]
+
+    @handles(BODY, EmptyRequestHeader)
+    def body(self, header: EmptyRequestHeader) -> Response:
+        return Response(body=b"heard")
+
+
+class Client:
+    """The client as processors and the budget see it."""
+
+    local_address = Endpoint("127.0.0.1", 10911)
+    peer_address = Endpoint("127.0.0.1", 50000)
+    is_open = True
+    owes_rest = True
+
+    def __init__(self) -> None:
+        self.dropped: list[str] = []
+
+    def push(self, frame: bytes) -> None:
+        raise AssertionError("the transport's")
+
+    def drop(self, reason: str) -> None:
+        self.dropped.append(reason)
+
+
+class EvenLane:
+    """A lane in plain Python: takes views of even offsets, so many frames a call."""
+
+    def __init__(self, most: int = TURN_FRAMES) -> None:
+        self._most = most
+        self.taken = 0
+
+    def answer(self, data: bytes, start: int, stop: int, connection: ClientConnection | None) -> tuple[bytes, int, int]:
+        answers, position = b"", start
+        for _ in range(self._most):
+            if position == stop:
+                return answers, position, LEFT_OVER
+            if stop - position < PREFIX.size:
+                return answers, position, WANTS_MORE
+            length, word = PREFIX.unpack_from(data, position)
+            if not 4 <= length < 1 << 20 or (word & 0xFFFFFF) > length - 4:
+                return answers, position, LEFT_OVER
+            end = position + 4 + length
+            if end > stop:
+                return answers, position, WANTS_MORE
+            header = data[position + 8 : position + 8 + (word & 0xFFFFFF)]
+            answer = self._answer((word >> 24, header, data[position + 8 + len(header) : end]))
+            if answer is None:
+                return answers, position, NOT_TAKEN
+            answers += answer
+            position = end
+            self.taken += 1
+        return answers, position, TURN_OVER if position < stop else LEFT_OVER
+
+    def _answer(self, frame: tuple[int, bytes, bytes]) -> bytes | None:
+        try:
+            command = decode_command(frame)
+            offset = int(command.ext_fields["offset"])  # type: ignore[call-overload]
+        except Exception:
+            return None
+        if command.code != VIEW or command.flag or offset % 2 or offset < 0:
+            return None
+        response = Response(body=b"%d" % offset)
+        return encode_response(command, response) + bytes(response.body)
+
+
+class Peer:
+    """A session and the one who moves its bytes, without a socket: what was sent, and what was begun."""
+
+    def __init__(self, *, lane: EvenLane | None = None, **limits: int) -> None:
+        self.clock = StillClock()
+        self.budget = ConnectionBudget(Limits(**limits), self.clock)
+        self.families, self.client = Families(), Client()
+        self.due: list[Callable[[], None]] = []
+        self.scheduler = Scheduler(self.due.append)
+        settings = SessionSettings(Dispatcher([self.families]), self.budget, self.scheduler, lane=lane)
+        self.session = Session(settings, self.client)
+        self.sent = bytearray()
+        self.started: list[tuple[int, object]] = []
+
+    @property
+    def state(self) -> SessionState:
+        return self.session.state
+
+    def receive(self, *pieces: bytes) -> "Peer":
+        for data in pieces:
+            answers = self.session.receive_data(data)
+            if answers is not None:
+                assert not self.session.output
+                self.sent += answers
+            self.collect()
+        return self
+
+    def collect(self) -> None:
+        """Take out what the session holds for its transport, and begin it."""
+        pieces, size = self.session.take_output()
+        assert 0 <= size - sum(map(len, pieces)) <= len(pieces) * LONGEST_NUMBER
+        self.sent += b"".join(pieces)
+        for request in self.session.take_started():
+            request.begin(Work())
+            self.started.append((request.command.opaque, request))
+        for reply, command in self.session.take_replies():
+            reply.deliver_to(self, command)
+
+    def send_replies(self, replies: list[PendingReply], outcome: Response | BaseException) -> None:
+        self.session.reply(replies, outcome)
+        self.send_due()
+
+    def send_due(self) -> None:
+        while self.session.send_due():
+            self.collect()
+        self.go_on()
+
+    def go_on(self) -> None:
+        self.session.go_on()
+        self.collect()
+
+    def use_turns(self) -> int:
+        """Go on as long as there is a turn wanted; how many there were."""
+        turns = 0
+        while self.session.wants_turn:
+            for work in self.due[:]:
+                self.due.remove(work)
+                work()
+            self.go_on()
+            turns += 1
+            assert turns < 10_000
+        return turns
+
+    def resolve(self, outcome: Response | BaseException | None) -> None:
+        _, request = self.started.pop(0)
+        self.session.resolve(request, outcome)  # type: ignore[arg-type]
+        self.collect()
+
+    def resume(self) -> None:
+        self.session.resume_writing()
+        self.send_due()
+
+    def answers(self) -> list[Command]:
+        decoder = FrameDecoder()
+        found = [decode_command(frame) for frame in decoder.feed(bytes(self.sent))]
+        assert not decoder.needs_more
+        return found
+
+    def opaques(self) -> list[int]:
+        return [answer.opaque for answer in self.answers()]
+
+
+class Work:
+    """What would be done for a request."""
+
+    is_cancelled = False
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+
+def view(offset: int, opaque: int = 0, **members: int) -> bytes:
+    return encode_request(VIEW, {"offset": str(offset)}, opaque=opaque, **members)  # type: ignore[arg-type]
+
+
+def request(code: int, opaque: int = 0, body: bytes = b"") -> bytes:
+    return encode_request(code, opaque=opaque, body=body)
+
+
+def bad_header(header: bytes) -> bytes:
+    return PREFIX.pack(4 + len(header), len(header)) + header
+
+
+def crowd(peer: Peer) -> None:
+    """Have others use up this turn of the event loop."""
+    peer.scheduler.spend(SHARE_BYTES + SMALL_READ)
+
+
+STREAM = b"".join(
+    (
+        view(2, 1),
+        view(3, 2),
+        bad_header(b"{"),
+        view(4, 3, serialize_type=1),
+        request(999, 4),
+        view(6, 5),
+        request(BODY, 6, b"x" * 50),
+        bad_header(b""),
+        view(8, 7),
+    )
+)
+"""Requests of all kinds that are answered at once: by the lane, on the ordinary way, refused, and no command at all."""
+
+LONG = request(BODY, 8, b"x" * (2 * LONGEST_BEGINNING))
+"""A frame of which the decoder gets the beginning."""
+
+
+@pytest.fixture(params=[True, False], ids=["lane", "no lane"])
+def make(request: pytest.FixtureRequest) -> Callable[..., Peer]:
+    """Makes sessions with a lane, or without."""
+    return lambda **limits: Peer(lane=EvenLane() if request.param else None, **limits)
+
+
+def splits(data: bytes) -> Iterator[Sequence[bytes]]:
+    """The whole, byte by byte, and every way to cut it in two."""
+    yield (data,)
+    yield [data[number : number + 1] for number in range(len(data))]
+    for cut in range(1, len(data)):
+        yield data[:cut], data[cut:]
+
+
+# ---------------------------------------------------------------------- bytes
+
+
+def test_answers_are_the_same_however_the_stream_is_split(make: Callable[..., Peer]) -> None:
+    whole = bytes(Peer().receive(STREAM).sent)
+    assert len(Peer().receive(STREAM).answers()) == 9
+    for pieces in splits(STREAM):
+        peer = make().receive(*pieces)
+        assert (bytes(peer.sent), peer.state, peer.budget.received) == (whole, OPEN, 0), pieces
+
+
+def test_a_frame_too_long_for_the_lane_may_be_split_too(make: Callable[..., Peer]) -> None:
+    stream = view(2, 1) + LONG + view(4, 9)
+    whole = bytes(Peer().receive(stream).sent)
+    for cut in range(1, len(stream), 97):
+        for pieces in ((stream[:cut], stream[cut:]), (stream[:cut], stream[cut : cut + 50], stream[cut + 50 :])):
+            peer = make().receive(*pieces)
+            assert (bytes(peer.sent), peer.state, peer.budget.received) == (whole, OPEN, 0), cut
+
+
+def test_three_pieces_of_a_short_stream_give_its_answers(make: Callable[..., Peer]) -> None:
+    stream = view(2, 1) + view(3, 2)
+    for first in range(1, len(stream) - 1):
+        for second in range(first + 1, len(stream), 5):
+            peer = make().receive(stream[:first], stream[first:second], stream[second:])
+            assert (peer.opaques(), peer.state) == ([1, 2], OPEN), (first, second)
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [JUNK, PREFIX.pack(4, 5), PREFIX.pack(3, 0), PREFIX.pack(-1, 0), struct.pack(">iI", 1 << 30, 10)],
+    ids=["http", "header beyond frame", "no header word", "negative", "too long"],
+)
+def test_what_came_before_a_bad_frame_is_answered_and_nothing_after_it(bad: bytes, make: Callable[..., Peer]) -> None:
+    stream = view(2, 1) + view(3, 2) + bad + view(4, 3)
+    for pieces in splits(stream):
+        peer = make().receive(*pieces)
+        assert (peer.opaques(), peer.state) == ([1, 2], FINISHED), pieces
+
+
+def test_a_header_beyond_its_limit_ends_the_session_before_it_came(make: Callable[..., Peer]) -> None:
+    peer = make(header_bytes=4096).receive(view(2, 1) + PREFIX.pack(10_000, 4097))
+    assert (peer.opaques(), peer.state) == ([1], FINISHED)
+
+
+def test_the_rest_of_a_body_that_nobody_wants_is_no_request(make: Callable[..., Peer]) -> None:
+    """Its bytes could be taken for one, and nothing of them is kept."""
+    body = view(2, 5) * 100
+    frame = request(BODY, 1, body)
+    for cut in range(len(frame) - len(body), len(frame), 119):
+        peer = make(body_bytes=4096).receive(frame[:cut], frame[cut:], view(2, 2))
+        assert peer.opaques() == [1, 2]
+        assert (peer.state, peer.budget.received) == (OPEN, 0)
+
+
+# ---------------------------------------------------------------------- states
+
+
+def is_open(make: Callable[..., Peer]) -> Peer:
+    return make()
+
+
+def has_part(make: Callable[..., Peer]) -> Peer:
+    return make().receive(view(2, 1)[:20])
+
+
+def is_queued(make: Callable[..., Peer]) -> Peer:
+    peer = make()
+    crowd(peer)
+    return peer.receive(view(2, 1) * 300)
+
+
+def is_held_by_reader(make: Callable[..., Peer]) -> Peer:
+    peer = make()
+    peer.session.pause_writing()
+    return peer
+
+
+def is_held_by_requests(make: Callable[..., Peer]) -> Peer:
+    return make(requests_per_connection=1).receive(request(LATER, 1))
+
+
+def is_ending(make: Callable[..., Peer]) -> Peer:
+    peer = make().receive(request(COLD, 1))
+    peer.session.end()
+    return peer
+
+
+def is_finished(make: Callable[..., Peer]) -> Peer:
+    peer = make()
+    peer.session.end()
+    return peer
+
+
+def is_lost(make: Callable[..., Peer]) -> Peer:
+    peer = make()
+    peer.session.connection_lost()
+    return peer
+
+
+START = {
+    is_open: OPEN,
+    has_part: OPEN,
+    is_queued: QUEUED,
+    is_held_by_reader: HELD,
+    is_held_by_requests: HELD,
+    is_ending: ENDING,
+    is_finished: FINISHED,
+    is_lost: LOST,
+}
+
+EVENTS: dict[str, Callable[[Peer], object]] = {
+    "data": lambda peer: peer.receive(view(3, 77)),
+    "junk": lambda peer: peer.receive(JUNK),
+    "eof": lambda peer: peer.session.receive_eof(),
+    "end": lambda peer: peer.session.end(),
+    "pause": lambda peer: peer.session.pause_writing(),
+    "resume": lambda peer: peer.resume(),
+    "turn": lambda peer: peer.go_on(),
+    "lost": lambda peer: peer.session.connection_lost(),
+}
+
+NEXT = {
+    # data, junk, eof, end, pause, resume, turn, lost
+    is_open: (OPEN, FINISHED, FINISHED, FINISHED, HELD, OPEN, OPEN, LOST),
+    # what comes then completes a frame, and what is left of it is none
+    has_part: (FINISHED, OPEN, FINISHED, FINISHED, HELD, OPEN, OPEN, LOST),
+    is_queued: (QUEUED, QUEUED, ENDING, ENDING, HELD, QUEUED, QUEUED, LOST),
+    is_held_by_reader: (HELD, FINISHED, FINISHED, FINISHED, HELD, OPEN, HELD, LOST),
+    is_held_by_requests: (HELD, ENDING, ENDING, ENDING, HELD, HELD, HELD, LOST),
+    is_ending: (ENDING, ENDING, ENDING, ENDING, ENDING, ENDING, ENDING, LOST),
+    is_finished: (FINISHED, FINISHED, FINISHED, FINISHED, FINISHED, FINISHED, FINISHED, LOST),
+    is_lost: (LOST,) * 8,
+}
+
+
+@pytest.mark.parametrize("event", EVENTS)
+@pytest.mark.parametrize("start", START, ids=lambda start: start.__name__)
+def test_every_event_in_every_state_leads_where_the_table_says(
+    start: Callable[[Callable[..., Peer]], Peer], event: str, make: Callable[..., Peer]
+) -> None:
+    peer = start(make)
+    assert peer.state is START[start]
+    EVENTS[event](peer)
+    peer.collect()
+    assert peer.state is NEXT[start][list(EVENTS).index(event)]
+
+
+@pytest.mark.parametrize("second", EVENTS)
+@pytest.mark.parametrize("first", EVENTS)
+@pytest.mark.parametrize("start", START, ids=lambda start: start.__name__)
+def test_two_events_leave_no_contradiction(
+    start: Callable[[Callable[..., Peer]], Peer], first: str, second: str, make: Callable[..., Peer]
+) -> None:
+    peer = start(make)
+    for event in (first, second):
+        EVENTS[event](peer)
+        peer.collect()
+    peer.use_turns()
+    session = peer.session
+    if peer.state is OPEN:
+        assert not session.is_held
+        assert not session._backlog
+        assert not session._unread
+    if peer.state is HELD:
+        assert session.is_held
+    if peer.state is FINISHED:
+        assert session.is_answered
+    if peer.state is ENDING:
+        assert session.is_held or not session.is_answered
+    if peer.state is LOST:
+        assert not session.take_output()[0]
+        assert not session.wants_turn
+    assert peer.state is not QUEUED, "its turns were used"
+    peer.answers()
+
+
+def test_a_lost_session_takes_nothing_and_sends_nothing(make: Callable[..., Peer]) -> None:
+    peer = is_lost(make)
+    peer.receive(STREAM)
+    peer.session.push(view(1))
+    peer.go_on()
+    peer.session.end()
+    peer.collect()
+    assert (peer.state, bytes(peer.sent)) == (LOST, b"")
+
+
+# ---------------------------------------------------------------------- turns
+
+
+@pytest.mark.parametrize("offsets", [(2,), (3,), (2, 3), (3, 3, 2)], ids=str)
+@pytest.mark.parametrize("event", ["nothing", "end", "eof", "junk"])
+def test_a_burst_of_many_turns_is_answered_to_its_end(
+    offsets: tuple[int, ...], event: str, make: Callable[..., Peer]
+) -> None:
+    """Also where nothing further is read since it came: the server stops, the client has ended, the stream is bad."""
+    count = 5 * TURN_FRAMES
+    burst = b"".join(view(offsets[number % len(offsets)], number) for number in range(count))
+    peer = make().receive(burst)
+    assert peer.state is QUEUED
+    assert len(peer.answers()) < count
+    if event != "nothing":
+        EVENTS[event](peer)
+    assert peer.use_turns() > 1
+    assert peer.opaques() == list(range(count))
+    assert peer.state is (OPEN if event == "nothing" else FINISHED)
+
+
+def test_a_burst_waits_for_its_turn_and_what_comes_meanwhile_stays_behind_it(make: Callable[..., Peer]) -> None:
+    burst = b"".join(view(number, number) for number in range(200))
+    for cut in (0, 1, 7, 8, 50):
+        peer = make().receive(view(2, 999)[:cut]) if cut else make()
+        crowd(peer)
+        peer.receive((view(2, 999) + burst)[cut:], view(2, 1000)[:9], view(2, 1000)[9:])
+        assert (peer.state, bytes(peer.sent)) == (QUEUED, b"")
+        peer.use_turns()
+        assert (peer.opaques(), peer.state) == ([999, *range(200), 1000], OPEN)
+        assert peer.budget.received == 0
+
+
+def test_a_turn_is_over_after_so_many_bytes(make: Callable[..., Peer]) -> None:
+    peer = make().receive(b"".join(view(-100_000, number) for number in range(20)))
+    assert TURN_BYTES <= len(peer.sent) < TURN_BYTES + 110_000
+    assert peer.state is QUEUED
+    peer.use_turns()
+    assert peer.opaques() == list(range(20))
+
+
+# ---------------------------------------------------------------------- a client that does not read
+
+
+def test_a_client_that_does_not_read_is_answered_nothing_and_then_everything(make: Callable[..., Peer]) -> None:
+    stream = view(2, 1) + view(3, 2) + view(4, 3)
+    for cut in range(len(stream)):
+        peer = make().receive(stream[:cut]) if cut else make()
+        before = bytes(peer.sent)
+        peer.session.pause_writing()
+        peer.receive(stream[cut:])
+        assert (bytes(peer.sent), peer.state) == (before, HELD)
+        peer.resume()
+        assert (peer.opaques(), peer.state, peer.budget.received) == ([1, 2, 3], OPEN, 0)
+
+
+def test_nothing_is_pushed_to_a_client_that_does_not_read_or_is_to_go(make: Callable[..., Peer]) -> None:
+    peer = make()
+    peer.session.push(view(1, 1))
+    peer.session.pause_writing()
+    peer.session.push(view(1, 2))
+    peer.session.resume_writing()
+    peer.session.end()
+    peer.session.push(view(1, 3))
+    peer.collect()
+    assert bytes(peer.sent) == view(1, 1)
+
+
+# ---------------------------------------------------------------------- answers that come later
+
+
+@pytest.mark.parametrize("code", [COLD, LATER])
+def test_what_waits_is_answered_after_what_came_later(code: int, make: Callable[..., Peer]) -> None:
+    peer = make().receive(view(2, 1) + request(code, 2) + view(4, 3))
+    assert peer.opaques() == [1, 3]
+    assert peer.budget.in_flight == peer.session.pending.cost > 0
+    peer.resolve(Response(body=b"late"))
+    assert peer.opaques() == [1, 3, 2]
+    assert (peer.state, peer.budget.in_flight) == (OPEN, 0)
+
+
+def test_an_error_of_what_waited_becomes_its_answer(make: Callable[..., Peer]) -> None:
+    peer = make().receive(request(COLD, 7))
+    peer.resolve(ZeroDivisionError())
+    (answer,) = peer.answers()
+    assert (answer.opaque, answer.code) == (7, ResponseCode.SYSTEM_ERROR)
+
+
+def test_no_more_than_so_many_look_ups_wait_and_the_rest_is_not_looked_at(make: Callable[..., Peer]) -> None:
+    peer = make(lookups_per_connection=2)
+    peer.receive(b"".join(request(COLD, number) for number in range(5)) + view(2, 5))
+    assert ([opaque for opaque, _ in peer.started], peer.state) == ([0, 1], HELD)
+    while peer.started:
+        peer.resolve(Response())
+    assert sorted(peer.opaques()) == [0, 1, 2, 3, 4, 5]
+    assert (peer.state, peer.budget.in_flight) == (OPEN, 0)
+
+
+def test_when_all_clients_hold_too_much_what_would_wait_is_refused(make: Callable[..., Peer]) -> None:
+    peer = make()
+    peer.budget.in_flight = 1 << 40
+    peer.receive(request(COLD, 1) + request(LATER, 2) + request(WITH_OTHERS, 3) + view(2, 4))
+    codes = {answer.opaque: answer.code for answer in peer.answers()}
+    assert codes == dict.fromkeys((1, 2, 3), ResponseCode.SYSTEM_BUSY) | {4: ResponseCode.SUCCESS}
+    assert not peer.started
+    assert peer.families.replies[0].is_given_up
+    assert peer.families.awaitables[0].is_cancelled
+
+
+def test_one_answer_goes_to_all_who_wait_for_it(make: Callable[..., Peer]) -> None:
+    peer = make().receive(b"".join(request(WITH_OTHERS, number) for number in range(10)))
+    peer.send_replies([*peer.families.replies], Response(body=b"news"))
+    assert [(answer.opaque, answer.body) for answer in peer.answers()] == [(number, b"news") for number in range(10)]
+    assert (peer.state, peer.budget.in_flight) == (OPEN, 0)
+
+
+def test_a_reply_that_was_there_before_it_was_asked_for_is_sent_at_once(make: Callable[..., Peer]) -> None:
+    peer = make()
+    peer.session.receive_data(request(WITH_OTHERS, 5) + view(2, 6))
+    peer.families.replies[0].answer(Response(body=b"early"))
+    peer.collect()
+    assert sorted(peer.opaques()) == [5, 6]
+    assert peer.budget.in_flight == 0
+
+
+def test_replies_wait_until_the_client_reads(make: Callable[..., Peer]) -> None:
+    peer = make().receive(request(WITH_OTHERS, 1))
+    peer.session.pause_writing()
+    peer.send_replies([*peer.families.replies], Response(body=b"news"))
+    assert (bytes(peer.sent), peer.state) == (b"", HELD)
+    peer.session.end()
+    assert peer.state is ENDING
+    peer.resume()
+    assert (peer.opaques(), peer.state) == ([1], FINISHED)
+
+
+def test_an_end_waits_for_what_waits(make: Callable[..., Peer]) -> None:
+    peer = make().receive(request(COLD, 1) + request(WITH_OTHERS, 2))
+    peer.session.end()
+    peer.resolve(Response())
+    assert peer.state is ENDING
+    peer.send_replies([*peer.families.replies], Response())
+    assert (peer.opaques(), peer.state) == ([1, 2], FINISHED)
+
+
+def test_at_the_end_of_the_stream_look_ups_are_finished_and_the_rest_is_given_up(make: Callable[..., Peer]) -> None:
+    peer = make().receive(request(COLD, 1) + request(LATER, 2) + request(WITH_OTHERS, 3))
+    peer.session.receive_eof()
+    assert peer.families.replies[0].is_given_up
+    peer.resolve(Response(body=b"found"))
+    assert peer.state is ENDING, "what was given up is counted until it has ended"
+    peer.resolve(None)
+    assert (peer.opaques(), peer.state, peer.budget.in_flight) == ([1], FINISHED, 0)
+
+
+def test_what_is_answered_after_the_client_is_gone_goes_nowhere(make: Callable[..., Peer]) -> None:
+    peer = make().receive(request(COLD, 1) + request(WITH_OTHERS, 2))
+    peer.session.connection_lost()
+    peer.resolve(Response())
+    peer.send_replies([*peer.families.replies], Response())
+    assert (bytes(peer.sent), peer.state, peer.budget.in_flight) == (b"", LOST, 0)
+    assert peer.families.replies[0].is_given_up
+
+
+def test_a_look_up_whose_client_is_gone_begins_nothing_further(make: Callable[..., Peer]) -> None:
+    peer = make().receive(request(COLD, 1))
+    peer.session.connection_lost()
+    further = Reply()
+    _, pending = peer.started.pop()
+    peer.session.resolve(pending, further)  # type: ignore[arg-type]
+    assert further.is_given_up
+    assert not peer.session.take_replies()
+    assert peer.budget.in_flight == 0
+
+
+# ---------------------------------------------------------------------- time
+
+
+def test_a_client_owes_the_rest_of_what_it_began_and_nothing_else(make: Callable[..., Peer]) -> None:
+    for stream in (view(2, 1), view(3, 1), LONG):
+        for cut in range(1, len(stream), 1 + len(stream) // 100):
+            peer = make().receive(stream[:cut])
+            assert (peer.session.owes_rest, peer.budget.received) == (True, cut)
+            peer.session.pause_writing()
+            assert not peer.session.owes_rest, "it waits for us"
+            peer.resume()
+            assert peer.session.owes_rest
+            peer.receive(stream[cut:])
+            assert (peer.session.owes_rest, peer.budget.received) == (False, 0)
+
+
+def test_a_silent_client_is_idle_after_some_sweeps_and_one_that_waits_or_reads_is_not(
+    make: Callable[..., Peer],
+) -> None:
+    peer = make()
+    for sweep in range(IDLE_SWEEPS + 1):
+        assert peer.session.is_idle(0) == (sweep == IDLE_SWEEPS)
+    peer.receive(view(2))
+    assert not peer.session.is_idle(0)
+    assert not any(peer.session.is_idle(unsent) for unsent in range(1, 10))
+    peer.receive(request(COLD, 1))
+    assert not any(peer.session.is_idle(0) for _ in range(10))
