@@ -19,7 +19,7 @@ class LifeQuestion(Question):
     topic: Topic | None = None
 
 
-class GroupProgress(msgspec.Struct, rename="camel", kw_only=True):
+class Progress(msgspec.Struct, rename="camel", kw_only=True):
     """How far a consumer group has come in the queue of a record."""
 
     group: str
@@ -34,7 +34,7 @@ class LifeEvent(msgspec.Struct, rename="camel", kw_only=True):
     stage: str | None
     note: str
     until_timestamp: int | None
-    groups: list[GroupProgress]
+    groups: list[Progress]
     message: MessageLine | None
     trace: Trace | None
 
@@ -72,7 +72,7 @@ def _may_see(asked: Asked, event: Event, *, sees_message: bool) -> bool:
 
 def _event(asked: Asked, event: Event) -> LifeEvent:
     groups = [
-        GroupProgress(group=each.group, next_offset=each.next_offset, has_passed=each.has_passed)
+        Progress(group=each.group, next_offset=each.next_offset, has_passed=each.has_passed)
         for each in event.groups
         if asked.may_see_group(each.group)
     ]
