@@ -46,7 +46,7 @@ from broker.service.state_directory import (
     known_state_directory,
     may_hold,
 )
-from broker.workers.member import OWNED_CODES, CopiedRegistry, ForwardedCommits, Member
+from broker.workers.member import OWNED_CODES, CopiedRegistry, ForwardedCommits, WorkerMember
 from broker.workers.owner import Owner
 from protocol.command import Command
 from storage.layout.store_config import TOPICS
@@ -61,7 +61,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StorePlace:
     """Where in the process that is put together a store stands.
 
     `number` of the worker, `place` of the store among those served. `meeting` is where worker 0 hears the others, None
@@ -96,7 +96,7 @@ class Security:
 def build_servers(
     all_options: Sequence[ServeOptions],
     stores: Sequence[MessageStore],
-    places: Sequence[Place],
+    places: Sequence[StorePlace],
     bound: Sequence[Sequence[Listener]],
     http: Sequence[Listener],
     rows: MetricsRows,
@@ -129,7 +129,7 @@ def build_servers(
     return servers
 
 
-def build_meter(options: ServeOptions, rows: MetricsRows, place: Place) -> Meter | None:
+def build_meter(options: ServeOptions, rows: MetricsRows, place: StorePlace) -> Meter | None:
     """What counts for a worker's part in a store; None where nobody would be told."""
     broker = options.broker_name if rows.stores > 1 else None
     slow = SlowQueries(options.slow_query_milliseconds, broker) if options.slow_query_milliseconds else None
@@ -141,8 +141,8 @@ def build_meter(options: ServeOptions, rows: MetricsRows, place: Place) -> Meter
 
 
 def build_service(
-    options: ServeOptions, store: MessageStore, place: Place = Place(), meter: Meter | None = None
-) -> tuple[BrokerService, Member | None]:
+    options: ServeOptions, store: MessageStore, place: StorePlace = StorePlace(), meter: Meter | None = None
+) -> tuple[BrokerService, WorkerMember | None]:
     """What a process serves of a store, and for workers besides worker 0 what asks that for the rest."""
     if place.meeting is None or not place.number:
         registries = Registries.of(store, options)
@@ -153,7 +153,7 @@ def build_service(
             registries.offsets.take_up(place.journal)
         return BrokerService.of(store, options, registries, keeper, meter), None
     copied = Registries.of(store, options, CopiedRegistry)
-    member = Member(copied, place.meeting.getsockname())
+    member = WorkerMember(copied, place.meeting.getsockname())
     registries = replace(copied, commits=ForwardedCommits(copied, member))
     return BrokerService.of(store, options, registries, None, meter), member
 
@@ -182,8 +182,8 @@ def _default_directory(root: Path, store: MessageStore) -> Path:
 
 
 def build_colleagues(
-    service: BrokerService, member: Member | None, place: Place, brokers: ServedBrokers
-) -> Owner | Member | None:
+    service: BrokerService, member: WorkerMember | None, place: StorePlace, brokers: ServedBrokers
+) -> Owner | WorkerMember | None:
     """The other workers as this one sees them; None where there are none."""
     if member is not None or place.meeting is None:
         return member
@@ -200,7 +200,7 @@ def build_server(
     listeners: Sequence[Listener],
     dispatcher: Dispatcher | None = None,
     *,
-    colleagues: Owner | Member | None = None,
+    colleagues: Owner | WorkerMember | None = None,
     web: "WebPort | None" = None,
     brokers: ServedBrokers | None = None,
     security: Security | None = None,
@@ -226,7 +226,7 @@ def build_server(
             dispatcher = Dispatcher(processors, threads, body_limit)
         else:
             dispatcher = GuardedDispatcher(guard, processors, threads, body_limit, rights.check_first)
-    member = colleagues if isinstance(colleagues, Member) else None
+    member = colleagues if isinstance(colleagues, WorkerMember) else None
     if member is not None:
         dispatcher.forward(OWNED_CODES, member.forward)
     budget = ConnectionBudget(options.limits, time.monotonic)

@@ -51,7 +51,7 @@ from broker.service.dispatcher import Dispatcher
 from broker.service.follower import Follower
 from broker.service.hole_search import HoleSearch
 from broker.workers.core_sharing import LOOK_SECONDS, CoreSharing
-from broker.workers.member import Member
+from broker.workers.member import WorkerMember
 from broker.workers.owner import Owner
 from protocol.errors import RocketLensError
 from storage.files.residency import allow_waiting, forbid_waiting
@@ -131,7 +131,7 @@ class ServerParts:
     sessions: SessionSettings
     connections: OpenConnections
     reception: Reception | None = None
-    colleagues: Owner | Member | None = None
+    colleagues: Owner | WorkerMember | None = None
     web: "WebPort | None" = None
     watched: "Sequence[Watched[Any] | AuditLog]" = ()
     lane: LaneCounts | None = None
@@ -209,7 +209,7 @@ class Server:
         self._follower.start()
         if self._watched:
             self._start_thread("watch", self._watch_files)
-        if self._options.register.name_servers and not isinstance(self._colleagues, Member):
+        if self._options.register.name_servers and not isinstance(self._colleagues, WorkerMember):
             address = self._options.advertise or self.addresses[0]
             self._registration = Registration(self._service, self._options.register, address)
             self._registration.start()

@@ -104,7 +104,7 @@ def lane_is_off(pytestconfig: pytest.Config) -> Iterator[bool]:
     is_off = bool(pytestconfig.getoption("--no-fast-lane"))
     with pytest.MonkeyPatch.context() as patch:
         if is_off:
-            patch.setattr("broker.app.FastLane", lambda *_arguments: None)
+            patch.setattr("broker.app._build_lane", lambda _service: None)
             patch.setattr("process.OPTIONS", ("--no-fast-lane",))
         yield is_off
 

@@ -8,7 +8,7 @@ import click
 
 from broker.cli.finding import Finding, message_id_of, physical_offset_of
 from broker.cluster.client import Client, ClientError, ResponseError
-from broker.cluster.question import PAGE, Matches, Question
+from broker.cluster.question import PAGE, KeyQuestion, Matches
 from broker.endpoint import Endpoint
 from protocol.codes import ResponseCode
 from protocol.errors import StoreError
@@ -23,7 +23,7 @@ def ask_for_ids(server: Endpoint | None, ids: Sequence[str], topic: str | None) 
     return asyncio.run(_ask_for_ids(server, ids, topic))
 
 
-def ask_brokers(server: Endpoint, question: Question, maximum: int) -> Matches:
+def ask_brokers(server: Endpoint, question: KeyQuestion, maximum: int) -> Matches:
     """Ask the brokers that a name server names for the topic, or the one broker that `server` is.
 
     Raises `ClientError` when none answers.
@@ -76,7 +76,7 @@ async def _ask_by_unique_key(client: Client, server: Endpoint, key: str, topic: 
         raise ClientError(f"{key} may be a unique key: name its topic with --topic ({error})") from error
     reasons = []
     for name in topics:
-        page = await client.query(server, Question(name, key, "U", maximum=32))
+        page = await client.query(server, KeyQuestion(name, key, "U", maximum=32))
         if page.records:
             return Finding(tuple(decode_messages(page.records)))
         reasons.append(page.remark)
@@ -85,7 +85,7 @@ async def _ask_by_unique_key(client: Client, server: Endpoint, key: str, topic: 
     return Finding(reason=f"{server} has no message with unique key {key} {where}{last}")
 
 
-async def _ask_brokers(server: Endpoint, question: Question, maximum: int) -> Matches:
+async def _ask_brokers(server: Endpoint, question: KeyQuestion, maximum: int) -> Matches:
     async with Client() as client:
         try:
             brokers = await client.brokers_of(server, question.topic)
@@ -115,7 +115,7 @@ def _store_timestamp(message: Message) -> int:
     return message.store_timestamp
 
 
-async def _pages(client: Client, endpoint: Endpoint, question: Question, maximum: int) -> Matches:
+async def _pages(client: Client, endpoint: Endpoint, question: KeyQuestion, maximum: int) -> Matches:
     """The newest `maximum` matches of one broker; several pages only where the broker knows cursors."""
     pages: list[list[Message]] = []
     count = 0
@@ -135,7 +135,7 @@ async def _pages(client: Client, endpoint: Endpoint, question: Question, maximum
     )
 
 
-def _matching(records: bytes, question: Question, endpoint: Endpoint) -> list[Message]:
+def _matching(records: bytes, question: KeyQuestion, endpoint: Endpoint) -> list[Message]:
     """The records that match: a Java broker compares hashes alone and leaves the rest to its clients."""
     try:
         messages = list(decode_messages(records))
@@ -144,7 +144,7 @@ def _matching(records: bytes, question: Question, endpoint: Endpoint) -> list[Me
     return [message for message in messages if _is_match(message, question)]
 
 
-def _is_match(message: Message, question: Question) -> bool:
+def _is_match(message: Message, question: KeyQuestion) -> bool:
     from storage.life.message_copies import origin_topic
 
     if question.index_type == "U":

@@ -26,7 +26,7 @@ BYTES_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class FilterChoice:
     """A filter: its two stages as a broker asks them, whether a consumer gets a message in the end, and why."""
 
     stages: "MessageFilter"
@@ -110,19 +110,19 @@ class _Count:
         return f"{told}; the first {self.listed} are listed" if self.listed < self.delivered else told
 
 
-def _by_tag(text: str) -> Choice:
+def _by_tag(text: str) -> FilterChoice:
     from storage.filter.explanation import explain_tag, is_tagged_so
     from storage.filter.tag import TagFilter, parse_tag_expression
 
     expression = parse_tag_expression(text)
-    return Choice(
+    return FilterChoice(
         TagFilter(expression),
         lambda message: is_tagged_so(expression, message.tags),
         lambda message: explain_tag(expression, message.tags),
     )
 
 
-def _by_expression(text: str) -> Choice:
+def _by_expression(text: str) -> FilterChoice:
     from storage.filter.explanation import explain_expression
     from storage.filter.expression import ExpressionFilter
     from storage.filter.sql92 import parse
@@ -132,7 +132,7 @@ def _by_expression(text: str) -> Choice:
     if unread:
         say(f"brokers do not read what stands behind the expression, nor do we: {unread}")
     stages = ExpressionFilter(expression)
-    return Choice(
+    return FilterChoice(
         stages,
         lambda message: stages.matches_commit_log(message.properties_bytes),
         lambda message: explain_expression(expression, message.properties),
@@ -165,7 +165,7 @@ def _size(store: "MessageStore", topic: str) -> int:
 
 
 def _delivered(
-    store: "MessageStore", topic: str, choice: Choice, count: _Count, maximum: int | None
+    store: "MessageStore", topic: str, choice: FilterChoice, count: _Count, maximum: int | None
 ) -> Iterator[Message]:
     """The messages delivered, the first `maximum` of them; all are counted."""
     count.seen = _size(store, topic)
@@ -178,7 +178,7 @@ def _delivered(
 
 
 def _explained(
-    store: "MessageStore", topic: str, choice: Choice, count: _Count, maximum: int | None
+    store: "MessageStore", topic: str, choice: FilterChoice, count: _Count, maximum: int | None
 ) -> Iterator[Explained]:
     """All messages with their reasons, the first `maximum` of them; all are counted."""
     count.seen = _size(store, topic)

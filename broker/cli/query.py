@@ -12,7 +12,7 @@ from broker.cli.errors import FOUND, NOT_FOUND, plain_errors, say
 from broker.cli.opening import open_store
 from broker.cli.options import DIRECTORY, endpoint, store_options, timestamp
 from broker.cli.output import chosen_format, format_options, staged_writer, writer
-from broker.cluster.question import PAGE, Matches, Question
+from broker.cluster.question import PAGE, KeyQuestion, Matches
 from broker.endpoint import Endpoint
 from protocol.message import Message
 from storage.times import LARGEST
@@ -97,17 +97,17 @@ def query(
     sys.exit(FOUND if matches.messages else NOT_FOUND)
 
 
-def _question(topic: str, keys: dict[str, str | None], begin: int, end: int, cursor: int | None) -> Question:
+def _question(topic: str, keys: dict[str, str | None], begin: int, end: int, cursor: int | None) -> KeyQuestion:
     given = {kind: value for kind, value in keys.items() if value is not None}
     if len(given) != 1:
         raise click.UsageError("expected exactly one of --key, --unique-key and --tag")
     if begin > end:
         raise click.UsageError(f"--begin {begin} is after --end {end}")
     ((kind, value),) = given.items()
-    return Question(topic, value, kind, begin_timestamp=begin, end_timestamp=end, cursor=cursor)
+    return KeyQuestion(topic, value, kind, begin_timestamp=begin, end_timestamp=end, cursor=cursor)
 
 
-def _key_query(question: Question) -> "KeyQuery":
+def _key_query(question: KeyQuestion) -> "KeyQuery":
     from broker.service.key_search import FIRST_PAGE, KINDS
     from storage.query.lookup_call import KeyQuery
 
@@ -121,7 +121,7 @@ def _key_query(question: Question) -> "KeyQuery":
     )
 
 
-def query_store(store: "MessageStore", question: Question, maximum: int) -> Matches:
+def query_store(store: "MessageStore", question: KeyQuestion, maximum: int) -> Matches:
     """The newest `maximum` matches of a store, collected in pages, each below the one before."""
     from broker.service.key_search import explain_nothing
     from storage.life.message_copies import copy_topics, query_with_copies

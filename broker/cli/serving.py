@@ -174,12 +174,12 @@ def _serve_here(all_options: AllOptions, shared: Shared, announce: Callable[[], 
         for line in () if number else describe_names(all_options, identities):
             logger.info("%s", line)
     # Only now: these import the store, and with it the kernels.
-    from broker.app import Place, build_servers
+    from broker.app import StorePlace, build_servers
     from broker.server import serve_until_told
 
     keep_heap()
     places = [
-        Place(number, place, meeting, journal)
+        StorePlace(number, place, meeting, journal)
         for place, (meeting, journal) in enumerate(zip(shared.meetings, shared.journals, strict=True))
     ]
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Self, TypeVar, cast
 
-from broker.cluster.question import Question
+from broker.cluster.question import KeyQuestion
 from broker.config import FRAME_LIMIT
 from broker.endpoint import Endpoint
 from protocol.bodies import TopicList, TopicRouteData, decode_json
@@ -46,7 +46,7 @@ class ResponseError(ClientError):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One answer to a `Question`: records one after the other, and what the server says about them.
+    """One answer to a `KeyQuestion`: records one after the other, and what the server says about them.
 
     `cursor` is where the next page begins, None if there is none or the server does not page; `remark` is its
     explanation, `incomplete` what may be missing.
@@ -178,7 +178,7 @@ class Client:
         fields = {"offset": str(physical_offset)} | ({"topic": topic} if topic else {})
         return bytes((await self.call(endpoint, RequestCode.VIEW_MESSAGE_BY_ID, fields)).body)
 
-    async def query(self, endpoint: Endpoint, question: Question) -> Page:
+    async def query(self, endpoint: Endpoint, question: KeyQuestion) -> Page:
         """The newest matches that a broker has; an empty page, with the reason in its remark, when it has none."""
         try:
             answer = await self.call(endpoint, RequestCode.QUERY_MESSAGE, question.ext_fields())

@@ -9,7 +9,7 @@ PAGE = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class KeyQuestion:
     """What QUERY_MESSAGE asks. `index_type` is K (key), U (unique key) or T (tag); times in milliseconds.
 
     `cursor` is the `rocketlensCursor` of the page before; with `copies` also the copies of the topic's messages are

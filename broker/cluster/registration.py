@@ -42,7 +42,7 @@ UNREGISTERED_TOPICS = frozenset({"TBW102"})
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class RegisteredBroker:
     """What is registered: an address under a broker's name and id."""
 
     cluster: str
@@ -66,7 +66,7 @@ class Registration:
     def __init__(self, service: "BrokerService", options: RegisterOptions, address: Endpoint) -> None:
         """``address`` is where clients reach this server."""
         self._service, self._options = service, options
-        self.entry = Entry(service.cluster, service.broker_name, options.told_id, address)
+        self.entry = RegisteredBroker(service.cluster, service.broker_name, options.told_id, address)
         self._client = Client(connect_timeout_seconds=3.0, timeout_seconds=3.0)
         self._tasks: list[asyncio.Task[None]] = []
         self._told: dict[Endpoint, str] = {}

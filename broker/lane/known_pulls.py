@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from broker.kernels import lane as kernel
 from broker.service.broker_service import BrokerService
-from broker.service.consumers.pulled_offsets import Place, Pulled
+from broker.service.consumers.pulled_offsets import PlaceOfGroup, Pulled
 from broker.service.dispatcher import ClientConnection
 from broker.service.processors.pull_message import FoundPull, found_fields, limits_of
 from protocol.codes import SerializeType
@@ -98,7 +98,7 @@ class KnownPulls:
             self._files.clear()
         self._seen.clear()
 
-    def pulled(self, second: int) -> list[tuple[Place, Pulled]]:
+    def pulled(self, second: int) -> list[tuple[PlaceOfGroup, Pulled]]:
         """Where the pulls of each kind go on that were made from a second of the monotonic clock on."""
         return [
             ((header.consumer_group, header.topic, header.queue_id), (tick, offset))

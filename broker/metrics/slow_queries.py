@@ -66,7 +66,7 @@ class Visit:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class SlowQuery:
     """What a line says; times in milliseconds. `queued` and `disk` None where no thread was waited for.
 
     `code` and `result` None: a turn of the event loop whose requests compiled code has answered, or none at once.
@@ -140,7 +140,7 @@ class SlowQueries:
             queued, disk = _milliseconds(visit.queued), _milliseconds(visit.warmed - visit.begun)
             detail = _printable(str(visit.cold))
         code, ended = code_name(command.code), result_name(result)
-        self._log(Told(code, ended, str(peer), _milliseconds(elapsed), reason, topic, group, queued, disk, detail))
+        self._log(SlowQuery(code, ended, str(peer), _milliseconds(elapsed), reason, topic, group, queued, disk, detail))
 
     def tell_turn(self, code: int, result: int, requests: int, peer: object, elapsed: int) -> None:
         """Tell of a turn of the event loop that took so long.
@@ -148,9 +148,9 @@ class SlowQueries:
         `code` and `result` are those of the first of its `requests`, as far as they are known one by one.
         """
         name, ended = (code_name(code), result_name(result)) if requests else (None, None)
-        self._log(Told(name, ended, str(peer), _milliseconds(elapsed), REASONS[EVENT_LOOP], requests=requests))
+        self._log(SlowQuery(name, ended, str(peer), _milliseconds(elapsed), REASONS[EVENT_LOOP], requests=requests))
 
-    def _log(self, told: Told) -> None:
+    def _log(self, told: SlowQuery) -> None:
         told = replace(told, broker=self._broker)
         now = time.monotonic()
         if now >= self._end_seconds:

@@ -509,7 +509,8 @@ class Session:
         else:
             self._scheduler.spend(read_bytes)
             self._answer_frames(frames)
-            self._settle()
+            if self._backlog or self.pending.cost or self.state is not OPEN:
+                self._settle()
         self._count_held(is_new=is_new or bool(frames))
 
     def _answer_frames(self, frames: list[Frame]) -> None:
@@ -534,7 +535,7 @@ class Session:
         size = self._decoder.buffered + len(self._part) + len(self._unread)
         if self._backlog:
             size += sum(len(header) + len(body) for _, header, body in self._backlog)
-        self._has_rest = size > 0 or self._decoder.needs_more
+        self._has_rest = size > 0 or (self._lane is not None and self._decoder.needs_more)
         if size or self._held_bytes:
             self._held_bytes = size
             self._budget.holds(self._client, size, is_new=is_new)

@@ -55,7 +55,7 @@ QUEUES_AT_ONCE = 64
 """Queues looked at after a refresh before the first pulls of them are made again."""
 
 
-class Question(Protocol):
+class PullQuestion(Protocol):
     """What some pulls ask, as far as holding them is concerned."""
 
     @property
@@ -108,7 +108,7 @@ class HeldGroup:
 
     __slots__ = ("in_pool", "is_due", "polls", "pulls", "question", "sameness")
 
-    def __init__(self, polls: "LongPolling", question: Question, sameness: Hashable) -> None:
+    def __init__(self, polls: "LongPolling", question: PullQuestion, sameness: Hashable) -> None:
         self.polls = polls
         self.question = question
         self.sameness = sameness
@@ -163,7 +163,7 @@ class LongPolling:
             self._answer(group, group.pulls, self.refusal())
         self._tell(math.inf)
 
-    def hold(self, question: Question, timeout_seconds: float, queues: QueueStore) -> Response | HeldPull:
+    def hold(self, question: PullQuestion, timeout_seconds: float, queues: QueueStore) -> Response | HeldPull:
         """Hold a pull that found nothing in `queues`; where nothing is held, its answer comes at once."""
         loop = self._loop
         if self.is_stopping:
@@ -191,7 +191,7 @@ class LongPolling:
             with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
                 loop.call_soon_threadsafe(self._look_at_queues, ends)
 
-    def _keep(self, pull: HeldPull, question: Question, queues: QueueStore) -> None:
+    def _keep(self, pull: HeldPull, question: PullQuestion, queues: QueueStore) -> None:
         if pull.tick == GIVEN_UP:
             return
         if self._loop is None:

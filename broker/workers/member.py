@@ -125,7 +125,7 @@ class CopiedRegistry(ClientRegistry):
 class ForwardedCommits(MemberCommits):
     """Offsets that come with pulls go to worker 0, which knows who is in what group."""
 
-    def __init__(self, registries: Registries, member: "Member") -> None:
+    def __init__(self, registries: Registries, member: "WorkerMember") -> None:
         super().__init__(registries.clients, lambda: registries.offsets)
         self._member = member
 
@@ -136,7 +136,7 @@ class ForwardedCommits(MemberCommits):
         return True
 
 
-class Member:
+class WorkerMember:
     """The asking end of a link; `start` and `stop` on the event loop, `tell` anywhere."""
 
     def __init__(self, registries: Registries, name: bytes | str) -> None:

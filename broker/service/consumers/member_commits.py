@@ -24,7 +24,7 @@ HELD_COST = 256
 """Bytes that a held offset takes besides its names."""
 
 
-class Place(NamedTuple):
+class QueueOfGroup(NamedTuple):
     """What an offset is of."""
 
     group: str
@@ -49,7 +49,7 @@ class MemberCommits:
         self.room = room_apart("offsets before a first heartbeat") if room is None else room
         """What bounds the bytes of what is held; without room for it an offset is dropped, and clients commit again."""
         self._lock = threading.Lock()
-        self._held: dict[ClientConnection, dict[Place, tuple[int, float]]] = {}
+        self._held: dict[ClientConnection, dict[QueueOfGroup, tuple[int, float]]] = {}
         self._count = 0
 
     def commit(self, connection: ClientConnection, group: str, topic: str, queue_id: int, offset: int) -> bool:
@@ -59,11 +59,11 @@ class MemberCommits:
         """
         if self._clients.was_member(connection, group):
             if self._held:
-                self._drop(connection, Place(group, topic, queue_id))
+                self._drop(connection, QueueOfGroup(group, topic, queue_id))
             return self._offsets().commit(group, topic, queue_id, offset)
         if offset < 0 or len(group) > LONGEST_GROUP:
             return True  # which says nothing, or is of a group that nobody can join
-        return self._hold(connection, Place(group, topic, queue_id), offset)
+        return self._hold(connection, QueueOfGroup(group, topic, queue_id), offset)
 
     def joined(self, connection: ClientConnection, groups: Iterable[str]) -> None:
         """Take over what was held of a client for groups that it has joined now."""
@@ -89,7 +89,7 @@ class MemberCommits:
         """How many offsets are held."""
         return self._count
 
-    def _hold(self, connection: ClientConnection, place: Place, offset: int) -> bool:
+    def _hold(self, connection: ClientConnection, place: QueueOfGroup, offset: int) -> bool:
         now = self._clock_seconds()
         with self._lock:
             if not connection.is_open:
@@ -103,7 +103,7 @@ class MemberCommits:
             self._held.setdefault(connection, {})[place] = offset, now
             return True
 
-    def _drop(self, connection: ClientConnection, place: Place) -> None:
+    def _drop(self, connection: ClientConnection, place: QueueOfGroup) -> None:
         """Drop what is held and older than what is committed now: a later heartbeat would lead the group back."""
         with self._lock:
             held = self._held.get(connection, {})
@@ -121,10 +121,10 @@ class MemberCommits:
             if not held:
                 del self._held[connection]
 
-    def _count_out(self, places: Collection[Place]) -> None:
+    def _count_out(self, places: Collection[QueueOfGroup]) -> None:
         self._count -= len(places)
         self.room.give_back(sum(map(_cost, places)))
 
 
-def _cost(place: Place) -> int:
+def _cost(place: QueueOfGroup) -> int:
     return HELD_COST + size_of(place.group, place.topic)

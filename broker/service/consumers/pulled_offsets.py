@@ -21,7 +21,7 @@ CLEAN_SECONDS = 60
 QUEUE_BYTES: Final = 384
 """Bytes that a queue of a group is counted with, besides its names."""
 
-Place = tuple[str, str, int]
+PlaceOfGroup = tuple[str, str, int]
 """Group, topic and queue id."""
 Pulled = tuple[int, int]
 """When a queue was pulled last, in seconds of the monotonic clock, which is the same in all processes; and up to where.
@@ -33,16 +33,16 @@ class PulledOffsets:
 
     def __init__(self, clock_seconds: Callable[[], float] = time.monotonic, room: Room | None = None) -> None:
         self._clock_seconds = clock_seconds
-        self._fresh: dict[Place, Pulled] = {}
+        self._fresh: dict[PlaceOfGroup, Pulled] = {}
         self._known: dict[tuple[str, str], dict[int, Pulled]] = {}
         self._queues = self._settled_second = self._fresh_bytes = 0
         self._cleaned_second = -CLEAN_SECONDS
         self.room = room_apart("pulled queues") if room is None else room
         """What queues are counted in."""
         self._lock = threading.Lock()
-        self._sources: list[Callable[[int], Iterable[tuple[Place, Pulled]]]] = []
+        self._sources: list[Callable[[int], Iterable[tuple[PlaceOfGroup, Pulled]]]] = []
 
-    def read_also(self, source: Callable[[int], Iterable[tuple[Place, Pulled]]]) -> None:
+    def read_also(self, source: Callable[[int], Iterable[tuple[PlaceOfGroup, Pulled]]]) -> None:
         """Take in, whenever somebody asks, what `source` has pulled from a second on: a lane, which notes nothing."""
         self._sources.append(source)
 
@@ -56,7 +56,7 @@ class PulledOffsets:
             self._fresh_bytes += size
         self._fresh[place] = int(self._clock_seconds()), next_offset
 
-    def settle(self) -> list[tuple[Place, Pulled]]:
+    def settle(self) -> list[tuple[PlaceOfGroup, Pulled]]:
         """Take in what was noted since the last time, here and by the lane; that, and some of what was before."""
         fresh, self._fresh = self._fresh, {}
         size, self._fresh_bytes = self._fresh_bytes, 0
@@ -66,7 +66,7 @@ class PulledOffsets:
         self.take(noted)
         return noted
 
-    def take(self, noted: Iterable[tuple[Place, Pulled]]) -> None:
+    def take(self, noted: Iterable[tuple[PlaceOfGroup, Pulled]]) -> None:
         """Remember what was noted somewhere; what is newer stays."""
         with self._lock:
             for (group, topic, queue_id), (second, offset) in noted:

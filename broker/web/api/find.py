@@ -65,7 +65,7 @@ class FindAnswer(msgspec.Struct, rename="camel", kw_only=True):
     cursor: str | None
 
 
-class Place(NamedTuple):
+class FindPlace(NamedTuple):
     """Where a search goes on: what for, from which topic on, below which physical offset there."""
 
     kind: Literal["key", "tag"] = "key"
@@ -83,9 +83,9 @@ def find(asked: Asked, question: FindQuestion) -> FindAnswer:
     search = _Search(asked, question, text, names)
     if question.cursor is None:
         search.look_at_offset()
-        search.go_on(Place())
+        search.go_on(FindPlace())
     else:
-        search.go_on(decode_cursor(question.cursor, Place))
+        search.go_on(decode_cursor(question.cursor, FindPlace))
     named = [name for name in names if text.lower() in name.lower()] if question.cursor is None else []
     return FindAnswer(
         messages=search.messages,
@@ -108,7 +108,7 @@ class _Search:
         self.tried: dict[str, Tried] = {}
         self.incomplete: str | None = None
         self.searched = 0
-        self.place: Place | None = None
+        self.place: FindPlace | None = None
         self._has_looked = False
 
     def look_at_offset(self) -> None:
@@ -137,7 +137,7 @@ class _Search:
             tried.note = f"the id names {host}, the message there was stored by {message.store_host}"
         self.messages.append(line_of(message, kind, damage))
 
-    def go_on(self, place: Place) -> None:
+    def go_on(self, place: FindPlace) -> None:
         """Look the text up as a key and as a tag, from a place on, until there is no room or no time."""
         names = list(self._names)
         for kind in ("key", "tag"):
@@ -151,7 +151,7 @@ class _Search:
                     continue
                 before = place.before if (kind, name) == place[:2] else LARGEST
                 if self._asked.is_time_up and self._has_looked:
-                    self.place = Place(kind, name, before)
+                    self.place = FindPlace(kind, name, before)
                     return
                 if not self._search_topic(kind, name, before):
                     return
@@ -175,7 +175,7 @@ class _Search:
         if answer.refusal:
             self.tried[kind].note = answer.refusal
         if answer.count and room <= 0:
-            self.place = Place(kind, topic, before)
+            self.place = FindPlace(kind, topic, before)
             return False
         for line in self._lines(kind, answer.records):
             self.messages.append(line)

@@ -49,7 +49,7 @@ class PreviewAnswer(msgspec.Struct, rename="camel", kw_only=True):
     cursor: str | None
 
 
-class Place(NamedTuple):
+class PreviewPlace(NamedTuple):
     """Where a count goes on: queue id, queue offset."""
 
     queue_id: int
@@ -63,9 +63,9 @@ def filter_preview(asked: Asked, question: PreviewQuestion) -> PreviewAnswer:
     choice = choice_of(question.tag, question.sql)
     if choice is None:
         raise bad_parameter("tag", "a filter is needed: tag or sql")
-    place = Place(-1, 0) if question.cursor is None else decode_cursor(question.cursor, Place)
+    place = PreviewPlace(-1, 0) if question.cursor is None else decode_cursor(question.cursor, PreviewPlace)
     passed = looked_at = before = total = 0
-    stopped: Place | None = None
+    stopped: PreviewPlace | None = None
     for queue in queues_of(asked, question.topic, question.queue_id):
         span = span_between(queue, question.begin, question.end)
         total += len(span)
@@ -79,7 +79,7 @@ def filter_preview(asked: Asked, question: PreviewQuestion) -> PreviewAnswer:
             count, offset = _count(asked, span, choice, is_first=not looked_at)
             passed += count
             looked_at += offset - span.first
-            stopped = Place(queue.queue_id, offset) if offset < span.end else None
+            stopped = PreviewPlace(queue.queue_id, offset) if offset < span.end else None
     return PreviewAnswer(
         passed=passed,
         looked_at=looked_at,

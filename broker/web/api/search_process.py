@@ -45,7 +45,7 @@ class Task(msgspec.Struct, frozen=True):
     exhaustive: bool
 
 
-class Told(msgspec.Struct):
+class ProcessReport(msgspec.Struct):
     """A step as it is sent back: where its messages are, and what their records hold; or why there is none."""
 
     records: list[tuple[int, bytes]] = []
@@ -124,7 +124,7 @@ def _steps(pipe: _Pipe) -> Iterator[Step]:
         )
 
 
-def _read(pipe: _Pipe) -> Told | None:
+def _read(pipe: _Pipe) -> ProcessReport | None:
     """What the process tells next; None when the time is over, or it has ended.
 
     Raises `ConfigError`, and `ApiError` for a store that cannot be searched.
@@ -133,7 +133,7 @@ def _read(pipe: _Pipe) -> Told | None:
     data = None if head is None else pipe.read(LENGTH.unpack(head)[0])
     if data is None:
         return None
-    told = msgspec.msgpack.decode(data, type=Told)
+    told = msgspec.msgpack.decode(data, type=ProcessReport)
     if told.problem is not None:
         raise ApiError(503, "store_error", told.problem) if told.is_store else ConfigError(told.problem)
     return told
@@ -154,26 +154,26 @@ def main() -> None:
             keeps_state=False,
         )
         store = MessageStore.open(task.store, options)
-        _tell(Told())
+        _tell(ProcessReport())
         for step in search(
             store, task.criteria, limit=task.limit, cursor=task.cursor, threads=1, exhaustive=task.exhaustive
         ):
             _tell(_told(store, step))
     except (ConfigError, FilterSyntaxError) as error:
-        _tell(Told(problem=str(error)))
+        _tell(ProcessReport(problem=str(error)))
     except RocketLensError as error:
-        _tell(Told(problem=f"the store cannot be searched: {error}", is_store=True))
+        _tell(ProcessReport(problem=f"the store cannot be searched: {error}", is_store=True))
 
 
-def _told(store: MessageStore, step: Step) -> Told:
+def _told(store: MessageStore, step: Step) -> ProcessReport:
     progress = step.progress
     numbers = (progress.searched_bytes, progress.total_bytes, progress.found, progress.seconds, progress.before_bytes)
     offsets = dict.fromkeys(message.physical_offset for message in step.messages)
     records = [(offset, bytes(store.damaged_record_at(offset) or b"")) for offset in offsets]
-    return Told([each for each in records if each[1]], numbers, step.cursor, step.is_last, step.notes)
+    return ProcessReport([each for each in records if each[1]], numbers, step.cursor, step.is_last, step.notes)
 
 
-def _tell(told: Told) -> None:
+def _tell(told: ProcessReport) -> None:
     data = msgspec.msgpack.encode(told)
     sys.stdout.buffer.write(LENGTH.pack(len(data)) + data)
     sys.stdout.buffer.flush()

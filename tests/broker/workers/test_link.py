@@ -22,7 +22,7 @@ from broker.service.consumers.registries import Registries
 from broker.service.dispatcher import Answer, Dispatcher
 from broker.service.request_families import build_processors
 from broker.workers.link import LONGEST_MESSAGE, Kind, Link, Unsendable, make_listening_socket, pack
-from broker.workers.member import OWNED_CODES, CopiedRegistry, ForwardedCommits, Member
+from broker.workers.member import OWNED_CODES, CopiedRegistry, ForwardedCommits, WorkerMember
 from broker.workers.owner import Owner
 from broker_harness import LOOPBACK, RawClient, connected, service_of, until
 from heartbeats import consumer, heartbeat, subscription
@@ -38,7 +38,7 @@ GROUP, TOPIC = "Group", "TopicTest"
 class Pair:
     """Worker 0 and another one, in one process, and a client of the other one."""
 
-    def __init__(self, server: Server, owner: Owner, member: Member, client: RawClient) -> None:
+    def __init__(self, server: Server, owner: Owner, member: WorkerMember, client: RawClient) -> None:
         self.server, self.owner, self.member, self.client = server, owner, member, client
         self.services = owner._service, server._service
         self.link = member._link
@@ -63,7 +63,7 @@ async def two_workers(store: Path) -> AsyncIterator[Pair]:
     first = service_of(opened)
     owner = Owner(first, Dispatcher(build_processors(first), 1), meeting)
     copied = Registries.of(opened, first.options, CopiedRegistry)
-    member = Member(copied, meeting.getsockname())
+    member = WorkerMember(copied, meeting.getsockname())
     registries = replace(copied, commits=ForwardedCommits(copied, member))
     second = BrokerService.of(opened, first.options, registries)
     listeners = [bind_listeners([LOOPBACK]) for _ in range(2)]

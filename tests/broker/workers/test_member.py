@@ -10,7 +10,7 @@ from broker.limits import Limits
 from broker.service import long_work
 from broker.service.dispatcher import Request
 from broker.workers.link import Kind, Link
-from broker.workers.member import CopiedRegistry, Member
+from broker.workers.member import CopiedRegistry, WorkerMember
 from broker_harness import service_of, until
 from heartbeats import subscription
 from protocol.bodies import SubscriptionData, decode_json, encode_json
@@ -61,7 +61,7 @@ async def test_groups_that_take_long_to_read_are_read_on_a_thread_and_all_are_kn
     service = service_of(MessageStore.open(g1_store), CopiedRegistry)
     clients = service.clients
     assert isinstance(clients, CopiedRegistry)
-    member = Member(service.registries, b"")
+    member = WorkerMember(service.registries, b"")
     link = Link(lambda _link, _message: None, lambda _link: None)
     long = [subscription(f"T{number}", f"a > {number} AND b > 1 AND c > 2", kind="SQL92") for number in range(60)]
     assert len(told(*long)) < long_work.UNITS_A_TURN * long_work.BYTES_A_UNIT
@@ -95,7 +95,7 @@ class Client(FakeConnection):
 @pytest.mark.asyncio
 async def test_heartbeats_are_kept_for_a_new_worker_0_as_far_as_there_is_room(g1_store: Path) -> None:
     service = service_of(MessageStore.open(g1_store), limits=Limits(registry_bytes=1 << 20))
-    member = Member(service.registries, b"")
+    member = WorkerMember(service.registries, b"")
     member._loop = asyncio.get_running_loop()
     connections = [Client() for _ in range(4)]
     waiting = []
