@@ -39,6 +39,7 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Stores:
 def frames(name: str, file: str = "frames.jsonl.xz") -> list[tuple[dict[str, Any], dict[str, Any], bytes]]:
     """Request header, response header and response body of each recorded exchange."""
     lines = [json.loads(line) for line in lzma.decompress((G2 / name / file).read_bytes()).splitlines()]
+    assert lines
     pairs = zip(lines[::2], lines[1::2], strict=True)
     return [(asked["header"], answer["header"], base64.b64decode(answer["body"])) for asked, answer in pairs]
 

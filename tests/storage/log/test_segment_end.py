@@ -296,6 +296,7 @@ class TestCosts:
         left_over = [each for each in old[10:40] if log.record_at(each.physical_offset) == each.record]
         behind = [each for each in new if each.physical_offset >= stop]
         assert log.end == writer.log.end
+        assert behind
         assert all(log.record_at(each.physical_offset) == each.record for each in behind)
         assert len(log.damage) == 1
         assert log.damage[0].stop >= stop - 300
