@@ -95,6 +95,12 @@ def test_the_make_targets_and_services_a_document_names_exist(document: Path) ->
             assert set(words[words.index("up") + 1 :]) <= set(load({})["services"]), words
 
 
+def test_links_and_commands_are_found_at_all() -> None:
+    targets = [target for document in DOCUMENTS for target in LINK.findall(document.read_text())]
+    assert sum("://" not in target for target in targets) > 100
+    assert {"make", "docker"} <= {words[0] for document in DOCUMENTS for words in typed_commands(document)}
+
+
 def test_our_commands_in_the_documents_have_options_that_exist(g1_store: Path) -> None:
     found = [arguments for document in DOCUMENTS for arguments in our_commands(document)]
     assert found
