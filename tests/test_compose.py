@@ -105,12 +105,17 @@ def test_every_named_volume_and_config_is_declared_and_used() -> None:
 
 
 def test_stores_are_mounted_read_only_and_ports_published_on_the_loopback_address() -> None:
+    mounts, ports = set(), set()
     for name, service in compose.load({})["services"].items():
         stores = [
             volume for volume in service.get("volumes", []) if "/store" in volume and "broker-store" not in volume
         ]
         assert all(volume.endswith(":/store:ro") for volume in stores), name
         assert all(entry.startswith("127.0.0.1:") for entry in service["ports"]), name
+        mounts |= {name} if stores else set()
+        ports |= {name} if service["ports"] else set()
+    assert "rocketlens" in mounts
+    assert ports == set(SERVICES)
 
 
 def test_the_images_have_what_they_copy_and_run_as_an_unprivileged_user() -> None:

@@ -156,7 +156,9 @@ def test_no_spark_job_bears_the_name_of_another_module() -> None:
 @pytest.mark.parametrize("package", PACKAGES)
 def test_no_source_module_spells_out_a_binary_layout_inside_a_function(package: str) -> None:
     """Layouts are named `Struct` constants under the docstring that explains them; no call takes a format string."""
-    for path in (ROOT / package).rglob("*.py"):
+    paths = list((ROOT / package).rglob("*.py"))
+    assert paths
+    for path in paths:
         for number, line in enumerate(path.read_text().splitlines(), 1):
             assert not re.search(r"\bstruct\.(un)?pack(_from|_into)?\(", line), f"{path.relative_to(ROOT)}:{number}"
 

@@ -162,20 +162,33 @@ def options() -> set[str]:
     } | {"--help", "--version"}
 
 
+def named_options(page: Path) -> set[str]:
+    """The options that a page names outside of whole commands of other programs."""
+    spans = CODE.findall(FENCE.sub("", page.read_text()))
+    ours = [span for span in spans if span.split()[0] not in PROGRAMS]
+    return {name for span in ours for name in re.findall(r"(?<![\w-])--[a-z][\w-]*", span)}
+
+
+def named_metrics(page: Path) -> set[str]:
+    """The metrics that a page names, without their common prefix."""
+    return set(re.findall(r"\brocketlens_([a-z_]+)\b", FENCE.sub("", page.read_text())))
+
+
+def test_options_and_metrics_are_found_at_all() -> None:
+    assert {"--fresh", "--from-log"} <= named_options(DOCS / "rebuild.md")
+    assert len(named_metrics(DOCS / "metrics.md")) > 10
+
+
 @pytest.mark.parametrize("page", sorted(set(DOCS.glob("*.md")) - {DOCS / "benchmarks.md"}), ids=lambda path: path.name)
 def test_every_option_that_a_page_names_exists(page: Path) -> None:
-    known = options() | OTHERS_OPTIONS
-    for span in CODE.findall(FENCE.sub("", page.read_text())):
-        if span.split()[0] not in PROGRAMS:
-            named = set(re.findall(r"(?<![\w-])--[a-z][\w-]*", span))
-            assert named <= known, (span, named - known)
+    assert named_options(page) <= options() | OTHERS_OPTIONS
 
 
 @pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda path: path.name)
 def test_every_metric_that_a_page_names_exists(page: Path) -> None:
     source = Path(metrics_families.__file__).read_text()
-    for name in re.findall(r"\brocketlens(_[a-z_]+)\b", FENCE.sub("", page.read_text())):
-        assert name.removesuffix("_total").removeprefix("_") in source, name
+    for name in named_metrics(page):
+        assert name.removesuffix("_total") in source, name
 
 
 @cache

@@ -204,7 +204,9 @@ def test_trap_29_routes_are_the_same_from_one_call_to_the_next(g1: Asker) -> Non
 
 
 def test_trap_32_what_tools_ask_after_each_id_is_there(g1: Asker) -> None:
-    for group in g1.value(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": "TopicTest"})["groupList"]:
+    groups = g1.value(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": "TopicTest"})["groupList"]
+    assert "CG_TAG" in groups
+    for group in groups:
         assert g1.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": f"%RETRY%{group}"}).code == 0
         assert g1.ask(RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": group}).code == 206
         assert g1.ask(RequestCode.GET_CONSUME_STATS, {"consumerGroup": group}).code == 0

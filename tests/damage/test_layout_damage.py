@@ -172,8 +172,10 @@ def test_the_doctor_names_each_damaged_record(writer: StoreWriter) -> None:
 
 @pytest.mark.parametrize("kind", ["queues", "index files"])
 def test_the_doctor_names_each_damaged_unit_and_entry(kind: str, writer: StoreWriter) -> None:
-    places = [place for place in KINDS[kind](writer) if place.field in NAMED]
+    places = [place for place in KINDS[kind](writer) if place.field in NAMED and "batch" not in place.layout]
+    looked_at = 0
     for case in damaged_stores(places, highest_bit, 2):
-        if "batch" not in case.place.layout:
-            told = [finding.place for finding in examine(writer.root).findings]
-            assert any(str(case.place.path.parent) in place for place in told), f"{case}: {told}"
+        looked_at += 1
+        told = [finding.place for finding in examine(writer.root).findings]
+        assert any(str(case.place.path.parent) in place for place in told), f"{case}: {told}"
+    assert looked_at > 5

@@ -167,9 +167,9 @@ class TestLog:
         opened = MessageStore.open(store.root)
         assert opened.commit_log.end == place + new.size
         assert bytes(opened.record_at(place) or b"") == new.record
-        for each in inside[keep:]:
-            if each.physical_offset > place:
-                assert opened.record_at(each.physical_offset) is None
+        assert inside[keep + 1 :]
+        for each in inside[keep + 1 :]:
+            assert opened.record_at(each.physical_offset) is None
 
 
 class TestQueues:

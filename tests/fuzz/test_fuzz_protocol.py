@@ -95,10 +95,12 @@ def test_a_hundred_thousand_changed_headers_decode_or_fail_as_documented() -> No
 
 
 def test_changed_headers_that_decode_say_what_another_parser_reads() -> None:
+    compared = 0
     for frame in changed_frames(seed=3, count=EXAMPLES // 5):
         command = command_or_none(frame)
         if command is None or frame[0]:
             continue
+        compared += 1
         members = json.loads(decode_java(frame[1]))
         for name in ("code", "opaque", "flag", "version"):
             # A number may come as a text.
@@ -107,14 +109,18 @@ def test_changed_headers_that_decode_say_what_another_parser_reads() -> None:
             fields = ext_fields_of(command)
             present = {name for name, text in (members.get("extFields") or {}).items() if text is not None}
             assert set(fields) == {name.encode("utf-8", "replace").decode() for name in present}, frame[1]
+    assert compared > EXAMPLES // 50
 
 
 def test_changed_headers_that_another_parser_reads_as_a_command_decode() -> None:
+    plain = 0
     for frame in changed_frames(seed=4, count=EXAMPLES // 5):
         with suppress(ValueError):
             members = json.loads(frame[1])
             if frame[0] == 0 and isinstance(members, dict) and is_plain_command(members):
+                plain += 1
                 assert command_or_none(frame) is not None, frame[1]
+    assert plain > EXAMPLES // 50
 
 
 def is_plain_command(members: dict[str, object]) -> bool:

@@ -55,7 +55,9 @@ class Stored:
     @property
     def with_offset_ids(self) -> list[tuple[str, Produced]]:
         """The offset message ids that the producer was told, and for what."""
-        return [(one.offset_message_id, one) for one in self.produced if one.offset_message_id is not None]
+        found = [(one.offset_message_id, one) for one in self.produced if one.offset_message_id is not None]
+        assert found
+        return found
 
     def at(self, offset_message_id: str) -> Record:
         """The record that an offset message id names."""

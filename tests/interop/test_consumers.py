@@ -117,6 +117,7 @@ def test_a_consumer_receives_what_was_recorded(run: Run, name: str) -> None:
 
 def test_an_orderly_consumer_receives_each_queue_in_order(run: Run) -> None:
     places = run.consumed["orderly"].places
+    assert places
     for queue_id in ends(run.store, "TopicTest"):
         in_queue = [place for place in places if place[0] == queue_id]
         assert in_queue == sorted(in_queue)

@@ -100,7 +100,7 @@ def produced(store: Path) -> list[tuple[str, str, list[str]]]:
     ]
     assert len({unique_key for unique_key, _, _ in found}) == len(in_batches) == 10
     singles = [row for row in rows if row[0] not in ("batch", "txr")]
-    assert all(row[1] == "SEND_OK" for row in singles)
+    assert {row[1] for row in singles} == {"SEND_OK"}
     return found + [(row[2], row[4], row[7].split() if row[7] != "null" else []) for row in singles]
 
 

@@ -19,7 +19,9 @@ from protocol.codes import RequestCode
 def recorded_binary_headers() -> list[bytes]:
     lines = lzma.decompress((G1 / "client-flows.jsonl.xz").read_bytes()).splitlines()
     headers = (json.loads(line)["header"] for line in lines if b'"binary"' in line)
-    return [bytes.fromhex(header["binary"]) for header in headers]
+    found = [bytes.fromhex(header["binary"]) for header in headers]
+    assert found
+    return found
 
 
 def test_a_recorded_binary_header_is_decoded_by_hand_and_by_the_decoder_alike() -> None:

@@ -35,7 +35,7 @@ def test_the_reference_value_is_written_least_significant_digit_first() -> None:
 def test_records_of_the_brokers_own_encoder_verify() -> None:
     records = [bytes.fromhex(columns[0]) for columns in vectors("message")]
     protected = [record for record in records if property_crc(record) is not None]
-    assert len(protected) == len(records) // 2
+    assert len(protected) == len(records) // 2 > 0
     assert all(verify_property_crc(record) and renew_property_crc(record) == record for record in protected)
 
 

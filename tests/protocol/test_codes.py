@@ -74,11 +74,12 @@ def test_all_java_constants_are_there_and_no_two_share_a_value(kind: type[IntEnu
 
 
 def test_every_recorded_code_and_language_is_known() -> None:
-    for frame in recorded_frames():
-        if frame.header:
-            kind = ResponseCode if frame.header["flag"] & RESPONSE_FLAG else RequestCode
-            assert frame.header["code"] in list(kind)
-            assert frame.header["language"] in LanguageCode.__members__
+    headers = [frame.header for frame in recorded_frames() if frame.header]
+    assert {bool(header["flag"] & RESPONSE_FLAG) for header in headers} == {True, False}
+    for header in headers:
+        kind = ResponseCode if header["flag"] & RESPONSE_FLAG else RequestCode
+        assert header["code"] in list(kind)
+        assert header["language"] in LanguageCode.__members__
 
 
 def test_our_version_lets_sql_subscribers_in_and_fits_an_i16() -> None:

@@ -17,4 +17,6 @@ def _lines() -> list[list[Any]]:
 
 def vectors(kind: str) -> list[list[Any]]:
     """The columns of every vector of this kind, in the file's order, the kind itself left out."""
-    return [line[1:] for line in _lines() if line[0] == kind]
+    found = [line[1:] for line in _lines() if line[0] == kind]
+    assert found, kind
+    return found

@@ -15,7 +15,9 @@ def _lines() -> list[list[str]]:
 
 def vectors(*kinds: str) -> list[list[str]]:
     """The columns of every vector of these kinds, in the file's order; the kind itself only if there are several."""
-    return [line if len(kinds) > 1 else line[1:] for line in _lines() if line[0] in kinds]
+    found = [line if len(kinds) > 1 else line[1:] for line in _lines() if line[0] in kinds]
+    assert found, kinds
+    return found
 
 
 def text(column: str) -> str:

@@ -24,7 +24,9 @@ class Recorded(NamedTuple):
 
 @cache
 def recorded_frames() -> tuple[Recorded, ...]:
-    return tuple(_read())
+    found = tuple(_read())
+    assert found
+    return found
 
 
 def _read() -> Iterator[Recorded]:

@@ -203,6 +203,7 @@ def test_reads_of_many_pulls_are_answered_alike(written: Written) -> None:
 
 def test_a_queue_is_drained_alike(written: Written) -> None:
     service, puller = written("one file a queue")
+    assert puller.queues
     for topic, queue_id, count in puller.queues:
         for chosen in ({}, {"subscription": "TagB||BB"}, {"subscription": "a > 20", "expressionType": "SQL92"}):
             frames = [pull(topic, queue_id, offset, **chosen) for offset in range(count)]

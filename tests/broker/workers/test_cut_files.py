@@ -98,6 +98,7 @@ def record_offsets(store: Path) -> list[int]:
                 break
             offsets.append(position)
             position += size
+    assert len(offsets) > 100
     return offsets
 
 

@@ -62,6 +62,7 @@ def test_where_no_name_lies_between_the_kept_one_and_now_that_is_told() -> None:
 def test_any_times_give_rising_names_below_the_present(timestamps: list[int], zone: str) -> None:
     names = name_files(timestamps, ZoneInfo(zone), above="", now=NOON)
     present = NOON.astimezone(ZoneInfo(zone)).strftime("%Y%m%d%H%M%S123")
+    assert len(names) == len(timestamps)
     assert names == sorted(set(names))
     assert all(len(name) == 17 and name.isdecimal() and name < present for name in names)
 

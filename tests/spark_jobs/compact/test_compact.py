@@ -166,6 +166,7 @@ def test_a_broker_finds_all_that_was_stored_in_a_window_though_the_clock_stepped
         files = compact_store(writer.root, tmp_path / "work", from_log=from_log).files
     begins = [signed(data, 0, 8) for data in files]
     ends = [signed(data, 8, 8) for data in files]
+    assert files
     assert all(end <= begin for end, begin in zip(ends[:-1], begins[1:], strict=True))
     for begin in set(seconds):
         window = {"begin": START_TIMESTAMP + 1000 * begin - 1000, "end": START_TIMESTAMP + 1000 * begin + 3000}
@@ -181,6 +182,7 @@ def test_entries_of_a_slot_lie_side_by_side_and_point_back_by_one(writer: StoreW
     append_some(writer)
     writer.close()
     files = compact_store(writer.root, tmp_path / "work").files
+    assert files
     for data in files:
         count, first = signed(data, 36, 4), 40 + 4 * SLOTS
         slots = [signed(data, first + 20 * number, 4) % SLOTS for number in range(1, count)]
@@ -307,7 +309,7 @@ def test_an_end_where_there_is_no_record_is_not_kept_as_a_broker_would_index_not
     assert end_of(outcome.files[-1]) == writer.written[-4].physical_offset
     (note,) = outcome.compacted.notes
     assert str(writer.written[-1].physical_offset) in note
-    assert all(offset < gone for _, offset in all_entries(outcome.files))
+    assert max(offset for _, offset in all_entries(outcome.files)) < gone
 
 
 def test_an_index_that_ends_below_the_minimum_still_ends_there(writer: StoreWriter, tmp_path: Path) -> None:
@@ -442,7 +444,9 @@ def test_the_server_gives_the_same_answers(g1_store: Path, tmp_path: Path) -> No
     before = MessageStore.open(store)
     outcome.replace(store / "index")
     after = MessageStore.open(store)
-    for topic, key in sorted(keys_of(read_log(g1_store / "commitlog"))):
+    keys = sorted(keys_of(read_log(g1_store / "commitlog")))
+    assert len(keys) > 100
+    for topic, key in keys:
         kind, key = (KeyKind.TAG, key[2:]) if key.startswith("T#") else (KeyKind.ANY, key)
         offsets = found(before, topic, key, kind)
         assert offsets

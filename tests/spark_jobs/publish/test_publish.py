@@ -161,7 +161,9 @@ def test_what_root_publishes_belongs_to_the_stores_owner(scene: Scene) -> None:
         os.chown(path, 1234, 4321)
     shutil.rmtree(scene.store / "index")
     scene.publish()
-    for path in scene.store.rglob("*"):
+    paths = list(scene.store.rglob("*"))
+    assert scene.store / "index" in paths
+    for path in paths:
         assert (path.stat().st_uid, path.stat().st_gid) == (1234, 4321), path
 
 

@@ -170,6 +170,7 @@ def test_files_as_the_command_compacts_them(tmp_path: Path, verify: Verify, opti
     writer = make(tmp_path)
     writer.close()
     outcome = compact_in_place(writer, tmp_path / "compacting", **options)
+    assert outcome.marks
     assert all(outcome.marks)
     assert_clean(verify())
 

@@ -82,7 +82,9 @@ def test_a_calculated_bitmap_names_the_filters_that_were_true() -> None:
     broker = BloomFilter.sized_for(20, 64)
     positions = calculated["positions"]
     assert {group: list(broker.positions(filter_key(group, "TopicB"))) for group in positions} == positions
-    for message, true_of in zip(calculated["messages"], ([1, 3], [1, 2, 3], [3], [3]), strict=False):
+    *of_the_topic, of_another = calculated["messages"]
+    assert of_another == {"topic": "Other", "bitmap": None}
+    for message, true_of in zip(of_the_topic, ([1, 3], [1, 2, 3], [3], [3]), strict=True):
         expected = broker.bitmap(filter_key(f"CID_{number}", "TopicB") for number in true_of)
         assert expected.hex() == message["bitmap"]
 

@@ -296,6 +296,7 @@ class TestDamage:
             growing.add(*[True, False] * 20, True)
             growing.look()
         assert len(growing.file.shape.gaps) == 65
+        assert growing.unlisted()
         assert all(any(start <= o <= stop for start, stop in growing.file.shape.gaps) for o in growing.unlisted())
 
     def test_a_header_that_lies_is_not_followed_out_of_the_file(self, tmp_path: Path) -> None:

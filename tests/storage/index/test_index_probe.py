@@ -142,6 +142,7 @@ def test_recorded_index_files_fit_their_logs_and_keep_tags(tmp_path: Path, archi
         shape = determine_shape(file)
         assert shape is not None
         results.append(probe_index_file(IndexFile(file, shape), log))
+    assert results
     assert all(result.fits for result in results)
     assert results[0].has_tags
 

@@ -308,6 +308,7 @@ class TestGolden:
         log = CommitLog.open(sorted(path for path in root.iterdir() if path.name.startswith("commitlog")))
         index = IndexSet.open(root / "index", log, None, StateCache(None))
         assert index.problems == ()
+        assert len(index.files) == len(list((root / "index").iterdir())) > 0
         assert all(file.index.shape.ascending and not file.index.shape.gaps for file in index.files)
 
 

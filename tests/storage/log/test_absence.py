@@ -167,6 +167,7 @@ class TestBounds:
     def test_every_offset_of_the_recorded_store_is_explained_by_its_record(self, g1_store: Path) -> None:
         log = CommitLog.open([g1_store / "commitlog"])
         records = oracles.read_log(g1_store / "commitlog")
+        assert len(records) > 100
         for record in records[::20]:
             for distance in (1, 50, record.total_size - 1):
                 text = explain_absence(log, record.physical_offset + distance)

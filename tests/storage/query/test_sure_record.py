@@ -55,10 +55,12 @@ def sure(root: Path, each: Written) -> bytes | None:
 
 
 def are_sure(root: Path, written: list[Written]) -> bool:
+    assert written
     return all(sure(root, each) == each.record for each in written)
 
 
 def none_is_sure(root: Path, written: list[Written]) -> bool:
+    assert written
     return all(sure(root, each) is None for each in written)
 
 

@@ -150,7 +150,9 @@ def test_a_repeated_key_gives_its_message_once(asker: Asker) -> None:
 
 @pytest.mark.parametrize(("key", "kind"), [("Aa", "K"), ("BB", "K"), ("Aa", "T"), ("BB", "T")])
 def test_equal_hashes_are_told_apart(asker: Asker, key: str, kind: str) -> None:
-    for message in messages(query(asker, key=key, indexType=kind)):
+    found = messages(query(asker, key=key, indexType=kind))
+    assert found
+    for message in found:
         assert key in message.keys if kind == "K" else key == message.tags
 
 

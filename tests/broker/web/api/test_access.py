@@ -39,7 +39,9 @@ def guarded(g1_store: Path, tmp_path: Path) -> ApiOf:
 
 
 def questions(guarded: ApiOf) -> list[str]:
-    return [endpoint.path for endpoint in guarded.api.endpoints]
+    paths = [endpoint.path for endpoint in guarded.api.endpoints]
+    assert "/message" in paths
+    return paths
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ def printed(name: str) -> list[dict[str, str]]:
     """The messages that mqadmin printed in detail, field by field."""
     text = (G1 / "mqadmin-out" / f"{name}.txt").read_text("utf-8")
     blocks = text.split("OffsetID:")[1:]
+    assert blocks
     return [
         {
             name.strip(): value.strip()
@@ -52,6 +53,7 @@ def test_who_has_consumed_it_is_what_mqadmin_printed(api: ApiOf) -> None:
         line.split() for line in (G1 / "mqadmin-out" / "consumerProgress-gt.txt").read_text().splitlines()
         if line.startswith("TopicTest")
     ]  # fmt: skip
+    assert rows
     for _, _, queue_id, end, consumed, lag, *_ in rows:
         for queue_offset in (int(consumed) - 1, int(consumed)):
             message = api.get("/queue/message", topic="TopicTest", queueId=queue_id, queueOffset=queue_offset)

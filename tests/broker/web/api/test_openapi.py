@@ -53,10 +53,13 @@ def test_every_path_is_described_and_every_description_is_whole(described: ApiOf
     description = described.get("/openapi.json")
     assert description["openapi"] == "3.1.0"
     assert tuple(description["paths"]) == PATHS
+    parameters: list[tuple[str, Any]] = []
     for path in description["paths"].values():
         assert path["get"]["summary"].endswith(".")
-        assert all(parameter["schema"] for parameter in path["get"]["parameters"])
+        parameters += [(parameter["name"], parameter["schema"]) for parameter in path["get"]["parameters"]]
         assert set(path["get"]["responses"]) == {"200", "400", "401", "403", "404", "405", "503"}
+    assert {"topic", "key", "limit", "cursor"} <= {name for name, _ in parameters}
+    assert [name for name, schema in parameters if not schema] == []
 
 
 @pytest.mark.parametrize("path", PATHS)
