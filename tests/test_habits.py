@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Sequence
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -216,3 +217,12 @@ def test_this_project_can_be_released_as_it_is() -> None:
     version = re.search(r'^version = "(.*)"$', project, re.M)[1]  # type: ignore[index]
     assert with_version(project, version) == project
     assert len(notes(with_release(changelog, version), version)) > 100
+
+
+def test_no_folder_of_tests_has_a_name_that_pytest_leaves_out(pytestconfig: pytest.Config) -> None:
+    """`build` was one: its tests were not run, and nothing said so."""
+    folders = {path.parent for path in (ROOT / "tests").rglob("test_*.py") if "node_modules" not in path.parts}
+    names = {name for folder in folders for name in folder.relative_to(ROOT).parts}
+    assert {"tests", "build", "storage"} <= names
+    left_out = pytestconfig.getini("norecursedirs")
+    assert [name for name in names if any(fnmatch(name, pattern) for pattern in left_out)] == []
