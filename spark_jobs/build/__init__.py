@@ -5,6 +5,7 @@ from typing import Final
 DOOR: Final = (
     "build_index_file",
     "build_queues",
+    "build_request",
     "index_names",
     "kept_index",
     "place_entries",
