@@ -21,7 +21,7 @@ from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONS
 from storage.queue.batch_consume_queue import UNIT as BATCH_UNIT
 from storage.queue.consume_queue import UNIT
 from storage.queue.consume_queue_ext import HEAD
-from storage.queue.queue import SCHEDULE_TOPIC
+from storage.queue.queue import SYSTEM_TOPICS
 from storage.queue.queue_record import LIGHT_PREFIX
 from storage.queue.queue_store import LARGEST_QUEUE_ID, directories, is_queue_id
 
@@ -33,23 +33,9 @@ DEFAULT_FILE_SIZES: Final = {
 _UNIT_SIZES: Final = {CONSUME_QUEUE: UNIT.size, BATCH_CONSUME_QUEUE: BATCH_UNIT.size, CONSUME_QUEUE_EXT: 1}
 _SMALLEST: Final = {**_UNIT_SIZES, CONSUME_QUEUE_EXT: HEAD.size + END_ROOM}
 LARGEST_FILE: Final = (1 << 31) - 1
-SYSTEM_TOPICS: Final = frozenset(
-    {
-        "TBW102",
-        SCHEDULE_TOPIC,
-        "BenchmarkTest",
-        "RMQ_SYS_TRANS_HALF_TOPIC",
-        "RMQ_SYS_TRACE_TOPIC",
-        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-        "TRANS_CHECK_MAX_TIME_TOPIC",
-        "SELF_TEST_TOPIC",
-        "OFFSET_MOVED_EVENT",
-        "CHECKPOINT_TOPIC",
-    }
-)
-"""Topics that a broker has without anybody's doing, besides those that start with SYSTEM_PREFIX."""
-
 SYSTEM_PREFIX: Final = "rmq_sys_"
+"""How the names of further topics begin that a broker makes for itself."""
+
 _QUEUE_TYPE: Final = "queue.type"
 _BATCH: Final = "BatchCQ"
 _LONGEST_NAME: Final = 255
