@@ -9,8 +9,8 @@ from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Final
 
-from protocol.errors import StoreError, TruncatedFile
-from storage.files.mapped_file import open_read_only, read_small_file
+from protocol.errors import StoreError
+from storage.files.mapped_file import read_head, read_small_file
 from storage.index.index_file import HEADER, IndexHeader
 from storage.layout.checkpoint import CHECKPOINT, Checkpoint
 
@@ -47,13 +47,4 @@ def latest_end_timestamp(index: Path) -> int | None:
 
 
 def _end_timestamp(path: Path) -> int:
-    descriptor = open_read_only(path)
-    try:
-        data = os.pread(descriptor, HEADER.size, 0)
-    except OSError as error:
-        raise StoreError(path, what=f"cannot be read: {error.strerror}") from error
-    finally:
-        os.close(descriptor)
-    if len(data) < HEADER.size:
-        raise TruncatedFile(path, expected=HEADER.size, found=len(data))
-    return IndexHeader(*HEADER.unpack(data)).end_timestamp
+    return IndexHeader(*HEADER.unpack(read_head(path, HEADER.size))).end_timestamp

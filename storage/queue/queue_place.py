@@ -11,7 +11,7 @@ from typing import Final
 
 from protocol.errors import StoreError
 from protocol.message_layout import locate
-from storage.files.mapped_file import list_segment_files, open_read_only
+from storage.files.mapped_file import list_segment_files, read_piece
 from storage.layout.store_layout import CONSUME_QUEUE
 from storage.queue.unit_struct import FILLER, UNIT
 
@@ -65,13 +65,7 @@ def _unit_at(root: Path, topic: bytes, queue_id: int, queue_offset: int) -> tupl
     if path is None:
         return None
     try:
-        descriptor = open_read_only(path)
+        data = read_piece(path, position - start, UNIT.size)
     except StoreError:
         return None
-    try:
-        data = os.pread(descriptor, UNIT.size, position - start)
-    except OSError:
-        return None
-    finally:
-        os.close(descriptor)
     return UNIT.unpack(data) if len(data) == UNIT.size else None
