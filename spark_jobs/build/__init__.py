@@ -6,6 +6,7 @@ DOOR: Final = (
     "build_index_file",
     "build_queues",
     "build_request",
+    "chosen_names",
     "index_names",
     "kept_index",
     "place_entries",

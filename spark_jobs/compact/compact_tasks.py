@@ -3,13 +3,13 @@
 Nothing here opens a file of the store, and of the work directory only what tells where a placed entry lies.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from spark_jobs.build.build_index_file import BuildIndexTask, IndexHole
 from spark_jobs.build.kept_index import IndexShapeWanted
-from spark_jobs.build.place_entries import Piece, PlacedFile, cut_blocks, entry_blocks, entry_place, place
+from spark_jobs.build.place_entries import Piece, PlacedFile, cut_blocks, entry_blocks, place
 from spark_jobs.compact.compact_request import CompactRequest
 from spark_jobs.compact.complete_index import complete_files, holes_of
 from spark_jobs.compact.log_cells import CELL_BYTES, cut_log, segment_limit
@@ -113,15 +113,6 @@ def place_blocks(blocks: Sequence[TimedBlock], capacity: int) -> list[PlacedFile
     """Which entries go into which file of `capacity` (N − 1) each; there is always a file, and be it an empty one."""
     placed = place([Piece(block.block, 0, block.entries) for block in blocks], capacity, False)
     return placed or [PlacedFile((), None)]
-
-
-def begin_timestamps(placed: Sequence[PlacedFile], last: IndexHeader | None) -> Iterator[int]:
-    """When the first record of each file was stored (ms); of an empty one, when the index that there was ended."""
-    for file in placed:
-        if file.pieces:
-            yield entry_place(file.pieces[0])[1]
-        else:
-            yield last.end_timestamp if last is not None else 0
 
 
 def build_tasks(
