@@ -13,6 +13,7 @@ from spark_jobs.run.report import Damage
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.scan_segment import UNITS, ScanSummary
 from storage.build.existing_queue import ReadableLog
+from storage.build.queue_builder import QueueSummary
 from storage.build.queue_carry import carry_queue
 from storage.build.queue_plan import QueueKey, QueuePlan, Verdict
 from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
@@ -24,20 +25,9 @@ OTHER_TOPICS: Final = "otherTopics"
 WITHOUT_RECORDS: Final = "withoutRecords"
 """Why a queue was carried over as it was: it is of no topic asked for, or the log has no message of it any more."""
 
-_SUMS: Final = (
-    "units",
-    "pre_blank",
-    "repeated",
-    "unreadable",
-    "dropped",
-    "misnumbered",
-    "shifted",
-    "restarts",
-    "earlier_life",
-    "ext_units",
-    "files",
-    "bytes",
-)
+_SUMS: Final = tuple(name for name in QueueSummary.__struct_fields__ if name not in ("first", "next_offset"))
+"""What the summaries of queues count, so that it can be added up."""
+
 _NOTES: Final = {
     "repeated": "lost messages in whose place a neighbour is delivered once more: all others keep their offsets",
     "unreadable": "lost messages whose queue offsets stay empty",

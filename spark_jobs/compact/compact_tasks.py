@@ -111,7 +111,7 @@ def merged_blocks(work: WorkDirectory, merges: Sequence[MergeSummary]) -> list[T
 
 def place_blocks(blocks: Sequence[TimedBlock], capacity: int) -> list[PlacedFile]:
     """Which entries go into which file of `capacity` (N − 1) each; there is always a file, and be it an empty one."""
-    placed = place([Piece(block.block, 0, block.entries) for block in blocks], capacity, False)
+    placed = place([Piece(block, 0, block.entries) for block in blocks], capacity, False)
     return placed or [PlacedFile((), None)]
 
 
