@@ -7,21 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from followed_store import Followed, held, hurry
+from followed_store import Followed, held
 from kept_store import assert_all_found, incomplete, written
 from protocol.errors import NotAStore
 from storage.store import store_watch
 from storage.store.message_store import MessageStore, StoreOptions
 
-
-@pytest.fixture(autouse=True)
-def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    hurry(monkeypatch)
-
-
-@pytest.fixture
-def followed(tmp_path: Path) -> Followed:
-    return Followed(tmp_path / "store")
+pytestmark = pytest.mark.usefixtures("hurried")
 
 
 class TestFiles:
