@@ -1,10 +1,11 @@
 """What every job is asked that builds files of a store, and the profiles of the index that there are."""
 
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from protocol.errors import ConfigError
+from spark_jobs.run.work_directory import JobIdentity
 
 AUTO_PROFILE: Final = "auto"
 TAGGED_PROFILE: Final = "5.5"
@@ -49,9 +50,9 @@ class BuildRequest(msgspec.Struct, frozen=True, kw_only=True):
         """The directory that gets the output."""
         return self.out or self.store
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> JobIdentity:
         """The options that the output depends on: a job that was killed goes on only where they are the same."""
-        fields: dict[str, Any] = msgspec.to_builtins(self)
+        fields: JobIdentity = msgspec.to_builtins(self)
         for name in _ASIDE:
             del fields[name]
         return fields

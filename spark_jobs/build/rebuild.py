@@ -12,7 +12,9 @@ that was killed goes on from there. What was built is named and made visible by 
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
+
+from msgspec.structs import replace
 
 from spark_jobs.build.build_index_file import PHASE, BuildIndexTask, BuiltIndexFile, build_index_file, take_index_file
 from spark_jobs.build.build_queues import BuildQueuesTask, BuiltQueues, build_queues, bundle_count, take_queues
@@ -103,21 +105,21 @@ class Rebuild:
     def _scan_options(self, probed: Probed, shape: IndexShapeWanted, kept: KeptIndex) -> ScanOptions:
         request, plan = self._request, self._queue_plan
         entries_from = kept.boundary.physical_offset if kept.boundary else 0
-        queues: dict[str, Any] = {}
-        if plan is not None:
-            queues = {
-                "bundles": bundle_count(self._source.size),
-                "delays": parse_delay_levels(request.delay_levels),
-                "lmq": plan.lmq,
-                "ext": plan.ext,
-                "batch_topics": tuple(sorted(topic.encode() for topic in plan.batch_topics)),
-            }
-        return ScanOptions(
+        options = ScanOptions(
             entries_from=entries_from if request.index else None,
             checksums_from=probed.recovery_start,
             tags=shape.tags,
             last_base=probed.last_base,
-            **queues,
+        )
+        if plan is None:
+            return options
+        return replace(
+            options,
+            bundles=bundle_count(self._source.size),
+            delays=parse_delay_levels(request.delay_levels),
+            lmq=plan.lmq,
+            ext=plan.ext,
+            batch_topics=tuple(sorted(topic.encode() for topic in plan.batch_topics)),
         )
 
     def _build(self, rebuilt: Rebuilt) -> None:

@@ -36,8 +36,6 @@ LARGEST_FILE: Final = (1 << 31) - 1
 SYSTEM_PREFIX: Final = "rmq_sys_"
 """How the names of further topics begin that a broker makes for itself."""
 
-_QUEUE_TYPE: Final = "queue.type"
-_BATCH: Final = "BatchCQ"
 _LONGEST_NAME: Final = 255
 
 
@@ -187,7 +185,7 @@ def _batch_topics(config: StoreConfig, existing: Iterable[QueueKey]) -> frozense
     """What topics.json says; without it, what the directories do."""
     if not config.topics:
         return frozenset(key.topic for key in existing if key.tree == BATCH_CONSUME_QUEUE)
-    return frozenset(name for name, topic in config.topics.items() if topic.attributes.get(_QUEUE_TYPE) == _BATCH)
+    return frozenset(name for name, topic in config.topics.items() if topic.has_batches)
 
 
 def directory_name(topic: bytes) -> str | None:

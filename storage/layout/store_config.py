@@ -64,6 +64,11 @@ class TopicConfig(msgspec.Struct, frozen=True, rename="camel"):
     order: bool = False
     attributes: dict[str, str] = {}
 
+    @property
+    def has_batches(self) -> bool:
+        """Whether the topic's queues hold batches (BatchCQ), not single messages."""
+        return self.attributes.get("queue.type") == "BatchCQ"
+
 
 class GroupRetryPolicy(msgspec.Struct, frozen=True, rename="camel"):
     """How long a message that failed waits; the details of the other policies are not kept."""
