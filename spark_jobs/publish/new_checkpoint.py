@@ -1,7 +1,8 @@
 """The checkpoint that belongs to rebuilt index files.
 
 A broker that starts with `abort` present deletes every index file whose end_timestamp lies above the checkpoint's
-index_msg_timestamp. Source: store-format §3.7, §6.1.
+index_msg_timestamp. Source: store-format §3.7, §6.1. Apart from :mod:`spark_jobs.publish.deliver`, since it is about
+files alone.
 """
 
 import os

@@ -12,7 +12,7 @@ import msgspec
 
 from protocol.errors import ConfigError
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # the library takes long to import: it is, here and below, where a condition is compiled
     from jsonpath import CompoundJSONPath, JSONPath
 
 _PLAIN: Final = re.compile(r"[0-9A-Za-z_.: -]{3,}")
