@@ -8,6 +8,7 @@ DOOR: Final = (
     "build_request",
     "chosen_names",
     "index_names",
+    "index_profiles",
     "kept_index",
     "place_entries",
     "place_queues",

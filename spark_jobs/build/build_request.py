@@ -1,17 +1,12 @@
-"""What every job is asked that builds files of a store, and the profiles of the index that there are."""
+"""What every job is asked that builds files of a store, checked before anything is started."""
 
 from typing import Final
 
 import msgspec
 
 from protocol.errors import ConfigError
+from spark_jobs.build.index_profiles import AUTO_PROFILE, PROFILES
 from spark_jobs.run.work_directory import JobIdentity
-
-AUTO_PROFILE: Final = "auto"
-TAGGED_PROFILE: Final = "5.5"
-CLASSIC_PROFILE: Final = "classic"
-PROFILES: Final = (AUTO_PROFILE, TAGGED_PROFILE, CLASSIC_PROFILE)
-"""Which entries a broker puts for a message: with the tag's, without it, or as the index files show that there are."""
 
 _ASIDE: Final = ("fresh", "master", "settings", "work", "drop_backup", "keep_checkpoint", "allow_fewer")
 """Options that say how a job runs and publishes; the files that it builds are the same whatever they are."""

@@ -9,8 +9,8 @@ from typing import Any, Final, TypeAlias, TypeVar
 import click
 
 from protocol.errors import ConfigError, FilterSyntaxError
-from spark_jobs.build.build_request import AUTO_PROFILE, PROFILES
 from spark_jobs.build.index_names import parse_zone
+from spark_jobs.build.index_profiles import AUTO_PROFILE, PROFILES
 from storage.life.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
 
 Command = TypeVar("Command", bound=Callable[..., Any])

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from spark_jobs.build.build_request import TAGGED_PROFILE, BuildRequest
+from spark_jobs.build.build_request import BuildRequest
+from spark_jobs.build.index_profiles import TAGGED_PROFILE
 from spark_jobs.build.rebuild import Rebuild
 from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.commands.store_report import StoreReport, compacted_report, rebuilt_report
