@@ -155,7 +155,7 @@ def is_cut_off(columns: EntryColumns, skip: int, count: int) -> bool:
 
 
 def _seed(task: BuildIndexTask) -> IndexHeader | None:
-    """What the constructor of the file takes over from the file before: when and where that ended."""
+    """Return the header from which the builder learns when and where the file before ended; None without one."""
     if task.placed.before is None:
         return task.seed
     physical_offset, timestamp = entry_place(task.placed.before)

@@ -94,7 +94,7 @@ class Rebuild:
         return rebuilt
 
     def _keep(self, probed: Probed, shape: IndexShapeWanted) -> KeptIndex:
-        """What stays of the index; with --from-offset whatever ends below that offset."""
+        """Choose the index files that stay; with --from-offset, all that end below that offset."""
         if not self._request.index:
             return KeptIndex((), None, None, ())
         minimum = self._source.segments[0].base_offset

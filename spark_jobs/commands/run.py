@@ -130,7 +130,7 @@ def _held(request: BuildRequest, work: Path, progress: JobProgress) -> Iterator[
 
 
 def _last_report(command: str, request: BuildRequest, base: Path) -> StoreReport | None:
-    """What the run that was killed while publishing had to report, if the same is asked for again."""
+    """Return the report of a run that was killed while publishing, if the same request is made again."""
     work = WorkDirectory.left_in(base)
     manifest, record = (work.manifest(), work.done(REPORT)) if work else (None, None)
     remove_journal(base / JOURNAL)

@@ -175,7 +175,7 @@ class Compact:
         return merged_blocks(self._work, merges)
 
     def _note_end(self, largest: int, compacted: Compacted) -> None:
-        """Tell where the end of the index turned out to be no place of a record: new ones below were never indexed."""
+        """Note that the index claims to end where no record is; records below that place were never indexed."""
         header = compacted.last_header
         if header is not None and compacted.end < 0 and header.end_physical_offset > largest:
             compacted.notes.append(
@@ -209,7 +209,7 @@ class Compact:
             building.take_index_file(task, made)
 
     def _note_files(self, compacted: Compacted) -> None:
-        """Tell what a server that needs every key cannot use of what was made, and why."""
+        """Note which of the files a server cannot use, since it needs every key of what they span, and why."""
         count = sum(not file["complete"] and file["entries"] > 0 for file in compacted.index_files)
         if not count:
             return

@@ -1,6 +1,6 @@
-"""What the tasks of a compaction get to do: made from what is known of the store, and from what earlier ones have left.
+"""The tasks of a compaction, made from what is known of the store and from what earlier tasks have left.
 
-Nothing here opens a file of the store, and of the work directory only what tells where a placed entry lies.
+Nothing here opens a file of the store.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ def split_tasks(
 ) -> list[SplitTask]:
     """A task for each index file; `checks` are what probing said of them, in order.
 
-    A file whose shape could not be told has the slots of the others, and as many entries as its header says.
+    A file whose shape is not known is taken to have the slots of the others and the entries of its header.
     """
     newest = len(checks) - 1
     return [

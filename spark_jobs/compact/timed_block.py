@@ -28,7 +28,7 @@ class TimedBlock(EntryBlock, frozen=True, array_like=True):
 
 
 def write_rows(writer: BlockWriter, rows: EntryRows) -> list[int]:
-    """Append a block of rows in the order of time; what tells it: position, first and last record, and times."""
+    """Append a block of rows in the order of time; returns the fields of its TimedBlock without the path."""
     first, last = int(rows.offsets.min()), int(rows.offsets.max())
     position = writer.write(first, last + 1, rows.columns())
     return [position, first, last + 1, rows.hashes.size, last, int(rows.timestamps[0]), int(rows.timestamps[-1])]

@@ -71,7 +71,7 @@ def end_last_publishing(lock: StoreLock, source: StoreSource, base: Path) -> boo
 
 
 def log_digest(source: StoreSource) -> str:
-    """What tells this state of the log from another."""
+    """Return a digest of the segments' names, sizes and times: another state of the log has another one."""
     return hashlib.sha256(repr(source.identity()["files"][: len(source.segments)]).encode()).hexdigest()
 
 

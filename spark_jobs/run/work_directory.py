@@ -49,7 +49,7 @@ _NO_LINKS: Final = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno
 
 
 JobIdentity: TypeAlias = dict[str, Any]
-"""What tells one job from another; each kind of job has its own fields, which are only compared."""
+"""Two jobs are the same if this is equal; each kind of job has fields of its own, which are only compared."""
 
 StoredRecord: TypeAlias = dict[str, Any]
 """What a finished task left, as msgpack has it; its fields are known where its task is."""
@@ -114,7 +114,7 @@ class WorkDirectory:
         return next((run for run in runs if run.manifest() is not None), None)
 
     def manifest(self) -> Manifest | None:
-        """What the directory is for, None where there is no such directory or its manifest is no manifest."""
+        """Read what the directory is for; None where there is no such directory or no sound manifest in it."""
         try:
             return msgspec.msgpack.decode((self.root / _MANIFEST).read_bytes(), type=Manifest)
         except (OSError, msgspec.MsgspecError):
@@ -127,7 +127,7 @@ class WorkDirectory:
             self._write_manifest(msgspec.structs.replace(manifest, phase=phase))
 
     def done(self, task: str) -> StoredRecord | None:
-        """What a finished task left, None for one that is not finished."""
+        """Read the record of a finished task, None for one that is not finished."""
         try:
             record: Any = _unpacked(self._record(task).read_bytes())
         except (OSError, ValueError, msgpack.exceptions.UnpackException):

@@ -37,7 +37,7 @@ class StoreSource(msgspec.Struct, frozen=True):
         return self.segments[-1].base_offset + self.segments[-1].size
 
     def identity(self) -> JobIdentity:
-        """What tells this state of the store from another: a job goes on only while it stays the same."""
+        """Return what changes with the store: a job goes on only while it stays the same."""
         layout = self.layout
         paths = [place.path for place in self.segments] + [str(layout.index / name) for name in self.index_files]
         small = (layout.checkpoint, layout.config / "topics.json", layout.root / "abort")

@@ -1,4 +1,4 @@
-"""What a rebuild of queues makes, and what it carries over: told from a store's topics and queue directories alone.
+"""What a rebuild of queues makes, and what it carries over: decided by a store's topics and queue directories alone.
 
 Nothing here opens a segment. File sizes are a matter of a broker's configuration and recorded nowhere but in the files'
 own lengths; which topics hold batches stands in topics.json; whether a broker keeps light queues and extensions shows
@@ -64,7 +64,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class QueueOptions:
-    """What was asked for. Sizes in bytes; `topics` empty means all."""
+    """Options of a rebuild of queues. Sizes are in bytes; empty `topics` means all."""
 
     topics: frozenset[str] = frozenset()
     drop_unknown_topics: bool = False
@@ -77,7 +77,7 @@ class QueueOptions:
 
 @dataclass(frozen=True, slots=True)
 class QueuePlan:
-    """What a store's queues are to be like.
+    """How a store's queues will be after a rebuild.
 
     `batch_topics`: their queues hold batches. `known_topics`: None where there is no topics.json. `existing`: the
     queue directories that the store has now. `misplaced`: those of them in the tree of the other kind, with which a
@@ -182,7 +182,7 @@ def _queues(root: Path, tree: str) -> Iterator[QueueKey]:
 
 
 def _batch_topics(config: StoreConfig, existing: Iterable[QueueKey]) -> frozenset[str]:
-    """What topics.json says; without it, what the directories do."""
+    """Topics whose queues hold batches, by topics.json; without it, by the directories."""
     if not config.topics:
         return frozenset(key.topic for key in existing if key.tree == BATCH_CONSUME_QUEUE)
     return frozenset(name for name, topic in config.topics.items() if topic.has_batches)

@@ -94,7 +94,7 @@ class Columns(dict[str, Column]):
 def needs_names(names: Sequence[str]) -> bool:
     """Whether the reader of rows is to note where keys, tag and unique key lie.
 
-    Whoever wants all properties takes them apart anyway, and finds these on the way.
+    Where all properties are wanted they are taken apart anyway, and these are found on the way.
     """
     return "properties" not in names and not _NAMED.keys().isdisjoint(names)
 

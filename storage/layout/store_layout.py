@@ -129,7 +129,7 @@ def _list(root: Path) -> set[str]:
 
 
 def _describe(root: Path, names: set[str]) -> str:
-    """What a directory without a log is, in a few words that help."""
+    """Describe a directory without a log in a few words that help."""
     if list_segment_files(root)[0]:
         return f"segments, as if it were a store's {COMMIT_LOG}/ itself"
     inner = sorted(name for name in names if os.path.isdir(root / name / COMMIT_LOG))
@@ -170,7 +170,7 @@ def _rocksdb_file(directory: Path) -> str | None:
     try:
         with os.scandir(directory) as entries:
             return next((entry.name for entry in entries if _is_manifest(entry)), None)
-    except OSError:  # told by whoever needs what is in it
+    except OSError:  # reported when the queues are opened
         return None
 
 

@@ -53,7 +53,7 @@ def _unit_of(root: Path, record: memoryview, physical_offset: int) -> tuple[int,
 
 
 def _unit_at(root: Path, topic: bytes, queue_id: int, queue_offset: int) -> tuple[int, int, int] | None:
-    """The unit of a queue offset as it stands in a file; None where no file reaches so far."""
+    """Read the unit of a queue offset from its file; None where no file reaches so far."""
     if b"/" in topic or b"\0" in topic or topic in (b"", b".", b".."):  # the name of no directory below
         return None
     try:

@@ -81,5 +81,5 @@ def _names(path: "JSONPath | CompoundJSONPath") -> list[str]:
 
 
 def _literal(value: str) -> bytes:
-    """The longest part of a text that stands in JSON as it is, unless escaped by number."""
+    """Return the longest part of a text that JSON holds as it is, unless escaped by number."""
     return max(_PLAIN.findall(value), key=len, default="").encode()

@@ -1,7 +1,7 @@
 """What changes in a store besides the end of its log: files that come and go, index files that grow, configuration.
 
 A look costs a few system calls while nothing changed, so once a second is cheap. What a look finds out about new files
-may take long, and goes on beside whoever follows the log; only taking it over is done with the snapshot at hand.
+may take long, and goes on while the log is followed; only taking it over is done with the snapshot at hand.
 """
 
 import os
@@ -40,7 +40,7 @@ class StoreWatch:
         self._states: dict[str, tuple[State, ...] | None] = {}
 
     def look(self, snapshot: Snapshot, *, thorough: bool = False) -> Change | None:
-        """What is to be done to the current snapshot, which may be a later one; None where nothing changed.
+        """Return a change to be made to the current snapshot, which may be a later one; None where nothing changed.
 
         ``thorough``: nothing is taken for unchanged because its directory is. Raises StoreError, and NotAStore as long
         as there is none: files that are gone with all others are a disk that was taken away, no change to take over.
@@ -116,7 +116,7 @@ class StoreWatch:
 
 
 def _came(before: CommitLog, now: CommitLog) -> Ranges:
-    """What a log's segments have that those of before had not, or had in other files: one came back, or was mended."""
+    """Return the ranges of segments that were not there before, or were in other files."""
     known = {(segment.base_offset, segment.file) for segment in before.segments}
     return tuple(
         (segment.base_offset, segment.end)
