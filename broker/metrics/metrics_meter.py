@@ -79,6 +79,14 @@ class LaneCounts(Protocol):
         """What it has done so far: requests by LANE_CODES, then what its key queries cost."""
 
 
+class MeteredClient(Protocol):
+    """A client's connection, as far as a line about a slow turn names it."""
+
+    @property
+    def peer_address(self) -> object:
+        """The client's own address."""
+
+
 class Meter:
     """Counts what one worker does for one store; `slow` None tells of no slow query.
 
@@ -111,13 +119,17 @@ class Meter:
         """Count bytes that are written outside of a turn."""
         self._sent += size
 
-    def end_turn(self, started: int, size: int, peer: object) -> None:
-        """Count a turn that began at `started` (ns of perf_counter) and wrote so many bytes, and what it answered."""
-        self._sent += size
+    def end_turn(self, started: int, sent: int, client: MeteredClient, received: int = 0) -> None:
+        """Count a turn that began at `started` (ns of perf_counter) and wrote so many bytes, and what it answered.
+
+        `received` are the bytes that came for it, unless :meth:`note_received` has counted them.
+        """
+        self._received += received
+        self._sent += sent
         elapsed = time.perf_counter_ns() - started
         self._note_turn(elapsed)
         if elapsed > self._limit:
-            self._tell_turn(elapsed, peer)
+            self._tell_turn(elapsed, client.peer_address)
         if self.answers:
             self._note_answers(elapsed)
 

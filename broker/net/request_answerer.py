@@ -51,10 +51,12 @@ class RequestAnswerer:
         "_client",
         "_dispatcher",
         "_due",
+        "_frame_limit",
         "_is_lost",
         "_limits",
         "_meter",
         "_settings",
+        "_short_header",
         "is_read_slowly",
         "output",
         "output_bytes",
@@ -74,8 +76,10 @@ class RequestAnswerer:
         self._settings = settings
         self._client = client
         self._dispatcher = settings.dispatcher
+        self._frame_limit = settings.frame_limit
         self._budget = settings.budget
         self._limits = settings.budget.limits
+        self._short_header = SHORTEST_FIELD * self._limits.ext_fields
         self._meter = settings.meter
         self._checks = settings.checks
         self._due: list[QueuedReplies] = []
@@ -126,7 +130,7 @@ class RequestAnswerer:
             if self._settings.replied is not None:
                 self._settings.replied(self._client, command)
             return 0
-        if len(frame[1]) > SHORTEST_FIELD * self._limits.ext_fields:
+        if len(frame[1]) > self._short_header:
             refused = self._refuse_too_many_fields(command)
             if refused is not None:
                 return self._append(command, refused)
@@ -207,7 +211,7 @@ class RequestAnswerer:
         except Exception as error:
             response = self._dispatcher.failure(command, error)
             prefix = encode_response(command, response)
-        if len(prefix) + len(response.body) > self._settings.frame_limit:
+        if len(prefix) + len(response.body) > self._frame_limit:
             # Lists of a huge store; answers with records are cut where they are made.
             remark = f"the answer has {len(response.body)} bytes, more than clients accept in a frame"
             response = Response(ResponseCode.SYSTEM_ERROR, remark)

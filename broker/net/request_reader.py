@@ -104,17 +104,23 @@ class RequestReader:
         the lane, and no object besides the answers.
         """
         lane = self._lane
-        if lane is None or self._has_rest or len(data) > SMALL_READ:
-            self.keep(data)
-            return None
         meter = self._meter
-        started = 0 if meter is None else perf_counter_ns()
-        answered = lane.answer(data, 0, len(data), self._client)
-        if answered[1] == len(data):
+        if lane is not None and not self._has_rest and len(data) <= SMALL_READ:
+            started = 0 if meter is None else perf_counter_ns()
+            answered = lane.answer(data, 0, len(data), self._client)
+            if answered[1] == len(data):
+                if meter is not None:
+                    meter.end_turn(started, len(answered[0]), self._client, len(data))
+                return answered[0]
             if meter is not None:
-                meter.end_turn(started, len(answered[0]), self._client.peer_address)
-            return answered[0]
-        self._after_lane(data, self._take_lane(lane, data, len(data), answered, started))
+                meter.note_received(len(data))
+            self._after_lane(data, self._take_lane(lane, data, len(data), answered, started))
+        elif len(data) > SMALL_READ:
+            self.keep(data)
+        else:
+            if meter is not None:
+                meter.note_received(len(data))
+            self._take(data)
         return None
 
     def keep(self, data: bytes) -> None:
@@ -122,6 +128,8 @@ class RequestReader:
 
         Data may also come after reading was paused.
         """
+        if self._meter is not None:
+            self._meter.note_received(len(data))
         if self._unread:
             self._unread += data
             self._count_held(is_new=False)
@@ -135,9 +143,13 @@ class RequestReader:
         else:
             self._take(data)
 
+    def discard(self, data: bytes) -> None:
+        """Throw away what came though nothing is read any more; it is counted all the same."""
+        if self._meter is not None:
+            self._meter.note_received(len(data))
+
     def use_turn(self) -> bool:
         """Answer what was kept for this turn; returns whether frames of a backlog were answered."""
-        self._is_put_off = False
         backlog, self._backlog = self._backlog, []
         unread, self._unread = self._unread, b""
         if backlog:
@@ -145,6 +157,7 @@ class RequestReader:
         elif unread:
             # The fast lane is not taken while there is a backlog, so there are never both.
             self._take(unread)
+        self._is_put_off = False
         return bool(backlog)
 
     def restart_clock(self) -> None:
@@ -209,7 +222,7 @@ class RequestReader:
         if position > SMALL_READ:
             self._scheduler.spend(position)
         if self._meter is not None:
-            self._meter.end_turn(started, size, self._client.peer_address)
+            self._meter.end_turn(started, size, self._client)
         if is_bad:
             return b""
         if stop < len(data):
@@ -247,13 +260,17 @@ class RequestReader:
             frames = self._decoder.feed(data)
         except BadFrame as error:
             frames = self._distrust(error)
-        if self._backlog or self._answerer.is_held or self._scheduler.must_wait(read_bytes):
+        answerer = self._answerer
+        is_held = answerer.is_read_slowly or (answerer.pending.cost and answerer.is_held)
+        is_burst = read_bytes > SMALL_READ
+        if self._backlog or is_held or (is_burst and self._scheduler.must_wait(read_bytes)):
             # Read before reading could be paused, or too much for this turn: the turn that empties the backlog answers.
             self._backlog += frames
             self._is_put_off = True
         else:
             self._is_put_off = False
-            self._scheduler.spend(read_bytes)
+            if is_burst:
+                self._scheduler.spend(read_bytes)
             self._answer_frames(frames)
         self._count_held(is_new=is_new or bool(frames))
 
@@ -274,7 +291,7 @@ class RequestReader:
             if size >= TURN_BYTES or (answerer.pending.cost and answerer.is_held):
                 break
         if self._meter is not None:
-            self._meter.end_turn(started, size, self._client.peer_address)
+            self._meter.end_turn(started, size, self._client)
         self._backlog = list(remaining)
 
     def _count_held(self, *, is_new: bool) -> None:

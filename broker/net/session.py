@@ -39,17 +39,16 @@ IDLE_SWEEPS: Final = 2
 class SessionState(Enum):
     """Where a session stands; the module's docstring has the table."""
 
-    OPEN = "open"
-    QUEUED = "queued"
-    HELD = "held"
-    ENDING = "ending"
-    FINISHED = "finished"
-    LOST = "lost"
+    OPEN = "open", True
+    QUEUED = "queued", True
+    HELD = "held", True
+    ENDING = "ending", False
+    FINISHED = "finished", False
+    LOST = "lost", False
 
-    @property
-    def takes_requests(self) -> bool:
+    def __init__(self, _: str, takes_requests: bool) -> None:
+        self.takes_requests = takes_requests
         """Whether what the client sends from now on is answered, perhaps later."""
-        return self is OPEN or self is QUEUED or self is HELD
 
 
 # Read for every read of the socket: names of this module cost a third of what members of an enumeration do.
@@ -67,13 +66,12 @@ class Session:
     Each report may change both.
     """
 
-    __slots__ = ("_meter", "_reader", "_sweeps", "_unsent_bytes", "answers", "state")
+    __slots__ = ("_reader", "_sweeps", "_unsent_bytes", "answers", "state")
 
     def __init__(self, settings: SessionSettings, client: SessionClient) -> None:
         self.state = OPEN
         self.answers = RequestAnswerer(settings, client)
         self._reader = RequestReader(settings, client, self.answers)
-        self._meter = settings.meter
         self._sweeps = 0
         self._unsent_bytes = 0
 
@@ -114,8 +112,6 @@ class Session:
         Returns the answers where they are all there is to do, and None where there is more or nothing: then it is in
         `answers`, and the state may be another.
         """
-        if self._meter is not None:
-            self._meter.note_received(len(data))
         self._sweeps = 0
         state = self.state
         if state is OPEN:
@@ -125,7 +121,7 @@ class Session:
         elif state is QUEUED or state is HELD:
             self._reader.keep(data)
         else:
-            # Nothing is read any more, and what comes is thrown away.
+            self._reader.discard(data)
             return None
         self._settle()
         return None
@@ -170,7 +166,7 @@ class Session:
         """Use a turn, or what a change of things allows: answer what was left, then have reading go on."""
         if self.state is LOST:
             return
-        if self.is_held:
+        if self.answers.is_held:
             self._settle()
             return
         was_reading = self.state is OPEN
@@ -209,14 +205,16 @@ class Session:
 
     def _settle(self) -> None:
         """Say where the session stands after what happened."""
-        if self.state.takes_requests:
+        state, answers = self.state, self.answers
+        if state.takes_requests:
             if self._reader.is_closed:
-                self.state = ENDING
-            elif self.is_held:
-                self.state = HELD
+                state = ENDING
+            elif answers.is_read_slowly or (answers.pending.cost and answers.is_held):
+                state = HELD
             elif self._reader.wants_turn:
-                self.state = QUEUED
+                state = QUEUED
             else:
-                self.state = OPEN
-        if self.state is ENDING and self.is_answered:
-            self.state = FINISHED
+                state = OPEN
+        if state is ENDING and self.is_answered:
+            state = FINISHED
+        self.state = state
