@@ -11,7 +11,7 @@ import click
 import msgspec
 
 from broker.cli.errors import FOUND, NOT_FOUND, STOPPED, plain_errors, say
-from broker.cli.opening import open_store
+from broker.cli.opening import StoreArguments, open_store
 from broker.cli.options import DIRECTORY, store_options
 from broker.cli.output import json_fields, message_fields
 from broker.cli.search import stopping
@@ -82,7 +82,7 @@ def lookup(
     output_format: str,
     out: Path | None,
     replace: bool,
-    **store_arguments: Any,
+    store_arguments: StoreArguments,
 ) -> None:
     """Look up the keys and ids in FILE, one a line, in the store in STORE; - is stdin. A million are no trouble.
 
@@ -94,10 +94,10 @@ def lookup(
     wanted = _lines(queries)
     if output_format == "parquet" and out is None:
         raise click.UsageError("--format parquet needs --out")
-    check_outside((store, *(store_arguments["commit_log_directories"] or ())), {"--out": out})
+    check_outside((store, *(store_arguments.commit_log_directories or ())), {"--out": out})
     if out is not None:
         _check_free(out, replace)
-    opened = open_store(store, **store_arguments)
+    opened = open_store(store, store_arguments)
     from storage.search.lookup import LookupKind, look_up
 
     part = None if out is None else out.with_name(attempt_name(out.name))

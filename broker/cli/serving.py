@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import click
 
 from broker.cli.errors import plain_errors
-from broker.cli.opening import ENTRIES, open_store
+from broker.cli.opening import ENTRIES, StoreArguments, open_store
 from broker.cluster.several_stores import describe_names, settle_names
 from broker.config import ServeOptions
 from protocol.errors import ConfigError
@@ -211,10 +211,12 @@ def _open(options: ServeOptions, number: int) -> "MessageStore":
 
     opened = open_store(
         options.store,
-        commit_log_directories=options.commit_log_directories,
-        index_slots=options.index_slots,
-        index_entries=options.index_entries,
-        state_directory=options.state_directory or known_state_directory(options.store),
+        StoreArguments(
+            options.commit_log_directories,
+            options.index_slots,
+            options.index_entries,
+            options.state_directory or known_state_directory(options.store),
+        ),
         scan_budget=SCAN_BUDGET,
         check_budget=CHECK_BUDGET,
         entries_directory=partial(_entries_directory, options),
