@@ -59,10 +59,13 @@ class StoreWatch:
             layout = recognise_store(self._root, options.commit_log_directories)
         config = StoreConfig.load(self._root, snapshot.config)
         state = read_store_state(self._root)
+        is_cut = any(segment.file.is_cut() for segment in snapshot.commit_log.segments)
+        # Files of the index are held against the log, and what was cut off must not be looked at any more.
+        log = snapshot.commit_log.relisted(layout.commit_log_directories) if is_cut else snapshot.commit_log
         cache = StateCache(None)
         index = snapshot.index.renewed(
             layout.index,
-            snapshot.commit_log,
+            log,
             options.vouched_counts,
             cache,
             thorough=thorough,
@@ -70,9 +73,8 @@ class StoreWatch:
         )
         kept_state = snapshot.kept.state
         if kept_state != index.kept_state:
-            kept = snapshot.kept.open(snapshot.commit_log, cache, index.examined_kept, options.check_budget)
+            kept = snapshot.kept.open(log, cache, index.examined_kept, options.check_budget)
             index = index.with_kept(kept_state, kept)
-        is_cut = any(segment.file.is_cut() for segment in snapshot.commit_log.segments)
         # What could not be read may be readable now: its own directory does not tell.
         log_changed = has_other_files or is_cut or thorough or snapshot.commit_log.can_read_more()
         trees = [self._root / tree for tree in (CONSUME_QUEUE, BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT)]
