@@ -16,7 +16,6 @@ from protocol.errors import StoreError
 from spark_jobs.build.place_entries import entry_blocks
 from spark_jobs.build.place_queues import log_extent
 from spark_jobs.run.attempt import RunTasks, block_file
-from spark_jobs.run.report import Damage
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.log_end import find_log_end
 from spark_jobs.scan.scan_segment import ENTRIES, ScanSummary, ScanTask, scan_segment
@@ -93,19 +92,22 @@ def judge_log(
 ) -> LogVerdict:
     """Judge the summaries of all segments, in order."""
     findings = Discrepancies(limit)
-    scans = _without_gone(scans) if source.is_live else list(scans)
+    if source.is_live:  # a broker may have deleted the first segments, read before or not; one at least remains
+        scans = scans[next((n for n, scan in enumerate(scans) if os.path.exists(scan["path"])), len(scans) - 1) :]
     log_end = find_log_end(scans, None)
-    damages, end = list(log_end.damages), log_end.end
-    if source.is_live:
-        again = _looked_again(run, scans)
-        end = min([end, *again])
-        # What was being written, and where the log just goes on.
-        damages = [damage for damage in damages if damage.physical_offset < end]
+    end = min([log_end.end, *(_looked_again(run, scans) if source.is_live else ())])
+    # Behind the end is what was being written, and where the log just goes on.
+    damages = [damage for damage in log_end.damages if damage.physical_offset < end or not source.is_live]
     unreadable = {scan["path"]: scan["problem"] for scan in scans if scan["problem"]}
     for path, problem in unreadable.items():
         findings.add(FILE, FoundAt(path), "a segment", problem)
     bases = {scan["path"]: scan["base"] for scan in scans}
-    _list_damages([damage for damage in damages if damage.path not in unreadable], bases, findings)
+    for damage in damages:
+        offset = damage.physical_offset
+        if damage.path not in unreadable:
+            at = FoundAt(damage.path, position=offset - bases.get(damage.path, offset + 1), physical_offset=offset)
+            found = f"{damage.found} ({damage.length} bytes passed over)"
+            findings.add(RECORD, at, damage.expected, found)
     findings.more(RECORD, log_end.more_damages)
     table = LogTable(
         minimum=scans[0]["base"],
@@ -125,14 +127,6 @@ def judge_log(
     return LogVerdict(table, findings, max(log_end.end - end, 0), scans)
 
 
-def _without_gone(scans: Sequence[ScanSummary]) -> list[ScanSummary]:
-    """Without the first segments that a broker has deleted meanwhile, read before or not; one at least remains."""
-    kept = list(scans)
-    while len(kept) > 1 and not os.path.exists(kept[0]["path"]):
-        del kept[0]
-    return kept
-
-
 def _looked_again(run: RunTasks, scans: Sequence[ScanSummary]) -> list[int]:
     """Places near the end where the log broke off, and goes on now."""
     boundaries = [*(scan["base"] for scan in scans[1:]), scans[-1]["base"] + scans[-1]["size"]]
@@ -144,16 +138,3 @@ def _looked_again(run: RunTasks, scans: Sequence[ScanSummary]) -> list[int]:
     ]
     seen = run("look again", places, look_again)
     return [place.physical_offset for place, answer in zip(places, seen, strict=True) if answer]
-
-
-def _list_damages(damages: Sequence[Damage], bases: dict[str, int], findings: Discrepancies) -> None:
-    for damage in damages:
-        base = bases.get(damage.path)
-        position = -1 if base is None else damage.physical_offset - base
-        found = f"{damage.found} ({damage.length} bytes passed over)"
-        findings.add(
-            RECORD,
-            FoundAt(damage.path, position=position, physical_offset=damage.physical_offset),
-            damage.expected,
-            found,
-        )
