@@ -129,7 +129,7 @@ class QueueCheck:
         if self._writer is None:
             self._writer = QueueFileWriter(self._kept, KEPT_IN_A_FILE * self._message.itemsize)
         messages = np.zeros(len(units), self._message)
-        messages["unit"], messages["number"] = units, np.arange(number, number + len(units))
+        messages["unit"], messages["number"] = units, np.arange(len(units)) + number
         messages["timestamp"] = 0 if run.timestamps is None else run.timestamps
         self._writer.append(messages.tobytes())
         self._messages += len(units)

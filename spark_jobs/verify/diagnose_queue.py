@@ -12,17 +12,21 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from spark_jobs.verify.findings import MISSING_UNIT, SHIFTED_UNIT, Discrepancies, FoundAt
-from spark_jobs.verify.log_table import LogTable, Numbers
+from spark_jobs.verify.findings import MISSING_UNIT, SHIFTED_UNIT, STRAY_UNIT, UNIT, Discrepancies, FoundAt
+from spark_jobs.verify.log_table import Flags, LogTable, Numbers
 from spark_jobs.verify.numbering import check_batches, check_numbers
-from spark_jobs.verify.stray_units import STRAY_KINDS, Neighbours, judge_strays
 from spark_jobs.verify.unit_compare import UnitComparison
-from spark_jobs.verify.unit_files import UnitFiles, Units
+from spark_jobs.verify.unit_files import UnitFiles, Units, are_zeros, zero_runs
+from storage.doctor.words import LEFT_OVER_UNIT, MISPLACED_UNIT, unit_name
 from storage.queue.unit_struct import FILLER_SIZE
 
 PIECE: Final = 1 << 16
 MOST_NAMED: Final = 1 << 16
 """Stray units and messages without units of a queue that are remembered one by one."""
+
+STRAY_KINDS: Final = ("expired", "fillers", "lost", "stand_ins", "beyond")
+"""Units without a message that are counted: those of messages that have expired; fillers before the first; units that
+point to where the log is lost; those that stand in for lost ones; and, at the end, those that point beyond the log."""
 
 COUNTS: Final = (*STRAY_KINDS, "matched", "missing_at_end", "earlier_life", "restarts")
 """What a queue's units are, in numbers; beside them physical offsets: `first_missing`, `last_matched`, −1 for none."""
@@ -80,7 +84,8 @@ class QueueDiagnosis:
 
     def run(self) -> dict[str, int]:
         """Say what is wrong; what the queue's units are, in numbers."""
-        self._judge_strays(self._files.first, self._front.start, self._front.last[:0], is_front=True)
+        first_found = self._files.read(self._front.start, min(self._front.end - self._front.start, 1))
+        self._judge_strays(self._files.first, self._front.start, first_found[:0], first_found)
         runs = self._find_runs()
         shifts = runs[:, 0] - self._numbers[runs[:, 1]]
         self._skip_earlier_life(int(runs[0, 1]) if len(runs) else 0)
@@ -130,18 +135,19 @@ class QueueDiagnosis:
 
         Messages stand by the shift of those behind them, or of those before them, if that is in between.
         """
-        at, is_front = self._cursor, not self._previous.size
-        following = self._previous[:0] if is_tail else self._unit(message)
+        at, before = self._cursor, self._previous
         for first, count in self._number_runs(message):
             number = int(self._numbers[first])
             places = (number + each for each in (shift, self._shift))
             place = next((place for place in places if at <= place < stop), stop)
             taken = min(count, stop - place)
-            self._judge_strays(at, place if taken else at, following, is_front=is_front, is_tail=is_tail)
-            self._compare(place, first, taken)
-            at = place + taken if taken else at
+            if taken:
+                self._judge_strays(at, place, before, self._unit(first))
+                self._compare(place, first, taken)
+                at, before = place + taken, self._unit(first + taken - 1)
             self._note_missing(first + taken, count - taken, is_tail=is_tail)
-        self._judge_strays(at, min(stop, self._files.end), following, is_front=is_front, is_tail=is_tail)
+        following = before[:0] if is_tail else self._unit(message)
+        self._judge_strays(at, min(stop, self._files.end), before, following, is_tail=is_tail)
 
     def _number_runs(self, stop: int) -> Iterator[tuple[int, int]]:
         """Messages before one that have consecutive numbers: the first, and how many; without those without a unit.
@@ -149,8 +155,10 @@ class QueueDiagnosis:
         A broker writes no unit for a message whose place is taken.
         """
         numbers = self._numbers[self._message : stop]
-        starts = np.flatnonzero(np.diff(numbers, prepend=-2) != 1) if numbers.size else numbers
-        for start, end in zip(starts.tolist(), [*starts[1:].tolist(), len(numbers)], strict=False):
+        if not numbers.size:
+            return
+        starts = [0, *(np.flatnonzero(np.diff(numbers) != 1) + 1).tolist()]
+        for start, end in zip(starts, [*starts[1:], len(numbers)], strict=True):
             taken = max(self._cursor - int(numbers[start]), 0) if self._by_offset and self._previous.size else 0
             if start + taken < end:
                 yield self._message + start + taken, end - start - taken
@@ -175,15 +183,53 @@ class QueueDiagnosis:
         expected = f"{count} unit{'s' * (count > 1)} from queue offset {number} on"
         self._findings.add(MISSING_UNIT, at, expected, "none", count)
 
-    def _judge_strays(
-        self, start: int, stop: int, following: Units, *, is_front: bool = False, is_tail: bool = False
-    ) -> None:
-        """Say what the units from one place to another are."""
-        around = Neighbours(self._previous, following, is_front, is_tail)
+    def _judge_strays(self, start: int, stop: int, before: Units, following: Units, *, is_tail: bool = False) -> None:
+        """Say what units without a message are, from one place to another: what is as it should be is counted.
+
+        `before` and `following` are the units of messages beside them, or none.
+        """
+        is_front = not before.size
         for first in range(start, stop, PIECE):
             units = self._files.read(first, min(PIECE, stop - first))
-            strays = judge_strays(units, first, self._files, around, self._log, self._findings, self.counts)
-            self._strays.update(strays[: MOST_NAMED - len(self._strays)])
+            offsets = units["physical_offset"].astype(np.int64)
+            filler = (offsets == 0) & (units["size"] == FILLER_SIZE) & (units["tags_code"] == 0)
+            written = (offsets >= 0) & (units["size"] > 0) & ~filler
+            kinds = {
+                "expired": written & (offsets < self._log.minimum) & is_front,
+                "fillers": filler & is_front,
+                "lost": written & self._log.are_lost(offsets),
+                "stand_ins": self._stand_ins(units, offsets, before, following),
+                "beyond": written & (offsets >= self._log.end) & is_tail,
+            }
+            explained, zeros = np.zeros(len(units), np.bool_), are_zeros(units)
+            for name, flags in kinds.items():
+                self.counts[name] += int((flags & ~explained).sum())
+                explained |= flags
+            for number, count, name in zero_runs(first, zeros & ~explained) if not is_tail else ():
+                path, position = self._files.where(first + number)
+                self._findings.add(UNIT, FoundAt(path, name, position), "units, for others follow", "zeros", count)
+            words = LEFT_OVER_UNIT if is_tail else MISPLACED_UNIT
+            for i in np.flatnonzero(~explained & ~zeros).tolist():
+                path, position = self._files.where(first + i)
+                at = FoundAt(path, unit_name(first + i), position, int(offsets[i]))
+                found = f"{words.found} (size {units['size'][i]}, tags code {units['tags_code'][i]})"
+                self._findings.add(STRAY_UNIT, at, words.expected, found)
+                if len(self._strays) < MOST_NAMED:
+                    self._strays.add(first + i)
+
+    def _stand_ins(self, units: Units, offsets: Numbers, before: Units, following: Units) -> Flags:
+        """Which units stand in for lost messages, as a rebuild writes them (:mod:`storage.build.queue_units`)."""
+        log, is_front = self._log, not before.size
+        start = int(before["physical_offset"][0]) if before.size else log.minimum
+        stop = int(following["physical_offset"][0]) if following.size else log.end
+        found: Flags = np.zeros(len(units), np.bool_)
+        if log.loses_between(start, stop) or (is_front and log.minimum < log.segment_size):
+            found |= (units["physical_offset"] == 0) & (units["size"] == FILLER_SIZE) & (not is_front)
+            for neighbour in (*before, *following):
+                found |= units == neighbour
+            out_of_segment = log.segment_size - offsets % log.segment_size + 1
+            found |= (offsets == start) & (units["size"] == out_of_segment) & (units["tags_code"] == 0)
+        return found
 
     def _compare(self, place: int, message: int, count: int) -> None:
         """Compare units from a place on with messages that they should be of."""

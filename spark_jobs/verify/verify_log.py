@@ -31,16 +31,6 @@ GROWING_SEGMENTS: Final = 2
 MOST_LOOKED_AT_AGAIN: Final = 64
 
 
-class LookAgainTask(msgspec.Struct, frozen=True):
-    """A place where the log broke off."""
-
-    path: str
-    base_offset: int
-    physical_offset: int
-    boundary: int
-    """Where the next segment starts."""
-
-
 def scan_readable(task: ScanTask) -> ScanSummary:
     """Scan a segment; one that cannot be read, or is gone, has a summary, too: `problem` says what is wrong with it."""
     try:
@@ -65,12 +55,16 @@ def scan_readable(task: ScanTask) -> ScanSummary:
         }
 
 
-def look_again(task: LookAgainTask) -> bool:
-    """Whether there is an intact record now, or what closes the segment."""
-    position = task.physical_offset - task.base_offset
+def look_again(task: tuple[str, int, int, int]) -> bool:
+    """Whether there is an intact record now, or what closes the segment.
+
+    The task is a place where the log broke off: path and base offset of the segment, physical offset, and where the
+    next segment starts.
+    """
+    path, base, offset, boundary = task
     try:
-        with SegmentWindow(Path(task.path), task.base_offset) as window:
-            return window.intact_size(position) > 0 or window.is_closed_at(position, task.boundary)
+        with SegmentWindow(Path(path), base) as window:
+            return window.intact_size(offset - base) > 0 or window.is_closed_at(offset - base, boundary)
     except StoreError:
         return False
 
@@ -132,9 +126,9 @@ def _looked_again(run: RunTasks, scans: Sequence[ScanSummary]) -> list[int]:
     boundaries = [*(scan["base"] for scan in scans[1:]), scans[-1]["base"] + scans[-1]["size"]]
     written = [place for place in zip(scans, boundaries, strict=True) if place[0]["records"]][-GROWING_SEGMENTS:]
     places = [
-        LookAgainTask(scan["path"], scan["base"], offset, boundary)
+        (scan["path"], scan["base"], int(offset), boundary)
         for scan, boundary in written
         for offset, *_ in scan["breaks"][:MOST_LOOKED_AT_AGAIN]
     ]
     seen = run("look again", places, look_again)
-    return [place.physical_offset for place, answer in zip(places, seen, strict=True) if answer]
+    return [place[2] for place, answer in zip(places, seen, strict=True) if answer]
