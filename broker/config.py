@@ -98,7 +98,7 @@ class RegisterOptions:
     broker_id: int = REPLICA_ID
 
     @property
-    def told_id(self) -> int:
+    def registered_id(self) -> int:
         """The broker id under which real name servers know us; 0 where none is told."""
         return self.broker_id if self.name_servers and self.is_replica else 0
 

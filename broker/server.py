@@ -73,7 +73,9 @@ TRIM_SECONDS = 5.0
 """How often memory that a burst of requests took is given back."""
 
 
-async def serve_until_told(servers: "Sequence[Server]", announce: Callable[[], None], beat: Callable[[], None]) -> None:
+async def serve_until_stopped(
+    servers: "Sequence[Server]", announce: Callable[[], None], beat: Callable[[], None]
+) -> None:
     """Serve until SIGTERM or SIGINT, refresh at SIGHUP; `announce` is called once clients can connect to all.
 
     `beat` is called again and again while the event loop turns.

@@ -66,10 +66,10 @@ class Registration:
     def __init__(self, service: "BrokerService", options: RegisterOptions, address: Endpoint) -> None:
         """``address`` is where clients reach this server."""
         self._service, self._options = service, options
-        self.entry = RegisteredBroker(service.cluster, service.broker_name, options.told_id, address)
+        self.entry = RegisteredBroker(service.cluster, service.broker_name, options.registered_id, address)
         self._client = Client(connect_timeout_seconds=3.0, timeout_seconds=3.0)
         self._tasks: list[asyncio.Task[None]] = []
-        self._told: dict[Endpoint, str] = {}
+        self._outcomes: dict[Endpoint, str] = {}
 
     def start(self) -> None:
         """Register from now on."""
@@ -80,14 +80,14 @@ class Registration:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        farewells = (self._take_off(each) for each in self._options.name_servers if self._told.get(each) == "")
+        farewells = (self._take_off(each) for each in self._options.name_servers if self._outcomes.get(each) == "")
         await asyncio.gather(*farewells)
         await self._client.__aexit__(None, None, None)
 
     @property
     def count(self) -> int:
         """How many name servers list the entry, as far as is known."""
-        return list(self._told.values()).count("")
+        return list(self._outcomes.values()).count("")
 
     async def _keep(self, name_server: Endpoint) -> None:
         """Register with one name server for ever; what goes wrong is said once."""
@@ -173,9 +173,9 @@ class Registration:
 
     def _tell(self, name_server: Endpoint, problem: str) -> None:
         """Say what came of a registration, when that is another thing than the last time."""
-        if self._told.get(name_server) == problem:
+        if self._outcomes.get(name_server) == problem:
             return
-        self._told[name_server] = problem
+        self._outcomes[name_server] = problem
         if problem:
             logger.warning("not registered: %s", problem)
         else:

@@ -98,12 +98,12 @@ def _check_progress(account: Account, body: bytes | memoryview) -> bytes:
 
 def _check_all_progress(account: Account, body: bytes | memoryview) -> bytes:
     """The progress of all groups, as far as an account may read their topics."""
-    told = parse_fastjson(bytes(body))
-    told["consumeStatsList"] = [
+    decoded = parse_fastjson(bytes(body))
+    decoded["consumeStatsList"] = [
         {group: [_readable_progress(account, stats) for stats in each] for group, each in groups.items()}
-        for groups in told["consumeStatsList"]
+        for groups in decoded["consumeStatsList"]
     ]
-    return msgspec.json.encode(told)
+    return msgspec.json.encode(decoded)
 
 
 def _readable_progress(account: Account, stats: dict[str, Any]) -> dict[str, Any]:
@@ -116,12 +116,12 @@ def _readable_progress(account: Account, stats: dict[str, Any]) -> dict[str, Any
 
 def _check_offsets(account: Account, body: bytes | memoryview) -> bytes:
     """The offsets of all groups in topics that an account may read; a key is topic, @ and group."""
-    told = parse_fastjson(bytes(body))
-    table = told["offsetTable"].items()
-    told["offsetTable"] = {
+    decoded = parse_fastjson(bytes(body))
+    table = decoded["offsetTable"].items()
+    decoded["offsetTable"] = {
         key: queues for key, queues in table if account.permits(key.rpartition("@")[0], Permission.SUB)
     }
-    return msgspec.json.encode(told)
+    return msgspec.json.encode(decoded)
 
 
 def _check_topics(account: Account, body: bytes | memoryview) -> bytes:
@@ -132,8 +132,8 @@ def _check_topics(account: Account, body: bytes | memoryview) -> bytes:
 
 def _check_running_info(account: Account, body: bytes | memoryview) -> bytes | memoryview | str:
     """What a consumer says of itself, if an account may read all topics whose queues and offsets it names."""
-    told: Any = parse_fastjson(bytes(body))
-    tables = [told.get(name) for name in ("mqTable", "mqPopTable")] if isinstance(told, dict) else []
+    decoded: Any = parse_fastjson(bytes(body))
+    tables = [decoded.get(name) for name in ("mqTable", "mqPopTable")] if isinstance(decoded, dict) else []
     for key in (key for table in tables if isinstance(table, dict) for key in table):
         queue = parse_fastjson(key)
         topic = queue.get("topic") if isinstance(queue, dict) else None

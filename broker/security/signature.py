@@ -35,8 +35,8 @@ def signature_of(fields: Mapping[str, str], body: bytes, secret_key: bytes) -> b
 
 def is_signed(fields: Mapping[str, str], body: bytes, secret_key: bytes) -> bool:
     """Whether the fields and the body bear a good signature of this key."""
-    told = fields.get(SIGNATURE, "").encode("utf-8", "replace")
-    good = [hmac.compare_digest(signature_of(signed, body, secret_key), told) for signed in _signed_sets(fields)]
+    received = fields.get(SIGNATURE, "").encode("utf-8", "replace")
+    good = [hmac.compare_digest(signature_of(signed, body, secret_key), received) for signed in _signed_sets(fields)]
     return any(good)
 
 

@@ -18,7 +18,7 @@ from broker.service.consumers.client_registry import EXPIRY_SECONDS, ClientRegis
 from broker.service.consumers.kept_filters import KeptFilters
 from broker.service.consumers.member_commits import MemberCommits
 from broker.service.consumers.registries import Registries
-from broker.service.consumers.subscriptions import expressions_of, told_filters
+from broker.service.consumers.subscriptions import expressions_of, reported_filters
 from broker.service.dispatcher import Answer, ClientConnection, Request
 from broker.service.long_work import LongParse, parse_body
 from broker.service.lookup_pool import LookupPool
@@ -84,20 +84,20 @@ class CopiedRegistry(ClientRegistry):
         """The group as worker 0 told of it, None when it has no member."""
         return self._copies.get(name)
 
-    def put(self, name: str, consume_type: str, message_model: str, consume_from_where: str, told: bytes) -> None:
+    def put(self, name: str, consume_type: str, message_model: str, consume_from_where: str, subscribed: bytes) -> None:
         """Take over what worker 0 tells of a group. Raises `LongParse` on an event loop that has no time for it."""
-        self.take(self.read(name, consume_type, message_model, consume_from_where, told))
+        self.take(self.read(name, consume_type, message_model, consume_from_where, subscribed))
 
     def read(
-        self, name: str, consume_type: str, message_model: str, consume_from_where: str, told: bytes
+        self, name: str, consume_type: str, message_model: str, consume_from_where: str, subscribed: bytes
     ) -> ConsumerGroup:
         """The group of which worker 0 tells; on any thread."""
-        subscriptions = parse_body(told, list[SubscriptionData])
+        subscriptions = parse_body(subscribed, list[SubscriptionData])
         made = self._filters.make_all(expressions_of(subscriptions), is_trusted=True)
         known = self._copies.get(name)
         group = ConsumerGroup(name, consume_type, message_model, consume_from_where)
         group.subscriptions = {subscription.topic: subscription for subscription in subscriptions}
-        group.filters = told_filters(known.filters if known is not None else {}, subscriptions, made)
+        group.filters = reported_filters(known.filters if known is not None else {}, subscriptions, made)
         return group
 
     def take(self, group: ConsumerGroup) -> None:
@@ -142,7 +142,7 @@ class WorkerMember:
     def __init__(self, registries: Registries, name: bytes | str) -> None:
         """`name` of worker 0's socket."""
         self._clients, self._pulled = registries.clients, registries.pulled
-        self._told: deque[tuple[int, list[Any]]] = deque()
+        self._notices: deque[tuple[int, list[Any]]] = deque()
         self._reader = LookupPool(1, "groups")
         self._is_reading = False
         self._room = registries.budget.room("heartbeats", 2)
@@ -305,14 +305,14 @@ class WorkerMember:
             if connection is not None:
                 connection.push(rest[1])
         elif kind in (Kind.GROUP, Kind.GONE):
-            self._told.append((kind, rest))
+            self._notices.append((kind, rest))
             if not self._is_reading:
                 self._take_groups(self._clients)
 
     def _take_groups(self, clients: ClientRegistry) -> None:
         """Take over what was told of groups, in order; what is long to read is read on a thread first."""
-        while self._told and isinstance(clients, CopiedRegistry):
-            kind, rest = self._told[0]
+        while self._notices and isinstance(clients, CopiedRegistry):
+            kind, rest = self._notices[0]
             if kind == Kind.GONE:
                 clients.drop(rest[0])
             else:
@@ -323,11 +323,11 @@ class WorkerMember:
                     reading = self._reader.run(None, partial(clients.read, *rest))
                     reading.add_done_callback(partial(self._read, clients))
                     return
-            self._told.popleft()
+            self._notices.popleft()
 
     def _read(self, clients: CopiedRegistry, done: "asyncio.Future[ConsumerGroup]") -> None:
         self._is_reading = False
-        self._told.popleft()
+        self._notices.popleft()
         if not done.cancelled():
             clients.take(done.result())
         self._take_groups(clients)

@@ -71,11 +71,11 @@ class GroupNotices:
         while self._sent < NOTICES_A_TURN and (self._left or self._waiting):
             if not self._left:
                 self._begin(self._waiting.pop(next(iter(self._waiting))))
-            told = self._left[-(NOTICES_A_TURN - self._sent) :]
-            del self._left[-len(told) :]
-            for connection in told:
+            notified = self._left[-(NOTICES_A_TURN - self._sent) :]
+            del self._left[-len(notified) :]
+            for connection in notified:
                 connection.push(self._frame)
-            self._sent += len(told) + 1
+            self._sent += len(notified) + 1
         if not self._is_due and self._loop is not None:
             self._is_due = True
             self._loop.call_soon(self._end_turn)

@@ -50,7 +50,7 @@ class Registries:
         clients = ClientRegistry(room=groups_room) if make_clients is None else make_clients(filters, groups_room)
         offsets = ConsumerOffsets(
             store,
-            gives_way=options.register.told_id > 0,
+            gives_way=options.register.registered_id > 0,
             room=budget.room("committed offsets", 2),
             rates=ConsumeRates(room=budget.room("rates", 8)),
         )

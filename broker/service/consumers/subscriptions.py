@@ -40,13 +40,13 @@ class GroupFilter:
 
 
 def expressions_of(subscriptions: Iterable[SubscriptionData]) -> Iterator[Key]:
-    """Text and type of the subscriptions that are by expressions, which `told_filters` wants made."""
+    """Text and type of the subscriptions that are by expressions, which `reported_filters` wants made."""
     for each in subscriptions:
         if each.sub_string and not is_tag_type(each.expression_type):
             yield each.sub_string, each.expression_type
 
 
-def told_filters(
+def reported_filters(
     known: Mapping[str, GroupFilter], subscriptions: Iterable[SubscriptionData], made: Mapping[Key, Made]
 ) -> dict[str, GroupFilter]:
     """A group's filters by topic after a heartbeat with these subscriptions; only those of expressions are kept.
@@ -57,15 +57,15 @@ def told_filters(
     filters: dict[str, GroupFilter] = {}
     for subscription in subscriptions:
         topic = subscription.topic
-        told = _told_filter(filters.get(topic, known.get(topic)), subscription, made)
-        if told is None:
+        reported = _reported_filter(filters.get(topic, known.get(topic)), subscription, made)
+        if reported is None:
             filters.pop(topic, None)
         else:
-            filters[topic] = told
+            filters[topic] = reported
     return filters
 
 
-def _told_filter(
+def _reported_filter(
     before: GroupFilter | None, subscription: SubscriptionData, made: Mapping[Key, Made]
 ) -> GroupFilter | None:
     text, expression_type = subscription.sub_string, subscription.expression_type
@@ -117,8 +117,10 @@ class Subscriptions:
         """The filter of a subscription that comes with a pull. Raises what `KeptFilters.make` does."""
         return self._on_retries(topic, self.filters.make(text, expression_type))
 
-    def of_group(self, group: str, subscription: SubscriptionData, told: GroupFilter | None) -> MessageFilter | None:
-        """The filter of a group's subscription; `told` is the one that it has on the topic, if it is an expression.
+    def of_group(
+        self, group: str, subscription: SubscriptionData, reported: GroupFilter | None
+    ) -> MessageFilter | None:
+        """The filter of a group's subscription; `reported` is the one that it has on the topic, if it is an expression.
 
         None for an expression that is none of the group's filters. Raises what `KeptFilters.make` does for tags.
         """
@@ -126,9 +128,9 @@ class Subscriptions:
             return self.filters.make(EVERYTHING, None)
         if is_tag_type(subscription.expression_type):
             return self.filters.make(subscription.sub_string, subscription.expression_type)
-        if told is None:
+        if reported is None:
             return None
-        return self._on_retries(subscription.topic, self._by_bits(group, subscription.topic, told.chosen))
+        return self._on_retries(subscription.topic, self._by_bits(group, subscription.topic, reported.chosen))
 
     def _on_retries(self, topic: str, chosen: MessageFilter) -> MessageFilter:
         """What chooses on a retry topic instead of an expression, if that is asked for."""
@@ -137,9 +139,9 @@ class Subscriptions:
 
     def _registered(self, group: str, topic: str) -> MessageFilter | None:
         """The expression that a group has on a topic, by its members or, while they say nothing, by the store."""
-        told = self._filters_of(group).get(topic)
-        if told is not None:
-            return told.chosen
+        reported = self._filters_of(group).get(topic)
+        if reported is not None:
+            return reported.chosen
         stored = self._store.config.filters.get(topic, {}).get(group)
         try:
             return None if stored is None else self.filters.make(stored.expression, stored.expression_type)

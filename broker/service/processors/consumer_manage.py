@@ -8,7 +8,7 @@ from typing import Any
 
 from broker.service.broker_service import BrokerService
 from broker.service.consumers.client_registry import as_connection
-from broker.service.consumers.told_limits import check_group
+from broker.service.consumers.report_limits import check_group
 from broker.service.dispatcher import Request, handles
 from broker.service.long_work import leave_to_a_thread
 from broker.service.metadata_page import page_of

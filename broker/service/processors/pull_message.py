@@ -21,7 +21,7 @@ from broker.service.broker_service import BrokerService
 from broker.service.consumers.client_registry import ConsumerGroup
 from broker.service.consumers.group_notices import BROADCASTING
 from broker.service.consumers.kept_filters import KeptFilters
-from broker.service.consumers.told_limits import check_group
+from broker.service.consumers.report_limits import check_group
 from broker.service.dispatcher import Answer, Request, handles
 from broker.service.long_polling import QueueKey
 from broker.service.topic_catalog import find_topic
@@ -203,7 +203,7 @@ class PullMessageProcessor:
             )
         if subscription.sub_version < header.sub_version:
             raise Refused(Response(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the consumer's subscription not latest"))
-        return self._told_filter(group, subscription, header.sub_version)
+        return self._reported_filter(group, subscription, header.sub_version)
 
     def _refuse_forbidden(self, group: ConsumerGroup, topic: str) -> None:
         """Refuse a group that may not broadcast, or not read this topic, by the store's configuration."""
@@ -215,18 +215,18 @@ class PullMessageProcessor:
             remark = f"the consumer group[{group.name}] is forbidden for topic[{topic}]"
             raise Refused(Response(ResponseCode.NO_PERMISSION, remark, {"forbiddenType": SUBSCRIPTION_FORBIDDEN}))
 
-    def _told_filter(self, group: ConsumerGroup, subscription: SubscriptionData, sub_version: int) -> MessageFilter:
+    def _reported_filter(self, group: ConsumerGroup, subscription: SubscriptionData, sub_version: int) -> MessageFilter:
         """The filter of a heartbeat's subscription, which was not refused when it was told."""
-        told = group.filters.get(subscription.topic)
+        reported = group.filters.get(subscription.topic)
         try:
-            chosen = self._service.subscriptions.of_group(group.name, subscription, told)
+            chosen = self._service.subscriptions.of_group(group.name, subscription, reported)
         except FilterSyntaxError as error:
             raise Refused(_unparsed(error)) from error
         if chosen is None:
             remark = NO_FILTER_DATA + _why_no_filter(self._service.subscriptions.filters, subscription)
             raise Refused(Response(ResponseCode.FILTER_DATA_NOT_EXIST, remark))
         is_by_tags = is_tag_type(subscription.expression_type)
-        if told is not None and told.version < sub_version and not is_by_tags:
+        if reported is not None and reported.version < sub_version and not is_by_tags:
             remark = "the consumer's consumer filter data not latest"
             raise Refused(Response(ResponseCode.FILTER_DATA_NOT_LATEST, remark))
         return chosen
