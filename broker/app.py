@@ -313,6 +313,7 @@ def build_web(
     before_render: Callable[[], None],
 ) -> "WebPort":
     """The HTTP port for some stores; its modules are imported here so that a server without it starts faster."""
+    # As above: only where there is an HTTP port.
     from broker.web.api.access import Access
     from broker.web.api.application import Api
     from broker.web.metrics_collector import Exposition, ServerCollector

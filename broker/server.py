@@ -57,7 +57,7 @@ from protocol.errors import RocketLensError
 from storage.files.residency import allow_waiting, forbid_waiting
 from storage.process_memory import trim_heap
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # a server without an HTTP port starts without what that loads
     from broker.web.port import WebPort
 
 logger = logging.getLogger(__name__)

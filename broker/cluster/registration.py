@@ -11,21 +11,18 @@ import logging
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from broker.cluster.client import Client, ClientError
 from broker.config import RegisterOptions
 from broker.endpoint import Endpoint
+from broker.service.broker_service import BrokerService
 from broker.service.topic_catalog import READ_ONLY_PERM, find_topic, topic_names
 from protocol.bodies import BrokerData, ClusterInfo, decode_json, encode_json
 from protocol.codes import RequestCode
 from protocol.errors import RocketLensError
 from storage.layout.store_config import DataVersion, TopicConfig
-
-if TYPE_CHECKING:
-    from broker.service.broker_service import BrokerService
 
 logger = logging.getLogger(__name__)
 
@@ -63,7 +60,7 @@ class RegisteredBroker:
 class Registration:
     """Keeps one entry with all name servers that the options name; the event loop's."""
 
-    def __init__(self, service: "BrokerService", options: RegisterOptions, address: Endpoint) -> None:
+    def __init__(self, service: BrokerService, options: RegisterOptions, address: Endpoint) -> None:
         """``address`` is where clients reach this server."""
         self._service, self._options = service, options
         self.entry = RegisteredBroker(service.cluster, service.broker_name, options.registered_id, address)

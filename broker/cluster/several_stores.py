@@ -17,7 +17,7 @@ from broker.endpoint import Endpoint
 from protocol.errors import ConfigError
 from storage.files.write_guard import check_outside
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # the command line settles names before it loads the store
     from storage.store.store_state import StoreIdentity
 
 

@@ -2,7 +2,6 @@
 
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from broker.config import ServeOptions
 from broker.endpoint import Endpoint
@@ -20,10 +19,7 @@ from broker.service.consumers.subscriptions import Subscriptions
 from broker.service.dispatcher import ClientConnection
 from broker.service.long_polling import LongPolling
 from broker.service.registry_budget import RegistryBudget
-
-if TYPE_CHECKING:
-    # The command line sets up a service's options before it loads the store.
-    from storage.store.message_store import MessageStore
+from storage.store.message_store import MessageStore
 
 
 def _now_timestamp() -> int:
@@ -41,7 +37,7 @@ class BrokerService:
     down, None keeps them in memory alone. `meter` counts for this process, None where nothing is counted.
     """
 
-    store: "MessageStore"
+    store: MessageStore
     broker_name: str
     cluster: str
     options: ServeOptions
@@ -59,7 +55,7 @@ class BrokerService:
     @classmethod
     def of(
         cls,
-        store: "MessageStore",
+        store: MessageStore,
         options: ServeOptions,
         registries: Registries | None = None,
         keeper: OffsetKeeper | None = None,

@@ -10,12 +10,10 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final, TypeAlias
 
+from broker.metrics.metrics_meter import Meter
 from storage.queue.queue_holes import QueueHole, QueueHoles
-
-if TYPE_CHECKING:
-    from broker.metrics.metrics_meter import Meter
 
 logger = logging.getLogger(__name__)
 
@@ -31,7 +29,7 @@ MOST_LOGGED: Final = 10_000
 class HoleSearch:
     """Goes on with what others hand on, from `start` to `stop`; both and the pieces' order are the event loop's."""
 
-    def __init__(self, holes: QueueHoles, run_in_pool: RunInPool, meter: "Meter | None" = None) -> None:
+    def __init__(self, holes: QueueHoles, run_in_pool: RunInPool, meter: Meter | None = None) -> None:
         self._holes = holes
         self._run_in_pool = run_in_pool
         self._meter = meter

@@ -9,15 +9,12 @@ import asyncio
 import contextlib
 import itertools
 import threading
-from typing import TYPE_CHECKING
 
 from broker.service.consumers.client_registry import ConsumerGroup
 from broker.service.dispatcher import ClientConnection
 from protocol.codes import RequestCode
 from protocol.command import encode_request
-
-if TYPE_CHECKING:
-    from storage.store.message_store import MessageStore
+from storage.store.message_store import MessageStore
 
 BROADCASTING = "BROADCASTING"
 
@@ -28,7 +25,7 @@ NOTICES_A_TURN = 512
 class GroupNotices:
     """Sends the notices of one server; `tell` may be called on any thread, and does nothing before `start`."""
 
-    def __init__(self, store: "MessageStore") -> None:
+    def __init__(self, store: MessageStore) -> None:
         self._store = store
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0

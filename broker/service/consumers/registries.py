@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TypeAlias
 
 from broker.config import ServeOptions
 from broker.service.consumers.client_registry import ClientRegistry
@@ -14,10 +14,7 @@ from broker.service.consumers.member_commits import MemberCommits
 from broker.service.consumers.pulled_offsets import PulledOffsets
 from broker.service.consumers.queue_locks import QueueLocks
 from broker.service.registry_budget import RegistryBudget, Room
-
-if TYPE_CHECKING:
-    # For the type alone: clients of the registries need no store.
-    from storage.store.message_store import MessageStore
+from storage.store.message_store import MessageStore
 
 MakeClients: TypeAlias = Callable[[KeptFilters, Room], ClientRegistry]
 """Makes the registry of groups with the filters that its members choose by, and the room for it."""
@@ -41,7 +38,7 @@ class Registries:
     locks: QueueLocks
 
     @classmethod
-    def of(cls, store: "MessageStore", options: ServeOptions, make_clients: MakeClients | None = None) -> "Registries":
+    def of(cls, store: MessageStore, options: ServeOptions, make_clients: MakeClients | None = None) -> "Registries":
         """Lay the offsets of live groups over those of the store; everything else begins empty."""
         budget = RegistryBudget(options.limits.registry_bytes)
         filters = KeptFilters(budget.room("filters", 2))

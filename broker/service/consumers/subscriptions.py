@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 from broker.service.consumers.kept_filters import Failed, KeptFilters, Key, Made
 from broker.service.registry_budget import BudgetSpent
@@ -22,9 +21,7 @@ from storage.filter.expression import Evaluations, ExpressionFilter, bits_of_sub
 from storage.filter.retry import RetryFilter, group_of_retry_topic
 from storage.filter.tag import EVERYTHING, is_tag_type
 from storage.layout.store_config import ConsumerFilter
-
-if TYPE_CHECKING:
-    from storage.store.message_store import MessageStore
+from storage.store.message_store import MessageStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +96,7 @@ class Subscriptions:
 
     def __init__(
         self,
-        store: "MessageStore",
+        store: MessageStore,
         filters_of: Callable[[str], Mapping[str, GroupFilter]],
         filters: KeptFilters | None = None,
         *,

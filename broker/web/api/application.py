@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final, cast
 
 import msgspec
 from starlette.applications import Starlette
@@ -19,6 +19,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from broker.security.audit_log import AuditLog
+from broker.service.broker_service import BrokerService
 from broker.service.lookup_pool import LookupPool
 from broker.web.api.access import Access, challenge
 from broker.web.api.browse import BrowseAnswer, BrowseQuestion, browse
@@ -47,9 +48,6 @@ from broker.web.api.topics import TopicAnswer, TopicQuestion, TopicsAnswer, Topi
 from broker.web.metrics_collector import installed_version
 from protocol.errors import RocketLensError
 
-if TYPE_CHECKING:
-    from broker.service.broker_service import BrokerService
-
 logger = logging.getLogger(__name__)
 
 THREADS: Final = 3
@@ -75,7 +73,7 @@ class Api:
     """Answers for the served stores below a path; all methods are the event loop's."""
 
     def __init__(
-        self, services: "Sequence[BrokerService]", access: Access | None = None, audit_log: AuditLog | None = None
+        self, services: Sequence[BrokerService], access: Access | None = None, audit_log: AuditLog | None = None
     ) -> None:
         """Answer for some stores, the first unless another is asked for, to those whom `access` admits.
 
@@ -155,7 +153,7 @@ class Api:
         headers = {**PLAIN, "Content-Disposition": f'attachment; filename="{name}"'}
         return Response(content, 200, headers, "application/octet-stream")
 
-    def _service_of(self, question: Question) -> "BrokerService":
+    def _service_of(self, question: Question) -> BrokerService:
         if question.broker is None:
             return self._first
         service = self._services.get(question.broker)

@@ -15,6 +15,7 @@ from broker.web.api.endpoint import Question
 from broker.web.api.request_context import Asked
 from protocol.errors import RocketLensError
 from storage.doctor.examine import STEPS, Diagnosis, examine
+from storage.ranges import subtract
 
 KEPT_SECONDS: Final = 30.0
 """How long an outcome is told before the store is examined anew."""
@@ -190,8 +191,6 @@ class Examination:
 
 
 def _outcome(diagnosis: Diagnosis) -> Outcome:
-    from storage.ranges import subtract
-
     coverage = diagnosis.coverage
     whole = [(coverage.minimum, coverage.end)] if coverage.end > coverage.minimum else []
     return Outcome(
