@@ -1,4 +1,4 @@
-"""What an account may be told of an answer that is made: records by the topics of the messages, offsets by theirs.
+"""What an account may see of an answer that is made: records by the topics of the messages, offsets by theirs.
 
 Which messages a request finds is known only once it is answered: an offset may be anybody's, and the copies of a
 message that waits, is retried or was given up are stored under topics of the broker's own. Each counts as one of the
@@ -7,7 +7,7 @@ nothing is passed over silently; offsets of other topics are left out.
 """
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -32,6 +32,9 @@ RECORD_CODES: Final = frozenset(
     }
 )
 """Codes whose answers are records."""
+
+Statistics: TypeAlias = dict[str, Any]
+"""The members of ConsumeStats; all but its `offsetTable`, whose keys are objects in Java's way, pass as they are."""
 
 Check = Callable[[Account, bytes | memoryview], bytes | memoryview | str]
 """The body that an account may see of an answer's; or the topic for which it has no right, as a text."""
@@ -106,7 +109,7 @@ def _check_all_progress(account: Account, body: bytes | memoryview) -> bytes:
     return msgspec.json.encode(decoded)
 
 
-def _readable_progress(account: Account, stats: dict[str, Any]) -> dict[str, Any]:
+def _readable_progress(account: Account, stats: Statistics) -> Statistics:
     """Statistics whose table has the queues of topics that an account may read; its keys are objects, as Java's."""
     table = stats["offsetTable"]
     keys = [key for key in table if account.permits(msgspec.json.decode(key)["topic"], Permission.SUB)]

@@ -129,7 +129,7 @@ class ConsumerOffsets:
             self.rates.add(group, topic, offset - before)
 
     def take_up(self, journal: OffsetJournal) -> None:
-        """Commit what a predecessor was told and nobody wrote down; from now on commits are noted there."""
+        """Commit what a predecessor acknowledged and did not write to the disk; then note commits there."""
         for note in list(journal.notes()):
             self.commit(*note, is_new=False)
         self.journal = journal

@@ -1,4 +1,4 @@
-"""All that one server remembers of what clients told, each part with its room in one budget."""
+"""All that one server remembers of what clients reported, each part with its room in one budget."""
 
 import time
 from collections.abc import Callable
@@ -22,7 +22,7 @@ MakeClients: TypeAlias = Callable[[KeptFilters, Room], ClientRegistry]
 
 @dataclass(frozen=True, slots=True)
 class Registries:
-    """What the families share of what clients told.
+    """What the families share of what clients reported.
 
     `clients` are who is connected, `filters` what they choose by, `offsets` how far consumer groups have come, `pulled`
     how far ahead of that they have pulled, and `locks` which member has which queue to itself. `commits` takes offsets

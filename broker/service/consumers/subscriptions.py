@@ -1,6 +1,6 @@
 """From what a consumer subscribes to, to the filter that a pull asks; each is made once and used by all its pulls.
 
-A subscription is one by tags, or one of the type SQL92 (filters §1). The expressions that a group's members told with
+A subscription is one by tags, or one of the type SQL92 (filters §1). The expressions that members of a group report in
 their heartbeats are its filters (§3.4); they live as long as the group has members. The filters that the store's broker
 had registered are not theirs: they only bring the bits that stand for them in its bitmaps, to the same expression of
 the same group on the same topic, unless the broker did not stop in good order: what it wrote last of them may then be
@@ -26,9 +26,9 @@ from storage.store.message_store import MessageStore
 
 @dataclass(frozen=True, slots=True)
 class GroupFilter:
-    """The expression by which a group chooses from a topic, and the version of the subscription that told it last.
+    """The expression by which a group chooses from a topic, and the version of the subscription that named it last.
 
-    `born_timestamp` (ms) is when it was told first.
+    `born_timestamp` (ms) is when it was first reported.
     """
 
     version: int

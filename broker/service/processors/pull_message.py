@@ -113,7 +113,7 @@ class PullMessageProcessor:
     """PULL_MESSAGE and LITE_PULL_MESSAGE, which differ in nothing that concerns an archive."""
 
     def __init__(self, service: BrokerService, learn: Learn | None = None) -> None:
-        """Answer for `service`; what found messages is told to `learn`, on any thread."""
+        """Answer for `service`; `learn` is called with pulls that found messages, on any thread."""
         self._service = service
         self._learn = learn
         self._store = service.store
@@ -186,7 +186,7 @@ class PullMessageProcessor:
         return topic
 
     def _filter(self, header: PullMessageRequestHeader) -> MessageFilter:
-        """The subscription in the request, else the one that the group's members told with their heartbeats."""
+        """The subscription in the request, else the one that the group's members reported with their heartbeats."""
         if header.sys_flag & SUBSCRIPTION_FLAG:
             try:
                 return self._service.subscriptions.in_pull(header.topic, header.subscription, header.expression_type)
@@ -216,7 +216,7 @@ class PullMessageProcessor:
             raise Refused(Response(ResponseCode.NO_PERMISSION, remark, {"forbiddenType": SUBSCRIPTION_FORBIDDEN}))
 
     def _reported_filter(self, group: ConsumerGroup, subscription: SubscriptionData, sub_version: int) -> MessageFilter:
-        """The filter of a heartbeat's subscription, which was not refused when it was told."""
+        """The filter of a heartbeat's subscription, which was not refused when it was reported."""
         reported = group.filters.get(subscription.topic)
         try:
             chosen = self._service.subscriptions.of_group(group.name, subscription, reported)
@@ -271,7 +271,7 @@ class PullMessageProcessor:
             self._service.commits.commit(request.connection, group, topic, queue_id, header.commit_offset)
 
     def answer(self, header: PullMessageRequestHeader, topic: TopicConfig, result: GetMessageResult) -> Response:
-        """What a pull is told of its result."""
+        """The answer to a pull, made from its result."""
         code = CODES[result.status]
         if _is_nothing_new(result, header.queue_offset):
             code = ResponseCode.PULL_NOT_FOUND

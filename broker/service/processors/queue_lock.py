@@ -1,4 +1,7 @@
-"""Locks of queues, for consumers that keep messages in order. Source: remoting-protocol §3.2, §4.13."""
+"""Locks of queues, for consumers that keep messages in order. Source: remoting-protocol §3.2, §4.13.
+
+Short, but a family of request codes is a module here; the locks themselves are `consumers.queue_locks`.
+"""
 
 from broker.service.broker_service import BrokerService
 from broker.service.consumers.report_limits import check_locks

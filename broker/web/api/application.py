@@ -42,7 +42,7 @@ from broker.web.api.messages import (
 from broker.web.api.openapi import describe
 from broker.web.api.overview import StoreAnswer, StoreQuestion, store
 from broker.web.api.preview import PreviewAnswer, PreviewQuestion, filter_preview
-from broker.web.api.request_context import Asked
+from broker.web.api.request_context import RequestContext
 from broker.web.api.search import SearchAnswer, SearchQuestion, search_content
 from broker.web.api.topics import TopicAnswer, TopicQuestion, TopicsAnswer, TopicsQuestion, topic, topics
 from broker.web.metrics_collector import installed_version
@@ -84,7 +84,7 @@ class Api:
         self.access = access or Access()
         self._pool = LookupPool(THREADS)
         self._examinations = Examinations()
-        self._working: set[Asked] = set()
+        self._working: set[RequestContext] = set()
         self._audit_log = audit_log
         self.endpoints = (
             Endpoint("/store", StoreQuestion, StoreAnswer, store),
@@ -138,7 +138,7 @@ class Api:
             looker.note_refused(endpoint, self._first.broker_name, error)
             raise
         question = endpoint.read(request.query_params.multi_items())
-        asked = Asked(
+        asked = RequestContext(
             self._service_of(question),
             account,
             needs_keys=self.access.accounts is not None,
@@ -161,7 +161,7 @@ class Api:
             raise not_found(f"no store of a broker {question.broker} is served here", "broker")
         return service
 
-    async def _run(self, request: Request, asked: Asked, work: Callable[[], bytes]) -> bytes:
+    async def _run(self, request: Request, asked: RequestContext, work: Callable[[], bytes]) -> bytes:
         """Have a thread do the work, until it is done, the client is gone, or it takes too long."""
         owner = self.access.client_address(request)
         future: asyncio.Future[Any] = self._pool.run(owner, work)
@@ -183,7 +183,7 @@ class Api:
             future.cancel()
 
 
-def _work(endpoint: Endpoint, asked: Asked, question: Any, looker: Looker) -> bytes:
+def _work(endpoint: Endpoint, asked: RequestContext, question: Any, looker: Looker) -> bytes:
     """Answer on a thread, which may wait for the disk."""
     asked.check()
     try:

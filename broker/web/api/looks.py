@@ -8,7 +8,7 @@ import msgspec
 from broker.security.audit_log import AuditLog, Look, cut, now
 from broker.web.api.endpoint import Endpoint
 from broker.web.api.errors import ApiError
-from broker.web.api.request_context import Asked
+from broker.web.api.request_context import RequestContext
 from protocol.errors import RocketLensError
 
 
@@ -57,7 +57,7 @@ class Looker:
     def note(
         self,
         endpoint: Endpoint,
-        asked: Asked,
+        asked: RequestContext,
         question: Any,
         offsets: list[int],
         error: RocketLensError | None = None,

@@ -18,7 +18,7 @@ UNBOUNDED = float("inf")
 
 
 @dataclass(slots=True, eq=False)
-class Asked:
+class RequestContext:
     """What an endpoint works with. `account` None: nobody has to say who he is, and everything may be seen."""
 
     service: BrokerService
@@ -53,7 +53,7 @@ class Asked:
 
     @property
     def is_admin(self) -> bool:
-        """Whether what is told of all topics together may be seen."""
+        """Whether figures of all topics together may be seen."""
         return self.account is None or self.account.is_admin
 
     def may_read(self, topic: str) -> bool:

@@ -18,7 +18,7 @@ from typing import IO, Final
 import msgspec
 
 from broker.web.api.errors import ApiError
-from broker.web.api.request_context import Asked
+from broker.web.api.request_context import RequestContext
 from protocol.errors import ConfigError, FilterSyntaxError, RocketLensError
 from protocol.message import Message, decode_message
 from storage.child_process import child_environment, python_command
@@ -62,7 +62,7 @@ class ProcessReport(msgspec.Struct):
 class _Pipe:
     """The process's stdout, read without waiting longer than somebody waits for us."""
 
-    asked: Asked
+    asked: RequestContext
     stream: IO[bytes]
     selector: selectors.BaseSelector
 
@@ -82,7 +82,7 @@ class _Pipe:
         return b"".join(parts)
 
 
-def search_apart(asked: Asked, task: Task, milliseconds: int) -> Iterator[Step]:
+def search_apart(asked: RequestContext, task: Task, milliseconds: int) -> Iterator[Step]:
     """The steps of a search as far as they come in some time after the process has started; one at least.
 
     Raises `ConfigError` for criteria that cannot be, `ApiError` when not even one piece of the log was searched.
