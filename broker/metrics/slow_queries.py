@@ -100,7 +100,7 @@ class SlowQuery:
         )
 
     def fields(self) -> dict[str, object]:
-        """The same for programs; what is not known is left out."""
+        """The members of the log line in JSON; what is not known is left out."""
         fields = {
             "code": self.code,
             "result": self.result,

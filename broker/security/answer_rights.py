@@ -128,7 +128,7 @@ def _check_offsets(account: Account, body: bytes | memoryview) -> bytes:
 
 
 def _check_topics(account: Account, body: bytes | memoryview) -> bytes:
-    """Those of the topics of a group that an account may read."""
+    """The topics of a group, without those that an account may not read."""
     topics = decode_json(bytes(body), TopicList)
     return encode_json(TopicList([topic for topic in topics.topic_list if account.permits(topic, Permission.SUB)]))
 

@@ -33,7 +33,7 @@ class BrokerService:
     `advertise` is the address that routes name, None for the local address of the asking connection, never one read
     from the store; `advertise_ip` is the same with its host name resolved. `started_timestamp` in milliseconds.
     `registries` are what is remembered of clients. `polls` are the pulls that wait, `subscriptions` what they choose
-    by. `notices` tell members of changes in their group, `calls` ask them what only they know. `keeper` writes offsets
+    by. `notices` notify members of changes in a group, `calls` ask what only they know. `keeper` writes offsets
     down, None keeps them in memory alone. `meter` counts for this process, None where nothing is counted.
     """
 
@@ -63,14 +63,14 @@ class BrokerService:
     ) -> "BrokerService":
         """Name the service by the options, else by what the store's system topics and properties tell.
 
-        `registries` None: those of a server that stands alone. Members are told of changes in their group.
+        `registries` None: those of a server that stands alone. Members are notified of changes in their group.
 
         Raises `ConfigError` when our address shall go into records and its host name has no IP.
         """
         if registries is None:
             registries = Registries.of(store, options)
         notices = GroupNotices(store)
-        registries.clients.listen(on_change=notices.tell)
+        registries.clients.listen(on_change=notices.notify)
         return cls(
             store=store,
             broker_name=options.broker_name or store.identity.broker_name,

@@ -66,11 +66,11 @@ class ClientConnection(Protocol):
 
 
 class Warming(Protocol):
-    """What was cold, as `Cold` itself or as somebody who watches it."""
+    """Brings in what a request has to wait for: the `Cold` that was raised, or an object that times it."""
 
     @property
     def origin(self) -> Cold | None:
-        """What was cold."""
+        """The `Cold` that was raised; None where no thread is to wait for anything."""
 
     def warm(self) -> None:
         """Bring in what was missing; waits for the disk."""

@@ -66,7 +66,7 @@ class PullQuestion(Protocol):
 
     @property
     def sameness(self) -> Hashable:
-        """What is equal for pulls of one queue that are answered alike."""
+        """A key that is equal for those pulls of one queue that get the same answer."""
 
     def look(self) -> Response | None:
         """The answer, or None while nothing arrived for it; what was passed over is not looked at again.
@@ -326,7 +326,7 @@ def _is_light(key: QueueKey) -> bool:
 
 
 def _end_of(queues: QueueStore, key: QueueKey) -> int | None:
-    """Where a queue ends, None where there is none or it cannot be read: whoever asks for it is told."""
+    """The end of a queue; None where there is no queue or it cannot be read, which the pull's own look-up reports."""
     try:
         queue = queues.queue(*key)
         return None if queue is None else queue.max_offset

@@ -72,7 +72,7 @@ class Site:
             self.api.close()
 
     async def metrics(self, request: Request) -> Response:
-        """All figures, in the form that the client asks for; who asks meanwhile is told the same."""
+        """All figures, in the form that the client asks for; scrapes at the same time share one answer."""
         try:
             self._access.check_host(request.headers.get("host", ""))
         except ApiError as error:
@@ -92,7 +92,7 @@ class Site:
         return Response(body, headers={"Content-Type": content_type, **NO_STORE})
 
     async def healthz(self, _request: Request) -> Response:
-        """That this process lives and its event loop turns."""
+        """Answer 200: the process lives and its event loop turns."""
         return PlainTextResponse("ok\n", headers=NO_STORE)
 
     async def readyz(self, _request: Request) -> Response:

@@ -1,8 +1,8 @@
-"""Tells the members of a consumer group that it changed, so that they share out its queues anew at once.
+"""Notifies the members of a consumer group that it changed, so that they share out its queues anew at once.
 
 A broker sends NOTIFY_CONSUMER_IDS_CHANGED to every member when one comes or goes; a member that just came hears it too,
 which is what makes lite-pull consumers start within a second instead of twenty (remoting-protocol §3.2). Members of a
-broadcasting group share nothing and are told nothing.
+broadcasting group share nothing and are not notified.
 """
 
 import asyncio
@@ -19,11 +19,11 @@ from storage.store.message_store import MessageStore
 BROADCASTING = "BROADCASTING"
 
 NOTICES_A_TURN = 512
-"""Members that are told in one turn of the event loop; the others are told in the next ones, of many changes once."""
+"""Members that are notified in one turn of the event loop; the others follow in the next ones, many changes as one."""
 
 
 class GroupNotices:
-    """Sends the notices of one server; `tell` may be called on any thread, and does nothing before `start`."""
+    """Sends the notices of one server; `notify` may be called on any thread, and does nothing before `start`."""
 
     def __init__(self, store: MessageStore) -> None:
         self._store = store
@@ -45,8 +45,8 @@ class GroupNotices:
         """Send no more: connections that end here come back elsewhere, and find out by themselves."""
         self._loop = None
 
-    def tell(self, group: ConsumerGroup) -> None:
-        """Tell all members of a group that it changed, unless they do not share its queues or do not want to know."""
+    def notify(self, group: ConsumerGroup) -> None:
+        """Notify all members of a group that it changed, unless they do not share its queues or do not want to know."""
         loop = self._loop
         config = self._store.config.subscription_groups.get(group.name) if loop is not None else None
         is_unwanted = config is not None and not config.notify_consumer_ids_changed_enable
@@ -59,7 +59,7 @@ class GroupNotices:
                 loop.call_soon_threadsafe(self._send, group)
 
     def _send(self, group: ConsumerGroup) -> None:
-        """Tell the members at once, or in turns of the event loop to come where this one has told many already."""
+        """Notify the members at once, or in later turns of the event loop where this one has notified many already."""
         self._waiting[group.name] = group
         if not self._left:
             self._send_some()

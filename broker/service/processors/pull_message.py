@@ -356,7 +356,7 @@ class HeldQuestion(msgspec.Struct, gc=False):
         return self.processor.look_again(self)
 
     def give_up(self) -> Response:
-        """That there is nothing new behind what was looked at."""
+        """The answer that the queue has no further message for this pull."""
         result = self.result
         if result.status in LOOK_ON:
             result = replace(result, status=GetMessageStatus.OFFSET_OVERFLOW_ONE)

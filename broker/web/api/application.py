@@ -201,7 +201,7 @@ async def _wait_until_gone(request: Request) -> None:
 
 
 def _handler(answer: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-    """The same with errors as answers; one that nobody meant is logged, and told without inner details."""
+    """Wrap `answer` so that errors become answers; an unexpected one is logged, and answered without inner details."""
 
     async def handle(request: Request) -> Response:
         started = time.monotonic()

@@ -197,7 +197,7 @@ def _forward(log: CommitLog, span: Span) -> Iterator[ConsumeQueueEntry]:
 
 
 def _backward(log: CommitLog, span: Span) -> Iterator[ConsumeQueueEntry]:
-    """The same from the end."""
+    """The entries of a span from its end to its beginning; else as `_forward`."""
     end, last = span.end, -1
     while end > span.first:
         start = max(end - AT_ONCE, span.first)

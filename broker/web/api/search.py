@@ -62,7 +62,7 @@ class SearchQuestion(Question):
     cursor: Cursor | None = None
 
     def criteria(self) -> Criteria:
-        """The same as the engine has it."""
+        """The question's conditions as the search engine takes them."""
         return Criteria(
             topic=self.topic,
             begin_timestamp=self.begin,
