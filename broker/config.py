@@ -1,4 +1,4 @@
-"""What a server is told: addresses and options, parsed and checked once, before anything opens.
+"""The options of a server, addresses among them: parsed and checked once, before anything opens.
 
 Nothing here is read from the store. Every error is a `ConfigError` of one clear sentence; the command line prints it.
 """
@@ -90,7 +90,7 @@ NO_TLS = TlsOptions()
 class RegisterOptions:
     """Real name servers to register with: as a replica of the store's broker under `broker_id`, or as one of our own.
 
-    No name servers: none is told.
+    No name servers: the server registers with none.
     """
 
     name_servers: tuple[Endpoint, ...] = ()
@@ -98,8 +98,8 @@ class RegisterOptions:
     broker_id: int = REPLICA_ID
 
     @property
-    def told_id(self) -> int:
-        """The broker id under which real name servers know us; 0 where none is told."""
+    def registered_id(self) -> int:
+        """The broker id under which real name servers know us; 0 where we register with none."""
         return self.broker_id if self.name_servers and self.is_replica else 0
 
     def check(self, listen: tuple[Endpoint, ...], advertise: Endpoint | None, broker_name: str | None) -> None:
@@ -142,7 +142,7 @@ class ServeOptions:
     `worker_timeout_seconds` is replaced, never when that is 0.
     `limits` bound what clients may cost. Connections from `proxies` begin with a PROXY header.
     `acl`: the file of accounts that requests must be signed by; `audit_log`: the file of looks at messages.
-    `register`: the name servers that are told of us.
+    `register`: the name servers to register with.
     `http` is where the page, metrics and health are served, None nowhere, and `http_hosts` are names under which it is
     asked for besides IP addresses and this machine's; `http_proxies` are trusted to name the address that asks.
     Requests that take longer than `slow_query_milliseconds` are logged, unless that is 0.

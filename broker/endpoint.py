@@ -20,7 +20,7 @@ class Endpoint(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> "Endpoint":
-        """Read `host:port` or `[IPv6]:port`; the host must be there (only what is told is bound), port 0 is allowed.
+        """Read `host:port` or `[IPv6]:port`; the host must be there (no other address is bound), port 0 is allowed.
 
         Raises `ConfigError` naming what is wrong.
         """

@@ -57,7 +57,7 @@ from protocol.errors import RocketLensError
 from storage.files.residency import allow_waiting, forbid_waiting
 from storage.process_memory import trim_heap
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # a server without an HTTP port starts without what that loads
     from broker.web.port import WebPort
 
 logger = logging.getLogger(__name__)
@@ -73,7 +73,9 @@ TRIM_SECONDS = 5.0
 """How often memory that a burst of requests took is given back."""
 
 
-async def serve_until_told(servers: "Sequence[Server]", announce: Callable[[], None], beat: Callable[[], None]) -> None:
+async def serve_until_stopped(
+    servers: "Sequence[Server]", announce: Callable[[], None], beat: Callable[[], None]
+) -> None:
     """Serve until SIGTERM or SIGINT, refresh at SIGHUP; `announce` is called once clients can connect to all.
 
     `beat` is called again and again while the event loop turns.

@@ -230,6 +230,14 @@ class SubscriptionData(_Body):
     tags_set: list[str] = []
 
 
+class QuerySubscriptionResponseBody(_Body):
+    """Code 345."""
+
+    group: str
+    topic: str | None
+    subscription_data: SubscriptionData | UnsetType = UNSET
+
+
 class ConsumerData(_Body):
     """One consumer group in a heartbeat."""
 

@@ -1,4 +1,7 @@
-"""`rocketlens export`, and the same for spark-submit: `spark-submit spark_jobs/export_store.py STORE …`."""
+"""`rocketlens export`, and the same for spark-submit: `spark-submit spark_jobs/export_store.py STORE …`.
+
+Late imports: pyspark, NumPy and the kernels come along with them, and help and most usage errors do without.
+"""
 
 import importlib.util
 from pathlib import Path
@@ -13,7 +16,7 @@ from spark_jobs.export.export_place import COMPRESSIONS, FORMAT_NAMES, check_pla
 from storage.columns.names import check_names, masked_names
 from storage.times import parse_time
 
-if TYPE_CHECKING:  # only for types: a usage error must not wait for what runs a job
+if TYPE_CHECKING:
     from spark_jobs.run.launch import Launch
     from spark_jobs.run.progress import JobProgress
     from spark_jobs.run.report import AnyReport
@@ -49,7 +52,6 @@ def _mask(fields: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _tag(text: str) -> str:
-    # Imported here, as below: NumPy and kernels come along, and help and most usage errors do without.
     from storage.filter.tag import parse_tag_expression
 
     parse_tag_expression(text)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from storage.diff.compare import Difference
 
 HEADINGS = ("WHAT", "TOPIC", "QUEUE", "FROM", "TO", "MESSAGES", "PHYSICAL")
-MOST_TOLD = 50
+MOST_LISTED = 50
 """Ranges and places of damage that a person is told; a program is told all that are listed."""
 
 
@@ -83,10 +83,10 @@ def _tell(found: "Difference") -> None:
     """For a person."""
     for name in ("a", "b"):
         damage = found.damage[name]
-        for text in damage[:MOST_TOLD]:
+        for text in damage[:MOST_LISTED]:
             say(f"{name.upper()}: {text}")
-        if len(damage) > MOST_TOLD:
-            say(f"{name.upper()}: {len(damage) - MOST_TOLD} more places are damaged")
+        if len(damage) > MOST_LISTED:
+            say(f"{name.upper()}: {len(damage) - MOST_LISTED} more places are damaged")
     if found.ranges:
         print_table(
             HEADINGS,
@@ -99,7 +99,7 @@ def _tell(found: "Difference") -> None:
                     each.count,
                     each.physical_offset,
                 )
-                for each in found.ranges[:MOST_TOLD]
+                for each in found.ranges[:MOST_LISTED]
             ),
         )
     for text in _sentences(found):
@@ -113,7 +113,7 @@ def _bounds(first: int, last: int) -> tuple[str | int, str | int]:
 def _sentences(found: "Difference") -> list[str]:
     """The outcome in words."""
     counts = found.counts
-    hidden = max(len(found.ranges) - MOST_TOLD, 0) + found.more_ranges
+    hidden = max(len(found.ranges) - MOST_LISTED, 0) + found.more_ranges
     texts = [f"{hidden} more ranges"] if hidden else []
     if found.is_none:
         texts.append("both hold the same messages")

@@ -112,8 +112,8 @@ class _Count:
 
     def sentence(self, topic: str) -> str:
         """The outcome in words."""
-        told = f"{self.delivered} of the {self.seen} messages of {topic} would be delivered"
-        return f"{told}; the first {self.listed} are listed" if self.listed < self.delivered else told
+        verdict = f"{self.delivered} of the {self.seen} messages of {topic} would be delivered"
+        return f"{verdict}; the first {self.listed} are listed" if self.listed < self.delivered else verdict
 
 
 def _by_tag(text: str) -> FilterChoice:

@@ -212,9 +212,9 @@ class JsonRows:
 def _tell(count: int, missing: Mapping[str, None], notes: Sequence[str]) -> None:
     for note in notes:
         say(note)
-    told = f"{count - len(missing):,} of {count:,} found"
+    summary = f"{count - len(missing):,} of {count:,} found"
     if missing:
         some = ", ".join(list(missing)[:MOST_NAMED])
         more = f" and {len(missing) - MOST_NAMED:,} more" if len(missing) > MOST_NAMED else ""
-        told += f"; missing: {some}{more}"
-    say(told)
+        summary += f"; missing: {some}{more}"
+    say(summary)

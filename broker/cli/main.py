@@ -1,7 +1,7 @@
 """The `rocketlens` command: a group of one module a subcommand.
 
 A command is imported when it is asked for, and what it works with when it works: `--help` and usage errors come at
-once.
+once. So this module holds the list of commands and nothing that any of them needs.
 """
 
 import os

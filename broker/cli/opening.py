@@ -1,6 +1,7 @@
 """Open a store for a command."""
 
 import gc
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,8 +13,6 @@ from storage.files.own_directories import is_writable
 from storage.files.write_guard import check_outside
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from storage.store.message_store import MessageStore
     from storage.store.store_state import StoreIdentity
 

@@ -172,18 +172,18 @@ def _serve_here(all_options: AllOptions, shared: Shared, announce: Callable[[], 
         for line in () if number else describe_names(all_options, identities):
             logger.info("%s", line)
     # Only now: these import the store, and with it the kernels.
-    from broker.app import StorePlace, build_servers
-    from broker.server import serve_until_told
+    from broker.app import StoreShare, build_servers
+    from broker.server import serve_until_stopped
 
     keep_heap()
-    places = [
-        StorePlace(number, place, meeting, journal)
-        for place, (meeting, journal) in enumerate(zip(shared.meetings, shared.journals, strict=True))
+    shares = [
+        StoreShare(number, store, meeting, journal)
+        for store, (meeting, journal) in enumerate(zip(shared.meetings, shared.journals, strict=True))
     ]
 
     async def serve() -> bool:
-        servers = build_servers(all_options, stores, places, shared.bound[0], shared.http, shared.rows)
-        await serve_until_told(servers, announce, partial(shared.rows.beat, number))
+        servers = build_servers(all_options, stores, shares, shared.bound[0], shared.http, shared.rows)
+        await serve_until_stopped(servers, announce, partial(shared.rows.beat, number))
         return all(server.is_idle for server in servers)
 
     with asyncio.Runner(loop_factory=_loop_factory(all_options[0].loop)) as runner:

@@ -1,4 +1,4 @@
-"""Its place among brokers: the names it stands for, and the name servers that are told of them."""
+"""Its place among brokers: the names it stands for, and the name servers that it registers with."""
 
 from typing import Final
 

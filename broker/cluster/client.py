@@ -110,7 +110,7 @@ class _Channel(asyncio.Protocol):
             del self._waiting[opaque]
 
     def close(self) -> None:
-        """Close, soon; who still waits is told."""
+        """Begin to close the connection; calls that still wait end with an error."""
         if self._transport is not None:
             self._transport.close()
 

@@ -17,7 +17,7 @@ from broker.endpoint import Endpoint
 from protocol.errors import ConfigError
 from storage.files.write_guard import check_outside
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # the command line settles names before it loads the store
     from storage.store.store_state import StoreIdentity
 
 
@@ -120,12 +120,12 @@ def describe_names(settled: Sequence[ServeOptions], identities: "Sequence[StoreI
     """A line for each store on what it is called, and why it is not called as its broker was."""
     for options, identity in zip(settled, identities, strict=True):
         line = f"{options.store} is broker {options.broker_name} of cluster {options.cluster}"
-        told = []
+        own_names = []
         if identity.broker_name != options.broker_name:
-            told.append(f"its own name is {identity.broker_name}")
+            own_names.append(f"its own name is {identity.broker_name}")
         if identity.cluster != options.cluster:
-            told.append(f"its own cluster is {identity.cluster}")
-        yield f"{line} ({', '.join(told)})" if told else line
+            own_names.append(f"its own cluster is {identity.cluster}")
+        yield f"{line} ({', '.join(own_names)})" if own_names else line
 
 
 def _wanted(all_options: Sequence[ServeOptions], identities: "Sequence[StoreIdentity]") -> Iterator[str]:

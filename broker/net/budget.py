@@ -103,7 +103,9 @@ class ConnectionBudget:
         # All of ten thousand connections in half a millisecond, so that nobody waits for it.
         self.unsent = sum([size() for size in unsent.values()])
         if self.unsent > self.limits.unsent_bytes:
-            self._drop_readers({connection: size for connection, told in unsent.items() if (size := told())})
+            self._drop_readers(
+                {connection: size for connection, unsent_size in unsent.items() if (size := unsent_size())}
+            )
 
     def complain(self, text: str, *arguments: object) -> None:
         """Log a warning about a client, unless there were many of late."""

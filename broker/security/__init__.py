@@ -1,4 +1,4 @@
-"""Who may speak to the server and how: TLS, PROXY headers, request signatures."""
+"""Who may ask for what: accounts and their rights, signatures of requests, the audit log."""
 
 from typing import Final
 

@@ -8,13 +8,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntFlag
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from broker.security.address_patterns import Matches, parse_address_pattern
 from broker.security.watched_files import Watched
 from protocol.errors import ConfigError
 
 logger = logging.getLogger(__name__)
+
+Members: TypeAlias = dict[str, Any]
+"""The members of a YAML map as the file has them; each is checked where it is read, so that an error can name it."""
 
 SHORTEST_KEY = 7
 """Characters of an access key and of a secret key, as in RocketMQ."""
@@ -158,7 +161,7 @@ def _account_of(entry: Any, number: int) -> Account:
         raise ConfigError(f"account {access_key}: {error}") from None
 
 
-def _permissions(entry: dict[str, Any]) -> dict[str, Permission]:
+def _permissions(entry: Members) -> dict[str, Permission]:
     permissions: dict[str, Permission] = {}
     for member, prefix in (("topicPerms", ""), ("groupPerms", RETRY_PREFIX)):
         for text in map(_text, _list(entry, member)):
@@ -178,7 +181,7 @@ def _permission(word: Any) -> Permission:
     return permission
 
 
-def _list(members: dict[str, Any], name: str) -> list[Any]:
+def _list(members: Members, name: str) -> list[Any]:
     value = members.get(name)
     if value is None:
         return []

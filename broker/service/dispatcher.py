@@ -51,7 +51,7 @@ class ClientConnection(Protocol):
 
     @property
     def local_address(self) -> Endpoint:
-        """Our address as this client reached it, to be told to it (the main port, also on the VIP port)."""
+        """Our address as this client reached it, for answers to name (the main port, also on the VIP port)."""
 
     @property
     def peer_address(self) -> Endpoint:
@@ -66,11 +66,11 @@ class ClientConnection(Protocol):
 
 
 class Warming(Protocol):
-    """What was cold, as `Cold` itself or as somebody who watches it."""
+    """Brings in what a request has to wait for: the `Cold` that was raised, or an object that times it."""
 
     @property
     def origin(self) -> Cold | None:
-        """What was cold."""
+        """The `Cold` that was raised; None where no thread is to wait for anything."""
 
     def warm(self) -> None:
         """Bring in what was missing; waits for the disk."""
@@ -128,7 +128,7 @@ def is_better_unanswered(code: int, response_code: int) -> bool:
 
     Java clients up to 4.9 take every error that answers QUERY_CONSUMER_OFFSET for *no offset*. They start at one end of
     the queue then and commit that, so that the group has lost its place for good. Without an answer clients of all
-    versions leave the queue alone until they are told an offset.
+    versions leave the queue alone until they get an offset.
     """
     return code == RequestCode.QUERY_CONSUMER_OFFSET and response_code == ResponseCode.SYSTEM_BUSY
 

@@ -277,9 +277,9 @@ class Supervisor:
 
 
 def _readable(sockets: list[socket.socket], timeout_seconds: float | None) -> list[socket.socket]:
-    """Those of some sockets that can be read, once there is one or the time is over; any number of descriptors.
+    """Wait until some of the sockets can be read or the time is over; returns those that can.
 
-    select() knows none from 1,024 on.
+    Not by select(), which takes no descriptor from 1,024 on.
     """
     with selectors.PollSelector() as selector:
         for each in sockets:

@@ -39,6 +39,7 @@ from protocol.bodies import (
     QueryAssignmentResponseBody,
     QueryConsumeQueueResponseBody,
     QueryConsumeTimeSpanBody,
+    QuerySubscriptionResponseBody,
     QueueData,
     QueueTimeSpan,
     SubscriptionData,
@@ -109,6 +110,7 @@ ENCODED: list[tuple[object, str]] = [
         '{"data":{"PG":[{"clientId":"cid","language":"JAVA","lastUpdateTimestamp":5,"remoteIP":"1.1.1.1:1","version":477}]}}',
     ),
     (GroupList(["G"]), '{"groupList":["G"]}'),
+    (QuerySubscriptionResponseBody("G", "T", TAGS), f'{{"group":"G","subscriptionData":{TAGS_TEXT},"topic":"T"}}'),
     (GetConsumerListByGroupResponseBody(["cid1", "cid2"]), '{"consumerIdList":["cid1","cid2"]}'),
     (
         LockBatchRequestBody("G", "cid", [QUEUE]),

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from broker.service.consumers.consumer_offsets import ConsumerOffsets
-from broker.service.consumers.told_limits import is_long
+from broker.service.consumers.report_limits import is_long
 from broker.service.state_directory import StateDirectory
 from protocol.bodies import encode_json
 from protocol.errors import RocketLensError, StoreError

@@ -113,7 +113,7 @@ class BrokerAdminProcessor:
     def get_broker_config(self, _header: EmptyRequestHeader, request: Request) -> Response:
         """What of a broker's configuration is true of us, as Java properties; exporting tools need all of these."""
         address, options = request.connection.local_address, self._service.options
-        broker_id = options.register.told_id
+        broker_id = options.register.registered_id
         properties = {
             "autoCreateSubscriptionGroup": "false",
             "autoCreateTopicEnable": "false",

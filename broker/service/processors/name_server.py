@@ -121,7 +121,7 @@ class NameServerProcessor:
 
     @handles(RequestCode.GET_KVLIST_BY_NAMESPACE, GetKVListByNamespaceRequestHeader)
     def get_kv_list(self, header: GetKVListByNamespaceRequestHeader) -> Response:
-        """The same for a whole namespace."""
+        """Nothing, as for a single key."""
         return Response(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {header.namespace}")
 
     @handles(RequestCode.GET_NAMESRV_CONFIG, EmptyRequestHeader)

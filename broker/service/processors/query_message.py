@@ -244,7 +244,7 @@ def _disclosures(answer: QueryAnswer) -> dict[str, str]:
 
 
 def disclose(cursor: int | None, incomplete: str | None) -> dict[str, str]:
-    """The same of a cursor, and of what may be missing."""
+    """The header fields for a cursor to go on with, and for a sentence about what may be missing."""
     fields = {}
     if cursor is not None:
         fields = {"rocketlensTruncated": "true", "rocketlensCursor": str(cursor)}
@@ -259,7 +259,7 @@ def wants_copies(command: Command) -> bool:
 
 
 def _remark(disclosures: dict[str, str]) -> str:
-    """The same for people."""
+    """What the header fields of `disclose` say, as a sentence for people."""
     sentences = []
     if "rocketlensCursor" in disclosures:
         sentences.append(f"older matches are left out, the next page is at lastKey {disclosures['rocketlensCursor']}")

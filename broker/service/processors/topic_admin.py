@@ -175,16 +175,16 @@ class TopicAdminProcessor:
         if subscription is None:
             return UNSET, f"{header.consumer_group}@{header.topic} is not online!"
         group, topic = header.consumer_group, header.topic
-        told = self._service.clients.filters_of(group).get(topic)
+        reported = self._service.clients.filters_of(group).get(topic)
         stored = self._store.config.filters.get(topic, {}).get(group)
-        data = filter_data(group, topic, told, stored, self._service.started_timestamp)
+        data = filter_data(group, topic, reported, stored, self._service.started_timestamp)
         return subscription, NO_FILTER if data is None else data.text()
 
     def _filter(self, group: str | None, subscription: SubscriptionData) -> MessageFilter | None:
         """The filter of a group's subscription, None for one that does not compile."""
-        told = self._service.clients.filters_of(group or "").get(subscription.topic)
+        reported = self._service.clients.filters_of(group or "").get(subscription.topic)
         try:
-            return self._service.subscriptions.of_group(group or "", subscription, told)
+            return self._service.subscriptions.of_group(group or "", subscription, reported)
         except FilterSyntaxError:
             return None
 

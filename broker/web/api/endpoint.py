@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from broker.web.api.errors import bad_parameter
-from broker.web.api.request_context import Asked
+from broker.web.api.request_context import RequestContext
 
 LARGEST: Final = 2**63 - 1
 
@@ -46,7 +46,7 @@ class Endpoint:
     path: str
     question: type[Question]
     answer: type[Any]
-    work: Callable[[Asked, Any], Any]
+    work: Callable[[RequestContext, Any], Any]
     shows: Callable[[Any, Any], list[int]] | None = None
 
     @property

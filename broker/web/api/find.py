@@ -15,7 +15,7 @@ from broker.web.api.cursors import decode_cursor, encode_cursor
 from broker.web.api.endpoint import LARGEST, Cursor, Limit, Milliseconds, Question, Time, Topic
 from broker.web.api.errors import ApiError
 from broker.web.api.messages import MessageLine, line_of, read_message
-from broker.web.api.request_context import Asked
+from broker.web.api.request_context import RequestContext
 from protocol.message import decode_messages
 from protocol.message_id import decode_message_id, is_offset_message_id_candidate
 from storage.query.lookup_call import KeyKind, KeyQuery
@@ -73,7 +73,7 @@ class FindPlace(NamedTuple):
     before: int = LARGEST
 
 
-def find(asked: Asked, question: FindQuestion) -> FindAnswer:
+def find(asked: RequestContext, question: FindQuestion) -> FindAnswer:
     """Find the messages that any id, key or tag names, and say what it was taken for."""
     asked.allow(question.milliseconds)
     if question.topic is not None:
@@ -102,7 +102,7 @@ def find(asked: Asked, question: FindQuestion) -> FindAnswer:
 class _Search:
     """The state of one answer; `place` is where the next one goes on, None when all was looked at."""
 
-    def __init__(self, asked: Asked, question: FindQuestion, text: str, names: list[str]) -> None:
+    def __init__(self, asked: RequestContext, question: FindQuestion, text: str, names: list[str]) -> None:
         self._asked, self._question, self._text, self._names = asked, question, text, names
         self.messages: list[MessageLine] = []
         self.tried: dict[str, Tried] = {}

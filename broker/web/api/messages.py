@@ -9,7 +9,7 @@ from msgspec import Meta
 from broker.web.api.bodies import Body, body_of, preview_of
 from broker.web.api.endpoint import Offset, Question, QueueId, Topic
 from broker.web.api.errors import not_found
-from broker.web.api.request_context import Asked
+from broker.web.api.request_context import RequestContext
 from protocol.errors import RocketLensError, StoreError
 from protocol.message import Message, decode_message
 from protocol.sys_flag import has_inner_messages
@@ -127,13 +127,13 @@ class BodyQuestion(Question):
     offset: Offset
 
 
-def message(asked: Asked, question: MessageQuestion) -> MessageAnswer:
+def message(asked: RequestContext, question: MessageQuestion) -> MessageAnswer:
     """The message that starts at a physical offset, damaged or not."""
     found, damage = read_message(asked, question.offset)
     return _answer(asked, found, damage, question.body_limit)
 
 
-def queue_message(asked: Asked, question: QueueMessageQuestion) -> MessageAnswer:
+def queue_message(asked: RequestContext, question: QueueMessageQuestion) -> MessageAnswer:
     """The message of a queue offset."""
     asked.require_topic(question.topic)
     queue = asked.store.queues.queue(question.topic, question.queue_id)
@@ -151,7 +151,7 @@ def queue_message(asked: Asked, question: QueueMessageQuestion) -> MessageAnswer
     return _answer(asked, found, damage, question.body_limit)
 
 
-def body(asked: Asked, question: BodyQuestion) -> bytes:
+def body(asked: RequestContext, question: BodyQuestion) -> bytes:
     """The whole body, decompressed, to be downloaded; as it is stored where it cannot be decompressed."""
     found, _ = read_message(asked, question.offset)
     try:
@@ -160,7 +160,7 @@ def body(asked: Asked, question: BodyQuestion) -> bytes:
         return bytes(found.body)
 
 
-def read_message(asked: Asked, physical_offset: int) -> tuple[Message, str | None]:
+def read_message(asked: RequestContext, physical_offset: int) -> tuple[Message, str | None]:
     """The message at a physical offset, and what is wrong with its record.
 
     Raises `ApiError` where none starts, and for a topic that may not be read.
@@ -210,7 +210,7 @@ def _first(keys: list[str]) -> Iterator[str]:
         room -= len(key) + 1
 
 
-def _answer(asked: Asked, message: Message, damage: str | None, most: int) -> MessageAnswer:
+def _answer(asked: RequestContext, message: Message, damage: str | None, most: int) -> MessageAnswer:
     inner = _inner(message)
     groups, problem = _groups_of(asked, message)
     return MessageAnswer(
@@ -265,7 +265,7 @@ def _inner_answer(message: Message) -> InnerMessage:
     )
 
 
-def _groups_of(asked: Asked, message: Message) -> tuple[list[Consumption], str | None]:
+def _groups_of(asked: RequestContext, message: Message) -> tuple[list[Consumption], str | None]:
     """The groups that read the record's queue; none, and the reason, where it is not known how far they have come."""
     try:
         return list(_groups(asked, message)), None
@@ -273,7 +273,7 @@ def _groups_of(asked: Asked, message: Message) -> tuple[list[Consumption], str |
         return [], str(error)
 
 
-def _groups(asked: Asked, message: Message) -> Iterator[Consumption]:
+def _groups(asked: RequestContext, message: Message) -> Iterator[Consumption]:
     """The groups that read the record's queue, by name; of a retry topic its own alone."""
     offsets = asked.service.offsets
     owner = group_of_retry_topic(message.topic)

@@ -1,12 +1,15 @@
 """The OpenAPI 3.1 description of the API, made from the questions and answers that it is built of."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from broker.web.api.endpoint import Endpoint
 from broker.web.api.errors import ErrorAnswer
+
+Part: TypeAlias = dict[str, Any]
+"""A JSON object of an OpenAPI document, whose shape that standard gives."""
 
 TEMPLATE: Final = "#/components/schemas/{name}"
 
@@ -55,7 +58,7 @@ def describe(endpoints: Sequence[Endpoint], version: str) -> bytes:
     )
 
 
-def _operation(endpoint: Endpoint) -> dict[str, Any]:
+def _operation(endpoint: Endpoint) -> Part:
     is_file = endpoint.answer is bytes
     answer: Mapping[str, Any] = (
         {"application/octet-stream": {}}
@@ -75,7 +78,7 @@ def _operation(endpoint: Endpoint) -> dict[str, Any]:
     }
 
 
-def _parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
+def _parameters(endpoint: Endpoint) -> list[Part]:
     """The query parameters, from the question's fields."""
     name = endpoint.question.__name__
     _, components = msgspec.json.schema_components([endpoint.question], ref_template=TEMPLATE)
@@ -87,7 +90,7 @@ def _parameters(endpoint: Endpoint) -> list[dict[str, Any]]:
     ]
 
 
-def _plain(schema: dict[str, Any]) -> dict[str, Any]:
+def _plain(schema: Part) -> Part:
     """A parameter that is left out is not null: there is no null in a query."""
     choices = [each for each in schema.get("anyOf", []) if each != {"type": "null"}]
     if choices:

@@ -16,7 +16,7 @@ from broker.web.api.endpoint import LARGEST, Cursor, Limit, Question, Time, Topi
 from broker.web.api.errors import bad_parameter
 from broker.web.api.filters import Sql
 from broker.web.api.messages import MessageLine, line_of
-from broker.web.api.request_context import Asked
+from broker.web.api.request_context import RequestContext
 from broker.web.api.search_process import Task, search_apart
 from protocol.errors import ConfigError, FilterSyntaxError
 from protocol.message import Message
@@ -62,7 +62,7 @@ class SearchQuestion(Question):
     cursor: Cursor | None = None
 
     def criteria(self) -> Criteria:
-        """The same as the engine has it."""
+        """The question's conditions as the search engine takes them."""
         return Criteria(
             topic=self.topic,
             begin_timestamp=self.begin,
@@ -97,7 +97,7 @@ class SearchAnswer(msgspec.Struct, rename="camel", kw_only=True):
     cursor: str | None
 
 
-def search_content(asked: Asked, question: SearchQuestion) -> SearchAnswer:
+def search_content(asked: RequestContext, question: SearchQuestion) -> SearchAnswer:
     """Messages by what they say: a text, a regular expression, JSONPath, SQL92, the start of a key, a host, a size."""
     if question.topic is not None:
         asked.require_topic(question.topic)
@@ -130,7 +130,7 @@ def _blamed(question: SearchQuestion, text: str) -> str:
     return "regex" if question.regex is not None else ""
 
 
-def _search_here(asked: Asked, question: SearchQuestion) -> SearchAnswer:
+def _search_here(asked: RequestContext, question: SearchQuestion) -> SearchAnswer:
     steps = search(
         asked.store,
         question.criteria(),
@@ -148,7 +148,7 @@ def _search_here(asked: Asked, question: SearchQuestion) -> SearchAnswer:
     return _answer(asked, found, step.progress, step.notes, step.cursor)
 
 
-def _search_apart(asked: Asked, question: SearchQuestion, milliseconds: int) -> SearchAnswer:
+def _search_apart(asked: RequestContext, question: SearchQuestion, milliseconds: int) -> SearchAnswer:
     options = asked.service.options
     task = Task(
         store=str(asked.store.layout.root),
@@ -168,7 +168,7 @@ def _search_apart(asked: Asked, question: SearchQuestion, milliseconds: int) -> 
 
 
 def _answer(
-    asked: Asked, found: list[Message], progress: ProgressReport, notes: tuple[str, ...], cursor: str | None
+    asked: RequestContext, found: list[Message], progress: ProgressReport, notes: tuple[str, ...], cursor: str | None
 ) -> SearchAnswer:
     seen = [message for message in found if asked.may_read_message(message)]
     if asked.account is not None and not asked.account.is_unbounded:
