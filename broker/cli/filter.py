@@ -79,7 +79,9 @@ def filter_(
     chosen = chosen_format(output_format, as_json)
     if (tag is None) == (sql is None):
         raise click.UsageError("expected exactly one of --tag and --sql")
-    opened = open_store(store, **store_arguments)
+    from rocketlens.store import message_store_of
+
+    opened = message_store_of(open_store(store, **store_arguments), with_keys=False)
     try:
         choice = _by_tag(tag) if tag is not None else _by_expression(sql or "")
     except FilterSyntaxError as error:

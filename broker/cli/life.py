@@ -50,12 +50,11 @@ def life(
 
     Exit code 0 when something was found, 1 when nothing was.
     """
-    from storage.life.message_life import find_life
-
     name = chosen_format(output_format, as_json)
     if not unique_key:
         raise ConfigError("--unique-key: expected an id, got nothing")
-    found = find_life(open_store(store, **store_arguments), unique_key, topic, trace_topics)
+    with open_store(store, **store_arguments) as opened:
+        found = opened.life(unique_key, topic=topic, trace_topics=trace_topics)
     if found.incomplete:
         say(f"something may be missing: {found.incomplete}")
     if not found.events:

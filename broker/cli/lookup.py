@@ -97,8 +97,10 @@ def lookup(
     check_outside((store, *(store_arguments["commit_log_directories"] or ())), {"--out": out})
     if out is not None:
         _check_free(out, replace)
-    opened = open_store(store, **store_arguments)
+    from rocketlens.store import message_store_of
     from storage.search.lookup import LookupKind, look_up
+
+    opened = message_store_of(open_store(store, **store_arguments))
 
     part = None if out is None else out.with_name(attempt_name(out.name))
     rows = _rows(output_format, part)

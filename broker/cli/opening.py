@@ -1,99 +1,27 @@
 """Open a store for a command."""
 
-import gc
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
-from protocol.errors import ConfigError
-from storage.files.own_directories import is_writable
-from storage.files.write_guard import check_outside
+import rocketlens
+from rocketlens.opening import check_store_options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from rocketlens.store import Store
 
-    from storage.store.message_store import MessageStore
-    from storage.store.store_state import StoreIdentity
-
-ENTRIES = "entries"
-"""Where in a state directory keys lie that were found by scanning the log."""
-
-
-def _new_state_directory(
-    path: Path, commit_log_directories: tuple[Path, ...], identity: "StoreIdentity"
-) -> Path | None:
-    """Where to keep what is found out about a store of which nothing is kept yet; None where that cannot be."""
-    from broker.service.state_directory import can_be_had, default_state_directory
-
-    try:
-        directory = default_state_directory(path, identity)
-        check_outside((path, *commit_log_directories), {"the state directory": directory})
-    except ConfigError:
-        return None
-    return directory if can_be_had(directory) else None
+SPELLED: Final = {
+    "index_slots": "--index-slots",
+    "index_entries": "--index-entries",
+    "state_directory": "--state-dir",
+}
+"""How commands spell the options of a store."""
 
 
-def check_store_options(
-    path: Path,
-    *,
-    commit_log_directories: tuple[Path, ...] | None = None,
-    index_slots: int | None = None,
-    index_entries: int | None = None,
-    state_directory: Path | None = None,
-) -> None:
-    """Raise `ConfigError` for options of a store that cannot be."""
-    if (index_slots is None) != (index_entries is None):
-        raise ConfigError("--index-slots and --index-entries are given together or not at all")
-    check_outside((path, *(commit_log_directories or ())), {"--state-dir": state_directory})
-    if state_directory is not None and not is_writable(state_directory):
-        raise ConfigError(f"--state-dir {state_directory}: cannot be written to")
-
-
-def open_store(
-    path: Path,
-    *,
-    commit_log_directories: tuple[Path, ...] | None = None,
-    index_slots: int | None = None,
-    index_entries: int | None = None,
-    state_directory: Path | None = None,
-    scan_budget: int | None = None,
-    check_budget: int | None = None,
-    entries_directory: "Callable[[StoreIdentity], Path | None] | None" = None,
-    keeps_state: bool = True,
-) -> "MessageStore":
+def open_store(path: Path, **options: Any) -> "Store":
     """Open a store as the shared options say.
 
-    `scan_budget` bounds the bytes of log scanned for keys that no index file covers, `check_budget` those of index
-    files that are checked; None is all. Keys that were scanned before are read from `entries_directory`, and the state
-    directory, which is the store's own below the user's unless another is given, is written to by who `keeps_state`.
-
-    Raises `ConfigError` for options that cannot be, `StoreError` for what is no store.
+    Raises `ConfigError` for options that cannot be, in the words of the command line, `StoreError` for what is no
+    store.
     """
-    check_store_options(
-        path,
-        commit_log_directories=commit_log_directories,
-        index_slots=index_slots,
-        index_entries=index_entries,
-        state_directory=state_directory,
-    )
-    # What a start makes lives as long as the process: looking for garbage in it takes a tenth of the start.
-    gc.disable()
-    try:
-        from broker.service.state_directory import known_state_directory
-        from storage.store.message_store import MessageStore, StoreOptions
-
-        state_directory = state_directory or known_state_directory(path)
-        options = StoreOptions(
-            commit_log_directories=commit_log_directories or (),
-            index_slots=index_slots,
-            index_entries=index_entries,
-            state_directory=state_directory,
-            scan_budget=scan_budget,
-            check_budget=check_budget,
-            keeps_state=keeps_state,
-            new_state_directory=partial(_new_state_directory, path, commit_log_directories or ()),
-            entries_directory=entries_directory or (lambda _: state_directory and state_directory / ENTRIES),
-        )
-        return MessageStore.open(path, options)
-    finally:
-        gc.enable()
+    check_store_options(path, **options, spelled=SPELLED)
+    return rocketlens.open(path, **options)

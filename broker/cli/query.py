@@ -1,25 +1,19 @@
 """`rocketlens query`: list messages by key, unique key or tag."""
 
 import sys
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
-import msgspec
 
+import rocketlens
 from broker.cli.errors import FOUND, NOT_FOUND, plain_errors, say
 from broker.cli.opening import open_store
 from broker.cli.options import DIRECTORY, endpoint, store_options, timestamp
 from broker.cli.output import chosen_format, format_options, staged_writer, writer
-from broker.cluster.question import PAGE, KeyQuestion, Matches
 from broker.endpoint import Endpoint
-from protocol.message import Message
+from protocol.key_question import PAGE
 from storage.times import LARGEST
-
-if TYPE_CHECKING:
-    from storage.query.lookup_call import KeyQuery
-    from storage.store.message_store import MessageStore
 
 
 @click.command()
@@ -74,71 +68,40 @@ def query(
     """
     name = chosen_format(output_format, as_json)
     write = staged_writer(name) if copies else writer(name, detailed=False)
-    question = _question(topic, {"K": key, "U": unique_key, "T": tag}, begin, end, cursor)
-    question = replace(question, copies=copies)
-    if (store is None) == (server is None):
-        raise click.UsageError("expected either STORE or --server")
-    if store is not None:
-        matches = query_store(open_store(store, **store_arguments), question, maximum)
-    elif any(value for value in store_arguments.values()):
-        raise click.UsageError("options of a STORE make no sense when a server is asked")
-    else:
-        from broker.cli.asking import ask_brokers
-
-        assert server is not None
-        matches = ask_brokers(server, question, maximum)
-    for note in matches.notes:
-        say(note)
-    if not matches.messages:
-        say(matches.reason)
-    elif matches.cursor is not None:
-        say(f"older matches are left out: --cursor {matches.cursor} goes on with them")
-    write(matches.messages)
-    sys.exit(FOUND if matches.messages else NOT_FOUND)
-
-
-def _question(topic: str, keys: dict[str, str | None], begin: int, end: int, cursor: int | None) -> KeyQuestion:
-    given = {kind: value for kind, value in keys.items() if value is not None}
-    if len(given) != 1:
+    if (key, unique_key, tag).count(None) != 2:
         raise click.UsageError("expected exactly one of --key, --unique-key and --tag")
     if begin > end:
         raise click.UsageError(f"--begin {begin} is after --end {end}")
-    ((kind, value),) = given.items()
-    return KeyQuestion(topic, value, kind, begin_timestamp=begin, end_timestamp=end, cursor=cursor)
+    with _opened(store, server, store_arguments) as source:
+        found = source.query(
+            topic,
+            key=key,
+            unique_key=unique_key,
+            tag=tag,
+            begin=begin,
+            end=end,
+            maximum=maximum,
+            cursor=cursor,
+            copies=copies,
+        )
+    for note in found.notes:
+        say(note)
+    if not found:
+        say(found.reason)
+    elif found.cursor is not None:
+        say(f"older matches are left out: --cursor {found.cursor} goes on with them")
+    write(found)
+    sys.exit(FOUND if found else NOT_FOUND)
 
 
-def _key_query(question: KeyQuestion) -> "KeyQuery":
-    from broker.service.key_search import FIRST_PAGE, KINDS
-    from storage.query.lookup_call import KeyQuery
-
-    return KeyQuery(
-        topic=question.topic,
-        key=question.key,
-        kind=KINDS[question.index_type],
-        begin_timestamp=question.begin_timestamp,
-        end_timestamp=question.end_timestamp,
-        before_physical_offset=FIRST_PAGE if question.cursor is None else question.cursor,
-    )
-
-
-def query_store(store: "MessageStore", question: KeyQuestion, maximum: int) -> Matches:
-    """The newest `maximum` matches of a store, collected in pages, each below the one before."""
-    from broker.service.key_search import explain_nothing
-    from storage.life.message_copies import copy_topics, query_with_copies
-
-    query = _key_query(question)
-    topics = copy_topics(store) if question.copies else []
-    messages: list[Message] = []
-    while True:
-        page = msgspec.structs.replace(query, maximum=min(maximum - len(messages), PAGE))
-        found = query_with_copies(store.query, page, topics)
-        messages = found.messages + messages
-        if len(messages) >= maximum or found.cursor is None:
-            break
-        query = msgspec.structs.replace(query, before_physical_offset=found.cursor)
-    return Matches(
-        messages,
-        cursor=found.cursor,
-        notes=(f"something may be missing: {found.incomplete}",) if found.incomplete else (),
-        reason="" if messages else f"nothing found; {explain_nothing(store, question.topic, found.answer)}",
-    )
+def _opened(
+    store: Path | None, server: Endpoint | None, store_arguments: dict[str, Any]
+) -> "rocketlens.Store | rocketlens.RemoteStore":
+    """What is asked: a store, or brokers."""
+    if store is not None and server is None:
+        return open_store(store, **store_arguments)
+    if server is None or store is not None:
+        raise click.UsageError("expected either STORE or --server")
+    if any(value for value in store_arguments.values()):
+        raise click.UsageError("options of a STORE make no sense when a server is asked")
+    return rocketlens.connect(str(server))

@@ -7,10 +7,11 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+import rocketlens
 from broker.cli.errors import FOUND, NOT_FOUND, STOPPED, USAGE, plain_errors, say
 from broker.cli.opening import open_store
 from broker.cli.options import DIRECTORY, store_options, timestamp
@@ -19,11 +20,9 @@ from broker.cli.search_progress import SearchProgress
 from protocol.errors import ConfigError, FilterSyntaxError
 from protocol.printable import printable
 
-if TYPE_CHECKING:
-    from storage.search import Criteria, Step
-    from storage.store.message_store import MessageStore
-
 PLACES = ("body", "properties", "any")
+CONDITIONS = ("topic", "regex", "json_path", "where", "tag", "key", "key_prefix", "born_host", "place", "begin", "end")
+"""Options that are conditions of a search as they are."""
 
 
 @click.command()
@@ -97,74 +96,71 @@ def search(
     what could not be stands on stderr; a search that was cut short tells the cursor to go on with.
     """
     write = growing_writer(chosen_format(output_format, as_json))
-    conditions = {name: arguments.pop(name) for name in ("topic", "regex", "json_path", "where", "tag", "key")}
-    conditions |= {name: arguments.pop(name) for name in ("key_prefix", "born_host", "place", "begin", "end")}
-    # An index that is not asked for a key needs no check, and the log no scan for what it lacks.
-    budget = None if conditions["topic"] and conditions["key"] and not exhaustive else 0
-    opened = open_store(store, scan_budget=budget, check_budget=budget, **arguments)
+    conditions = {name: arguments.pop(name) for name in CONDITIONS} | {"size": size}
+    begin, end = conditions["begin"], conditions["end"]
+    if begin is not None and end is not None and begin > end:
+        raise ConfigError(f"--from {begin} is after --to {end}")
+    conditions["contains"] = None if contains is None else os.fsencode(contains)  # bytes that may be no UTF-8
+    opened = open_store(store, **arguments)
     try:
-        criteria = _criteria(contains, size, **conditions)
         with stopping() as should_stop:
-            options = {"limit": limit, "cursor": cursor, "should_stop": should_stop, "exhaustive": exhaustive}
-            steps = _steps(opened, criteria, master, options)
-            last = _show(steps, write)
+            conditions |= {"limit": limit, "cursor": cursor, "should_stop": should_stop, "exhaustive": exhaustive}
+            found = opened.search(**conditions) if master is None else _search_on_spark(opened, master, **conditions)
+            _show(found, write)
             was_stopped = should_stop()
     except FilterSyntaxError as error:
         click.echo(f"rocketlens: {printable(str(error))}", err=True)
         sys.exit(USAGE)
-    for note in (*last.notes, last.progress.sentence()):
+    for note in (*found.notes, found.progress.sentence()):
         say(note)
-    if last.cursor is not None:
-        say(f"there may be more: --cursor {last.cursor} goes on behind")
+    if found.cursor is not None:
+        say(f"there may be more: --cursor {found.cursor} goes on behind")
         if was_stopped:
             sys.exit(STOPPED)
-    sys.exit(FOUND if last.progress.found else NOT_FOUND)
+    sys.exit(FOUND if found.progress.found else NOT_FOUND)
 
 
-def _criteria(
-    contains: str | None, size: str | None, *, begin: int | None, end: int | None, place: str, **more: Any
-) -> "Criteria":
-    from storage.search import Criteria, SearchPlace
-    from storage.search.criteria import parse_size_range
-
-    if begin is not None and end is not None and begin > end:
-        raise ConfigError(f"--from {begin} is after --to {end}")
-    more |= {} if begin is None else {"begin_timestamp": begin}
-    more |= {} if end is None else {"end_timestamp": end}
-    smallest, largest = (0, None) if size is None else parse_size_range(size)
-    return Criteria(
-        contains=None if contains is None else os.fsencode(contains),
-        place=SearchPlace(place),
-        minimum_size=smallest,
-        maximum_size=largest,
-        **more,
-    )
-
-
-def _steps(
-    store: "MessageStore", criteria: "Criteria", master: str | None, options: dict[str, Any]
-) -> "Iterator[Step]":
-    from storage.search import search as search_here
-
-    if master is None:
-        return search_here(store, criteria, **options)
+def _search_on_spark(
+    store: "rocketlens.Store",
+    master: str,
+    *,
+    limit: int | None,
+    cursor: str | None,
+    should_stop: Callable[[], bool],
+    exhaustive: bool,
+    **conditions: Any,
+) -> "rocketlens.Search":
     from spark_jobs.commands.command_run import check_spark
 
     check_spark()
+    from rocketlens.arguments import criteria_of
+    from rocketlens.searching import Search
+    from rocketlens.store import message_store_of
     from spark_jobs.search.search import SparkTarget, search_on_spark
 
-    return search_on_spark(store, criteria, spark=SparkTarget(master), **options)
+    criteria = criteria_of(**conditions)
+    opened = message_store_of(store, with_keys=bool(criteria.topic and criteria.key and not exhaustive))
+    return Search(
+        search_on_spark(
+            opened,
+            criteria,
+            spark=SparkTarget(master),
+            limit=limit,
+            cursor=cursor,
+            should_stop=should_stop,
+            exhaustive=exhaustive,
+        )
+    )
 
 
-def _show(steps: "Iterator[Step]", write: Writer) -> "Step":
-    """Write messages as they come, and how far the search is, if somebody watches; the last step."""
+def _show(found: "rocketlens.Search", write: Writer) -> None:
+    """Write messages as they come, and how far the search is, if somebody watches."""
     with SearchProgress() as progress:
-        for step in steps:
-            if step.messages:
+        for messages in found.pieces():
+            if messages:
                 with progress.aside():
-                    write(step.messages)
-            progress.show(step.progress)
-    return step
+                    write(messages)
+            progress.show(found.progress)
 
 
 @contextlib.contextmanager

@@ -12,7 +12,6 @@ from broker.service.broker_service import BrokerService
 from broker.service.consumers.consume_rates import Rate
 from broker.service.dispatcher import Request, handles
 from broker.service.processors.name_server import encode_properties_text
-from broker.service.topic_catalog import READ_ONLY_PERM, find_topic
 from protocol.bodies import BrokerStatsData, BrokerStatsItem, HARuntimeInfo, KVTable, encode_json
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Response
@@ -20,6 +19,7 @@ from protocol.errors import StoreError
 from protocol.headers import EmptyRequestHeader, ViewBrokerStatsDataRequestHeader
 from storage.layout.store_config import DELAY_OFFSETS
 from storage.store.file_sizes import file_sizes
+from storage.store.topic_catalog import READ_ONLY_PERM, find_topic
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 """Delayed messages wait here; those of delay level n in queue n − 1."""

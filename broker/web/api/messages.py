@@ -155,9 +155,9 @@ def body(asked: Asked, question: BodyQuestion) -> bytes:
     """The whole body, decompressed, to be downloaded; as it is stored where it cannot be decompressed."""
     found, _ = read_message(asked, question.offset)
     try:
-        return bytes(found.decoded_body())
+        return found.body
     except StoreError:
-        return bytes(found.body)
+        return bytes(found.stored_body)
 
 
 def read_message(asked: Asked, physical_offset: int) -> tuple[Message, str | None]:

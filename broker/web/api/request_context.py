@@ -96,6 +96,6 @@ class Asked:
 
     def topics(self) -> list[str]:
         """The names of all topics that may be read, sorted."""
-        from broker.service.topic_catalog import topic_names
+        from storage.store.topic_catalog import topic_names
 
         return [topic for topic in topic_names(self.store) if self.may_read(topic)]

@@ -1,0 +1,318 @@
+"""The messages of brokers that run, over the network: what `rocketlens.connect_async` returns."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, Self
+
+from broker.cluster.client import Client, ClientError, Credentials, QueueQuestion, ResponseError
+from broker.endpoint import Endpoint
+from protocol.codes import ResponseCode
+from protocol.errors import ConfigError, StoreError
+from protocol.key_question import PAGE, KeyQuestion
+from protocol.message import Message, decode_message, decode_messages
+from rocketlens.answers import Group, Messages, PulledMessages, Topic
+from rocketlens.arguments import (
+    MOST_PULLED,
+    Time,
+    check_maximum,
+    id_of,
+    key_question,
+    pulled,
+    subscription,
+)
+from rocketlens.by_id import message_id_of, physical_offset_of
+
+if TYPE_CHECKING:
+    import ssl
+
+AT_ONCE: Final = 32
+"""Topics that are asked about at the same time."""
+
+MOST_OF_A_UNIQUE_KEY: Final = 32
+"""Messages of one unique key that a broker gives."""
+
+ABSENT: Final = (ResponseCode.TOPIC_NOT_EXIST, ResponseCode.INVALID_PARAMETER)
+"""How a broker answers a pull from a topic or a queue that it does not have."""
+
+
+def connect_async(
+    address: str | None = None,
+    *,
+    access_key: str | None = None,
+    secret_key: str | None = None,
+    tls: "bool | ssl.SSLContext" = False,
+    timeout_seconds: float = 15.0,
+    connect_timeout_seconds: float = 3.0,
+) -> "AsyncRemoteStore":
+    """As :func:`connect`, for a program with an event loop of asyncio.
+
+    >>> async def bodies():
+    ...     async with rocketlens.connect_async("127.0.0.1:10911") as store:
+    ...         return [message.body for message in await store.query("TopicTest", key="hotkey", maximum=2)]
+    >>> asyncio.run(bodies())
+    [b'hot 38', b'hot 39']
+    """
+    if (access_key is None) != (secret_key is None):
+        raise ConfigError("access_key and secret_key are given together or not at all")
+    if not (timeout_seconds > 0 and connect_timeout_seconds > 0):
+        raise ConfigError("timeout_seconds and connect_timeout_seconds: expected more than 0")
+    credentials = Credentials(access_key, secret_key) if access_key is not None and secret_key is not None else None
+    client = Client(
+        connect_timeout_seconds=connect_timeout_seconds,
+        timeout_seconds=timeout_seconds,
+        tls=_tls_context(tls),
+        credentials=credentials,
+    )
+    return AsyncRemoteStore(client, None if address is None else Endpoint.parse(address))
+
+
+def _tls_context(tls: "bool | ssl.SSLContext") -> "ssl.SSLContext | None":
+    if not isinstance(tls, bool):
+        return tls
+    if not tls:
+        return None
+    import ssl
+
+    return ssl.create_default_context()
+
+
+class AsyncRemoteStore:
+    """As :class:`RemoteStore`, with methods to await; an async context manager, for one event loop."""
+
+    def __init__(self, client: Client, server: Endpoint | None) -> None:
+        """Use `rocketlens.connect_async`."""
+        self._client, self._server = client, server
+        self._is_closed = False
+
+    async def view(self, id: int | str, *, topic: str | None = None) -> Messages:
+        """As :meth:`RemoteStore.view`."""
+        text = id_of(id)
+        message_id, physical_offset = message_id_of(text), physical_offset_of(text)
+        server = self._server
+        if message_id is not None:
+            physical_offset = message_id.physical_offset
+            server = server or Endpoint(message_id.address.ip, message_id.address.port)
+        if server is None:
+            raise ClientError(f"{text}: only an offset message id holds an address to dial; name a server")
+        if physical_offset is None:
+            return await self._by_unique_key(server, text, topic)
+        found = await self._at(server, physical_offset, topic)
+        if found or message_id is None or not topic:
+            return found
+        # As Java clients do: what looks like an offset id may be a unique key after all.
+        return await self._by_unique_key(server, text, topic) or found
+
+    async def query(
+        self,
+        topic: str,
+        *,
+        key: str | None = None,
+        unique_key: str | None = None,
+        tag: str | None = None,
+        begin: Time | None = None,
+        end: Time | None = None,
+        maximum: int = PAGE,
+        cursor: int | None = None,
+        copies: bool = False,
+    ) -> Messages:
+        """As :meth:`RemoteStore.query`."""
+        question = key_question(topic, key, unique_key, tag, begin, end, cursor, copies=copies)
+        check_maximum(maximum)
+        try:
+            brokers = await self._brokers_of(topic)
+        except ResponseError as error:
+            if error.code != ResponseCode.TOPIC_NOT_EXIST:
+                raise
+            return Messages(reason=str(error))
+        if len(brokers) > 1 and cursor is not None:
+            raise ConfigError(
+                f"a cursor belongs to one broker, and topic {topic} has {len(brokers)}, ask one: {_named(brokers)}"
+            )
+        found = [await self._pages(endpoint, question, maximum) for endpoint in brokers.values()]
+        return found[0] if len(found) == 1 else _merged(brokers, found, maximum)
+
+    async def pull(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        *,
+        maximum: int = MOST_PULLED,
+        tag: str | None = None,
+        sql: str | None = None,
+    ) -> PulledMessages:
+        """As :meth:`RemoteStore.pull`."""
+        wanted = subscription(tag, sql)
+        maximum = min(check_maximum(maximum), MOST_PULLED)
+        question = QueueQuestion(topic, queue_id, offset, maximum, wanted.text, wanted.kind)
+        try:
+            server = await self._broker_of(topic)
+            answer = await self._client.pull(server, question)
+        except ResponseError as error:
+            if error.code not in ABSENT:
+                raise
+            return PulledMessages(reason=str(error))
+        messages, notes = pulled(_decoded(server, answer.records), offset, wanted)
+        reason = "" if messages else f"{server} has nothing for queue {queue_id} of topic {topic}: {answer.remark}"
+        return PulledMessages(messages, None, notes, reason, answer.next_offset, answer.min_offset, answer.max_offset)
+
+    async def topics(self) -> list[Topic]:
+        """As :meth:`RemoteStore.topics`."""
+        server = self._named_server()
+        try:
+            queues = await self._client.topic_queues(server)
+        except ResponseError as error:
+            if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                raise
+            return [Topic(name) for name in await self._client.topics(server)]
+        return [Topic(name, found.read_queue_nums, found.write_queue_nums) for name, found in sorted(queues.items())]
+
+    async def groups(self) -> list[Group]:
+        """As :meth:`RemoteStore.groups`."""
+        server = self._named_server()
+        try:
+            offsets: dict[str, dict[str, dict[int, int]]] = {name: {} for name in await self._client.groups(server)}
+            committed = await self._client.consumer_offsets(server)
+        except ResponseError as error:
+            raise _told_from_broker(server, error) from error
+        for place, of_queues in committed.items():
+            topic, _, group = place.rpartition("@")
+            offsets.setdefault(group, {})[topic] = of_queues
+        return [Group(name, offsets[name]) for name in sorted(offsets)]
+
+    async def close(self) -> None:
+        """Close the connections."""
+        self._is_closed = True
+        await self._client.__aexit__(None, None, None)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._server or 'of no server'}>"
+
+    # ------------------------------------------------------------------ which server
+
+    def _named_server(self) -> Endpoint:
+        if self._server is None:
+            raise ConfigError("no server was named to connect to")
+        return self._server
+
+    async def _brokers_of(self, topic: str) -> dict[str, Endpoint]:
+        """The brokers of a topic by name: those that a name server names, or the one that we are connected to."""
+        server = self._named_server()
+        brokers = await self._client.brokers_of(server, topic)
+        return {"": server} if brokers is None else brokers
+
+    async def _broker_of(self, topic: str) -> Endpoint:
+        brokers = await self._brokers_of(topic)
+        if len(brokers) != 1:
+            where = f"is on several brokers, connect to one of them: {_named(brokers)}" if brokers else "has no broker"
+            raise ClientError(f"topic {topic} {where}")
+        return next(iter(brokers.values()))
+
+    # ------------------------------------------------------------------ one message
+
+    async def _at(self, server: Endpoint, physical_offset: int, topic: str | None) -> Messages:
+        try:
+            record = await self._client.view(server, physical_offset, topic or "")
+        except ResponseError as error:
+            if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                raise _told_from_broker(server, error) from error
+            return Messages(reason=str(error))
+        try:
+            return Messages((decode_message(record, physical_offset=physical_offset),))
+        except StoreError as error:
+            return Messages(reason=f"{server} answered bytes that are no message: {error}")
+
+    async def _by_unique_key(self, server: Endpoint, key: str, topic: str | None) -> Messages:
+        """Ask for a unique key in one topic, else in every topic that the server knows."""
+        try:
+            topics = [topic] if topic else await self._client.topics(server)
+        except ResponseError as error:
+            raise ClientError(f"{key} may be a unique key: name its topic ({error})") from error
+        reasons = []
+        for name in topics:
+            question = KeyQuestion(name, key, "U", maximum=MOST_OF_A_UNIQUE_KEY)
+            found = await self._pages(server, question, MOST_OF_A_UNIQUE_KEY)
+            if found:
+                return found
+            reasons.append(found.reason)
+        where = f"in topic {topic}" if topic else f"in any of {len(topics)} topics"
+        last = f": {reasons[-1]}" if reasons else ""
+        return Messages(reason=f"{server} has no message with unique key {key} {where}{last}")
+
+    # ------------------------------------------------------------------ messages by key
+
+    async def _pages(self, endpoint: Endpoint, question: KeyQuestion, maximum: int) -> Messages:
+        """The newest `maximum` matches of one broker; several pages only where the broker knows cursors."""
+        pages: list[list[Message]] = []
+        count = 0
+        while True:
+            page = await self._client.query(endpoint, replace(question, maximum=min(maximum - count, PAGE)))
+            # A Java broker compares hashes alone and leaves the rest to its clients.
+            matching = [message for message in _decoded(endpoint, page.records) if _is_match(message, question)]
+            pages.append(matching)
+            count += len(matching)
+            is_further = page.cursor is not None and (question.cursor is None or page.cursor < question.cursor)
+            if count >= maximum or not is_further or not page.records:
+                break
+            question = replace(question, cursor=page.cursor)
+        return Messages(
+            tuple(message for matching in reversed(pages) for message in matching),
+            cursor=page.cursor if count else None,
+            notes=(f"something may be missing: {page.incomplete}",) if page.incomplete else (),
+            reason="" if count else f"{endpoint} found nothing: {page.remark}",
+        )
+
+
+def _merged(brokers: dict[str, Endpoint], found: Sequence[Messages], maximum: int) -> Messages:
+    """What several brokers found, by store time."""
+    messages = sorted((message for each in found for message in each), key=lambda message: message.store_timestamp)
+    notes = [f"{name}: {note}" for name, each in zip(brokers, found, strict=True) for note in each.notes]
+    notes += [
+        f"{name} ({brokers[name]}) has older matches: ask it alone, with cursor {each.cursor}"
+        for name, each in zip(brokers, found, strict=True)
+        if each.cursor is not None
+    ]
+    reasons = "; ".join(f"{name}: {each.reason}" for name, each in zip(brokers, found, strict=True))
+    return Messages(tuple(messages[-maximum:]), notes=tuple(notes), reason="" if messages else reasons)
+
+
+def _decoded(endpoint: Endpoint, records: bytes) -> list[Message]:
+    try:
+        return list(decode_messages(records))
+    except StoreError as error:
+        raise ClientError(f"{endpoint} answered bytes that are no messages: {error}") from error
+
+
+def _is_match(message: Message, question: KeyQuestion) -> bool:
+    if question.index_type == "U":
+        # Brokers answer an offset message id too, by the message without its unique key.
+        return question.key == message.message_id
+    if question.copies:
+        from storage.life.message_copies import origin_topic
+
+        topic = origin_topic(message)
+    else:
+        topic = message.topic
+    if topic != question.topic:
+        return False
+    return question.key in message.keys if question.index_type == "K" else question.key == message.tags
+
+
+def _named(brokers: dict[str, Endpoint]) -> str:
+    return ", ".join(f"{name} ({endpoint})" for name, endpoint in brokers.items())
+
+
+def _told_from_broker(server: Endpoint, error: ResponseError) -> ClientError:
+    """What a request that brokers alone answer says of a server that did not."""
+    if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+        return ClientError(f"{server} is no broker (a name server, perhaps): connect to a broker")
+    return error
