@@ -27,23 +27,28 @@ if TYPE_CHECKING:
     from protocol.errors import RocketLensError as Error
     from protocol.host_address import HostAddress
     from protocol.message import Message
-    from rocketlens.answers import Group, Messages, PulledMessages, Topic
+    from rocketlens.answers import FoundMessages, Group, Messages, PulledMessages, Topic
+    from rocketlens.arrow_reader import DamageWarning, arrow
     from rocketlens.remote import AsyncRemoteStore, connect_async
     from rocketlens.remote_plain import RemoteStore, connect
-    from rocketlens.searching import Search
+    from rocketlens.searching import AsyncSearch, Search
+    from rocketlens.spark_source import spark
     from rocketlens.store import Store, open
     from storage.life.message_life import Event, MessageLife
     from storage.search.progress import ProgressReport
 
 _PLACES: Final = {
     "AsyncRemoteStore": "rocketlens.remote",
+    "AsyncSearch": "rocketlens.searching",
     "BeingSearched": "protocol.errors",
     "ClientError": "broker.cluster.client",
     "ConfigError": "protocol.errors",
     "CorruptRecord": "protocol.errors",
+    "DamageWarning": "rocketlens.arrow_reader",
     "Error": "protocol.errors:RocketLensError",
     "Event": "storage.life.message_life",
     "FilterSyntaxError": "protocol.errors",
+    "FoundMessages": "rocketlens.answers",
     "Group": "rocketlens.answers",
     "HostAddress": "protocol.host_address",
     "Message": "protocol.message",
@@ -59,21 +64,26 @@ _PLACES: Final = {
     "Store": "rocketlens.store",
     "StoreError": "protocol.errors",
     "Topic": "rocketlens.answers",
+    "arrow": "rocketlens.arrow_reader",
     "connect": "rocketlens.remote_plain",
     "connect_async": "rocketlens.remote",
     "open": "rocketlens.store",
+    "spark": "rocketlens.spark_source",
 }
 """Where each name is defined, and under which name where it has another one there."""
 
 __all__ = [
     "AsyncRemoteStore",
+    "AsyncSearch",
     "BeingSearched",
     "ClientError",
     "ConfigError",
     "CorruptRecord",
+    "DamageWarning",
     "Error",
     "Event",
     "FilterSyntaxError",
+    "FoundMessages",
     "Group",
     "HostAddress",
     "Message",
@@ -89,9 +99,11 @@ __all__ = [
     "Store",
     "StoreError",
     "Topic",
+    "arrow",
     "connect",
     "connect_async",
     "open",
+    "spark",
 ]
 
 

@@ -56,6 +56,16 @@ class PulledMessages(Messages):
 
 
 @dataclass(frozen=True, slots=True)
+class FoundMessages(Messages):
+    """Messages that a text names, those with such an id first, then by topic, the newest of each first."""
+
+    kinds: tuple[str, ...] = ()
+    """What each message was found by: its ``unique key``, a ``key``, its ``tag``, or the id that the text may be."""
+    topics: tuple[str, ...] = ()
+    """The topics whose name holds the text."""
+
+
+@dataclass(frozen=True, slots=True)
 class Topic:
     """A topic: how many queues it has to read and to write; None where only its name is known."""
 

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 Time: TypeAlias = int | str | datetime
 """Milliseconds since 1970, an ISO 8601 text, or a datetime; without an offset it is this machine's local time."""
 
+MOST_FOUND: Final = 50
+"""Messages that one text names, unless more are asked for."""
+
 MOST_PULLED: Final = 32
 """Messages of one pull, as brokers cap them."""
 
@@ -65,6 +68,18 @@ def key_question(
     if cursor is not None and not 0 <= cursor <= LARGEST:
         raise ConfigError(f"cursor {cursor}: expected the cursor of an earlier answer")
     return KeyQuestion(topic, text, kind, begin_timestamp=first, end_timestamp=last, cursor=cursor, copies=copies)
+
+
+def text_of(text: str) -> str:
+    """A text that is looked for, without blanks around it; raises ConfigError where nothing is left."""
+    if not text.strip():
+        raise ConfigError("the text to find is empty")
+    return text.strip()
+
+
+def names_holding(names: Iterable[str], text: str) -> tuple[str, ...]:
+    """Names that hold a text, in upper or lower case."""
+    return tuple(name for name in names if text.lower() in name.lower())
 
 
 def check_maximum(maximum: int) -> int:

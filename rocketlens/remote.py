@@ -1,6 +1,7 @@
 """The messages of brokers that run, over the network: what `rocketlens.connect_async` returns."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
@@ -11,26 +12,37 @@ from protocol.codes import ResponseCode
 from protocol.errors import ConfigError, StoreError
 from protocol.key_question import PAGE, KeyQuestion
 from protocol.message import Message, decode_message, decode_messages
-from rocketlens.answers import Group, Messages, PulledMessages, Topic
+from rocketlens.answers import FoundMessages, Group, Messages, PulledMessages, Topic
 from rocketlens.arguments import (
+    MOST_FOUND,
     MOST_PULLED,
     Time,
     check_maximum,
+    criteria_of,
     id_of,
     key_question,
+    names_holding,
     pulled,
     subscription,
+    text_of,
+    times_of,
 )
 from rocketlens.by_id import message_id_of, physical_offset_of
 
 if TYPE_CHECKING:
     import ssl
 
+    from rocketlens.searching import AsyncSearch
+    from storage.search.engine import Step
+
 AT_ONCE: Final = 32
 """Topics that are asked about at the same time."""
 
 MOST_OF_A_UNIQUE_KEY: Final = 32
 """Messages of one unique key that a broker gives."""
+
+MOST_QUEUES: Final = 65_536
+"""Queues of one topic that are searched, whatever a broker says."""
 
 ABSENT: Final = (ResponseCode.TOPIC_NOT_EXIST, ResponseCode.INVALID_PARAMETER)
 """How a broker answers a pull from a topic or a queue that it does not have."""
@@ -132,6 +144,45 @@ class AsyncRemoteStore:
         found = [await self._pages(endpoint, question, maximum) for endpoint in brokers.values()]
         return found[0] if len(found) == 1 else _merged(brokers, found, maximum)
 
+    async def find(
+        self,
+        text: str,
+        *,
+        topic: str | None = None,
+        begin: Time | None = None,
+        end: Time | None = None,
+        maximum: int = MOST_FOUND,
+    ) -> FoundMessages:
+        """As :meth:`RemoteStore.find`."""
+        text, (first, last) = text_of(text), times_of(begin, end)
+        check_maximum(maximum)
+        names = [topic] if topic is not None else await self._client.topics(self._named_server())
+        answers: list[tuple[str, Messages]] = []
+        if message_id_of(text) is not None:
+            answers.append(("offset message id", await self.view(text)))
+        elif physical_offset_of(text) is not None:
+            answers.append(("physical offset", await self.view(text)))
+        for kinds in (("unique key", "key"), ("tag",)):
+            asked = [(kind, name) for name in names for kind in kinds]
+            for place in range(0, len(asked), AT_ONCE):
+                part = asked[place : place + AT_ONCE]
+                found = await asyncio.gather(
+                    *(
+                        self.query(
+                            name,
+                            key=text if kind == "key" else None,
+                            unique_key=text if kind == "unique key" else None,
+                            tag=text if kind == "tag" else None,
+                            begin=first,
+                            end=last,
+                            maximum=maximum,
+                        )
+                        for kind, name in part
+                    )
+                )
+                answers += [(kind, each) for (kind, _), each in zip(part, found, strict=True)]
+        return _found(answers, text, names, topic, maximum)
+
     async def pull(
         self,
         topic: str,
@@ -156,6 +207,48 @@ class AsyncRemoteStore:
         messages, notes = pulled(_decoded(server, answer.records), offset, wanted)
         reason = "" if messages else f"{server} has nothing for queue {queue_id} of topic {topic}: {answer.remark}"
         return PulledMessages(messages, None, notes, reason, answer.next_offset, answer.min_offset, answer.max_offset)
+
+    def search(
+        self,
+        *,
+        topic: str,
+        begin: Time | None = None,
+        end: Time | None = None,
+        contains: str | bytes | None = None,
+        regex: str | None = None,
+        place: str = "body",
+        json_path: str | None = None,
+        where: str | None = None,
+        tag: str | None = None,
+        key: str | None = None,
+        key_prefix: str | None = None,
+        born_host: str | None = None,
+        size: str | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> "AsyncSearch":
+        """As :meth:`RemoteStore.search`, to be iterated over with ``async for``."""
+        from rocketlens.remote_search import RemoteSearch, parse_cursor
+        from rocketlens.searching import AsyncSearch
+        from storage.search.matcher import Matcher
+
+        names = {"regex": regex, "json_path": json_path, "where": where, "tag": tag}
+        names |= {"key": key, "key_prefix": key_prefix, "born_host": born_host}
+        # Not the topic: a light queue holds messages that bear another one.
+        matcher = Matcher(criteria_of(begin, end, contains, place, size, **names))
+        if limit is not None:
+            check_maximum(limit)
+        start = parse_cursor(cursor)
+
+        async def steps() -> "AsyncIterator[Step]":
+            server = await self._broker_of(topic)
+            queues = (await self._client.topic_queues(server)).get(topic)
+            count = 0 if queues is None else min(max(queues.read_queue_nums, 0), MOST_QUEUES)
+            run = RemoteSearch(self._client, server, topic, range(count), matcher, start, limit)
+            async for step in run.steps():
+                yield step
+
+        return AsyncSearch(steps())
 
     async def topics(self) -> list[Topic]:
         """As :meth:`RemoteStore.topics`."""
@@ -270,6 +363,34 @@ class AsyncRemoteStore:
             notes=(f"something may be missing: {page.incomplete}",) if page.incomplete else (),
             reason="" if count else f"{endpoint} found nothing: {page.remark}",
         )
+
+
+def _found(
+    answers: Sequence[tuple[str, Messages]], text: str, names: Sequence[str], topic: str | None, maximum: int
+) -> FoundMessages:
+    """What was found by each of the things that a text may be, each message once."""
+    found: dict[tuple[object, int], tuple[Message, str]] = {}
+    notes: dict[str, None] = {}
+    for kind, each in answers:
+        notes |= dict.fromkeys(each.notes)
+        if each.reason and kind not in ("unique key", "key", "tag"):
+            notes[f"as {kind}: {each.reason}"] = None
+        for message in reversed(each):
+            if topic is None or message.topic == topic or kind in ("unique key", "key", "tag"):
+                found.setdefault((message.store_host, message.physical_offset), (message, kind))
+    is_cut = len(found) > maximum or any(each.cursor is not None for _, each in answers)
+    said = "; ".join([f"nothing is named {text} in {len(names)} topics", *notes])
+    if is_cut:
+        notes[f"there are more than {maximum} messages: ask for a higher maximum"] = None
+    kept = list(found.values())[:maximum]
+    return FoundMessages(
+        tuple(message for message, _ in kept),
+        None,
+        tuple(notes),
+        "" if kept else said,
+        tuple(kind for _, kind in kept),
+        names_holding(names, text),
+    )
 
 
 def _merged(brokers: dict[str, Endpoint], found: Sequence[Messages], maximum: int) -> Messages:

@@ -2,18 +2,21 @@
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from protocol.errors import RocketLensError
 from protocol.key_question import PAGE
-from rocketlens.answers import Group, Messages, PulledMessages, Topic
-from rocketlens.arguments import MOST_PULLED, Time
+from rocketlens.answers import FoundMessages, Group, Messages, PulledMessages, Topic
+from rocketlens.arguments import MOST_FOUND, MOST_PULLED, Time
 from rocketlens.remote import AsyncRemoteStore, connect_async
 
 if TYPE_CHECKING:
     import ssl
+
+    from rocketlens.searching import Search
+    from storage.search.engine import Step
 
 Answer = TypeVar("Answer")
 
@@ -105,6 +108,22 @@ class RemoteStore:
             )
         )
 
+    def find(
+        self,
+        text: str,
+        *,
+        topic: str | None = None,
+        begin: Time | None = None,
+        end: Time | None = None,
+        maximum: int = MOST_FOUND,
+    ) -> FoundMessages:
+        """As :meth:`Store.find`; each topic is asked about, which takes a broker with many topics some time.
+
+        >>> [message.keys for message in remote.find("BB")]
+        [['BB'], ['tagcollide2']]
+        """
+        return self._wait(self._remote.find(text, topic=topic, begin=begin, end=end, maximum=maximum))
+
     def pull(
         self,
         topic: str,
@@ -121,6 +140,58 @@ class RemoteStore:
         [0, 1, 2]
         """
         return self._wait(self._remote.pull(topic, queue_id, offset, maximum=maximum, tag=tag, sql=sql))
+
+    def search(
+        self,
+        *,
+        topic: str,
+        begin: Time | None = None,
+        end: Time | None = None,
+        contains: str | bytes | None = None,
+        regex: str | None = None,
+        place: str = "body",
+        json_path: str | None = None,
+        where: str | None = None,
+        tag: str | None = None,
+        key: str | None = None,
+        key_prefix: str | None = None,
+        born_host: str | None = None,
+        size: str | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> "Search":
+        """As :meth:`Store.search`, of one topic: its queues are pulled to their end, one after the other.
+
+        All messages of the topic come over the network, those stored before `begin` excepted.
+
+        >>> [message.body for message in remote.search(topic="TopicTest", contains="hot 3", limit=2)]
+        [b'hot 30', b'hot 34']
+        """
+        from rocketlens.searching import Search
+
+        found = self._remote.search(
+            topic=topic,
+            begin=begin,
+            end=end,
+            contains=contains,
+            regex=regex,
+            place=place,
+            json_path=json_path,
+            where=where,
+            tag=tag,
+            key=key,
+            key_prefix=key_prefix,
+            born_host=born_host,
+            size=size,
+            limit=limit,
+            cursor=cursor,
+        )
+
+        def steps() -> "Iterator[Step]":
+            while (step := self._wait(found.next_step())) is not None:
+                yield step
+
+        return Search(steps())
 
     def topics(self) -> list[Topic]:
         """All topics by name; a name server says no numbers of queues."""

@@ -1,6 +1,6 @@
 """A search by content as it runs: messages one after the other, and how far it is."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from protocol.message import Message
@@ -21,6 +21,7 @@ class Search(Iterator[Message]):
     """
 
     def __init__(self, steps: "Iterable[Step]") -> None:
+        """Use :meth:`Store.search`."""
         self._steps = iter(steps)
         self._messages: Iterator[Message] = iter(())
         self.progress = ProgressReport(0, 0, 0, 0.0)
@@ -42,3 +43,35 @@ class Search(Iterator[Message]):
         for step in self._steps:
             self.progress, self.cursor, self.notes = step.progress, step.cursor, step.notes
             yield tuple(message.detached() for message in step.messages)
+
+
+class AsyncSearch(AsyncIterator[Message]):
+    """As :class:`Search`, over the network: the messages of a topic queue by queue, in the order of each queue."""
+
+    def __init__(self, steps: "AsyncIterator[Step]") -> None:
+        """Use :meth:`AsyncRemoteStore.search`."""
+        self._steps = steps
+        self._messages: Iterator[Message] = iter(())
+        self.progress = ProgressReport(0, 0, 0, 0.0)
+        """How much of the topic's queues is searched; how much there is to search is an estimate."""
+        self.cursor: str | None = None
+        """Where another search for the same goes on behind what was found; None at the end of the queues."""
+        self.notes: tuple[str, ...] = ()
+        """What could not be searched."""
+
+    async def __anext__(self) -> Message:
+        while True:
+            message = next(self._messages, None)
+            if message is not None:
+                return message
+            step = await self.next_step()
+            if step is None:
+                raise StopAsyncIteration
+            self._messages = iter(step.messages)
+
+    async def next_step(self) -> "Step | None":
+        """What the next pull brings, None at the end."""
+        step = await anext(self._steps, None)
+        if step is not None:
+            self.progress, self.cursor, self.notes = step.progress, step.cursor, step.notes
+        return step

@@ -1,7 +1,7 @@
 """A store directory, opened for reading: what `rocketlens.open` returns."""
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
@@ -12,8 +12,9 @@ import msgspec
 from protocol.errors import RocketLensError, StoreError
 from protocol.key_question import PAGE, KeyQuestion
 from protocol.message import Message, decode_message
-from rocketlens.answers import Group, Messages, PulledMessages, Topic
+from rocketlens.answers import FoundMessages, Group, Messages, PulledMessages, Topic
 from rocketlens.arguments import (
+    MOST_FOUND,
     MOST_PULLED,
     Time,
     check_maximum,
@@ -21,8 +22,11 @@ from rocketlens.arguments import (
     filter_of,
     id_of,
     key_question,
+    names_holding,
     pulled,
     subscription,
+    text_of,
+    times_of,
 )
 from rocketlens.by_id import find_in_store, find_surely
 from rocketlens.opening import check_store_options, open_message_store
@@ -33,6 +37,7 @@ if TYPE_CHECKING:
     from storage.life.message_life import MessageLife
     from storage.query.get_message import GetMessageResult
     from storage.query.lookup_call import KeyQuery
+    from storage.search.find import Finder
     from storage.store.message_store import MessageStore
 
 
@@ -131,6 +136,35 @@ class Store:
         """
         question = key_question(topic, key, unique_key, tag, begin, end, cursor, copies=copies)
         return query_store(self._opened(), question, check_maximum(maximum))
+
+    def find(
+        self,
+        text: str,
+        *,
+        topic: str | None = None,
+        begin: Time | None = None,
+        end: Time | None = None,
+        maximum: int = MOST_FOUND,
+    ) -> FoundMessages:
+        """The messages that a text names, whatever it is: an id, an offset, a key or a tag; as the page's box does.
+
+        In one topic or in all, at most `maximum`, stored between `begin` and `end`, which unique keys do not mind.
+
+        >>> found = store.find("BB")
+        >>> [(message.keys, message.tags, kind) for message, kind in zip(found, found.kinds)]
+        [(['BB'], 'TagA', 'key'), (['tagcollide2'], 'BB', 'tag')]
+        """
+        from storage.search.find import Finder, FindLimits, FindPlace
+        from storage.store.topic_catalog import topic_names
+
+        text, (first, last) = text_of(text), times_of(begin, end)
+        limits = FindLimits(topic=topic, begin_timestamp=first, end_timestamp=last, maximum=check_maximum(maximum))
+        store = self._opened()
+        names = topic_names(store) if topic is None else [topic]
+        finder = Finder(store, text, names, limits)
+        finder.look_at_offset()
+        finder.go_on(FindPlace())
+        return _found(finder, text, names, maximum)
 
     def pull(
         self,
@@ -292,9 +326,39 @@ class Store:
         return store
 
 
+def _found(finder: "Finder", text: str, names: Sequence[str], maximum: int) -> FoundMessages:
+    """What a text was found to name, and what there is to say about it."""
+    found = finder.found[:maximum]
+    notes = [f"as {each.kind}: {each.note}" for each in finder.tried.values() if each.note]
+    said = "; ".join([f"nothing is named {text} in {len(names)} topics", *notes])
+    notes += [
+        f"the message at physical offset {message.physical_offset} is damaged: {damage}"
+        for message, _, damage in found
+        if damage is not None
+    ]
+    if finder.incomplete:
+        notes.append(f"something may be missing: {finder.incomplete}")
+    if finder.place is not None or len(found) < len(finder.found):
+        notes.append(f"there are more than {maximum} messages: ask for a higher maximum")
+    return FoundMessages(
+        tuple(message.detached() for message, _, _ in found),
+        None,
+        tuple(notes),
+        "" if found else said,
+        tuple(kind for _, kind, _ in found),
+        names_holding(names, text),
+    )
+
+
 def message_store_of(store: Store, *, with_keys: bool = True) -> "MessageStore":
     """The files of a store, for commands of our own that do what the public face does not offer."""
     return store._opened(with_keys=with_keys)
+
+
+def commit_log_directories_of(store: Store) -> tuple[Path, ...]:
+    """Where the log of a store lies; nothing where that is `commitlog/` in it."""
+    directories: tuple[Path, ...] = store._options["commit_log_directories"]
+    return directories
 
 
 def query_store(store: "MessageStore", question: KeyQuestion, maximum: int) -> Messages:

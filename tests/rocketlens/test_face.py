@@ -50,7 +50,7 @@ def test_every_error_is_one_of_ours() -> None:
     kinds = [getattr(rocketlens, name) for name in rocketlens.__all__]
     errors = [each for each in kinds if isinstance(each, type) and issubclass(each, Exception)]
     assert len(errors) > 8
-    assert all(issubclass(each, rocketlens.Error) for each in errors)
+    assert [each for each in errors if not issubclass(each, rocketlens.Error | Warning)] == []
 
 
 def signature_of(method: object) -> list[tuple[str, object, object]]:
@@ -59,12 +59,21 @@ def signature_of(method: object) -> list[tuple[str, object, object]]:
     return [(each.name, each.kind, each.default) for each in parameters]
 
 
-@pytest.mark.parametrize("name", ["view", "query", "pull", "topics", "groups"])
+@pytest.mark.parametrize("name", ["view", "query", "find", "pull", "topics", "groups"])
 def test_a_store_and_a_broker_are_asked_with_the_same_words(name: str) -> None:
     plain, awaited = getattr(rocketlens.RemoteStore, name), getattr(rocketlens.AsyncRemoteStore, name)
     assert signature_of(plain) == signature_of(awaited)
     local = [each for each in signature_of(getattr(rocketlens.Store, name)) if each[0] != "damaged"]
     assert local == signature_of(plain)
+
+
+def test_a_search_over_the_network_takes_what_a_search_of_a_store_takes() -> None:
+    plain = signature_of(rocketlens.RemoteStore.search)
+    assert plain == signature_of(rocketlens.AsyncRemoteStore.search)
+    local = {each[:2] for each in signature_of(rocketlens.Store.search)}
+    assert local - {each[:2] for each in plain} == {
+        (name, inspect.Parameter.KEYWORD_ONLY) for name in ("exhaustive", "should_stop")
+    }
 
 
 def test_connect_and_its_twin_take_the_same_options() -> None:
