@@ -6,7 +6,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
-from broker.cluster.client import Client, ClientError, Credentials, QueueQuestion, ResponseError
+from broker.cluster.client import TOOLS_GROUP, Client, ClientError, Credentials, QueueQuestion, ResponseError
 from broker.endpoint import Endpoint
 from protocol.codes import ResponseCode
 from protocol.errors import ConfigError, StoreError
@@ -54,6 +54,7 @@ def connect_async(
     access_key: str | None = None,
     secret_key: str | None = None,
     tls: "bool | ssl.SSLContext" = False,
+    group: str = TOOLS_GROUP,
     timeout_seconds: float = 15.0,
     connect_timeout_seconds: float = 3.0,
 ) -> "AsyncRemoteStore":
@@ -76,7 +77,7 @@ def connect_async(
         tls=_tls_context(tls),
         credentials=credentials,
     )
-    return AsyncRemoteStore(client, None if address is None else Endpoint.parse(address))
+    return AsyncRemoteStore(client, None if address is None else Endpoint.parse(address), group)
 
 
 def _tls_context(tls: "bool | ssl.SSLContext") -> "ssl.SSLContext | None":
@@ -92,9 +93,9 @@ def _tls_context(tls: "bool | ssl.SSLContext") -> "ssl.SSLContext | None":
 class AsyncRemoteStore:
     """As :class:`RemoteStore`, with methods to await; an async context manager, for one event loop."""
 
-    def __init__(self, client: Client, server: Endpoint | None) -> None:
+    def __init__(self, client: Client, server: Endpoint | None, group: str) -> None:
         """Use `rocketlens.connect_async`."""
-        self._client, self._server = client, server
+        self._client, self._server, self._group = client, server, group
         self._is_closed = False
 
     async def view(self, id: int | str, *, topic: str | None = None) -> Messages:
@@ -196,7 +197,7 @@ class AsyncRemoteStore:
         """As :meth:`RemoteStore.pull`."""
         wanted = subscription(tag, sql)
         maximum = min(check_maximum(maximum), MOST_PULLED)
-        question = QueueQuestion(topic, queue_id, offset, maximum, wanted.text, wanted.kind)
+        question = QueueQuestion(topic, queue_id, offset, maximum, self._group, wanted.text, wanted.kind)
         try:
             server = await self._broker_of(topic)
             answer = await self._client.pull(server, question)
@@ -244,7 +245,7 @@ class AsyncRemoteStore:
             server = await self._broker_of(topic)
             queues = (await self._client.topic_queues(server)).get(topic)
             count = 0 if queues is None else min(max(queues.read_queue_nums, 0), MOST_QUEUES)
-            run = RemoteSearch(self._client, server, topic, range(count), matcher, start, limit)
+            run = RemoteSearch(self._client, server, topic, range(count), matcher, start, limit, self._group)
             async for step in run.steps():
                 yield step
 

@@ -6,6 +6,7 @@ from collections.abc import Coroutine, Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from broker.cluster.client import TOOLS_GROUP
 from protocol.errors import RocketLensError
 from protocol.key_question import PAGE
 from rocketlens.answers import FoundMessages, Group, Messages, PulledMessages, Topic
@@ -27,6 +28,7 @@ def connect(
     access_key: str | None = None,
     secret_key: str | None = None,
     tls: "bool | ssl.SSLContext" = False,
+    group: str = TOOLS_GROUP,
     timeout_seconds: float = 15.0,
     connect_timeout_seconds: float = 3.0,
 ) -> "RemoteStore":
@@ -34,6 +36,8 @@ def connect(
 
     Connections are made when something is first asked. `access_key` and `secret_key` sign every request, where the
     broker asks for that. `tls` is True for TLS with the authorities that this machine trusts, or an `ssl.SSLContext`.
+    `group` is the consumer group of pulls, by default that of RocketMQ's tools, which every broker has; name another
+    where accounts have rights by group, one that exists, since some brokers make those that do not.
     Each answer is waited for `timeout_seconds` at most. Without an address :meth:`RemoteStore.view` alone is possible,
     which then dials the address in an offset message id.
 
@@ -45,6 +49,7 @@ def connect(
             access_key=access_key,
             secret_key=secret_key,
             tls=tls,
+            group=group,
             timeout_seconds=timeout_seconds,
             connect_timeout_seconds=connect_timeout_seconds,
         )

@@ -41,6 +41,7 @@ class RemoteSearch:
     matcher: Matcher
     begin: tuple[int, int]
     limit: int | None
+    group: str
     _started: float = field(default_factory=time.monotonic)
     _found: int = 0
     _bytes: int = 0
@@ -62,9 +63,11 @@ class RemoteSearch:
 
     async def _pulls(self, queue_id: int) -> AsyncIterator[tuple[list[Message], int]]:
         """The messages of one queue that match, pull by pull, and the queue offset behind them."""
-        offset, end = await self._first_offset(queue_id), 1
+        offset = await self._first_offset(queue_id)
+        end = offset + 1
         while offset < end:
-            answer = await self.client.pull(self.server, QueueQuestion(self.topic, queue_id, offset, MOST_AT_ONCE))
+            question = QueueQuestion(self.topic, queue_id, offset, MOST_AT_ONCE, self.group)
+            answer = await self.client.pull(self.server, question)
             end = answer.max_offset
             if not offset < answer.next_offset <= end and offset < end:
                 raise ClientError(f"{self.server} leads from queue offset {offset} to {answer.next_offset}")

@@ -90,19 +90,20 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True)
 class QueueQuestion:
-    """Which messages of a queue are wanted; `expression_type` is TAG or SQL92."""
+    """Which messages of a queue are wanted, by which consumer group; `expression_type` is TAG or SQL92."""
 
     topic: str
     queue_id: int
     queue_offset: int
     maximum: int
+    group: str = TOOLS_GROUP
     expression: str = "*"
     expression_type: str = "TAG"
 
     def ext_fields(self) -> dict[str, str]:
         """The request's header fields: nothing is committed, and nobody waits for messages."""
         return {
-            "consumerGroup": TOOLS_GROUP,
+            "consumerGroup": self.group,
             "topic": self.topic,
             "queueId": str(self.queue_id),
             "queueOffset": str(self.queue_offset),
