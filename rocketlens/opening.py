@@ -6,6 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from protocol.errors import ConfigError
 from storage.files.own_directories import is_writable
 from storage.files.write_guard import check_outside
@@ -18,37 +20,38 @@ ENTRIES: Final = "entries"
 """Where in a state directory keys lie that were found by scanning the log."""
 
 
-def check_store_options(
-    path: Path,
-    *,
-    commit_log_directories: tuple[Path, ...] | None = None,
-    index_slots: int | None = None,
-    index_entries: int | None = None,
-    state_directory: Path | None = None,
-    spelled: Mapping[str, str] | None = None,
-) -> None:
-    """Raise `ConfigError` for options of a store that cannot be; `spelled` is how a command spells their names."""
-    names = {name: name for name in ("index_slots", "index_entries", "state_directory")} | dict(spelled or {})
-    if (index_slots is None) != (index_entries is None):
-        raise ConfigError(f"{names['index_slots']} and {names['index_entries']} are given together or not at all")
-    check_outside((path, *(commit_log_directories or ())), {names["state_directory"]: state_directory})
-    if state_directory is not None and not is_writable(state_directory):
-        raise ConfigError(f"{names['state_directory']} {state_directory}: cannot be written to")
+class StoreArguments(msgspec.Struct, frozen=True):
+    """What is said of a store that is opened; None where nothing is."""
+
+    commit_log_directories: tuple[Path, ...] | None = None
+    index_slots: int | None = None
+    index_entries: int | None = None
+    state_directory: Path | None = None
+
+    def check(self, path: Path, spelled: Mapping[str, str] | None = None) -> None:
+        """Raise `ConfigError` for what cannot be said of the store at `path`; `spelled` is how a command names it."""
+        names = {name: name for name in self.__struct_fields__} | dict(spelled or {})
+        if (self.index_slots is None) != (self.index_entries is None):
+            raise ConfigError(f"{names['index_slots']} and {names['index_entries']} are given together or not at all")
+        state = names["state_directory"]
+        check_outside((path, *(self.commit_log_directories or ())), {state: self.state_directory})
+        if self.state_directory is not None and not is_writable(self.state_directory):
+            raise ConfigError(f"{state} {self.state_directory}: cannot be written to")
+
+
+NO_ARGUMENTS: Final = StoreArguments()
 
 
 def open_message_store(
     path: Path,
+    arguments: StoreArguments = NO_ARGUMENTS,
     *,
-    commit_log_directories: tuple[Path, ...] | None = None,
-    index_slots: int | None = None,
-    index_entries: int | None = None,
-    state_directory: Path | None = None,
     scan_budget: int | None = None,
     check_budget: int | None = None,
     entries_directory: "Callable[[StoreIdentity], Path | None] | None" = None,
     keeps_state: bool = True,
 ) -> "MessageStore":
-    """Open a store with options that :func:`check_store_options` has let pass.
+    """Open a store with arguments that were checked.
 
     `scan_budget` bounds the bytes of log scanned for keys that no index file covers, `check_budget` those of index
     files that are checked; None is all. Keys that were scanned before are read from `entries_directory`, and the state
@@ -56,6 +59,7 @@ def open_message_store(
 
     Raises `StoreError` for what is no store.
     """
+    logs = arguments.commit_log_directories or ()
     # What a start makes lives as long as the process: looking for garbage in it takes a tenth of the start.
     collects = gc.isenabled()
     gc.disable()
@@ -63,16 +67,16 @@ def open_message_store(
         from storage.store.message_store import MessageStore, StoreOptions
         from storage.store.state_place import known_state_directory
 
-        state_directory = state_directory or known_state_directory(path)
+        state_directory = arguments.state_directory or known_state_directory(path)
         options = StoreOptions(
-            commit_log_directories=commit_log_directories or (),
-            index_slots=index_slots,
-            index_entries=index_entries,
+            commit_log_directories=logs,
+            index_slots=arguments.index_slots,
+            index_entries=arguments.index_entries,
             state_directory=state_directory,
             scan_budget=scan_budget,
             check_budget=check_budget,
             keeps_state=keeps_state,
-            new_state_directory=partial(_new_state_directory, path, commit_log_directories or ()),
+            new_state_directory=partial(_new_state_directory, path, logs),
             entries_directory=entries_directory or (lambda _: state_directory and state_directory / ENTRIES),
         )
         return MessageStore.open(path, options)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import msgspec
 
@@ -29,7 +29,7 @@ from rocketlens.arguments import (
     times_of,
 )
 from rocketlens.by_id import find_in_store, find_surely
-from rocketlens.opening import check_store_options, open_message_store
+from rocketlens.opening import StoreArguments, open_message_store
 from storage.layout.store_layout import recognise_store
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from storage.life.message_life import MessageLife
     from storage.query.get_message import GetMessageResult
     from storage.query.lookup_call import KeyQuery
+    from storage.search.criteria import Criteria
     from storage.search.find import Finder
     from storage.store.message_store import MessageStore
 
@@ -58,13 +59,14 @@ def open(
 
     Raises :class:`NotAStore` for what is no store, :class:`ConfigError` for options that cannot be.
     """
-    return Store(
-        Path(path),
-        commit_log_directories=tuple(map(Path, commit_log_directories or ())),
-        index_slots=index_slots,
-        index_entries=index_entries,
-        state_directory=None if state_directory is None else Path(state_directory),
+    arguments = StoreArguments(
+        tuple(map(Path, commit_log_directories or ())),
+        index_slots,
+        index_entries,
+        None if state_directory is None else Path(state_directory),
     )
+    arguments.check(Path(path))
+    return Store(Path(path), arguments)
 
 
 class Store:
@@ -74,11 +76,10 @@ class Store:
     :class:`StoreError` where a file cannot be read, and :class:`Error` once it is closed.
     """
 
-    def __init__(self, path: Path, **options: Any) -> None:
+    def __init__(self, path: Path, arguments: StoreArguments) -> None:
         """Use `rocketlens.open`."""
-        check_store_options(path, **options)
-        self._options = options
-        self._layout = recognise_store(path, options["commit_log_directories"])
+        self._arguments = arguments
+        self._layout = recognise_store(path, arguments.commit_log_directories or ())
         self._store: MessageStore | None = None
         self._is_closed = False
         self._opening = threading.Lock()
@@ -236,8 +237,7 @@ class Store:
         names = {"topic": topic, "regex": regex, "json_path": json_path, "where": where, "tag": tag}
         names |= {"key": key, "key_prefix": key_prefix, "born_host": born_host}
         criteria = criteria_of(begin, end, contains, place, size, **names)
-        # An index that is not asked for a key needs no check, and the log no scan for what it lacks.
-        store = self._opened(with_keys=bool(topic and key and not exhaustive))
+        store = self._opened(with_keys=needs_keys(criteria, exhaustive=exhaustive))
         return Search(
             search(store, criteria, limit=limit, cursor=cursor, exhaustive=exhaustive, should_stop=should_stop)
         )
@@ -318,7 +318,7 @@ class Store:
             self._check_open()
             if self._store is None:
                 budget = None if with_keys else 0
-                self._store = open_message_store(self.path, scan_budget=budget, check_budget=budget, **self._options)
+                self._store = open_message_store(self.path, self._arguments, scan_budget=budget, check_budget=budget)
                 return self._store
             store = self._store
         if with_keys:
@@ -355,10 +355,14 @@ def message_store_of(store: Store, *, with_keys: bool = True) -> "MessageStore":
     return store._opened(with_keys=with_keys)
 
 
+def needs_keys(criteria: "Criteria", *, exhaustive: bool) -> bool:
+    """Whether a search asks the index: one that does not needs no check of it, and no scan for what it lacks."""
+    return bool(criteria.topic and criteria.key and not exhaustive)
+
+
 def commit_log_directories_of(store: Store) -> tuple[Path, ...]:
     """Where the log of a store lies; nothing where that is `commitlog/` in it."""
-    directories: tuple[Path, ...] = store._options["commit_log_directories"]
-    return directories
+    return store._arguments.commit_log_directories or ()
 
 
 def query_store(store: "MessageStore", question: KeyQuestion, maximum: int) -> Messages:

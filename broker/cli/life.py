@@ -11,8 +11,9 @@ import msgspec
 from broker.cli.errors import FOUND, NOT_FOUND, plain_errors, say
 from broker.cli.opening import open_store
 from broker.cli.options import DIRECTORY, store_options
-from broker.cli.output import chosen_format, format_options, print_table, time_text, write_maps
+from broker.cli.output import format_options, print_table, time_text, write_maps
 from protocol.errors import ConfigError
+from rocketlens.opening import StoreArguments
 
 if TYPE_CHECKING:
     from storage.life.message_life import Event, MessageLife
@@ -39,9 +40,8 @@ def life(
     unique_key: str,
     topic: str | None,
     trace_topics: tuple[str, ...],
-    output_format: str | None,
-    as_json: bool,
-    **store_arguments: Any,
+    output_format: str,
+    store_arguments: StoreArguments,
 ) -> None:
     """Show everything that happened to one message, in order of time, from the store in STORE.
 
@@ -50,19 +50,18 @@ def life(
 
     Exit code 0 when something was found, 1 when nothing was.
     """
-    name = chosen_format(output_format, as_json)
     if not unique_key:
         raise ConfigError("--unique-key: expected an id, got nothing")
-    with open_store(store, **store_arguments) as opened:
+    with open_store(store, store_arguments) as opened:
         found = opened.life(unique_key, topic=topic, trace_topics=trace_topics)
     if found.incomplete:
         say(f"something may be missing: {found.incomplete}")
     if not found.events:
         say(f"no message with unique key {unique_key} {f'of topic {topic}' if topic else 'in any topic'}")
-    elif name == "table":
+    elif output_format == "table":
         print_table(HEADINGS, map(_row, found.events))
     else:
-        write_maps(name, _maps(found))
+        write_maps(output_format, _maps(found))
     sys.exit(FOUND if found.events else NOT_FOUND)
 
 

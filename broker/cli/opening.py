@@ -1,10 +1,9 @@
 """Open a store for a command."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-import rocketlens
-from rocketlens.opening import check_store_options
+from rocketlens.opening import NO_ARGUMENTS, StoreArguments
 
 if TYPE_CHECKING:
     from rocketlens.store import Store
@@ -17,11 +16,13 @@ SPELLED: Final = {
 """How commands spell the options of a store."""
 
 
-def open_store(path: Path, **options: Any) -> "Store":
+def open_store(path: Path, arguments: StoreArguments = NO_ARGUMENTS) -> "Store":
     """Open a store as the shared options say.
 
     Raises `ConfigError` for options that cannot be, in the words of the command line, `StoreError` for what is no
     store.
     """
-    check_store_options(path, **options, spelled=SPELLED)
-    return rocketlens.open(path, **options)
+    from rocketlens.store import Store
+
+    arguments.check(path, SPELLED)
+    return Store(path, arguments)

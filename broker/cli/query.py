@@ -2,18 +2,40 @@
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import click
+import msgspec
 
 import rocketlens
 from broker.cli.errors import FOUND, NOT_FOUND, plain_errors, say
 from broker.cli.opening import open_store
-from broker.cli.options import DIRECTORY, endpoint, store_options, timestamp
-from broker.cli.output import chosen_format, format_options, staged_writer, writer
+from broker.cli.options import DIRECTORY, endpoint, gathered, store_options, timestamp
+from broker.cli.output import format_options, staged_writer, writer
 from broker.endpoint import Endpoint
 from protocol.key_question import PAGE
+from rocketlens.opening import NO_ARGUMENTS, StoreArguments
 from storage.times import LARGEST
+
+
+class QueryArguments(msgspec.Struct, frozen=True):
+    """What the options say: which messages, and how many of them."""
+
+    topic: str
+    key: str | None
+    unique_key: str | None
+    tag: str | None
+    begin: int
+    end: int
+    maximum: int
+    cursor: int | None
+    copies: bool
+
+    def check(self) -> None:
+        """Raise a usage error for options that contradict each other."""
+        if (self.key, self.unique_key, self.tag).count(None) != 2:
+            raise click.UsageError("expected exactly one of --key, --unique-key and --tag")
+        if self.begin > self.end:
+            raise click.UsageError(f"--begin {self.begin} is after --end {self.end}")
 
 
 @click.command()
@@ -43,22 +65,14 @@ from storage.times import LARGEST
 )
 @format_options
 @store_options
+@gathered(wanted=QueryArguments)
 @plain_errors
 def query(
     store: Path | None,
     server: Endpoint | None,
-    topic: str,
-    key: str | None,
-    unique_key: str | None,
-    tag: str | None,
-    begin: int,
-    end: int,
-    maximum: int,
-    cursor: int | None,
-    copies: bool,
-    output_format: str | None,
-    as_json: bool,
-    **store_arguments: Any,
+    wanted: QueryArguments,
+    output_format: str,
+    store_arguments: StoreArguments,
 ) -> None:
     """List the newest messages with a key, a unique key or a tag, from the store in STORE or from running brokers.
 
@@ -66,24 +80,10 @@ def query(
 
     Exit code 0 when something was found, 1 when nothing was; what was searched stands on stderr.
     """
-    name = chosen_format(output_format, as_json)
-    write = staged_writer(name) if copies else writer(name, detailed=False)
-    if (key, unique_key, tag).count(None) != 2:
-        raise click.UsageError("expected exactly one of --key, --unique-key and --tag")
-    if begin > end:
-        raise click.UsageError(f"--begin {begin} is after --end {end}")
+    write = staged_writer(output_format) if wanted.copies else writer(output_format, detailed=False)
+    wanted.check()
     with _opened(store, server, store_arguments) as source:
-        found = source.query(
-            topic,
-            key=key,
-            unique_key=unique_key,
-            tag=tag,
-            begin=begin,
-            end=end,
-            maximum=maximum,
-            cursor=cursor,
-            copies=copies,
-        )
+        found = source.query(**msgspec.structs.asdict(wanted))
     for note in found.notes:
         say(note)
     if not found:
@@ -95,13 +95,13 @@ def query(
 
 
 def _opened(
-    store: Path | None, server: Endpoint | None, store_arguments: dict[str, Any]
+    store: Path | None, server: Endpoint | None, store_arguments: StoreArguments
 ) -> "rocketlens.Store | rocketlens.RemoteStore":
     """What is asked: a store, or brokers."""
     if store is not None and server is None:
-        return open_store(store, **store_arguments)
+        return open_store(store, store_arguments)
     if server is None or store is not None:
         raise click.UsageError("expected either STORE or --server")
-    if any(value for value in store_arguments.values()):
+    if store_arguments != NO_ARGUMENTS:
         raise click.UsageError("options of a STORE make no sense when a server is asked")
     return rocketlens.connect(str(server))

@@ -10,19 +10,46 @@ from types import FrameType
 from typing import Any
 
 import click
+import msgspec
 
 import rocketlens
 from broker.cli.errors import FOUND, NOT_FOUND, STOPPED, USAGE, plain_errors, say
 from broker.cli.opening import open_store
-from broker.cli.options import DIRECTORY, store_options, timestamp
-from broker.cli.output import Writer, chosen_format, format_options, growing_writer
+from broker.cli.options import DIRECTORY, gathered, store_options, timestamp
+from broker.cli.output import Writer, format_options, growing_writer
 from broker.cli.search_progress import SearchProgress
 from protocol.errors import ConfigError, FilterSyntaxError
 from protocol.printable import printable
+from rocketlens.opening import StoreArguments
 
 PLACES = ("body", "properties", "any")
-CONDITIONS = ("topic", "regex", "json_path", "where", "tag", "key", "key_prefix", "born_host", "place", "begin", "end")
-"""Options that are conditions of a search as they are."""
+
+
+class SearchConditions(msgspec.Struct, frozen=True):
+    """What the options say of the messages that are looked for."""
+
+    topic: str | None
+    begin: int | None
+    end: int | None
+    contains: str | None
+    regex: str | None
+    place: str
+    json_path: str | None
+    where: str | None
+    tag: str | None
+    key: str | None
+    key_prefix: str | None
+    born_host: str | None
+    size: str | None
+
+
+class SearchExtent(msgspec.Struct, frozen=True):
+    """What the options say of how far the search goes, and where."""
+
+    limit: int | None
+    cursor: str | None
+    exhaustive: bool
+    master: str | None
 
 
 @click.command()
@@ -74,18 +101,14 @@ CONDITIONS = ("topic", "regex", "json_path", "where", "tag", "key", "key_prefix"
 )
 @format_options
 @store_options
+@gathered(conditions=SearchConditions, extent=SearchExtent)
 @plain_errors
 def search(
     store: Path,
-    contains: str | None,
-    size: str | None,
-    limit: int | None,
-    cursor: str | None,
-    exhaustive: bool,
-    master: str | None,
-    output_format: str | None,
-    as_json: bool,
-    **arguments: Any,
+    conditions: SearchConditions,
+    extent: SearchExtent,
+    output_format: str,
+    store_arguments: StoreArguments,
 ) -> None:
     """Search the store in STORE for messages by what they say; all conditions that are given must hold.
 
@@ -95,17 +118,14 @@ def search(
     Exit code 0 when something was found, 1 when nothing was, 130 when stopped with Ctrl-C. How much was searched and
     what could not be stands on stderr; a search that was cut short tells the cursor to go on with.
     """
-    write = growing_writer(chosen_format(output_format, as_json))
-    conditions = {name: arguments.pop(name) for name in CONDITIONS} | {"size": size}
-    begin, end = conditions["begin"], conditions["end"]
+    write = growing_writer(output_format)
+    begin, end = conditions.begin, conditions.end
     if begin is not None and end is not None and begin > end:
         raise ConfigError(f"--from {begin} is after --to {end}")
-    conditions["contains"] = None if contains is None else os.fsencode(contains)  # bytes that may be no UTF-8
-    opened = open_store(store, **arguments)
+    opened = open_store(store, store_arguments)
     try:
         with stopping() as should_stop:
-            conditions |= {"limit": limit, "cursor": cursor, "should_stop": should_stop, "exhaustive": exhaustive}
-            found = opened.search(**conditions) if master is None else _search_on_spark(opened, master, **conditions)
+            found = _search(opened, conditions, extent, should_stop)
             _show(found, write)
             was_stopped = should_stop()
     except FilterSyntaxError as error:
@@ -120,37 +140,27 @@ def search(
     sys.exit(FOUND if found.progress.found else NOT_FOUND)
 
 
-def _search_on_spark(
-    store: "rocketlens.Store",
-    master: str,
-    *,
-    limit: int | None,
-    cursor: str | None,
-    should_stop: Callable[[], bool],
-    exhaustive: bool,
-    **conditions: Any,
+def _search(
+    store: "rocketlens.Store", conditions: SearchConditions, extent: SearchExtent, should_stop: Callable[[], bool]
 ) -> "rocketlens.Search":
+    wanted = msgspec.structs.asdict(conditions)
+    if conditions.contains is not None:
+        wanted["contains"] = os.fsencode(conditions.contains)  # bytes that may be no UTF-8
+    options: dict[str, Any] = {"limit": extent.limit, "cursor": extent.cursor, "exhaustive": extent.exhaustive}
+    options["should_stop"] = should_stop
+    if extent.master is None:
+        return store.search(**wanted, **options)
     from spark_jobs.commands.command_run import check_spark
 
     check_spark()
     from rocketlens.arguments import criteria_of
     from rocketlens.searching import Search
-    from rocketlens.store import message_store_of
+    from rocketlens.store import message_store_of, needs_keys
     from spark_jobs.search.search import SparkTarget, search_on_spark
 
-    criteria = criteria_of(**conditions)
-    opened = message_store_of(store, with_keys=bool(criteria.topic and criteria.key and not exhaustive))
-    return Search(
-        search_on_spark(
-            opened,
-            criteria,
-            spark=SparkTarget(master),
-            limit=limit,
-            cursor=cursor,
-            should_stop=should_stop,
-            exhaustive=exhaustive,
-        )
-    )
+    criteria = criteria_of(**wanted)
+    opened = message_store_of(store, with_keys=needs_keys(criteria, exhaustive=extent.exhaustive))
+    return Search(search_on_spark(opened, criteria, spark=SparkTarget(extent.master), **options))
 
 
 def _show(found: "rocketlens.Search", write: Writer) -> None:

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,8 +11,9 @@ import rocketlens
 from broker.cli.errors import FOUND, NOT_FOUND, plain_errors, say
 from broker.cli.opening import open_store
 from broker.cli.options import endpoint, store_options
-from broker.cli.output import chosen_format, format_options, writer
+from broker.cli.output import format_options, writer
 from broker.endpoint import Endpoint
+from rocketlens.opening import NO_ARGUMENTS, StoreArguments
 
 if TYPE_CHECKING:
     from rocketlens.answers import Messages
@@ -35,9 +36,8 @@ def view(
     from_id: bool,
     topic: str | None,
     damaged: bool,
-    output_format: str | None,
-    as_json: bool,
-    **store_arguments: Any,
+    output_format: str,
+    store_arguments: StoreArguments,
 ) -> None:
     """Show the messages that the IDs name, from the store in STORE or from a running broker.
 
@@ -46,13 +46,13 @@ def view(
 
     Exit code 0 when all were found, 1 when one was not; the reason stands on stderr.
     """
-    write = writer(chosen_format(output_format, as_json), detailed=True)
+    write = writer(output_format, detailed=True)
     if not all(arguments):
         raise click.UsageError("an ID is empty")
     if server is None and not from_id:
         if len(arguments) < 2:
             raise click.UsageError("expected STORE and at least one ID (or --server, or --from-id)")
-        with open_store(Path(arguments[0]), **store_arguments) as store:
+        with open_store(Path(arguments[0]), store_arguments) as store:
             answers = [store.view(text, topic=topic, damaged=damaged) for text in arguments[1:]]
     else:
         _check_remote(server, from_id, damaged, store_arguments)
@@ -69,11 +69,11 @@ def _ask(server: Endpoint | None, ids: Sequence[str], topic: str | None) -> "lis
         return [remote.view(text, topic=topic) for text in ids]
 
 
-def _check_remote(server: Endpoint | None, from_id: bool, damaged: bool, store_arguments: dict[str, Any]) -> None:
+def _check_remote(server: Endpoint | None, from_id: bool, damaged: bool, store_arguments: StoreArguments) -> None:
     """Refuse options that contradict asking a server."""
     if server is not None and from_id:
         raise click.UsageError("--server and --from-id exclude each other")
     if damaged:
         raise click.UsageError("--damaged needs a STORE: no broker answers with a damaged record")
-    if any(value for value in store_arguments.values()):
+    if store_arguments != NO_ARGUMENTS:
         raise click.UsageError("options of a STORE make no sense when a server is asked")
