@@ -9,7 +9,9 @@ from typing import NamedTuple
 import pytest
 
 import rocketlens
-from golden_store import G1
+from broker_harness import service_of, serving_in_a_thread
+from golden_store import G1, GOLDEN, unpack
+from storage.store.message_store import MessageStore
 
 Source = rocketlens.Store | rocketlens.RemoteStore
 
@@ -224,3 +226,23 @@ def test_options_that_cannot_be_are_errors(g1_store: Path) -> None:
         rocketlens.open(g1_store, index_slots=5)
     with pytest.raises(rocketlens.ConfigError, match=r"state_directory .* inside the store"):
         rocketlens.open(g1_store, state_directory=g1_store / "state")
+
+
+def test_a_batch_in_one_record_is_pulled_as_its_messages(tmp_path: Path) -> None:
+    """The producer was told the queue offset of the first message of each batch, and labelled it by its size."""
+    recorded = GOLDEN / "g2" / "g2-queues"
+    store_path = unpack("store", tmp_path, archives=recorded)
+    lines = [line.split("\t") for line in (recorded / "produced.tsv").read_text().splitlines()]
+    batches = {
+        int(line[6]): int(line[0].removeprefix("inner-batch-")) for line in lines if line[4:6] == ["BatchCqTopic", "1"]
+    }
+    assert batches == {0: 3, 3: 1, 4: 5}
+    with serving_in_a_thread(service_of(MessageStore.open(store_path))) as address:
+        for source in (rocketlens.open(store_path), rocketlens.connect(str(address))):
+            with source:
+                found = list(pull_all(source, "BatchCqTopic", 1))
+                assert [message.queue_offset for message in found] == list(range(sum(batches.values())))
+                assert len({message.unique_key for message in found}) == len(found)
+                inside = source.pull("BatchCqTopic", 1, 1, maximum=1)
+                assert [message.queue_offset for message in inside] == [1, 2]
+                assert inside.next_offset == 3
