@@ -350,9 +350,14 @@ class AsyncRemoteStore:
         count = 0
         while True:
             page = await self._client.query(endpoint, replace(question, maximum=min(maximum - count, PAGE)))
-            # A Java broker compares hashes alone and leaves the rest to its clients.
-            matching = [message for message in _decoded(endpoint, page.records) if _is_match(message, question)]
-            pages.append(matching)
+            # A Java broker compares hashes alone, leaves the rest to its clients, and repeats a message that has one
+            # key several times.
+            matching = {
+                message.physical_offset: message
+                for message in _decoded(endpoint, page.records)
+                if _is_match(message, question)
+            }
+            pages.append(list(matching.values()))
             count += len(matching)
             is_further = page.cursor is not None and (question.cursor is None or page.cursor < question.cursor)
             if count >= maximum or not is_further or not page.records:
