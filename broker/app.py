@@ -39,18 +39,13 @@ from broker.service.consumers.registries import Registries
 from broker.service.dispatcher import ClientConnection, Dispatcher
 from broker.service.request_families import build_processors
 from broker.service.served_brokers import ServedBrokers
-from broker.service.state_directory import (
-    StateDirectory,
-    UnusableDirectory,
-    default_state_directory,
-    known_state_directory,
-    may_hold,
-)
+from broker.service.state_directory import StateDirectory, may_hold
 from broker.workers.member import OWNED_CODES, CopiedRegistry, ForwardedCommits, WorkerMember
 from broker.workers.owner import Owner
 from protocol.command import Command
 from storage.layout.store_config import TOPICS
 from storage.store.message_store import MessageStore
+from storage.store.state_place import UnusableDirectory, default_state_directory, known_state_directory
 
 if TYPE_CHECKING:
     # The HTTP port loads much that a server without one does not need; the fast lane may be missing.

@@ -199,6 +199,31 @@ class TopicList(_Body, omit_defaults=True):
     broker_addr: str | None = None
 
 
+class TopicQueues(_Body):
+    """How many queues a topic has: what our client reads of its configuration in code 21."""
+
+    read_queue_nums: I32 = 0
+    write_queue_nums: I32 = 0
+
+
+class TopicConfigTable(_Body):
+    """Code 21 as our client reads it."""
+
+    topic_config_table: dict[str, TopicQueues]
+
+
+class SubscriptionGroupTable(_Body):
+    """Code 201 as our client reads it: groups by name."""
+
+    subscription_group_table: dict[str, Any]
+
+
+class ConsumerOffsetTable(_Body):
+    """Code 43 as our client reads it: the committed offset by queue id, by `topic@group`."""
+
+    offset_table: dict[str, dict[I32, I64]]
+
+
 class GroupList(_Body):
     """Code 300."""
 

@@ -16,19 +16,31 @@ ROOT = Path(__file__).parent.parent
 PACKAGES = ("broker", "protocol", "rocketlens", "spark_jobs", "storage")
 WITH_DOORS = ("broker", "spark_jobs", "storage")
 WITHOUT_CIRCLES = ("broker", "protocol", "rocketlens", "spark_jobs", "storage")
+LAYERS = "rocketlens > broker | spark_jobs > storage > protocol"
 BROKER = "in broker every folder imports what lies below it"
 STORAGE = "the folders of storage import one way"
 SPARK_JOBS = "the folders of spark_jobs import one way"
 
 VIOLATIONS = {
-    "protocol imports storage": ("protocol/planted.py", "import storage", "broker | spark_jobs > storage > protocol"),
-    "storage imports broker": ("storage/planted.py", "import broker", "broker | spark_jobs > storage > protocol"),
-    "spark_jobs imports broker": ("spark_jobs/planted.py", "import broker", "broker | spark_jobs > storage > protocol"),
-    "broker imports spark_jobs": ("broker/planted.py", "import spark_jobs", "broker | spark_jobs > storage > protocol"),
+    "protocol imports storage": ("protocol/planted.py", "import storage", LAYERS),
+    "storage imports broker": ("storage/planted.py", "import broker", LAYERS),
+    "spark_jobs imports broker": ("spark_jobs/planted.py", "import broker", LAYERS),
+    "broker imports spark_jobs": ("broker/planted.py", "import spark_jobs", LAYERS),
     "broker imports its command line": (
         "broker/planted.py",
         "import broker.cli",
         "nothing but the command imports broker.cli",
+    ),
+    "a processor imports the public face": ("broker/service/planted.py", "import rocketlens.store", LAYERS),
+    "the public face imports the command line late": (
+        "rocketlens/store.py",
+        "def late():\n    import broker.cli.view",
+        "nothing but the command imports broker.cli",
+    ),
+    "what opens a store imports the client": (
+        "rocketlens/store.py",
+        "def late():\n    import broker.cluster.client",
+        "what opens a store needs no server, no network and no Spark",
     ),
     "protocol opens sockets": ("protocol/planted.py", "import socket", "no event loop and no socket below broker"),
     "the check imports a package": (

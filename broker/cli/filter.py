@@ -10,12 +10,13 @@ import click
 import msgspec
 
 from broker.cli.errors import FOUND, NOT_FOUND, USAGE, fail, plain_errors, say
-from broker.cli.opening import StoreArguments, open_store
+from broker.cli.opening import open_store
 from broker.cli.options import DIRECTORY, gathered, store_options
 from broker.cli.output import format_options, print_table, writer
 from protocol.errors import FilterSyntaxError
 from protocol.message import Message, decode_message
 from protocol.printable import printable
+from rocketlens.opening import StoreArguments
 
 if TYPE_CHECKING:
     from storage.filter.base import MessageFilter
@@ -85,7 +86,9 @@ def filter_(
     topic, tag = wanted.topic, wanted.tag
     if (tag is None) == (wanted.sql is None):
         raise click.UsageError("expected exactly one of --tag and --sql")
-    opened = open_store(store, store_arguments)
+    from rocketlens.store import message_store_of
+
+    opened = message_store_of(open_store(store, store_arguments), with_keys=False)
     try:
         choice = _by_tag(tag) if tag is not None else _by_expression(wanted.sql or "")
     except FilterSyntaxError as error:

@@ -9,10 +9,11 @@ import click
 import msgspec
 
 from broker.cli.errors import FOUND, NOT_FOUND, plain_errors, say
-from broker.cli.opening import StoreArguments, open_store
+from broker.cli.opening import open_store
 from broker.cli.options import DIRECTORY, store_options
 from broker.cli.output import format_options, print_table, time_text, write_maps
 from protocol.errors import ConfigError
+from rocketlens.opening import StoreArguments
 
 if TYPE_CHECKING:
     from storage.life.message_life import Event, MessageLife
@@ -49,11 +50,10 @@ def life(
 
     Exit code 0 when something was found, 1 when nothing was.
     """
-    from storage.life.message_life import find_life
-
     if not unique_key:
         raise ConfigError("--unique-key: expected an id, got nothing")
-    found = find_life(open_store(store, store_arguments), unique_key, topic, trace_topics)
+    with open_store(store, store_arguments) as opened:
+        found = opened.life(unique_key, topic=topic, trace_topics=trace_topics)
     if found.incomplete:
         say(f"something may be missing: {found.incomplete}")
     if not found.events:

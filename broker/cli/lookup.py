@@ -11,12 +11,13 @@ import click
 import msgspec
 
 from broker.cli.errors import FOUND, NOT_FOUND, STOPPED, plain_errors, say
-from broker.cli.opening import StoreArguments, open_store
+from broker.cli.opening import open_store
 from broker.cli.options import DIRECTORY, gathered, store_options
 from broker.cli.output import json_fields, message_fields
 from broker.cli.search import stopping
 from broker.cli.search_progress import SearchProgress
 from protocol.errors import ConfigError
+from rocketlens.opening import StoreArguments
 from storage.files.attempt_names import attempt_name
 from storage.files.write_guard import check_outside
 
@@ -105,8 +106,10 @@ def lookup(
     check_outside((store, *(store_arguments.commit_log_directories or ())), {"--out": out})
     if out is not None:
         _check_free(out, output.replace)
-    opened = open_store(store, store_arguments)
+    from rocketlens.store import message_store_of
     from storage.search.lookup import LookupKind, look_up
+
+    opened = message_store_of(open_store(store, store_arguments))
 
     part = None if out is None else out.with_name(attempt_name(out.name))
     rows = _rows(output_format, part)

@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-from broker.cli.opening import StoreArguments
 from broker.endpoint import Endpoint
 from protocol.errors import ConfigError
+from rocketlens.opening import StoreArguments
 from storage.times import parse_time
 
 

@@ -71,9 +71,9 @@ def message_fields(message: Message) -> Fields:
         "properties": message.properties,
     }
     try:
-        return fields | {"body": bytes(message.decoded_body())}
+        return fields | {"body": message.body}
     except StoreError as error:
-        return fields | {"body": bytes(message.body), "bodyError": str(error)}
+        return fields | {"body": bytes(message.stored_body), "bodyError": str(error)}
 
 
 def text_of(body: bytes) -> str | None:
@@ -306,7 +306,7 @@ def _body_for_people(body: bytes) -> str:
 
 def _preview(message: Message) -> str:
     try:
-        body = bytes(message.decoded_body())
+        body = message.body
     except StoreError:
         return "(cannot be decompressed)"
     text = text_of(body)

@@ -7,22 +7,20 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 import msgspec
 
+import rocketlens
 from broker.cli.errors import FOUND, NOT_FOUND, STOPPED, USAGE, plain_errors, say
-from broker.cli.opening import StoreArguments, open_store
+from broker.cli.opening import open_store
 from broker.cli.options import DIRECTORY, gathered, store_options, timestamp
 from broker.cli.output import Writer, format_options, growing_writer
 from broker.cli.search_progress import SearchProgress
 from protocol.errors import ConfigError, FilterSyntaxError
 from protocol.printable import printable
-
-if TYPE_CHECKING:
-    from storage.search import Criteria, Step
-    from storage.store.message_store import MessageStore
+from rocketlens.opening import StoreArguments
 
 PLACES = ("body", "properties", "any")
 
@@ -121,80 +119,58 @@ def search(
     what could not be stands on stderr; a search that was cut short tells the cursor to go on with.
     """
     write = growing_writer(output_format)
-    # An index that is not asked for a key needs no check, and the log no scan for what it lacks.
-    budget = None if conditions.topic and conditions.key and not extent.exhaustive else 0
-    opened = open_store(store, store_arguments, scan_budget=budget, check_budget=budget)
+    begin, end = conditions.begin, conditions.end
+    if begin is not None and end is not None and begin > end:
+        raise ConfigError(f"--from {begin} is after --to {end}")
+    opened = open_store(store, store_arguments)
     try:
-        criteria = _criteria(conditions)
         with stopping() as should_stop:
-            steps = _steps(opened, criteria, extent, should_stop)
-            last = _show(steps, write)
+            found = _search(opened, conditions, extent, should_stop)
+            _show(found, write)
             was_stopped = should_stop()
     except FilterSyntaxError as error:
         click.echo(f"rocketlens: {printable(str(error))}", err=True)
         sys.exit(USAGE)
-    for note in (*last.notes, last.progress.sentence()):
+    for note in (*found.notes, found.progress.sentence()):
         say(note)
-    if last.cursor is not None:
-        say(f"there may be more: --cursor {last.cursor} goes on behind")
+    if found.cursor is not None:
+        say(f"there may be more: --cursor {found.cursor} goes on behind")
         if was_stopped:
             sys.exit(STOPPED)
-    sys.exit(FOUND if last.progress.found else NOT_FOUND)
+    sys.exit(FOUND if found.progress.found else NOT_FOUND)
 
 
-def _criteria(conditions: SearchConditions) -> "Criteria":
-    from storage.search import Criteria, SearchPlace
-    from storage.search.criteria import parse_size_range
-
-    begin, end = conditions.begin, conditions.end
-    if begin is not None and end is not None and begin > end:
-        raise ConfigError(f"--from {begin} is after --to {end}")
-    times: dict[str, int] = {} if begin is None else {"begin_timestamp": begin}
-    times |= {} if end is None else {"end_timestamp": end}
-    smallest, largest = (0, None) if conditions.size is None else parse_size_range(conditions.size)
-    return Criteria(
-        topic=conditions.topic,
-        contains=None if conditions.contains is None else os.fsencode(conditions.contains),
-        regex=conditions.regex,
-        place=SearchPlace(conditions.place),
-        json_path=conditions.json_path,
-        where=conditions.where,
-        tag=conditions.tag,
-        key=conditions.key,
-        key_prefix=conditions.key_prefix,
-        born_host=conditions.born_host,
-        minimum_size=smallest,
-        maximum_size=largest,
-        **times,
-    )
-
-
-def _steps(
-    store: "MessageStore", criteria: "Criteria", extent: SearchExtent, should_stop: Callable[[], bool]
-) -> "Iterator[Step]":
-    from storage.search import search as search_here
-
+def _search(
+    store: "rocketlens.Store", conditions: SearchConditions, extent: SearchExtent, should_stop: Callable[[], bool]
+) -> "rocketlens.Search":
+    wanted = msgspec.structs.asdict(conditions)
+    if conditions.contains is not None:
+        wanted["contains"] = os.fsencode(conditions.contains)  # bytes that may be no UTF-8
     options: dict[str, Any] = {"limit": extent.limit, "cursor": extent.cursor, "exhaustive": extent.exhaustive}
     options["should_stop"] = should_stop
     if extent.master is None:
-        return search_here(store, criteria, **options)
+        return store.search(**wanted, **options)
     from spark_jobs.commands.command_run import check_spark
 
     check_spark()
+    from rocketlens.arguments import criteria_of
+    from rocketlens.searching import Search
+    from rocketlens.store import message_store_of, needs_keys
     from spark_jobs.search.search import SparkTarget, search_on_spark
 
-    return search_on_spark(store, criteria, spark=SparkTarget(extent.master), **options)
+    criteria = criteria_of(**wanted)
+    opened = message_store_of(store, with_keys=needs_keys(criteria, exhaustive=extent.exhaustive))
+    return Search(search_on_spark(opened, criteria, spark=SparkTarget(extent.master), **options))
 
 
-def _show(steps: "Iterator[Step]", write: Writer) -> "Step":
-    """Write messages as they come, and how far the search is, if somebody watches; the last step."""
+def _show(found: "rocketlens.Search", write: Writer) -> None:
+    """Write messages as they come, and how far the search is, if somebody watches."""
     with SearchProgress() as progress:
-        for step in steps:
-            if step.messages:
+        for messages in found.pieces():
+            if messages:
                 with progress.aside():
-                    write(step.messages)
-            progress.show(step.progress)
-    return step
+                    write(messages)
+            progress.show(found.progress)
 
 
 @contextlib.contextmanager

@@ -11,7 +11,6 @@ import msgspec
 
 from broker.cli.errors import NOT_FOUND, fail, plain_errors
 from broker.cli.log_format import configure_logging
-from broker.cli.opening import StoreArguments
 from broker.cli.options import DIRECTORY, endpoint, gathered, store_options
 from broker.cli.port_options import PortArguments, port_options
 from broker.cli.register_options import RegisterArguments, register_options
@@ -27,6 +26,7 @@ from broker.config import (
 )
 from broker.endpoint import DEFAULT_PORT, Endpoint
 from broker.limits import Limits
+from rocketlens.opening import StoreArguments
 
 MOST_OPEN_FILES = 65536
 """Connections and mapped files beyond the usual soft limit of 1,024 are normal for a server."""

@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING
 import click
 
 from broker.cli.errors import plain_errors
-from broker.cli.opening import ENTRIES, StoreArguments, open_store
+from broker.cli.opening import SPELLED
 from broker.cluster.several_stores import describe_names, settle_names
 from broker.config import ServeOptions
 from protocol.errors import ConfigError
+from rocketlens.opening import ENTRIES, StoreArguments, open_message_store
 from storage.files.write_guard import check_outside
 from storage.process_memory import keep_heap
 
@@ -207,16 +208,18 @@ def _require_descriptors() -> None:
 
 def _open(options: ServeOptions, number: int) -> "MessageStore":
     """Open one store; worker 0 says what is wrong with it."""
-    from broker.service.state_directory import known_state_directory
+    from storage.store.state_place import known_state_directory
 
-    opened = open_store(
+    arguments = StoreArguments(
+        options.commit_log_directories,
+        options.index_slots,
+        options.index_entries,
+        options.state_directory or known_state_directory(options.store),
+    )
+    arguments.check(options.store, SPELLED)
+    opened = open_message_store(
         options.store,
-        StoreArguments(
-            options.commit_log_directories,
-            options.index_slots,
-            options.index_entries,
-            options.state_directory or known_state_directory(options.store),
-        ),
+        arguments,
         scan_budget=SCAN_BUDGET,
         check_budget=CHECK_BUDGET,
         entries_directory=partial(_entries_directory, options),
@@ -231,7 +234,7 @@ def _open(options: ServeOptions, number: int) -> "MessageStore":
 
 def _entries_directory(options: ServeOptions, identity: "StoreIdentity") -> Path | None:
     """Where keys that were found by scanning the log are kept; None where nothing can be, and memory holds them all."""
-    from broker.service.state_directory import UnusableDirectory, can_be_had, default_state_directory
+    from storage.store.state_place import UnusableDirectory, can_be_had, default_state_directory
 
     try:
         path = options.state_directory or default_state_directory(options.store, identity)

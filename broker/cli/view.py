@@ -3,16 +3,20 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
+import rocketlens
 from broker.cli.errors import FOUND, NOT_FOUND, plain_errors, say
-from broker.cli.finding import Finding, find_in_store, find_surely
-from broker.cli.opening import NO_ARGUMENTS, StoreArguments, open_store
+from broker.cli.opening import open_store
 from broker.cli.options import endpoint, store_options
 from broker.cli.output import format_options, writer
 from broker.endpoint import Endpoint
-from storage.layout.store_layout import recognise_store
+from rocketlens.opening import NO_ARGUMENTS, StoreArguments
+
+if TYPE_CHECKING:
+    from rocketlens.answers import Messages
 
 
 @click.command()
@@ -48,31 +52,21 @@ def view(
     if server is None and not from_id:
         if len(arguments) < 2:
             raise click.UsageError("expected STORE and at least one ID (or --server, or --from-id)")
-        findings = _find_in_store(Path(arguments[0]), arguments[1:], topic, damaged, store_arguments)
+        with open_store(Path(arguments[0]), store_arguments) as store:
+            answers = [store.view(text, topic=topic, damaged=damaged) for text in arguments[1:]]
     else:
         _check_remote(server, from_id, damaged, store_arguments)
-        from broker.cli.asking import ask_for_ids
-
-        findings = ask_for_ids(server, arguments, topic)
-    for finding in findings:
-        for text in filter(None, (finding.note, finding.reason)):
+        answers = _ask(server, arguments, topic)
+    for found in answers:
+        for text in (*found.notes, *filter(None, (found.reason,))):
             say(text)
-    write(message for finding in findings for message in finding.messages)
-    sys.exit(FOUND if all(finding.messages for finding in findings) else NOT_FOUND)
+    write(message for found in answers for message in found)
+    sys.exit(FOUND if all(answers) else NOT_FOUND)
 
 
-def _find_in_store(
-    path: Path, ids: Sequence[str], topic: str | None, damaged: bool, store_arguments: StoreArguments
-) -> list[Finding]:
-    """Find messages without opening the store where a few pages of its files do; opening it may mean a gigabyte."""
-    store_arguments.check(path)
-    layout = recognise_store(path, store_arguments.commit_log_directories or ())
-    sure = [find_surely(layout, text) for text in ids]
-    if all(sure):
-        return list(filter(None, sure))
-    # Offsets need no keys: the index is checked, and what it lacks scanned, when a unique key is asked for.
-    store = open_store(path, store_arguments, scan_budget=0, check_budget=0)
-    return [find_in_store(store, text, topic=topic, damaged=damaged) for text in ids]
+def _ask(server: Endpoint | None, ids: Sequence[str], topic: str | None) -> "list[Messages]":
+    with rocketlens.connect(None if server is None else str(server)) as remote:
+        return [remote.view(text, topic=topic) for text in ids]
 
 
 def _check_remote(server: Endpoint | None, from_id: bool, damaged: bool, store_arguments: StoreArguments) -> None:

@@ -2,4 +2,4 @@
 
 from typing import Final
 
-DOOR: Final = ("client", "question", "registration", "several_stores")
+DOOR: Final = ("client", "registration", "several_stores")

@@ -18,11 +18,11 @@ from broker.cluster.client import Client, ClientError
 from broker.config import RegisterOptions
 from broker.endpoint import Endpoint
 from broker.service.broker_service import BrokerService
-from broker.service.topic_catalog import READ_ONLY_PERM, find_topic, topic_names
 from protocol.bodies import BrokerData, ClusterInfo, decode_json, encode_json
 from protocol.codes import RequestCode
 from protocol.errors import RocketLensError
 from storage.layout.store_config import DataVersion, TopicConfig
+from storage.store.topic_catalog import READ_ONLY_PERM, find_topic, topic_names
 
 logger = logging.getLogger(__name__)
 

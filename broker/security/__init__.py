@@ -2,4 +2,4 @@
 
 from typing import Final
 
-DOOR: Final = ("accounts", "answer_rights", "audit_log", "guard", "needs", "watched_files")
+DOOR: Final = ("accounts", "answer_rights", "audit_log", "guard", "needs", "signature", "watched_files")

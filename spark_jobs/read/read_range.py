@@ -1,15 +1,15 @@
 """Read one stretch of the log for Spark: batches of messages, or what of it is damaged."""
 
 import sys
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, TypeAlias
 
 import pyarrow as pa
 
 from protocol.errors import CorruptRecord
 from protocol.printable import one_line
 from spark_jobs.read.arrow_columns import record_batch
-from spark_jobs.read.log_ranges import LogRange, Problem
+from spark_jobs.read.log_ranges import LogRange, LogRanges, Problem
 from storage.columns.message_columns import Columns, gather, needs_names
 from storage.columns.rows import RowReader
 from storage.columns.texts import Texts
@@ -18,6 +18,9 @@ from storage.log.damaged_ranges import DamagedRange, reason_of
 
 MOST_TOLD: Final = 5
 """Places of damage of one stretch that are reported one by one."""
+
+Notify: TypeAlias = Callable[[Sequence[Problem]], None]
+"""Names damage that was passed over."""
 
 
 class RangeReader:
@@ -60,12 +63,22 @@ class RangeReader:
             raise CorruptRecord(self._range.path, what="a body cannot be decompressed; body_error says why")
 
 
-def read_messages(range_: LogRange, wanted: Wanted, schema: pa.Schema, *, fails_fast: bool) -> Iterator[pa.RecordBatch]:
-    """Batches of the messages of a stretch; damage that is passed over is named on stderr."""
+def read_messages(
+    range_: LogRange, wanted: Wanted, schema: pa.Schema, *, fails_fast: bool, notify: Notify | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Batches of the messages of a stretch; damage that is passed over is named by `notify`, else on stderr."""
     reader = RangeReader(range_, wanted, schema.names, fails_fast=fails_fast)
     for columns in reader.read():
         yield record_batch(columns, schema)
-    tell(reader.problems)
+    (notify or tell)(reader.problems)
+
+
+def check_problems(found: LogRanges, *, fails_fast: bool, notify: Notify | None = None) -> None:
+    """Raise CorruptRecord for what is known to be lacking, or name it, as :func:`read_messages` does."""
+    if found.problems and fails_fast:
+        first = found.problems[0]
+        raise CorruptRecord(first.path, first.physical_offset, what=f"{first.length} bytes lack: {first.reason}")
+    (notify or tell)(found.problems)
 
 
 def tell(problems: Sequence[Problem]) -> None:

@@ -12,7 +12,6 @@ from broker.service.broker_service import BrokerService
 from broker.service.consumers.consume_rates import Rate
 from broker.service.dispatcher import Request, handles
 from broker.service.processors.name_server import encode_properties_text
-from broker.service.topic_catalog import READ_ONLY_PERM, find_topic
 from protocol.bodies import BrokerStatsData, BrokerStatsItem, HARuntimeInfo, KVTable, encode_json
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Response
@@ -21,6 +20,7 @@ from protocol.headers import EmptyRequestHeader, ViewBrokerStatsDataRequestHeade
 from storage.layout.store_config import DELAY_OFFSETS
 from storage.queue.queue import SCHEDULE_TOPIC
 from storage.store.file_sizes import file_sizes
+from storage.store.topic_catalog import READ_ONLY_PERM, find_topic
 
 TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 """Where clients send what they trace, if the broker has it made this topic (traceTopicEnable)."""

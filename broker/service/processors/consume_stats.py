@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from broker.service.broker_service import BrokerService
 from broker.service.dispatcher import Request, handles
 from broker.service.long_work import leave_to_a_thread
-from broker.service.topic_catalog import find_topic
 from protocol.bodies import (
     ConsumeStats,
     ConsumeStatsList,
@@ -29,6 +28,7 @@ from protocol.headers import (
 )
 from storage.layout.store_config import GROUPS
 from storage.queue.queue import NO_TIMESTAMP, Queue
+from storage.store.topic_catalog import find_topic
 
 
 class ConsumeStatsProcessor:

@@ -11,7 +11,6 @@ from broker.service.dispatcher import Request, handles
 from broker.service.long_work import leave_to_a_thread
 from broker.service.metadata_page import page_of
 from broker.service.refusals import READ_ONLY
-from broker.service.topic_catalog import find_topic
 from protocol.bodies import (
     ConsumerConnection,
     GetConsumerListByGroupResponseBody,
@@ -36,6 +35,7 @@ from protocol.headers import (
     UpdateConsumerOffsetRequestHeader,
 )
 from storage.layout.store_config import GROUPS, OFFSETS
+from storage.store.topic_catalog import find_topic
 
 NO_MEMBER = f"{READ_ONLY}: offsets of a group are taken from its members alone, and this client did not join {{}} here"
 """Why a committed offset is refused, but for the group's name."""

@@ -12,7 +12,6 @@ from broker.service.broker_service import BrokerService
 from broker.service.dispatcher import Request, handles
 from broker.service.long_work import leave_to_a_thread
 from broker.service.served_brokers import ServedBrokers
-from broker.service.topic_catalog import READ_ONLY_PERM, topic_names
 from protocol.bodies import BrokerData, ClusterInfo, QueueData, TopicList, TopicRouteData, encode_json
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Response, ext_fields_of
@@ -23,6 +22,7 @@ from protocol.headers import (
     GetRouteInfoRequestHeader,
     GetTopicsByClusterRequestHeader,
 )
+from storage.store.topic_catalog import READ_ONLY_PERM, topic_names
 
 NO_ROUTE = (
     "No topic route info in name server for the topic: {}\n"

@@ -24,7 +24,6 @@ from broker.service.consumers.kept_filters import KeptFilters
 from broker.service.consumers.report_limits import check_group
 from broker.service.dispatcher import Answer, Request, handles
 from broker.service.long_polling import QueueKey
-from broker.service.topic_catalog import find_topic
 from protocol.bodies import SubscriptionData
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Response
@@ -37,6 +36,7 @@ from storage.kernels.pulls import Choice
 from storage.layout.store_config import TopicConfig
 from storage.query.get_message import GetMessageResult, GetMessageStatus, Lost, get_message
 from storage.store.message_store import Snapshot
+from storage.store.topic_catalog import find_topic
 
 COMMIT_OFFSET_FLAG = 1
 SUSPEND_FLAG = 2

@@ -15,7 +15,6 @@ import msgspec
 
 from broker.service.broker_service import BrokerService
 from broker.service.dispatcher import Request, handles
-from broker.service.key_search import FIRST_PAGE, KINDS, explain_nothing
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Command, Response, ext_fields_of
 from protocol.errors import BadHeader
@@ -26,6 +25,7 @@ from protocol.properties import UNIQ_KEY
 from storage.files.residency import Cold, may_wait
 from storage.life.message_copies import copy_topics, is_known_by, query_with_copies
 from storage.query.lookup_call import KeyKind, KeyQuery
+from storage.store.key_search import FIRST_PAGE, KINDS, explain_nothing
 from storage.store.message_store import QueryAnswer
 
 NOT_FOUND = "can not find message, maybe time range not correct"

@@ -11,7 +11,6 @@ from broker.service.consumers.filter_data import NO_FILTER, filter_data
 from broker.service.dispatcher import handles
 from broker.service.long_work import leave_to_a_thread
 from broker.service.metadata_page import page_of
-from broker.service.topic_catalog import find_topic, system_topics, topic_names
 from protocol.bodies import (
     ConsumeQueueData,
     MessageQueue,
@@ -41,6 +40,7 @@ from storage.filter.base import MessageFilter
 from storage.layout.store_config import DataVersion
 from storage.queue.consume_queue_ext import ConsumeQueueExtUnit
 from storage.queue.queue import NO_TIMESTAMP, ConsumeQueueEntry, Queue, TimeBoundary
+from storage.store.topic_catalog import find_topic, system_topics, topic_names
 
 ENTRIES_LIMIT = 16_384
 """Queue units of one answer: some two megabytes of JSON."""

@@ -11,10 +11,11 @@ from broker.web.api.endpoint import Offset, Question, QueueId, Topic
 from broker.web.api.errors import not_found
 from broker.web.api.request_context import RequestContext
 from protocol.errors import RocketLensError, StoreError
-from protocol.message import Message, decode_message
+from protocol.message import Message
 from protocol.sys_flag import has_inner_messages
 from storage.filter.retry import group_of_retry_topic
 from storage.life.message_copies import origin_topic, stage_of
+from storage.search.find import message_at
 
 SHOWN: Final = 64 * 1024
 """Bytes of a body that are shown unless asked for more."""
@@ -155,9 +156,9 @@ def body(asked: RequestContext, question: BodyQuestion) -> bytes:
     """The whole body, decompressed, to be downloaded; as it is stored where it cannot be decompressed."""
     found, _ = read_message(asked, question.offset)
     try:
-        return bytes(found.decoded_body())
+        return found.body
     except StoreError:
-        return bytes(found.body)
+        return bytes(found.stored_body)
 
 
 def read_message(asked: RequestContext, physical_offset: int) -> tuple[Message, str | None]:
@@ -165,14 +166,9 @@ def read_message(asked: RequestContext, physical_offset: int) -> tuple[Message, 
 
     Raises `ApiError` where none starts, and for a topic that may not be read.
     """
-    store = asked.store
-    record, damage = store.record_at(physical_offset), None
-    if record is None:
-        damage = store.explain_absence(physical_offset)
-        record = store.damaged_record_at(physical_offset) if physical_offset < store.commit_log.end else None
-        if record is None:
-            raise not_found(f"no message there: {damage}", "offset")
-    found = decode_message(record, physical_offset=physical_offset, check_crc=False)
+    found, damage = message_at(asked.store, physical_offset)
+    if found is None:
+        raise not_found(f"no message there: {damage}", "offset")
     asked.require_message(found)
     return found, damage
 

@@ -8,11 +8,11 @@ from broker.security.accounts import Account, Permission
 from broker.security.answer_rights import may_read
 from broker.security.needs import group_resource
 from broker.service.broker_service import BrokerService
-from broker.service.topic_catalog import topic_names
 from broker.web.api.errors import ClientGone, forbidden, not_found
 from protocol.message import Message
 from storage.life.message_copies import origin_topic
 from storage.store.message_store import MessageStore
+from storage.store.topic_catalog import topic_names
 
 UNBOUNDED = float("inf")
 

@@ -74,8 +74,8 @@ def test_the_newest_come_first_to_the_cap_and_a_cursor_goes_on(where: tuple[obje
 
 def test_more_than_one_page_is_collected(where: tuple[object, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     everything = offsets(query(where, "--key", "hotkey"))
-    for module in ("query", "asking"):
-        monkeypatch.setattr(f"broker.cli.{module}.PAGE", 7)
+    for module in ("store", "remote"):
+        monkeypatch.setattr(f"rocketlens.{module}.PAGE", 7)
     assert offsets(query(where, "--key", "hotkey", "--max", "1000")) == everything
     outcome = query(where, "--key", "hotkey", "--max", "20")
     assert offsets(outcome) == everything[-20:]
@@ -242,7 +242,7 @@ def test_several_brokers_with_older_matches_each_say_where_to_go_on(g1_store: Pa
         )
     assert outcome.code == 0
     oldest = offsets(outcome)[0]
-    assert outcome.errors == f"rocketlens: a ({a}) has older matches, which --server {a} --cursor {oldest} shows\n"
+    assert outcome.errors == f"rocketlens: a ({a}) has older matches: ask it alone, with cursor {oldest}\n"
 
 
 def test_a_broker_that_cannot_be_reached_is_code_3() -> None:

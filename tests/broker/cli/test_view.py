@@ -147,7 +147,7 @@ def test_a_damaged_record_is_shown_when_asked_for(g1_store: Path, tmp_path: Path
     outcome = rocketlens("view", store, OFFSET_ID)
     assert (outcome.code, outcome.output) == (1, b"")
     assert "CRC" in outcome.errors
-    assert "--damaged shows the record" in outcome.errors
+    assert "the option damaged shows the record" in outcome.errors
     outcome = rocketlens("view", store, OFFSET_ID, "--damaged", "--json")
     assert outcome.code == 0
     assert outcome.messages[0]["body"] == "HOT 0"
