@@ -30,19 +30,20 @@ MOST_TOLD = 50
     "--work",
     type=DIRECTORY,
     metavar="DIR",
-    help="Keep here meanwhile what does not fit into memory, up to a tenth of both logs. [default: the machine's "
+    help="Directory for temporary files, up to a tenth of the size of both logs. [default: the machine's "
     "temporary directory]",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object, with all ranges that are listed.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object with all listed ranges.")
 @plain_errors
 def diff(a: Path, b: Path, work: Path | None, as_json: bool) -> None:
     """Compare the messages of the stores in A and B: a master and its slave, or one store before and after.
 
     `missing` are messages that only A has, `extra` those that only B has, by topic, queue and queue offset; `different`
-    are those of one place with other contents. Messages may lie elsewhere in the other log; but where one log is a copy
-    of the other, every byte of their records counts. Damaged records are no messages, and are told.
+    are those at the same queue offset with different contents. Messages may be at another place in the other log; but
+    if one log is a copy of the other, every byte of their records counts. Damaged records are not compared, but
+    reported.
 
-    Exit code 0: both hold the same messages, 1: they do not.
+    Exit code 0: both stores hold the same messages. 1: they do not.
     """
     check_outside((a, b), {"--work": work})
     if work is not None and not is_writable(work):

@@ -35,14 +35,16 @@ STATES = {
 
 @click.command()
 @click.argument("store", type=DIRECTORY, metavar="STORE")
-@click.option("--deep", is_flag=True, help="Run `verify` too, which reads everything: minutes for a large store.")
+@click.option(
+    "--deep", is_flag=True, help=("Also run `verify`, which reads everything; this takes minutes for a large store.")
+)
 @click.option("--json", "as_json", is_flag=True, help="Report as one JSON object.")
 @click.option(
     "--commit-log",
     "commit_log_directories",
     type=directories,
     metavar="DIR,...",
-    help="Where the commit log lies, when not in STORE/commitlog; several directories as the broker had them.",
+    help="The commit log's directories, in the broker's order, if it is not in STORE/commitlog.",
 )
 @click.option("--index-slots", type=click.IntRange(1, 2**31 - 1), metavar="N", help="Slots of an index file.")
 @click.option("--index-entries", type=click.IntRange(1, 2**31 - 1), metavar="N", help="Entries of an index file.")
@@ -55,13 +57,13 @@ def doctor(
     index_slots: int | None,
     index_entries: int | None,
 ) -> None:
-    """Say what is wrong with the store in STORE: where, what it means, and which command mends it.
+    """Say what is wrong with the store in STORE: where it is, what it means, and how to fix it.
 
-    Takes seconds: it looks at files, ends and checkpoints, at every index file, and at samples of messages and queue
-    units. A picture shows which stretches of the log are there, in queues, and in the index. The store is only read,
-    and a broker may be running on it.
+    This takes seconds: it looks at files, ends and checkpoints, at every index file, and at samples of messages and
+    queue units. A picture shows which parts of the log exist, are in queues, and are in the index. The store is only
+    read, and a broker may be running on it.
 
-    Exit code 0: nothing is wrong, 4: something is, 3: it is no store that can be read.
+    Exit code 0: nothing is wrong. 4: something is wrong. 3: STORE is not a store that can be read.
     """
     if (index_slots is None) != (index_entries is None):
         raise ConfigError("--index-slots and --index-entries are given together or not at all")

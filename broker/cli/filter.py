@@ -51,10 +51,8 @@ class Explained(msgspec.Struct, rename="camel"):
 @click.option("--topic", required=True, help="Topic of the messages.")
 @click.option("--tag", metavar="EXPRESSION", help="A tag subscription: 'TagA || TagB', or '*' for all messages.")
 @click.option("--sql", metavar="EXPRESSION", help="A SQL92 subscription: \"a > 5 AND region = 'hz'\".")
-@click.option("--explain", is_flag=True, help="List all messages, each with whether it would be delivered, and why.")
-@click.option(
-    "--max", "maximum", type=click.IntRange(1), metavar="N", help="List no more than so many messages. [default: all]"
-)
+@click.option("--explain", is_flag=True, help="List all messages, and for each whether it would be delivered, and why.")
+@click.option("--max", "maximum", type=click.IntRange(1), metavar="N", help="List at most N messages. [default: all]")
 @format_options
 @store_options
 @plain_errors
@@ -71,10 +69,10 @@ def filter_(
 ) -> None:
     """List the messages of a topic that a consumer with a filter would get, queue by queue.
 
-    Exactly one of --tag and --sql is given. Filters decide as RocketMQ's do: tags are compared whole, an expression
-    that is unknown or cannot be evaluated for a message does not deliver it.
+    Give exactly one of --tag and --sql. Filters decide as RocketMQ's do: whole tags are compared, and a message for
+    which the expression is unknown or cannot be evaluated is not delivered.
 
-    Exit code 0 when something would be delivered, 1 when nothing would; how much stands on stderr.
+    Exit code 0 if something would be delivered, 1 if not. The number of messages is printed on stderr.
     """
     chosen = chosen_format(output_format, as_json)
     if (tag is None) == (sql is None):

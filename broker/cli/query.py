@@ -36,7 +36,13 @@ if TYPE_CHECKING:
 )
 @click.option("--end", type=timestamp, metavar="TIME", default=str(LARGEST), help="Stored at or before this.")
 @click.option(
-    "--max", "maximum", type=click.IntRange(1), metavar="N", default=PAGE, show_default=True, help="The newest so many."
+    "--max",
+    "maximum",
+    type=click.IntRange(1),
+    metavar="N",
+    default=PAGE,
+    show_default=True,
+    help="Return at most N newest messages.",
 )
 @click.option(
     "--cursor", type=click.IntRange(0, 2**63 - 1), metavar="OFFSET", help="Only matches below this physical offset."
@@ -44,8 +50,9 @@ if TYPE_CHECKING:
 @click.option(
     "--copies",
     is_flag=True,
-    help="Also find where the topic's messages wait (delay level, timer, half of a transaction), are retried, and were "
-    "given up; each is listed with its stage and the topic it is stored under.",
+    help="Also find the copies of the topic's messages that wait (delay level, timer, half of a "
+    "transaction), are retried, or were given up; each is listed with its stage and the topic under "
+    "which it is stored.",
 )
 @format_options
 @store_options
@@ -68,9 +75,9 @@ def query(
 ) -> None:
     """List the newest messages with a key, a unique key or a tag, from the store in STORE or from running brokers.
 
-    Exactly one of --key, --unique-key and --tag is given. A unique key is looked up whatever the times.
+    Give exactly one of --key, --unique-key and --tag. --begin and --end do not apply to a unique key.
 
-    Exit code 0 when something was found, 1 when nothing was; what was searched stands on stderr.
+    Exit code 0 if something was found, 1 if not. What was searched is printed on stderr.
     """
     name = chosen_format(output_format, as_json)
     write = staged_writer(name) if copies else writer(name, detailed=False)

@@ -19,11 +19,9 @@ from storage.layout.store_layout import recognise_store
 @click.command()
 @click.argument("arguments", nargs=-1, required=True, metavar="[STORE] ID...")
 @click.option("--server", type=endpoint, metavar="HOST:PORT", help="Ask this broker instead of opening a store.")
-@click.option(
-    "--from-id", is_flag=True, help="Ask the broker whose address stands in each id, as RocketMQ's clients do."
-)
+@click.option("--from-id", is_flag=True, help="Ask the broker whose address is in each id, as RocketMQ's clients do.")
 @click.option("--topic", help="Topic of unique keys; without it every topic is searched.")
-@click.option("--damaged", is_flag=True, help="Show a record whose CRC is wrong too.")
+@click.option("--damaged", is_flag=True, help="Also show records whose CRC is wrong.")
 @format_options
 @store_options
 @plain_errors
@@ -39,10 +37,10 @@ def view(
 ) -> None:
     """Show the messages that the IDs name, from the store in STORE or from a running broker.
 
-    An ID is an offset message id (32 or 56 hex digits, whatever host it names), a physical offset in decimal, or a
+    An ID is an offset message id (32 or 56 hex digits; the host in it is ignored), a physical offset in decimal, or a
     unique key.
 
-    Exit code 0 when all were found, 1 when one was not; the reason stands on stderr.
+    Exit code 0 if all messages were found, 1 if not. The reason is printed on stderr.
     """
     write = writer(chosen_format(output_format, as_json), detailed=True)
     if not all(arguments):
