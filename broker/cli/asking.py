@@ -13,6 +13,7 @@ from broker.endpoint import Endpoint
 from protocol.codes import ResponseCode
 from protocol.errors import StoreError
 from protocol.message import Message, decode_message, decode_messages
+from storage.amounts import counted
 
 
 def ask_for_ids(server: Endpoint | None, ids: Sequence[str], topic: str | None) -> list[Finding]:
@@ -42,7 +43,9 @@ async def _find(client: Client, server: Endpoint | None, text: str, *, topic: st
         physical_offset = message_id.physical_offset
         server = server or Endpoint(message_id.address.ip, message_id.address.port)
     if server is None:
-        raise ClientError(f"{text}: only an offset message id holds an address to dial; name one with --server")
+        raise ClientError(
+            f"{text}: only an offset message id contains an address to connect to; name one with --server"
+        )
     if physical_offset is None:
         return await _ask_by_unique_key(client, server, text, topic)
     finding = await _ask_by_offset(client, server, physical_offset, topic)
@@ -59,13 +62,13 @@ async def _ask_by_offset(client: Client, server: Endpoint, physical_offset: int,
     except ResponseError as error:
         if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
             raise ClientError(
-                f"{server} is no broker (a name server, perhaps): --server takes a broker here"
+                f"{server} is not a broker (perhaps a name server): --server needs a broker here"
             ) from error
         return Finding(reason=str(error))
     try:
         return Finding((decode_message(record, physical_offset=physical_offset),))
     except StoreError as error:
-        return Finding(reason=f"{server} answered bytes that are no message: {error}")
+        return Finding(reason=f"{server} answered bytes that are not a message: {error}")
 
 
 async def _ask_by_unique_key(client: Client, server: Endpoint, key: str, topic: str | None) -> Finding:
@@ -80,7 +83,7 @@ async def _ask_by_unique_key(client: Client, server: Endpoint, key: str, topic: 
         if page.records:
             return Finding(tuple(decode_messages(page.records)))
         reasons.append(page.remark)
-    where = f"in topic {topic}" if topic else f"in any of {len(topics)} topics"
+    where = f"in topic {topic}" if topic else f"in any of {counted(len(topics), 'topic')}"
     last = f": {reasons[-1]}" if reasons else ""
     return Finding(reason=f"{server} has no message with unique key {key} {where}{last}")
 
@@ -96,7 +99,7 @@ async def _ask_brokers(server: Endpoint, question: KeyQuestion, maximum: int) ->
         if brokers is None:
             brokers = {"": server}
         if len(brokers) > 1 and question.cursor is not None:
-            raise click.UsageError(f"a cursor belongs to one broker, --server has {len(brokers)}: name one of them")
+            raise click.UsageError(f"a cursor belongs to one broker, but --server has {len(brokers)}: name one of them")
         found = [await _pages(client, endpoint, question, maximum) for endpoint in brokers.values()]
     if len(found) == 1:
         return found[0]
@@ -140,7 +143,7 @@ def _matching(records: bytes, question: KeyQuestion, endpoint: Endpoint) -> list
     try:
         messages = list(decode_messages(records))
     except StoreError as error:
-        raise ClientError(f"{endpoint} answered bytes that are no messages: {error}") from error
+        raise ClientError(f"{endpoint} answered bytes that are not messages: {error}") from error
     return [message for message in messages if _is_match(message, question)]
 
 

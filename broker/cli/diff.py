@@ -12,6 +12,7 @@ from broker.cli.options import DIRECTORY
 from broker.cli.output import print_table
 from protocol.errors import ConfigError
 from protocol.printable import printable
+from storage.amounts import counted
 from storage.files.own_directories import is_writable
 from storage.files.write_guard import check_outside
 
@@ -87,7 +88,7 @@ def _tell(found: "Difference") -> None:
         for text in damage[:MOST_TOLD]:
             say(f"{name.upper()}: {text}")
         if len(damage) > MOST_TOLD:
-            say(f"{name.upper()}: {len(damage) - MOST_TOLD} more places are damaged")
+            say(f"{name.upper()}: {counted(len(damage) - MOST_TOLD, 'more place is', 'more places are')} damaged")
     if found.ranges:
         print_table(
             HEADINGS,
@@ -115,7 +116,7 @@ def _sentences(found: "Difference") -> list[str]:
     """The outcome in words."""
     counts = found.counts
     hidden = max(len(found.ranges) - MOST_TOLD, 0) + found.more_ranges
-    texts = [f"{hidden} more ranges"] if hidden else []
+    texts = [counted(hidden, "more range")] if hidden else []
     if found.is_none:
         texts.append("both hold the same messages")
         if found.first_byte is not None or found.a_range != found.b_range:
@@ -125,7 +126,8 @@ def _sentences(found: "Difference") -> list[str]:
             )
         return texts
     texts.append(
-        f"{counts['missing']} messages are missing in B, {counts['extra']} extra, {counts['different']} different"
+        f"{counted(counts['missing'], 'message is', 'messages are')} missing in B, {counts['extra']} extra, "
+        f"{counts['different']} different"
     )
     first = found.first
     if first is not None:

@@ -12,6 +12,7 @@ from broker.cli.errors import FOUND, plain_errors
 from broker.cli.options import DIRECTORY, directories
 from protocol.errors import ConfigError
 from protocol.printable import as_text, one_line
+from storage.amounts import counted
 
 if TYPE_CHECKING:
     from spark_jobs.run.report import AnyReport
@@ -28,7 +29,7 @@ STYLES: Final[dict[str, dict[str, Any]]] = {
 }
 STATES = {
     "live": "a broker runs on it",
-    "crashed": "its broker crashed, or it was copied from under it",
+    "crashed": "its broker crashed, or it was copied while the broker ran",
     "stopped": "stopped cleanly",
 }
 
@@ -66,7 +67,7 @@ def doctor(
     Exit code 0: nothing is wrong. 4: something is wrong. 3: STORE is not a store that can be read.
     """
     if (index_slots is None) != (index_entries is None):
-        raise ConfigError("--index-slots and --index-entries are given together or not at all")
+        raise ConfigError("--index-slots and --index-entries: give both or neither")
     from storage.doctor.examine import examine
 
     vouched = None if index_slots is None or index_entries is None else (index_slots, index_entries)
@@ -131,7 +132,7 @@ def _print(diagnosis: "Diagnosis", report: "AnyReport | None") -> None:
 
 
 def _head(diagnosis: "Diagnosis") -> str:
-    files = f"{count_of(diagnosis.segments, 'segment')}, {count_of(len(diagnosis.index_files), 'index file')}"
+    files = f"{counted(diagnosis.segments, 'segment')}, {counted(len(diagnosis.index_files), 'index file')}"
     log = f"physical offsets {diagnosis.minimum} to {diagnosis.end}"
     return f"{diagnosis.store}: {STATES[diagnosis.state]}; {files}, {log}; examined in {diagnosis.seconds:.1f} s"
 
@@ -140,7 +141,7 @@ def _print_finding(finding: "DoctorFinding") -> None:
     """Severity and place on a line, and below it what is there, what that means, and what mends it."""
     severity = click.style(f"{finding.severity:<8}", **STYLES[finding.severity])
     click.echo(severity + one_line(f"{finding.check}: {finding.place}"))
-    for label, text in (("", finding.found), ("means: ", finding.meaning), ("mend: ", finding.remedy)):
+    for label, text in (("", finding.found), ("means: ", finding.meaning), ("fix: ", finding.remedy)):
         if text:
             click.echo(INDENT + one_line(label + text))
 
@@ -149,10 +150,5 @@ def _summary(diagnosis: "Diagnosis") -> str:
     levels = ("error", "warning", "info")
     errors, warnings, notes = (sum(each.severity == level for each in diagnosis.findings) for level in levels)
     if diagnosis.is_clean:
-        return "nothing is wrong" + (f"; {notes} to know" if notes else "")
-    return ", ".join((count_of(errors, "error"), count_of(warnings, "warning"), f"{notes} to know"))
-
-
-def count_of(number: int, noun: str) -> str:
-    """A number and what is counted."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+        return "nothing is wrong" + (f"; {counted(notes, 'note')}" if notes else "")
+    return ", ".join((counted(errors, "error"), counted(warnings, "warning"), counted(notes, "note")))

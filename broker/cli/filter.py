@@ -16,6 +16,7 @@ from broker.cli.output import chosen_format, format_options, print_table, writer
 from protocol.errors import FilterSyntaxError
 from protocol.message import Message, decode_message
 from protocol.printable import printable
+from storage.amounts import counted
 
 if TYPE_CHECKING:
     from storage.filter.base import MessageFilter
@@ -104,7 +105,7 @@ class _Count:
 
     def sentence(self, topic: str) -> str:
         """The outcome in words."""
-        told = f"{self.delivered} of the {self.seen} messages of {topic} would be delivered"
+        told = f"{self.delivered} of {counted(self.seen, 'message')} of {topic} would be delivered"
         return f"{told}; the first {self.listed} are listed" if self.listed < self.delivered else told
 
 
@@ -128,7 +129,7 @@ def _by_expression(text: str) -> FilterChoice:
     expression = parse(text)
     unread = expression.text[expression.end :].strip()
     if unread:
-        say(f"brokers do not read what stands behind the expression, nor do we: {unread}")
+        say(f"text behind the expression is ignored, as by brokers: {unread}")
     stages = ExpressionFilter(expression)
     return FilterChoice(
         stages,

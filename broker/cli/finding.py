@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from protocol.message import Message, decode_message, decode_messages
 from protocol.message_id import MessageId, decode_message_id, is_offset_message_id_candidate
+from storage.amounts import counted
 
 if TYPE_CHECKING:
     from storage.layout.store_layout import StoreLayout
@@ -101,13 +102,13 @@ def _by_unique_key(store: "MessageStore", key: str, topic: str | None) -> Findin
     if messages:
         return Finding(tuple(sorted(messages, key=lambda message: message.physical_offset)))
     if not reports:
-        return Finding(reason=f"no message with unique key {key}: the store knows no topic, name one with --topic")
+        return Finding(reason=f"no message with unique key {key}: the store has no topics, name one with --topic")
     report = replace(
         reports[-1],
         entries_walked=sum(report.entries_walked for report in reports),
         refused=sum(report.refused for report in reports),
     )
-    where = f"in topic {topic}" if topic else f"in any of {len(topics)} topics"
+    where = f"in topic {topic}" if topic else f"in any of {counted(len(topics), 'topic')}"
     unknown = None if topic else store.queues.why_unknown()
     if unknown is not None:
         where += f" that are known ({unknown})"

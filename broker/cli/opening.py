@@ -43,7 +43,7 @@ def check_store_options(
 ) -> None:
     """Raise `ConfigError` for options of a store that cannot be."""
     if (index_slots is None) != (index_entries is None):
-        raise ConfigError("--index-slots and --index-entries are given together or not at all")
+        raise ConfigError("--index-slots and --index-entries: give both or neither")
     check_outside((path, *(commit_log_directories or ())), {"--state-dir": state_directory})
     if state_directory is not None and not is_writable(state_directory):
         raise ConfigError(f"--state-dir {state_directory}: cannot be written to")

@@ -20,7 +20,7 @@ def network(text: str) -> Network:
     try:
         return ipaddress.ip_network(text.strip())
     except ValueError as error:
-        raise click.BadParameter(f"{text!r} is no IP address and no network like 10.0.0.0/8 ({error})") from error
+        raise click.BadParameter(f"{text!r} is not an IP address or a network like 10.0.0.0/8 ({error})") from error
 
 
 _PORT_OPTIONS = (

@@ -88,7 +88,7 @@ def query(
     if store is not None:
         matches = query_store(open_store(store, **store_arguments), question, maximum)
     elif any(value for value in store_arguments.values()):
-        raise click.UsageError("options of a STORE make no sense when a server is asked")
+        raise click.UsageError("options of a STORE cannot be used with a server")
     else:
         from broker.cli.asking import ask_brokers
 
@@ -99,7 +99,7 @@ def query(
     if not matches.messages:
         say(matches.reason)
     elif matches.cursor is not None:
-        say(f"older matches are left out: --cursor {matches.cursor} goes on with them")
+        say(f"there are older matches: continue with --cursor {matches.cursor}")
     write(matches.messages)
     sys.exit(FOUND if matches.messages else NOT_FOUND)
 

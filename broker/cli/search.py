@@ -119,7 +119,7 @@ def search(
     for note in (*last.notes, last.progress.sentence()):
         say(note)
     if last.cursor is not None:
-        say(f"there may be more: --cursor {last.cursor} goes on behind")
+        say(f"there may be more: continue with --cursor {last.cursor}")
         if was_stopped:
             sys.exit(STOPPED)
     sys.exit(FOUND if last.progress.found else NOT_FOUND)

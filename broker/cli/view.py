@@ -80,6 +80,6 @@ def _check_remote(server: Endpoint | None, from_id: bool, damaged: bool, store_a
     if server is not None and from_id:
         raise click.UsageError("--server and --from-id exclude each other")
     if damaged:
-        raise click.UsageError("--damaged needs a STORE: no broker answers with a damaged record")
+        raise click.UsageError("--damaged needs a STORE: brokers do not return damaged records")
     if any(value for value in store_arguments.values()):
-        raise click.UsageError("options of a STORE make no sense when a server is asked")
+        raise click.UsageError("options of a STORE cannot be used with a server")

@@ -59,4 +59,4 @@ def _reason(error: Exception) -> str:
 
     if isinstance(error, ssl.SSLError):
         return (error.reason or str(error)).lower().replace("_", " ")
-    return error.strerror or str(error) if isinstance(error, OSError) else "it is no text"
+    return error.strerror or str(error) if isinstance(error, OSError) else "it is not text"

@@ -52,7 +52,7 @@ class RebuildRequest(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         check_profile(self.profile)
         if not (self.index or self.queues):
-            raise ConfigError("nothing to rebuild: neither the index nor the queues are asked for")
+            raise ConfigError("nothing to rebuild: neither the index nor the queues are requested")
 
     @property
     def target(self) -> str:

@@ -159,7 +159,7 @@ def check_problems(found: LogRanges, options: SourceOptions) -> None:
     """Raise CorruptRecord for what is known to be lacking, or name it on stderr."""
     if found.problems and options.fails_fast:
         first = found.problems[0]
-        raise CorruptRecord(first.path, first.physical_offset, what=f"{first.length} bytes lack: {first.reason}")
+        raise CorruptRecord(first.path, first.physical_offset, what=f"{first.length} bytes are missing: {first.reason}")
     tell(found.problems)
 
 

@@ -34,7 +34,7 @@ def reason(code: int) -> str:
     if code == ZEROS:
         return "zeros"
     if code == codes.BAD_NUMBER:
-        return "a record one of whose properties is no number"
+        return "a record with a property that is not a number"
     return f"a damaged record: {REASONS.get(code, 'it cannot be read')}"
 
 

@@ -67,7 +67,7 @@ def test_the_newest_come_first_to_the_cap_and_a_cursor_goes_on(where: tuple[obje
         pages = offsets(outcome) + pages
         if not outcome.errors:
             break
-        assert outcome.errors == f"rocketlens: older matches are left out: --cursor {pages[0]} goes on with them\n"
+        assert outcome.errors == f"rocketlens: there are older matches: continue with --cursor {pages[0]}\n"
         cursor = ["--cursor", pages[0]]
     assert pages == everything
 

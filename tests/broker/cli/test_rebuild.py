@@ -167,7 +167,7 @@ def test_without_java_it_says_what_to_install(job: StandIn, monkeypatch: pytest.
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     outcome = rocketlens("verify", "/store")
     assert outcome.code == 2
-    assert f"JAVA_HOME is {tmp_path}, where there is no bin/java" in outcome.errors
+    assert f"JAVA_HOME is {tmp_path}, which has no bin/java" in outcome.errors
     monkeypatch.delenv("JAVA_HOME")
     monkeypatch.setenv("PATH", str(tmp_path))
     assert "there is none in PATH" in rocketlens("verify", "/store").errors
@@ -179,7 +179,7 @@ def test_without_java_it_says_what_to_install(job: StandIn, monkeypatch: pytest.
         (NotAStore("/store", expected="a", found="b"), 3, "/store is no store that can be served: found b, expected a"),
         (StoreError("/store/lock", what="is locked by\n\x1b[2J"), 3, "/store/lock: is locked by \\x1b[2J"),
         (ConfigError("--out /o: there is index already"), 2, "--out /o: there is index already"),
-        (KeyboardInterrupt(), 130, "stopped; run the same command again to go on"),
+        (KeyboardInterrupt(), 130, "stopped; run the same command again to continue"),
     ],
 )  # fmt: skip
 def test_an_error_is_one_line_and_an_exit_code(job: StandIn, error: BaseException, code: int, line: str) -> None:
