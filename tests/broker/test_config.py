@@ -37,10 +37,10 @@ def test_an_address_is_a_host_and_a_port(text: str, host: str, port: int) -> Non
         ("localhost:１", "port"),
         ("localhost:99999999999999999999", "port"),
         ("::1:10911", "in brackets"),
-        ("[::g]:1", "no IPv6 address"),
-        ("a b:1", "no host"),
+        ("[::g]:1", "not an IPv6 address"),
+        ("a b:1", "not a host"),
         ("http://a:1", "in brackets"),
-        ("a/b:1", "no host"),
+        ("a/b:1", "not a host"),
     ],
 )
 def test_what_is_no_address_is_refused_with_its_reason(text: str, says: str) -> None:

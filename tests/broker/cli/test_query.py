@@ -140,7 +140,7 @@ def test_the_table_has_a_line_a_message(g1_store: Path) -> None:
         (["STORE", "--topic", "T", "--key", "a", "--tag", "b"], "exactly one of"),
         (["--topic", "T", "--key", "a"], "expected either STORE or --server"),
         (["STORE", "--server", "127.0.0.1:1", "--topic", "T", "--key", "a"], "expected either STORE or --server"),
-        (["--server", "127.0.0.1:1", "--topic", "T", "--key", "a", "--commit-log", "x"], "make no sense"),
+        (["--server", "127.0.0.1:1", "--topic", "T", "--key", "a", "--commit-log", "x"], "cannot be used"),
         (["STORE", "--topic", "T", "--key", "a", "--begin", "5", "--end", "1"], "--begin 5 is after --end 1"),
         (["STORE", "--topic", "T", "--key", "a", "--begin", "soon"], "neither milliseconds nor a time"),
         (["STORE", "--topic", "T", "--key", "a", "--end", "9999999-01-01"], "neither milliseconds nor a time"),
@@ -255,4 +255,4 @@ def test_bytes_that_are_no_messages_are_code_3() -> None:
     with serving_in_a_thread(service_of(FakeStore()), [JavaBroker(b"garbage")]) as endpoint:
         outcome = ask(endpoint, "--key", "k")
     assert outcome.code == 3
-    assert "answered bytes that are no messages" in outcome.errors
+    assert "answered bytes that are not messages" in outcome.errors

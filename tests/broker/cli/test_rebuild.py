@@ -127,7 +127,7 @@ def test_choices_that_are_spelled_twice_are_the_same() -> None:
         (["verify", "/store", "--commit-log", "/a,/log", "--work", "/log/w"], "--work /log/w lies inside /log"),
         (["rebuild", "all", "/store", "--out", "/store"], "--out is the store itself"),
         (["rebuild", "all", "/store", "--out", "/a/../store/new"], "--out /a/../store/new lies inside the store"),
-        (["compact", "index", "/store", "--out", "/o", "--drop-backup"], "--drop-backup and --out exclude each other"),
+        (["compact", "index", "/store", "--out", "/o", "--drop-backup"], "--drop-backup and --out cannot be combined"),
     ],
 )  # fmt: skip
 def test_wrong_usage_is_told_before_anything_starts(job: StandIn, arguments: list[str], message: str) -> None:

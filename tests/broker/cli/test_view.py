@@ -134,7 +134,7 @@ def test_bytes_that_are_not_the_message_asked_for_are_not_shown(body: bytes) -> 
     with serving_in_a_thread(service_of(FakeStore()), [Fixed(body)]) as endpoint:
         outcome = rocketlens("view", "5", "--server", endpoint)
     assert (outcome.code, outcome.output) == (1, b"")
-    assert "answered bytes that are no message" in outcome.errors
+    assert "answered bytes that are not a message" in outcome.errors
 
 
 def test_a_damaged_record_is_shown_when_asked_for(g1_store: Path, tmp_path: Path) -> None:

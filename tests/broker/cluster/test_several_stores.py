@@ -60,7 +60,7 @@ def test_a_stores_folder_depends_neither_on_the_stores_beside_it_nor_on_their_or
         ((A, A / ".." / "store"), {}, "are one store"),
         ((A, B), {"names": ("one", "one")}, "--broker-name one is given twice"),
         ((A, B), {"names": ("only-one",)}, "1 name for 2 stores; give one each"),
-        ((A,), {"names": ("one", "two")}, "2 names for 1 stores"),
+        ((A,), {"names": ("one", "two")}, "2 names for 1 store;"),
         ((A, B), {"commit_log_directories": (Path("/log"),)}, "--commit-log is for one store"),
         ((A, B), {"state_directory": B / "state"}, "lies inside /data/b/store"),
         ((A, B), {"listen": (Endpoint("h", 65530),)}, "store 2 would need port 65540"),

@@ -127,7 +127,7 @@ def test_a_message_that_cannot_be_taken_up_is_logged_and_the_next_is_taken(caplo
 
 def test_a_notice_that_cannot_be_sent_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     Link(lambda _link, _message: None, lambda _link: None).send(Kind.COMMIT, "G", "T", 0, 2**64)
-    assert "another worker was not told" in caplog.text
+    assert "another worker was not notified" in caplog.text
 
 
 # ---------------------------------------------------------------------- requests

@@ -356,7 +356,7 @@ def test_a_file_where_a_directory_should_be_and_the_other_way_round(scene: Scene
     (scene.root / place / "index").mkdir()
     (scene.root / place / "checkpoint").unlink()
     (scene.root / place / "checkpoint").mkdir()
-    refused(scene, f"{place}/checkpoint: is no regular file")
+    refused(scene, f"{place}/checkpoint: is not a regular file")
 
 
 def test_a_target_that_is_a_link(scene: Scene) -> None:
