@@ -77,8 +77,8 @@ def test_the_default_is_the_brokers_port_on_loopback() -> None:
     ("options", "says"),
     [
         ({"listen": ()}, "no address"),
-        ({"index_slots": 5}, "together"),
-        ({"index_entries": 5}, "together"),
+        ({"index_slots": 5}, "give both or neither"),
+        ({"index_entries": 5}, "give both or neither"),
         ({"index_slots": 0, "index_entries": 5}, "--index-slots 0"),
         ({"index_slots": 5, "index_entries": 2**31}, "--index-entries"),
         ({"frame_limit": 100}, "--frame-limit 100"),

@@ -27,7 +27,7 @@ def test_findings_have_a_place_a_meaning_a_command_and_exit_code_4(g1_crashed_st
     assert f"warning liveness: {g1_crashed_store}/abort\n" in text
     assert "        means: a broker that starts here" in text
     assert f"        fix: rocketlens rebuild index {g1_crashed_store}\n" in text
-    assert text.endswith("0 errors, 1 warning, 0 to know\n")
+    assert text.endswith("0 errors, 1 warning, 0 notes\n")
 
 
 def test_a_program_gets_one_object(g1_crashed_store: Path) -> None:
