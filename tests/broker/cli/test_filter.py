@@ -52,14 +52,14 @@ def test_it_lists_what_recorded_consumers_received(arguments: tuple[str, ...], f
 
 def test_how_much_would_be_delivered_stands_on_stderr(g1_store: Path) -> None:
     outcome = run(g1_store, "--tag", "TagD", "--json")
-    assert outcome.errors == "rocketlens: 40 of the 52 messages of TopicTest would be delivered\n"
+    assert outcome.errors == "rocketlens: 40 of 52 messages of TopicTest would be delivered\n"
     assert len(outcome.messages) == 40
 
 
 def test_a_limit_cuts_the_list_and_not_the_count(g1_store: Path) -> None:
     outcome = run(g1_store, "--tag", "TagD", "--json", "--max", "3")
     assert len(outcome.messages) == 3
-    assert "40 of the 52 messages of TopicTest would be delivered; the first 3 are listed" in outcome.errors
+    assert "40 of 52 messages of TopicTest would be delivered; the first 3 are listed" in outcome.errors
 
 
 def test_a_tag_of_equal_hash_is_not_delivered_since_clients_compare_the_tag(odd: Path) -> None:
@@ -70,7 +70,7 @@ def test_a_tag_of_equal_hash_is_not_delivered_since_clients_compare_the_tag(odd:
 def test_nothing_delivered_is_exit_code_1(odd: Path) -> None:
     outcome = run(odd, "--tag", "Never", topic="T")
     assert (outcome.code, outcome.output) == (1, b"")
-    assert "0 of the 5 messages of T" in outcome.errors
+    assert "0 of 5 messages of T" in outcome.errors
 
 
 def test_each_message_is_explained_by_its_tag(odd: Path) -> None:

@@ -79,7 +79,7 @@ def test_more_than_one_page_is_collected(where: tuple[object, ...], monkeypatch:
     assert offsets(query(where, "--key", "hotkey", "--max", "1000")) == everything
     outcome = query(where, "--key", "hotkey", "--max", "20")
     assert offsets(outcome) == everything[-20:]
-    assert f"--cursor {everything[-20]} " in outcome.errors
+    assert f"--cursor {everything[-20]}\n" in outcome.errors
 
 
 def test_times_are_milliseconds_or_iso_8601(where: tuple[object, ...]) -> None:

@@ -111,7 +111,7 @@ def test_what_is_no_store_ends_it_with_code_3_and_one_line(tmp_path: Path, kind:
         (["--listen", "10911"], "expected HOST:PORT"),
         (["--listen", "::1:10911"], "in brackets"),
         (["--loop", "trio"], "'trio' is not one of"),
-        (["--index-slots", "5"], "given together"),
+        (["--index-slots", "5"], "give both or neither"),
         (["--frame-limit", "1"], "1 is not in the range"),
         (["--advertise", "a:0"], "cannot connect to port 0"),
         (["--commit-log", "a,,b"], "empty directory name"),

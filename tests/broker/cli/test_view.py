@@ -180,7 +180,7 @@ def test_msgpack_is_a_stream(g1_store: Path) -> None:
         (["0", "--server", "127.0.0.1:1", "--from-id"], "--server and --from-id exclude each other"),
         (["0", "--server", "127.0.0.1:1", "--damaged"], "--damaged needs a STORE"),
         (["0", "--from-id", "--index-slots", "5"], "cannot be used with a server"),
-        (["STORE", "0", "--index-slots", "5"], "given together"),
+        (["STORE", "0", "--index-slots", "5"], "give both or neither"),
         (["STORE", "0", "--state-dir", "STORE"], "inside the store"),
         (["STORE", "0", "--state-dir", "/proc/none/state"], "--state-dir /proc/none/state: cannot be written to"),
         (["STORE", ""], "an ID is empty"),
