@@ -354,7 +354,7 @@ def test_damage_is_named_in_report_and_manifest(spark: "SparkContext", store: St
 class TestRefusals:
     def test_a_directory_with_other_files_is_left_alone(self, store: StoreWriter, tmp_path: Path) -> None:
         (tmp_path / "precious").write_text("x")
-        with pytest.raises(ConfigError, match="there is precious in it"):
+        with pytest.raises(ConfigError, match="it contains precious"):
             export(store.root, tmp_path, "csv")
         assert os.listdir(tmp_path) == ["precious"]
 

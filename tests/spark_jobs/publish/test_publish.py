@@ -351,7 +351,7 @@ def test_nothing_staged_where_something_should_be(scene: Scene) -> None:
 def test_a_file_where_a_directory_should_be_and_the_other_way_round(scene: Scene, place: str) -> None:
     shutil.rmtree(scene.root / place / "index")
     (scene.root / place / "index").write_text("a file")
-    refused(scene, f"{place}/index: is no directory")
+    refused(scene, f"{place}/index: is not a directory")
     (scene.root / place / "index").unlink()
     (scene.root / place / "index").mkdir()
     (scene.root / place / "checkpoint").unlink()
@@ -385,7 +385,7 @@ def test_a_work_directory_on_another_file_system(scene: Scene) -> None:
     try:
         staged = [*scene.staged[1:], Staged("index", elsewhere)]
         staged = [each for each in staged if each.name != "index" or each.path == elsewhere]
-        refused(scene, "lie on different file systems; .* the work directory must be on", staged)
+        refused(scene, "lie on different file systems; the work directory must be on", staged)
         assert read_tree(elsewhere) == {"20240101000000000": b"new 1"}
     finally:
         shutil.rmtree(elsewhere)

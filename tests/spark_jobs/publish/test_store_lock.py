@@ -149,7 +149,7 @@ def test_several_writers_are_counted(store: Path) -> None:
         holding(path, "O_RDWR"),
         holding(path, "O_RDWR"),
         holding(path, "O_WRONLY"),
-        pytest.raises(StoreError, match=r"by process \d+ \(.*\) and 2 more: "),
+        pytest.raises(StoreError, match=r"by process \d+ \(.*\) and 2 other processes: "),
     ):
         StoreLock(store).__enter__()
 
