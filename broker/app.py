@@ -169,7 +169,7 @@ def build_keeper(options: ServeOptions, store: MessageStore, offsets: ConsumerOf
     except UnusableDirectory as error:
         if options.state_directory is not None or (path is not None and may_hold(path, FILE)):
             raise
-        logger.warning("%s; until then offsets of consumer groups are forgotten when this server stops", error)
+        logger.warning("%s; until then the offsets of consumer groups are lost when this server stops", error)
         return None
 
 

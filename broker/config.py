@@ -75,11 +75,11 @@ class TlsOptions:
         """Return itself, or raise `ConfigError` for options that contradict each other."""
         if not self.is_on:
             if self.certificate or self.key or self.client_ca:
-                raise ConfigError("TLS files without effect: give --tls-mode permissive or enforcing too")
+                raise ConfigError("TLS files have no effect: also give --tls-mode permissive or enforcing")
         elif self.certificate is None:
             raise ConfigError(f"--tls-mode {self.mode} needs a certificate: give --tls-cert")
         if (self.client_auth != "none") != (self.client_ca is not None):
-            raise ConfigError("--tls-client-auth and --tls-client-ca are given together or not at all")
+            raise ConfigError("--tls-client-auth and --tls-client-ca: give both or neither")
         return self
 
 
@@ -114,7 +114,9 @@ class RegisterOptions:
         if not self.is_replica and broker_name is None:
             raise ConfigError("--register-as broker needs a --broker-name of its own")
         if advertise is None and any(_is_any(endpoint.host) for endpoint in listen[:1]):
-            raise ConfigError(f"--register: clients cannot dial {listen[0]}, say with --advertise where they reach us")
+            raise ConfigError(
+                f"--register: clients cannot connect to {listen[0]}, give the address for clients with --advertise"
+            )
         if any(not endpoint.port for endpoint in self.name_servers):
             raise ConfigError("--register: no name server listens on port 0")
 
@@ -185,7 +187,7 @@ class ServeOptions:
         if not self.listen:
             raise ConfigError("no address to listen on")
         if (self.index_slots is None) != (self.index_entries is None):
-            raise ConfigError("--index-slots and --index-entries are given together or not at all")
+            raise ConfigError("--index-slots and --index-entries: give both or neither")
         for name, value in (("--index-slots", self.index_slots), ("--index-entries", self.index_entries)):
             if value is not None and not 0 < value < 2**31:
                 raise ConfigError(f"{name} {value}: expected a number from 1 to {2**31 - 1}")
@@ -198,7 +200,7 @@ class ServeOptions:
         outside = {"--state-dir": self.state_directory, "--audit-log": self.audit_log}
         check_outside((self.store, *self.commit_log_directories), outside)
         if self.advertise is not None and not self.advertise.port:
-            raise ConfigError(f"--advertise {self.advertise}: clients cannot dial port 0")
+            raise ConfigError(f"--advertise {self.advertise}: clients cannot connect to port 0")
         for endpoint in self.listen if self.vip else ():
             if 0 < endpoint.port <= VIP_PORT_DISTANCE:
                 raise ConfigError(f"--vip: there is no port {VIP_PORT_DISTANCE} below {endpoint}")

@@ -54,6 +54,7 @@ from broker.workers.core_sharing import LOOK_SECONDS, CoreSharing
 from broker.workers.member import WorkerMember
 from broker.workers.owner import Owner
 from protocol.errors import RocketLensError
+from storage.amounts import counted
 from storage.files.residency import allow_waiting, forbid_waiting
 from storage.process_memory import trim_heap
 
@@ -252,7 +253,7 @@ class Server:
             async with asyncio.timeout(self._options.stop_timeout_seconds):
                 await self.connections.all_closed.wait()
         if len(self.connections):
-            logger.warning("cut off %d connections that had not read their answers", len(self.connections))
+            logger.warning("closed %s that had not read all answers", counted(len(self.connections), "connection"))
             for connection in self.connections:
                 connection.abort()
             await self.connections.all_closed.wait()
@@ -292,7 +293,7 @@ class Server:
         for watched in self._watched:
             watched.refresh()
         if self._refresh_quietly():
-            logger.info("the store was read anew: %s", self._options.store)
+            logger.info("the store was reopened: %s", self._options.store)
 
     def _refresh_quietly(self) -> bool:
         """Read the store anew; whether that was possible."""
@@ -301,9 +302,9 @@ class Server:
             self._finish_scan()
         except RocketLensError as error:
             store = self._options.store
-            logger.error("the store could not be read anew: %s (%s); what was read before is served on", store, error)
+            logger.error("the store could not be reopened: %s (%s); what was read before is still served", store, error)
         except Exception:
-            logger.exception("the store could not be read anew; what was read before is served on")
+            logger.exception("the store could not be reopened; what was read before is still served")
         else:
             return True
         return False

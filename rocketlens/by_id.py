@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 from protocol.message import Message, decode_message, decode_messages
 from protocol.message_id import MessageId, decode_message_id, is_offset_message_id_candidate
 from rocketlens.answers import Messages
+from storage.amounts import counted
 
 if TYPE_CHECKING:
     from storage.layout.store_layout import StoreLayout
@@ -96,7 +97,7 @@ def _by_unique_key(store: "MessageStore", key: str, topic: str | None) -> Messag
         entries_walked=sum(report.entries_walked for report in reports),
         refused=sum(report.refused for report in reports),
     )
-    where = f"in topic {topic}" if topic else f"in any of {len(topics)} topics"
+    where = f"in topic {topic}" if topic else f"in any of {counted(len(topics), 'topic')}"
     unknown = None if topic else store.queues.why_unknown()
     if unknown is not None:
         where += f" that are known ({unknown})"

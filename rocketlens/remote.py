@@ -28,6 +28,7 @@ from rocketlens.arguments import (
     times_of,
 )
 from rocketlens.by_id import message_id_of, physical_offset_of
+from storage.amounts import counted
 
 if TYPE_CHECKING:
     import ssl
@@ -338,7 +339,7 @@ class AsyncRemoteStore:
             if found:
                 return found
             reasons.append(found.reason)
-        where = f"in topic {topic}" if topic else f"in any of {len(topics)} topics"
+        where = f"in topic {topic}" if topic else f"in any of {counted(len(topics), 'topic')}"
         last = f": {reasons[-1]}" if reasons else ""
         return Messages(reason=f"{server} has no message with unique key {key} {where}{last}")
 

@@ -17,6 +17,7 @@ from protocol.errors import FilterSyntaxError
 from protocol.message import Message, decode_message
 from protocol.printable import printable
 from rocketlens.opening import StoreArguments
+from storage.amounts import counted
 
 if TYPE_CHECKING:
     from storage.filter.base import MessageFilter
@@ -62,10 +63,8 @@ class FilterArguments(msgspec.Struct, frozen=True):
 @click.option("--topic", required=True, help="Topic of the messages.")
 @click.option("--tag", metavar="EXPRESSION", help="A tag subscription: 'TagA || TagB', or '*' for all messages.")
 @click.option("--sql", metavar="EXPRESSION", help="A SQL92 subscription: \"a > 5 AND region = 'hz'\".")
-@click.option("--explain", is_flag=True, help="List all messages, each with whether it would be delivered, and why.")
-@click.option(
-    "--max", "maximum", type=click.IntRange(1), metavar="N", help="List no more than so many messages. [default: all]"
-)
+@click.option("--explain", is_flag=True, help="List all messages, and for each whether it would be delivered, and why.")
+@click.option("--max", "maximum", type=click.IntRange(1), metavar="N", help="List at most N messages. [default: all]")
 @format_options
 @store_options
 @gathered(wanted=FilterArguments)
@@ -78,10 +77,10 @@ def filter_(
 ) -> None:
     """List the messages of a topic that a consumer with a filter would get, queue by queue.
 
-    Exactly one of --tag and --sql is given. Filters decide as RocketMQ's do: tags are compared whole, an expression
-    that is unknown or cannot be evaluated for a message does not deliver it.
+    Give exactly one of --tag and --sql. Filters decide as RocketMQ's do: whole tags are compared, and a message for
+    which the expression is unknown or cannot be evaluated is not delivered.
 
-    Exit code 0 when something would be delivered, 1 when nothing would; how much stands on stderr.
+    Exit code 0 if something would be delivered, 1 if not. The number of messages is printed on stderr.
     """
     topic, tag = wanted.topic, wanted.tag
     if (tag is None) == (wanted.sql is None):
@@ -115,7 +114,7 @@ class _Count:
 
     def sentence(self, topic: str) -> str:
         """The outcome in words."""
-        verdict = f"{self.delivered} of the {self.seen} messages of {topic} would be delivered"
+        verdict = f"{self.delivered} of {counted(self.seen, 'message')} of {topic} would be delivered"
         return f"{verdict}; the first {self.listed} are listed" if self.listed < self.delivered else verdict
 
 
@@ -139,7 +138,7 @@ def _by_expression(text: str) -> FilterChoice:
     expression = parse(text)
     unread = expression.text[expression.end :].strip()
     if unread:
-        say(f"brokers do not read what stands behind the expression, nor do we: {unread}")
+        say(f"text behind the expression is ignored, as by brokers: {unread}")
     stages = ExpressionFilter(expression)
     return FilterChoice(
         stages,

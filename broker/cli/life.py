@@ -24,13 +24,13 @@ HEADINGS = ("TIME", "WHAT", "TOPIC", "QUEUE", "OFFSET", "PHYSICAL", "RETRIES", "
 @click.command()
 @click.argument("store", type=DIRECTORY)
 @click.option("--unique-key", required=True, help="The id that the producer gave the message.")
-@click.option("--topic", help="Topic the message was sent to; without it every topic is searched.")
+@click.option("--topic", help="Topic to which the message was sent; without it every topic is searched.")
 @click.option(
     "--trace-topic",
     "trace_topics",
     metavar="TOPIC",
     multiple=True,
-    help="Look for traces under this topic too; may be given several times.",
+    help="Also look for traces under this topic; repeatable.",
 )
 @format_options
 @store_options
@@ -45,10 +45,10 @@ def life(
 ) -> None:
     """Show everything that happened to one message, in order of time, from the store in STORE.
 
-    Where it waited (delay level, timer, half of a transaction), where it was delivered, retried and given up, which
-    consumer groups have passed it by their offsets, and what traced clients told of it.
+    The list shows where it waited (delay level, timer, half of a transaction), where it was delivered, retried and
+    given up, which consumer groups have passed it by their offsets, and what traced clients reported about it.
 
-    Exit code 0 when something was found, 1 when nothing was.
+    Exit code 0 if something was found, 1 if not.
     """
     if not unique_key:
         raise ConfigError("--unique-key: expected an id, got nothing")

@@ -52,7 +52,13 @@ class QueryArguments(msgspec.Struct, frozen=True):
 )
 @click.option("--end", type=timestamp, metavar="TIME", default=str(LARGEST), help="Stored at or before this.")
 @click.option(
-    "--max", "maximum", type=click.IntRange(1), metavar="N", default=PAGE, show_default=True, help="The newest so many."
+    "--max",
+    "maximum",
+    type=click.IntRange(1),
+    metavar="N",
+    default=PAGE,
+    show_default=True,
+    help="Return at most N newest messages.",
 )
 @click.option(
     "--cursor", type=click.IntRange(0, 2**63 - 1), metavar="OFFSET", help="Only matches below this physical offset."
@@ -60,8 +66,9 @@ class QueryArguments(msgspec.Struct, frozen=True):
 @click.option(
     "--copies",
     is_flag=True,
-    help="Also find where the topic's messages wait (delay level, timer, half of a transaction), are retried, and were "
-    "given up; each is listed with its stage and the topic it is stored under.",
+    help="Also find the copies of the topic's messages that wait (delay level, timer, half of a "
+    "transaction), are retried, or were given up; each is listed with its stage and the topic under "
+    "which it is stored.",
 )
 @format_options
 @store_options
@@ -76,9 +83,9 @@ def query(
 ) -> None:
     """List the newest messages with a key, a unique key or a tag, from the store in STORE or from running brokers.
 
-    Exactly one of --key, --unique-key and --tag is given. A unique key is looked up whatever the times.
+    Give exactly one of --key, --unique-key and --tag. --begin and --end do not apply to a unique key.
 
-    Exit code 0 when something was found, 1 when nothing was; what was searched stands on stderr.
+    Exit code 0 if something was found, 1 if not. What was searched is printed on stderr.
     """
     write = staged_writer(output_format) if wanted.copies else writer(output_format, detailed=False)
     wanted.check()
@@ -89,7 +96,7 @@ def query(
     if not found:
         say(found.reason)
     elif found.cursor is not None:
-        say(f"older matches are left out: --cursor {found.cursor} goes on with them")
+        say(f"there are older matches: continue with --cursor {found.cursor}")
     write(found)
     sys.exit(FOUND if found else NOT_FOUND)
 

@@ -59,7 +59,7 @@ class SearchExtent(msgspec.Struct, frozen=True):
     "--from", "begin", type=timestamp, metavar="TIME", help="Stored at or after this: milliseconds or ISO 8601."
 )
 @click.option("--to", "end", type=timestamp, metavar="TIME", help="Stored at or before this.")
-@click.option("--contains", metavar="TEXT", help="The body, decompressed, contains this text (see --in).")
+@click.option("--contains", metavar="TEXT", help="The decompressed body contains this text (see --in).")
 @click.option(
     "--regex", metavar="RE", help="A Python regular expression matches somewhere in the body's text (see --in)."
 )
@@ -69,8 +69,8 @@ class SearchExtent(msgspec.Struct, frozen=True):
     type=click.Choice(PLACES),
     default="body",
     show_default=True,
-    help="Where --contains and --regex look: in the body, in the values of the properties (KEYS and TAGS are some), or "
-    "in any of them. Headers, topics and the names of properties are not looked at.",
+    help="Where --contains and --regex look: in the body, in the values of the properties (including KEYS "
+    "and TAGS), or in both. Headers, topics and the names of properties are not searched.",
 )
 @click.option(
     "--json-path",
@@ -78,26 +78,30 @@ class SearchExtent(msgspec.Struct, frozen=True):
     help="The body is JSON, and the JSONPath finds the value in it: '$.order.id=4711' finds 4711 and \"4711\".",
 )
 @click.option("--where", metavar="SQL92", help="The properties fulfil this expression: \"a > 5 AND region = 'hz'\".")
-@click.option("--tag", help="The message's tag, whole.")
-@click.option("--key", help="One of the business keys, or the unique key. With --topic the index is asked.")
-@click.option("--key-prefix", metavar="P", help="A business key, or the unique key, starts so; no index can tell.")
+@click.option("--tag", help="The message's whole tag.")
+@click.option("--key", help="One of the business keys, or the unique key. With --topic the index is used.")
 @click.option(
-    "--born-host", metavar="H", help="Where the message was sent from: an address, address:port, or 10.1.0.0/16."
+    "--key-prefix", metavar="P", help="A business key, or the unique key, starts with this; the index cannot be used."
 )
+@click.option("--born-host", metavar="H", help="The sender: an address, address:port, or a network like 10.1.0.0/16.")
 @click.option(
-    "--size", metavar="RANGE", help="Bytes of the body, decompressed: 512, 1k..64k, ..2M or 100.. (k is 1024)."
+    "--size", metavar="RANGE", help="Bytes of the decompressed body: 512, 1k..64k, ..2M or 100.. (k is 1024)."
 )
-@click.option("--limit", type=click.IntRange(1), metavar="N", help="Stop after so many messages. [default: all]")
-@click.option("--cursor", metavar="C", help="Go on where a search for the same, cut short, said it would.")
+@click.option("--limit", type=click.IntRange(1), metavar="N", help="Stop after N messages. [default: all]")
+@click.option(
+    "--cursor", metavar="C", help=("Continue an earlier search with the same conditions at the cursor that it printed.")
+)
 @click.option(
     "--exhaustive",
     is_flag=True,
-    help="Read the whole log, whatever the index, the queues and the clocks of the time say.",
+    help="Read the whole log, without using the index, the queues or the times.",
 )
 @click.option(
     "--master",
     metavar="URL",
-    help="Search with Spark, a segment a task: spark://host:7077, or local[*] for processes of this machine.",
+    help=(
+        "Search with Spark, one task for each segment: spark://host:7077, or local[*] for processes on this machine."
+    ),
 )
 @format_options
 @store_options
@@ -110,13 +114,13 @@ def search(
     output_format: str,
     store_arguments: StoreArguments,
 ) -> None:
-    """Search the store in STORE for messages by what they say; all conditions that are given must hold.
+    """Search the store in STORE for messages by their content; a message must meet all conditions.
 
-    Messages are listed as they are found, in the order of the log. Where the index, the queues of a topic or the time
-    tell where to look, only that is read, else the log from its first byte to its last, on all cores.
+    Messages are listed as they are found, in the order of the log. If the index, the queues of a topic or the time
+    limit the search, only that part of the log is read; otherwise all of it, on all cores.
 
-    Exit code 0 when something was found, 1 when nothing was, 130 when stopped with Ctrl-C. How much was searched and
-    what could not be stands on stderr; a search that was cut short tells the cursor to go on with.
+    Exit code 0 if something was found, 1 if not, 130 if stopped with Ctrl-C. A report on stderr says how much was
+    searched and what could not be; a search that ended early also prints the cursor to continue with.
     """
     write = growing_writer(output_format)
     begin, end = conditions.begin, conditions.end
@@ -134,7 +138,7 @@ def search(
     for note in (*found.notes, found.progress.sentence()):
         say(note)
     if found.cursor is not None:
-        say(f"there may be more: --cursor {found.cursor} goes on behind")
+        say(f"there may be more: continue with --cursor {found.cursor}")
         if was_stopped:
             sys.exit(STOPPED)
     sys.exit(FOUND if found.progress.found else NOT_FOUND)

@@ -201,8 +201,8 @@ def _require_descriptors() -> None:
     used = len(os.listdir("/proc/self/fd"))
     if 0 <= limit < used + SPARE_DESCRIPTORS:
         raise ConfigError(
-            f"the limit of {limit} open files is too low: {used} are open for the store alone, and at least "
-            f"{SPARE_DESCRIPTORS} more are needed to serve it (ulimit -n)"
+            f"the limit of {limit} open files is too low: the store alone needs {used}, and serving it at "
+            f"least {SPARE_DESCRIPTORS} more (ulimit -n)"
         )
 
 
@@ -228,7 +228,7 @@ def _open(options: ServeOptions, number: int) -> "MessageStore":
     for problem in () if number else opened.problems:
         logger.warning("%s", problem)
     if opened.state.is_live and not number:
-        logger.info("a broker is running on %s: what it writes is followed", options.store)
+        logger.info("a broker is running on %s: the server follows what it writes", options.store)
     return opened
 
 
@@ -249,6 +249,6 @@ def _loop_factory(name: str) -> Callable[[], asyncio.AbstractEventLoop]:
     try:
         import uvloop
     except ImportError:
-        logger.warning("uvloop is not installed, asyncio's own loop serves instead")
+        logger.warning("uvloop is not installed, using asyncio's own loop instead")
         return asyncio.new_event_loop
     return uvloop.new_event_loop

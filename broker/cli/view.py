@@ -22,11 +22,9 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("arguments", nargs=-1, required=True, metavar="[STORE] ID...")
 @click.option("--server", type=endpoint, metavar="HOST:PORT", help="Ask this broker instead of opening a store.")
-@click.option(
-    "--from-id", is_flag=True, help="Ask the broker whose address stands in each id, as RocketMQ's clients do."
-)
+@click.option("--from-id", is_flag=True, help="Ask the broker whose address is in each id, as RocketMQ's clients do.")
 @click.option("--topic", help="Topic of unique keys; without it every topic is searched.")
-@click.option("--damaged", is_flag=True, help="Show a record whose CRC is wrong too.")
+@click.option("--damaged", is_flag=True, help="Also show records whose CRC is wrong.")
 @format_options
 @store_options
 @plain_errors
@@ -41,10 +39,10 @@ def view(
 ) -> None:
     """Show the messages that the IDs name, from the store in STORE or from a running broker.
 
-    An ID is an offset message id (32 or 56 hex digits, whatever host it names), a physical offset in decimal, or a
+    An ID is an offset message id (32 or 56 hex digits; the host in it is ignored), a physical offset in decimal, or a
     unique key.
 
-    Exit code 0 when all were found, 1 when one was not; the reason stands on stderr.
+    Exit code 0 if all messages were found, 1 if not. The reason is printed on stderr.
     """
     write = writer(output_format, detailed=True)
     if not all(arguments):
@@ -74,6 +72,6 @@ def _check_remote(server: Endpoint | None, from_id: bool, damaged: bool, store_a
     if server is not None and from_id:
         raise click.UsageError("--server and --from-id exclude each other")
     if damaged:
-        raise click.UsageError("--damaged needs a STORE: no broker answers with a damaged record")
+        raise click.UsageError("--damaged needs a STORE: brokers do not return damaged records")
     if store_arguments != NO_ARGUMENTS:
-        raise click.UsageError("options of a STORE make no sense when a server is asked")
+        raise click.UsageError("options of a STORE cannot be used with a server")

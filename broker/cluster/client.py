@@ -66,7 +66,7 @@ class ResponseError(ClientError):
 
     def __str__(self) -> str:
         known = ResponseCode._value2member_map_.get(self.code)
-        name = known.name if known is not None else "no code that we know"
+        name = known.name if known is not None else "unknown code"
         return f"{self.endpoint} answered {self.code} ({name}): {self.remark.strip() or 'without a reason'}"
 
 
@@ -317,7 +317,7 @@ class Client:
                 if broker.broker_addrs
             }
         except ConfigError as error:
-            raise ClientError(f"{endpoint} answered a route that leads nowhere: {error}") from error
+            raise ClientError(f"{endpoint} answered a route without a usable address: {error}") from error
 
     async def pull(self, endpoint: Endpoint, question: QueueQuestion) -> PullAnswer:
         """The messages of a queue from an offset on; without any where it has none there."""

@@ -134,7 +134,7 @@ class Registration:
         try:
             table = decode_json(answer.body, ClusterInfo).broker_addr_table
         except RocketLensError as error:
-            raise ClientError(f"name server {name_server} answered no list of brokers: {error}") from error
+            raise ClientError(f"name server {name_server} did not answer with a list of brokers: {error}") from error
         return table.get(self.entry.broker_name)
 
     def _encoded_body(self) -> bytes:

@@ -10,6 +10,7 @@ from broker.metrics.metrics_rows import ASKED_ANOTHER, COLD, EVENT_LOOP, LONG_CH
 from protocol.codes import RequestCode, ResponseCode
 from protocol.command import Command, ext_fields_of
 from protocol.errors import ProtocolError
+from storage.amounts import counted
 from storage.files.residency import Cold, ColdKind
 
 logger = logging.getLogger(__name__)
@@ -155,7 +156,9 @@ class SlowQueries:
         now = time.monotonic()
         if now >= self._end_seconds:
             if self._lines > LINES:
-                logger.warning("%d more slow queries were left out", self._lines - LINES)
+                logger.warning(
+                    "%s not logged", counted(self._lines - LINES, "more slow query was", "more slow queries were")
+                )
             self._lines, self._end_seconds = 0, now + PERIOD_SECONDS
         self._lines += 1
         if self._lines <= LINES:

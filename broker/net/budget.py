@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from broker.limits import Limits
+from storage.amounts import counted
 
 logger = logging.getLogger(__name__)
 
@@ -112,7 +113,8 @@ class ConnectionBudget:
         now = self._clock_seconds()
         if now >= self._complaints_end:
             if self._complaints > COMPLAINTS:
-                logger.warning("%d more such lines were left out", self._complaints - COMPLAINTS)
+                more = counted(self._complaints - COMPLAINTS, "more such warning was", "more such warnings were")
+                logger.warning("%s not logged", more)
             self._complaints, self._complaints_end = 0, now + COMPLAINTS_SECONDS
         self._complaints += 1
         if self._complaints <= COMPLAINTS:

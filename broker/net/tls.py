@@ -52,4 +52,4 @@ def _reason(error: Exception) -> str:
     """Why, in the words of the library, without the place in its own source."""
     if isinstance(error, ssl.SSLError):
         return (error.reason or str(error)).lower().replace("_", " ")
-    return error.strerror or str(error) if isinstance(error, OSError) else "it is no text"
+    return error.strerror or str(error) if isinstance(error, OSError) else "it is not text"

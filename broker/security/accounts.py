@@ -116,10 +116,10 @@ def load_accounts(path: Path) -> Accounts:
         place = getattr(error, "problem_mark", None)
         line = f" in line {place.line + 1}" if place is not None else ""
         # Not the error itself: it quotes the text around the place.
-        raise ConfigError(f"--acl {path}: no YAML{line}") from None
+        raise ConfigError(f"--acl {path}: not YAML{line}") from None
     for access_key in sorted(key for key, each in accounts.by_access_key.items() if each.has_no_resource):
         logger.warning(
-            "--acl %s: administrator %s has a right to no topic and no group; where all are meant, write "
+            "--acl %s: administrator %s has no right to any topic or group; to grant all rights, write "
             "defaultTopicPerm: PUB|SUB and defaultGroupPerm: PUB|SUB",
             path,
             access_key,
@@ -133,14 +133,14 @@ def _accounts_of(content: Any) -> Accounts:
     accounts = [_account_of(entry, number) for number, entry in enumerate(_list(content, "accounts"), 1)]
     by_access_key = {account.access_key: account for account in accounts}
     if len(by_access_key) < len(accounts):
-        raise ConfigError("an access key stands there twice")
+        raise ConfigError("an access key is listed twice")
     white = [parse_address_pattern(_text(entry)) for entry in _list(content, "globalWhiteRemoteAddresses")]
     return Accounts(by_access_key, tuple(white))
 
 
 def _account_of(entry: Any, number: int) -> Account:
     if not isinstance(entry, dict):
-        raise ConfigError(f"account {number} is no mapping")
+        raise ConfigError(f"account {number} is not a mapping")
     access_key, secret_key = _text(entry.get("accessKey")), _text(entry.get("secretKey"))
     if min(len(access_key), len(secret_key)) < SHORTEST_KEY:
         raise ConfigError(f"account {number}: accessKey and secretKey have {SHORTEST_KEY} characters or more")
@@ -186,7 +186,7 @@ def _list(members: Members, name: str) -> list[Any]:
     if value is None:
         return []
     if not isinstance(value, list):
-        raise ConfigError(f"{name} is no list")
+        raise ConfigError(f"{name} is not a list")
     return value
 
 

@@ -160,10 +160,8 @@ class Supervisor:
         worker.due_seconds = now + pause
         reason = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
         if code == -signal.SIGBUS:
-            reason += ": a file of the store was cut or cannot be read any more"
-        logger.error(
-            "worker %d %s; a new one takes its place%s", worker.number, reason, f" in {pause:g} s" * (pause > 0)
-        )
+            reason += ": a file of the store was truncated or can no longer be read"
+        logger.error("worker %d %s; a new one replaces it%s", worker.number, reason, f" in {pause:g} s" * (pause > 0))
 
     def _kill_stuck(self, loop_watch: LoopWatch) -> None:
         """End the workers whose event loops stand still; SIGKILL alone reaches one that was stopped."""

@@ -10,6 +10,7 @@ from protocol.errors import CorruptRecord
 from protocol.printable import one_line
 from spark_jobs.read.arrow_columns import record_batch
 from spark_jobs.read.log_ranges import LogRange, LogRanges, Problem
+from storage.amounts import counted
 from storage.columns.message_columns import Columns, gather, needs_names
 from storage.columns.rows import RowReader
 from storage.columns.texts import Texts
@@ -86,7 +87,8 @@ def tell(problems: Sequence[Problem]) -> None:
     for problem in problems[:MOST_TOLD]:
         sys.stderr.write(f"rocketlens: {one_line(problem.sentence())}\n")
     if len(problems) > MOST_TOLD:
-        sys.stderr.write(f"rocketlens: {len(problems) - MOST_TOLD} more places are damaged\n")
+        more = counted(len(problems) - MOST_TOLD, "more place is", "more places are")
+        sys.stderr.write(f"rocketlens: {more} damaged\n")
 
 
 def read_damage(range_: LogRange) -> list[Problem]:

@@ -55,7 +55,7 @@ class MessageStreamReader(Travelling, DataSourceStreamReader):
         if most is not None and most <= len(following):
             end = min(end, following[most - 1])
         if end < at:
-            self._complain(f"the log ends at {end}, before {at}, up to which it was read: it was cut")
+            self._complain(f"the log ends at {end}, but was read up to {at}: it was truncated")
         return {OFFSET: max(end, at)}
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802 — pyspark's name
@@ -70,7 +70,7 @@ class MessageStreamReader(Travelling, DataSourceStreamReader):
         found = self._find()
         if start[OFFSET] < found.minimum and start[OFFSET] < end[OFFSET]:
             lost = found.minimum - start[OFFSET]
-            self._complain(f"{lost} bytes from physical offset {start[OFFSET]} on are no longer there")
+            self._complain(f"{lost} bytes from physical offset {start[OFFSET]} on have expired")
         check_problems(_within(found, start[OFFSET], end[OFFSET]), fails_fast=self._options.fails_fast)
         # What is behind an offset that was told is read as far as it was told: a last segment has grown since.
         return [LogPartition(each) for each in found.within(start[OFFSET], end[OFFSET])]

@@ -110,7 +110,7 @@ class MessageQuestion(Question):
     """`offset` is the physical offset of the record."""
 
     offset: Offset
-    body_limit: Annotated[int, Meta(ge=0, le=MOST_SHOWN, description="Bytes of the body that are shown.")] = SHOWN
+    body_limit: Annotated[int, Meta(ge=0, le=MOST_SHOWN, description="Number of bytes of the body to return.")] = SHOWN
 
 
 class QueueMessageQuestion(Question):

@@ -31,7 +31,7 @@ MOST_APART: Final = 4000
 """Milliseconds that another process searches for one answer; that it has to start and open the store comes on top."""
 
 Text = Annotated[str, Meta(min_length=1, max_length=4096)]
-Milliseconds = Annotated[int, Meta(ge=1, le=8000, description="About so long is searched for this answer.")]
+Milliseconds = Annotated[int, Meta(ge=1, le=8000, description="Approximate time of the search for this answer.")]
 Size = Annotated[int, Meta(ge=0, le=2**31 - 1, description="Bytes of the decompressed body.")]
 
 
@@ -102,7 +102,7 @@ def search_content(asked: RequestContext, question: SearchQuestion) -> SearchAns
     if question.topic is not None:
         asked.require_topic(question.topic)
     elif not asked.is_admin:
-        raise bad_parameter("topic", "who is no administrator names the topic that is searched")
+        raise bad_parameter("topic", "only administrators may search without a topic")
     check_times(question.begin, question.end)
     if question.maximum_size is not None and question.maximum_size < question.minimum_size:
         raise bad_parameter("maximumSize", f"the largest size, {question.maximum_size}, is below the smallest")

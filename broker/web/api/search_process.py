@@ -120,7 +120,9 @@ def _steps(pipe: _Pipe) -> Iterator[Step]:
             return
     if not count:
         raise ApiError(
-            503, "slow", "the expression came through no piece of the log in its time; make it simpler, or ask for less"
+            503,
+            "slow",
+            ("the expression did not finish any piece of the log in time; make it simpler, or narrow the search"),
         )
 
 
