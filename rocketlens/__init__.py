@@ -7,8 +7,10 @@
             print(message.store_time, message.body)
 
 What this module names is promised to stay, and is the only thing that is; every other module may change with any
-release. Importing it opens nothing and loads nothing: each name is looked up when it is first used. A guide with
-examples is docs/python.md.
+release. A guide with examples is docs/python.md.
+
+Late imports: importing this package opens nothing and loads nothing; each name is looked up when it is first used, and
+what only some methods need (NumPy, pyarrow, pyspark, the network) is imported by these methods.
 """
 
 from typing import TYPE_CHECKING, Final

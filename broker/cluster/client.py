@@ -31,7 +31,7 @@ from protocol.errors import ConfigError, ProtocolError, RocketLensError, quote
 from protocol.frame import FrameDecoder
 from protocol.key_question import KeyQuestion
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # commands that ask a server in plain text do without it
     import ssl
 
 Body = TypeVar("Body")
@@ -79,6 +79,7 @@ class Credentials:
 
     def sign(self, fields: Mapping[str, str], body: bytes) -> dict[str, str]:
         """Return a request's header fields with access key and signature."""
+        # Few clients sign, and the others start without hashlib and hmac.
         from broker.security.signature import ACCESS_KEY, SIGNATURE, signature_of
 
         signed = {**fields, ACCESS_KEY: self.access_key}

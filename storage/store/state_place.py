@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from protocol.errors import ConfigError
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # commands that open a store look for its directory before they load what opens it
     from storage.store.store_state import StoreIdentity
 
 
