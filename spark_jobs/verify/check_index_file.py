@@ -13,7 +13,7 @@ import numpy as np
 from protocol.errors import StoreError
 from spark_jobs.run.attempt import Attempt, AttemptRecord, Notify, run_attempt
 from spark_jobs.run.work_directory import WorkDirectory
-from spark_jobs.verify.check_index_shape import CheckedFile
+from spark_jobs.verify.check_index_shape import CheckedFile, FileContext
 from spark_jobs.verify.findings import FILE, FINDINGS, MISSING_ENTRY, Discrepancies, FoundAt
 from spark_jobs.verify.log_table import LogTable
 from spark_jobs.verify.match_entries import Alignment, MatchedFile
@@ -122,7 +122,7 @@ def _check(task: CheckIndexTask, log: LogTable, findings: Discrepancies) -> Chec
     counts = count_entries(copy, slots, grows=task.grows)
     matched, begin = _match(copy, counts, log, task.limit)
     aligned = Alignment(matched, log, grows=task.grows)
-    file = CheckedFile(copy, counts, aligned, log, findings, previous=task.previous, grows=task.grows, limit=task.limit)
+    file = CheckedFile(copy, counts, aligned, log, findings, FileContext(task.previous, task.grows, task.limit))
     file.check(begin)
     _list_missing(task.path, aligned, findings)
     ranks = [aligned.first_rank, aligned.last_rank]

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 from functools import reduce
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -33,12 +33,20 @@ HEADER_PLACES: Final = {
 FIELD_PLACES: Final = {"": 0, "key_hash": 0, "physical_offset": 4, "time_difference": 12, "previous": 16}
 
 
-class CheckedFile:
-    """One file that is being checked: its bytes and counts, what its entries are, and what is found wrong.
+class FileContext(NamedTuple):
+    """What is known of a file besides its bytes.
 
-    `previous`: end timestamp and end physical offset in the header of the file before, None for the first; `grows`: a
-    broker puts entries into it.
+    `previous`: end timestamp (ms) and end physical offset in the header of the file before, None for the first;
+    `grows`: a broker puts entries into it; `limit`: wrong pointers are listed up to that many.
     """
+
+    previous: tuple[int, int] | None
+    grows: bool
+    limit: int
+
+
+class CheckedFile:
+    """One file that is being checked: its bytes and counts, what its entries are, and what is found wrong."""
 
     def __init__(
         self,
@@ -47,14 +55,12 @@ class CheckedFile:
         aligned: Alignment,
         log: LogTable,
         findings: Discrepancies,
-        *,
-        previous: tuple[int, int] | None,
-        grows: bool,
-        limit: int,
+        context: FileContext,
     ) -> None:
-        """Nothing is checked yet; pointers that are wrong are listed up to a limit."""
+        """Nothing is checked yet."""
         self._copy, self._counts, self._aligned, self._log = copy, counts, aligned, log
-        self._findings, self._previous, self._grows, self._limit = findings, previous, grows, limit
+        self._findings = findings
+        self._previous, self._grows, self._limit = context
         self._matching = aligned.matched.matching
         self._used = 0
 

@@ -169,13 +169,10 @@ class QueueCheck:
             self.files, extension, self._log, self._findings, is_schedule=self._key.topic == SCHEDULE_TOPIC
         )
         diagnosis = QueueDiagnosis(
-            self.files,
             UnitFiles(self._kept, self._message, ""),
             self._messages,
             self._front,
             comparison,
-            self._log,
-            self._findings,
             by_offset=not self._is_batch,
             is_light=is_light,
         )

@@ -12,8 +12,8 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from spark_jobs.verify.findings import MISSING_UNIT, SHIFTED_UNIT, STRAY_UNIT, UNIT, Discrepancies, FoundAt
-from spark_jobs.verify.log_table import Flags, LogTable, Numbers
+from spark_jobs.verify.findings import MISSING_UNIT, SHIFTED_UNIT, STRAY_UNIT, UNIT, FoundAt
+from spark_jobs.verify.log_table import Flags, Numbers
 from spark_jobs.verify.numbering import check_batches, check_numbers
 from spark_jobs.verify.unit_compare import UnitComparison
 from spark_jobs.verify.unit_files import UnitFiles, Units, are_zeros, zero_runs
@@ -53,20 +53,18 @@ class QueueDiagnosis:
 
     def __init__(
         self,
-        files: UnitFiles,
         messages: UnitFiles,
         count: int,
         front: CleanFront,
         comparison: UnitComparison,
-        log: LogTable,
-        findings: Discrepancies,
         *,
         by_offset: bool,
         is_light: bool,
     ) -> None:
         """Nothing is diagnosed yet; there are `count` messages."""
-        self._files, self._messages, self._count, self._front = files, messages, count, front
-        self._comparison, self._log, self._findings = comparison, log, findings
+        self._messages, self._count, self._front = messages, count, front
+        self._comparison, self._files = comparison, comparison.files
+        self._log, self._findings = comparison.log, comparison.findings
         self._by_offset, self._is_light = by_offset, is_light
         self._offsets, self._numbers = np.empty(count, np.int64), np.empty(count, np.int64)
         for first in range(0, count, PIECE):

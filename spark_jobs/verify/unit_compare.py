@@ -32,7 +32,8 @@ class UnitComparison:
         is_schedule: bool = False,
     ) -> None:
         """Nothing is compared yet."""
-        self._files, self._extension, self._log, self._findings = files, extension, log, findings
+        self.files, self.log, self.findings = files, log, findings
+        self._extension = extension
         self._is_schedule = is_schedule
         self._compared = 0
         self._delays: Counter[int] = Counter()
@@ -59,8 +60,8 @@ class UnitComparison:
         """All units have been seen: delivery times that differ alike follow from other delay levels."""
         for place, offset, expected, found in self._delayed:
             if self._delays[found - expected] == 1 and self._compared > 1:
-                path, position = self._files.where(place, "tags_code")
-                self._findings.add(
+                path, position = self.files.where(place, "tags_code")
+                self.findings.add(
                     UNIT, FoundAt(path, f"{unit_name(place)} tags_code", position, offset), expected, found
                 )
         self.other_delays = sum(count for count in self._delays.values() if count >= 2 or self._compared == 1)
@@ -91,18 +92,18 @@ class UnitComparison:
                 continue
             offset = int(expected["physical_offset"][i])
             at = FoundAt(wrong.path, f"of {unit_name(place + i)}, {wrong.field}", wrong.position, offset)
-            self._findings.add(EXT_UNIT, at, wrong.expected, wrong.found)
+            self.findings.add(EXT_UNIT, at, wrong.expected, wrong.found)
         return are_addresses
 
     def _say_zeros(self, place: int, expected: Units, zeros: Flags) -> None:
-        if self._log.is_live:  # a broker deletes files together with the log that they are of
-            zeros = zeros & (expected["physical_offset"] >= self._log.expired_below())
+        if self.log.is_live:  # a broker deletes files together with the log that they are of
+            zeros = zeros & (expected["physical_offset"] >= self.log.expired_below())
         for first, count, name in zero_runs(place, zeros):
-            path, position = self._files.where(place + first)
+            path, position = self.files.where(place + first)
             at = FoundAt(path, name, position, int(expected["physical_offset"][first]))
-            self._findings.add(UNIT, at, *lost_units(count), count)
+            self.findings.add(UNIT, at, *lost_units(count), count)
 
     def _say(self, place: int, field: str, unit: np.void, expected: int, found: int) -> None:
-        path, position = self._files.where(place, field)
+        path, position = self.files.where(place, field)
         at = FoundAt(Path(path), f"{unit_name(place)} {field}", position, int(unit["physical_offset"]))
-        self._findings.add(UNIT, at, expected, found)
+        self.findings.add(UNIT, at, expected, found)
