@@ -1,11 +1,11 @@
 """What callers pass, checked and put into the forms that stores and brokers are asked in."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypedDict
 
 from protocol.errors import ConfigError, StoreError
-from protocol.key_question import KeyQuestion
+from protocol.key_question import PAGE, KeyQuestion
 from protocol.message import Message
 from storage.times import LARGEST, parse_time, to_timestamp
 
@@ -48,26 +48,60 @@ def id_of(value: int | str) -> str:
     return text
 
 
-def key_question(
-    topic: str,
-    key: str | None,
-    unique_key: str | None,
-    tag: str | None,
-    begin: Time | None,
-    end: Time | None,
-    cursor: int | None,
-    *,
-    copies: bool,
-) -> KeyQuestion:
-    """A question for messages by exactly one of key, unique key and tag; raises ConfigError."""
-    given = {kind: text for kind, text in (("K", key), ("U", unique_key), ("T", tag)) if text is not None}
+class QueryOptions(TypedDict, total=False):
+    """The keyword arguments of a query; exactly one of `key`, `unique_key` and `tag` is given."""
+
+    key: str | None
+    unique_key: str | None
+    tag: str | None
+    begin: Time | None
+    end: Time | None
+    maximum: int
+    cursor: int | None
+    copies: bool
+
+
+class SearchOptions(TypedDict, total=False):
+    """The keyword arguments of a search besides its topic; all conditions that are given must hold."""
+
+    begin: Time | None
+    end: Time | None
+    contains: str | bytes | None
+    regex: str | None
+    place: str
+    json_path: str | None
+    where: str | None
+    tag: str | None
+    key: str | None
+    key_prefix: str | None
+    born_host: str | None
+    size: str | None
+    limit: int | None
+    cursor: str | None
+
+
+def check_names(options: Mapping[str, object], known: type) -> None:
+    """Raise TypeError for a keyword argument that a class of options does not have, as Python does."""
+    for name in options:
+        if name not in known.__annotations__:
+            raise TypeError(f"unexpected keyword argument {name!r}; known are {', '.join(known.__annotations__)}")
+
+
+def key_question(topic: str, options: QueryOptions) -> tuple[KeyQuestion, int]:
+    """A question for messages by a key, a unique key or a tag, and how many; raises ConfigError and TypeError."""
+    check_names(options, QueryOptions)
+    texts = {"K": options.get("key"), "U": options.get("unique_key"), "T": options.get("tag")}
+    given = [(kind, text) for kind, text in texts.items() if text is not None]
     if len(given) != 1:
         raise ConfigError("expected exactly one of key, unique_key and tag")
-    ((kind, text),) = given.items()
-    first, last = times_of(begin, end)
+    ((kind, text),) = given
+    first, last = times_of(options.get("begin"), options.get("end"))
+    cursor = options.get("cursor")
     if cursor is not None and not 0 <= cursor <= LARGEST:
         raise ConfigError(f"cursor {cursor}: expected the cursor of an earlier answer")
-    return KeyQuestion(topic, text, kind, begin_timestamp=first, end_timestamp=last, cursor=cursor, copies=copies)
+    copies = options.get("copies", False)
+    question = KeyQuestion(topic, text, kind, begin_timestamp=first, end_timestamp=last, cursor=cursor, copies=copies)
+    return question, check_maximum(options.get("maximum", PAGE))
 
 
 def text_of(text: str) -> str:
@@ -143,13 +177,13 @@ def pulled(
     return tuple(messages), tuple(notes)
 
 
-def criteria_of(
-    begin: Time | None, end: Time | None, contains: str | bytes | None, place: str, size: str | None, **more: Any
-) -> "Criteria":
-    """What a search looks for; raises ConfigError."""
+def criteria_of(topic: str | None, options: SearchOptions) -> "Criteria":
+    """What a search looks for; raises ConfigError and TypeError."""
     from storage.search.criteria import EARLIEST, Criteria, SearchPlace, parse_size_range
 
-    first, last = times_of(begin, end, EARLIEST)
+    check_names(options, SearchOptions)
+    first, last = times_of(options.get("begin"), options.get("end"), EARLIEST)
+    size, place, contains = options.get("size"), options.get("place", SearchPlace.BODY.value), options.get("contains")
     smallest, largest = (0, None) if size is None else parse_size_range(size)
     if place not in {each.value for each in SearchPlace}:
         raise ConfigError(f"place {place!r}: expected {', '.join(each.value for each in SearchPlace)}")
@@ -160,5 +194,12 @@ def criteria_of(
         place=SearchPlace(place),
         minimum_size=smallest,
         maximum_size=largest,
-        **more,
+        topic=topic,
+        regex=options.get("regex"),
+        json_path=options.get("json_path"),
+        where=options.get("where"),
+        tag=options.get("tag"),
+        key=options.get("key"),
+        key_prefix=options.get("key_prefix"),
+        born_host=options.get("born_host"),
     )

@@ -4,10 +4,10 @@ import json
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from os import PathLike, fspath
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypedDict, Unpack
 
 from protocol.errors import ConfigError
-from rocketlens.arguments import Time, times_of
+from rocketlens.arguments import Time, check_names, times_of
 from rocketlens.store import Store, commit_log_directories_of
 from storage.columns.wanted import LOWEST
 
@@ -15,6 +15,18 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from spark_jobs.read.log_ranges import Problem
+
+
+class ArrowOptions(TypedDict, total=False):
+    """The keyword arguments of :func:`arrow` that choose messages, and those of the store's file system."""
+
+    tag: str | None
+    queue_id: int | Iterable[int] | None
+    begin: Time | None
+    end: Time | None
+    where: str | None
+    storage_options: Mapping[str, object] | None
+
 
 MOST_WARNED: Final = 5
 """Places of damage of one segment that are named one by one."""
@@ -29,13 +41,8 @@ def arrow(
     topic: str | Iterable[str] | None = None,
     columns: Sequence[str] | None = None,
     *,
-    tag: str | None = None,
-    queue_id: int | Iterable[int] | None = None,
-    begin: Time | None = None,
-    end: Time | None = None,
-    where: str | None = None,
     fails_fast: bool = False,
-    storage_options: Mapping[str, object] | None = None,
+    **options: Unpack[ArrowOptions],
 ) -> "pa.RecordBatchReader":
     """Messages as a `pyarrow.RecordBatchReader`, which DuckDB, Polars and pandas take, in the order of the log.
 
@@ -64,30 +71,28 @@ def arrow(
     from spark_jobs.read.read_range import check_problems, read_messages
     from spark_jobs.read.source_options import read_options
 
-    options = read_options(_options(store, topic, columns, tag, queue_id, begin, end, where, storage_options))
-    found = find_ranges(options.path, options.commit_log, options.storage)
+    wanted = read_options(_as_of_data_source(store, topic, columns, options))
+    found = find_ranges(wanted.path, wanted.commit_log, wanted.storage)
     check_problems(found, fails_fast=fails_fast, notify=_warn)
-    schema = arrow_schema(options.columns)
+    schema = arrow_schema(wanted.columns)
 
     def batches() -> "Iterator[pa.RecordBatch]":
-        for each in found.holding(options.wanted):
-            yield from read_messages(each, options.wanted, schema, fails_fast=fails_fast, notify=_warn)
+        for each in found.holding(wanted.wanted):
+            yield from read_messages(each, wanted.wanted, schema, fails_fast=fails_fast, notify=_warn)
 
     return pa.RecordBatchReader.from_batches(schema, batches())
 
 
-def _options(
+def _as_of_data_source(
     store: Store | str | PathLike[str],
     topic: str | Iterable[str] | None,
     columns: Sequence[str] | None,
-    tag: str | None,
-    queue_id: int | Iterable[int] | None,
-    begin: Time | None,
-    end: Time | None,
-    where: str | None,
-    storage_options: Mapping[str, object] | None,
+    more: ArrowOptions,
 ) -> dict[str, str]:
     """The arguments as options of the data source, which reads the same."""
+    check_names(more, ArrowOptions)
+    begin, end, queue_id = more.get("begin"), more.get("end"), more.get("queue_id")
+    tag, where, storage_options = more.get("tag"), more.get("where"), more.get("storage_options")
     options = {"path": str(store.path) if isinstance(store, Store) else fspath(store)}
     if isinstance(store, Store):
         options["commit_log"] = ",".join(map(str, commit_log_directories_of(store)))

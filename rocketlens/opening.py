@@ -32,7 +32,7 @@ class StoreArguments(msgspec.Struct, frozen=True):
         """Raise `ConfigError` for what cannot be said of the store at `path`; `spelled` is how a command names it."""
         names = {name: name for name in self.__struct_fields__} | dict(spelled or {})
         if (self.index_slots is None) != (self.index_entries is None):
-            raise ConfigError(f"{names['index_slots']} and {names['index_entries']} are given together or not at all")
+            raise ConfigError(f"{names['index_slots']} and {names['index_entries']}: give both or neither")
         state = names["state_directory"]
         check_outside((path, *(self.commit_log_directories or ())), {state: self.state_directory})
         if self.state_directory is not None and not is_writable(self.state_directory):

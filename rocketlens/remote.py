@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final, Self, Unpack
 
 from broker.cluster.client import TOOLS_GROUP, Client, ClientError, Credentials, QueueQuestion, ResponseError
 from broker.endpoint import Endpoint
@@ -16,6 +16,8 @@ from rocketlens.answers import FoundMessages, Group, Messages, PulledMessages, T
 from rocketlens.arguments import (
     MOST_FOUND,
     MOST_PULLED,
+    QueryOptions,
+    SearchOptions,
     Time,
     check_maximum,
     criteria_of,
@@ -68,7 +70,7 @@ def connect_async(
     [b'hot 38', b'hot 39']
     """
     if (access_key is None) != (secret_key is None):
-        raise ConfigError("access_key and secret_key are given together or not at all")
+        raise ConfigError("access_key and secret_key: give both or neither")
     if not (timeout_seconds > 0 and connect_timeout_seconds > 0):
         raise ConfigError("timeout_seconds and connect_timeout_seconds: expected more than 0")
     credentials = Credentials(access_key, secret_key) if access_key is not None and secret_key is not None else None
@@ -108,7 +110,7 @@ class AsyncRemoteStore:
             physical_offset = message_id.physical_offset
             server = server or Endpoint(message_id.address.ip, message_id.address.port)
         if server is None:
-            raise ClientError(f"{text}: only an offset message id holds an address to dial; name a server")
+            raise ClientError(f"{text}: only an offset message id contains an address to connect to; name a server")
         if physical_offset is None:
             return await self._by_unique_key(server, text, topic)
         found = await self._at(server, physical_offset, topic)
@@ -120,26 +122,17 @@ class AsyncRemoteStore:
     async def query(
         self,
         topic: str,
-        *,
-        key: str | None = None,
-        unique_key: str | None = None,
-        tag: str | None = None,
-        begin: Time | None = None,
-        end: Time | None = None,
-        maximum: int = PAGE,
-        cursor: int | None = None,
-        copies: bool = False,
+        **options: Unpack[QueryOptions],
     ) -> Messages:
         """As :meth:`RemoteStore.query`."""
-        question = key_question(topic, key, unique_key, tag, begin, end, cursor, copies=copies)
-        check_maximum(maximum)
+        question, maximum = key_question(topic, options)
         try:
             brokers = await self._brokers_of(topic)
         except ResponseError as error:
             if error.code != ResponseCode.TOPIC_NOT_EXIST:
                 raise
             return Messages(reason=str(error))
-        if len(brokers) > 1 and cursor is not None:
+        if len(brokers) > 1 and question.cursor is not None:
             raise ConfigError(
                 f"a cursor belongs to one broker, and topic {topic} has {len(brokers)}, ask one: {_named(brokers)}"
             )
@@ -214,33 +207,19 @@ class AsyncRemoteStore:
         self,
         *,
         topic: str,
-        begin: Time | None = None,
-        end: Time | None = None,
-        contains: str | bytes | None = None,
-        regex: str | None = None,
-        place: str = "body",
-        json_path: str | None = None,
-        where: str | None = None,
-        tag: str | None = None,
-        key: str | None = None,
-        key_prefix: str | None = None,
-        born_host: str | None = None,
-        size: str | None = None,
-        limit: int | None = None,
-        cursor: str | None = None,
+        **options: Unpack[SearchOptions],
     ) -> "AsyncSearch":
         """As :meth:`RemoteStore.search`, to be iterated over with ``async for``."""
         from rocketlens.remote_search import RemoteSearch, parse_cursor
         from rocketlens.searching import AsyncSearch
         from storage.search.matcher import Matcher
 
-        names = {"regex": regex, "json_path": json_path, "where": where, "tag": tag}
-        names |= {"key": key, "key_prefix": key_prefix, "born_host": born_host}
-        # Not the topic: a light queue holds messages that bear another one.
-        matcher = Matcher(criteria_of(begin, end, contains, place, size, **names))
+        # Without the topic: a light queue holds messages that bear another one.
+        matcher = Matcher(criteria_of(None, options))
+        limit = options.get("limit")
         if limit is not None:
             check_maximum(limit)
-        start = parse_cursor(cursor)
+        start = parse_cursor(options.get("cursor"))
 
         async def steps() -> "AsyncIterator[Step]":
             server = await self._broker_of(topic)
@@ -324,7 +303,7 @@ class AsyncRemoteStore:
         try:
             return Messages((decode_message(record, physical_offset=physical_offset),))
         except StoreError as error:
-            return Messages(reason=f"{server} answered bytes that are no message: {error}")
+            return Messages(reason=f"{server} answered bytes that are not a message: {error}")
 
     async def _by_unique_key(self, server: Endpoint, key: str, topic: str | None) -> Messages:
         """Ask for a unique key in one topic, else in every topic that the server knows."""
@@ -417,7 +396,7 @@ def _decoded(endpoint: Endpoint, records: bytes) -> list[Message]:
     try:
         return list(decode_messages(records))
     except StoreError as error:
-        raise ClientError(f"{endpoint} answered bytes that are no messages: {error}") from error
+        raise ClientError(f"{endpoint} answered bytes that are not messages: {error}") from error
 
 
 def _is_match(message: Message, question: KeyQuestion) -> bool:
@@ -442,5 +421,5 @@ def _named(brokers: dict[str, Endpoint]) -> str:
 def _told_from_broker(server: Endpoint, error: ResponseError) -> ClientError:
     """What a request that brokers alone answer says of a server that did not."""
     if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-        return ClientError(f"{server} is no broker (a name server, perhaps): connect to a broker")
+        return ClientError(f"{server} is not a broker (perhaps a name server): connect to a broker")
     return error

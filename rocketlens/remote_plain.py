@@ -4,13 +4,12 @@ import asyncio
 import threading
 from collections.abc import Coroutine, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from broker.cluster.client import TOOLS_GROUP
 from protocol.errors import RocketLensError
-from protocol.key_question import PAGE
 from rocketlens.answers import FoundMessages, Group, Messages, PulledMessages, Topic
-from rocketlens.arguments import MOST_FOUND, MOST_PULLED, Time
+from rocketlens.arguments import MOST_FOUND, MOST_PULLED, QueryOptions, SearchOptions, Time
 from rocketlens.remote import AsyncRemoteStore, connect_async
 
 if TYPE_CHECKING:
@@ -84,34 +83,14 @@ class RemoteStore:
     def query(
         self,
         topic: str,
-        *,
-        key: str | None = None,
-        unique_key: str | None = None,
-        tag: str | None = None,
-        begin: Time | None = None,
-        end: Time | None = None,
-        maximum: int = PAGE,
-        cursor: int | None = None,
-        copies: bool = False,
+        **options: Unpack[QueryOptions],
     ) -> Messages:
         """As :meth:`Store.query`, from every broker of the topic; a Java broker ignores `cursor` and `copies`.
 
         >>> len(remote.query("TopicTest", key="hotkey"))
         40
         """
-        return self._wait(
-            self._remote.query(
-                topic,
-                key=key,
-                unique_key=unique_key,
-                tag=tag,
-                begin=begin,
-                end=end,
-                maximum=maximum,
-                cursor=cursor,
-                copies=copies,
-            )
-        )
+        return self._wait(self._remote.query(topic, **options))
 
     def find(
         self,
@@ -150,20 +129,7 @@ class RemoteStore:
         self,
         *,
         topic: str,
-        begin: Time | None = None,
-        end: Time | None = None,
-        contains: str | bytes | None = None,
-        regex: str | None = None,
-        place: str = "body",
-        json_path: str | None = None,
-        where: str | None = None,
-        tag: str | None = None,
-        key: str | None = None,
-        key_prefix: str | None = None,
-        born_host: str | None = None,
-        size: str | None = None,
-        limit: int | None = None,
-        cursor: str | None = None,
+        **options: Unpack[SearchOptions],
     ) -> "Search":
         """As :meth:`Store.search`, of one topic: its queues are pulled to their end, one after the other.
 
@@ -174,23 +140,7 @@ class RemoteStore:
         """
         from rocketlens.searching import Search
 
-        found = self._remote.search(
-            topic=topic,
-            begin=begin,
-            end=end,
-            contains=contains,
-            regex=regex,
-            place=place,
-            json_path=json_path,
-            where=where,
-            tag=tag,
-            key=key,
-            key_prefix=key_prefix,
-            born_host=born_host,
-            size=size,
-            limit=limit,
-            cursor=cursor,
-        )
+        found = self._remote.search(topic=topic, **options)
 
         def steps() -> "Iterator[Step]":
             while (step := self._wait(found.next_step())) is not None:

@@ -95,7 +95,7 @@ class RemoteSearch:
                 self._messages += 1
                 found += self._decide(message, offset)
         except StoreError as error:
-            raise ClientError(f"{self.server} answered bytes that are no messages: {error}") from error
+            raise ClientError(f"{self.server} answered bytes that are not messages: {error}") from error
         return found
 
     def _decide(self, message: Message, offset: int) -> list[Message]:

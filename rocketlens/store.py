@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from os import PathLike
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, Unpack
 
 import msgspec
 
@@ -16,6 +16,8 @@ from rocketlens.answers import FoundMessages, Group, Messages, PulledMessages, T
 from rocketlens.arguments import (
     MOST_FOUND,
     MOST_PULLED,
+    QueryOptions,
+    SearchOptions,
     Time,
     check_maximum,
     criteria_of,
@@ -114,15 +116,7 @@ class Store:
     def query(
         self,
         topic: str,
-        *,
-        key: str | None = None,
-        unique_key: str | None = None,
-        tag: str | None = None,
-        begin: Time | None = None,
-        end: Time | None = None,
-        maximum: int = PAGE,
-        cursor: int | None = None,
-        copies: bool = False,
+        **options: Unpack[QueryOptions],
     ) -> Messages:
         """The newest `maximum` messages of a topic with a key, a unique key or a tag: exactly one of these is given.
 
@@ -135,8 +129,7 @@ class Store:
         >>> [message.tags for message in store.query("TopicTest", tag="TagD", maximum=2)]
         ['TagD', 'TagD']
         """
-        question = key_question(topic, key, unique_key, tag, begin, end, cursor, copies=copies)
-        return query_store(self._opened(), question, check_maximum(maximum))
+        return query_store(self._opened(), *key_question(topic, options))
 
     def find(
         self,
@@ -203,22 +196,9 @@ class Store:
         self,
         *,
         topic: str | None = None,
-        begin: Time | None = None,
-        end: Time | None = None,
-        contains: str | bytes | None = None,
-        regex: str | None = None,
-        place: str = "body",
-        json_path: str | None = None,
-        where: str | None = None,
-        tag: str | None = None,
-        key: str | None = None,
-        key_prefix: str | None = None,
-        born_host: str | None = None,
-        size: str | None = None,
-        limit: int | None = None,
-        cursor: str | None = None,
         exhaustive: bool = False,
         should_stop: Callable[[], bool] = lambda: False,
+        **options: Unpack[SearchOptions],
     ) -> "Search":
         """Search the store for messages by what they say; all conditions must hold.
 
@@ -234,9 +214,8 @@ class Store:
         from rocketlens.searching import Search
         from storage.search.engine import search
 
-        names = {"topic": topic, "regex": regex, "json_path": json_path, "where": where, "tag": tag}
-        names |= {"key": key, "key_prefix": key_prefix, "born_host": born_host}
-        criteria = criteria_of(begin, end, contains, place, size, **names)
+        criteria = criteria_of(topic, options)
+        limit, cursor = options.get("limit"), options.get("cursor")
         store = self._opened(with_keys=needs_keys(criteria, exhaustive=exhaustive))
         return Search(
             search(store, criteria, limit=limit, cursor=cursor, exhaustive=exhaustive, should_stop=should_stop)

@@ -110,5 +110,5 @@ def _opened(
     if server is None or store is not None:
         raise click.UsageError("expected either STORE or --server")
     if store_arguments != NO_ARGUMENTS:
-        raise click.UsageError("options of a STORE make no sense when a server is asked")
+        raise click.UsageError("options of a STORE cannot be used with a server")
     return rocketlens.connect(str(server))

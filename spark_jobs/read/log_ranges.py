@@ -72,7 +72,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class LogRanges:
-    """The segments in order, and what is known to be lacking before any is read."""
+    """The segments in order, and what is known to be missing before any is read."""
 
     ranges: tuple[LogRange, ...]
     problems: tuple[Problem, ...] = field(default=())

@@ -25,7 +25,7 @@ Notify: TypeAlias = Callable[[Sequence[Problem]], None]
 
 
 class RangeReader:
-    """One stretch, read once; afterwards `problems` tells what of it is damaged, and `messages` how many there were.
+    """One stretch, read once; afterwards `problems` says what of it is damaged, and `messages` how many there were.
 
     With `fails_fast` damage is raised instead, as CorruptRecord, where it is come to.
     """
@@ -75,10 +75,11 @@ def read_messages(
 
 
 def check_problems(found: LogRanges, *, fails_fast: bool, notify: Notify | None = None) -> None:
-    """Raise CorruptRecord for what is known to be lacking, or name it, as :func:`read_messages` does."""
+    """Raise CorruptRecord for what is known to be missing, or name it, as :func:`read_messages` does."""
     if found.problems and fails_fast:
         first = found.problems[0]
-        raise CorruptRecord(first.path, first.physical_offset, what=f"{first.length} bytes lack: {first.reason}")
+        missing = f"{counted(first.length, 'byte')} missing: {first.reason}"
+        raise CorruptRecord(first.path, first.physical_offset, what=missing)
     (notify or tell)(found.problems)
 
 

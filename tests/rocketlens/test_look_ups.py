@@ -222,7 +222,7 @@ def test_what_is_no_store_is_an_error_at_once(tmp_path: Path) -> None:
 
 
 def test_options_that_cannot_be_are_errors(g1_store: Path) -> None:
-    with pytest.raises(rocketlens.ConfigError, match="index_slots and index_entries are given together"):
+    with pytest.raises(rocketlens.ConfigError, match="index_slots and index_entries: give both or neither"):
         rocketlens.open(g1_store, index_slots=5)
     with pytest.raises(rocketlens.ConfigError, match=r"state_directory .* inside the store"):
         rocketlens.open(g1_store, state_directory=g1_store / "state")

@@ -53,7 +53,7 @@ class Pair:
         answer = await self.client.ask(OFFSET, {"consumerGroup": GROUP, "topic": TOPIC, "queueId": "0"})
         assert answer.code in (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND)
         assert self.member._link is self.link is not None
-        assert not self.member._asked
+        assert not self.member._unanswered
 
 
 @contextlib.asynccontextmanager
