@@ -15,10 +15,10 @@ from spark_jobs.run.attempt import Attempt, AttemptRecord, Notify, run_attempt
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.verify.check_index_shape import CheckedFile, FileContext
 from spark_jobs.verify.findings import FILE, FINDINGS, MISSING_ENTRY, Discrepancies, FoundAt
+from spark_jobs.verify.index_image import rebuilt_stretch
 from spark_jobs.verify.log_table import LogTable
-from spark_jobs.verify.match_entries import Alignment, MatchedFile
-from storage.index.index_copy import IndexCopy, IndexCounts, count_entries, count_slots
-from storage.kernels.matching import NO_TIME
+from spark_jobs.verify.match_entries import NO_TIME, Alignment, MatchedFile
+from storage.index.index_copy import IndexCopy, count_entries, count_slots
 
 PHASE: Final = "check"
 
@@ -114,16 +114,27 @@ def _check(task: CheckIndexTask, log: LogTable, findings: Discrepancies) -> Chec
         if not (log.is_live and not Path(task.path).exists()):  # else a broker has just deleted it
             findings.add(FILE, FoundAt(task.path), "an index file", str(error))
         return summary
+    stretch = None if task.grows else rebuilt_stretch(copy, task.slots, task.previous, log)
+    if stretch is not None:
+        entries = copy.header.index_count - 1
+        return {
+            **summary,
+            "ordered": True,
+            "has_tags": stretch.has_tags,
+            "ranks": stretch.ranks,
+            "offsets": stretch.offsets,
+            "numbers": {"entries": entries, "matched": entries, "dropped": 0},
+        }
     slots = count_slots(copy, [task.slots])
     if not slots:
         expected = "an index file whose pointers lead from entry to entry"
         findings.add(FILE, FoundAt(task.path), expected, f"{copy.size} bytes that no slot count explains")
         return summary
     counts = count_entries(copy, slots, grows=task.grows)
-    matched, begin = _match(copy, counts, log, task.limit)
+    matched = MatchedFile(copy, counts, log)
     aligned = Alignment(matched, log, grows=task.grows)
     file = CheckedFile(copy, counts, aligned, log, findings, FileContext(task.previous, task.grows, task.limit))
-    file.check(begin)
+    file.check(_begin(copy, matched))
     _list_missing(task.path, aligned, findings)
     ranks = [aligned.first_rank, aligned.last_rank]
     return {
@@ -136,15 +147,14 @@ def _check(task: CheckIndexTask, log: LogTable, findings: Discrepancies) -> Chec
     }
 
 
-def _match(copy: IndexCopy, counts: IndexCounts, log: LogTable, limit: int) -> tuple[MatchedFile, int]:
-    """Match with the begin timestamp of the header, or with the first record's, whichever explains more times."""
-    begin = copy.header.begin_timestamp
-    matched = MatchedFile(copy, counts, log, begin, limit)
-    other = matched.matching.first_time if matched.is_ordered else matched.matching.smallest_time
-    if not matched.matching.lates or other in (NO_TIME, begin):
-        return matched, begin
-    again = MatchedFile(copy, counts, log, other, limit)
-    return (again, other) if again.matching.lates < matched.matching.lates else (matched, begin)
+def _begin(copy: IndexCopy, matched: MatchedFile) -> int:
+    """The begin timestamp of the header, or that of the records where it explains more of the entries' times."""
+    said = copy.header.begin_timestamp
+    wrong = matched.wrong_times(said).size
+    if not wrong:
+        return said
+    true = int(matched.timestamps[1]) if matched.is_ordered else matched.time_span()[0]
+    return true if true != NO_TIME and matched.wrong_times(true).size < wrong else said
 
 
 def _list_missing(path: str, aligned: Alignment, findings: Discrepancies) -> None:

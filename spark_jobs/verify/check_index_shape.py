@@ -1,14 +1,13 @@
 """Header, slots, pointers and times of an index file: what follows from its entries and from the records they name."""
 
 from collections.abc import Collection
-from functools import reduce
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from spark_jobs.verify.findings import ENTRY, FILE, HEADER, REPEATED_ENTRY, SLOT, Discrepancies, FoundAt
 from spark_jobs.verify.log_table import LogTable
-from spark_jobs.verify.match_entries import Alignment
+from spark_jobs.verify.match_entries import NO_TIME, Alignment, first_true_time
 from storage.doctor.words import header_field
 from storage.index.index_copy import IndexCopy, IndexCounts
 from storage.kernels.indexes import (
@@ -20,7 +19,6 @@ from storage.kernels.indexes import (
     check_pointers,
     seconds_between,
 )
-from storage.kernels.matching import NO_TIME, earlier_begin
 
 HEADER_PLACES: Final = {
     "begin_timestamp": 0,
@@ -61,7 +59,7 @@ class CheckedFile:
         self._copy, self._counts, self._aligned, self._log = copy, counts, aligned, log
         self._findings = findings
         self._previous, self._grows, self._limit = context
-        self._matching = aligned.matched.matching
+        self._matched = aligned.matched
         self._used = 0
 
     def check(self, begin: int) -> None:
@@ -105,15 +103,15 @@ class CheckedFile:
 
     def _check_times(self, begin: int) -> None:
         """Time differences of all entries whose records are there."""
-        matching, aligned = self._matching, self._aligned
-        if matching.lates > 2 and 2 * matching.lates > matching.matches:
+        aligned, wrong = self._aligned, self._matched.wrong_times(begin)
+        if wrong.size > 2 and 2 * wrong.size > self._matched.matches:
             self._say_header("begin_timestamp", "a time from which those of the entries count", begin)
             return
-        for late in matching.late:
-            self._say_entry(late.number, "time_difference", late.expected)
-        self._findings.more(ENTRY, matching.lates - len(matching.late))
+        for number in wrong[: self._limit].tolist():
+            self._say_entry(number, "time_difference", seconds_between(begin, aligned.time_of(number)))
+        self._findings.more(ENTRY, max(int(wrong.size) - self._limit, 0))
         for number in aligned.paired:
-            expected = seconds_between(begin, aligned.time_of(number, NO_TIME))
+            expected = seconds_between(begin, aligned.time_of(number))
             if number > 1 and aligned.entries["time_difference"][number] != expected:
                 self._say_entry(number, "time_difference", expected)
         self._check_first_time(begin)
@@ -121,8 +119,8 @@ class CheckedFile:
     def _check_first_time(self, begin: int) -> None:
         """The first entry: a broker counts from the end of the file before (store-format §3.5)."""
         aligned = self._aligned
-        timestamp = aligned.time_of(1, self._matching.first_time)
-        if not self._counts.entries or timestamp == NO_TIME:
+        timestamp = aligned.time_of(1) if self._counts.entries else NO_TIME
+        if timestamp == NO_TIME:
             return
         found = int(aligned.entries["time_difference"][1])
         before = aligned.unseen["timestamp"][aligned.unseen["rank"] < aligned.first_rank][-1:].tolist()
@@ -177,18 +175,14 @@ class CheckedFile:
 
     def _ends(self) -> dict[str, set[int]]:
         """Begin and end as the entries have them."""
-        aligned, matching = self._aligned, self._matching
+        aligned, last = self._aligned, self._counts.entries
         if aligned.ordered:
-            begin, end = (
-                aligned.time_of(1, matching.first_time),
-                aligned.time_of(self._counts.entries, matching.last_time),
-            )
-            first, last = aligned.offset_of(1), aligned.offset_of(self._counts.entries)
+            begin, end = aligned.time_of(1), aligned.time_of(last)
+            first, last = aligned.offset_of(1), aligned.offset_of(last)
         else:
             known = not (aligned.numbers["expired"] or aligned.numbers["lost"] or aligned.strays.size)
-            times = [aligned.time_of(number, NO_TIME) for number in aligned.paired]
-            times += [matching.smallest_time, matching.largest_time]
-            begin, end = (reduce(earlier_begin, times), max(times)) if known else (NO_TIME, NO_TIME)
+            times = np.array([*map(aligned.time_of, aligned.paired), *self._matched.time_span()])
+            begin, end = (first_true_time(times), int(times.max())) if known else (NO_TIME, NO_TIME)
             first, last = self._span()
             # A compaction leaves the end where the broker's skip rule needs it, be the last records dropped or not.
             said = self._copy.header.end_physical_offset
