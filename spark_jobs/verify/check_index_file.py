@@ -1,7 +1,8 @@
-"""The tasks that hold index files against the log: check a file, count the keys that no file has.
+"""The tasks that compare index files with the log: check one file, or count the keys that no file has.
 
-A file is read into memory whole, beside it one block of the log's keys at a time and 8 bytes an entry, 28 if it is
-compacted: 570 MB for a full file of a broker's default size, 950 MB for a compacted one.
+A file is read into memory whole. Beside it stand the slots of its image and one block of the log's keys: 460 MB for a
+full file of a broker's default size. For a file that is not as a rebuild makes it, 16 bytes for each entry are added,
+20 if its entries do not ascend: 800 MB and 900 MB.
 """
 
 from pathlib import Path
@@ -18,13 +19,14 @@ from spark_jobs.verify.findings import FILE, FINDINGS, MISSING_ENTRY, Discrepanc
 from spark_jobs.verify.index_image import rebuilt_stretch
 from spark_jobs.verify.log_table import LogTable
 from spark_jobs.verify.match_entries import NO_TIME, Alignment, MatchedFile
+from storage.amounts import counted
 from storage.index.index_copy import IndexCopy, count_entries, count_slots
 
 PHASE: Final = "check"
 
 
 class CheckIndexTask(msgspec.Struct, frozen=True):
-    """A file to be checked. `slots`: what most files have; `grows`: a broker puts entries into it.
+    """A file to be checked. `slots`: the slot count of most files; `grows`: a broker still puts entries into it.
 
     `previous`: end timestamp and end physical offset in the header of the file before, None for the first.
     """
@@ -43,7 +45,7 @@ class CheckIndexTask(msgspec.Struct, frozen=True):
 
 
 class CheckedIndexFile(AttemptRecord):
-    """What a file's entries are, in `numbers`, and `counts` of what is wrong, by kind.
+    """How many entries of a file are of which sort (`numbers`), and how many findings of which kind (`counts`).
 
     `ranks` and `offsets`: of the first and the last key of the log that it covers, −1 for none.
     """
@@ -58,10 +60,10 @@ class CheckedIndexFile(AttemptRecord):
 
 
 class GapTask(msgspec.Struct, frozen=True):
-    """Keys of ranks [first, stop) that no file has, to be reported at a path; `tags`: those of tags are meant, too.
+    """Keys of the ranks [first, stop), which no file covers, and the path to report them at.
 
-    `is_end`: behind the last file. `excused`: so many may be missing between compacted files, where those beside them
-    lack some, too.
+    `tags`: the keys of tags count, too. `is_end`: they lie behind the last file. `excused`: how many of them a
+    compaction may have left out, as it did in the files beside them.
     """
 
     work: str
@@ -81,13 +83,13 @@ class MissingKeys(msgspec.Struct, frozen=True):
     last: int
 
     def note(self, path: str, findings: Discrepancies, found: str) -> None:
-        """Note the finding that says so."""
-        expected = f"entries for {self.count} key{'s' * (self.count > 1)} of the records at {self.first} to {self.last}"
+        """Note the finding."""
+        expected = f"entries for {counted(self.count, 'key')} of the records at {self.first} to {self.last}"
         findings.add(MISSING_ENTRY, FoundAt(path, physical_offset=self.first), expected, found, self.count)
 
 
 def check_index_file(task: CheckIndexTask) -> CheckedIndexFile:
-    """Check one file; the summary. What was found lies in the work directory."""
+    """Check one file and return the summary. The findings are left in the work directory."""
 
     def check(attempt: Attempt, notify: Notify) -> CheckedIndexFile:
         findings = Discrepancies(task.limit)
@@ -111,7 +113,7 @@ def _check(task: CheckIndexTask, log: LogTable, findings: Discrepancies) -> Chec
     try:
         copy = IndexCopy(Path(task.path))
     except StoreError as error:
-        if not (log.is_live and not Path(task.path).exists()):  # else a broker has just deleted it
+        if not (log.is_live and not Path(task.path).exists()):  # otherwise the broker has just deleted it
             findings.add(FILE, FoundAt(task.path), "an index file", str(error))
         return summary
     stretch = None if task.grows else rebuilt_stretch(copy, task.slots, task.previous, log)
@@ -158,7 +160,7 @@ def _begin(copy: IndexCopy, matched: MatchedFile) -> int:
 
 
 def _list_missing(path: str, aligned: Alignment, findings: Discrepancies) -> None:
-    """Runs of keys that lie within what the file covers, and have no entry."""
+    """Note each run of keys that lie within the stretch that the file covers and have no entry."""
     missing = aligned.missing
     for run in np.split(missing, np.flatnonzero(np.diff(missing["rank"]) != 1) + 1):
         if run.size:
@@ -169,7 +171,7 @@ def _list_missing(path: str, aligned: Alignment, findings: Discrepancies) -> Non
 
 
 def count_gap(task: GapTask) -> MissingKeys:
-    """Count the keys of a gap that have no entry; index files expire with the log that they are of."""
+    """Count the keys of a gap; those of segments that the broker has deleted meanwhile are not missing."""
     log = LogTable.read(WorkDirectory(Path(task.work)))
     count, first, last, expired = 0, -1, -1, log.expired_below()
     for keys in log.keys_between(task.first, task.stop):

@@ -32,7 +32,7 @@ MOST_PAIRED: Final = 100_000
 NO_TIME: Final = -1
 """In place of a store time that is not known."""
 NO_RECORD: Final = -1
-"""In place of a rank: no record of the log starts where the entry says."""
+"""In place of a rank: no record of the log starts at the entry's physical offset."""
 NO_KEY: Final = -2
 """In place of a rank: the record that starts there has no such key."""
 REPEATED: Final = -3
