@@ -14,9 +14,9 @@ import numpy as np
 from protocol.errors import StoreError
 from spark_jobs.run.attempt import Attempt, AttemptRecord, Notify, run_attempt
 from spark_jobs.run.work_directory import WorkDirectory
-from spark_jobs.verify.check_index_shape import CheckedFile, FileContext
+from spark_jobs.verify.check_index_shape import CheckedFile
 from spark_jobs.verify.findings import FILE, FINDINGS, MISSING_ENTRY, Discrepancies, FoundAt
-from spark_jobs.verify.index_image import rebuilt_stretch
+from spark_jobs.verify.index_image import NO_STRETCH, IndexStretch, rebuilt_stretch
 from spark_jobs.verify.log_table import LogTable
 from spark_jobs.verify.match_entries import NO_TIME, Alignment, MatchedFile
 from storage.amounts import counted
@@ -101,51 +101,41 @@ def check_index_file(task: CheckIndexTask) -> CheckedIndexFile:
 
 
 def _check(task: CheckIndexTask, log: LogTable, findings: Discrepancies) -> CheckedIndexFile:
-    summary: CheckedIndexFile = {
-        "path": task.path,
-        "ordered": False,
-        "has_tags": False,
-        "ranks": [-1, -1],
-        "offsets": [-1, -1],
-        "numbers": {},
-        "counts": {},
-    }
     try:
         copy = IndexCopy(Path(task.path))
     except StoreError as error:
         if not (log.is_live and not Path(task.path).exists()):  # otherwise the broker has just deleted it
             findings.add(FILE, FoundAt(task.path), "an index file", str(error))
-        return summary
+        return _summary(task, NO_STRETCH, {})
     stretch = None if task.grows else rebuilt_stretch(copy, task.slots, task.previous, log)
     if stretch is not None:
         entries = copy.header.index_count - 1
-        return {
-            **summary,
-            "ordered": True,
-            "has_tags": stretch.has_tags,
-            "ranks": stretch.ranks,
-            "offsets": stretch.offsets,
-            "numbers": {"entries": entries, "matched": entries, "dropped": 0},
-        }
+        return _summary(task, stretch, {"entries": entries, "matched": entries, "dropped": 0}, ordered=True)
     slots = count_slots(copy, [task.slots])
     if not slots:
         expected = "an index file whose pointers lead from entry to entry"
         findings.add(FILE, FoundAt(task.path), expected, f"{copy.size} bytes that no slot count explains")
-        return summary
+        return _summary(task, NO_STRETCH, {})
     counts = count_entries(copy, slots, grows=task.grows)
-    matched = MatchedFile(copy, counts, log)
-    aligned = Alignment(matched, log, grows=task.grows)
-    file = CheckedFile(copy, counts, aligned, log, findings, FileContext(task.previous, task.grows, task.limit))
-    file.check(_begin(copy, matched))
+    aligned = Alignment(MatchedFile(copy, counts, log), log, grows=task.grows)
+    CheckedFile(copy, counts, aligned, findings, task.previous).check(_begin(copy, aligned.matched))
     _list_missing(task.path, aligned, findings)
-    ranks = [aligned.first_rank, aligned.last_rank]
+    numbers = {**aligned.numbers, "entries": counts.entries}
+    return _summary(task, aligned.stretch(), numbers, ordered=aligned.ordered)
+
+
+def _summary(
+    task: CheckIndexTask, stretch: IndexStretch, numbers: dict[str, int], *, ordered: bool = False
+) -> CheckedIndexFile:
+    ranks, offsets, has_tags = stretch
     return {
-        **summary,
-        "ordered": aligned.ordered,
-        "has_tags": bool(matched.tags),
+        "path": task.path,
+        "ordered": ordered,
+        "has_tags": has_tags,
         "ranks": ranks,
-        "offsets": list(map(aligned.offset_at, ranks)),
-        "numbers": {**aligned.numbers, "entries": counts.entries},
+        "offsets": offsets,
+        "numbers": numbers,
+        "counts": {},
     }
 
 

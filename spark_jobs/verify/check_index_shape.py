@@ -1,12 +1,11 @@
 """Compare header, slots, pointers and times of an index file with what follows from its entries and their records."""
 
 from collections.abc import Collection
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 
 from spark_jobs.verify.findings import ENTRY, FILE, HEADER, REPEATED_ENTRY, SLOT, Discrepancies, FoundAt
-from spark_jobs.verify.log_table import LogTable
 from spark_jobs.verify.match_entries import NO_TIME, Alignment, first_true_time
 from storage.doctor.words import header_field
 from storage.index.index_copy import IndexCopy, IndexCounts
@@ -31,18 +30,6 @@ HEADER_PLACES: Final = {
 FIELD_PLACES: Final = {"": 0, "key_hash": 0, "physical_offset": 4, "time_difference": 12, "previous": 16}
 
 
-class FileContext(NamedTuple):
-    """What is known of a file besides its bytes.
-
-    `previous`: end timestamp (ms) and end physical offset in the header of the file before, None for the first;
-    `grows`: a broker puts entries into it; `limit`: wrong pointers are listed up to that many.
-    """
-
-    previous: tuple[int, int] | None
-    grows: bool
-    limit: int
-
-
 class CheckedFile:
     """One file that is not as a rebuild makes it: its bytes, its counts, and its entries beside the keys of the log."""
 
@@ -51,15 +38,12 @@ class CheckedFile:
         copy: IndexCopy,
         counts: IndexCounts,
         aligned: Alignment,
-        log: LogTable,
         findings: Discrepancies,
-        context: FileContext,
+        previous: tuple[int, int] | None,
     ) -> None:
-        """Nothing is checked yet."""
-        self._copy, self._counts, self._aligned, self._log = copy, counts, aligned, log
-        self._findings = findings
-        self._previous, self._grows, self._limit = context
-        self._matched = aligned.matched
+        """Nothing is checked yet; `previous`: end timestamp (ms) and end physical offset of the file before, if any."""
+        self._copy, self._counts, self._aligned, self._findings = copy, counts, aligned, findings
+        self._matched, self._previous, self._limit = aligned.matched, previous, findings.limit
         self._used = 0
 
     def check(self, begin: int) -> None:
@@ -126,7 +110,7 @@ class CheckedFile:
         before = aligned.unseen["timestamp"][aligned.unseen["rank"] < aligned.first_rank][-1:].tolist()
         if self._previous is not None:
             before.append(self._previous[0])
-        elif (before or self._log.minimum) and found >= 0:
+        elif (before or self._aligned.log.minimum) and found >= 0:
             return  # the file before is gone, and with it the time at which it ended
         allowed = {seconds_between(start, timestamp) for start in (begin, *before)}
         if found not in allowed:
@@ -154,7 +138,7 @@ class CheckedFile:
         counts, aligned = self._counts, self._aligned
         places = [aligned.paired[number] for number in wrong]
         hashes = np.ascontiguousarray(aligned.unseen["key_hash"][places], np.int32)
-        written = counts.capacity if self._grows else counts.entries
+        written = counts.capacity if self._aligned.grows else counts.entries
         numbers = np.array(wrong, np.int64)
         return check_pointers(self._copy.region, counts.slots, counts.entries, written, numbers, hashes, self._limit)
 
@@ -163,7 +147,7 @@ class CheckedFile:
     def _check_header(self) -> None:
         """Check every field of the header, of a file that grows only its begin; NO_TIME stands for an unknown value."""
         expected = self._ends() if self._counts.entries else self._seeds()
-        if not self._grows:
+        if not self._aligned.grows:
             expected["slot_count"] = {self._used}
             expected["index_count"] = {self._counts.entries + 1} if self._counts.entries else {0, 1}
         elif self._counts.entries:
@@ -186,7 +170,7 @@ class CheckedFile:
             first, last = self._span()
             # A compaction leaves the end where the broker's skip rule needs it, be the last records dropped or not.
             said = self._copy.header.end_physical_offset
-            last = max(last, said) if said < self._log.end else last
+            last = max(last, said) if said < self._aligned.log.end else last
         return {
             "begin_timestamp": {begin},
             "end_timestamp": {end},
@@ -223,7 +207,7 @@ class CheckedFile:
         if position >= 0 and not self._is_marked():
             self._report(ENTRY, "entry 0", position, "zeros, or the mark of a compacted file", "other bytes")
         position = copy.first_data(self._entry_position(entries + 1), copy.size)
-        if position >= 0 and not self._grows:
+        if position >= 0 and not self._aligned.grows:
             self._report(ENTRY, "behind the last entry", position, "zeros", "other bytes")
 
     def _is_marked(self) -> bool:

@@ -80,7 +80,7 @@ class Discrepancies:
         """Nothing is found yet."""
         self.listed: list[Discrepancy] = []
         self.counts: Counter[str] = Counter()
-        self._limit = limit
+        self.limit = limit
         self._of_file: Counter[tuple[str, str]] = Counter()
 
     def add(self, kind: str, at: FoundAt, expected: object, found: object, count: int = 1) -> None:
@@ -89,7 +89,7 @@ class Discrepancies:
         finding = Discrepancy(kind, *place, str(expected), str(found), count)
         self.counts[kind] += 1
         self._of_file[kind, finding.path] += 1
-        if self._of_file[kind, finding.path] <= self._limit:
+        if self._of_file[kind, finding.path] <= self.limit:
             self.listed.append(finding)
 
     def more(self, kind: str, count: int) -> None:

@@ -26,6 +26,9 @@ class IndexStretch(NamedTuple):
     has_tags: bool
 
 
+NO_STRETCH: Final = IndexStretch([-1, -1], [-1, -1], has_tags=False)
+
+
 def rebuilt_stretch(
     copy: IndexCopy, slots: int, previous: tuple[int, int] | None, log: LogTable
 ) -> IndexStretch | None:

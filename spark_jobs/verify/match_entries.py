@@ -19,6 +19,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from spark_jobs.verify.index_image import IndexStretch
 from spark_jobs.verify.log_table import KEY_DTYPE, MOST_KEYS, BlockKeys, Flags, Keys, LogTable, Numbers
 from storage.index.index_copy import IndexCopy, IndexCounts
 from storage.kernels.indexes import measure_entries
@@ -210,11 +211,12 @@ class Alignment:
 
     def __init__(self, matched: MatchedFile, log: LogTable, *, grows: bool) -> None:
         """Judge what is left over; `grows`: a broker writes to the file."""
-        self.matched, self.entries, self.unseen, self._log = matched, matched.entries, matched.unseen, log
+        self.matched, self.entries, self.unseen = matched, matched.entries, matched.unseen
+        self.log, self.grows = log, grows
         self.ordered = matched.is_ordered
         self.paired: dict[int, int] = {}
         self.numbers = Counter[str](matched=matched.matches)
-        wrong = self._without_excused(np.flatnonzero(matched.ranks[1:] < 0) + 1, grows=grows)
+        wrong = self._without_excused(np.flatnonzero(matched.ranks[1:] < 0) + 1)
         lenient = self._of_other_brokers()
         if matched.matches and 0 < wrong.size <= MOST_PAIRED:
             wrong = self._pair(wrong, lenient)
@@ -239,8 +241,12 @@ class Alignment:
         place = self.paired.get(number)
         return int(self.matched.timestamps[number] if place is None else self.unseen["timestamp"][place])
 
-    def offset_at(self, rank: int) -> int:
-        """Physical offset of the key of a rank that the file has, or should have; −1 for none."""
+    def stretch(self) -> IndexStretch:
+        """The keys that the file has, or should have."""
+        ranks = [self.first_rank, self.last_rank]
+        return IndexStretch(ranks, list(map(self._offset_at, ranks)), bool(self.matched.tags))
+
+    def _offset_at(self, rank: int) -> int:
         if rank < 0:
             return -1
         place = int(np.searchsorted(self.unseen["rank"], rank))
@@ -251,16 +257,16 @@ class Alignment:
     def _places(self) -> Numbers:
         return np.fromiter(self.paired.values(), np.int64)
 
-    def _without_excused(self, numbers: Numbers, *, grows: bool) -> Numbers:
+    def _without_excused(self, numbers: Numbers) -> Numbers:
         """Count what is no damage; the other numbers."""
         offsets = self.entries["physical_offset"][numbers].astype(np.int64)
-        ranks, log = self.matched.ranks, self._log
+        ranks, log = self.matched.ranks, self.log
         first = int((ranks >= 0).argmax()) if self.numbers["matched"] else len(ranks)
         excused = {
             # Entries below the log's minimum were put before all others; in a compacted file they are anywhere.
             "expired": (offsets >= 0) & (offsets < log.minimum) & ((numbers < first) | (not self.ordered)),
             "lost": log.are_lost(offsets),
-            "newer": (offsets >= log.end) & grows,
+            "newer": (offsets >= log.end) & self.grows,
             "repeats": (ranks[numbers] == REPEATED) & self._at_boundary(numbers, offsets),
         }
         self.numbers.update({name: int(flags.sum()) for name, flags in excused.items()})
