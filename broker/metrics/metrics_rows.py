@@ -63,9 +63,8 @@ POOL_WAIT: Final = 22
 """ns that requests have waited for a thread."""
 REGISTRY_REFUSED: Final = 23
 SEARCH: Final = 24
-"""What key queries cost: as many places as SEARCH_FIGURES; the same again for those made on threads."""
+"""What key queries cost: as many places as SEARCH_FIGURES."""
 SEARCH_FIGURES: Final = ("queries", "steps", "refused", "bad_pointers", "strays")
-POOL_SEARCH: Final = SEARCH + len(SEARCH_FIGURES)
 HOLE_MESSAGES: Final = 34
 """Messages of damaged queue units that were found in the log, and those that were not; threads write here too."""
 HOLE_OUTCOMES: Final = ("found", "lost")

@@ -70,6 +70,10 @@ class Unfinished(Generic[Result]):
     def finish(self) -> Result:
         """Wait for what is missing, and go on to the end, on a thread that may wait."""
         self.wait.warm()
+        return self.resume()
+
+    def resume(self) -> Result:
+        """Go on to the end so, after :meth:`Wait.warm` was called."""
         return finish(self._lookup)
 
     def go_on(self) -> "Result | Unfinished[Result]":
