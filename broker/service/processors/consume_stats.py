@@ -3,6 +3,7 @@
 Source: remoting-protocol §2.2 (consumerProgress), §4.5, §4.6, §4.15; store-format §5.6.
 """
 
+import itertools
 import time
 from collections.abc import Mapping
 
@@ -45,9 +46,8 @@ class ConsumeStatsProcessor:
         group, topics = header.consumer_group, self._topics_of(header)
         yield from self._store.queues.listed()
         yield from leave_to_a_thread(sum(map(self._count, topics)))
-        progress = [
-            entry for some in (yield from all_of(self._progress(group, topic) for topic in topics)) for entry in some
-        ]
+        each = yield from all_of(self._progress(group, topic) for topic in topics)
+        progress = list(itertools.chain.from_iterable(each))
         rate = sum(self._service.offsets.rates.rates(group, topic)[0].per_second for topic in topics)
         return Response(body=encode_json(ConsumeStats(message_queue_map(progress), rate)))
 
