@@ -130,7 +130,7 @@ class KnownPulls:
         queue = yield from snapshot.queues.queue_lookup(header.topic, header.queue_id)
         if not isinstance(queue, ConsumeQueue):
             return
-        place = yield from queue.place(header.queue_offset, UNBOUNDED)
+        place = queue.place(header.queue_offset, UNBOUNDED)
         scan = scanned_units(limits_of(header, self._service.options)[0], queue.unit_size)
         if place is None or scan > PATIENT_SCAN or pull.choice.cost * scan > PATIENT_STEPS:
             return

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 from protocol.bodies import decode_odd_json, decode_plain_json
 from protocol.codes import RequestCode
 from protocol.errors import BadCommand
-from storage.files.waiting import Lookup, Unfinished, Wait, WaitKind, begin
+from storage.files.waiting import Lookup, Unfinished, Wait, WaitKind
 
 Body = TypeVar("Body")
 Result = TypeVar("Result")
@@ -99,7 +99,12 @@ _turn = _Turn()
 
 def begin_on_loop(lookup: Lookup[Result]) -> Result | Unfinished[Result]:
     """Take a look-up as far as it comes on the event loop: without a wait, and with what its turn has time to parse."""
-    return _while_there_is_time(begin(lookup))
+    try:
+        wait = next(lookup)
+    except StopIteration as done:
+        found: Result = done.value
+        return found
+    return _while_there_is_time(Unfinished(wait, lookup))
 
 
 def go_on_on_loop(lookup: Unfinished[Result]) -> Result | Unfinished[Result]:

@@ -29,6 +29,14 @@ class RecentlyUsed(Generic[Value]):
         """The value of `key` if it is remembered."""
         return self._values.get(key)
 
+    def find(self, key: Key) -> Value | None:
+        """The same, which counts as a use."""
+        value = self._values.get(key)
+        if value is not None:
+            with contextlib.suppress(KeyError):  # another thread made it be forgotten
+                self._values.move_to_end(key)
+        return value
+
     def put(self, key: Key, value: Value) -> None:
         """Remember a value in place of another one, as the one used last."""
         self._remember(key, value)

@@ -191,6 +191,11 @@ class CommitLog:
         found = self.view.record_at(physical_offset, 0)
         return None if isinstance(found, int) else found
 
+    def hot_record_at(self, physical_offset: int) -> memoryview | None:
+        """The same if its pages are in memory; None too where it takes a look-up to know."""
+        found = self.view.record_at(physical_offset, current_tick())
+        return None if isinstance(found, int) else found
+
     def record_at_lookup(self, physical_offset: int) -> Lookup[memoryview | None]:
         """The same, once the record's pages are in memory."""
         found = self.view.record_at(physical_offset, current_tick())

@@ -126,6 +126,11 @@ class BatchConsumeQueue:
         """The queue offset behind the last batch, 0 for a queue without units."""
         return (self._bounds or finish(self._measure()))[1]
 
+    @property
+    def is_measured(self) -> bool:
+        """Whether it is known where it begins and ends."""
+        return self._bounds is not None
+
     def measured(self) -> Lookup["BatchConsumeQueue"]:
         """This queue once it is known where it begins and ends."""
         if self._bounds is None:

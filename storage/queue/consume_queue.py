@@ -102,6 +102,11 @@ class ConsumeQueue:
         """The queue offset behind the last unit that holds."""
         return (self._bounds or finish(self._measure()))[1]
 
+    @property
+    def is_measured(self) -> bool:
+        """Whether it is known where it begins and ends."""
+        return self._bounds is not None
+
     def measured(self) -> Lookup["ConsumeQueue"]:
         """This queue once it is known where it begins and ends."""
         if self._bounds is None:
@@ -140,7 +145,8 @@ class ConsumeQueue:
 
     def walk(self, queue_offset: int, maximum: int) -> Lookup[Iterable[Unit] | None]:
         """Up to `maximum` units from one on, within one file; None where there is no unit at `queue_offset`."""
-        place = yield from self.place(queue_offset, maximum)
+        minimum, end = self._bounds or (yield from self._measure())
+        place = self._place(queue_offset, maximum, minimum, end)
         if place is None:
             return None
         file, position, count = place
@@ -150,9 +156,14 @@ class ConsumeQueue:
             for offset, (physical_offset, size, tags_code) in enumerate(UNIT.iter_unpack(data), queue_offset)
         )
 
-    def place(self, queue_offset: int, maximum: int) -> Lookup[tuple[MappedFile, int, int] | None]:
-        """Where up to `maximum` units from one on stand: file, position, and how many; None where there is none."""
-        minimum, end = self._bounds or (yield from self._measure())
+    def place(self, queue_offset: int, maximum: int) -> tuple[MappedFile, int, int] | None:
+        """Where up to `maximum` units from one on stand: file, position, and how many; None where there is none.
+
+        Nothing is read of a queue that is measured.
+        """
+        return self._place(queue_offset, maximum, *(self._bounds or finish(self._measure())))
+
+    def _place(self, queue_offset: int, maximum: int, minimum: int, end: int) -> tuple[MappedFile, int, int] | None:
         number = self._files.number_at(queue_offset * UNIT.size)
         if number is None or not minimum <= queue_offset < end:
             return None

@@ -139,12 +139,14 @@ class QueueStore:
             return ()
         return (f"the store has no queue of topic {topic}" if self._unknown is None else str(self._unknown),)
 
-    def listed(self) -> Lookup[None]:
-        """Find out whether there may be queues of which nothing is seen; what lists topics and queues waits for that.
+    @property
+    def is_listed(self) -> bool:
+        """Whether listing topics and queues waits for nothing, as where there is a directory of a plain queue."""
+        return bool(self._plain) or self._unknown is not None
 
-        Mostly it takes no look: where there is a directory of a plain queue there are none.
-        """
-        if self._unknown is None and not self._plain:
+    def listed(self) -> Lookup[None]:
+        """Find out whether there may be queues of which nothing is seen; listing topics and queues needs that."""
+        if not self.is_listed:
             yield from self._unlisted.are_missed_by(self._commit_log, self._batch)
 
     def why_unknown(self) -> str | None:
@@ -176,6 +178,11 @@ class QueueStore:
         if not self._has_queue(topic, queue_id):
             return None
         return self._queues.get((topic, queue_id), lambda: finish(self._open(topic, queue_id)))
+
+    def measured_queue(self, topic: str, queue_id: int) -> Queue | None:
+        """One queue if it is known already where it begins and ends; None where it takes a look-up to know."""
+        queue = self._queues.find((topic, queue_id))
+        return queue if queue is not None and queue.is_measured else None
 
     def queue_lookup(self, topic: str, queue_id: int) -> Lookup[Queue | None]:
         """The same, once it is known where the queue begins and ends."""

@@ -208,6 +208,10 @@ class MessageStore:
         """The intact record that starts at a physical offset, or None."""
         return self._current.snapshot.commit_log.record_at(physical_offset)
 
+    def hot_record_at(self, physical_offset: int) -> memoryview | None:
+        """The same if its pages are in memory; None too where it takes a look-up to know."""
+        return self._current.snapshot.commit_log.hot_record_at(physical_offset)
+
     def record_at_lookup(self, physical_offset: int) -> Lookup[memoryview | None]:
         """The same as a look-up."""
         return self._current.snapshot.commit_log.record_at_lookup(physical_offset)
@@ -245,7 +249,9 @@ class MessageStore:
         if query.kind is TAG and snapshot.index.untagged:
             return (yield from self._query_queues(snapshot, query))
         for _ in range(MOST_STRAYS):
-            found = yield from _found(snapshot.view, query, needle, topic, key)
+            found = run_lookup(snapshot.view, query, needle, topic, key, current_tick())
+            if found.status != kernel.FOUND:
+                found = yield from _after_wait(found, snapshot.view, query, needle, topic, key)
             answer = _answer(snapshot, found)
             if found.stray_file is None:
                 break
@@ -287,7 +293,10 @@ class MessageStore:
         needle, topic, key = query.needle()
         yield from snapshot.queues.listed()
         view = yield from _with_tagged_units(snapshot, query, needle)
-        answer = _answer(snapshot, (yield from _found(view, query, needle, topic, key, tags_only=True)))
+        found = run_lookup(view, query, needle, topic, key, current_tick(), tags_only=True)
+        if found.status != kernel.FOUND:
+            found = yield from _after_wait(found, view, query, needle, topic, key, tags_only=True)
+        answer = _answer(snapshot, found)
         answer.incomplete = "; ".join(filter(None, [answer.incomplete, _missing_queues(snapshot, query.topic)])) or None
         return answer
 
@@ -352,13 +361,10 @@ def _missing_queues(snapshot: Snapshot, topic: str) -> str | None:
     return None
 
 
-def _found(
-    view: StoreView, query: KeyQuery, needle: bytes, topic: int, key: int, *, tags_only: bool = False
+def _after_wait(
+    found: Found, view: StoreView, query: KeyQuery, needle: bytes, topic: int, key: int, *, tags_only: bool = False
 ) -> Lookup[Found]:
-    """What the kernel finds; where it stops it is run again to its end, after the wait."""
-    found = run_lookup(view, query, needle, topic, key, current_tick(), tags_only=tags_only)
-    if found.status == kernel.FOUND:
-        return found
+    """What the kernel finds when it is run to its end, after the wait before which it stopped."""
     if found.status == kernel.STOPPED_LONG:
         yield Wait("a long chain of index entries", kind=WaitKind.CHAIN)
     else:

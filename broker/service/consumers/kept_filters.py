@@ -83,6 +83,11 @@ class KeptFilters:
         self._costs: dict[Key, int] = {}
         self._kept_bytes = 0
 
+    def known(self, text: str | None, expression_type: str | None) -> MessageFilter | None:
+        """The filter of a subscription that was made before; None where there is none yet, or can be none."""
+        found = self._find((text, expression_type))
+        return None if isinstance(found, Failed) else found
+
     def make_lookup(self, text: str | None, expression_type: str | None) -> Lookup[MessageFilter]:
         """The filter of a subscription, by its text and type alone; one object for equal ones.
 

@@ -114,6 +114,11 @@ class Subscriptions:
         self._with_bits: dict[tuple[str, str], tuple[ConsumerFilter, ExpressionFilter]] = {}
         self.evaluations = Evaluations()
 
+    def known_in_pull(self, topic: str, text: str | None, expression_type: str | None) -> MessageFilter | None:
+        """The filter of a subscription that comes with a pull if it was made before; None where it is to be made."""
+        known = self.filters.known(text, expression_type)
+        return None if known is None else self._on_retries(topic, known)
+
     def in_pull(self, topic: str, text: str | None, expression_type: str | None) -> Lookup[MessageFilter]:
         """The filter of a subscription that comes with a pull. Raises what `KeptFilters.make` does."""
         return self._on_retries(topic, (yield from self.filters.make_lookup(text, expression_type)))

@@ -126,12 +126,13 @@ class PullMessageProcessor:
         """The messages from a queue offset on; the header fields say where to go on."""
         snapshot, group_changes = self._store.snapshot, self._service.clients.changes
         try:
-            yield from snapshot.queues.listed()
+            if not snapshot.queues.is_listed:
+                yield from snapshot.queues.listed()
             topic = self._topic(header, request)
             if self._polls.is_stopping:
                 self._commit(header, request)
                 return self._polls.refusal()
-            message_filter = yield from self._filter(header)
+            message_filter = self._known_filter(header) or (yield from self._filter(header))
             result = yield from self._look(snapshot, header, header.queue_offset, message_filter)
         except Refused as refused:
             return refused.response
@@ -185,6 +186,12 @@ class PullMessageProcessor:
             )
             raise Refused(Response(ResponseCode.INVALID_PARAMETER, remark))
         return topic
+
+    def _known_filter(self, header: PullMessageRequestHeader) -> MessageFilter | None:
+        """The filter of a subscription in the request that was made for an earlier one; None without one."""
+        if not header.sys_flag & SUBSCRIPTION_FLAG:
+            return None
+        return self._service.subscriptions.known_in_pull(header.topic, header.subscription, header.expression_type)
 
     def _filter(self, header: PullMessageRequestHeader) -> Lookup[MessageFilter]:
         """The subscription in the request, else the one that the group's members told with their heartbeats."""

@@ -62,17 +62,25 @@ class QueryMessageProcessor:
         self._found_fields = found_fields(0, 0)
 
     @handles(RequestCode.VIEW_MESSAGE_BY_ID, ViewMessageRequestHeader)
-    def view_message_by_id(self, header: ViewMessageRequestHeader, request: Request) -> Lookup[Response]:
+    def view_message_by_id(self, header: ViewMessageRequestHeader, request: Request) -> Response | Lookup[Response]:
         """The one record that starts at a physical offset, byte for byte; else why none starts there.
 
         A request that names a topic gets no record of another one, as from a broker 5.5.1; a record that waits or was
         retried is known by its first topic too, one of light queues by theirs.
         """
+        record = self._store.hot_record_at(header.offset)
+        return self._look_at(header, request) if record is None else self._view(record, header, request)
+
+    def _look_at(self, header: ViewMessageRequestHeader, request: Request) -> Lookup[Response]:
+        """Answer a view of what is not in memory, or not there."""
         record = yield from self._store.record_at_lookup(header.offset)
         if record is None:
             reason = yield from self._store.explain_absence_lookup(header.offset)
             remark = _cut(f"{NOT_FOUND_BY_OFFSET}, {header.offset}: {reason}")
             return Response(ResponseCode.SYSTEM_ERROR, remark)
+        return self._view(record, header, request)
+
+    def _view(self, record: memoryview, header: ViewMessageRequestHeader, request: Request) -> Response:
         if header.topic and not _is_called(record, header.topic, request.command):
             return Response(ResponseCode.NO_PERMISSION, OTHER_TOPIC)
         if len(record) > self._body_limit:

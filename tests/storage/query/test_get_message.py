@@ -20,7 +20,7 @@ from protocol.errors import TruncatedFile
 from protocol.properties import property_value
 from queue_stores import PRE_BLANK_UNIT, open_queues, unit_bytes
 from storage.files.mapped_file import MappedFile
-from storage.files.waiting import Unfinished, begin, finish
+from storage.files.waiting import Unfinished, begin
 from storage.filter.expression import ExpressionFilter
 from storage.filter.sql92 import parse
 from storage.filter.tag import TagFilter, parse_tag_expression
@@ -467,8 +467,7 @@ def test_units_of_a_file_that_was_cut_since_it_was_listed_are_not_looked_at(
     place = ConsumeQueue.place
 
     def beyond(queue: ConsumeQueue, queue_offset: int, maximum: int) -> Any:
-        found = finish(place(queue, queue_offset, maximum))
-        yield from ()
+        found = place(queue, queue_offset, maximum)
         return None if found is None else (*found[:2], FILE_SIZE)
 
     monkeypatch.setattr(ConsumeQueue, "place", beyond)
