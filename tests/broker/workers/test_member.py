@@ -16,6 +16,7 @@ from heartbeats import subscription
 from protocol.bodies import SubscriptionData, decode_json, encode_json
 from protocol.command import Command
 from protocol.headers import EmptyRequestHeader
+from storage.files.waiting import finish
 from storage.store.message_store import MessageStore
 
 
@@ -24,7 +25,8 @@ def told(*subscriptions: dict[str, object]) -> bytes:
 
 
 def put(registry: CopiedRegistry, name: str, *subscriptions: dict[str, object]) -> None:
-    registry.put(name, "CONSUME_PASSIVELY", "CLUSTERING", "CONSUME_FROM_LAST_OFFSET", told(*subscriptions))
+    fields = name, "CONSUME_PASSIVELY", "CLUSTERING", "CONSUME_FROM_LAST_OFFSET", told(*subscriptions)
+    registry.take(finish(registry.read(*fields)))
 
 
 def test_whoever_remembers_what_a_group_chooses_by_can_tell_when_to_forget() -> None:
