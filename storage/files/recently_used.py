@@ -31,10 +31,12 @@ class RecentlyUsed(Generic[Value]):
 
     def find(self, key: Key) -> Value | None:
         """The same, which counts as a use."""
-        value = self._values.get(key)
-        if value is not None:
-            with contextlib.suppress(KeyError):  # another thread made it be forgotten
-                self._values.move_to_end(key)
+        values = self._values
+        try:
+            value = values[key]
+            values.move_to_end(key)
+        except KeyError:
+            return None
         return value
 
     def put(self, key: Key, value: Value) -> None:

@@ -9,7 +9,6 @@ or lost stands what the log has of their messages (:mod:`storage.queue.queue_hol
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from enum import Enum, IntEnum
-from functools import partial
 from typing import Final, cast
 
 from protocol.errors import BeingSearched, StoreError
@@ -182,8 +181,7 @@ def _pull(
     behind = queue_offset + count
     if count <= wanted and behind < queue.max_offset and (yield from queue.ends_out_of_order(behind)):
         return None
-    make = partial(
-        pull,
+    asked = (
         commit_log.view,
         file,
         position - before * queue.unit_size,
@@ -197,12 +195,12 @@ def _pull(
         limits.messages,
         limits.record_bytes,
     )
-    pulled = make(current_tick())
+    pulled = pull(*asked, current_tick())
     if pulled.passed in (UNITS_COLD, RECORD_COLD):
         if isinstance(message_filter, ExpressionFilter):
             message_filter.evaluations.done += pulled.decided
         yield cast(MappedFile, pulled.cold_file).cold(pulled.cold_position, pulled.cold_length)
-        pulled = make(0)
+        pulled = pull(*asked, 0)
     if isinstance(message_filter, ExpressionFilter):
         message_filter.evaluations.done += pulled.decided
     if pulled.passed == ODD:

@@ -145,8 +145,9 @@ class ConsumeQueue:
 
     def walk(self, queue_offset: int, maximum: int) -> Lookup[Iterable[Unit] | None]:
         """Up to `maximum` units from one on, within one file; None where there is no unit at `queue_offset`."""
-        minimum, end = self._bounds or (yield from self._measure())
-        place = self._place(queue_offset, maximum, minimum, end)
+        if self._bounds is None:
+            yield from self._measure()
+        place = self.place(queue_offset, maximum)
         if place is None:
             return None
         file, position, count = place
@@ -161,9 +162,7 @@ class ConsumeQueue:
 
         Nothing is read of a queue that is measured.
         """
-        return self._place(queue_offset, maximum, *(self._bounds or finish(self._measure())))
-
-    def _place(self, queue_offset: int, maximum: int, minimum: int, end: int) -> tuple[MappedFile, int, int] | None:
+        minimum, end = self._bounds or finish(self._measure())
         number = self._files.number_at(queue_offset * UNIT.size)
         if number is None or not minimum <= queue_offset < end:
             return None
