@@ -48,7 +48,7 @@ from broker.security.watched_files import WATCH_SECONDS, Watched
 from broker.service.broker_service import BrokerService
 from broker.service.consumers.client_registry import SWEEP_SECONDS
 from broker.service.dispatcher import Dispatcher
-from broker.service.follower import Follower
+from broker.service.following_threads import FollowingThreads
 from broker.service.hole_search import HoleSearch
 from broker.workers.core_sharing import LOOK_SECONDS, CoreSharing
 from broker.workers.member import WorkerMember
@@ -160,7 +160,7 @@ class Server:
         self._scanner: threading.Thread | None = None
         self._timers: dict[Callable[[], None], asyncio.TimerHandle] = {}
         self._scan_must_stop = threading.Event()
-        self._follower: Follower | None = None
+        self._following: FollowingThreads | None = None
         self._hole_search: HoleSearch | None = None
         self._registration: Registration | None = None
 
@@ -203,8 +203,8 @@ class Server:
         self._repeat(self._service.clients.sweep, SWEEP_SECONDS)
         self._repeat(trim_heap, TRIM_SECONDS)
         self._start_scan()
-        self._follower = Follower(self._service.store, self._service.polls, self._start_scan)
-        self._follower.start()
+        self._following = FollowingThreads(self._service.store, self._service.polls, self._start_scan)
+        self._following.start()
         if self._watched:
             self._start_thread("watch", self._watch_files)
         if self._options.register.name_servers and not isinstance(self._colleagues, WorkerMember):
@@ -224,8 +224,8 @@ class Server:
             self._meter.enter(STOPPING)
         if self._web is not None:
             self._web.site.note_stopping()
-        if self._follower is not None:
-            self._follower.stop()
+        if self._following is not None:
+            self._following.stop()
         if self._hole_search is not None:
             self._hole_search.stop()
         for timer in self._timers.values():

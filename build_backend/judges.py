@@ -8,6 +8,7 @@ run this file.
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -21,6 +22,9 @@ ROOT = Path(__file__).resolve().parent.parent
 SUPPORT = Path("tests/support")
 PLANTED = SUPPORT / "planted_faults.pyx"
 """Faults that sanitizers must see; compiled for judges alone."""
+
+PLUGIN = "running_test"
+"""The plugin by which a process of pytest that dies leaves behind what it ran; named as nothing in `tests/support`."""
 
 SANITIZERS = "sanitizers"
 COVERAGE = "coverage"
@@ -92,6 +96,7 @@ def build(judge: str, modules: Iterable[str] = ()) -> Path:
     ]
     subprocess.run(command, cwd=ROOT, env={**os.environ, **settings}, check=True)
     shutil.copyfile(ROOT / SUPPORT / "judged_kernels.py", place / "sitecustomize.py")
+    shutil.copyfile(ROOT / SUPPORT / "judged_tests.py", place / f"{PLUGIN}.py")
     source, library = ROOT / SUPPORT / "guarded_maps.c", _guarded_maps(place)
     if judge == SANITIZERS and (not library.exists() or library.stat().st_mtime < source.stat().st_mtime):
         options = ["-O1", "-Wall", "-Werror", "-fPIC", "-shared", "-o", str(library), str(source)]
@@ -115,25 +120,36 @@ def environment(place: Path) -> dict[str, str]:
 
 
 def take_reports(place: Path) -> str:
-    """What sanitizers wrote of all processes since this was asked for the last time."""
-    found = sorted(place.glob("report.*"))
-    text = "\n".join(path.read_text(errors="replace") for path in found)
-    for path in found:
+    """What sanitizers wrote of all processes since this was asked for the last time, and which tests ended one."""
+    texts = [path.read_text(errors="replace") for path in sorted(place.glob("report.*"))]
+    texts += [f"a process ended while it ran {path.read_text()}" for path in sorted(place.glob("running.*"))]
+    for path in (*place.glob("report.*"), *place.glob("running.*")):
         path.unlink()
-    return text
+    return "\n".join(texts)
+
+
+def run_tests(place: Path, arguments: Iterable[str]) -> tuple[int, str]:
+    """Run pytest with the modules that were built into a directory; its exit code, and what faults and deaths left."""
+    take_reports(place)
+    settings = environment(place)
+    if "ASAN_OPTIONS" in settings:
+        settings["ASAN_OPTIONS"] += ":handle_sigbus=1"  # of the processes of pytest alone
+    command = [sys.executable, "-m", "pytest", "-q", "--no-cov", "-p", "no:faulthandler", "-p", PLUGIN, *arguments]
+    code = subprocess.run(command, cwd=ROOT, env=settings, check=False).returncode
+    reports = take_reports(place)
+    if code < 0:
+        reports += f"\npytest was ended by {signal.Signals(-code).name}"
+    return code, reports
 
 
 def judge(name: str, arguments: list[str]) -> int:
     """Build for a judge and run the tests that drive kernels, or what pytest is told instead; its exit code."""
     place = build(name)
-    take_reports(place)
     for path in place.rglob("*.gcda"):  # what ran in earlier tests
         path.unlink()
-    command = [sys.executable, "-m", "pytest", "-q", "--no-cov", "-p", "no:faulthandler", "-m", "not soak"]
-    command += [f"--ignore={path}" for path in NOT_JUDGED]
+    options = ["-m", "not soak", *(f"--ignore={path}" for path in NOT_JUDGED)]
     tests = [] if any(each.startswith("tests") for each in arguments) else TESTS[name]
-    code = subprocess.run([*command, *arguments, *tests], cwd=ROOT, env=environment(place), check=False).returncode
-    reports = take_reports(place)
+    code, reports = run_tests(place, [*options, *arguments, *tests])
     if reports:
         print(reports, file=sys.stderr)
     if name == COVERAGE:

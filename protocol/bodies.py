@@ -78,7 +78,7 @@ def decode_odd_json(data: bytes, kind: type[Body]) -> Body:
 
 
 def _as_java_reads(value: Any) -> Any:
-    """The same value without members that are null, and with the names of enum members for their numbers."""
+    """Return a value without members that are null, and with the names of enum members for their numbers."""
     if isinstance(value, dict):
         return {name: _as_java_reads(_named(name, inner)) for name, inner in value.items() if inner is not None}
     if isinstance(value, list):

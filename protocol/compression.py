@@ -55,7 +55,7 @@ def _decompress_lz4(data: bytes | memoryview, limit: int) -> bytes:
 
 
 def _decompress_zstd(data: bytes | memoryview, limit: int) -> bytes:
-    import zstandard
+    import zstandard  # as above
 
     body, rest = bytearray(), memoryview(data)
     while rest and len(body) <= limit:

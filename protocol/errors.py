@@ -63,7 +63,7 @@ class BadFrame(ProtocolError):
 
 
 class FrameTooLarge(BadFrame):
-    """A frame announces more bytes than the limit; like `BadFrame`, which see, it ends the connection."""
+    """A frame announces more bytes than the limit; like `BadFrame` it ends the connection."""
 
     def __init__(self, size: int, limit: int) -> None:
         super().__init__(f"a frame of {size} bytes, more than the limit of {limit}")

@@ -38,7 +38,7 @@ class FieldPlan(NamedTuple):
 
 
 def well_formed(text: str) -> str:
-    """The same text with `?` for each lone surrogate (JSON can escape one), as Java writes it to bytes."""
+    """Return a text with `?` for each lone surrogate (JSON can escape one), as Java writes it to bytes."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 

@@ -1,6 +1,7 @@
 """Records changed on their way out: without a property, with another store host.
 
-What is not changed keeps its bytes; lengths are mended, and so is the record's checksum of itself where it carries one.
+What is not changed keeps its bytes; lengths are corrected, and so is the record's checksum of itself where it carries
+one. The only module that makes records differ from what the store holds, and alone for that reason.
 """
 
 from typing import Final

@@ -1,7 +1,7 @@
 """What traced clients tell of a message: the bodies of the trace topic (RMQ_SYS_TRACE_TOPIC, or one of one's own).
 
 A body is a row of records, each ended by 0x02, of fields with 0x01 between them, the first naming the kind. What the
-fields are is told by `TraceDataEncoder` of the 5.5.0 client; older clients leave out the last ones.
+fields are can be read in `TraceDataEncoder` of the 5.5.0 client; older clients leave out the last ones.
 """
 
 from collections.abc import Iterator

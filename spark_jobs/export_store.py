@@ -8,7 +8,7 @@ import click
 
 from protocol.errors import ConfigError
 from spark_jobs.commands.command_options import checked, fresh_option, job_options
-from spark_jobs.commands.command_run import EXTRA, run_command
+from spark_jobs.commands.command_run import EXTRA, JobOptions, run_command
 from spark_jobs.export.export_place import COMPRESSIONS, FORMAT_NAMES, check_place
 from storage.columns.names import check_names, masked_names
 from storage.times import parse_time
@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # only for types: a usage error must not wait for what runs a
     from spark_jobs.run.report import AnyReport
 
 
-def export(options: dict[str, Any], progress: "JobProgress", launch: "Launch | None") -> "AnyReport":
+def export(options: JobOptions, progress: "JobProgress", launch: "Launch | None") -> "AnyReport":
     """Export what the options ask for."""
     from spark_jobs.export.export import run_export
     from spark_jobs.export.export_request import ExportRequest
@@ -27,7 +27,7 @@ def export(options: dict[str, Any], progress: "JobProgress", launch: "Launch | N
     return run_export(ExportRequest(**options), progress, launch)
 
 
-def check(options: dict[str, Any]) -> None:
+def check(options: JobOptions) -> None:
     """Raise ConfigError for what can be told before Spark is started."""
     begin, end = options["begin"], options["end"]
     if begin is not None and end is not None and begin > end:

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
-from xdist.remote import Producer
-from xdist.scheduler import LoadScopeScheduling
-from xdist.workermanage import WorkerController
 
 from golden_store import unpack
+from several_processes import pytest_handlecrashitem, pytest_xdist_make_scheduler
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
+
+__all__ = ["pytest_handlecrashitem", "pytest_xdist_make_scheduler"]
 
 # How long an example takes says nothing about right or wrong, and CI machines pause.
 # As many as 25 minutes on two cores allow; `make fuzz` has many more.
@@ -26,27 +26,6 @@ settings.register_profile(
 )
 settings.register_profile("fuzz", settings.get_profile("default"), max_examples=20_000)
 settings.load_profile("default")
-
-
-TOGETHER = {
-    "tests/spark_jobs/run/test_cluster.py": "cluster",
-    "tests/spark_jobs/build/test_killed_rebuild.py": "kills",
-    "tests/spark_jobs/commands/test_commands.py": "commands",
-    "tests/interop/": "JVMs",
-    "tests/broker/web/browser/": "browser",
-    "tests/spark_jobs/": "Spark",
-    "tests/broker/cli/test_rebuild.py": "Spark",
-}
-"""What shares the JVMs of clients, the browser or the Spark session: it stays in one process when there are several.
-
-The first three start JVMs of their own.
-"""
-
-FIRST = (
-    *("Spark", "JVMs", "cluster", "tests/test_build.py", "tests/test_packaging.py", "tests/test_compose.py"),
-    *("tests/test_sanitizers.py", "kills", "commands", "browser"),
-)
-"""What takes longest, so that no process works alone at the end; the rest follows by how many tests it has."""
 
 
 MEASURED = ("tests/protocol/", "tests/storage/")
@@ -107,24 +86,6 @@ def lane_is_off(pytestconfig: pytest.Config) -> Iterator[bool]:
             patch.setattr("broker.app._build_lane", lambda _service: None)
             patch.setattr("process.OPTIONS", ("--no-fast-lane",))
         yield is_off
-
-
-class Scheduling(LoadScopeScheduling):
-    """With ``-n`` a file's tests stay together, and so do those of `TOGETHER`; those of `FIRST` begin."""
-
-    def _assign_work_unit(self, node: WorkerController) -> None:
-        for name in reversed(FIRST):
-            if name in self.workqueue:
-                self.workqueue.move_to_end(name, last=False)
-        super()._assign_work_unit(node)
-
-    def _split_scope(self, nodeid: str) -> str:
-        return next((name for start, name in TOGETHER.items() if nodeid.startswith(start)), nodeid.split("::")[0])
-
-
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Scheduling:
-    """xdist's own groups rename tests, which pytest 9.2 does not take."""
-    return Scheduling(config, log)
 
 
 @pytest.fixture(scope="session", autouse=True)

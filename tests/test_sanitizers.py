@@ -98,7 +98,40 @@ def test_a_planted_fault_ends_the_run_and_is_named(place: Path, name: str) -> No
     assert reported in judges.take_reports(place)
 
 
-def test_a_few_kernels_stand_their_own_tests(place: Path) -> None:
-    options = ["-q", "--no-cov", "-p", "no:faulthandler", "-p", "no:cacheprovider"]
-    outcome = run(place, "-m", "pytest", *options, *THEIR_TESTS)
-    assert (outcome.returncode, judges.take_reports(place)) == (0, ""), outcome.stdout
+DYING = """
+import mmap, os, signal, subprocess, sys, tempfile
+
+def test_those_whom_tests_start_die_as_ever():
+    child = subprocess.run([sys.executable, "-c", "import os; os.kill(os.getpid(), 7)"], check=False)
+    assert child.returncode == -7
+
+def test_it_dies():
+    with tempfile.TemporaryFile() as file:
+        file.truncate(4096)
+        pages = mmap.mmap(file.fileno(), 4096, access=mmap.ACCESS_READ)
+        file.truncate(0)
+        DIE
+"""
+DEATHS = {
+    "a file that was cut": ("pages[0]", "1", "AddressSanitizer: BUS"),
+    "a signal that nobody can handle": ("os.kill(os.getpid(), signal.SIGKILL)", "0", "pytest was ended by SIGKILL"),
+    "an exit that says all is well": ("os._exit(0)", "0", "a process ended"),
+}
+
+
+@pytest.mark.parametrize("name", DEATHS)
+def test_a_process_that_dies_over_a_test_names_it(
+    place: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], name: str
+) -> None:
+    act, processes, reported = DEATHS[name]
+    (tmp_path / "test_planted.py").write_text(DYING.replace("DIE", act))
+    _, reports = judges.run_tests(place, ["-p", "no:cacheprovider", "-n", processes, str(tmp_path)])
+    out = capfd.readouterr().out
+    assert reported in reports, out
+    assert "while it ran" in reports
+    assert "test_planted.py::test_it_dies" in reports
+    assert "test_those" not in reports + out
+
+
+def test_a_few_kernels_stand_their_own_tests(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert judges.run_tests(place, ["-p", "no:cacheprovider", *THEIR_TESTS]) == (0, ""), capfd.readouterr().out

@@ -4,15 +4,15 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
 from broker.cli.errors import FOUND, NOT_FOUND, USAGE, fail, plain_errors, say
-from broker.cli.opening import open_store
-from broker.cli.options import DIRECTORY, store_options
-from broker.cli.output import chosen_format, format_options, print_table, writer
+from broker.cli.opening import StoreArguments, open_store
+from broker.cli.options import DIRECTORY, gathered, store_options
+from broker.cli.output import format_options, print_table, writer
 from protocol.errors import FilterSyntaxError
 from protocol.message import Message, decode_message
 from protocol.printable import printable
@@ -46,6 +46,16 @@ class Explained(msgspec.Struct, rename="camel"):
     reason: str
 
 
+class FilterArguments(msgspec.Struct, frozen=True):
+    """What the options say: which messages, by which filter, and what is listed of them."""
+
+    topic: str
+    tag: str | None
+    sql: str | None
+    explain: bool
+    maximum: int | None
+
+
 @click.command("filter")
 @click.argument("store", type=DIRECTORY)
 @click.option("--topic", required=True, help="Topic of the messages.")
@@ -57,17 +67,13 @@ class Explained(msgspec.Struct, rename="camel"):
 )
 @format_options
 @store_options
+@gathered(wanted=FilterArguments)
 @plain_errors
 def filter_(
     store: Path,
-    topic: str,
-    tag: str | None,
-    sql: str | None,
-    explain: bool,
-    maximum: int | None,
-    output_format: str | None,
-    as_json: bool,
-    **store_arguments: Any,
+    wanted: FilterArguments,
+    output_format: str,
+    store_arguments: StoreArguments,
 ) -> None:
     """List the messages of a topic that a consumer with a filter would get, queue by queue.
 
@@ -76,22 +82,22 @@ def filter_(
 
     Exit code 0 when something would be delivered, 1 when nothing would; how much stands on stderr.
     """
-    chosen = chosen_format(output_format, as_json)
-    if (tag is None) == (sql is None):
+    topic, tag = wanted.topic, wanted.tag
+    if (tag is None) == (wanted.sql is None):
         raise click.UsageError("expected exactly one of --tag and --sql")
-    opened = open_store(store, **store_arguments)
+    opened = open_store(store, store_arguments)
     try:
-        choice = _by_tag(tag) if tag is not None else _by_expression(sql or "")
+        choice = _by_tag(tag) if tag is not None else _by_expression(wanted.sql or "")
     except FilterSyntaxError as error:
         click.echo(f"rocketlens: {printable(str(error))}", err=True)
         sys.exit(USAGE)
     if not opened.queues.has_topic(topic):
         fail(f"the store has no queue of topic {topic}", NOT_FOUND)
     count = _Count()
-    if explain:
-        _write_explained(_explained(opened, topic, choice, count, maximum), chosen)
+    if wanted.explain:
+        _write_explained(_explained(opened, topic, choice, count, wanted.maximum), output_format)
     else:
-        writer(chosen, detailed=False)(_delivered(opened, topic, choice, count, maximum))
+        writer(output_format, detailed=False)(_delivered(opened, topic, choice, count, wanted.maximum))
     say(count.sentence(topic))
     sys.exit(FOUND if count.delivered else NOT_FOUND)
 

@@ -9,9 +9,9 @@ import click
 import msgspec
 
 from broker.cli.errors import FOUND, NOT_FOUND, plain_errors, say
-from broker.cli.opening import open_store
+from broker.cli.opening import StoreArguments, open_store
 from broker.cli.options import DIRECTORY, store_options
-from broker.cli.output import chosen_format, format_options, print_table, time_text, write_maps
+from broker.cli.output import format_options, print_table, time_text, write_maps
 from protocol.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -39,9 +39,8 @@ def life(
     unique_key: str,
     topic: str | None,
     trace_topics: tuple[str, ...],
-    output_format: str | None,
-    as_json: bool,
-    **store_arguments: Any,
+    output_format: str,
+    store_arguments: StoreArguments,
 ) -> None:
     """Show everything that happened to one message, in order of time, from the store in STORE.
 
@@ -52,18 +51,17 @@ def life(
     """
     from storage.life.message_life import find_life
 
-    name = chosen_format(output_format, as_json)
     if not unique_key:
         raise ConfigError("--unique-key: expected an id, got nothing")
-    found = find_life(open_store(store, **store_arguments), unique_key, topic, trace_topics)
+    found = find_life(open_store(store, store_arguments), unique_key, topic, trace_topics)
     if found.incomplete:
         say(f"something may be missing: {found.incomplete}")
     if not found.events:
         say(f"no message with unique key {unique_key} {f'of topic {topic}' if topic else 'in any topic'}")
-    elif name == "table":
+    elif output_format == "table":
         print_table(HEADINGS, map(_row, found.events))
     else:
-        write_maps(name, _maps(found))
+        write_maps(output_format, _maps(found))
     sys.exit(FOUND if found.events else NOT_FOUND)
 
 

@@ -11,8 +11,8 @@ import click
 import msgspec
 
 from broker.cli.errors import FOUND, NOT_FOUND, STOPPED, plain_errors, say
-from broker.cli.opening import open_store
-from broker.cli.options import DIRECTORY, store_options
+from broker.cli.opening import StoreArguments, open_store
+from broker.cli.options import DIRECTORY, gathered, store_options
 from broker.cli.output import json_fields, message_fields
 from broker.cli.search import stopping
 from broker.cli.search_progress import SearchProgress
@@ -44,6 +44,14 @@ class Rows(Protocol):
         ...
 
 
+class OutputArguments(msgspec.Struct, frozen=True):
+    """What the options say of where the rows go: in which form, into which file, and whether one may be there."""
+
+    output_format: str
+    out: Path | None
+    replace: bool
+
+
 @click.command()
 @click.argument("store", type=DIRECTORY)
 @click.argument("queries", type=click.Path(allow_dash=True), metavar="FILE")
@@ -73,16 +81,15 @@ class Rows(Protocol):
 )
 @click.option("--replace", is_flag=True, help="Put the file of --out in the place of one that is there.")
 @store_options
+@gathered(output=OutputArguments)
 @plain_errors
 def lookup(
     store: Path,
     queries: str,
     topic: str | None,
     kind: str,
-    output_format: str,
-    out: Path | None,
-    replace: bool,
-    **store_arguments: Any,
+    output: OutputArguments,
+    store_arguments: StoreArguments,
 ) -> None:
     """Look up the keys and ids in FILE, one a line, in the store in STORE; - is stdin. A million are no trouble.
 
@@ -92,12 +99,13 @@ def lookup(
     Exit code 0 when every line named a message, 1 when one did not; how many stands on stderr.
     """
     wanted = _lines(queries)
+    out, output_format = output.out, output.output_format
     if output_format == "parquet" and out is None:
         raise click.UsageError("--format parquet needs --out")
-    check_outside((store, *(store_arguments["commit_log_directories"] or ())), {"--out": out})
+    check_outside((store, *(store_arguments.commit_log_directories or ())), {"--out": out})
     if out is not None:
-        _check_free(out, replace)
-    opened = open_store(store, **store_arguments)
+        _check_free(out, output.replace)
+    opened = open_store(store, store_arguments)
     from storage.search.lookup import LookupKind, look_up
 
     part = None if out is None else out.with_name(attempt_name(out.name))

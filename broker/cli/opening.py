@@ -5,6 +5,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from protocol.errors import ConfigError
 from storage.files.own_directories import is_writable
 from storage.files.write_guard import check_outside
@@ -17,6 +19,26 @@ if TYPE_CHECKING:
 
 ENTRIES = "entries"
 """Where in a state directory keys lie that were found by scanning the log."""
+
+
+class StoreArguments(msgspec.Struct, frozen=True):
+    """What a command's options say of the store that it opens; None where an option was not given."""
+
+    commit_log_directories: tuple[Path, ...] | None = None
+    index_slots: int | None = None
+    index_entries: int | None = None
+    state_directory: Path | None = None
+
+    def check(self, path: Path) -> None:
+        """Raise `ConfigError` for options of the store at `path` that cannot be."""
+        if (self.index_slots is None) != (self.index_entries is None):
+            raise ConfigError("--index-slots and --index-entries are given together or not at all")
+        check_outside((path, *(self.commit_log_directories or ())), {"--state-dir": self.state_directory})
+        if self.state_directory is not None and not is_writable(self.state_directory):
+            raise ConfigError(f"--state-dir {self.state_directory}: cannot be written to")
+
+
+NO_ARGUMENTS = StoreArguments()
 
 
 def _new_state_directory(
@@ -33,29 +55,10 @@ def _new_state_directory(
     return directory if can_be_had(directory) else None
 
 
-def check_store_options(
-    path: Path,
-    *,
-    commit_log_directories: tuple[Path, ...] | None = None,
-    index_slots: int | None = None,
-    index_entries: int | None = None,
-    state_directory: Path | None = None,
-) -> None:
-    """Raise `ConfigError` for options of a store that cannot be."""
-    if (index_slots is None) != (index_entries is None):
-        raise ConfigError("--index-slots and --index-entries are given together or not at all")
-    check_outside((path, *(commit_log_directories or ())), {"--state-dir": state_directory})
-    if state_directory is not None and not is_writable(state_directory):
-        raise ConfigError(f"--state-dir {state_directory}: cannot be written to")
-
-
 def open_store(
     path: Path,
+    arguments: StoreArguments = NO_ARGUMENTS,
     *,
-    commit_log_directories: tuple[Path, ...] | None = None,
-    index_slots: int | None = None,
-    index_entries: int | None = None,
-    state_directory: Path | None = None,
     scan_budget: int | None = None,
     check_budget: int | None = None,
     entries_directory: "Callable[[StoreIdentity], Path | None] | None" = None,
@@ -69,29 +72,24 @@ def open_store(
 
     Raises `ConfigError` for options that cannot be, `StoreError` for what is no store.
     """
-    check_store_options(
-        path,
-        commit_log_directories=commit_log_directories,
-        index_slots=index_slots,
-        index_entries=index_entries,
-        state_directory=state_directory,
-    )
+    arguments.check(path)
+    logs = arguments.commit_log_directories or ()
     # What a start makes lives as long as the process: looking for garbage in it takes a tenth of the start.
     gc.disable()
     try:
         from broker.service.state_directory import known_state_directory
         from storage.store.message_store import MessageStore, StoreOptions
 
-        state_directory = state_directory or known_state_directory(path)
+        state_directory = arguments.state_directory or known_state_directory(path)
         options = StoreOptions(
-            commit_log_directories=commit_log_directories or (),
-            index_slots=index_slots,
-            index_entries=index_entries,
+            commit_log_directories=logs,
+            index_slots=arguments.index_slots,
+            index_entries=arguments.index_entries,
             state_directory=state_directory,
             scan_budget=scan_budget,
             check_budget=check_budget,
             keeps_state=keeps_state,
-            new_state_directory=partial(_new_state_directory, path, commit_log_directories or ()),
+            new_state_directory=partial(_new_state_directory, path, logs),
             entries_directory=entries_directory or (lambda _: state_directory and state_directory / ENTRIES),
         )
         return MessageStore.open(path, options)

@@ -1,16 +1,37 @@
-"""Options that several commands share, and how their texts are read."""
+"""Options that several commands share, how their texts are read, and how a command gets many of them as one."""
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
+from broker.cli.opening import StoreArguments
 from broker.endpoint import Endpoint
 from protocol.errors import ConfigError
 from storage.times import parse_time
 
-Command = TypeVar("Command", bound=Callable[..., Any])
+
+def gathered(**structs: type[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Hand a command the values of some options as one struct a group, each under the name given here.
+
+    The fields of a struct are named as click names the options' values. To be put below the options, which stay as
+    they are: help and errors know nothing of the groups.
+    """
+
+    def gather(command: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(command)
+        def run(**arguments: Any) -> None:
+            groups = {
+                name: struct(**{field: arguments.pop(field) for field in struct.__struct_fields__})
+                for name, struct in structs.items()
+            }
+            command(**arguments, **groups)
+
+        return run
+
+    return gather
 
 
 def endpoint(text: str) -> Endpoint:
@@ -71,8 +92,9 @@ _STORE_OPTIONS = (
 )
 
 
-def store_options(command: Command) -> Command:
-    """Add what a command that opens a store takes."""
+def store_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add what a command that opens a store takes; it gets them as `store_arguments`."""
+    command = gathered(store_arguments=StoreArguments)(command)
     for option in reversed(_STORE_OPTIONS):
         command = option(command)
     return command

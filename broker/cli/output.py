@@ -6,6 +6,7 @@ which; in msgpack it is bytes. A body that cannot be decompressed is given as it
 """
 
 import base64
+import functools
 import re
 import shutil
 import sys
@@ -255,14 +256,19 @@ def writer(name: str, *, detailed: bool) -> Writer:
 
 
 def format_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add `--format` and `--json`; `chosen_format` reads them."""
-    command = click.option("--json", "as_json", is_flag=True, help="The same as --format json.")(command)
+    """Add `--format` and `--json`; the command gets the one of `FORMATS` that they choose as `output_format`."""
+
+    @functools.wraps(command)
+    def run(*, output_format: str | None, as_json: bool, **arguments: Any) -> None:
+        command(output_format=chosen_format(output_format, as_json), **arguments)
+
+    with_json = click.option("--json", "as_json", is_flag=True, help="The same as --format json.")(run)
     return click.option(
         "--format",
         "output_format",
         type=click.Choice(FORMATS),
         help="A table for people, one JSON object a line, or a stream of msgpack maps. [default: table]",
-    )(command)
+    )(with_json)
 
 
 def chosen_format(output_format: str | None, as_json: bool) -> str:

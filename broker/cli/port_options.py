@@ -3,13 +3,13 @@
 import ipaddress
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
+import msgspec
 
+from broker.cli.options import gathered
 from broker.config import TLS_CLIENT_AUTH, TLS_MODES, TlsOptions
 
-Command = TypeVar("Command", bound=Callable[..., Any])
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 FILE = click.Path(path_type=Path, dir_okay=False)
@@ -21,6 +21,32 @@ def network(text: str) -> Network:
         return ipaddress.ip_network(text.strip())
     except ValueError as error:
         raise click.BadParameter(f"{text!r} is no IP address and no network like 10.0.0.0/8 ({error})") from error
+
+
+class PortArguments(msgspec.Struct, frozen=True):
+    """What these options say."""
+
+    tls_mode: str
+    tls_cert: Path | None
+    tls_key: Path | None
+    tls_key_password_file: Path | None
+    tls_client_ca: Path | None
+    tls_client_auth: str
+    proxies: tuple[Network, ...]
+    acl: Path | None
+    audit_log: Path | None
+
+    @property
+    def tls(self) -> TlsOptions:
+        """The options of TLS, as the server has them."""
+        return TlsOptions(
+            mode=self.tls_mode,
+            certificate=self.tls_cert,
+            key=self.tls_key,
+            key_password_file=self.tls_key_password_file,
+            client_ca=self.tls_client_ca,
+            client_auth=self.tls_client_auth,
+        )
 
 
 _PORT_OPTIONS = (
@@ -66,26 +92,9 @@ _PORT_OPTIONS = (
 )
 
 
-def port_options(command: Command) -> Command:
-    """Add what the server's port takes."""
+def port_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add them to a command, which gets them as `port`."""
+    command = gathered(port=PortArguments)(command)
     for option in reversed(_PORT_OPTIONS):
         command = option(command)
     return command
-
-
-def port_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
-    """Take the arguments of these options out of `arguments`, as `ServeOptions` has them."""
-    tls = TlsOptions(
-        mode=arguments.pop("tls_mode"),
-        certificate=arguments.pop("tls_cert"),
-        key=arguments.pop("tls_key"),
-        key_password_file=arguments.pop("tls_key_password_file"),
-        client_ca=arguments.pop("tls_client_ca"),
-        client_auth=arguments.pop("tls_client_auth"),
-    )
-    return {
-        "tls": tls,
-        "proxies": tuple(arguments.pop("proxies")),
-        "acl": arguments.pop("acl"),
-        "audit_log": arguments.pop("audit_log"),
-    }

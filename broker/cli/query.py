@@ -1,17 +1,16 @@
 """`rocketlens query`: list messages by key, unique key or tag."""
 
 import sys
-from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
 
 from broker.cli.errors import FOUND, NOT_FOUND, plain_errors, say
-from broker.cli.opening import open_store
-from broker.cli.options import DIRECTORY, endpoint, store_options, timestamp
-from broker.cli.output import chosen_format, format_options, staged_writer, writer
+from broker.cli.opening import NO_ARGUMENTS, StoreArguments, open_store
+from broker.cli.options import DIRECTORY, endpoint, gathered, store_options, timestamp
+from broker.cli.output import format_options, staged_writer, writer
 from broker.cluster.question import PAGE, KeyQuestion, Matches
 from broker.endpoint import Endpoint
 from protocol.message import Message
@@ -20,6 +19,39 @@ from storage.times import LARGEST
 if TYPE_CHECKING:
     from storage.query.lookup_call import KeyQuery
     from storage.store.message_store import MessageStore
+
+
+class QueryArguments(msgspec.Struct, frozen=True):
+    """What the options say: which messages, and how many of them."""
+
+    topic: str
+    key: str | None
+    unique_key: str | None
+    tag: str | None
+    begin: int
+    end: int
+    maximum: int
+    cursor: int | None
+    copies: bool
+
+    def question(self) -> KeyQuestion:
+        """The question to a store or a broker. Raises a usage error for options that contradict each other."""
+        keys = {"K": self.key, "U": self.unique_key, "T": self.tag}
+        given = {kind: value for kind, value in keys.items() if value is not None}
+        if len(given) != 1:
+            raise click.UsageError("expected exactly one of --key, --unique-key and --tag")
+        if self.begin > self.end:
+            raise click.UsageError(f"--begin {self.begin} is after --end {self.end}")
+        ((kind, value),) = given.items()
+        return KeyQuestion(
+            self.topic,
+            value,
+            kind,
+            begin_timestamp=self.begin,
+            end_timestamp=self.end,
+            cursor=self.cursor,
+            copies=self.copies,
+        )
 
 
 @click.command()
@@ -49,22 +81,14 @@ if TYPE_CHECKING:
 )
 @format_options
 @store_options
+@gathered(wanted=QueryArguments)
 @plain_errors
 def query(
     store: Path | None,
     server: Endpoint | None,
-    topic: str,
-    key: str | None,
-    unique_key: str | None,
-    tag: str | None,
-    begin: int,
-    end: int,
-    maximum: int,
-    cursor: int | None,
-    copies: bool,
-    output_format: str | None,
-    as_json: bool,
-    **store_arguments: Any,
+    wanted: QueryArguments,
+    output_format: str,
+    store_arguments: StoreArguments,
 ) -> None:
     """List the newest messages with a key, a unique key or a tag, from the store in STORE or from running brokers.
 
@@ -72,21 +96,19 @@ def query(
 
     Exit code 0 when something was found, 1 when nothing was; what was searched stands on stderr.
     """
-    name = chosen_format(output_format, as_json)
-    write = staged_writer(name) if copies else writer(name, detailed=False)
-    question = _question(topic, {"K": key, "U": unique_key, "T": tag}, begin, end, cursor)
-    question = replace(question, copies=copies)
+    write = staged_writer(output_format) if wanted.copies else writer(output_format, detailed=False)
+    question = wanted.question()
     if (store is None) == (server is None):
         raise click.UsageError("expected either STORE or --server")
     if store is not None:
-        matches = query_store(open_store(store, **store_arguments), question, maximum)
-    elif any(value for value in store_arguments.values()):
+        matches = query_store(open_store(store, store_arguments), question, wanted.maximum)
+    elif store_arguments != NO_ARGUMENTS:
         raise click.UsageError("options of a STORE make no sense when a server is asked")
     else:
         from broker.cli.asking import ask_brokers
 
         assert server is not None
-        matches = ask_brokers(server, question, maximum)
+        matches = ask_brokers(server, question, wanted.maximum)
     for note in matches.notes:
         say(note)
     if not matches.messages:
@@ -95,16 +117,6 @@ def query(
         say(f"older matches are left out: --cursor {matches.cursor} goes on with them")
     write(matches.messages)
     sys.exit(FOUND if matches.messages else NOT_FOUND)
-
-
-def _question(topic: str, keys: dict[str, str | None], begin: int, end: int, cursor: int | None) -> KeyQuestion:
-    given = {kind: value for kind, value in keys.items() if value is not None}
-    if len(given) != 1:
-        raise click.UsageError("expected exactly one of --key, --unique-key and --tag")
-    if begin > end:
-        raise click.UsageError(f"--begin {begin} is after --end {end}")
-    ((kind, value),) = given.items()
-    return KeyQuestion(topic, value, kind, begin_timestamp=begin, end_timestamp=end, cursor=cursor)
 
 
 def _key_query(question: KeyQuestion) -> "KeyQuery":

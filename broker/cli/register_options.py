@@ -1,20 +1,31 @@
 """Options of `serve` that say which name servers are told of it, and as what."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar
 
 import click
+import msgspec
 
-from broker.cli.options import endpoint
+from broker.cli.options import endpoint, gathered
 from broker.config import REPLICA_ID, RegisterOptions
 from broker.endpoint import Endpoint
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def name_servers(text: str) -> tuple[Endpoint, ...]:
     """Read addresses separated by semicolons, as mqadmin's -n takes them."""
     return tuple(endpoint(piece) for piece in text.split(";") if piece.strip())
+
+
+class RegisterArguments(msgspec.Struct, frozen=True):
+    """What these options say."""
+
+    name_servers: tuple[Endpoint, ...]
+    register_as: str
+    register_id: int
+
+    @property
+    def options(self) -> RegisterOptions:
+        """The same as the server has it."""
+        return RegisterOptions(self.name_servers, self.register_as == "replica", self.register_id)
 
 
 _OPTIONS = (
@@ -45,17 +56,9 @@ _OPTIONS = (
 )
 
 
-def register_options(command: Command) -> Command:
-    """Add them; `register_arguments` reads them."""
+def register_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add them to a command, which gets them as `register`."""
+    command = gathered(register=RegisterArguments)(command)
     for option in reversed(_OPTIONS):
         command = option(command)
     return command
-
-
-def register_arguments(arguments: dict[str, Any]) -> dict[str, Any]:
-    """What the options say, taken out of a command's `arguments`, as arguments of `ServeOptions`."""
-    return {
-        "register": RegisterOptions(
-            arguments.pop("name_servers"), arguments.pop("register_as") == "replica", arguments.pop("register_id")
-        )
-    }

@@ -10,11 +10,12 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from broker.cli.errors import FOUND, NOT_FOUND, STOPPED, USAGE, plain_errors, say
-from broker.cli.opening import open_store
-from broker.cli.options import DIRECTORY, store_options, timestamp
-from broker.cli.output import Writer, chosen_format, format_options, growing_writer
+from broker.cli.opening import StoreArguments, open_store
+from broker.cli.options import DIRECTORY, gathered, store_options, timestamp
+from broker.cli.output import Writer, format_options, growing_writer
 from broker.cli.search_progress import SearchProgress
 from protocol.errors import ConfigError, FilterSyntaxError
 from protocol.printable import printable
@@ -24,6 +25,33 @@ if TYPE_CHECKING:
     from storage.store.message_store import MessageStore
 
 PLACES = ("body", "properties", "any")
+
+
+class SearchConditions(msgspec.Struct, frozen=True):
+    """What the options say of the messages that are looked for."""
+
+    topic: str | None
+    begin: int | None
+    end: int | None
+    contains: str | None
+    regex: str | None
+    place: str
+    json_path: str | None
+    where: str | None
+    tag: str | None
+    key: str | None
+    key_prefix: str | None
+    born_host: str | None
+    size: str | None
+
+
+class SearchExtent(msgspec.Struct, frozen=True):
+    """What the options say of how far the search goes, and where."""
+
+    limit: int | None
+    cursor: str | None
+    exhaustive: bool
+    master: str | None
 
 
 @click.command()
@@ -75,18 +103,14 @@ PLACES = ("body", "properties", "any")
 )
 @format_options
 @store_options
+@gathered(conditions=SearchConditions, extent=SearchExtent)
 @plain_errors
 def search(
     store: Path,
-    contains: str | None,
-    size: str | None,
-    limit: int | None,
-    cursor: str | None,
-    exhaustive: bool,
-    master: str | None,
-    output_format: str | None,
-    as_json: bool,
-    **arguments: Any,
+    conditions: SearchConditions,
+    extent: SearchExtent,
+    output_format: str,
+    store_arguments: StoreArguments,
 ) -> None:
     """Search the store in STORE for messages by what they say; all conditions that are given must hold.
 
@@ -96,17 +120,14 @@ def search(
     Exit code 0 when something was found, 1 when nothing was, 130 when stopped with Ctrl-C. How much was searched and
     what could not be stands on stderr; a search that was cut short tells the cursor to go on with.
     """
-    write = growing_writer(chosen_format(output_format, as_json))
-    conditions = {name: arguments.pop(name) for name in ("topic", "regex", "json_path", "where", "tag", "key")}
-    conditions |= {name: arguments.pop(name) for name in ("key_prefix", "born_host", "place", "begin", "end")}
+    write = growing_writer(output_format)
     # An index that is not asked for a key needs no check, and the log no scan for what it lacks.
-    budget = None if conditions["topic"] and conditions["key"] and not exhaustive else 0
-    opened = open_store(store, scan_budget=budget, check_budget=budget, **arguments)
+    budget = None if conditions.topic and conditions.key and not extent.exhaustive else 0
+    opened = open_store(store, store_arguments, scan_budget=budget, check_budget=budget)
     try:
-        criteria = _criteria(contains, size, **conditions)
+        criteria = _criteria(conditions)
         with stopping() as should_stop:
-            options = {"limit": limit, "cursor": cursor, "should_stop": should_stop, "exhaustive": exhaustive}
-            steps = _steps(opened, criteria, master, options)
+            steps = _steps(opened, criteria, extent, should_stop)
             last = _show(steps, write)
             was_stopped = should_stop()
     except FilterSyntaxError as error:
@@ -121,39 +142,48 @@ def search(
     sys.exit(FOUND if last.progress.found else NOT_FOUND)
 
 
-def _criteria(
-    contains: str | None, size: str | None, *, begin: int | None, end: int | None, place: str, **more: Any
-) -> "Criteria":
+def _criteria(conditions: SearchConditions) -> "Criteria":
     from storage.search import Criteria, SearchPlace
     from storage.search.criteria import parse_size_range
 
+    begin, end = conditions.begin, conditions.end
     if begin is not None and end is not None and begin > end:
         raise ConfigError(f"--from {begin} is after --to {end}")
-    more |= {} if begin is None else {"begin_timestamp": begin}
-    more |= {} if end is None else {"end_timestamp": end}
-    smallest, largest = (0, None) if size is None else parse_size_range(size)
+    times: dict[str, int] = {} if begin is None else {"begin_timestamp": begin}
+    times |= {} if end is None else {"end_timestamp": end}
+    smallest, largest = (0, None) if conditions.size is None else parse_size_range(conditions.size)
     return Criteria(
-        contains=None if contains is None else os.fsencode(contains),
-        place=SearchPlace(place),
+        topic=conditions.topic,
+        contains=None if conditions.contains is None else os.fsencode(conditions.contains),
+        regex=conditions.regex,
+        place=SearchPlace(conditions.place),
+        json_path=conditions.json_path,
+        where=conditions.where,
+        tag=conditions.tag,
+        key=conditions.key,
+        key_prefix=conditions.key_prefix,
+        born_host=conditions.born_host,
         minimum_size=smallest,
         maximum_size=largest,
-        **more,
+        **times,
     )
 
 
 def _steps(
-    store: "MessageStore", criteria: "Criteria", master: str | None, options: dict[str, Any]
+    store: "MessageStore", criteria: "Criteria", extent: SearchExtent, should_stop: Callable[[], bool]
 ) -> "Iterator[Step]":
     from storage.search import search as search_here
 
-    if master is None:
+    options: dict[str, Any] = {"limit": extent.limit, "cursor": extent.cursor, "exhaustive": extent.exhaustive}
+    options["should_stop"] = should_stop
+    if extent.master is None:
         return search_here(store, criteria, **options)
     from spark_jobs.commands.command_run import check_spark
 
     check_spark()
     from spark_jobs.search.search import SparkTarget, search_on_spark
 
-    return search_on_spark(store, criteria, spark=SparkTarget(master), **options)
+    return search_on_spark(store, criteria, spark=SparkTarget(extent.master), **options)
 
 
 def _show(steps: "Iterator[Step]", write: Writer) -> "Step":

@@ -5,16 +5,17 @@ import signal
 import sys
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 import click
+import msgspec
 
 from broker.cli.errors import NOT_FOUND, fail, plain_errors
 from broker.cli.log_format import configure_logging
-from broker.cli.options import DIRECTORY, endpoint, store_options
-from broker.cli.port_options import port_arguments, port_options
-from broker.cli.register_options import register_arguments, register_options
-from broker.cli.watch_options import watch_options
+from broker.cli.opening import StoreArguments
+from broker.cli.options import DIRECTORY, endpoint, gathered, store_options
+from broker.cli.port_options import PortArguments, port_options
+from broker.cli.register_options import RegisterArguments, register_options
+from broker.cli.watch_options import WatchArguments, watch_options
 from broker.cluster.several_stores import options_of_stores
 from broker.config import (
     FRAME_LIMIT,
@@ -29,6 +30,24 @@ from broker.limits import Limits
 
 MOST_OPEN_FILES = 65536
 """Connections and mapped files beyond the usual soft limit of 1,024 are normal for a server."""
+
+
+class ServeArguments(msgspec.Struct, frozen=True):
+    """What the options say that are this command's alone."""
+
+    listen: tuple[Endpoint, ...]
+    advertise: Endpoint | None
+    broker_names: tuple[str, ...]
+    cluster: str | None
+    vip: bool
+    rewrite_store_host: bool
+    filter_support_retry: bool
+    loop: str
+    fast_lane: bool
+    workers: int
+    worker_timeout_seconds: float
+    frame_limit: int
+    limits: tuple[str, ...]
 
 
 @click.command()
@@ -116,23 +135,15 @@ MOST_OPEN_FILES = 65536
 @watch_options
 @port_options
 @store_options
+@gathered(serving=ServeArguments)
 @plain_errors
 def serve(
     stores: tuple[Path, ...],
-    listen: tuple[Endpoint, ...],
-    advertise: Endpoint | None,
-    broker_names: tuple[str, ...],
-    cluster: str | None,
-    vip: bool,
-    rewrite_store_host: bool,
-    filter_support_retry: bool,
-    loop: str,
-    fast_lane: bool,
-    workers: int,
-    frame_limit: int,
-    limits: tuple[str, ...],
-    log_format: str,
-    **arguments: Any,
+    serving: ServeArguments,
+    register: RegisterArguments,
+    watch: WatchArguments,
+    port: PortArguments,
+    store_arguments: StoreArguments,
 ) -> None:
     """Answer RocketMQ clients and mqadmin from the store in each STORE, which is only read.
 
@@ -143,26 +154,37 @@ def serve(
     """
     from broker.cli.serving import run_server
 
-    configure_logging(log_format)
+    configure_logging(watch.log_format)
     _stop_quietly_while_starting()
     options = ServeOptions(
         stores[0],
-        listen=listen,
-        advertise=advertise,
-        cluster=cluster,
-        vip=vip,
-        rewrite_store_host=rewrite_store_host,
-        filter_support_retry=filter_support_retry,
-        loop=loop,
-        fast_lane=fast_lane,
-        workers=workers,
-        frame_limit=frame_limit,
-        limits=Limits().changed(limits),
-        **port_arguments(arguments),
-        **register_arguments(arguments),
-        **{name: value for name, value in arguments.items() if value is not None},
+        listen=serving.listen,
+        advertise=serving.advertise,
+        cluster=serving.cluster,
+        state_directory=store_arguments.state_directory,
+        commit_log_directories=store_arguments.commit_log_directories or (),
+        index_slots=store_arguments.index_slots,
+        index_entries=store_arguments.index_entries,
+        vip=serving.vip,
+        rewrite_store_host=serving.rewrite_store_host,
+        fast_lane=serving.fast_lane,
+        filter_support_retry=serving.filter_support_retry,
+        loop=serving.loop,
+        frame_limit=serving.frame_limit,
+        workers=serving.workers,
+        worker_timeout_seconds=serving.worker_timeout_seconds,
+        limits=Limits().changed(serving.limits),
+        tls=port.tls,
+        proxies=port.proxies,
+        acl=port.acl,
+        audit_log=port.audit_log,
+        register=register.options,
+        http=watch.http,
+        http_hosts=watch.http_hosts,
+        http_proxies=watch.http_proxies,
+        slow_query_milliseconds=watch.slow_query_milliseconds,
     )
-    all_options = options_of_stores(stores, broker_names, options)
+    all_options = options_of_stores(stores, serving.broker_names, options)
     _allow_many_files()
     try:
         code = run_server(all_options)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import click
 
 from broker.cli.errors import plain_errors
-from broker.cli.opening import ENTRIES, open_store
+from broker.cli.opening import ENTRIES, StoreArguments, open_store
 from broker.cluster.several_stores import describe_names, settle_names
 from broker.config import ServeOptions
 from protocol.errors import ConfigError
@@ -49,11 +49,8 @@ MODULES = (
 )
 """What workers need; loaded once, before they are forked."""
 
-LANE_MODULES = ("broker.lane.fast_lane",)
-"""The same unless `--no-fast-lane`."""
-
 WEB_MODULES = ("broker.web.metrics_collector", "broker.web.api.application", "broker.web.port", "broker.web.site")
-"""The same for `--http`."""
+"""What workers need besides for `--http`."""
 
 
 AllOptions = Sequence[ServeOptions]
@@ -107,11 +104,12 @@ def run_server(all_options: AllOptions) -> int:
         for each in all_options:
             stores = (each.store, *each.commit_log_directories)
             check_outside(stores, {"--state-dir": each.state_directory})
-        names = (
-            MODULES + (LANE_MODULES if options.fast_lane else ()) + (WEB_MODULES if options.http is not None else ())
-        )
-        for name in names:
+        for name in MODULES + (WEB_MODULES if options.http is not None else ()):
             importlib.import_module(name)
+        if options.fast_lane:
+            from broker.app import load_lane
+
+            load_lane()
         work = partial(_work, all_options, shared)
         limit_seconds = options.worker_timeout_seconds
         watch = LoopWatch(shared.rows, limit_seconds) if limit_seconds else None
@@ -213,10 +211,12 @@ def _open(options: ServeOptions, number: int) -> "MessageStore":
 
     opened = open_store(
         options.store,
-        commit_log_directories=options.commit_log_directories,
-        index_slots=options.index_slots,
-        index_entries=options.index_entries,
-        state_directory=options.state_directory or known_state_directory(options.store),
+        StoreArguments(
+            options.commit_log_directories,
+            options.index_slots,
+            options.index_entries,
+            options.state_directory or known_state_directory(options.store),
+        ),
         scan_budget=SCAN_BUDGET,
         check_budget=CHECK_BUDGET,
         entries_directory=partial(_entries_directory, options),

@@ -3,15 +3,14 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 
 from broker.cli.errors import FOUND, NOT_FOUND, plain_errors, say
 from broker.cli.finding import Finding, find_in_store, find_surely
-from broker.cli.opening import check_store_options, open_store
+from broker.cli.opening import NO_ARGUMENTS, StoreArguments, open_store
 from broker.cli.options import endpoint, store_options
-from broker.cli.output import chosen_format, format_options, writer
+from broker.cli.output import format_options, writer
 from broker.endpoint import Endpoint
 from storage.layout.store_layout import recognise_store
 
@@ -33,9 +32,8 @@ def view(
     from_id: bool,
     topic: str | None,
     damaged: bool,
-    output_format: str | None,
-    as_json: bool,
-    **store_arguments: Any,
+    output_format: str,
+    store_arguments: StoreArguments,
 ) -> None:
     """Show the messages that the IDs name, from the store in STORE or from a running broker.
 
@@ -44,7 +42,7 @@ def view(
 
     Exit code 0 when all were found, 1 when one was not; the reason stands on stderr.
     """
-    write = writer(chosen_format(output_format, as_json), detailed=True)
+    write = writer(output_format, detailed=True)
     if not all(arguments):
         raise click.UsageError("an ID is empty")
     if server is None and not from_id:
@@ -64,24 +62,24 @@ def view(
 
 
 def _find_in_store(
-    path: Path, ids: Sequence[str], topic: str | None, damaged: bool, store_arguments: dict[str, Any]
+    path: Path, ids: Sequence[str], topic: str | None, damaged: bool, store_arguments: StoreArguments
 ) -> list[Finding]:
     """Find messages without opening the store where a few pages of its files do; opening it may mean a gigabyte."""
-    check_store_options(path, **store_arguments)
-    layout = recognise_store(path, store_arguments["commit_log_directories"] or ())
+    store_arguments.check(path)
+    layout = recognise_store(path, store_arguments.commit_log_directories or ())
     sure = [find_surely(layout, text) for text in ids]
     if all(sure):
         return list(filter(None, sure))
     # Offsets need no keys: the index is checked, and what it lacks scanned, when a unique key is asked for.
-    store = open_store(path, scan_budget=0, check_budget=0, **store_arguments)
+    store = open_store(path, store_arguments, scan_budget=0, check_budget=0)
     return [find_in_store(store, text, topic=topic, damaged=damaged) for text in ids]
 
 
-def _check_remote(server: Endpoint | None, from_id: bool, damaged: bool, store_arguments: dict[str, Any]) -> None:
+def _check_remote(server: Endpoint | None, from_id: bool, damaged: bool, store_arguments: StoreArguments) -> None:
     """Refuse options that contradict asking a server."""
     if server is not None and from_id:
         raise click.UsageError("--server and --from-id exclude each other")
     if damaged:
         raise click.UsageError("--damaged needs a STORE: no broker answers with a damaged record")
-    if any(value for value in store_arguments.values()):
+    if store_arguments != NO_ARGUMENTS:
         raise click.UsageError("options of a STORE make no sense when a server is asked")

@@ -1,23 +1,31 @@
 """Options of `serve` by which it is watched: page, metrics, health, the log."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar
 
 import click
+import msgspec
 
 from broker.cli.log_format import FORMATS, TEXT
-from broker.cli.options import endpoint
-from broker.cli.port_options import network
+from broker.cli.options import endpoint, gathered
+from broker.cli.port_options import Network, network
 from broker.config import DEFAULT_MILLISECONDS
 from broker.endpoint import Endpoint
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def http_endpoint(text: str) -> Endpoint:
     """Read `HOST:PORT`, or a port alone, which is one of the loopback address."""
     port = text.strip().removeprefix(":")
     return endpoint(f"127.0.0.1:{port}" if port.isdigit() else text)
+
+
+class WatchArguments(msgspec.Struct, frozen=True):
+    """What these options say."""
+
+    http: Endpoint | None
+    http_hosts: tuple[str, ...]
+    http_proxies: tuple[Network, ...]
+    slow_query_milliseconds: float
+    log_format: str
 
 
 _WATCH_OPTIONS = (
@@ -65,8 +73,9 @@ _WATCH_OPTIONS = (
 )
 
 
-def watch_options(command: Command) -> Command:
-    """Add what says how the server is watched."""
+def watch_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add them to a command, which gets them as `watch`."""
+    command = gathered(watch=WatchArguments)(command)
     for option in reversed(_WATCH_OPTIONS):
         command = option(command)
     return command

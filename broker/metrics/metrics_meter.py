@@ -78,11 +78,19 @@ class LaneCounts(Protocol):
         """What it has done so far: requests by LANE_CODES, then what its key queries cost."""
 
 
+class MeteredClient(Protocol):
+    """A client's connection, as far as a line about a slow turn names it."""
+
+    @property
+    def peer_address(self) -> object:
+        """The client's own address."""
+
+
 class Meter:
     """Counts what one worker does for one store; `slow` None tells of no slow query.
 
-    Where things happen, bytes are added to `received` and `sent`, and answers noted in `answers`. Of the meters of a
-    worker with several stores one `counts_cpu`.
+    A session appends each answer that it makes to `answers`. Of the meters of a worker with several stores one
+    `counts_cpu`.
     """
 
     def __init__(self, row: Row | None = None, slow: SlowQueries | None = None, *, counts_cpu: bool = True) -> None:
@@ -90,12 +98,10 @@ class Meter:
         self.row = MetricsRows().begin(0) if row is None else row
         self.answers: list[int] = []
         """The requests of this turn that were answered, by code and result."""
-        self.received = self.sent = 0
+        self._received = self._sent = 0
         self._turns, self._keys, self._times = array("q"), array("q"), array("q")
-        self.note_turn = self._turns.append
-        """Notes how many ns a turn took."""
-        self.limit = NEVER if slow is None else slow.limit
-        """What takes more ns is told of."""
+        self._note_turn = self._turns.append
+        self._limit = NEVER if slow is None else slow.limit
         self._slow = slow
         self._searches: deque[tuple[int, ...]] = deque()
         """What key queries cost, SEARCH_FIGURES each, as far as it is not added up."""
@@ -106,17 +112,25 @@ class Meter:
 
     # ------------------------------------------------------------------ what connections tell
 
-    def end_turn(self, started: int, size: int, peer: object) -> None:
-        """Count a turn that began at `started` (ns of perf_counter) and wrote so many bytes."""
-        self.sent += size
-        elapsed = time.perf_counter_ns() - started
-        self.note_turn(elapsed)
-        self.count_answers(elapsed, peer)
+    def note_received(self, size: int) -> None:
+        """Count bytes that came."""
+        self._received += size
 
-    def count_answers(self, elapsed: int, peer: object) -> None:
-        """Count the answers of a turn that took so many ns, and tell of it if that was too long."""
-        if elapsed > self.limit:
-            self._tell_turn(elapsed, peer)
+    def note_sent(self, size: int) -> None:
+        """Count bytes that are written outside of a turn."""
+        self._sent += size
+
+    def end_turn(self, started: int, sent: int, client: MeteredClient, received: int = 0) -> None:
+        """Count a turn that began at `started` (ns of perf_counter) and wrote so many bytes, and what it answered.
+
+        `received` are the bytes that came for it, unless :meth:`note_received` has counted them.
+        """
+        self._received += received
+        self._sent += sent
+        elapsed = time.perf_counter_ns() - started
+        self._note_turn(elapsed)
+        if elapsed > self._limit:
+            self._tell_turn(elapsed, client.peer_address)
         if self.answers:
             self._note_answers(elapsed)
 
@@ -147,9 +161,9 @@ class Meter:
     def end_wait(self, command: Command, visit: Visit, sent: int, peer: object) -> None:
         """Count the one answer that was noted last, to a request that had to wait."""
         elapsed = time.perf_counter_ns() - visit.asked
-        self.sent += sent
+        self._sent += sent
         self.row[POOL_WAIT] += visit.queued
-        if elapsed > self.limit and self._slow is not None:
+        if elapsed > self._limit and self._slow is not None:
             self.row[SLOW + visit.reason(elapsed)] += 1
             self._slow.tell_waited(command, self.answers[0] & RESULT_MASK, peer, elapsed, visit)
         self._note_answers(elapsed)
@@ -207,9 +221,9 @@ class Meter:
     def add_up(self, lane: "LaneCounts | None" = None) -> None:
         """Add to the row what was counted since the last time."""
         row = self.row
-        row[RECEIVED_BYTES] += self.received
-        row[SENT_BYTES] += self.sent
-        self.received = self.sent = 0
+        row[RECEIVED_BYTES] += self._received
+        row[SENT_BYTES] += self._sent
+        self._received = self._sent = 0
         self._add_turns()
         self._add_requests()
         while self._searches:
@@ -220,7 +234,7 @@ class Meter:
 
     def _add_turns(self) -> None:
         noted, self._turns = self._turns, array("q")
-        self.note_turn = self._turns.append
+        self._note_turn = self._turns.append
         if noted:
             times = np.frombuffer(noted, np.int64)
             self._add(TURNS + _buckets(times))

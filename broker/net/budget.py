@@ -52,7 +52,11 @@ class ConnectionBudget:
         self._complaints = 0
         self._complaints_end = 0.0
 
-    # ------------------------------------------------------------------ what connections tell
+    # ------------------------------------------------------------------ what connections report
+
+    def count_waiting(self, size: int) -> None:
+        """Count in the bytes that a waiting request holds, or out where `size` is below 0."""
+        self.in_flight += size
 
     def holds(self, connection: BudgetedConnection, size: int, *, is_new: bool) -> None:
         """Note that a connection holds `size` bytes; `is_new` when a request has been completed since the last time."""

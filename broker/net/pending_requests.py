@@ -136,4 +136,4 @@ class PendingRequests:
 
     def _count(self, cost: int) -> None:
         self.cost += cost
-        self._budget.in_flight += cost
+        self._budget.count_waiting(cost)

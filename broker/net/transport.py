@@ -195,11 +195,12 @@ class SessionTransport(asyncio.Protocol):
 
     def _carry_out(self) -> None:
         session = self.session
-        if session.output:
-            write_pieces(self._transport, *session.take_output())
-        if session.started:
+        answers = session.answers
+        if answers.output:
+            write_pieces(self._transport, *answers.take_output())
+        if answers.started:
             self._start_requests()
-        if session.replies:
+        if answers.replies:
             self._hand_on_replies()
         if session.state is not OPEN or self._state is not OPEN:
             self._follow_state()
@@ -210,7 +211,7 @@ class SessionTransport(asyncio.Protocol):
             self._carry_out()
 
     def _start_requests(self) -> None:
-        for request in self.session.take_started():
+        for request in self.session.answers.take_started():
             future: asyncio.Future[Any]
             if isinstance(request.work, Unfinished):
                 finish = self._settings.dispatcher.finish_in_pool
@@ -230,7 +231,7 @@ class SessionTransport(asyncio.Protocol):
 
     def _hand_on_replies(self) -> None:
         """Have each reply sent here; one that is there already comes at once."""
-        for reply, command in self.session.take_replies():
+        for reply, command in self.session.answers.take_replies():
             reply.deliver_to(self, command)
 
     def _follow_state(self) -> None:

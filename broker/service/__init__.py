@@ -6,7 +6,7 @@ DOOR: Final = (
     "broker_service",
     "consumers",
     "dispatcher",
-    "follower",
+    "following_threads",
     "hole_search",
     "key_search",
     "long_work",

@@ -26,20 +26,18 @@ class ReplyReceiver(Protocol):
 
 
 class PendingReply:
-    """One request that waits. It may also be awaited, in place of a connection that is told."""
+    """One request that waits. It may also be awaited, where no connection takes the answer."""
 
-    __slots__ = ("command", "opaque", "outcome", "receiver", "serialize_type")
+    __slots__ = ("opaque", "outcome", "receiver", "serialize_type")
     code = 0
     """The request code, for the log."""
     receiver: ReplyReceiver | None
-    command: Command | None
-    """The request, where its answer is checked before it leaves; None elsewhere, to hold no more than must be."""
     opaque: int
     outcome: Outcome | None
     serialize_type: int
 
     def __init__(self) -> None:
-        self.receiver = self.command = self.outcome = None
+        self.receiver = self.outcome = None
         self.opaque = self.serialize_type = 0
 
     def deliver_to(self, receiver: ReplyReceiver, command: Command) -> None:
@@ -47,6 +45,10 @@ class PendingReply:
         self.receiver, self.opaque, self.serialize_type = receiver, command.opaque, command.serialize_type
         if self.outcome is not None:
             receiver.send_replies([self], self.outcome)
+
+    def keep(self, outcome: Outcome) -> None:
+        """Keep an answer that came before it was known where to send it."""
+        self.outcome = outcome
 
     def answer(self, outcome: Outcome) -> None:
         """Answer this request alone."""
@@ -77,13 +79,13 @@ class _Waiter:
 
 
 def by_receiver(replies: Iterable[PendingReply], outcome: Outcome) -> list[tuple[ReplyReceiver, list[PendingReply]]]:
-    """Requests sorted by who is to be told; those of whom that is not known yet are given their answer themselves."""
+    """Sort requests by the connection that gets the answer; those that were not yet delivered to one keep it."""
     found: dict[ReplyReceiver, list[PendingReply]] = {}
     for each in replies:
         if each.receiver is not None:
             found.setdefault(each.receiver, []).append(each)
         else:
-            each.outcome = outcome
+            each.keep(outcome)
     return list(found.items())
 
 

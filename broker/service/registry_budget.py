@@ -35,11 +35,11 @@ class RegistryBudget:
     def take(self, room: "Room", size: int) -> bool:
         """Count in `size` bytes of a room unless that is more than there is; fewer bytes than none always fit."""
         with self._lock:
-            if size > 0 and (self.used + size > self.limit or room.used + size > room.limit):
+            if size > 0 and not room.fits(size):
                 self._refused += 1
                 return False
             self.used += size
-            room.used += size
+            room.count(size)
             return True
 
     def new_refusals(self) -> int:
@@ -61,6 +61,10 @@ class Room:
     def take(self, size: int) -> bool:
         """Count in so many bytes, or out where `size` is below 0; False if they do not fit, and nothing is counted."""
         return self._budget.take(self, size)
+
+    def count(self, size: int) -> None:
+        """Note so many bytes that the budget has counted in, or out; called by the budget alone."""
+        self.used += size
 
     def give_back(self, size: int) -> None:
         """Count out so many bytes."""

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from storage.filter.retry import RETRY_PREFIX
 from storage.layout.store_config import TOPICS, TopicConfig
+from storage.queue.queue import SYSTEM_TOPICS
 from storage.store.message_store import MessageStore
 
 READ_ONLY_PERM = 4
@@ -15,21 +16,6 @@ READ_ONLY_PERM = 4
 
 SYSTEM_GROUP = "CID_RMQ_SYS_"
 """How the names of groups begin in which a broker consumes itself; they have no retry topics."""
-
-SYSTEM_TOPICS = (
-    "TBW102",
-    "SCHEDULE_TOPIC_XXXX",
-    "BenchmarkTest",
-    "RMQ_SYS_TRANS_HALF_TOPIC",
-    "RMQ_SYS_TRACE_TOPIC",
-    "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-    "TRANS_CHECK_MAX_TIME_TOPIC",
-    "SELF_TEST_TOPIC",
-    "OFFSET_MOVED_EVENT",
-    "CHECKPOINT_TOPIC",
-)
-"""Topics that every broker calls its own, stored or not (remoting-protocol §4.3)."""
-
 
 QUEUES_LIMIT = 16_384
 """Queues of one topic that are told; clients make an object of each, and a damaged number may name billions."""

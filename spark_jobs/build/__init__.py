@@ -5,7 +5,10 @@ from typing import Final
 DOOR: Final = (
     "build_index_file",
     "build_queues",
+    "build_request",
+    "chosen_names",
     "index_names",
+    "index_profiles",
     "kept_index",
     "place_entries",
     "place_queues",

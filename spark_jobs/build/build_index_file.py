@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+from dataclasses import astuple
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Final
@@ -110,7 +111,7 @@ def _build(task: BuildIndexTask, attempt: Attempt, notify: Notify) -> BuiltIndex
         file.finish(builder.used, builder.size)
     return {
         "name": Path(task.path).name,
-        "header": list(header_fields(header)),
+        "header": list(astuple(header)),
         "entries": put,
         "size": builder.size,
         "used": builder.used,
@@ -153,20 +154,8 @@ def is_cut_off(columns: EntryColumns, skip: int, count: int) -> bool:
     return not (before.size and before.max() > inside.min()) and not (behind.size and behind.min() < inside.max())
 
 
-def header_fields(header: IndexHeader) -> tuple[int, ...]:
-    """The six numbers of a header in their order in the file."""
-    return (
-        header.begin_timestamp,
-        header.end_timestamp,
-        header.begin_physical_offset,
-        header.end_physical_offset,
-        header.slot_count,
-        header.index_count,
-    )
-
-
 def _seed(task: BuildIndexTask) -> IndexHeader | None:
-    """What the constructor of the file takes over from the file before: when and where that ended."""
+    """Return the header from which the builder learns when and where the file before ended; None without one."""
     if task.placed.before is None:
         return task.seed
     physical_offset, timestamp = entry_place(task.placed.before)

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from spark_jobs.build.index_profiles import AUTO_PROFILE, CLASSIC_PROFILE, TAGGED_PROFILE
 from spark_jobs.build.place_entries import Boundary
-from spark_jobs.build.rebuild_request import AUTO_PROFILE, CLASSIC_PROFILE, TAGGED_PROFILE
 from spark_jobs.scan.probe_store import IndexFileFacts
 from storage.index.index_file import DEFAULT_ENTRIES, DEFAULT_SLOTS, IndexHeader
 

@@ -68,7 +68,7 @@ def entry_blocks(summary: ScanSummary, path: Path) -> list[EntryBlock]:
 
 
 def cut_blocks(blocks: Sequence[EntryBlock], start: Boundary | None, end: int) -> list[Piece]:
-    """What lies behind `start` and belongs to records below the physical offset `end`."""
+    """Return the entries behind `start` whose records lie below the physical offset `end`."""
     pieces = []
     for block in blocks:
         if block.first >= end or (start is not None and block.end <= start.physical_offset):

@@ -1,4 +1,4 @@
-"""What the driver of a rebuild has to do about queues: deal them out to tasks, carry over the others, tell of both."""
+"""What the driver of a rebuild does about queues: deal them out to tasks, carry over the others, report on both."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -13,6 +13,7 @@ from spark_jobs.run.report import Damage
 from spark_jobs.run.work_directory import WorkDirectory
 from spark_jobs.scan.scan_segment import UNITS, ScanSummary
 from storage.build.existing_queue import ReadableLog
+from storage.build.queue_builder import QueueSummary
 from storage.build.queue_carry import carry_queue
 from storage.build.queue_plan import QueueKey, QueuePlan, Verdict
 from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
@@ -24,20 +25,9 @@ OTHER_TOPICS: Final = "otherTopics"
 WITHOUT_RECORDS: Final = "withoutRecords"
 """Why a queue was carried over as it was: it is of no topic asked for, or the log has no message of it any more."""
 
-_SUMS: Final = (
-    "units",
-    "pre_blank",
-    "repeated",
-    "unreadable",
-    "dropped",
-    "misnumbered",
-    "shifted",
-    "restarts",
-    "earlier_life",
-    "ext_units",
-    "files",
-    "bytes",
-)
+_SUMS: Final = tuple(name for name in QueueSummary.__struct_fields__ if name not in ("first", "next_offset"))
+"""What the summaries of queues count, so that it can be added up."""
+
 _NOTES: Final = {
     "repeated": "lost messages in whose place a neighbour is delivered once more: all others keep their offsets",
     "unreadable": "lost messages whose queue offsets stay empty",
@@ -171,7 +161,7 @@ def carry_queues(
 def queue_details(
     plan: QueuePlan, segments: Sequence[ScanSummary], bundles: Sequence[BuiltQueues], carried: dict[str, int]
 ) -> QueueDetails:
-    """What a report says of queues."""
+    """Add up what became of all queues, for the report."""
     sums = Counter[str]()
     trees = Counter[str]()
     for bundle in bundles:
@@ -197,7 +187,7 @@ def queue_details(
 
 
 def queue_notes(plan: QueuePlan, details: QueueDetails) -> list[str]:
-    """What a person should know of the queues beyond their number."""
+    """Return sentences about queues that are not as a broker would have them."""
     notes = list(plan.problems)
     notes += [f"{count} {text}" for name, text in _NOTES.items() if (count := getattr(details, name))]
     notes += [f"{count} queues of the log were {what}" for what, count in details.left_out.items()]
@@ -212,7 +202,7 @@ def queue_notes(plan: QueuePlan, details: QueueDetails) -> list[str]:
 
 
 def _verdicts(plan: QueuePlan, segments: Iterable[ScanSummary]) -> dict[tuple[bytes, int], Verdict]:
-    """What becomes of each queue that a scan found."""
+    """Decide for each queue that a scan found whether it is built."""
     found = {(bytes(topic), int(queue_id)) for summary in segments for topic, queue_id, *_ in summary["queues"]}
     return {queue: plan.verdict(*queue) for queue in found}
 

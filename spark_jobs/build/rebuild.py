@@ -10,21 +10,20 @@ that was killed goes on from there. What was built is named and made visible by 
 """
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, tzinfo
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, cast
+
+from msgspec.structs import replace
 
 from spark_jobs.build.build_index_file import PHASE, BuildIndexTask, BuiltIndexFile, build_index_file, take_index_file
 from spark_jobs.build.build_queues import BuildQueuesTask, BuiltQueues, build_queues, bundle_count, take_queues
-from spark_jobs.build.index_names import implied_zone, name_files, parse_zone
+from spark_jobs.build.chosen_names import PLACE, choose_names, zone_of_names
 from spark_jobs.build.kept_index import IndexShapeWanted, KeptIndex, choose_shape, keep_below, keep_index
 from spark_jobs.build.place_entries import (
     EntryBlock,
-    PlacedFile,
     cut_blocks,
     entry_blocks,
-    entry_place,
     has_record_behind,
     place,
 )
@@ -44,9 +43,6 @@ from storage.life.delay_levels import parse_delay_levels
 
 if TYPE_CHECKING:  # pyspark takes long to import: it is when a session starts
     from pyspark import SparkContext
-
-PLACE: Final = "place"
-NAMES: Final = "place-names"
 
 
 @dataclass
@@ -88,7 +84,7 @@ class Rebuild:
         )
         shape = choose_shape(probed.index_files, profile=request.profile, slots=request.slots, capacity=request.entries)
         kept = self._keep(probed, shape)
-        self._zone = _zone(self._request, probed)
+        self._zone = zone_of_names(request.zone, probed.index_files)
         options = self._scan_options(probed, shape, kept)
         segments = scan_log(self._context, self._work, source, options, self._progress)
         self._work.enter(PLACE)
@@ -98,7 +94,7 @@ class Rebuild:
         return rebuilt
 
     def _keep(self, probed: Probed, shape: IndexShapeWanted) -> KeptIndex:
-        """What stays of the index; with --from-offset whatever ends below that offset."""
+        """Choose the index files that stay; with --from-offset, all that end below that offset."""
         if not self._request.index:
             return KeptIndex((), None, None, ())
         minimum = self._source.segments[0].base_offset
@@ -109,21 +105,21 @@ class Rebuild:
     def _scan_options(self, probed: Probed, shape: IndexShapeWanted, kept: KeptIndex) -> ScanOptions:
         request, plan = self._request, self._queue_plan
         entries_from = kept.boundary.physical_offset if kept.boundary else 0
-        queues: dict[str, Any] = {}
-        if plan is not None:
-            queues = {
-                "bundles": bundle_count(self._source.size),
-                "delays": parse_delay_levels(request.delay_levels),
-                "lmq": plan.lmq,
-                "ext": plan.ext,
-                "batch_topics": tuple(sorted(topic.encode() for topic in plan.batch_topics)),
-            }
-        return ScanOptions(
+        options = ScanOptions(
             entries_from=entries_from if request.index else None,
             checksums_from=probed.recovery_start,
             tags=shape.tags,
             last_base=probed.last_base,
-            **queues,
+        )
+        if plan is None:
+            return options
+        return replace(
+            options,
+            bundles=bundle_count(self._source.size),
+            delays=parse_delay_levels(request.delay_levels),
+            lmq=plan.lmq,
+            ext=plan.ext,
+            batch_topics=tuple(sorted(topic.encode() for topic in plan.batch_topics)),
         )
 
     def _build(self, rebuilt: Rebuilt) -> None:
@@ -156,6 +152,7 @@ class Rebuild:
         placed = place(pieces, shape.capacity - 1, has_record_behind(blocks, pieces, kept.boundary, end))
         directory = self._work.staged / INDEX
         directory.mkdir(exist_ok=True)
+        names = choose_names(self._work, placed, self._zone, kept.seed, above=kept.names[-1] if kept.names else "")
         return [
             BuildIndexTask(
                 work=str(self._work.root),
@@ -166,18 +163,8 @@ class Rebuild:
                 placed=file,
                 seed=kept.seed,
             )
-            for number, (file, name) in enumerate(zip(placed, self._names(placed, kept), strict=True))
+            for number, (file, name) in enumerate(zip(placed, names, strict=True))
         ]
-
-    def _names(self, placed: list[PlacedFile], kept: KeptIndex) -> list[str]:
-        """Names for the files, chosen once: the present moves on while a job is killed and goes on."""
-        known = self._work.done(NAMES)
-        if known is None or len(known["names"]) != len(placed):
-            stamps = [_begin_timestamp(file, kept) for file in placed]
-            above = kept.names[-1] if kept.names else ""
-            names = name_files(stamps, self._zone, above=above, now=datetime.now(UTC))
-            known = self._work.finish(NAMES, {"names": names})
-        return [str(name) for name in known["names"]]
 
     def _blocks(self, summary: ScanSummary) -> list[EntryBlock]:
         return entry_blocks(summary, block_file(self._work, summary, ENTRIES))
@@ -199,18 +186,3 @@ def _queue_plan(request: RebuildRequest) -> QueuePlan:
         ext_file_size=request.ext_file_size,
     )
     return QueuePlan.of(Path(request.store), options)
-
-
-def _zone(request: RebuildRequest, probed: Probed) -> tzinfo | None:
-    """The zone of names: as told, else as the names imply that there are, else the machine's."""
-    if request.zone is not None:
-        return parse_zone(request.zone)
-    return implied_zone([(check["name"], check["header"][0]) for check in probed.index_files if "header" in check])
-
-
-def _begin_timestamp(file: PlacedFile, kept: KeptIndex) -> int:
-    """Store time (ms) of a file's first entry; of the entry before it, if it has none."""
-    first = file.pieces[0] if file.pieces else file.before
-    if first is not None:
-        return entry_place(first)[1]
-    return kept.seed.end_timestamp if kept.seed else 0

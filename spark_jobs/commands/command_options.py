@@ -10,13 +10,13 @@ import click
 
 from protocol.errors import ConfigError, FilterSyntaxError
 from spark_jobs.build.index_names import parse_zone
+from spark_jobs.build.index_profiles import AUTO_PROFILE, PROFILES
 from storage.life.delay_levels import DEFAULT_DELAY_LEVELS, parse_delay_levels
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Value = TypeVar("Value")
 Decorator: TypeAlias = Callable[[Callable[..., Any]], Callable[..., Any]]
 
-PROFILES: Final = ("auto", "5.5", "classic")
 COUNT: Final = click.IntRange(1, 2**31 - 1)
 DIRECTORY: Final = click.Path(readable=False)
 
@@ -87,7 +87,7 @@ index_options = _together(
     click.option(
         "--profile",
         type=click.Choice(PROFILES),
-        default="auto",
+        default=AUTO_PROFILE,
         show_default=True,
         help="What a broker puts in for a message: 5.5 unique key, keys and tag; classic (5.3 and earlier) no tag. "
         "auto reads it, and the counts below, off the index files that are there, else takes 5.5's defaults.",

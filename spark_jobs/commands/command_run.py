@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeAlias
 
 import click
 
@@ -35,14 +35,17 @@ SUBMITTED: Final = "PYSPARK_GATEWAY_PORT"
 
 EXTRA: Final = "rocketlens[spark]"
 
-Job = Callable[[dict[str, Any], "JobProgress", "Launch | None"], "AnyReport"]
+JobOptions: TypeAlias = dict[str, Any]
+"""What a command line says, by the fields of the request that is made of it once the job is imported."""
+
+Job = Callable[[JobOptions, "JobProgress", "Launch | None"], "AnyReport"]
 """Runs with the options of its request, and with the JVM that was started ahead, if one was."""
 
-Check = Callable[[dict[str, Any]], None]
+Check = Callable[[JobOptions], None]
 """Raises ConfigError for options of a request that cannot be; imports little, since nothing is started before."""
 
 
-def rebuild(options: dict[str, Any], progress: "JobProgress", launch: "Launch | None") -> "AnyReport":
+def rebuild(options: JobOptions, progress: "JobProgress", launch: "Launch | None") -> "AnyReport":
     """Rebuild what the options ask for."""
     from spark_jobs.build.rebuild_request import RebuildRequest
     from spark_jobs.commands.run import run_rebuild
@@ -50,7 +53,7 @@ def rebuild(options: dict[str, Any], progress: "JobProgress", launch: "Launch | 
     return run_rebuild(RebuildRequest(**options), progress, launch)
 
 
-def compact(options: dict[str, Any], progress: "JobProgress", launch: "Launch | None") -> "AnyReport":
+def compact(options: JobOptions, progress: "JobProgress", launch: "Launch | None") -> "AnyReport":
     """Compact the index."""
     from spark_jobs.commands.run import run_compact
     from spark_jobs.compact.compact_request import CompactRequest
@@ -58,7 +61,7 @@ def compact(options: dict[str, Any], progress: "JobProgress", launch: "Launch | 
     return run_compact(CompactRequest(**options), progress, launch)
 
 
-def verify(options: dict[str, Any], progress: "JobProgress", launch: "Launch | None") -> "AnyReport":
+def verify(options: JobOptions, progress: "JobProgress", launch: "Launch | None") -> "AnyReport":
     """Compare queues and index with the log."""
     from spark_jobs.verify.verify import run_verify
     from spark_jobs.verify.verify_request import VerifyRequest
@@ -113,7 +116,7 @@ def run_job(
         _fail(_said(error), USAGE if is_out_of_room(error) else STORE_ERROR)
 
 
-def check_places(options: dict[str, Any]) -> None:
+def check_places(options: JobOptions) -> None:
     """Raise ConfigError where something would be written into a store that is to stay as it is, or into its midst.
 
     Also for a URL where a path belongs: everywhere but for the store of an export.
@@ -141,7 +144,7 @@ def check_spark() -> None:
 
 
 @contextlib.contextmanager
-def _launched(options: dict[str, Any], progress: "JobProgress") -> Iterator["Launch | None"]:
+def _launched(options: JobOptions, progress: "JobProgress") -> Iterator["Launch | None"]:
     """Have Spark start while kernels are loaded and the store is looked at; not for what is no store anyway."""
     from spark_jobs.run.session import launch_ahead
 

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from spark_jobs.build.build_request import BuildRequest
+from spark_jobs.build.index_profiles import TAGGED_PROFILE
 from spark_jobs.build.rebuild import Rebuild
-from spark_jobs.build.rebuild_request import TAGGED_PROFILE, RebuildRequest
+from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.commands.store_report import StoreReport, compacted_report, rebuilt_report
 from spark_jobs.compact.compact import Compact
 from spark_jobs.compact.compact_request import CompactRequest
-from spark_jobs.publish.deliver import Request, check_out, deliver, end_last_publishing, stage_index
+from spark_jobs.publish.deliver import check_out, deliver, end_last_publishing, stage_index
 from spark_jobs.publish.fewer_records import LeftOut, refuse_fewer
 from spark_jobs.publish.publish import Staged
 from spark_jobs.publish.publish_journal import remove_journal
@@ -57,7 +59,7 @@ def run_compact(request: CompactRequest, progress: JobProgress, launch: Launch |
     return _run("compact", request, progress, make, launch)
 
 
-def _run(command: str, request: Request, progress: JobProgress, make: Make, launch: Launch | None) -> StoreReport:
+def _run(command: str, request: BuildRequest, progress: JobProgress, make: Make, launch: Launch | None) -> StoreReport:
     started, began = time.monotonic(), time.time()
     base = Path(request.work or Path(request.target) / WORK_DIRECTORY)
     with _held(request, base, progress) as lock:
@@ -88,7 +90,7 @@ def _run(command: str, request: Request, progress: JobProgress, make: Make, laun
 
 
 def _conclude(
-    request: Request, source: StoreSource, work: WorkDirectory, finish: Callable[[], Made], lock: StoreLock | None
+    request: BuildRequest, source: StoreSource, work: WorkDirectory, finish: Callable[[], Made], lock: StoreLock | None
 ) -> StoreReport:
     """Stage and publish; until then, `steady_seconds` of the report is when that was done."""
     report, staged = finish()
@@ -102,18 +104,18 @@ def _conclude(
     return report
 
 
-def _left_out(request: Request, report: StoreReport) -> LeftOut:
+def _left_out(request: BuildRequest, report: StoreReport) -> LeftOut:
     """Return what the request leaves out on purpose, which is no loss."""
     has_tags = report.details.index is not None and report.details.index.profile == TAGGED_PROFILE
     if isinstance(request, CompactRequest):
         return LeftOut(frozenset(request.topics).__contains__, request.drop_tags or not has_tags)
-    if request.drop_unknown_topics:
+    if isinstance(request, RebuildRequest) and request.drop_unknown_topics:
         return LeftOut(QueuePlan.of(Path(request.store)).is_unknown, not has_tags)
     return LeftOut(tags=not has_tags)
 
 
 @contextlib.contextmanager
-def _held(request: Request, work: Path, progress: JobProgress) -> Iterator[StoreLock | None]:
+def _held(request: BuildRequest, work: Path, progress: JobProgress) -> Iterator[StoreLock | None]:
     """The store's lock where its own directories are going to be replaced; with --out nothing must be in the way."""
     if request.out is not None:
         check_out(request)
@@ -127,8 +129,8 @@ def _held(request: Request, work: Path, progress: JobProgress) -> Iterator[Store
         yield lock
 
 
-def _last_report(command: str, request: Request, base: Path) -> StoreReport | None:
-    """What the run that was killed while publishing had to report, if the same is asked for again."""
+def _last_report(command: str, request: BuildRequest, base: Path) -> StoreReport | None:
+    """Return the report of a run that was killed while publishing, if the same request is made again."""
     work = WorkDirectory.left_in(base)
     manifest, record = (work.manifest(), work.done(REPORT)) if work else (None, None)
     remove_journal(base / JOURNAL)

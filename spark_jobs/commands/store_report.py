@@ -4,6 +4,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from spark_jobs.build.build_request import BuildRequest
 from spark_jobs.build.place_queues import (
     QueueDetails,
     carry_queues,
@@ -16,7 +17,7 @@ from spark_jobs.build.rebuild import Rebuilt
 from spark_jobs.build.rebuild_request import RebuildRequest
 from spark_jobs.compact.compact import Compacted
 from spark_jobs.compact.compact_request import CompactRequest
-from spark_jobs.publish.deliver import Request, stage_index
+from spark_jobs.publish.deliver import stage_index
 from spark_jobs.publish.publish import Staged
 from spark_jobs.run.report import Details, Report
 from spark_jobs.run.work_directory import WorkDirectory
@@ -116,7 +117,7 @@ def compacted_report(request: CompactRequest, source: StoreSource, compacted: Co
     return report
 
 
-def _report(command: str, request: Request, source: StoreSource, segments: list[ScanSummary]) -> StoreReport:
+def _report(command: str, request: BuildRequest, source: StoreSource, segments: list[ScanSummary]) -> StoreReport:
     report = Report(
         command=command,
         store=request.store,

@@ -19,22 +19,19 @@ bytes more an entry and a block, 850 MB; what orders entries is in :mod:`spark_j
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from protocol.errors import StoreError
 from spark_jobs.build import build_index_file as building
 from spark_jobs.build.build_index_file import BuiltIndexFile, IndexHole
-from spark_jobs.build.index_names import implied_zone, name_files, parse_zone
+from spark_jobs.build.chosen_names import PLACE, choose_names, zone_of_names
 from spark_jobs.build.kept_index import IndexShapeWanted, choose_shape
-from spark_jobs.build.place_entries import PlacedFile
 from spark_jobs.compact import merge_entries as merging
 from spark_jobs.compact import order_entries as ordering
 from spark_jobs.compact import split_index_file as splitting
 from spark_jobs.compact.compact_request import CompactRequest
 from spark_jobs.compact.compact_tasks import (
-    begin_timestamps,
     build_tasks,
     merge_tasks,
     merged_blocks,
@@ -66,8 +63,6 @@ from storage.layout.store_layout import INDEX
 if TYPE_CHECKING:  # pyspark takes long to import: it is when a session starts
     from pyspark import SparkContext
 
-PLACE: Final = "place"
-NAMES: Final = "place-names"
 OUTSIDE: Final = ("below", "beyond", "nowhere")
 LEFT: Final = ("no_record", "duplicates", "of_topics", "of_tags")
 """Why an entry was dropped: its record lies below the log's minimum, behind its end, in a hole of it; there is none
@@ -180,7 +175,7 @@ class Compact:
         return merged_blocks(self._work, merges)
 
     def _note_end(self, largest: int, compacted: Compacted) -> None:
-        """Tell where the end of the index turned out to be no place of a record: new ones below were never indexed."""
+        """Note that the index claims to end where no record is; records below that place were never indexed."""
         header = compacted.last_header
         if header is not None and compacted.end < 0 and header.end_physical_offset > largest:
             compacted.notes.append(
@@ -202,8 +197,9 @@ class Compact:
         placed = place_blocks(blocks, compacted.shape.capacity - 1)
         directory = self._work.staged / INDEX
         directory.mkdir(exist_ok=True)
-        paths = [directory / name for name in self._names(placed, probed, compacted)]
-        files = list(zip(placed, paths, strict=True))
+        zone = zone_of_names(self._request.zone, probed.index_files)
+        names = choose_names(self._work, placed, zone, compacted.last_header)
+        files = [(file, directory / name) for file, name in zip(placed, names, strict=True)]
         holes = [*compacted.holes, *compacted.left_out]
         tags = compacted.tags and not self._request.drop_tags
         tasks = build_tasks(self._work, compacted.shape, files, compacted.last_header, compacted.end, holes, tags=tags)
@@ -213,7 +209,7 @@ class Compact:
             building.take_index_file(task, made)
 
     def _note_files(self, compacted: Compacted) -> None:
-        """Tell what a server that needs every key cannot use of what was made, and why."""
+        """Note which of the files a server cannot use, since it needs every key of what they span, and why."""
         count = sum(not file["complete"] and file["entries"] > 0 for file in compacted.index_files)
         if not count:
             return
@@ -228,22 +224,6 @@ class Compact:
             reason = "the clock stepped back, and several files share a stretch of the log"
         files = f"{count} of {len(compacted.index_files)} files do not have every key of what they span"
         compacted.notes.append(f"{files}: {reason}; where they lie a RocketLens server scans the log instead")
-
-    def _names(self, placed: Sequence[PlacedFile], probed: Probed, compacted: Compacted) -> list[str]:
-        """Names for the files, chosen once: the present moves on while a job is killed and goes on."""
-        known = self._work.done(NAMES)
-        if known is None or len(known["names"]) != len(placed):
-            zone = self._request.zone
-            files = [(check["name"], check["header"][0]) for check in probed.index_files if "header" in check]
-            names = name_files(
-                list(begin_timestamps(placed, compacted.last_header)),
-                parse_zone(zone) if zone is not None else implied_zone(files),
-                above="",
-                now=datetime.now(UTC),
-            )
-            known = self._work.finish(NAMES, {"names": names})
-        chosen: list[str] = known["names"]
-        return chosen
 
     def _run(self, phase: str, tasks: Sequence[Task], function: Callable[[Task], Record], entries: int) -> list[Record]:
         """Run the tasks of a phase and show how many of the entries they have done."""

@@ -1,15 +1,15 @@
-"""What the tasks of a compaction get to do: made from what is known of the store, and from what earlier ones have left.
+"""The tasks of a compaction, made from what is known of the store and from what earlier tasks have left.
 
-Nothing here opens a file of the store, and of the work directory only what tells where a placed entry lies.
+Nothing here opens a file of the store.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from spark_jobs.build.build_index_file import BuildIndexTask, IndexHole
 from spark_jobs.build.kept_index import IndexShapeWanted
-from spark_jobs.build.place_entries import Piece, PlacedFile, cut_blocks, entry_blocks, entry_place, place
+from spark_jobs.build.place_entries import Piece, PlacedFile, cut_blocks, entry_blocks, place
 from spark_jobs.compact.compact_request import CompactRequest
 from spark_jobs.compact.complete_index import complete_files, holes_of
 from spark_jobs.compact.log_cells import CELL_BYTES, cut_log, segment_limit
@@ -29,7 +29,7 @@ def split_tasks(
 ) -> list[SplitTask]:
     """A task for each index file; `checks` are what probing said of them, in order.
 
-    A file whose shape could not be told has the slots of the others, and as many entries as its header says.
+    A file whose shape is not known is taken to have the slots of the others and the entries of its header.
     """
     newest = len(checks) - 1
     return [
@@ -111,17 +111,8 @@ def merged_blocks(work: WorkDirectory, merges: Sequence[MergeSummary]) -> list[T
 
 def place_blocks(blocks: Sequence[TimedBlock], capacity: int) -> list[PlacedFile]:
     """Which entries go into which file of `capacity` (N − 1) each; there is always a file, and be it an empty one."""
-    placed = place([Piece(block.block, 0, block.entries) for block in blocks], capacity, False)
+    placed = place([Piece(block, 0, block.entries) for block in blocks], capacity, False)
     return placed or [PlacedFile((), None)]
-
-
-def begin_timestamps(placed: Sequence[PlacedFile], last: IndexHeader | None) -> Iterator[int]:
-    """When the first record of each file was stored (ms); of an empty one, when the index that there was ended."""
-    for file in placed:
-        if file.pieces:
-            yield entry_place(file.pieces[0])[1]
-        else:
-            yield last.end_timestamp if last is not None else 0
 
 
 def build_tasks(

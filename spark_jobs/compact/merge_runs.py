@@ -41,7 +41,7 @@ class _Head:
 
     def __init__(self, run: Run) -> None:
         self._blocks = iter(run)
-        self._rows = next(self._blocks).read()
+        self._rows = next(self._blocks).rows()
         self._at = 0
 
     @property
@@ -67,5 +67,5 @@ class _Head:
         block = next(self._blocks, None)
         if block is None:
             return False
-        self._rows, self._at = block.read(), 0
+        self._rows, self._at = block.rows(), 0
         return True

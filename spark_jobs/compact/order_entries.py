@@ -97,11 +97,11 @@ class _Order:
         if len(group) == 1:
             return
         if sum(block.entries for block in group) <= self._task.entries_at_once:
-            yield join([block.read() for block in group]).by_time()
+            yield join([block.rows() for block in group]).by_time()
             return
         with ExitStack() as scratch:
             runs = [
-                self._write_run([join([block.read() for block in part]).by_time()], scratch)
+                self._write_run([join([block.rows() for block in part]).by_time()], scratch)
                 for part in self._parts(group)
             ]
             yield from merge_sorted(runs, lambda rows: self._write_run(rows, scratch), self._task.fan_in)

@@ -9,6 +9,7 @@ be ahead of that.
 import mmap
 import os
 from collections.abc import Iterator
+from dataclasses import astuple
 from pathlib import Path
 from typing import Final, Self
 
@@ -16,7 +17,6 @@ import msgspec
 import numpy as np
 
 from protocol.errors import StoreError, TruncatedFile
-from spark_jobs.build.build_index_file import header_fields
 from spark_jobs.compact.log_cells import CELL_BYTES, cut_log
 from spark_jobs.compact.record_facts import has_record
 from spark_jobs.run.attempt import Attempt, AttemptRecord, Notify, run_attempt
@@ -155,7 +155,7 @@ class _Split:
             notify(number + size - 1, 0)
         self._check_slots(count)
         return {
-            "header": list(header_fields(file.header)),
+            "header": list(astuple(file.header)),
             "end_is_known": task.is_last and self._is_end_known(),
             "entries": count,
             "below": self._below,

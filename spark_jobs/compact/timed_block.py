@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-import msgspec
 import numpy as np
 
 from spark_jobs.build.place_entries import EntryBlock
@@ -11,26 +10,15 @@ from spark_jobs.compact.entry_rows import EntryRows
 from spark_jobs.run.blocks import BlockWriter
 
 
-class TimedBlock(msgspec.Struct, frozen=True, array_like=True):
+class TimedBlock(EntryBlock, frozen=True, array_like=True):
     """A block of entries whose records were stored, in this order, between two times (ms, both included)."""
 
-    path: str
-    position: int
-    first: int
-    end: int
-    entries: int
-    last_record: int
     first_timestamp: int
     last_timestamp: int
 
-    @property
-    def block(self) -> EntryBlock:
-        """The block itself."""
-        return EntryBlock(self.path, self.position, self.first, self.end, self.entries, self.last_record)
-
-    def read(self) -> EntryRows:
+    def rows(self) -> EntryRows:
         """Read the rows of the block."""
-        columns = self.block.read().columns
+        columns = self.read().columns
         return EntryRows(
             columns["offsets"].astype(np.int64) + self.first,
             columns["timestamps"],
@@ -40,7 +28,7 @@ class TimedBlock(msgspec.Struct, frozen=True, array_like=True):
 
 
 def write_rows(writer: BlockWriter, rows: EntryRows) -> list[int]:
-    """Append a block of rows in the order of time; what tells it: position, first and last record, and times."""
+    """Append a block of rows in the order of time; returns the fields of its TimedBlock without the path."""
     first, last = int(rows.offsets.min()), int(rows.offsets.max())
     position = writer.write(first, last + 1, rows.columns())
     return [position, first, last + 1, rows.hashes.size, last, int(rows.timestamps[0]), int(rows.timestamps[-1])]

@@ -97,7 +97,7 @@ def _task(
 
 
 def _state(range_: LogRange) -> str:
-    """What tells this state of a segment's file from another."""
+    """Return a text that differs for another state of a segment's file; empty for a URL."""
     if is_url(range_.path):
         return ""
     try:

@@ -16,7 +16,7 @@ from typing import IO, Any, Final, Protocol
 
 import msgspec
 
-from storage.columns.message_columns import Columns, python_rows
+from storage.columns.message_columns import Columns, MessageRow, python_rows
 
 TEXT: Final = "utf-8"
 BASE64: Final = "base64"
@@ -195,11 +195,11 @@ FORMATS: Final[dict[str, Callable[[IO[bytes], Sequence[str], str], PartWriter]]]
 """By the name that is also the ending of their files; made of the file, the names of columns, and Parquet's codec."""
 
 
-def with_text(row: dict[str, Any]) -> dict[str, Any]:
+def with_text(row: MessageRow) -> MessageRow:
     """The row with the body as text or base64, and behind it which."""
     if "body" not in row:
         return row
-    fields: dict[str, Any] = {}
+    fields: MessageRow = {}
     for name, value in row.items():
         fields[name] = value
         if name == "body":

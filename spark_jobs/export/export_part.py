@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, TypedDict, cast
 
 import msgspec
 
@@ -44,6 +44,15 @@ class ExportTask(msgspec.Struct, frozen=True):
         return f"part-{self.range.base_offset:020d}.{self.format}"
 
 
+class PartProblem(TypedDict):
+    """The fields of a :class:`spark_jobs.read.log_ranges.Problem`."""
+
+    path: str
+    physical_offset: int
+    length: int
+    reason: str
+
+
 class ExportedPart(AttemptRecord):
     """A part: what the manifest says of it, and, from `log_bytes` on, what only the report does."""
 
@@ -54,7 +63,7 @@ class ExportedPart(AttemptRecord):
     first_physical_offset: int
     last_physical_offset: int
     log_bytes: int
-    problems: list[dict[str, Any]]
+    problems: list[PartProblem]
     more_problems: int
 
 

@@ -1,12 +1,11 @@
 """What an export is asked to do, and what it answers."""
 
-from typing import Any
-
 import msgspec
 
 from protocol.errors import ConfigError
 from spark_jobs.export.export_place import COMPRESSIONS
 from spark_jobs.run.report import Details
+from spark_jobs.run.work_directory import JobIdentity
 from storage.columns.wanted import HIGHEST, LOWEST, Wanted
 from storage.filter.sql92 import parse
 from storage.filter.tag import parse_tag_expression
@@ -50,9 +49,9 @@ class ExportRequest(msgspec.Struct, frozen=True, kw_only=True):
             where=self.where,
         )
 
-    def identity(self) -> dict[str, Any]:
+    def identity(self) -> JobIdentity:
         """The options that the output depends on."""
-        fields: dict[str, Any] = msgspec.to_builtins(self)
+        fields: JobIdentity = msgspec.to_builtins(self)
         for name in ("out", "fresh", "master", "settings", "storage"):
             del fields[name]
         return fields

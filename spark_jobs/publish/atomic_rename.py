@@ -15,7 +15,7 @@ RENAME_NOREPLACE: Final = 1
 RENAME_EXCHANGE: Final = 2
 AT_FDCWD: Final = -100
 
-# EPERM may as well be meant: then the plain renames that follow are told the same.
+# EPERM may also be a true refusal: then the plain renames that follow meet it again.
 _NOT_SUPPORTED: Final = {errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM}
 _CALL_NUMBERS: Final = {
     "x86_64": 316,
@@ -45,7 +45,7 @@ def rename_to_free(source: Path, target: Path) -> None:
     """Rename onto a name that nothing bears yet; raises FileExistsError where something does."""
     number = renameat2(source, target, RENAME_NOREPLACE)
     if number in _NOT_SUPPORTED:
-        # Whoever else could make the name in between would have to hold the store's lock.
+        # Nobody makes the name in between: that would take the store's lock.
         if os.path.lexists(target):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(source), None, str(target))
         os.rename(source, target)

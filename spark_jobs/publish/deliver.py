@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from protocol.errors import ConfigError
-from spark_jobs.build.rebuild_request import RebuildRequest
-from spark_jobs.compact.compact_request import CompactRequest
+from spark_jobs.build.build_request import BuildRequest
 from spark_jobs.publish.new_checkpoint import latest_end_timestamp, write_checkpoint
 from spark_jobs.publish.publish import Staged, publish, roll_forward
 from spark_jobs.publish.publish_journal import remove_journal
@@ -23,10 +22,8 @@ from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CHECKPOINT, CONSUME
 
 PUBLISHED: Final = (INDEX, CONSUME_QUEUE, BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT, CHECKPOINT)
 
-Request = RebuildRequest | CompactRequest
 
-
-def check_out(request: Request) -> None:
+def check_out(request: BuildRequest) -> None:
     """Raise ConfigError where --out is in the store, or in the way of what it holds already; make it."""
     out = Path(request.target)
     if is_inside(out, Path(request.store)):
@@ -37,7 +34,7 @@ def check_out(request: Request) -> None:
     out.mkdir(parents=True, exist_ok=True)
 
 
-def stage_index(request: Request, source: StoreSource, work: WorkDirectory, kept: tuple[str, ...]) -> list[Staged]:
+def stage_index(request: BuildRequest, source: StoreSource, work: WorkDirectory, kept: tuple[str, ...]) -> list[Staged]:
     """The whole index, with those files of the store that stay, and the checkpoint that protects it."""
     directory = work.staged / INDEX
     stage_kept(kept, source.layout.index, directory, work.partial, link=request.out is None)
@@ -50,7 +47,7 @@ def stage_index(request: Request, source: StoreSource, work: WorkDirectory, kept
 
 
 def deliver(
-    request: Request, source: StoreSource, work: WorkDirectory, staged: list[Staged], lock: StoreLock | None
+    request: BuildRequest, source: StoreSource, work: WorkDirectory, staged: list[Staged], lock: StoreLock | None
 ) -> list[str] | None:
     """Publish what is staged; returns the paths of the backups, None where no backup was to be kept."""
     if lock is None:
@@ -74,7 +71,7 @@ def end_last_publishing(lock: StoreLock, source: StoreSource, base: Path) -> boo
 
 
 def log_digest(source: StoreSource) -> str:
-    """What tells this state of the log from another."""
+    """Return a digest of the segments' names, sizes and times: another state of the log has another one."""
     return hashlib.sha256(repr(source.identity()["files"][: len(source.segments)]).encode()).hexdigest()
 
 

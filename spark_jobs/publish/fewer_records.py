@@ -1,4 +1,4 @@
-"""Refuse to put in the place of an index, or of queues, what leads to fewer sound records than they do.
+"""Refuse to replace an index, or queues, by something that leads to fewer sound records than they do.
 
 Where a scan met damage, a record may be left out that the index or the queue in the store still leads to: since the
 damage hides it, or since a broker's recovery is going to cut the log before it. Only segments in which a scan met
@@ -93,7 +93,7 @@ class _Kind:
         self._log, self._left_out, self._places = log, left_out, places
 
     def compare(self, path: str, part: Range) -> str | None:
-        """What there is to say if the new ones lead to fewer sound records of a segment, else None."""
+        """Return a sentence if the new files lead to fewer sound records of a segment, else None."""
         old, new = (self._offsets((pair[number] for pair in self._places), part) for number in (0, 1))
         lost = self._sound((pair[0] for pair in self._places), part, np.setdiff1d(old, new, assume_unique=True))
         if not lost or lost <= self._intact(np.setdiff1d(new, old, assume_unique=True)):

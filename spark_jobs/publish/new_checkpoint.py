@@ -1,7 +1,8 @@
 """The checkpoint that belongs to rebuilt index files.
 
 A broker that starts with `abort` present deletes every index file whose end_timestamp lies above the checkpoint's
-index_msg_timestamp. Source: store-format §3.7, §6.1.
+index_msg_timestamp. Source: store-format §3.7, §6.1. Apart from :mod:`spark_jobs.publish.deliver`, since it is about
+files alone.
 """
 
 import os
@@ -9,8 +10,8 @@ from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Final
 
-from protocol.errors import StoreError, TruncatedFile
-from storage.files.mapped_file import open_read_only, read_small_file
+from protocol.errors import StoreError
+from storage.files.mapped_file import read_head, read_small_file
 from storage.index.index_file import HEADER, IndexHeader
 from storage.layout.checkpoint import CHECKPOINT, Checkpoint
 
@@ -47,13 +48,4 @@ def latest_end_timestamp(index: Path) -> int | None:
 
 
 def _end_timestamp(path: Path) -> int:
-    descriptor = open_read_only(path)
-    try:
-        data = os.pread(descriptor, HEADER.size, 0)
-    except OSError as error:
-        raise StoreError(path, what=f"cannot be read: {error.strerror}") from error
-    finally:
-        os.close(descriptor)
-    if len(data) < HEADER.size:
-        raise TruncatedFile(path, expected=HEADER.size, found=len(data))
-    return IndexHeader(*HEADER.unpack(data)).end_timestamp
+    return IndexHeader(*HEADER.unpack(read_head(path, HEADER.size))).end_timestamp

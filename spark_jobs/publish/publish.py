@@ -7,8 +7,8 @@ way into the store:
 
 The exchange in the middle is one system call where the file system has it; else the old is renamed to its backup and
 the new to its place, and a kill between the two leaves the store without NAME until the next run. The old never leaves
-the store's directory, so that nothing that happens to the work directory can harm it. Which steps are done is told by
-the inodes that the names have, so that a killed publishing can be ended by whoever finds its journal.
+the store's directory, so that nothing that happens to the work directory can harm it. The inodes
+that the names have show which steps are done, so that any later run can end a publishing that was killed.
 """
 
 import contextlib
@@ -66,11 +66,11 @@ def publish(
 ) -> Published:
     """Publish what is staged into the store that `lock` holds; the old is kept as `NAME.bak-TIME`.
 
-    `time` is yyyyMMddHHmmss in UTC, `source` tells what the new was made from, `enter` is called with FSYNC and
+    `time` is yyyyMMddHHmmss in UTC, `source` names what the new was made from, `enter` is called with FSYNC and
     EXCHANGE before either begins. Raises StoreError, with nothing changed, for whatever can be known before the first
     exchange; after a later failure each thing is wholly old or new, and `roll_forward` ends the work.
 
-    The journal stays, so that a run that is killed here is told again that all is done: the caller removes it
+    The journal stays, so that the run after one that is killed here learns that all is done: the caller removes it
     (`remove_journal`, or with all of the work directory) once that is noted elsewhere.
     """
     store = lock.store
@@ -216,7 +216,7 @@ def _carry_out(store: Path, plan: Journal, journal: Path) -> Published:
 
 
 def _stopped(store: Path, pieces: list[_Piece], journal: Path, error: Exception) -> StoreError:
-    """What to raise for a failure, after undoing what can be undone: all, if nothing has its place yet."""
+    """Return the error to raise for a failure, after undoing what can be undone: all, if nothing has its place yet."""
     reason = f"{error}; {SAME_FILE_SYSTEM}" if getattr(error, "errno", None) == errno.EXDEV else str(error)
     new = [piece.name for piece in pieces if piece.is_in]
     if not new:

@@ -1,7 +1,7 @@
 """What a publishing is about to do, so that the next run can end it after a kill at any moment.
 
-One msgpack file in the work directory, written whole before the first rename and never changed: how far the renames got
-is told by the inodes that the names have.
+One msgpack file in the work directory, written whole before the first rename and never changed: the inodes
+that the names have show how far the renames got.
 """
 
 from pathlib import Path

@@ -50,7 +50,7 @@ def find_backups(store: Path, time: str | None = None) -> list[Path]:
 
 
 def find_unfinished(store: Path) -> list[Path]:
-    """What a publishing left in a store on its way; without a journal nobody can tell whether it is the old or new."""
+    """Find what a publishing left on its way in a store; without a journal it may be the old or the new."""
     return sorted(path for path, kind, _ in _kept(store) if kind == "new")
 
 
@@ -75,7 +75,7 @@ def drop_backups(store: Path, time: str | None = None) -> list[Path]:
 
 
 def _kept(store: Path) -> Iterator[tuple[Path, str, str]]:
-    """What bears one of our names, as (path, "bak" or "new", time)."""
+    """Find what bears one of our names, as (path, "bak" or "new", time)."""
     try:
         entries = list(os.scandir(store))
     except OSError as error:

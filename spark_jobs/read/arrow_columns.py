@@ -33,7 +33,7 @@ NULLABLE: Final = OPTIONAL | {name for name, kind in KINDS.items() if kind is Co
 """Columns that may be null: of times, those that a timestamp cannot tell."""
 
 WORD: Final = pa.dictionary(pa.int32(), pa.string())
-_REPEATED: Final[dict[str, Any]] = {
+_REPEATED: Final[dict[str, pa.DataType]] = {
     **dict.fromkeys(("topic", "store_host", "born_host", "tags"), WORD),
     "properties": pa.map_(WORD, pa.field("value", pa.string(), nullable=False)),
 }

@@ -23,7 +23,7 @@ Range = tuple[int, int]
 
 
 def push(filters: Iterable[Any]) -> tuple[Wanted, list[Any]]:
-    """What all of the filters ask for that could be taken over, and the filters that were not."""
+    """Split filters into what the scan takes over, as one Wanted, and those that Spark must apply."""
     wanted, left = Wanted(), []
     for each in filters:
         taken = _take(each)
@@ -35,7 +35,7 @@ def push(filters: Iterable[Any]) -> tuple[Wanted, list[Any]]:
 
 
 def _take(each: Any) -> Wanted | None:
-    """What one filter asks for, None where Spark has to decide."""
+    """Translate one filter, None where Spark has to decide."""
     path: tuple[str, ...] = getattr(each, "attribute", ())
     if len(path) != 1:
         return None

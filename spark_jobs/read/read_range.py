@@ -77,7 +77,7 @@ def tell(problems: Sequence[Problem]) -> None:
 
 
 def read_damage(range_: LogRange) -> list[Problem]:
-    """What of a stretch is damaged; every record is held against its checksums."""
+    """Find what of a stretch is damaged; every record is compared with its checksums."""
     reader = RangeReader(range_, Wanted(), ())
     for _ in reader.read():
         pass

@@ -65,5 +65,5 @@ class RemoteFile:
 
 
 def said(error: Exception) -> str:
-    """What an error says, its name if it says nothing."""
+    """Return the text of an error, its name if it has none."""
     return str(error) or type(error).__name__

@@ -60,7 +60,7 @@ class MessageStreamReader(Travelling, DataSourceStreamReader):
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802 — pyspark's name
         """As many segments as the option maxSegmentsPerTrigger says."""
-        from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
+        from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles  # from Spark 4.2 on
 
         most = self._options.most_segments
         return ReadAllAvailable() if most is None else ReadMaxFiles(most)

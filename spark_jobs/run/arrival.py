@@ -87,7 +87,7 @@ def installed_version() -> str:
 
 
 def this_python() -> str:
-    """What has to be alike where compiled modules are: the kind of Python, of machine and of C library."""
+    """Return what must be equal for compiled modules to load: kind of Python, of machine and of C library."""
     try:
         library = os.confstr("CS_GNU_LIBC_VERSION") or ""
     except (OSError, ValueError):  # no glibc

@@ -31,7 +31,7 @@ class ClassArchive:
         self._partial = Path() if path is None else path.with_name(attempt_name(path.name))
 
     def options(self) -> list[str]:
-        """What the JVM is to be told."""
+        """Return the options that have the JVM use or make the archive."""
         if self.path is None:
             return []
         if self.is_missing:

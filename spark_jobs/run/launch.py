@@ -148,7 +148,7 @@ class Launch:
 
 
 class SparkWords(threading.Thread):
-    """What Spark says, kept until there is a log to write to: the work directory is made after the JVM is started."""
+    """Spark's output, kept until there is a log to write to: the work directory is made after the JVM is started."""
 
     def __init__(self) -> None:
         """Open the pipe: what is written to the descriptor `written` is kept."""

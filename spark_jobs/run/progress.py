@@ -1,4 +1,4 @@
-"""How far a job is, told while Spark works: the driver looks at what the tasks report into the work directory."""
+"""How far a job is, shown while Spark works: the driver reads what the tasks report into the work directory."""
 
 import contextlib
 import threading

@@ -50,7 +50,7 @@ class SparkFailed(RocketLensError):
 
 
 class Guarded(Travelling, Generic[Task, Result]):
-    """A task's function whose expected errors can be told from bugs where the job ends: raised as TaskFailed."""
+    """A task's function whose expected errors are raised as TaskFailed, so that the driver knows them from bugs."""
 
     def __init__(self, function: Callable[[Task], Result]) -> None:
         """The function must be one that executors can import."""
@@ -116,12 +116,12 @@ def run_job(context: "SparkContext", job: Callable[[], Result]) -> Result:
 
 
 def _no_room() -> OSError:
-    """What a task met that found the disk full: the errors of tasks come back as texts alone."""
+    """Return the error of a task that found the disk full: the errors of tasks come back as texts alone."""
     return OSError(errno.ENOSPC, _DISK_FULL)
 
 
 def spark_failure(what: str, error: Exception, log: Path | None = None) -> SparkFailed:
-    """What Spark says of a failure, in a sentence; `log` is where it has said more."""
+    """Put a failure of Spark into a sentence; `log` is where there is more."""
     java_exception: Any = getattr(error, "java_exception", None)
     reason = str(java_exception.getMessage() if java_exception is not None else error)
     if "JAVA_GATEWAY_EXITED" in reason and log is not None:

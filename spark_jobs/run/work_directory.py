@@ -25,7 +25,7 @@ import struct
 from collections.abc import Container, Iterator
 from pathlib import Path
 from struct import Struct
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeAlias
 
 import msgpack
 import msgspec
@@ -48,11 +48,18 @@ _NO_LINKS: Final = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno
 """What a file system says that has no second names for a file."""
 
 
+JobIdentity: TypeAlias = dict[str, Any]
+"""Two jobs are the same if this is equal; each kind of job has fields of its own, which are only compared."""
+
+StoredRecord: TypeAlias = dict[str, Any]
+"""What a finished task left, as msgpack has it; its fields are known where its task is."""
+
+
 class Manifest(msgspec.Struct, frozen=True):
     """`identity` tells one job from another: the sources' identities and the options; `phase` is for people."""
 
     version: int
-    identity: dict[str, Any]
+    identity: JobIdentity
     phase: str
 
 
@@ -70,7 +77,7 @@ class WorkDirectory:
         """Whether what another job had left unfinished was deleted."""
 
     @classmethod
-    def open(cls, base: Path, identity: dict[str, Any], *, fresh: bool = False) -> Self:
+    def open(cls, base: Path, identity: JobIdentity, *, fresh: bool = False) -> Self:
         """Go on with the same job below `base`, or start an empty directory there; `fresh` starts over in any case.
 
         Raises ConfigError where another job works, or where anything else lies.
@@ -107,7 +114,7 @@ class WorkDirectory:
         return next((run for run in runs if run.manifest() is not None), None)
 
     def manifest(self) -> Manifest | None:
-        """What the directory is for, None where there is no such directory or its manifest is no manifest."""
+        """Read what the directory is for; None where there is no such directory or no sound manifest in it."""
         try:
             return msgspec.msgpack.decode((self.root / _MANIFEST).read_bytes(), type=Manifest)
         except (OSError, msgspec.MsgspecError):
@@ -119,21 +126,21 @@ class WorkDirectory:
         if manifest is not None:
             self._write_manifest(msgspec.structs.replace(manifest, phase=phase))
 
-    def done(self, task: str) -> dict[str, Any] | None:
-        """What a finished task left, None for one that is not finished."""
+    def done(self, task: str) -> StoredRecord | None:
+        """Read the record of a finished task, None for one that is not finished."""
         try:
             record: Any = _unpacked(self._record(task).read_bytes())
         except (OSError, ValueError, msgpack.exceptions.UnpackException):
             return None
         return record if isinstance(record, dict) else None
 
-    def finish(self, task: str, record: dict[str, Any]) -> dict[str, Any]:
+    def finish(self, task: str, record: StoredRecord) -> StoredRecord:
         """Note that a task is finished; its files must be complete. Returns the record as `done` will."""
         packed = msgpack.packb(record)
         write_whole(self._record(task), packed)
         return _unpacked(packed)
 
-    def finish_first(self, task: str, record: dict[str, Any]) -> dict[str, Any]:
+    def finish_first(self, task: str, record: StoredRecord) -> StoredRecord:
         """Note that an attempt of a task is finished, unless another one was quicker; the record of the first."""
         path, packed = self._record(task), msgpack.packb(record)
         beside = path.with_name(attempt_name(path.name))
@@ -282,7 +289,7 @@ def remove_path(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def _unpacked(data: bytes) -> dict[str, Any]:
+def _unpacked(data: bytes) -> StoredRecord:
     """Unpack a record. Tuples that were packed come out as lists."""
-    plain: dict[str, Any] = msgpack.unpackb(data, strict_map_key=False)
+    plain: StoredRecord = msgpack.unpackb(data, strict_map_key=False)
     return plain

@@ -62,7 +62,7 @@ def _segment_end(summary: ScanSummary) -> int:
 
 
 def _at_end(summary: ScanSummary, offset: int, following: int, code: int, read_end: int) -> list[Damage]:
-    """What there is to say of the place where the log ends: nothing where it just stops."""
+    """Return the damage at the place where the log ends; none where it just stops."""
     path, stop = summary["path"], following if following >= 0 else _segment_end(summary)
     is_last = stop >= read_end
     damages = [] if is_last and code == ZEROS else [unreadable(path, offset, stop - offset, code)]

@@ -172,7 +172,7 @@ class LogReader:
         self.minimum = segments[0].base_offset if segments else 0
 
     def entries(self, physical_offset: int, *, tags: bool) -> Entries:
-        """What the record at an offset is indexed under; nothing where there is no record, or none with keys."""
+        """Return the entries of the record at an offset; none where there is no record, or one without keys."""
         place = self._segment(physical_offset)
         if place is None:
             return []
@@ -224,7 +224,7 @@ def _entries_at(window: SegmentWindow, position: int, *, tags: bool) -> Entries:
 
 
 def check_index_file(path: Path, log: LogReader, slots: int) -> IndexFileFacts:
-    """What an index file is: its counts, whether it is sound, full and of this log, and what must follow it."""
+    """Examine an index file: its counts, whether it is sound, full and of this log, and what must follow it."""
     try:
         file = MappedFile.open(path)
     except StoreError as error:
@@ -258,7 +258,7 @@ def check_index_file(path: Path, log: LogReader, slots: int) -> IndexFileFacts:
 
 
 def _coverage(index: IndexFile, facts: IndexFileFacts) -> tuple[list[list[int]], bool]:
-    """What a compaction may take for complete: parts of the log, and whether with entries of tags."""
+    """Return which parts of the log a file covers completely, and whether with entries of tags."""
     shape = index.shape
     mark = read_mark(index.file.view, shape.slots) if shape.compacted else None
     is_whole = mark.is_complete if mark is not None else shape.ascending

@@ -3,7 +3,7 @@
 A broker steps back from the last segment to the first one whose first record it trusts: after a clean stop one that
 the queues reach, after a crash one that the checkpoint vouches for. Brokers of 5.5 and older ones have different rules
 for the latter; the earlier of the two places counts here, so that neither is going to cut what we keep
-(store-format §6.3, §10).
+(store-format §6.3, §10). These rules open no file, so they stand apart from the scan.
 """
 
 from collections.abc import Callable, Sequence

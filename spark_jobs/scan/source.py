@@ -2,11 +2,11 @@
 
 import os
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from protocol.errors import NotAStore, StoreError
+from spark_jobs.run.work_directory import JobIdentity
 from spark_jobs.scan.probe_store import SegmentPlace
 from storage.index.index_header import is_index_name
 from storage.layout.checkpoint import Checkpoint
@@ -36,8 +36,8 @@ class StoreSource(msgspec.Struct, frozen=True):
         """Physical offset behind the last segment's file."""
         return self.segments[-1].base_offset + self.segments[-1].size
 
-    def identity(self) -> dict[str, Any]:
-        """What tells this state of the store from another: a job goes on only while it stays the same."""
+    def identity(self) -> JobIdentity:
+        """Return what changes with the store: a job goes on only while it stays the same."""
         layout = self.layout
         paths = [place.path for place in self.segments] + [str(layout.index / name) for name in self.index_files]
         small = (layout.checkpoint, layout.config / "topics.json", layout.root / "abort")

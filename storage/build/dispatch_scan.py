@@ -85,7 +85,7 @@ class DispatchBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DispatchOptions:
-    """What is made of records, by default the index entries and queue units of a store without any peculiarities.
+    """Options of a scan; by default it makes the index entries and queue units of a store without any peculiarities.
 
     ``tags``: brokers from 5.4 on put an entry for the tag. ``checksums`` of records are compared. ``delays``: ms of
     each delay level. ``lmq``: make units for light queues. ``batch_topics``: topics whose units are of batches.
@@ -130,7 +130,7 @@ class DispatchScan:
         return self._memory.run(region, position, available, base, boundary, limit)
 
     def take(self) -> DispatchBlock:
-        """What has been gathered since this was last asked for; the scan goes on with nothing."""
+        """Return what was gathered since the last call; the scan goes on with nothing."""
         taken = self._memory.take()
         return DispatchBlock(
             first_offset=taken.first_offset,

@@ -5,6 +5,7 @@ entry of a slot. The compact form has the entries of a slot side by side; it is 
 (store-format §3.4, §3.5, §3.9).
 """
 
+from dataclasses import astuple
 from typing import Final
 
 import numpy as np
@@ -57,16 +58,7 @@ class _IndexMemory:
         return stops
 
     def _write(self, header: IndexHeader) -> IndexHeader:
-        HEADER.pack_into(
-            self.memory,
-            0,
-            header.begin_timestamp,
-            header.end_timestamp,
-            header.begin_physical_offset,
-            header.end_physical_offset,
-            header.slot_count,
-            header.index_count,
-        )
+        HEADER.pack_into(self.memory, 0, *astuple(header))
         if header.index_count > 1:
             self.used = INDEX_HEADER + SLOT_BYTES * self.slots + ENTRY_BYTES * header.index_count
         return header

@@ -35,13 +35,9 @@ LARGEST_QUEUE_OFFSET: Final = LARGEST_OFFSET // UNIT.size - (1 << 31)
 Timestamps = npt.NDArray[np.int64]
 
 
-class QueueSummary(msgspec.Struct, frozen=True):
-    """What became of a queue's units, in numbers."""
+class QueueCounts(msgspec.Struct):
+    """What became of a queue's units while they are put, in numbers."""
 
-    first: int = 0
-    """The queue offset of the first unit from the log."""
-    next_offset: int = 0
-    """The queue offset that a broker gives to the next message."""
     units: int = 0
     """Units of records; not those that stand in for lost ones."""
     pre_blank: int = 0
@@ -58,6 +54,15 @@ class QueueSummary(msgspec.Struct, frozen=True):
     """Records behind a jump too far to be believed: they stand where a broker would put them."""
     restarts: int = 0
     """Records with queue offset 0 that were appended behind others."""
+
+
+class QueueSummary(QueueCounts, kw_only=True):
+    """What became of a whole queue."""
+
+    first: int = 0
+    """The queue offset of the first unit from the log."""
+    next_offset: int = 0
+    """The queue offset that a broker gives to the next message."""
     earlier_life: int = 0
     """Records of a deleted topic that bore the same name."""
     ext_units: int = 0
@@ -65,17 +70,6 @@ class QueueSummary(msgspec.Struct, frozen=True):
     files: int = 0
     bytes: int = 0
     """Of all files, holes included."""
-
-
-class _Counts(msgspec.Struct):
-    units: int = 0
-    pre_blank: int = 0
-    repeated: int = 0
-    unreadable: int = 0
-    dropped: int = 0
-    misnumbered: int = 0
-    shifted: int = 0
-    restarts: int = 0
 
 
 class QueueBuilder:
@@ -105,7 +99,7 @@ class QueueBuilder:
         self._next = -1
         self._last = b""
         self._held: tuple[int, memoryview, Timestamps | None] | None = None
-        self._counts = _Counts()
+        self._counts = QueueCounts()
         self._earlier_life = 0
 
     @property
@@ -215,7 +209,7 @@ class QueueBuilder:
         if birth != physical_offset_of(units):
             return False
         self._earlier_life += self._counts.units + self._counts.dropped
-        self._counts = _Counts()
+        self._counts = QueueCounts()
         if self._writer:
             self._writer.discard()
         if self._extension:

@@ -24,7 +24,7 @@ _NO_LINKS: Final = {errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP}
 
 
 class CarrySummary(msgspec.Struct, frozen=True):
-    """What was carried over of one queue; `next_offset` is what a broker will count on from, −1 where not looked at."""
+    """Files of one queue that were carried over; a broker counts on from `next_offset`, −1 where nobody looked."""
 
     next_offset: int = -1
     linked: int = 0

@@ -1,4 +1,4 @@
-"""What a rebuild of queues makes, and what it carries over: told from a store's topics and queue directories alone.
+"""What a rebuild of queues makes, and what it carries over: decided by a store's topics and queue directories alone.
 
 Nothing here opens a segment. File sizes are a matter of a broker's configuration and recorded nowhere but in the files'
 own lengths; which topics hold batches stands in topics.json; whether a broker keeps light queues and extensions shows
@@ -21,7 +21,7 @@ from storage.layout.store_layout import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONS
 from storage.queue.batch_consume_queue import UNIT as BATCH_UNIT
 from storage.queue.consume_queue import UNIT
 from storage.queue.consume_queue_ext import HEAD
-from storage.queue.queue import SCHEDULE_TOPIC
+from storage.queue.queue import SYSTEM_TOPICS
 from storage.queue.queue_record import LIGHT_PREFIX
 from storage.queue.queue_store import LARGEST_QUEUE_ID, directories, is_queue_id
 
@@ -33,25 +33,9 @@ DEFAULT_FILE_SIZES: Final = {
 _UNIT_SIZES: Final = {CONSUME_QUEUE: UNIT.size, BATCH_CONSUME_QUEUE: BATCH_UNIT.size, CONSUME_QUEUE_EXT: 1}
 _SMALLEST: Final = {**_UNIT_SIZES, CONSUME_QUEUE_EXT: HEAD.size + END_ROOM}
 LARGEST_FILE: Final = (1 << 31) - 1
-SYSTEM_TOPICS: Final = frozenset(
-    {
-        "TBW102",
-        SCHEDULE_TOPIC,
-        "BenchmarkTest",
-        "RMQ_SYS_TRANS_HALF_TOPIC",
-        "RMQ_SYS_TRACE_TOPIC",
-        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
-        "TRANS_CHECK_MAX_TIME_TOPIC",
-        "SELF_TEST_TOPIC",
-        "OFFSET_MOVED_EVENT",
-        "CHECKPOINT_TOPIC",
-    }
-)
-"""Topics that a broker has without anybody's doing, besides those that start with SYSTEM_PREFIX."""
-
 SYSTEM_PREFIX: Final = "rmq_sys_"
-_QUEUE_TYPE: Final = "queue.type"
-_BATCH: Final = "BatchCQ"
+"""How the names of further topics begin that a broker makes for itself."""
+
 _LONGEST_NAME: Final = 255
 
 
@@ -80,7 +64,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class QueueOptions:
-    """What was asked for. Sizes in bytes; `topics` empty means all."""
+    """Options of a rebuild of queues. Sizes are in bytes; empty `topics` means all."""
 
     topics: frozenset[str] = frozenset()
     drop_unknown_topics: bool = False
@@ -93,7 +77,7 @@ class QueueOptions:
 
 @dataclass(frozen=True, slots=True)
 class QueuePlan:
-    """What a store's queues are to be like.
+    """How a store's queues will be after a rebuild.
 
     `batch_topics`: their queues hold batches. `known_topics`: None where there is no topics.json. `existing`: the
     queue directories that the store has now. `misplaced`: those of them in the tree of the other kind, with which a
@@ -198,10 +182,10 @@ def _queues(root: Path, tree: str) -> Iterator[QueueKey]:
 
 
 def _batch_topics(config: StoreConfig, existing: Iterable[QueueKey]) -> frozenset[str]:
-    """What topics.json says; without it, what the directories do."""
+    """Topics whose queues hold batches, by topics.json; without it, by the directories."""
     if not config.topics:
         return frozenset(key.topic for key in existing if key.tree == BATCH_CONSUME_QUEUE)
-    return frozenset(name for name, topic in config.topics.items() if topic.attributes.get(_QUEUE_TYPE) == _BATCH)
+    return frozenset(name for name, topic in config.topics.items() if topic.has_batches)
 
 
 def directory_name(topic: bytes) -> str | None:

@@ -34,7 +34,7 @@ class GapFilling(NamedTuple):
 
 
 def share_gap(count: int, *, in_one_segment: bool, repeat: bool = True) -> GapFilling:
-    """Replace `count` lost units; `repeat` off: whoever reads the queue passes over unreadable units one by one."""
+    """Choose units for `count` lost ones; `repeat` off for a queue whose readers pass over unreadable units singly."""
     if not repeat:
         return GapFilling(count, 0)
     repeated = min(count, SMALL_GAP if count <= SMALL_GAP else PULL_UNITS if in_one_segment else 0)
@@ -42,7 +42,7 @@ def share_gap(count: int, *, in_one_segment: bool, repeat: bool = True) -> GapFi
 
 
 def unreadable_unit(unit: bytes, segment_size: int) -> bytes:
-    """What points to where `unit` does, but runs out of the segment; before any unit: a broker's own filler."""
+    """Make a unit that points to where `unit` does, but beyond its segment; before any unit: a broker's filler."""
     if not unit:
         return PRE_BLANK
     physical_offset, _, _ = UNIT.unpack(unit)

@@ -50,6 +50,9 @@ from storage.kernels import records as codes
 from storage.kernels.region import Region
 from storage.kernels.texts import bytes_at
 
+MessageRow: TypeAlias = dict[str, Any]
+"""One message by column; which columns there are is the choice of who asks."""
+
 Column: TypeAlias = Numbers | npt.NDArray[np.int32] | AnyTexts | TextLists | TextMaps
 
 MOST_BODY_BYTES: Final = 32 * 1024 * 1024
@@ -91,7 +94,7 @@ class Columns(dict[str, Column]):
 def needs_names(names: Sequence[str]) -> bool:
     """Whether the reader of rows is to note where keys, tag and unique key lie.
 
-    Whoever wants all properties takes them apart anyway, and finds these on the way.
+    Where all properties are wanted they are taken apart anyway, and these are found on the way.
     """
     return "properties" not in names and not _NAMED.keys().isdisjoint(names)
 
@@ -205,7 +208,7 @@ def _errors(count: int, errors: dict[int, bytes]) -> Texts:
     return places.gather()
 
 
-def python_rows(columns: Columns) -> Iterator[dict[str, Any]]:
+def python_rows(columns: Columns) -> Iterator[MessageRow]:
     """A map of each message, by column: numbers, texts, bytes for bodies, lists and maps; times are ms."""
     values = [python_values(name, column) for name, column in columns.items()]
     names = tuple(columns)

@@ -1,4 +1,4 @@
-"""Go through a stretch of the log and find the messages that are wanted, past damage, which is told.
+"""Go through a stretch of the log, past damage, and find the messages that are wanted and what is damaged.
 
 What is found are places in a window on the segment; they hold until the next ones are asked for.
 """
@@ -167,7 +167,7 @@ class RowReader:
         return 0
 
     def _short_end(self, at: int) -> int:
-        """What fewer bytes than a record has are: a BLANK ends the segment, zeros are not written."""
+        """Judge bytes that are too few for a record: a BLANK ends the segment, zeros are not written."""
         if self._window.is_closed_at(at, self._boundary):
             self.position = self._window.size
             return 0

@@ -49,7 +49,7 @@ class Wanted:
         )
 
     def and_(self, other: "Wanted") -> "Wanted":
-        """What both want; `where` is this one's, and the other must have none."""
+        """Combine two: what both want. `where` is this one's, and the other must have none."""
         return replace(
             self,
             topics=_both(self.topics, other.topics),

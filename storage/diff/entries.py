@@ -122,7 +122,7 @@ def entry_of(record: bytes, names: QueueNames) -> tuple[int, int, int, int, int]
 
 
 def content_of(record: bytes) -> bytes:
-    """What stays the same wherever a message is stored: neither places, nor the broker's clock and address."""
+    """Return the parts of a record that are equal wherever it is stored: no places, no broker's clock or address."""
     places = locate(record)
     (sys_flag,) = INT.unpack_from(record, 36)
     after_hosts = fixed_struct(sys_flag).size - 16

@@ -1,4 +1,6 @@
-"""What is wrong with a store, found within seconds: one module a kind of check, each finding with its place.
+"""What is wrong with a store, found within seconds, each finding with its place.
+
+Each kind of check is a module of its own, however short.
 
 The examination reads what recovery and look-ups depend on, and samples the rest; `spark_jobs.verify.verify` reads
 everything.

@@ -20,7 +20,7 @@ CHUNK: Final = 16 * 1024 * 1024
 """Bytes of one write; a multiple of the page."""
 
 MOST_WAITING: Final = 4 * CHUNK
-"""Bytes that are filled and not yet on their way to the disk, before whoever fills them has to wait."""
+"""Bytes that may be filled and not yet on their way to the disk before the filling thread has to wait."""
 
 _STAGED_BYTES: Final = 1024 * 1024
 _staging = threading.local()
@@ -103,7 +103,7 @@ class GrowingFile:
                 self._changed.notify_all()
 
     def _next_chunk(self) -> tuple[int, int] | None:
-        """What can be written next, whole chunks until the end is known; None if nothing will be any more."""
+        """Return the next chunk to write, a whole one until the end is known; None if nothing comes any more."""
         with self._changed:
             while not self._given_up:
                 waiting = self._settled - self._taken

@@ -73,6 +73,28 @@ def read_small_file(path: Path, limit: int) -> bytes:
     return content
 
 
+def read_head(path: Path, size: int) -> bytes:
+    """The first ``size`` bytes of a regular file; raises TruncatedFile for a shorter one."""
+    data = read_piece(path, 0, size)
+    if len(data) < size:
+        raise TruncatedFile(path, expected=size, found=len(data))
+    return data
+
+
+def read_piece(path: Path, position: int, size: int) -> bytes:
+    """Up to ``size`` bytes of a regular file from a position on, fewer where it ends; raises StoreError if unreadable.
+
+    For a few bytes of a file that nobody keeps open; it is not mapped.
+    """
+    descriptor = open_read_only(path)
+    try:
+        return os.pread(descriptor, size, position)
+    except OSError as error:
+        raise StoreError(path, what=f"cannot be read: {os.strerror(error.errno or errno.EIO)}") from error
+    finally:
+        os.close(descriptor)
+
+
 def lacks_means(error: BaseException) -> bool:
     """Whether a file could not be opened or mapped since there is no descriptor or memory left, here or at all.
 

@@ -1,4 +1,4 @@
-"""What is written lies beside stores, never in them: one check for all that write. Stores and places are paths."""
+"""Everything that is written lies beside stores, never in them: one check for all. Stores and places are paths."""
 
 import re
 from collections.abc import Iterable, Mapping

@@ -1,7 +1,7 @@
 """Why a filter delivers a message or not, in words for the person who wrote the filter.
 
 Filters compare by rules that surprise (filters §0): a literal's type decides how a property is read, a missing one
-makes most conditions unknown, and the tag is compared as a whole. So each condition is told with what it came to and
+makes most conditions unknown, and the tag is compared as a whole. So each condition is shown with what it came to and
 with the properties it looked at.
 """
 

@@ -8,7 +8,7 @@ fit is thrown away, and so is a cache that cannot be read.
 import os
 from dataclasses import astuple
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import msgpack
 
@@ -33,14 +33,18 @@ class KnownShape(NamedTuple):
     segments: list[FileIdentity]
 
 
+Notes: TypeAlias = dict[str, Any]
+"""By path what was noted of a file; it comes from a file itself, so that anything may stand in it until it is read."""
+
+
 class StateCache:
     """Found facts by file. ``save`` writes only what was looked up or noted since ``load``."""
 
-    def __init__(self, directory: Path | None, content: dict[str, Any] | None = None) -> None:
+    def __init__(self, directory: Path | None, content: Notes | None = None) -> None:
         """A cache in a state directory; None keeps nothing."""
         self._directory = directory
-        self._old: dict[str, Any] = content or {}
-        self._new: dict[str, Any] = {}
+        self._old: Notes = content or {}
+        self._new: Notes = {}
 
     @classmethod
     def load(cls, directory: Path | None) -> "StateCache":

@@ -12,14 +12,12 @@ offset  size  type   field                      meaning
 There is no checksum and no magic, so these are hints. Source: store-format §6.1, §10.
 """
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from struct import Struct
 from typing import Final, Self
 
-from protocol.errors import StoreError, TruncatedFile
-from storage.files.mapped_file import open_read_only
+from storage.files.mapped_file import read_head
 
 CHECKPOINT: Final = Struct(">qqqqqq")
 _MARGIN_MS: Final = 3000
@@ -41,16 +39,7 @@ class Checkpoint:
         """The checkpoint in a file; None where there is no file, TruncatedFile where it is too short."""
         if not path.exists():
             return None
-        descriptor = open_read_only(path)
-        try:
-            data = os.pread(descriptor, CHECKPOINT.size, 0)
-        except OSError as error:
-            raise StoreError(path, what=f"cannot be read: {error.strerror}") from error
-        finally:
-            os.close(descriptor)
-        if len(data) < CHECKPOINT.size:
-            raise TruncatedFile(path, expected=CHECKPOINT.size, found=len(data))
-        return cls(*CHECKPOINT.unpack(data))
+        return cls(*CHECKPOINT.unpack(read_head(path, CHECKPOINT.size)))
 
     @property
     def min_timestamp(self) -> int:

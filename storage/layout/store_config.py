@@ -3,9 +3,10 @@ filters.
 
 A broker writes them with Java's fastjson (integer keys without quotes), moving the old file to `NAME.json.bak` first;
 a copy of a live store may have caught only that one, which a broker itself reads where the file is missing, empty or
-damaged. Nothing here is fatal: a file that cannot be read, and an entry that is none, are told in
+damaged. Nothing here is fatal: a file that cannot be read, and an entry that is none, are named in
 `StoreConfig.problems`, and the store is served without it. But only where a file and its old one are missing does it
-hold nothing. What else is not read is not known, and who needs it asks `refuse_unknown` first. Source: store-format §9.
+hold nothing. Anything else that could not be read is unknown: callers that need it call `refuse_unknown` first.
+Source: store-format §9.
 """
 
 import os
@@ -63,6 +64,11 @@ class TopicConfig(msgspec.Struct, frozen=True, rename="camel"):
     topic_sys_flag: Int = 0
     order: bool = False
     attributes: dict[str, str] = {}
+
+    @property
+    def has_batches(self) -> bool:
+        """Whether the topic's queues hold batches (BatchCQ), not single messages."""
+        return self.attributes.get("queue.type") == "BatchCQ"
 
 
 class GroupRetryPolicy(msgspec.Struct, frozen=True, rename="camel"):
@@ -276,7 +282,7 @@ def _are_those(config: StoreConfig, *sources: ConfigSource[Any]) -> bool:
 
 
 def _problems_of(directory: Path) -> list[str]:
-    """What is wrong with the directory as a whole."""
+    """Return sentences about the directory as a whole."""
     problems = []
     if os.path.lexists(directory) and not os.access(directory, os.R_OK | os.X_OK, effective_ids=True):
         problems.append(f"{directory} cannot be read; the store is served without it")
@@ -307,7 +313,7 @@ class _Reader:
         self._was_refused = False
 
     def read(self, name: str, convert: Callable[["_File"], Content]) -> ConfigSource[Content]:
-        """What one file holds; its `.bak` where it is missing, empty or no JSON object; empty tables where both are."""
+        """Read one file, or its `.bak` where it is missing, empty or no JSON object; empty tables where both are."""
         path = self._directory / name
         candidates = (path, path.with_name(f"{name}.bak"))
         state = _state_of(candidates)

@@ -33,7 +33,7 @@ from typing import Final
 
 from protocol.errors import NotAStore, StoreError
 from protocol.message_layout import V1_MAGIC, V2_MAGIC
-from storage.files.mapped_file import list_segment_files, open_read_only
+from storage.files.mapped_file import list_segment_files, read_head, read_piece
 
 COMMIT_LOG: Final = "commitlog"
 CONSUME_QUEUE: Final = "consumequeue"
@@ -129,7 +129,7 @@ def _list(root: Path) -> set[str]:
 
 
 def _describe(root: Path, names: set[str]) -> str:
-    """What a directory without a log is, in a few words that help."""
+    """Describe a directory without a log in a few words that help."""
     if list_segment_files(root)[0]:
         return f"segments, as if it were a store's {COMMIT_LOG}/ itself"
     inner = sorted(name for name in names if os.path.isdir(root / name / COMMIT_LOG))
@@ -170,7 +170,7 @@ def _rocksdb_file(directory: Path) -> str | None:
     try:
         with os.scandir(directory) as entries:
             return next((entry.name for entry in entries if _is_manifest(entry)), None)
-    except OSError:  # told by whoever needs what is in it
+    except OSError:  # reported when the queues are opened
         return None
 
 
@@ -198,7 +198,8 @@ def refuse_converted(root: Path, names: Iterable[str]) -> None:
     for name in sorted(filter(is_ledger, names)):
         directory = root / name / LEDGER
         try:
-            is_written = any(_is_written(path) for _, path in list_segment_files(directory)[0])
+            heads = (read_piece(path, 0, DLEDGER_HEAD.size) for _, path in list_segment_files(directory)[0])
+            is_written = any(map(any, heads))
         except StoreError as error:
             raise converted_refused(root, f"{directory}, which cannot be read ({error})") from error
         if is_written:
@@ -211,16 +212,6 @@ def converted_refused(root: "str | os.PathLike[str]", directory: str) -> NotASto
     return NotAStore(root, expected="all messages in a commit log of plain records", found=found)
 
 
-def _is_written(path: Path) -> bool:
-    descriptor = open_read_only(path)
-    try:
-        return any(os.pread(descriptor, DLEDGER_HEAD.size, 0))
-    except OSError as error:
-        raise StoreError(path, what=f"cannot be read: {error.strerror}") from error
-    finally:
-        os.close(descriptor)
-
-
 def dledger_refused(root: Path) -> NotAStore:
     """The error for a log of DLedger entries."""
     found = "a DLedger log, which is not supported"
@@ -230,14 +221,8 @@ def dledger_refused(root: Path) -> NotAStore:
 def holds_dledger(path: Path) -> bool:
     """Whether a segment starts with a DLedger entry."""
     try:
-        descriptor = open_read_only(path)
-    except StoreError:  # told when the log is opened
-        return False
-    try:
-        head = os.pread(descriptor, DLEDGER_HEAD.size, 0)
-    finally:
-        os.close(descriptor)
-    if len(head) < DLEDGER_HEAD.size:
+        head = read_head(path, DLEDGER_HEAD.size)
+    except StoreError:  # reported when the log is opened
         return False
     magic, *_, record_magic = DLEDGER_HEAD.unpack(head)
     return magic == _DLEDGER_MAGIC and record_magic in (V1_MAGIC, V2_MAGIC)

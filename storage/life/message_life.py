@@ -55,7 +55,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class MessageLife:
-    """What is known of a message: events in order of time, and what may be missing."""
+    """A message's events in order of time; `incomplete` says what may be missing."""
 
     events: tuple[Event, ...]
     incomplete: str | None = None
@@ -175,7 +175,7 @@ def _messages_from(store: MessageStore, queue: Queue, first: int) -> Iterator[Me
 
 
 def _traces(store: MessageStore, unique_key: str, trace_topics: Iterable[str]) -> Iterator[Event]:
-    """What clients told of the message; a consumer's end without a time takes it from its beginning."""
+    """Return the traces of clients; the end of a consumption that has no time takes that of its beginning."""
     known = (name for name in store.queues.topics() if name == TRACE_TOPIC or name.startswith(TRACE_TOPIC_PREFIX))
     began: dict[str, Trace] = {}
     for topic in sorted({*known, *trace_topics}):

@@ -1,4 +1,7 @@
-"""What a key query searched, in numbers and as one sentence: an empty answer explains itself."""
+"""What a key query searched, in numbers and as one sentence: an empty answer explains itself.
+
+Apart from the query, since the sentence is for people and the rest of this folder is not.
+"""
 
 from dataclasses import dataclass
 

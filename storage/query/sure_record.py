@@ -53,7 +53,7 @@ def sure_record_at(layout: StoreLayout, physical_offset: int) -> memoryview | No
         if isinstance(record, int):
             return None
         is_sure = _is_followed(paths[number:]) or _is_before_end(layout, segment, physical_offset, len(record))
-    except StoreError:  # to be told, or passed over, by whoever opens the store
+    except StoreError:  # reported, or passed over, when the store is opened
         return None
     return record if is_sure else None
 

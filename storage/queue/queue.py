@@ -23,7 +23,26 @@ NO_TIMESTAMP: Final = -1
 
 
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
-"""Where messages of a delay level wait; their units say when they are due in the place of their tag."""
+"""Where messages of a delay level wait, those of level n in queue n − 1.
+
+In the place of a tag their units say when they are due.
+"""
+
+SYSTEM_TOPICS: Final = frozenset(
+    {
+        "TBW102",
+        SCHEDULE_TOPIC,
+        "BenchmarkTest",
+        "RMQ_SYS_TRANS_HALF_TOPIC",
+        "RMQ_SYS_TRACE_TOPIC",
+        "RMQ_SYS_TRANS_OP_HALF_TOPIC",
+        "TRANS_CHECK_MAX_TIME_TOPIC",
+        "SELF_TEST_TOPIC",
+        "OFFSET_MOVED_EVENT",
+        "CHECKPOINT_TOPIC",
+    }
+)
+"""Topics that every broker has and calls its own, stored or not (remoting-protocol §4.3)."""
 
 Unit = tuple[int, int, int, int, int]
 """One unit as a pull walks over it: queue offset, queue offset after it, physical offset, record size, tags code."""

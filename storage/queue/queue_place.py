@@ -11,7 +11,7 @@ from typing import Final
 
 from protocol.errors import StoreError
 from protocol.message_layout import locate
-from storage.files.mapped_file import list_segment_files, open_read_only
+from storage.files.mapped_file import LARGEST_OFFSET, list_segment_files, read_piece
 from storage.layout.store_layout import CONSUME_QUEUE
 from storage.queue.unit_struct import FILLER, UNIT
 
@@ -53,7 +53,7 @@ def _unit_of(root: Path, record: memoryview, physical_offset: int) -> tuple[int,
 
 
 def _unit_at(root: Path, topic: bytes, queue_id: int, queue_offset: int) -> tuple[int, int, int] | None:
-    """The unit of a queue offset as it stands in a file; None where there is no such file."""
+    """Read the unit of a queue offset from its file; None where no file reaches so far."""
     if b"/" in topic or b"\0" in topic or topic in (b"", b".", b".."):  # the name of no directory below
         return None
     try:
@@ -61,17 +61,13 @@ def _unit_at(root: Path, topic: bytes, queue_id: int, queue_offset: int) -> tupl
     except StoreError:
         return None
     position = queue_offset * UNIT.size
+    if position > LARGEST_OFFSET:  # of a record that is damaged: no file reaches so far
+        return None
     path, start = next(((path, start) for start, path in reversed(files) if start <= position), (None, 0))
     if path is None:
         return None
     try:
-        descriptor = open_read_only(path)
+        data = read_piece(path, position - start, UNIT.size)
     except StoreError:
         return None
-    try:
-        data = os.pread(descriptor, UNIT.size, position - start)
-    except OSError:
-        return None
-    finally:
-        os.close(descriptor)
     return UNIT.unpack(data) if len(data) == UNIT.size else None

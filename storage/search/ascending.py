@@ -9,7 +9,7 @@ Number = TypeVar("Number", np.int32, np.int64)
 
 
 def ascending(numbers: npt.NDArray[Number]) -> npt.NDArray[Number]:
-    """What ``np.unique`` gives, which hashes numbers first: of a million that takes twenty times as long."""
+    """Return numbers once each, ascending: as ``np.unique``, which takes twenty times as long for a million."""
     ordered = np.sort(numbers)
     is_first = np.ones(ordered.size, np.bool_)
     is_first[1:] = ordered[1:] != ordered[:-1]

@@ -1,4 +1,7 @@
-"""Which records carry a key, by the index files and what was scanned besides them."""
+"""Which records carry a key, by the index files and what was scanned besides them.
+
+One of the ways to a search's messages, beside `by_queue` and `by_time`, between which `plan` chooses.
+"""
 
 from typing import Final
 
@@ -11,8 +14,6 @@ from storage.query.lookup_call import KeyQuery
 from storage.search.criteria import Criteria
 from storage.store.message_store import MessageStore
 
-QUEUE_TYPE: Final = "queue.type"
-BATCHES: Final = "BatchCQ"
 MOST_PAGES: Final = 50
 """Of a key that more messages carry than fit so many pages: to walk its chain again and again would take longer."""
 
@@ -27,7 +28,7 @@ def offsets_by_index(store: MessageStore, criteria: Criteria) -> npt.NDArray[np.
         return None
     snapshot = store.snapshot
     config = snapshot.config.topics.get(criteria.topic)
-    if snapshot.queues.has_batches(criteria.topic) or (config and config.attributes.get(QUEUE_TYPE) == BATCHES):
+    if snapshot.queues.has_batches(criteria.topic) or (config and config.has_batches):
         return None
     query = KeyQuery(
         topic=criteria.topic,

@@ -69,7 +69,7 @@ class Chunk:
         return self.stop - self.start
 
     def behind(self, physical_offset: int) -> "Chunk | None":
-        """What of it starts at a physical offset or behind it, None where nothing does."""
+        """Return the part at a physical offset or behind it, None where nothing is."""
         if physical_offset <= self.start:
             return self
         if physical_offset >= self.stop:
@@ -80,7 +80,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class Searcher:
-    """What looks through pieces for one search; used by several threads at once.
+    """Looks through pieces for one search; used by several threads at once.
 
     It stops within a piece after ``maximum`` messages, or when ``should_stop``.
     """

@@ -12,7 +12,7 @@ import msgspec
 
 from protocol.errors import ConfigError
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # the library takes long to import: it is, here and below, where a condition is compiled
     from jsonpath import CompoundJSONPath, JSONPath
 
 _PLAIN: Final = re.compile(r"[0-9A-Za-z_.: -]{3,}")
@@ -81,5 +81,5 @@ def _names(path: "JSONPath | CompoundJSONPath") -> list[str]:
 
 
 def _literal(value: str) -> bytes:
-    """The longest part of a text that stands in JSON as it is, unless escaped by number."""
+    """Return the longest part of a text that JSON holds as it is, unless escaped by number."""
     return max(_PLAIN.findall(value), key=len, default="").encode()

@@ -1,4 +1,7 @@
-"""A text that everything must contain that a regular expression matches: what raw bytes can be searched for first."""
+"""A text that everything must contain that a regular expression matches: what raw bytes can be searched for first.
+
+A module of its own, since it alone depends on how `re` parses, which is not promised to stay.
+"""
 
 import re
 from re import _constants as codes  # type: ignore[attr-defined]

@@ -39,7 +39,7 @@ class Needle:
 
 
 def query_of(matcher: Matcher) -> kernel.SearchQuery:
-    """What a matcher wants."""
+    """Write what a matcher looks for as the query of the kernels."""
     criteria, host = matcher.criteria, matcher.born_host
     place, needles = _chosen(matcher)
     return kernel.SearchQuery(

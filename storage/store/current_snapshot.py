@@ -1,7 +1,7 @@
 """The current snapshot of a store: one place that all who read or change it share.
 
-Readers take the snapshot that is there and keep it as long as they need it. Whoever follows the store hands in a
-function that makes the next snapshot from the current one; one such change is made at a time.
+Readers take the snapshot that is there and keep it as long as they need it. The thread that follows the store hands in
+a function that makes the next snapshot from the current one; one such change is made at a time.
 """
 
 import threading

@@ -43,7 +43,7 @@ OWN_NAME: Final = re.compile(r"0{6}[0-9]{11}(\.partial)?")
 """What is deleted when nobody needs it: names that we give, and no broker, and no user."""
 
 NOT_UNPACKED: Final = (ValueError, TypeError, OverflowError, RecursionError, msgpack.UnpackException)
-"""What bytes of any kind may have :func:`msgpack.unpackb`, and whoever takes what it gives apart, raise."""
+"""Errors that foreign bytes may cause in :func:`msgpack.unpackb` and in reading its result."""
 
 MARK_BYTES: Final = 96
 """Of a record: up to its store time and beyond, whatever its hosts."""
@@ -75,7 +75,7 @@ class KeptEntries:
 
     @property
     def state(self) -> FileIdentity | None:
-        """What tells one manifest from the next one; None without any."""
+        """Identity of the manifest, another one for the next; None without any."""
         if self.directory is None:
             return None
         try:
@@ -88,8 +88,8 @@ class KeptEntries:
     ) -> list[Examined]:
         """The files that there are and what they cover of a log; ``known`` ones are taken over. Waits for the disk.
 
-        Up to about ``budget`` bytes are checked whole, None: all. Whoever wants to know later whether there are others
-        asks for the `state` first.
+        Up to about ``budget`` bytes are checked whole, None: all. Ask for the `state` first to
+        know later whether there are others.
         """
         by_path = {found.file.path: found for found in known}
         opened: list[Examined] = []
@@ -170,7 +170,7 @@ class KeptEntries:
 def _examine(
     file: MappedFile, kept: KeptFile, commit_log: CommitLog, cache: StateCache, budget: int | None
 ) -> Examined | None:
-    """What a file that was noted covers of a log; None where that is nothing, or it was made of another one."""
+    """Examine what a noted file covers of a log; None where that is nothing, or it was made of another one."""
     ranges = intersect(kept.ranges, [(commit_log.minimum, commit_log.end)])
     if not ranges or not kept.mark or _mark_at(commit_log, kept.last) != kept.mark:
         return None

@@ -1,7 +1,7 @@
 """The end of a log that a broker goes on writing: which records have become whole since it was last looked at.
 
-While nothing is written, a look is two short reads. They are no looks at the map: whoever cuts the file short would end
-the process with SIGBUS, and so a file that became shorter is noticed and opened anew instead. A record counts once
+While nothing is written, a look is two short reads. They do not read the map: where the file was cut short, that would
+end the process with SIGBUS. So a file that became shorter is noticed and opened anew instead. A record counts once
 something was appended behind it, or its queue has a unit of it, or its bytes, intact and without a zero byte in topic
 and properties, are the same after a moment (store-format §6.7).
 
@@ -97,7 +97,7 @@ class LogFollower:
         return place.has_nothing() and self._is_mark_there() and self._is_passed_there()
 
     def look(self, log: CommitLog, is_dispatched: IsDispatched, *, patient: bool = True) -> LogGrowth | None:
-        """What came to a log since; None while nothing did. Raises LogRewritten.
+        """Find what came to a log since; None while nothing did. Raises LogRewritten.
 
         Without patience an intact record counts at once, as when a log is opened.
         """
@@ -236,7 +236,7 @@ class LogFollower:
     def _step_over_new(
         self, finds: Finds, old: OldBytes, place: RecordPlace, limit: int, judge: "_Judge"
     ) -> tuple[int, int]:
-        """The same behind a log that was cut: whole are the new records up to one that has been there for a moment."""
+        """Go over new records behind a log that was cut; they count up to one that has been there for a moment."""
         run: list[tuple[int, int]] = []
         at, reason = place, int(kernel.AT_LIMIT)
         while len(run) < LONGEST_RUN and at.position - place.position < limit:
@@ -316,7 +316,7 @@ class LogFollower:
 
 
 class _Judge(NamedTuple):
-    """What one look decides by."""
+    """The facts by which one look decides."""
 
     is_dispatched: IsDispatched
     now: float
@@ -324,7 +324,7 @@ class _Judge(NamedTuple):
 
 
 def _passed_over(log: CommitLog) -> OldBytes | None:
-    """What lies from the first damage on that was passed over in the last segment."""
+    """Return the bytes from the first damage on, which was passed over, if it lies in the last segment."""
     place = RecordPlace.of(log, log.damage[0].start) if log.damage else None
     is_last = place is not None and place.file is log.segments[-1].file
     return OldBytes.at(place) if place is not None and is_last else None

@@ -1,4 +1,4 @@
-"""What lay behind the end of a log that was cut, by which new records are told from old ones there.
+"""The bytes behind the end of a log that was cut: new records are known from old ones by differing from them.
 
 Old bytes may well be intact records. What differs from the bytes that were seen there is new, and nothing else is.
 """
@@ -11,7 +11,7 @@ MOST_BYTES: Final = 16 * 1024 * 1024
 LEAST_BYTES: Final = 4 * 1024 * 1024
 """So many bytes ahead of the end are remembered at least: more than is written between two looks."""
 FIRST_BYTES: Final = 64
-"""What tells one record from another."""
+"""So many bytes are compared to see whether old ones are still there; no two records share them."""
 
 
 class OldBytes:
@@ -23,12 +23,12 @@ class OldBytes:
 
     @classmethod
     def at(cls, start: RecordPlace) -> "OldBytes":
-        """What lies at a place and behind it now, whatever it is."""
+        """Read what lies at a place and behind it now, whatever it is."""
         return cls(start, start.peek(MOST_BYTES))
 
     @classmethod
     def behind(cls, end: RecordPlace, known: "OldBytes | None" = None) -> "OldBytes | None":
-        """What lies behind an end; None where nothing was written.
+        """Read what lies behind an end; None where nothing was written.
 
         What is known of it was seen when the end was still far away, and stays so. None behind the segment that the
         log was cut in, too: the others were removed.

@@ -102,7 +102,7 @@ class StoreFollower:
         return snapshot
 
     def _look(self, snapshot: Snapshot, now: float) -> LogGrowth | None:
-        """What came to the log; of what somebody else took in, or came when it was opened anew, units are expected."""
+        """Find what came to the log, also by another thread or by opening it anew; its units are expected."""
         end = self._current.end_follower
         is_known = end.last_offset == self._last_noted
         try:

@@ -112,7 +112,7 @@ def is_locked_here(path: Path) -> bool:
 
 
 def identity_of(status: os.stat_result) -> tuple[int, int]:
-    """Device and inode: what tells a file from all others while it is there."""
+    """Device and inode: no other file has the same while this one is there."""
     return status.st_dev, status.st_ino
 
 
@@ -128,7 +128,7 @@ def infer_identity(config: StoreConfig, commit_log: CommitLog | None = None) -> 
     """The cluster and the broker's name, from the topics that a broker makes for itself.
 
     A 5.x broker has topics whose names contain either; every broker has one topic named like the cluster and one
-    named like itself, told by their permission to inherit and their numbers of queues. The cluster also stands in
+    named like itself, known by their permission to inherit and their numbers of queues. The cluster also stands in
     properties of records. What remains unknown gets a broker's defaults.
     """
     cluster = _behind(config.topics, _CLUSTER_PREFIX) or _before(config.topics, _CLUSTER_SUFFIX)
@@ -138,7 +138,7 @@ def infer_identity(config: StoreConfig, commit_log: CommitLog | None = None) -> 
 
 
 def _behind(topics: Iterable[str], prefix: str) -> str | None:
-    """What follows a prefix in the one topic that has it; None if none or several do."""
+    """Return what follows a prefix in the one topic that has it; None if none or several do."""
     found = [topic.removeprefix(prefix) for topic in topics if topic.startswith(prefix)]
     return found[0] if len(found) == 1 else None
 

@@ -1,7 +1,7 @@
 """What changes in a store besides the end of its log: files that come and go, index files that grow, configuration.
 
 A look costs a few system calls while nothing changed, so once a second is cheap. What a look finds out about new files
-may take long, and goes on beside whoever follows the log; only taking it over is done with the snapshot at hand.
+may take long, and goes on while the log is followed; only taking it over is done with the snapshot at hand.
 """
 
 import os
@@ -40,7 +40,7 @@ class StoreWatch:
         self._states: dict[str, tuple[State, ...] | None] = {}
 
     def look(self, snapshot: Snapshot, *, thorough: bool = False) -> Change | None:
-        """What is to be done to the current snapshot, which may be a later one; None where nothing changed.
+        """Return a change to be made to the current snapshot, which may be a later one; None where nothing changed.
 
         ``thorough``: nothing is taken for unchanged because its directory is. Raises StoreError, and NotAStore as long
         as there is none: files that are gone with all others are a disk that was taken away, no change to take over.
@@ -59,10 +59,13 @@ class StoreWatch:
             layout = recognise_store(self._root, options.commit_log_directories)
         config = StoreConfig.load(self._root, snapshot.config)
         state = read_store_state(self._root)
+        is_cut = any(segment.file.is_cut() for segment in snapshot.commit_log.segments)
+        # Files of the index are held against the log, and what was cut off must not be looked at any more.
+        log = snapshot.commit_log.relisted(layout.commit_log_directories) if is_cut else snapshot.commit_log
         cache = StateCache(None)
         index = snapshot.index.renewed(
             layout.index,
-            snapshot.commit_log,
+            log,
             options.vouched_counts,
             cache,
             thorough=thorough,
@@ -70,9 +73,8 @@ class StoreWatch:
         )
         kept_state = snapshot.kept.state
         if kept_state != index.kept_state:
-            kept = snapshot.kept.open(snapshot.commit_log, cache, index.examined_kept, options.check_budget)
+            kept = snapshot.kept.open(log, cache, index.examined_kept, options.check_budget)
             index = index.with_kept(kept_state, kept)
-        is_cut = any(segment.file.is_cut() for segment in snapshot.commit_log.segments)
         # What could not be read may be readable now: its own directory does not tell.
         log_changed = has_other_files or is_cut or thorough or snapshot.commit_log.can_read_more()
         trees = [self._root / tree for tree in (CONSUME_QUEUE, BATCH_CONSUME_QUEUE, CONSUME_QUEUE_EXT)]
@@ -116,7 +118,7 @@ class StoreWatch:
 
 
 def _came(before: CommitLog, now: CommitLog) -> Ranges:
-    """What a log's segments have that those of before had not, or had in other files: one came back, or was mended."""
+    """Return the ranges of segments that were not there before, or were in other files."""
     known = {(segment.base_offset, segment.file) for segment in before.segments}
     return tuple(
         (segment.base_offset, segment.end)

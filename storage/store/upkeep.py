@@ -96,7 +96,7 @@ class Upkeep:
             log = snapshot.commit_log
             before = next((each for each in unchecked if recall(each.file, log, cache, each.ranges)), unchecked[-1])
         seems = [] if before.covering is None else [before.covering.index.shape.slots]
-        vouched = options.vouched_counts if before.ranges is None else None  # counts are told of the store's files
+        vouched = options.vouched_counts if before.ranges is None else None  # known of the store's files alone
         hints = [*seems, *snapshot.index.slot_counts]
         now = examine(before.file, snapshot.commit_log, hints, vouched, cache, before.ranges)
         self._current.change(partial(_with_checked, before, now))
@@ -116,7 +116,7 @@ class Upkeep:
         snapshot = self._current.snapshot
         while self._is_much(snapshot) and self._move_out(snapshot):
             snapshot = self._current.snapshot
-        waits = self._keeps_entries or not self._options.keeps_state  # for room, or for whoever else makes the files
+        waits = self._keeps_entries or not self._options.keeps_state  # for room, or for another process's files
         return not waits or snapshot.kept.directory is None or snapshot.tail.entry_bytes <= MOST_WAITING
 
     def _move_out(self, snapshot: Snapshot) -> bool:

@@ -1,9 +1,6 @@
 """The server's life: start, serve, refresh, finish what is in flight, stop."""
 
 import asyncio
-import os
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -22,7 +19,6 @@ from protocol.headers import EmptyRequestHeader
 from protocol.message import decode_message
 from storage.files.waiting import Lookup, Wait
 from storage.store.message_store import MessageStore
-from store_writer import StoreWriter
 
 pytestmark = pytest.mark.asyncio
 
@@ -209,37 +205,3 @@ async def test_the_recorded_store_is_served_whole(g1_store: Path) -> None:
         assert len({(answer.code, answer.body) for answer in answers}) == 1
         route = await client.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": "TopicTest"})
         assert str(server.addresses[0]) in route.body.decode()
-
-
-WITHOUT_LANE = """
-import asyncio, sys
-from pathlib import Path
-
-sys.modules["broker.lane"] = None  # whoever imports it fails
-
-from broker_harness import connected, service_of, serving
-from storage.store.message_store import MessageStore
-
-
-async def ask() -> None:
-    service = service_of(MessageStore.open(Path(sys.argv[1])), fast_lane=False)
-    async with serving(service) as server, connected(server.addresses[0]) as client:
-        for code, fields in ((33, {"offset": "0", "topic": "T"}), (105, {"topic": "T"}), (9999, {})):
-            print((await client.ask(code, fields)).code)
-
-
-asyncio.run(ask())
-"""
-
-
-async def test_without_the_folder_of_the_fast_lane_the_server_answers(tmp_path: Path) -> None:
-    writer = StoreWriter(tmp_path / "store")
-    writer.append("T", b"body")
-    writer.close()
-    paths = os.pathsep.join(path for path in sys.path if path)
-    command = [sys.executable, "-c", WITHOUT_LANE, str(writer.root)]
-    environment = {**os.environ, "PYTHONPATH": paths}
-    done = await asyncio.to_thread(
-        subprocess.run, command, env=environment, capture_output=True, text=True, timeout=120
-    )
-    assert done.stdout.split() == ["0", "0", "3"], done.stderr

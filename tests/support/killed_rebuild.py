@@ -20,7 +20,7 @@ def main() -> None:
     """Arrange the end, then run the command line."""
     phase, number = sys.argv[1], int(sys.argv[2])
     sys.argv[1:] = sys.argv[3:]
-    from spark_jobs.build import place_entries, rebuild
+    from spark_jobs.build import chosen_names, place_entries, rebuild
     from spark_jobs.publish import atomic_rename, publish
     from spark_jobs.run import work_directory
 
@@ -29,7 +29,7 @@ def main() -> None:
     if phase == "place":
         step = countdown(entered, number)
         wrap(place_entries, "entry_place", step)
-        wrap(rebuild, "entry_place", step)
+        wrap(chosen_names, "entry_place", step)
         wrap(rebuild, "place", step)
     elif phase == "fsync":
         wrap(os, "fsync", countdown(entered, number))

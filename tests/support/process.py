@@ -71,16 +71,16 @@ class Serving:
 
 
 @contextlib.contextmanager
-def serving_process(store: Path, folder: Path, *arguments: str) -> Iterator[Serving]:
+def serving_process(store: Path, folder: Path, *arguments: str, tree: Path = ROOT) -> Iterator[Serving]:
     """Serve a store on a free loopback port (unless `arguments` say otherwise) until the block ends.
 
-    Further stores may be among the arguments.
+    Further stores may be among the arguments. `tree` has the code that serves.
     """
     listen = [] if "--listen" in arguments else ["--listen", "127.0.0.1:0"]
     command = [*COMMAND, "serve", str(store), *listen, *OPTIONS, *arguments]
     errors = folder / "stderr"
     with errors.open("w") as file:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=file, cwd=ROOT, text=True)
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=file, cwd=tree, text=True)
     assert process.stdout is not None
     killer = threading.Timer(START_SECONDS, process.kill)
     killer.start()

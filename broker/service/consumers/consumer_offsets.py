@@ -83,8 +83,7 @@ class ConsumerOffsets:
         self.room = room_apart("committed offsets") if room is None else room
         """What committed offsets are counted in."""
         self._refused_seconds = -REFUSED_SECONDS
-        self.unknown: RocketLensError | None = None
-        """Why it is not known what groups committed to servers before this one; None where it is."""
+        self._unknown: RocketLensError | None = None
 
     def __len__(self) -> int:
         """Queues of groups of which an offset was committed here."""
@@ -150,6 +149,19 @@ class ConsumerOffsets:
             return self._recorded_offset(group, topic, queue_id)
         return own
 
+    @property
+    def unknown(self) -> RocketLensError | None:
+        """Why it is not known what groups committed to servers before this one; None where it is."""
+        return self._unknown
+
+    def note_unknown(self, reason: RocketLensError) -> None:
+        """Refuse to say how far groups have come until :meth:`note_known`, except for what they commit from now on."""
+        self._unknown = reason
+
+    def note_known(self) -> None:
+        """From now on all is here that groups committed to servers before this one."""
+        self._unknown = None
+
     def own(self, group: str, topic: str, queue_id: int) -> int | None:
         """What a group committed here, whatever the store recorded."""
         return self._committed.get((group, topic), {}).get(queue_id)
@@ -157,8 +169,8 @@ class ConsumerOffsets:
     def refuse_unknown(self, group: str | None = None, topic: str | None = None) -> None:
         """Raise RocketLensError where it is not known how far groups have come, or one group in one topic."""
         self._store.config.refuse_unknown_offsets(group, topic)
-        if self.unknown is not None:
-            raise self.unknown
+        if self._unknown is not None:
+            raise self._unknown
 
     def _recorded_offset(self, group: str, topic: str, queue_id: int) -> int | None:
         return _offset_in(self._store.config.consumer_offsets, group, topic, queue_id)

@@ -138,7 +138,7 @@ class OffsetKeeper:
                 logger.error(
                     "%s; mend the file, or take it away to have groups go on where the store left them", unknown
                 )
-            self._offsets.unknown = unknown
+            self._offsets.note_unknown(unknown)
             return True
         refused = 0
         for key, queues in table.items():
@@ -149,7 +149,7 @@ class OffsetKeeper:
                         continue
                     if is_long(group, topic) or not self._offsets.commit(group, topic, queue_id, offset, is_new=False):
                         refused += 1
-        self._offsets.unknown = None
+        self._offsets.note_known()
         if before is not None:
             logger.info("%s can be read again", self._directory.path / FILE)
         if refused:

@@ -20,10 +20,8 @@ from protocol.errors import StoreError
 from protocol.headers import EmptyRequestHeader, ViewBrokerStatsDataRequestHeader
 from storage.files.waiting import Lookup
 from storage.layout.store_config import DELAY_OFFSETS
+from storage.queue.queue import SCHEDULE_TOPIC
 from storage.store.file_sizes import file_sizes
-
-SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
-"""Delayed messages wait here; those of delay level n in queue n − 1."""
 
 TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 """Where clients send what they trace, if the broker has it made this topic (traceTopicEnable)."""

@@ -28,8 +28,8 @@ __all__ = ["LONGEST", "Expression", "parse"]
 class Expression:
     """A parsed expression; equal to another of the same text, and shared by threads.
 
-    `program` is what kernels evaluate. `root` is the tree of conditions, for whoever explains a decision; behind `end`
-    the text is unread.
+    `program` is what kernels evaluate. `root` is the tree of conditions, to explain decisions by; behind `end` the text
+    is unread.
     """
 
     text: str
@@ -39,7 +39,7 @@ class Expression:
     end: int = field(compare=False, repr=False)
 
     def evaluate(self, properties: Mapping[str, str]) -> bool | None:
-        """What it says of a message: True, False or None for unknown, which is not delivered.
+        """Judge a message by its properties: True, False or None for unknown, which is not delivered.
 
         Raises `FilterEvaluationError` where a comparison cannot be made, which means the same. It asks `properties` for
         nothing but `names`.

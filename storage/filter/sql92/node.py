@@ -64,7 +64,7 @@ class Node:
     form: Form | None = None
 
     def spanning(self, start: int, end: int) -> Self:
-        """The same part, drawn with the parentheses or signs around it."""
+        """Return this part with the parentheses or signs around it in its span."""
         return replace(self, span=(start, end))
 
     @property

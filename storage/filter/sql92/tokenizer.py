@@ -55,7 +55,7 @@ class Token:
 
     @property
     def span(self) -> tuple[int, int]:
-        """Where the token stands in the source, the end exclusive."""
+        """The token's place in the source, the end exclusive."""
         return self.start, self.start + len(self.text)
 
 

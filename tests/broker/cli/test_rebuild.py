@@ -12,13 +12,10 @@ import pytest
 from bulk_jobs import StandIn, stand_in
 from command_line import rocketlens
 from protocol.errors import ConfigError, NotAStore, StoreError
-from spark_jobs.build import rebuild_request
 from spark_jobs.build.rebuild_request import RebuildRequest
-from spark_jobs.commands import command_options
 from spark_jobs.compact.compact_request import CompactRequest
 from spark_jobs.run.report import Damage, Details, Report
 from spark_jobs.verify.verify_request import VerifyRequest
-from storage.life.delay_levels import DEFAULT_DELAY_LEVELS
 
 ROOT = Path(__file__).parents[3]
 
@@ -99,12 +96,6 @@ def test_every_field_of_a_request_has_an_option(command: str) -> None:
     }
     unused = {"index", "queues"} | others.get(command, set()) | ({"fresh"} if command == "verify" else set())
     assert set(kind.__struct_fields__) - unused <= told
-
-
-def test_choices_that_are_spelled_twice_are_the_same() -> None:
-    """The options are read before anything that imports a kernel is."""
-    assert command_options.PROFILES == rebuild_request.PROFILES
-    assert DEFAULT_DELAY_LEVELS == rebuild_request.DEFAULT_DELAY_LEVELS
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,12 @@ from storage.store.message_store import MessageStore
 pytestmark = pytest.mark.asyncio
 
 
+class Client:
+    """A client's connection, as far as a meter sees it."""
+
+    peer_address = "somebody"
+
+
 class Watched:
     """A server and its figures."""
 
@@ -220,7 +226,7 @@ async def test_made_up_codes_take_no_memory() -> None:
     meter = Meter()
     for number in range(3 * MOST_NOTED):
         meter.answers.append(50_000 + number % 9_999 << RESULT_BITS)
-        meter.end_turn(time.perf_counter_ns(), 0, "somebody")
+        meter.end_turn(time.perf_counter_ns(), 0, Client())
     assert len(meter._keys) <= MOST_NOTED
     meter.add_up()
     assert meter.row[rows.places_of(50_000, 0)[0]] == 3 * MOST_NOTED
@@ -229,7 +235,7 @@ async def test_made_up_codes_take_no_memory() -> None:
 async def test_a_turn_of_many_requests_counts_each_of_them() -> None:
     meter = Meter()
     meter.answers += [11 << RESULT_BITS] * 5 + [33 << RESULT_BITS | 1] * 2 + [11 << RESULT_BITS]
-    meter.end_turn(time.perf_counter_ns() - 1_000_000, 100, "somebody")
+    meter.end_turn(time.perf_counter_ns() - 1_000_000, 100, Client())
     meter.add_up()
     for code, result, count in ((11, 0, 6), (33, 1, 2)):
         request, duration = rows.places_of(code, result)

@@ -8,9 +8,10 @@ import pytest
 from broker.endpoint import Endpoint
 from broker.limits import Limits
 from broker.net.budget import ConnectionBudget
+from broker.net.request_reader import LONGEST_BEGINNING
 from broker.net.scheduler import SHARE_BYTES, SMALL_READ, TURN_BYTES, TURN_FRAMES, Scheduler
 from broker.net.session import IDLE_SWEEPS, Session, SessionState
-from broker.net.session_settings import LEFT_OVER, LONGEST_BEGINNING, NOT_TAKEN, TURN_OVER, WANTS_MORE, SessionSettings
+from broker.net.session_settings import LEFT_OVER, NOT_TAKEN, TURN_OVER, WANTS_MORE, SessionSettings
 from broker.service.dispatcher import ClientConnection, Dispatcher, handles
 from broker.service.pending_reply import PendingReply
 from protocol.codes import RequestCode, ResponseCode
@@ -169,20 +170,20 @@ class Peer:
         for data in pieces:
             answers = self.session.receive_data(data)
             if answers is not None:
-                assert not self.session.output
+                assert not self.session.answers.output
                 self.sent += answers
             self.collect()
         return self
 
     def collect(self) -> None:
         """Take out what the session holds for its transport, and begin it."""
-        pieces, size = self.session.take_output()
+        pieces, size = self.session.answers.take_output()
         assert 0 <= size - sum(map(len, pieces)) <= len(pieces) * LONGEST_NUMBER
         self.sent += b"".join(pieces)
-        for request in self.session.take_started():
+        for request in self.session.answers.take_started():
             request.begin(Work())
             self.started.append((request.command.opaque, request))
-        for reply, command in self.session.take_replies():
+        for reply, command in self.session.answers.take_replies():
             reply.deliver_to(self, command)
 
     def send_replies(self, replies: list[PendingReply], outcome: Response | BaseException) -> None:
@@ -450,8 +451,7 @@ def test_two_events_leave_no_contradiction(
     session = peer.session
     if peer.state is OPEN:
         assert not session.is_held
-        assert not session._backlog
-        assert not session._unread
+        assert not session._reader.has_unanswered
     if peer.state is HELD:
         assert session.is_held
     if peer.state is FINISHED:
@@ -459,7 +459,7 @@ def test_two_events_leave_no_contradiction(
     if peer.state is ENDING:
         assert session.is_held or not session.is_answered
     if peer.state is LOST:
-        assert not session.take_output()[0]
+        assert not session.answers.take_output()[0]
         assert not session.wants_turn
     assert peer.state is not QUEUED, "its turns were used"
     peer.answers()
@@ -646,7 +646,7 @@ def test_a_look_up_whose_client_is_gone_begins_nothing_further(make: Callable[..
     _, pending = peer.started.pop()
     peer.session.resolve(pending, further)  # type: ignore[arg-type]
     assert further.is_given_up
-    assert not peer.session.take_replies()
+    assert not peer.session.answers.take_replies()
     assert peer.budget.in_flight == 0
 
 

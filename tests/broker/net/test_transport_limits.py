@@ -96,7 +96,7 @@ async def test_half_frames_of_many_clients_hold_no_more_than_the_limit_and_an_ho
             most = max(most, budget.received)
         assert 10 * MIB < most <= 20 * MIB
         await until(lambda: len(server.connections) <= 6)
-        assert budget.received == sum(connection.session._decoder.buffered for connection in server.connections)
+        assert budget.received == sum(connection.session._reader._decoder.buffered for connection in server.connections)
     assert budget.received == 0
 
 

@@ -42,7 +42,7 @@ def read(blocks: Sequence[TimedBlock]) -> list[Row]:
     """All rows of some blocks, which must say the truth of themselves."""
     found: list[Row] = []
     for block in blocks:
-        rows = block.read()
+        rows = block.rows()
         hashes, at = rows.hashes.tolist(), 0
         of_block = []
         for stamp, offset, count in zip(

@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 
 from lookups import at_once, wait_of
 from protocol.errors import StoreError, TruncatedFile
-from storage.files.mapped_file import FileIdentity, MappedFile, list_segment_files, open_read_only
+from storage.files.mapped_file import (
+    FileIdentity,
+    MappedFile,
+    list_segment_files,
+    open_read_only,
+    read_head,
+    read_piece,
+)
 from storage.kernels.store_view import PROBE_BYTES
 from store_files import write_file
 
@@ -166,6 +173,35 @@ class TestIdentity:
         with (tmp_path / "file").open("r+b") as writer:
             writer.truncate(mmap.PAGESIZE)
         assert (file.size, file.current_size()) == (3 * mmap.PAGESIZE, mmap.PAGESIZE)
+
+
+class TestPieces:
+    @pytest.mark.parametrize(
+        ("position", "size", "read"), [(0, 4, b"0123"), (8, 4, b"89"), (10, 4, b""), (1 << 62, 1, b""), (3, 0, b"")]
+    )
+    def test_a_piece_ends_where_its_file_does(self, tmp_path: Path, position: int, size: int, read: bytes) -> None:
+        (tmp_path / "file").write_bytes(b"0123456789")
+        assert read_piece(tmp_path / "file", position, size) == read
+
+    def test_a_head_is_whole_or_refused(self, tmp_path: Path) -> None:
+        (tmp_path / "file").write_bytes(b"0123456789")
+        assert read_head(tmp_path / "file", 10) == b"0123456789"
+        with pytest.raises(TruncatedFile, match="needs 11 bytes, but only 10 are there"):
+            read_head(tmp_path / "file", 11)
+
+    def test_what_cannot_be_read_is_named(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "file").write_bytes(b"0123456789")
+        descriptors: list[int] = []
+
+        def cannot(descriptor: int, *_: object) -> bytes:
+            descriptors.append(descriptor)
+            raise OSError(5, "Input/output error")
+
+        monkeypatch.setattr(os, "pread", cannot)
+        with pytest.raises(StoreError, match="file: cannot be read: Input/output error"):
+            read_piece(tmp_path / "file", 0, 4)
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(descriptors[0])
 
 
 class TestHoles:

@@ -3,7 +3,6 @@
 import os
 import random
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,24 +15,12 @@ from kernel_memory import headers_in_one_another, record_at
 from lookups import at_once
 from oracles import packed
 from protocol.errors import StoreError
+from small_logs import G2, SEGMENT, fill, opened
 from storage.files.waiting import Unfinished, begin
 from storage.kernels import records as codes
 from storage.log.commit_log import CommitLog
 from store_files import write_file
 from store_writer import StoreWriter
-
-SEGMENT = 1024
-G2 = sorted(path.name for path in (GOLDEN / "g2").glob("*/") if (path / "store.tar.xz").exists())
-
-
-def opened(writer: StoreWriter, finish: Callable[[StoreWriter], None] = StoreWriter.close) -> CommitLog:
-    finish(writer)
-    return CommitLog.open(writer.log.directories)
-
-
-def fill(writer: StoreWriter, count: int, size: int = 100) -> None:
-    for number in range(count):
-        writer.append("T", bytes([number]) * size, keys=f"k{number}")
 
 
 class TestSegments:

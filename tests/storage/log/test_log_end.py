@@ -1,7 +1,6 @@
 """Where a log's valid data end, whatever a crash left behind (store-format §6.4, §6.6)."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,25 +8,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import oracles
-from golden_store import GOLDEN
+from small_logs import SEGMENT, fill, opened
 from storage.files.mapped_file import FileIdentity
 from storage.log import segment_end as module
 from storage.log.commit_log import CommitLog
 from store_files import write_file
 from store_writer import START_TIMESTAMP, StoreWriter
-
-SEGMENT = 1024
-G2 = sorted(path.name for path in (GOLDEN / "g2").glob("*/") if (path / "store.tar.xz").exists())
-
-
-def opened(writer: StoreWriter, finish: Callable[[StoreWriter], None] = StoreWriter.close) -> CommitLog:
-    finish(writer)
-    return CommitLog.open(writer.log.directories)
-
-
-def fill(writer: StoreWriter, count: int, size: int = 100) -> None:
-    for number in range(count):
-        writer.append("T", bytes([number]) * size, keys=f"k{number}")
 
 
 class TestEnd:

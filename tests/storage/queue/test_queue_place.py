@@ -65,6 +65,13 @@ def test_names_that_lead_elsewhere_are_not_followed(tmp_path: Path, topic: str) 
     assert not has_another(tmp_path, memoryview(each.record), each.physical_offset)
 
 
+@pytest.mark.parametrize("queue_offset", [1 << 58, 1 << 59, (1 << 63) - 1])
+def test_an_impossible_queue_offset_has_no_place(made: tuple[StoreWriter, list[Written]], queue_offset: int) -> None:
+    writer, _ = made
+    each = writer.append("T", b"x", queue_offset=queue_offset, queue=False)
+    assert not judge(writer, each)
+
+
 def test_half_messages_have_no_place(made: tuple[StoreWriter, list[Written]]) -> None:
     writer, _ = made
     each = writer.append("T", b"half", sys_flag=4)

@@ -7,22 +7,14 @@ from typing import Any
 
 import pytest
 
-from followed_store import Followed, hurry
+from followed_store import Followed
 from storage.log.commit_log import CommitLog
 from storage.query.lookup_call import KeyKind
 from storage.store import log_follower
 from storage.store.log_follower import LogFollower
 from storage.store.message_store import MessageStore
 
-
-@pytest.fixture(autouse=True)
-def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    hurry(monkeypatch)
-
-
-@pytest.fixture
-def followed(tmp_path: Path) -> Followed:
-    return Followed(tmp_path / "store")
+pytestmark = pytest.mark.usefixtures("hurried")
 
 
 class TestTornRecords:

@@ -5,21 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from followed_store import Followed, hurry
+from followed_store import Followed
 from growing_store import GrowingStore
 from storage.query.lookup_call import KeyKind, KeyQuery
 from storage.store import log_follower
 from storage.store.message_store import MessageStore, StoreOptions
 
-
-@pytest.fixture(autouse=True)
-def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    hurry(monkeypatch)
-
-
-@pytest.fixture
-def followed(tmp_path: Path) -> Followed:
-    return Followed(tmp_path / "store")
+pytestmark = pytest.mark.usefixtures("hurried")
 
 
 class TestGrowth:

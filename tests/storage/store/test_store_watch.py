@@ -7,21 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from followed_store import Followed, held, hurry
+from followed_store import Followed, held
 from kept_store import assert_all_found, incomplete, written
 from protocol.errors import NotAStore
 from storage.store import store_watch
 from storage.store.message_store import MessageStore, StoreOptions
 
-
-@pytest.fixture(autouse=True)
-def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    hurry(monkeypatch)
-
-
-@pytest.fixture
-def followed(tmp_path: Path) -> Followed:
-    return Followed(tmp_path / "store")
+pytestmark = pytest.mark.usefixtures("hurried")
 
 
 class TestFiles:
@@ -53,6 +45,26 @@ class TestFiles:
         assert followed.store.commit_log.holes == ((700, second.base_offset),)
         written = followed.growing.writer.written[1]
         assert followed.store.record_at(written.physical_offset) == written.record
+
+    @pytest.mark.parametrize("thorough", [False, True])
+    def test_an_index_that_is_new_is_not_held_against_a_segment_that_was_cut(
+        self, followed: Followed, thorough: bool
+    ) -> None:
+        growing = followed.growing
+        for _ in range(80):
+            growing.add(body=b"x" * 50)
+        growing.flush()
+        followed.settle()
+        first, second = followed.store.commit_log.segments[:2]
+        growing.exchange_index(slots=3, entries=50)
+        os.truncate(first.file.path, 0)  # who looks at it through the map ends the process
+        if thorough:
+            followed.store.refresh()
+        else:
+            assert followed.follower.watch()
+        assert {file.index.shape.slots for file in followed.store.snapshot.index.files} == {3}
+        growing.writer.written = [each for each in growing.writer.written if each.physical_offset >= second.base_offset]
+        followed.check()
 
     @pytest.mark.parametrize("part", ["", "commitlog", "commitlog/00000000000000000000"])
     def test_a_store_that_is_taken_away_is_served_on_until_it_is_back(

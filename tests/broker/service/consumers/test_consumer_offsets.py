@@ -1,6 +1,5 @@
 """Offsets of groups: those of the store, and over them those of live groups."""
 
-from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
@@ -8,27 +7,12 @@ import pytest
 from broker.service.consumers import consumer_offsets
 from broker.service.consumers.consumer_offsets import ConsumerOffsets
 from broker.service.registry_budget import RegistryBudget
-
-
-@dataclass
-class Config:
-    """The part of a store's configuration that matters here."""
-
-    consumer_offsets: dict[tuple[str, str], dict[int, int]] = field(default_factory=dict)
-    pull_offsets: dict[tuple[str, str], dict[int, int]] = field(default_factory=dict)
-
-    def refuse_unknown_offsets(self, *_: str | None) -> None:
-        """All of them are known."""
-
-
-@dataclass
-class Store:
-    config: Config
+from offset_stores import OffsetConfig, OffsetStore
 
 
 @pytest.fixture
 def store() -> Any:
-    return Store(Config({("G", "T"): {0: 5, 1: 6}, ("H", "T"): {0: 1}}, {("G", "T"): {0: 9}}))
+    return OffsetStore(OffsetConfig({("G", "T"): {0: 5, 1: 6}, ("H", "T"): {0: 1}}, {("G", "T"): {0: 9}}))
 
 
 def test_recorded_offsets_are_found_by_group_topic_and_queue(store: Any) -> None:
@@ -59,7 +43,7 @@ def test_offset_zero_is_an_offset_and_a_negative_one_is_none(store: Any) -> None
 
 def test_a_refreshed_store_brings_its_new_offsets(store: Any) -> None:
     offsets = ConsumerOffsets(store)
-    store.config = Config({("G", "T"): {0: 50}})
+    store.config = OffsetConfig({("G", "T"): {0: 50}})
     assert offsets.committed("G", "T", 0) == 50
 
 
@@ -80,7 +64,7 @@ def test_beside_a_broker_what_it_writes_down_later_counts_more(store: Any) -> No
     assert offsets.offsets_of("G", "T") == {0: 7, 1: 6, 2: 3}
     # The broker is back: it writes down where the group is with it, be that before or behind.
     for recorded in (20, 4):
-        store.config = Config({("G", "T"): {0: recorded, 1: 6}})
+        store.config = OffsetConfig({("G", "T"): {0: recorded, 1: 6}})
         assert offsets.committed("G", "T", 0) == recorded
         assert offsets.offsets_of("G", "T") == {0: recorded, 1: 6, 2: 3}
         assert offsets.everything() == {("G", "T"): {0: recorded, 1: 6, 2: 3}}
@@ -92,7 +76,7 @@ def test_beside_a_broker_what_it_writes_down_later_counts_more(store: Any) -> No
 def test_without_a_broker_beside_a_commit_stays(store: Any) -> None:
     offsets = ConsumerOffsets(store)
     offsets.commit("G", "T", 0, 7)
-    store.config = Config({("G", "T"): {0: 20}})
+    store.config = OffsetConfig({("G", "T"): {0: 20}})
     assert offsets.committed("G", "T", 0) == 7
 
 
@@ -112,7 +96,7 @@ def test_made_up_names_take_so_many_bytes_and_known_groups_go_on(store: Any, cap
 
 def test_what_the_store_recorded_is_served_whatever_its_names_are() -> None:
     group, topic = "g" * 5000, "t" * 5000
-    offsets = ConsumerOffsets(Store(Config({(group, topic): {0: 5}}, {(group, topic): {0: 9}})))  # type: ignore[arg-type]
+    offsets = ConsumerOffsets(OffsetStore(OffsetConfig({(group, topic): {0: 5}}, {(group, topic): {0: 9}})))  # type: ignore[arg-type]
     offsets.room = RegistryBudget(10).room("committed offsets", 1)
     assert offsets.committed(group, topic, 0) == 5
     assert offsets.everything() == {(group, topic): {0: 5}}

@@ -4,7 +4,6 @@ import errno
 import json
 import threading
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -16,28 +15,13 @@ from broker.service.consumers.offset_keeper import FILE, OffsetKeeper
 from broker.service.registry_budget import RegistryBudget
 from broker.service.state_directory import StateDirectory
 from golden_frames import parse_java_json
+from offset_stores import OffsetConfig, OffsetStore
 from protocol.errors import StoreError
-
-
-@dataclass
-class Config:
-    """The part of a store's configuration that matters here."""
-
-    consumer_offsets: dict[tuple[str, str], dict[int, int]] = field(default_factory=dict)
-    pull_offsets: dict[tuple[str, str], dict[int, int]] = field(default_factory=dict)
-
-    def refuse_unknown_offsets(self, *_: str | None) -> None:
-        """All of them are known."""
-
-
-@dataclass
-class Store:
-    config: Config
 
 
 @pytest.fixture
 def store() -> Any:
-    return Store(Config({("G", "T"): {0: 5, 1: 6}, ("H", "T"): {0: 1}}))
+    return OffsetStore(OffsetConfig({("G", "T"): {0: 5, 1: 6}, ("H", "T"): {0: 1}}))
 
 
 def keep(store: Any, path: Path, **options: Any) -> tuple[ConsumerOffsets, OffsetKeeper]:
@@ -86,7 +70,7 @@ def test_what_only_the_store_recorded_may_move_on_there(store: Any, tmp_path: Pa
     offsets, keeper = keep(store, tmp_path)
     offsets.commit("G", "T", 0, 9)
     keeper.stop()
-    store.config = Config({("G", "T"): {0: 50, 1: 60}, ("H", "T"): {0: 100}})
+    store.config = OffsetConfig({("G", "T"): {0: 50, 1: 60}, ("H", "T"): {0: 100}})
     offsets, keeper = keep(store, tmp_path)
     assert offsets.committed("H", "T", 0) == 100
     assert offsets.committed("G", "T", 0) == 9
@@ -247,7 +231,7 @@ def test_offsets_that_no_client_could_commit_are_left_out_and_the_file_is_kept(
 
 
 def test_the_file_is_never_larger_than_what_its_offsets_are_counted_with(store: Any, tmp_path: Path) -> None:
-    store.config = Config({})
+    store.config = OffsetConfig({})
     offsets, keeper = keep(store, tmp_path)
     for number in range(50):
         for character in ("g", "\x01", "组", "😀", '"'):

@@ -1,4 +1,4 @@
-"""Follows the store while it is served: two threads that take in what a running broker writes.
+"""The two threads that follow a store while it is served, and take in what a running broker writes.
 
 One looks at the end of the log some sixty times a second and wakes the pulls that wait for what came; the other looks
 once a second at everything else. Neither is the event loop's: it only answers the pulls that were woken.
@@ -24,11 +24,11 @@ WATCH_SECONDS = 1.0
 AFTER_ERROR_SECONDS = 1.0
 
 
-class Follower:
-    """Keeps a served store up to date; `finish_scan` is called when more of the log is to be scanned.
+class FollowingThreads:
+    """Keep a served store up to date; `finish_scan` is called when more of the log is to be scanned.
 
-    The problems that the store has now count as told. Those that come are told once, as warnings, when they are there
-    in two looks: a broker takes a configuration file away for the moment in which it writes it anew.
+    The problems that the store has at first count as reported. A problem that comes later is logged once, as a warning,
+    when two looks in a row have found it: a broker takes a configuration file away while it writes it anew.
     """
 
     def __init__(self, store: MessageStore, polls: LongPolling, finish_scan: Callable[[], None]) -> None:
@@ -37,8 +37,8 @@ class Follower:
         self._polls = polls
         self._finish_scan = finish_scan
         self._must_stop = False
-        self._told_errors: dict[str, str] = {}
-        self._told_problems = self._seen_problems = frozenset(store.problems)
+        self._logged_errors: dict[str, str] = {}
+        self._logged_problems = self._seen_problems = frozenset(store.problems)
 
     def start(self) -> None:
         """Follow from now on, on threads that keep no stopped process alive."""
@@ -56,10 +56,10 @@ class Follower:
             time.sleep(pause)  # half the price of waiting for an event
             try:
                 pause = work()
-                self._told_errors.pop(name, None)
+                self._logged_errors.pop(name, None)
             except Exception as error:
                 pause = AFTER_ERROR_SECONDS
-                self._tell_error(name, error)
+                self._log_error(name, error)
 
     def _follow(self) -> float:
         arrivals = self._store_follower.poll()
@@ -71,21 +71,21 @@ class Follower:
     def _watch(self) -> float:
         if self._store_follower.watch():
             self._finish_scan()
-        self._tell_problems()
+        self._log_problems()
         return WATCH_SECONDS
 
-    def _tell_problems(self) -> None:
+    def _log_problems(self) -> None:
         problems = self._store.problems
         lasting = [problem for problem in problems if problem in self._seen_problems]
         for problem in lasting:
-            if problem not in self._told_problems:
+            if problem not in self._logged_problems:
                 logger.warning("%s", problem)
-        self._told_problems, self._seen_problems = frozenset(lasting), frozenset(problems)
+        self._logged_problems, self._seen_problems = frozenset(lasting), frozenset(problems)
 
-    def _tell_error(self, name: str, error: Exception) -> None:
-        if self._told_errors.get(name) == str(error):
+    def _log_error(self, name: str, error: Exception) -> None:
+        if self._logged_errors.get(name) == str(error):
             return
-        self._told_errors[name] = str(error)
+        self._logged_errors[name] = str(error)
         if isinstance(error, RocketLensError):
             logger.warning("the store cannot be followed (%s); what was read before is served on", error)
         else:

@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import pytest
 
-from broker.service.follower import Follower
+from broker.service.following_threads import FollowingThreads
 from interop.rocketlens_process import rocketlens_serving
 from interop.stages import wait_until
 from interop.wire import Frame, ask
@@ -187,7 +187,7 @@ class FakePolls:
 @contextlib.contextmanager
 def following(store: FakeStore, finish_scan: Callable[[], None] = lambda: None) -> Iterator[FakePolls]:
     polls = FakePolls()
-    follower = Follower(store, polls, finish_scan)  # type: ignore[arg-type]
+    follower = FollowingThreads(store, polls, finish_scan)  # type: ignore[arg-type]
     before = set(threading.enumerate())
     follower.start()
     threads = set(threading.enumerate()) - before
@@ -206,7 +206,7 @@ class TestThreads:
     @pytest.fixture(autouse=True)
     def hurried(self, monkeypatch: pytest.MonkeyPatch) -> None:
         for name in ("POLL_SECONDS", "WATCH_SECONDS", "AFTER_ERROR_SECONDS"):
-            monkeypatch.setattr(f"broker.service.follower.{name}", 0.001)
+            monkeypatch.setattr(f"broker.service.following_threads.{name}", 0.001)
 
     def test_the_pulls_of_queues_that_got_messages_are_woken(self) -> None:
         found = [None, Arrivals({("T", 1)}), None, Arrivals(None)]
@@ -215,7 +215,7 @@ class TestThreads:
         assert polls.woken == [{("T", 1)}, None]
 
     def test_where_more_is_to_be_taken_in_there_is_no_pause(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("broker.service.follower.POLL_SECONDS", 0.5)
+        monkeypatch.setattr("broker.service.following_threads.POLL_SECONDS", 0.5)
         found = [Arrivals({("T", number)}, more=True) for number in range(1000)]
         with following(store := FakeStore(found)) as polls:
             assert store.polled.wait(60), "1,000 pauses would take eight minutes"

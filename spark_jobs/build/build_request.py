@@ -1,0 +1,53 @@
+"""What every job is asked that builds files of a store, checked before anything is started."""
+
+from typing import Final
+
+import msgspec
+
+from protocol.errors import ConfigError
+from spark_jobs.build.index_profiles import AUTO_PROFILE, PROFILES
+from spark_jobs.run.work_directory import JobIdentity
+
+_ASIDE: Final = ("fresh", "master", "settings", "work", "drop_backup", "keep_checkpoint", "allow_fewer")
+"""Options that say how a job runs and publishes; the files that it builds are the same whatever they are."""
+
+
+class BuildRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """Options of a job that builds files of a store. Without `out` the store's own are replaced.
+
+    `profile` is one of PROFILES; `slots` and `entries` are maxHashSlotNum and maxIndexNum, None for what the store
+    shows; `zone` names the time zone of file names. With `allow_fewer` a result that leads to fewer sound records than
+    the store's own files is published all the same. Raises ConfigError for a profile that there is not.
+    """
+
+    store: str
+    out: str | None = None
+    profile: str = AUTO_PROFILE
+    slots: int | None = None
+    entries: int | None = None
+    zone: str | None = None
+    topics: tuple[str, ...] = ()
+    commit_log_directories: tuple[str, ...] = ()
+    keep_checkpoint: bool = False
+    drop_backup: bool = False
+    allow_fewer: bool = False
+    fresh: bool = False
+    work: str | None = None
+    master: str = ""
+    settings: dict[str, str] = {}
+
+    def __post_init__(self) -> None:
+        if self.profile not in PROFILES:
+            raise ConfigError(f"profile {self.profile!r}, expected one of {', '.join(PROFILES)}")
+
+    @property
+    def target(self) -> str:
+        """The directory that gets the output."""
+        return self.out or self.store
+
+    def identity(self) -> JobIdentity:
+        """The options that the output depends on: a job that was killed goes on only where they are the same."""
+        fields: JobIdentity = msgspec.to_builtins(self)
+        for name in _ASIDE:
+            del fields[name]
+        return fields

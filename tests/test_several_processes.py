@@ -1,0 +1,52 @@
+"""Of several processes that run tests one dies: it is said how and over what, and all other tests are run once."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SUPPORT = Path(__file__).parent / "support"
+BEGINNING = """
+import os, signal
+from pathlib import Path
+
+def test_first(): note("first")
+def test_second(): note("second")
+def test_third(): note("third")
+
+def note(name):
+    with open(Path(__file__).with_name("ran"), "a") as file:
+        file.write(f"{Path(__file__).stem} {name}\\n")
+"""
+DEATHS = {"SIGBUS": "os.kill(os.getpid(), signal.SIGBUS)", "exit code 3": "os._exit(3)"}
+PATIENCE_SECONDS = 500
+"""For a run that never ends."""
+
+
+@pytest.mark.parametrize(
+    ("how", "over", "processes"), [("SIGBUS", "second", 1), ("SIGBUS", "first", 2), ("exit code 3", "third", 2)]
+)
+def test_a_process_that_dies_is_told_of_and_all_other_tests_are_run_once(
+    tmp_path: Path, how: str, over: str, processes: int
+) -> None:
+    for name in ("one", "two"):
+        (tmp_path / f"test_{name}.py").write_text(BEGINNING)
+    note = f'note("{over}")'
+    (tmp_path / "test_two.py").write_text(BEGINNING.replace(note, f"{note}, {DEATHS[how]}"))
+    options = ["-q", "-n", str(processes), "-c", os.devnull, "--rootdir", str(tmp_path)]
+    plugins = [f"-p{name}" for name in ("xdist", "several_processes", "no:cacheprovider", "no:faulthandler")]
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, *plugins, str(tmp_path)],
+        env={**os.environ, "PYTHONPATH": str(SUPPORT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_SECONDS,
+        check=False,
+    )
+    ran = (tmp_path / "ran").read_text().splitlines()
+    assert sorted(ran) == [f"test_{name} {test}" for name in ("one", "two") for test in ("first", "second", "third")]
+    assert f"crashed while running 'test_two.py::test_{over}': {how}\n" in ended.stdout, ended.stderr
+    assert "1 failed, 5 passed" in ended.stdout
+    assert ended.returncode == 1
